@@ -1,0 +1,78 @@
+#include <gpuactors/base/error.hpp>
+
+#include <array>
+
+namespace gpuactors {
+
+namespace {
+
+struct Row {
+  Errc code;
+  Remedy remedy;
+  std::string_view name;
+};
+
+// The one table of codes: names, numbers (by the enum) and remedies are read from here.
+constexpr std::array rows = {
+  Row{Errc::none, Remedy::none, "none"},
+  Row{Errc::no_capacity, Remedy::wait, "no_capacity"},
+  Row{Errc::queue_full, Remedy::wait, "queue_full"},
+  Row{Errc::unavailable, Remedy::wait, "unavailable"},
+  Row{Errc::infeasible, Remedy::give_up, "infeasible"},
+  Row{Errc::invalid_argument, Remedy::give_up, "invalid_argument"},
+  Row{Errc::unsupported, Remedy::give_up, "unsupported"},
+  Row{Errc::not_found, Remedy::give_up, "not_found"},
+  Row{Errc::already_exists, Remedy::give_up, "already_exists"},
+  Row{Errc::lease_expired, Remedy::reacquire, "lease_expired"},
+  Row{Errc::lease_revoked, Remedy::reacquire, "lease_revoked"},
+  Row{Errc::stale_epoch, Remedy::reacquire, "stale_epoch"},
+  Row{Errc::cancelled, Remedy::reacquire, "cancelled"},
+  Row{Errc::deadline_exceeded, Remedy::reacquire, "deadline_exceeded"},
+  Row{Errc::out_of_memory, Remedy::fail_task, "out_of_memory"},
+  Row{Errc::launch_failed, Remedy::fail_task, "launch_failed"},
+  Row{Errc::copy_failed, Remedy::fail_task, "copy_failed"},
+  Row{Errc::task_failed, Remedy::fail_task, "task_failed"},
+  Row{Errc::actor_died, Remedy::fail_task, "actor_died"},
+  Row{Errc::context_lost, Remedy::replace_process, "context_lost"},
+  Row{Errc::device_lost, Remedy::replace_process, "device_lost"},
+  Row{Errc::worker_died, Remedy::replace_process, "worker_died"},
+  Row{Errc::internal, Remedy::report, "internal"},
+};
+
+const Row* find_row(Errc code) noexcept {
+  for (const auto& row : rows)
+    if (row.code == code)
+      return &row;
+  return nullptr;
+}
+
+} // namespace
+
+Remedy remedy_of(Errc code) noexcept {
+  const auto* row = find_row(code);
+  return row != nullptr ? row->remedy : Remedy::report;
+}
+
+std::string_view to_string(Errc code) noexcept {
+  const auto* row = find_row(code);
+  return row != nullptr ? row->name : "unknown";
+}
+
+std::string_view to_string(Remedy remedy) noexcept {
+  constexpr std::array names = {"none", "wait", "give_up", "reacquire", "fail_task", "replace_process", "report"};
+  return names.at(static_cast<std::size_t>(remedy));
+}
+
+Errc errc_from_number(std::uint8_t number) noexcept {
+  const auto code = static_cast<Errc>(number);
+  return find_row(code) != nullptr ? code : Errc::internal;
+}
+
+std::string to_string(const Error& error) {
+  std::string result{to_string(error.code())};
+  result += ": ";
+  result += error.message();
+  return result;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,61 @@
+// Strong identifiers: a lease is not a request is not an actor, and the compiler knows.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace gpuactors {
+
+/// A 64-bit identifier that converts to no other kind of identifier. Zero means "none".
+template <class Tag>
+class Id {
+public:
+  constexpr Id() = default;
+
+  constexpr explicit Id(std::uint64_t value) : value_(value) {
+    // nop
+  }
+
+  [[nodiscard]] constexpr std::uint64_t value() const noexcept {
+    return value_;
+  }
+
+  /// Whether this names something.
+  constexpr explicit operator bool() const noexcept {
+    return value_ != 0;
+  }
+
+  friend constexpr auto operator<=>(Id, Id) = default;
+
+private:
+  std::uint64_t value_ = 0;
+};
+
+template <class Tag>
+[[nodiscard]] std::string to_string(Id<Tag> id) {
+  return std::to_string(id.value());
+}
+
+/// A request for resources, from its submission to its end.
+using RequestId = Id<struct RequestTag>;
+/// A grant of resources to one holder.
+using LeaseId = Id<struct LeaseTag>;
+/// An actor, over all its restarts.
+using ActorId = Id<struct ActorTag>;
+/// A reserved set of bundles.
+using GroupId = Id<struct GroupTag>;
+/// A tensor that was put into the tensor store.
+using TensorId = Id<struct TensorTag>;
+/// A call, unique within the process that made it.
+using CallId = Id<struct CallTag>;
+
+} // namespace gpuactors
+
+template <class Tag>
+struct std::hash<gpuactors::Id<Tag>> {
+  std::size_t operator()(gpuactors::Id<Tag> id) const noexcept {
+    return std::hash<std::uint64_t>{}(id.value());
+  }
+};

@@ -1,0 +1,55 @@
+// Every bound of the library in one place, and how the bounds relate.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuactors::limits {
+
+/// Largest serialized message of a user; bulk data goes through `put`.
+inline constexpr std::size_t payload_bytes = 4U << 20;
+
+/// Longest name of an actor, node, type, method, label or resource, in characters.
+inline constexpr std::size_t name_length = 128;
+
+/// Devices of one node.
+inline constexpr std::size_t devices_per_node = 4096;
+
+/// Dimensions of a tensor.
+inline constexpr std::size_t tensor_rank = 8;
+
+/// Bytes of arguments of one kernel launch.
+inline constexpr std::size_t kernel_argument_bytes = 256;
+
+/// Calls and tasks that one client may have in flight.
+inline constexpr std::size_t calls_in_flight = 1U << 20;
+
+/// Calls that wait in front of one actor, unless its options say otherwise.
+inline constexpr std::size_t actor_mailbox_calls = 1U << 20;
+
+/// Leases for tasks of one shape that a client asks for at once.
+inline constexpr std::size_t leases_per_shape = 64;
+
+/// Items of a streamed reply that may be under way before the producer waits.
+inline constexpr std::uint32_t stream_window = 32;
+
+/// Events that the broker keeps for `Cluster::events`; older ones are dropped.
+inline constexpr std::size_t event_log = 65'536;
+
+/// How long a call waits for its answer unless told otherwise.
+inline constexpr std::chrono::seconds call_deadline{60};
+
+/// How long an actor may take to start (its constructor may load a model) unless told otherwise.
+inline constexpr std::chrono::minutes spawn_deadline{10};
+
+/// How long `kill` waits for a running method before it reports that the actor is stuck.
+inline constexpr std::chrono::seconds stop_grace{5};
+
+/// How long a client keeps an idle lease for the next task of the same shape.
+inline constexpr std::chrono::milliseconds lease_linger{20};
+
+static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
+static_assert(leases_per_shape < calls_in_flight);
+
+} // namespace gpuactors::limits

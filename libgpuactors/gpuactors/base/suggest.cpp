@@ -1,0 +1,61 @@
+#include <gpuactors/base/suggest.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace gpuactors {
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+bool contains(std::string_view a, std::string_view b) {
+  return !b.empty() && a.find(b) != std::string_view::npos;
+}
+
+} // namespace
+
+std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known,
+                                       std::size_t most) {
+  std::vector<std::pair<std::size_t, const std::string*>> ranked;
+  for (const auto& candidate : known) {
+    const auto distance = edit_distance(name, candidate);
+    const auto near = distance <= std::max<std::size_t>(1, std::max(name.size(), candidate.size()) / 3);
+    if (near || contains(candidate, name) || contains(name, candidate))
+      ranked.emplace_back(distance, &candidate);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> result;
+  for (const auto& [distance, candidate] : ranked)
+    if (result.size() < most)
+      result.push_back(*candidate);
+  return result;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  if (known.empty())
+    return {};
+  const auto nearest = nearest_names(name, known);
+  if (!nearest.empty())
+    return fmt::format("; did you mean \"{}\"?", fmt::join(nearest, "\" or \""));
+  constexpr std::size_t most = 12;
+  const auto shown = std::vector<std::string>(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(std::min(known.size(), most)));
+  return fmt::format("; there is \"{}\"{}", fmt::join(shown, "\", \""), known.size() > most ? ", ..." : "");
+}
+
+} // namespace gpuactors

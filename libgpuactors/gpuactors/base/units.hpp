@@ -1,0 +1,94 @@
+// Shares of a device as exact decimals, and bytes as people write them.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpuactors {
+
+/// An amount of something countable in exact units of 1/10000: devices, CPUs, custom resources.
+///
+/// There is no floating point inside: 0.57 + 0.43 is exactly one. A double enters only through `from_double`.
+class Share {
+public:
+  /// Units in one whole.
+  static constexpr std::int64_t one = 10'000;
+
+  constexpr Share() = default;
+
+  constexpr explicit Share(std::int64_t units) : units_(units) {
+    // nop
+  }
+
+  /// Reads `amount` as the nearest multiple of 1/10000 if it lies within 1e-9 of it.
+  /// @returns `invalid_argument`, saying what is allowed, for NaN, infinity, a negative or too large amount, or a
+  ///          finer share. `what` names the quantity in the text ("gpus").
+  static Result<Share> from_double(double amount, std::string_view what);
+
+  [[nodiscard]] static constexpr Share whole(std::int64_t count) {
+    return Share{count * one};
+  }
+
+  /// The amount in 1/10000.
+  [[nodiscard]] constexpr std::int64_t units() const noexcept {
+    return units_;
+  }
+
+  [[nodiscard]] constexpr double to_double() const noexcept {
+    return static_cast<double>(units_) / static_cast<double>(one);
+  }
+
+  [[nodiscard]] constexpr bool is_whole() const noexcept {
+    return units_ % one == 0;
+  }
+
+  friend constexpr auto operator<=>(Share, Share) = default;
+
+  friend constexpr Share operator+(Share a, Share b) noexcept {
+    return Share{a.units_ + b.units_};
+  }
+
+  friend constexpr Share operator-(Share a, Share b) noexcept {
+    return Share{a.units_ - b.units_};
+  }
+
+  constexpr Share& operator+=(Share other) noexcept {
+    units_ += other.units_;
+    return *this;
+  }
+
+  constexpr Share& operator-=(Share other) noexcept {
+    units_ -= other.units_;
+    return *this;
+  }
+
+private:
+  std::int64_t units_ = 0;
+};
+
+/// Checks a request for devices: zero, a fraction below 1, or a whole number (G5).
+/// @returns `invalid_argument` for anything else, 1.5 included.
+Result<Share> parse_gpus(double gpus);
+
+/// Renders without trailing zeros: "0.25", "2".
+[[nodiscard]] std::string to_string(Share share);
+
+/// The share of memory that goes with a share of a device, rounded down. `memory_bytes` is the whole device's.
+[[nodiscard]] std::uint64_t memory_for_share(std::uint64_t memory_bytes, Share share) noexcept;
+
+/// The least share whose memory covers `wanted_bytes` of a device with `memory_bytes`. More than one whole when it
+/// does not fit; `Share{}` when `wanted_bytes` is zero.
+[[nodiscard]] Share share_for_memory(std::uint64_t memory_bytes, std::uint64_t wanted_bytes) noexcept;
+
+/// Reads "1073741824", "1GiB", "512MiB", "6 GB" (1 kB = 1000 B, 1 KiB = 1024 B).
+/// @returns `invalid_argument` for anything else, and for amounts of 2^63 bytes and more.
+Result<std::uint64_t> parse_bytes(std::string_view text);
+
+/// Renders bytes for people: "512 B", "1.5 GiB".
+[[nodiscard]] std::string format_bytes(std::uint64_t bytes);
+
+} // namespace gpuactors

@@ -1,0 +1,58 @@
+#include <gpuactors/base/result.hpp>
+
+#include <support/catch.hpp>
+
+#include <memory>
+
+using namespace gpuactors;
+
+TEST_CASE("every error code has a name, a number that comes back, and a remedy", "[base]") {
+  int known = 0;
+  for (int number = 0; number < 256; ++number) {
+    const auto code = static_cast<Errc>(number);
+    if (to_string(code) == "unknown") {
+      CHECK(errc_from_number(static_cast<std::uint8_t>(number)) == Errc::internal);
+      CHECK(remedy_of(code) == Remedy::report);
+      continue;
+    }
+    ++known;
+    CHECK(errc_from_number(static_cast<std::uint8_t>(number)) == code);
+    CHECK((remedy_of(code) == Remedy::none) == (code == Errc::none));
+  }
+  CHECK(known == 23);
+}
+
+TEST_CASE("wire numbers of error codes never change", "[base]") {
+  CHECK(static_cast<int>(Errc::no_capacity) == 1);
+  CHECK(static_cast<int>(Errc::infeasible) == 10);
+  CHECK(static_cast<int>(Errc::lease_expired) == 20);
+  CHECK(static_cast<int>(Errc::out_of_memory) == 30);
+  CHECK(static_cast<int>(Errc::context_lost) == 40);
+  CHECK(static_cast<int>(Errc::internal) == 50);
+}
+
+namespace {
+
+Result<int> half(int x) {
+  if (x % 2 != 0)
+    return fail(Errc::invalid_argument, "odd");
+  return x / 2;
+}
+
+Result<std::unique_ptr<int>> quarter(int x) {
+  GPUACTORS_LET(h, half(x));
+  GPUACTORS_LET(q, half(h));
+  return std::make_unique<int>(q);
+}
+
+} // namespace
+
+TEST_CASE("a result passes values through and stops at the first error", "[base]") {
+  CHECK(**quarter(8) == 2);
+  const auto failed = quarter(6);
+  REQUIRE_FALSE(failed.has_value());
+  CHECK(failed.error() == Error{Errc::invalid_argument, "odd"});
+  CHECK(to_string(failed.error()) == "invalid_argument: odd");
+  CHECK(failed.error().remedy() == Remedy::give_up);
+  CHECK(half(3).value_or(7) == 7);
+}

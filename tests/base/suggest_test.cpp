@@ -1,0 +1,14 @@
+#include <gpuactors/base/suggest.hpp>
+
+#include <support/catch.hpp>
+
+using namespace gpuactors;
+
+TEST_CASE("a mistyped name finds the names it resembles, best first", "[base]") {
+  const std::vector<std::string> known = {"matmul", "mat", "elementwise", "gram"};
+  CHECK(nearest_names("matmull", known) == std::vector<std::string>{"matmul", "mat"});
+  CHECK(nearest_names("grm", known) == std::vector<std::string>{"gram"});
+  CHECK(did_you_mean("grm", known) == "; did you mean \"gram\"?");
+  CHECK(did_you_mean("zzzzzz", known) == "; there is \"matmul\", \"mat\", \"elementwise\", \"gram\"");
+  CHECK(did_you_mean("x", {}).empty());
+}
