@@ -1,0 +1,118 @@
+// The one device interface: `Device` (a whole device) and `Backend` (what one lease holds of it), in raw pointers.
+// Implemented by device/host, device/cuda and device/faulty, and held to the same behaviour by tests/conformance.
+// Programs use `Context` (context.hpp), which adds quota, ownership and reclaim on top, once for all backends.
+#pragma once
+
+#include <gpuactors/device/kernel.hpp>
+#include <gpuactors/device/types.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace gpuactors {
+
+/// Row-major matrix product C = alpha * op(A) * op(B) + beta * C, op(X) being X or its transpose.
+/// A is m x k (k x m when transposed), B is k x n (n x k when transposed), C is m x n; leading dimensions are in
+/// elements between the starts of two rows. `dtype` is f32 or f64 for all three.
+struct Gemm {
+  DType dtype = DType::f32;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  double alpha = 1.0;
+  const void* a = nullptr;
+  std::int64_t lda = 0;
+  const void* b = nullptr;
+  std::int64_t ldb = 0;
+  double beta = 0.0;
+  void* c = nullptr;
+  std::int64_t ldc = 0;
+};
+
+/// Direction of a copy. "host" is ordinary memory of the process.
+enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_device };
+
+/// What a backend is opened with.
+struct BackendOptions {
+  Share share = Share::whole(1);
+  /// Second line of defence behind the quota where the device has one (a memory pool's maximum).
+  std::uint64_t memory_bytes = 0;
+};
+
+/// What one lease holds of one device, in raw pointers and handles.
+///
+/// Work on a stream runs in order; work on two streams of one backend may overlap. Calls return once the work is
+/// queued; errors of the work itself show at `synchronize` of its stream, the first one only, and do not disturb other
+/// streams unless they are sticky (`context_lost`). A backend is used by one thread at a time, except `query` and
+/// `name`, which any thread may call. Destroying it waits for its work. Sizes are in bytes and never zero.
+class Backend {
+public:
+  virtual ~Backend() = default;
+
+  /// What was really granted, after rounding.
+  [[nodiscard]] virtual ContextGrant granted() const = 0;
+
+  // -- streams and events ----------------------------------------------------------------------
+
+  virtual Result<StreamHandle> make_stream() = 0;
+  /// Waits for the stream's work first.
+  virtual void destroy_stream(StreamHandle stream) noexcept = 0;
+  /// Blocks the caller until all work queued on `stream` so far is done; returns its first error since the last call.
+  virtual Result<void> synchronize(StreamHandle stream) = 0;
+  virtual Result<EventHandle> make_event() = 0;
+  virtual void destroy_event(EventHandle event) noexcept = 0;
+  /// Marks the point that `stream` has reached. An event may be recorded again; waits see the last record.
+  virtual Result<void> record(EventHandle event, StreamHandle stream) = 0;
+  /// Later work of `stream` waits for `event` (which may belong to another backend of the same kind and process).
+  virtual Result<void> wait(StreamHandle stream, EventHandle event) = 0;
+  /// Whether all work before the last record is done. True for an event that was never recorded. Any thread.
+  virtual Result<bool> query(EventHandle event) = 0;
+  /// Calls `callback` once, on a thread of the backend, when the work queued on `stream` so far is done, with the
+  /// first error as `synchronize` would report it. The callback only posts: it must not call the backend or block.
+  /// It is called even when the context is lost or the backend is destroyed first.
+  virtual Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) = 0;
+
+  // -- memory ----------------------------------------------------------------------------------
+
+  /// Allocates in stream order: usable by later work of `stream`. Aligned to at least 256 bytes.
+  virtual Result<void*> allocate(std::size_t bytes, StreamHandle stream) = 0;
+  /// Frees in stream order: after the work queued on `stream` so far.
+  virtual void free(void* pointer, StreamHandle stream) noexcept = 0;
+  /// Copies in stream order. The host side must stay valid until the copy is done.
+  virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream)
+    = 0;
+  /// Sets every byte in stream order.
+  virtual Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) = 0;
+  /// What an allocation of `bytes` really takes, which is what a quota counts.
+  [[nodiscard]] virtual std::size_t footprint(std::size_t bytes) const noexcept = 0;
+
+  // -- compute ---------------------------------------------------------------------------------
+
+  /// Runs `kernel` for the indices 0..n-1; `pack` (`pack_bytes` long) is copied before the call returns.
+  virtual Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
+                              StreamHandle stream)
+    = 0;
+  /// Queues a matrix product; the arguments were checked by the caller.
+  virtual Result<void> gemm(const Gemm& product, StreamHandle stream) = 0;
+};
+
+/// One device of this process. Opening and asking are safe from any thread.
+class Device {
+public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual const DeviceInfo& info() const noexcept = 0;
+
+  /// Memory as the device reports it now, all holders counted.
+  virtual Result<DeviceMemory> memory() = 0;
+
+  /// Opens a backend for one lease. May block (a CUDA context takes 0.2 to 1 s). The backend is used by the thread
+  /// that opened it.
+  /// @returns `device_lost` when the device is not there; its text says what was offered and what exists.
+  virtual Result<std::unique_ptr<Backend>> open(const BackendOptions& options) = 0;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,286 @@
+// Context: what a task or actor holds of one device. Everything it allocates is counted against the lease's quota, and
+// is back when the context ends, whatever the program forgot.
+#pragma once
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/quota.hpp>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gpuactors {
+
+class Buffer;
+class Context;
+class Stream;
+class Tensor;
+
+/// What a context is opened with.
+struct ContextOptions {
+  /// Share of the device, above 0 and at most one whole.
+  Share share = Share::whole(1);
+  /// Most bytes that may be allocated at any instant.
+  std::uint64_t memory_bytes = 0;
+  /// Who holds it, for error texts.
+  std::string holder = "context";
+  /// The quota this one is carved out of, if it runs inside another lease.
+  std::shared_ptr<Quota> parent = nullptr;
+};
+
+namespace detail {
+struct Block;
+struct ContextState;
+} // namespace detail
+
+/// Device memory, owned. Moved-from is empty. Freed in the order of the stream it was allocated on.
+///
+/// A buffer that outlives its context (kept in a global, say) is emptied by the context: `data()` is then null.
+/// One thread at a time.
+class Buffer {
+public:
+  Buffer() = default;
+  Buffer(Buffer&&) noexcept = default;
+  Buffer& operator=(Buffer&&) noexcept = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() = default;
+
+  /// Address on the device; null when empty or reclaimed.
+  [[nodiscard]] void* data() const noexcept;
+
+  template <class T>
+  [[nodiscard]] T* data() const noexcept {
+    return static_cast<T*>(data());
+  }
+
+  /// Size as asked for.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+
+  explicit operator bool() const noexcept {
+    return data() != nullptr;
+  }
+
+  /// Gives up ownership without freeing; the context still frees it at its end.
+  void* release() noexcept;
+
+private:
+  friend class Stream;
+  friend class Tensor;
+  explicit Buffer(std::shared_ptr<detail::Block> block) : block_(std::move(block)) {
+    // nop
+  }
+
+  std::shared_ptr<detail::Block> block_;
+};
+
+/// A dense row-major array on a device: a buffer with element type and shape. Moved-from is empty.
+class Tensor {
+public:
+  Tensor() = default;
+
+  [[nodiscard]] DType dtype() const noexcept {
+    return dtype_;
+  }
+
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept {
+    return shape_;
+  }
+
+  /// Number of elements.
+  [[nodiscard]] std::int64_t size() const noexcept;
+
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return static_cast<std::size_t>(size()) * size_of(dtype_);
+  }
+
+  /// Address on the device; null when empty or reclaimed. `T` must be the element type.
+  template <class T>
+  [[nodiscard]] T* data() const noexcept {
+    return dtype_of<std::remove_const_t<T>> == dtype_ ? buffer_.data<T>() : nullptr;
+  }
+
+  [[nodiscard]] void* raw() const noexcept {
+    return buffer_.data();
+  }
+
+  explicit operator bool() const noexcept {
+    return static_cast<bool>(buffer_);
+  }
+
+private:
+  friend class Stream;
+  Tensor(Buffer buffer, DType dtype, std::vector<std::int64_t> shape)
+    : buffer_(std::move(buffer)), dtype_(dtype), shape_(std::move(shape)) {
+    // nop
+  }
+
+  Buffer buffer_;
+  DType dtype_ = DType::f32;
+  std::vector<std::int64_t> shape_;
+};
+
+/// How `Stream::gemm` combines its operands.
+struct GemmOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1.0;
+  double beta = 0.0;
+};
+
+/// An ordered queue of device work, and the place where all work is started. Movable; destroyed before its context it
+/// waits for its work. One thread at a time.
+class Stream {
+public:
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream();
+
+  // -- memory ----------------------------------------------------------------------------------
+
+  /// Allocates `bytes` against the quota.
+  /// @returns `invalid_argument` for zero, `out_of_memory` (asked, used, limit) when the quota does not allow it.
+  Result<Buffer> allocate(std::size_t bytes);
+
+  /// Allocates a tensor; contents are undefined.
+  /// @returns `invalid_argument` for a dimension below 1, more than 8 dimensions, or a size that overflows.
+  Result<Tensor> tensor(DType dtype, std::vector<std::int64_t> shape);
+
+  /// Allocates a tensor and uploads `values` (as many as the shape has elements). `values` may go when it returns.
+  template <class T>
+  Result<Tensor> tensor_from(std::span<const T> values, std::vector<std::int64_t> shape) {
+    return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
+  }
+
+  template <class T>
+  Result<Tensor> tensor_from(const std::vector<T>& values, std::vector<std::int64_t> shape) {
+    return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
+  }
+
+  /// Copies to the host and waits for it.
+  template <class T>
+  Result<std::vector<T>> to_host(const Tensor& tensor) {
+    std::vector<T> values(static_cast<std::size_t>(tensor.size()));
+    GPUACTORS_TRY(download(values.data(), values.size(), dtype_of<T>, tensor));
+    return values;
+  }
+
+  /// Raw copies in stream order; pointers on the host side must stay valid until `synchronize`.
+  Result<void> upload(void* device, const void* host, std::size_t bytes);
+  Result<void> download(void* host, const void* device, std::size_t bytes);
+  Result<void> copy(void* target, const void* source, std::size_t bytes);
+  Result<void> fill(void* target, std::uint8_t value, std::size_t bytes);
+
+  /// Copies between tensors of the same type and size, in stream order.
+  Result<void> copy(Tensor& target, const Tensor& source);
+
+  // -- compute ---------------------------------------------------------------------------------
+
+  /// Runs `kernel` for the indices 0..n-1 in stream order. `n` of zero is `invalid_argument`.
+  template <class... Args>
+  Result<void> launch(const Kernel<Args...>& kernel, std::uint64_t n, std::type_identity_t<Args>... args) {
+    const auto pack = pack_arguments(args...);
+    static_assert(sizeof(pack) <= limits::kernel_argument_bytes, "too many bytes of kernel arguments");
+    return launch(kernel.info, n, &pack, sizeof(pack));
+  }
+
+  /// c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, f32 or f64, all alike), in stream order.
+  /// @returns `invalid_argument` with the shapes when they do not fit.
+  Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
+
+  /// The same on raw pointers, for sub-matrices; see `Gemm` for shapes.
+  Result<void> gemm(const Gemm& product);
+
+  // -- order and completion --------------------------------------------------------------------
+
+  /// Waits until all work queued so far is done; returns its first error. Blocks the caller.
+  Result<void> synchronize();
+
+  /// Calls `callback` once when the work queued so far is done, on a thread that must not be blocked: it only posts.
+  Result<void> notify(std::function<void(Result<void>)> callback);
+
+  /// Later work of this stream waits for what `other` (of the same device) has queued so far.
+  Result<void> wait(Stream& other);
+
+  [[nodiscard]] Context& context() const noexcept;
+
+private:
+  friend class Context;
+  Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle);
+
+  Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
+  Result<void> download(void* values, std::size_t count, DType dtype, const Tensor& tensor);
+  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes);
+
+  std::shared_ptr<detail::ContextState> state_;
+  StreamHandle handle_;
+};
+
+/// What a task or actor holds of one device: quota, streams, memory, compute.
+///
+/// Lifecycle: open -> used by one thread (the one that opened it) -> closed or destroyed by that thread. At its end
+/// every allocation that is still there is freed, except blocks pinned by a reader elsewhere (`Pin`), which go when
+/// their last pin goes. `memory_*` may be asked from any thread.
+class Context {
+public:
+  /// Opens a share of `device`, which must outlive the context and all its pins.
+  /// @returns `invalid_argument` for a share outside (0, 1]; what `Device::open` reports.
+  static Result<std::unique_ptr<Context>> open(std::shared_ptr<Device> device, ContextOptions options);
+
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] const DeviceInfo& device() const noexcept;
+
+  /// What was really granted.
+  [[nodiscard]] ContextGrant granted() const;
+
+  /// The default stream of this context.
+  [[nodiscard]] Stream& stream() noexcept;
+
+  /// One more stream, whose work may overlap with that of others.
+  Result<Stream> make_stream();
+
+  /// The quota; children that run inside this lease take it as their parent.
+  [[nodiscard]] const std::shared_ptr<Quota>& quota() const noexcept;
+
+  [[nodiscard]] std::uint64_t memory_used() const noexcept;
+  [[nodiscard]] std::uint64_t memory_peak() const noexcept;
+  [[nodiscard]] std::uint64_t memory_limit() const noexcept;
+
+  /// Frees every allocation that is not pinned, whoever holds its `Buffer`, after the work that uses it. The context
+  /// can be used again. Called between tasks that run under one lease.
+  /// @returns the bytes that were still allocated, pinned ones not counted, or the error of the outstanding work.
+  Result<std::uint64_t> reclaim();
+
+private:
+  explicit Context(std::shared_ptr<detail::ContextState> state);
+
+  std::shared_ptr<detail::ContextState> state_;
+};
+
+/// Keeps the memory of a tensor readable for somebody who is not its owner, also beyond the end of its context. Counted
+/// against the owner's quota until the last pin goes. Any thread.
+class Pin {
+public:
+  Pin() = default;
+
+  /// Pins `tensor`; empty when its memory was reclaimed already.
+  explicit Pin(const Tensor& tensor);
+
+  [[nodiscard]] void* data() const noexcept;
+
+  explicit operator bool() const noexcept {
+    return data() != nullptr;
+  }
+
+private:
+  std::shared_ptr<void> hold_;
+  void* data_ = nullptr;
+};
+
+} // namespace gpuactors

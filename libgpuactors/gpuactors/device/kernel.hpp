@@ -1,0 +1,135 @@
+// Kernels: a functor over an index space, written once, compiled by the C++ compiler for host devices and by nvcc for
+// CUDA. This header compiles under both and needs no CUDA headers.
+//
+//   // axpy.hpp
+//   struct Axpy {
+//     GPUACTORS_FUNCTION void operator()(std::uint64_t i, float a, const float* x, float* y) const { y[i] += a * x[i]; }
+//   };
+//   GPUACTORS_DECLARE_KERNEL(axpy, Axpy);
+//
+//   // axpy.cu, built by gpuactors_add_kernels()
+//   GPUACTORS_DEFINE_KERNEL(axpy, Axpy)
+//
+//   // anywhere
+//   stream.launch(axpy, n, 2.0f, x.data<float>(), y.data<float>());
+//
+// On CUDA the kernel travels as an image (machine code and PTX) inside the program and is loaded by the driver when it
+// is first launched: the program itself links nothing of CUDA.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#ifdef __CUDACC__
+#define GPUACTORS_FUNCTION __host__ __device__
+#else
+#define GPUACTORS_FUNCTION
+#endif
+
+namespace gpuactors {
+
+/// The arguments of one launch as a plain value, so that the same bytes reach a host thread and a CUDA grid.
+template <class... Args>
+struct KernelPack;
+
+template <>
+struct KernelPack<> {
+  template <class F, class... Front>
+  GPUACTORS_FUNCTION void call(const F& functor, std::uint64_t i, Front... front) const {
+    functor(i, front...);
+  }
+};
+
+template <class First, class... Rest>
+struct KernelPack<First, Rest...> {
+  First first;
+  KernelPack<Rest...> rest;
+
+  template <class F, class... Front>
+  GPUACTORS_FUNCTION void call(const F& functor, std::uint64_t i, Front... front) const {
+    rest.call(functor, i, front..., first);
+  }
+};
+
+GPUACTORS_FUNCTION inline KernelPack<> pack_arguments() {
+  return {};
+}
+
+template <class First, class... Rest>
+GPUACTORS_FUNCTION KernelPack<First, Rest...> pack_arguments(First first, Rest... rest) {
+  return {first, pack_arguments(rest...)};
+}
+
+/// Machine code for CUDA devices, embedded in the program. Empty when the build had no CUDA toolkit.
+struct KernelImage {
+  const unsigned char* bytes;
+  std::size_t size;
+};
+
+/// Runs indices [begin, end) on the calling thread; `pack` points to the kernel's `KernelPack`.
+using HostKernel = void (*)(std::uint64_t begin, std::uint64_t end, const void* pack);
+
+/// A kernel without its argument types: what a backend needs to start it.
+struct KernelInfo {
+  /// Unique within its image; the CUDA entry is "gpuactors_kernel_" + name.
+  const char* name;
+  HostKernel host;
+  const KernelImage* image;
+};
+
+/// A kernel that takes `Args` behind the index. Define with `GPUACTORS_DEFINE_KERNEL`.
+template <class... Args>
+struct Kernel {
+  using Pack = KernelPack<Args...>;
+  static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
+
+  KernelInfo info;
+};
+
+namespace detail {
+
+template <class Call>
+struct KernelSignature;
+
+template <class F, class... Args>
+struct KernelSignature<void (F::*)(std::uint64_t, Args...) const> {
+  using Type = Kernel<Args...>;
+  using Pack = KernelPack<Args...>;
+};
+
+template <class F>
+void run_on_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
+  const auto& arguments = *static_cast<const typename KernelSignature<decltype(&F::operator())>::Pack*>(pack);
+  const F functor{};
+  for (auto i = begin; i < end; ++i)
+    arguments.call(functor, i);
+}
+
+} // namespace detail
+
+/// The `Kernel` type of a functor `void operator()(std::uint64_t i, Args...) const`.
+template <class F>
+using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Type;
+
+} // namespace gpuactors
+
+/// Declares the kernel `name` of `Functor` in a header. Namespace scope.
+#define GPUACTORS_DECLARE_KERNEL(name, Functor) extern const ::gpuactors::KernelOf<Functor> name
+
+/// Defines the kernel `name` in a .cu file that `gpuactors_add_kernels()` builds. Namespace scope.
+#ifdef __CUDACC__
+#define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
+  extern "C" __global__ void gpuactors_kernel_##name(                                                                  \
+    std::uint64_t n, ::gpuactors::detail::KernelSignature<decltype(&Functor::operator())>::Pack pack) {                \
+    const Functor functor{};                                                                                           \
+    const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;                                                \
+    for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)                   \
+      pack.call(functor, i);                                                                                           \
+  }
+#else
+#define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
+  extern "C" const ::gpuactors::KernelImage GPUACTORS_KERNEL_IMAGE;                                                    \
+  extern const ::gpuactors::KernelOf<Functor> name{                                                                    \
+    {#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
+#endif
