@@ -32,7 +32,8 @@ TEST_CASE("devices are asked for as a fraction below one or as whole ones", "[ba
   CHECK(parse_gpus(8.0)->units() == 80'000);
   const auto refused = parse_gpus(1.5);
   REQUIRE_FALSE(refused.has_value());
-  CHECK(refused.error().message() == "gpus is 1.5: ask for a fraction below 1 or for a whole number of devices (1 or 2)");
+  CHECK(refused.error().message()
+        == "gpus is 1.5: ask for a fraction below 1 or for a whole number of devices (1 or 2)");
 }
 
 TEST_CASE("shares print without trailing zeros", "[base]") {

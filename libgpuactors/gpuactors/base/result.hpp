@@ -48,9 +48,10 @@ public:
   using value_type = T;
 
   template <class U = T>
-    requires(std::is_constructible_v<T, U &&> && !std::is_same_v<std::decay_t<U>, Result>
-             && !std::is_same_v<std::decay_t<U>, Failure>)
-  Result(U&& value) : state_(std::in_place_index<0>, std::forward<U>(value)) { // NOLINT(*-explicit-*)
+  requires(std::is_constructible_v<
+               T, U&&> && !std::is_same_v<std::decay_t<U>, Result> && !std::is_same_v<std::decay_t<U>, Failure>)
+      Result(U&& value)
+    : state_(std::in_place_index<0>, std::forward<U>(value)) { // NOLINT(*-explicit-*)
     // nop
   }
 

@@ -30,8 +30,7 @@ bool contains(std::string_view a, std::string_view b) {
 
 } // namespace
 
-std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known,
-                                       std::size_t most) {
+std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known, std::size_t most) {
   std::vector<std::pair<std::size_t, const std::string*>> ranked;
   for (const auto& candidate : known) {
     const auto distance = edit_distance(name, candidate);
@@ -54,7 +53,8 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   if (!nearest.empty())
     return fmt::format("; did you mean \"{}\"?", fmt::join(nearest, "\" or \""));
   constexpr std::size_t most = 12;
-  const auto shown = std::vector<std::string>(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(std::min(known.size(), most)));
+  const auto shown = std::vector<std::string>(
+      known.begin(), known.begin() + static_cast<std::ptrdiff_t>(std::min(known.size(), most)));
   return fmt::format("; there is \"{}\"{}", fmt::join(shown, "\", \""), known.size() > most ? ", ..." : "");
 }
 

@@ -32,9 +32,8 @@ Result<Share> Share::from_double(double amount, std::string_view what) {
     return fail(Errc::invalid_argument, fmt::format("{} is {}: at most {:.0f} is allowed", what, amount, max_amount));
   const double units = std::nearbyint(amount * static_cast<double>(one));
   if (std::abs(amount - units / static_cast<double>(one)) > tolerance)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is {}: shares are multiples of 0.0001, the nearest one is {}", what, amount,
-                            to_string(Share{static_cast<std::int64_t>(units)})));
+    return fail(Errc::invalid_argument, fmt::format("{} is {}: shares are multiples of 0.0001, the nearest one is {}",
+                                                    what, amount, to_string(Share{static_cast<std::int64_t>(units)})));
   return Share{static_cast<std::int64_t>(units)};
 }
 
@@ -79,12 +78,17 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
     std::uint64_t factor;
   };
   static constexpr std::array units = {
-    Unit{"", 1},           Unit{"B", 1},
-    Unit{"kB", 1000},      Unit{"KB", 1000},
-    Unit{"MB", 1000'000},  Unit{"GB", 1000'000'000},
-    Unit{"KiB", 1U << 10}, Unit{"MiB", 1U << 20},
-    Unit{"GiB", 1U << 30}, Unit{"TiB", std::uint64_t{1} << 40},
-    Unit{"TB", 1000'000'000'000},
+      Unit{"", 1},
+      Unit{"B", 1},
+      Unit{"kB", 1000},
+      Unit{"KB", 1000},
+      Unit{"MB", 1000'000},
+      Unit{"GB", 1000'000'000},
+      Unit{"KiB", 1U << 10},
+      Unit{"MiB", 1U << 20},
+      Unit{"GiB", 1U << 30},
+      Unit{"TiB", std::uint64_t{1} << 40},
+      Unit{"TB", 1000'000'000'000},
   };
   const auto refuse = [&] {
     return fail(Errc::invalid_argument,

@@ -82,8 +82,8 @@ public:
   /// Frees in stream order: after the work queued on `stream` so far.
   virtual void free(void* pointer, StreamHandle stream) noexcept = 0;
   /// Copies in stream order. The host side must stay valid until the copy is done.
-  virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream)
-    = 0;
+  virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
+                            StreamHandle stream) = 0;
   /// Sets every byte in stream order.
   virtual Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) = 0;
   /// What an allocation of `bytes` really takes, which is what a quota counts.
@@ -93,8 +93,7 @@ public:
 
   /// Runs `kernel` for the indices 0..n-1; `pack` (`pack_bytes` long) is copied before the call returns.
   virtual Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
-                              StreamHandle stream)
-    = 0;
+                              StreamHandle stream) = 0;
   /// Queues a matrix product; the arguments were checked by the caller.
   virtual Result<void> gemm(const Gemm& product, StreamHandle stream) = 0;
 };

@@ -3,7 +3,8 @@
 //
 //   // axpy.hpp
 //   struct Axpy {
-//     GPUACTORS_FUNCTION void operator()(std::uint64_t i, float a, const float* x, float* y) const { y[i] += a * x[i]; }
+//     GPUACTORS_FUNCTION void operator()(std::uint64_t i, float a, const float* x, float* y) const { y[i] += a * x[i];
+//     }
 //   };
 //   GPUACTORS_DECLARE_KERNEL(axpy, Axpy);
 //
@@ -121,7 +122,7 @@ using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Typ
 #ifdef __CUDACC__
 #define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
   extern "C" __global__ void gpuactors_kernel_##name(                                                                  \
-    std::uint64_t n, ::gpuactors::detail::KernelSignature<decltype(&Functor::operator())>::Pack pack) {                \
+      std::uint64_t n, ::gpuactors::detail::KernelSignature<decltype(&Functor::operator())>::Pack pack) {              \
     const Functor functor{};                                                                                           \
     const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;                                                \
     for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)                   \
@@ -131,5 +132,5 @@ using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Typ
 #define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
   extern "C" const ::gpuactors::KernelImage GPUACTORS_KERNEL_IMAGE;                                                    \
   extern const ::gpuactors::KernelOf<Functor> name{                                                                    \
-    {#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
+      {#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
 #endif

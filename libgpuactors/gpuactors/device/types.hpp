@@ -80,7 +80,10 @@ enum class DType : std::uint8_t { f32 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5 };
 
 /// The `DType` of a C++ element type.
 template <class T>
-inline constexpr DType dtype_of = [] { static_assert(sizeof(T) == 0, "no tensor element type"); return DType::u8; }();
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "no tensor element type");
+  return DType::u8;
+}();
 template <>
 inline constexpr DType dtype_of<float> = DType::f32;
 template <>
