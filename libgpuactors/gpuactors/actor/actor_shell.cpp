@@ -81,7 +81,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   });
   host_.frame = nullptr;
   if (!answer)
-    return caf::response_promise{};
+    return caf::delegated<Payload>{};
   if (!answer->has_value())
     return to_caf(answer->error());
   return std::move(**answer);

@@ -66,7 +66,7 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
   // Before the answer: whoever sees it finds the device as free as before the task.
   auto reclaimed = placement_->reclaim();
   if (!answer)
-    return caf::response_promise{};
+    return caf::delegated<Payload>{};
   if (answer->has_value() && !reclaimed)
     return to_caf(reclaimed.error());
   if (!answer->has_value())
