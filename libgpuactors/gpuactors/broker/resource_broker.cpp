@@ -124,7 +124,9 @@ ResourceBroker::spawn_actor(const v1::SpawnActor& message, const Payload& config
 
 caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>
 ResourceBroker::find(const v1::FindActor& message) {
-  auto* record = find_record(message.name(), 0);
+  auto* record = find_record(message.name(), message.id());
+  if (record == nullptr && message.name().empty())
+    return to_caf(Error{Errc::actor_died, fmt::format("actor {} has ended", message.id())});
   if (record == nullptr) {
     std::vector<std::string> known;
     for (const auto& [name, id] : names_)
