@@ -11,7 +11,7 @@ target_include_directories(gpuactors PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/libgpuactors>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # What the public headers include; the rest of what the layers use stays inside.
-target_link_libraries(gpuactors PUBLIC CAF::core CAF::io protobuf::libprotobuf Threads::Threads)
+target_link_libraries(gpuactors PUBLIC CAF::core CAF::io fmt::fmt protobuf::libprotobuf Threads::Threads)
 if(NOT GPUACTORS_SANITIZE)
   target_link_options(gpuactors PRIVATE LINKER:--no-undefined)
 endif()
