@@ -9,7 +9,8 @@
 
 namespace gpuactors {
 
-void PendingReply::on_item(Payload) {
+// Overriders move from their argument.
+void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-param)
   // nop
 }
 
