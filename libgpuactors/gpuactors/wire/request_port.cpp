@@ -9,7 +9,8 @@
 
 namespace gpuactors {
 
-void PendingReply::on_item(Payload) {
+// Overriders move from their argument.
+void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-param)
   // nop
 }
 
@@ -103,7 +104,10 @@ void RequestPort::close() {
     for (auto& [ticket, entry] : entries)
       entry.reply->on_error(Error{Errc::unavailable, "the cluster was closed before the answer came"});
   }
-  caf::actor_cast<caf::actor_companion*>(companion_)->disconnect(caf::exit_reason::user_shutdown);
+  // What actor_companion::disconnect does: 0.17.6 declares it, but the packaged library lacks it.
+  auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
+  companion->on_enqueue({});
+  companion->cleanup(caf::make_error(caf::exit_reason::user_shutdown), nullptr);
 }
 
 // -- table ----------------------------------------------------------------------------------------
