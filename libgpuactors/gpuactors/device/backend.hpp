@@ -46,8 +46,9 @@ struct BackendOptions {
 ///
 /// Work on a stream runs in order; work on two streams of one backend may overlap. Calls return once the work is
 /// queued; errors of the work itself show at `synchronize` of its stream, the first one only, and do not disturb other
-/// streams unless they are sticky (`context_lost`). A backend is used by one thread at a time, except `query` and
-/// `name`, which any thread may call. Destroying it waits for its work. Sizes are in bytes and never zero.
+/// streams unless they are sticky (`context_lost`). A backend is used by one thread at a time, except `query`, `free`
+/// and `footprint`, which any thread may call at any time. Destroying it waits for its work; any thread may do that
+/// when nobody uses it any more. Sizes are in bytes and never zero.
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -70,16 +71,17 @@ public:
   virtual Result<void> wait(StreamHandle stream, EventHandle event) = 0;
   /// Whether all work before the last record is done. True for an event that was never recorded. Any thread.
   virtual Result<bool> query(EventHandle event) = 0;
-  /// Calls `callback` once, on a thread of the backend, when the work queued on `stream` so far is done, with the
-  /// first error as `synchronize` would report it. The callback only posts: it must not call the backend or block.
-  /// It is called even when the context is lost or the backend is destroyed first.
+  /// Calls `callback` once, on a thread of the backend or inside a `synchronize`, when the work queued on `stream` so
+  /// far is done, with the first error since the last report, which is thereby reported: `synchronize` does not repeat
+  /// it. The callback only posts: it must not call the backend or block. It is called even when the context is lost or
+  /// the backend is destroyed first; only when `notify` itself fails it is not called at all.
   virtual Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) = 0;
 
   // -- memory ----------------------------------------------------------------------------------
 
   /// Allocates in stream order: usable by later work of `stream`. Aligned to at least 256 bytes.
   virtual Result<void*> allocate(std::size_t bytes, StreamHandle stream) = 0;
-  /// Frees in stream order: after the work queued on `stream` so far.
+  /// Frees in stream order: after the work queued on `stream` so far. Any thread.
   virtual void free(void* pointer, StreamHandle stream) noexcept = 0;
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
@@ -91,7 +93,8 @@ public:
 
   // -- compute ---------------------------------------------------------------------------------
 
-  /// Runs `kernel` for the indices 0..n-1; `pack` (`pack_bytes` long) is copied before the call returns.
+  /// Runs `kernel` for the indices 0..n-1; `pack` (`pack_bytes` long, at most `limits::kernel_argument_bytes`) is
+  /// copied before the call returns.
   virtual Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                               StreamHandle stream) = 0;
   /// Queues a matrix product; the arguments were checked by the caller.

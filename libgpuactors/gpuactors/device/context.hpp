@@ -7,6 +7,7 @@
 #include <gpuactors/device/quota.hpp>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace gpuactors {
 
 class Buffer;
 class Context;
+class Pin;
 class Stream;
 class Tensor;
 
@@ -21,7 +23,7 @@ class Tensor;
 struct ContextOptions {
   /// Share of the device, above 0 and at most one whole.
   Share share = Share::whole(1);
-  /// Most bytes that may be allocated at any instant.
+  /// Most bytes that may be allocated at any instant; 0: the share's part of the device's memory.
   std::uint64_t memory_bytes = 0;
   /// Who holds it, for error texts.
   std::string holder = "context";
@@ -34,10 +36,11 @@ struct Block;
 struct ContextState;
 } // namespace detail
 
-/// Device memory, owned. Moved-from is empty. Freed in the order of the stream it was allocated on.
+/// Device memory, owned. Moved-from is empty. Freed in the order of the stream it was allocated on; a buffer that work
+/// on another stream still uses must not go before that stream is waited for.
 ///
 /// A buffer that outlives its context (kept in a global, say) is emptied by the context: `data()` is then null.
-/// One thread at a time.
+/// One thread at a time, which need not be that of the context: a buffer may be handed over and dropped anywhere.
 class Buffer {
 public:
   Buffer() = default;
@@ -66,6 +69,7 @@ public:
   void* release() noexcept;
 
 private:
+  friend class Pin;
   friend class Stream;
   friend class Tensor;
   explicit Buffer(std::shared_ptr<detail::Block> block) : block_(std::move(block)) {
@@ -109,7 +113,13 @@ public:
     return static_cast<bool>(buffer_);
   }
 
+  /// A second handle to the same memory for a reader elsewhere: the memory stays while it lives, beyond the end of the
+  /// context it came from too, and stays counted against the owner's quota. Empty when it was reclaimed already. Any
+  /// thread.
+  [[nodiscard]] Tensor pinned() const;
+
 private:
+  friend class Pin;
   friend class Stream;
   Tensor(Buffer buffer, DType dtype, std::vector<std::int64_t> shape)
     : buffer_(std::move(buffer)), dtype_(dtype), shape_(std::move(shape)) {
@@ -130,7 +140,8 @@ struct GemmOptions {
 };
 
 /// An ordered queue of device work, and the place where all work is started. Movable; destroyed before its context it
-/// waits for its work. One thread at a time.
+/// waits for its work. Used by the thread of its context. After the end of its context every call fails with
+/// `lease_expired`.
 class Stream {
 public:
   Stream(Stream&&) noexcept;
@@ -160,7 +171,7 @@ public:
     return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
   }
 
-  /// Copies to the host and waits for it.
+  /// Copies to the host and waits for it. An empty tensor gives an empty vector.
   template <class T>
   Result<std::vector<T>> to_host(const Tensor& tensor) {
     std::vector<T> values(static_cast<std::size_t>(tensor.size()));
@@ -205,11 +216,16 @@ public:
   /// Later work of this stream waits for what `other` (of the same device) has queued so far.
   Result<void> wait(Stream& other);
 
+  /// The context it belongs to, which must not have ended.
   [[nodiscard]] Context& context() const noexcept;
 
 private:
   friend class Context;
   Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle);
+
+  /// The backend, or why there is none.
+  Result<Backend*> backend() const;
+  void retire() noexcept;
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
   Result<void> download(void* values, std::size_t count, DType dtype, const Tensor& tensor);
@@ -236,6 +252,9 @@ public:
 
   [[nodiscard]] const DeviceInfo& device() const noexcept;
 
+  /// The device itself, to open another context on it.
+  [[nodiscard]] const std::shared_ptr<Device>& device_handle() const noexcept;
+
   /// What was really granted.
   [[nodiscard]] ContextGrant granted() const;
 
@@ -261,10 +280,13 @@ private:
   explicit Context(std::shared_ptr<detail::ContextState> state);
 
   std::shared_ptr<detail::ContextState> state_;
+  std::shared_ptr<Quota> quota_;
+  std::optional<Stream> stream_;
 };
 
 /// Keeps the memory of a tensor readable for somebody who is not its owner, also beyond the end of its context. Counted
-/// against the owner's quota until the last pin goes. Any thread.
+/// against the owner's quota until the last pin goes. Copies of a pin may live and go on any thread; whoever drops the
+/// last one must be done reading.
 class Pin {
 public:
   Pin() = default;

@@ -3,7 +3,8 @@
 //
 //   // axpy.hpp
 //   struct Axpy {
-//     GPUACTORS_FUNCTION void operator()(std::uint64_t i, float a, const float* x, float* y) const { y[i] += a * x[i];
+//     GPUACTORS_FUNCTION void operator()(std::uint64_t i, float a, const float* x, float* y) const {
+//       y[i] += a * x[i];
 //     }
 //   };
 //   GPUACTORS_DECLARE_KERNEL(axpy, Axpy);
@@ -64,8 +65,12 @@ GPUACTORS_FUNCTION KernelPack<First, Rest...> pack_arguments(First first, Rest..
 
 /// Machine code for CUDA devices, embedded in the program. Empty when the build had no CUDA toolkit.
 struct KernelImage {
-  const unsigned char* bytes;
-  std::size_t size;
+  const unsigned char* begin;
+  const unsigned char* end;
+
+  [[nodiscard]] std::size_t size() const noexcept {
+    return static_cast<std::size_t>(end - begin);
+  }
 };
 
 /// Runs indices [begin, end) on the calling thread; `pack` points to the kernel's `KernelPack`.
@@ -130,7 +135,6 @@ using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Typ
   }
 #else
 #define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
-  extern "C" const ::gpuactors::KernelImage GPUACTORS_KERNEL_IMAGE;                                                    \
-  extern const ::gpuactors::KernelOf<Functor> name{                                                                    \
-      {#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
+  extern const ::gpuactors::KernelOf<Functor> name;                                                                    \
+  const ::gpuactors::KernelOf<Functor> name{{#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
 #endif

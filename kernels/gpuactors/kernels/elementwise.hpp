@@ -1,0 +1,54 @@
+// One result per element. Index space: the number of elements.
+#pragma once
+
+#include <gpuactors/kernels/typed.hpp>
+
+namespace gpuactors::kernels {
+
+/// x[i] = value
+template <class T>
+struct FillValue {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, T value, T* x) const {
+    x[i] = value;
+  }
+};
+
+/// y[i] = x[i]^2 + 2 x[i] + 1
+template <class T>
+struct Polynomial {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
+    y[i] = x[i] * x[i] + T{2} * x[i] + T{1};
+  }
+};
+
+/// y[i] = a x[i] + y[i]
+template <class T>
+struct Axpy {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, T a, const T* x, T* y) const {
+    y[i] += a * x[i];
+  }
+};
+
+/// x[i] = a x[i]
+template <class T>
+struct Scale {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, T a, T* x) const {
+    x[i] *= a;
+  }
+};
+
+/// z[i] = x[i] + y[i]
+template <class T>
+struct Add {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, const T* y, T* z) const {
+    z[i] = x[i] + y[i];
+  }
+};
+
+GPUACTORS_DECLARE_TYPED_KERNEL(fill_value, FillValue);
+GPUACTORS_DECLARE_TYPED_KERNEL(polynomial, Polynomial);
+GPUACTORS_DECLARE_TYPED_KERNEL(axpy, Axpy);
+GPUACTORS_DECLARE_TYPED_KERNEL(scale, Scale);
+GPUACTORS_DECLARE_TYPED_KERNEL(add, Add);
+
+} // namespace gpuactors::kernels

@@ -1,0 +1,73 @@
+// Loss and update steps of training. Index space: the number of elements.
+#pragma once
+
+#include <gpuactors/kernels/typed.hpp>
+
+#include <cmath>
+
+namespace gpuactors::kernels {
+
+/// errors[i] = (y[i] - target[i])^2 / n: their sum is the mean squared error
+template <class T>
+struct SquaredError {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, const T* y, const T* target, T* errors) const {
+    const T difference = y[i] - target[i];
+    errors[i] = difference * difference / static_cast<T>(n);
+  }
+};
+
+/// gradient[i] = 2 (y[i] - target[i]) / n, the derivative of the mean squared error over n elements
+template <class T>
+struct MseGradient {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, const T* y, const T* target,
+                                     T* gradient) const {
+    gradient[i] = T{2} * (y[i] - target[i]) / static_cast<T>(n);
+  }
+};
+
+/// weight[i] -= rate gradient[i]
+template <class T>
+struct SgdStep {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, T rate, const T* gradient, T* weight) const {
+    weight[i] -= rate * gradient[i];
+  }
+};
+
+/// What one step of Adam needs besides the arrays; a plain value that is passed to the kernel.
+template <class T>
+struct AdamParameters {
+  T rate = T(0.001);
+  T beta1 = T(0.9);
+  T beta2 = T(0.999);
+  T epsilon = T(1e-8);
+  /// 1 - beta1^t and 1 - beta2^t at step t, which starts at 1.
+  T correction1 = T{1};
+  T correction2 = T{1};
+
+  /// The same with the corrections of step `t`.
+  [[nodiscard]] AdamParameters at_step(std::uint64_t t) const {
+    auto parameters = *this;
+    parameters.correction1 = T(1 - std::pow(static_cast<double>(beta1), static_cast<double>(t)));
+    parameters.correction2 = T(1 - std::pow(static_cast<double>(beta2), static_cast<double>(t)));
+    return parameters;
+  }
+};
+
+/// One step of Adam: `first` and `second` are the running moments, zero before step 1.
+template <class T>
+struct AdamStep {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, AdamParameters<T> p, const T* gradient, T* first, T* second,
+                                     T* weight) const {
+    const T g = gradient[i];
+    first[i] = p.beta1 * first[i] + (T{1} - p.beta1) * g;
+    second[i] = p.beta2 * second[i] + (T{1} - p.beta2) * g * g;
+    weight[i] -= p.rate * (first[i] / p.correction1) / (std::sqrt(second[i] / p.correction2) + p.epsilon);
+  }
+};
+
+GPUACTORS_DECLARE_TYPED_KERNEL(squared_error, SquaredError);
+GPUACTORS_DECLARE_TYPED_KERNEL(mse_gradient, MseGradient);
+GPUACTORS_DECLARE_TYPED_KERNEL(sgd_step, SgdStep);
+GPUACTORS_DECLARE_TYPED_KERNEL(adam_step, AdamStep);
+
+} // namespace gpuactors::kernels

@@ -1,0 +1,25 @@
+// Kernels come in f32 and f64; this gives both one name.
+#pragma once
+
+#include <gpuactors/device/kernel.hpp>
+
+#include <type_traits>
+
+/// Declares `name_f32` and `name_f64` for the functor template `Functor`, and `name<T>()`, which is the one for `T`.
+#define GPUACTORS_DECLARE_TYPED_KERNEL(name, Functor)                                                                  \
+  GPUACTORS_DECLARE_KERNEL(name##_f32, Functor<float>);                                                                \
+  GPUACTORS_DECLARE_KERNEL(name##_f64, Functor<double>);                                                               \
+  template <class T>                                                                                                   \
+  [[nodiscard]] const ::gpuactors::KernelOf<Functor<T>>& name() {                                                      \
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "kernels are in f32 and f64");                \
+    if constexpr (std::is_same_v<T, float>)                                                                            \
+      return name##_f32;                                                                                               \
+    else                                                                                                               \
+      return name##_f64;                                                                                               \
+  }                                                                                                                    \
+  static_assert(true)
+
+/// Defines both, in a .cu file.
+#define GPUACTORS_DEFINE_TYPED_KERNEL(name, Functor)                                                                   \
+  GPUACTORS_DEFINE_KERNEL(name##_f32, Functor<float>)                                                                  \
+  GPUACTORS_DEFINE_KERNEL(name##_f64, Functor<double>)

@@ -1,0 +1,12 @@
+// Both halves of elementwise.hpp: for host devices and, by nvcc, for CUDA.
+#include <gpuactors/kernels/elementwise.hpp>
+
+namespace gpuactors::kernels {
+
+GPUACTORS_DEFINE_TYPED_KERNEL(fill_value, FillValue)
+GPUACTORS_DEFINE_TYPED_KERNEL(polynomial, Polynomial)
+GPUACTORS_DEFINE_TYPED_KERNEL(axpy, Axpy)
+GPUACTORS_DEFINE_TYPED_KERNEL(scale, Scale)
+GPUACTORS_DEFINE_TYPED_KERNEL(add, Add)
+
+} // namespace gpuactors::kernels

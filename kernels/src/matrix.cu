@@ -1,0 +1,11 @@
+// Both halves of matrix.hpp: for host devices and, by nvcc, for CUDA.
+#include <gpuactors/kernels/matrix.hpp>
+
+namespace gpuactors::kernels {
+
+GPUACTORS_DEFINE_TYPED_KERNEL(transpose, Transpose)
+GPUACTORS_DEFINE_TYPED_KERNEL(column_sums, ColumnSums)
+GPUACTORS_DEFINE_TYPED_KERNEL(add_to_rows, AddToRows)
+GPUACTORS_DEFINE_TYPED_KERNEL(sum_chunks, SumChunks)
+
+} // namespace gpuactors::kernels

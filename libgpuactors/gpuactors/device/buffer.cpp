@@ -1,0 +1,57 @@
+// Buffer and Pin: owning device memory, and keeping somebody else's readable.
+#include <gpuactors/device/detail/context_state.hpp>
+
+namespace gpuactors {
+
+void* Buffer::data() const noexcept {
+  return block_ != nullptr ? block_->pointer.load(std::memory_order_acquire) : nullptr;
+}
+
+std::size_t Buffer::bytes() const noexcept {
+  return block_ != nullptr ? block_->bytes : 0;
+}
+
+void* Buffer::release() noexcept {
+  const auto block = std::move(block_);
+  block_.reset();
+  if (block == nullptr)
+    return nullptr;
+  std::lock_guard guard{block->registry->mutex};
+  if (block->storage == nullptr)
+    return nullptr;
+  block->registry->released.push_back(block);
+  return block->storage->pointer;
+}
+
+Pin::Pin(const Tensor& tensor) {
+  const auto& block = tensor.buffer_.block_;
+  if (block == nullptr)
+    return;
+  std::lock_guard guard{block->registry->mutex};
+  if (block->storage == nullptr)
+    return;
+  data_ = block->storage->pointer;
+  hold_ = block->storage;
+}
+
+void* Pin::data() const noexcept {
+  return hold_ != nullptr ? data_ : nullptr;
+}
+
+Tensor Tensor::pinned() const {
+  const auto& block = buffer_.block_;
+  if (block == nullptr)
+    return {};
+  std::shared_ptr<detail::Storage> storage;
+  {
+    const std::lock_guard guard{block->registry->mutex};
+    storage = block->storage;
+  }
+  if (storage == nullptr)
+    return {};
+  // A registry of its own: no context takes this block away.
+  auto view = std::make_shared<detail::Block>(std::make_shared<detail::BlockRegistry>(), std::move(storage));
+  return Tensor{Buffer{std::move(view)}, dtype_, shape_};
+}
+
+} // namespace gpuactors

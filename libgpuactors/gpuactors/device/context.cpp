@@ -1,0 +1,88 @@
+// Context: opening, closing and reclaiming.
+#include <gpuactors/base/units.hpp>
+#include <gpuactors/device/detail/context_state.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+Result<std::unique_ptr<Context>> Context::open(std::shared_ptr<Device> device, ContextOptions options) {
+  if (device == nullptr)
+    return fail(Errc::invalid_argument, "a context needs a device");
+  if (options.share <= Share{} || options.share > Share::whole(1))
+    return fail(Errc::invalid_argument, fmt::format("a context holds a share above 0 and at most 1 of a device, not {}",
+                                                    to_string(options.share)));
+  const auto device_bytes = device->info().memory_bytes;
+  if (options.memory_bytes == 0)
+    options.memory_bytes = memory_for_share(device_bytes, options.share);
+  GPUACTORS_LET(backend, device->open({options.share, options.memory_bytes}));
+  auto ground = std::make_shared<detail::Ground>();
+  ground->device = std::move(device);
+  ground->quota = std::make_shared<Quota>(std::move(options.holder), options.memory_bytes, std::move(options.parent));
+  ground->backend = std::move(backend);
+  auto state = std::make_shared<detail::ContextState>();
+  state->ground = std::move(ground);
+  GPUACTORS_LET(stream, state->take_stream());
+  std::unique_ptr<Context> context{new Context(std::move(state))};
+  context->stream_.emplace(Stream{context->state_, stream});
+  return context;
+}
+
+Context::Context(std::shared_ptr<detail::ContextState> state)
+  : state_(std::move(state)), quota_(state_->ground->quota) {
+  state_->context = this;
+}
+
+Context::~Context() {
+  (void)state_->reclaim();
+  stream_.reset();
+  // Streams and buffers that outlive the context find nothing here any more.
+  state_->context = nullptr;
+  state_->idle.clear();
+  state_->ground.reset();
+}
+
+const DeviceInfo& Context::device() const noexcept {
+  return state_->ground->device->info();
+}
+
+const std::shared_ptr<Device>& Context::device_handle() const noexcept {
+  return state_->ground->device;
+}
+
+ContextGrant Context::granted() const {
+  auto grant = state_->ground->backend->granted();
+  grant.memory_bytes = quota_->limit();
+  return grant;
+}
+
+Stream& Context::stream() noexcept {
+  return *stream_;
+}
+
+Result<Stream> Context::make_stream() {
+  GPUACTORS_LET(handle, state_->take_stream());
+  return Stream{state_, handle};
+}
+
+const std::shared_ptr<Quota>& Context::quota() const noexcept {
+  return quota_;
+}
+
+std::uint64_t Context::memory_used() const noexcept {
+  return quota_->used();
+}
+
+std::uint64_t Context::memory_peak() const noexcept {
+  return quota_->peak();
+}
+
+std::uint64_t Context::memory_limit() const noexcept {
+  return quota_->limit();
+}
+
+Result<std::uint64_t> Context::reclaim() {
+  return state_->reclaim();
+}
+
+} // namespace gpuactors

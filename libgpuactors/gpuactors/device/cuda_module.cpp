@@ -1,0 +1,56 @@
+// Finding and loading libgpuactors_cuda.so.
+#include <gpuactors/device/cuda_module.hpp>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace gpuactors {
+
+namespace {
+
+constexpr auto file_name = "libgpuactors_cuda.so";
+
+/// Where the module may lie: beside the file this code is in, in the library folder beside that, in the normal path.
+std::vector<std::string> candidates() {
+  std::vector<std::string> paths;
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<const void*>(&candidates), &here) != 0 && here.dli_fname != nullptr) {
+    std::error_code ignored;
+    const auto folder = std::filesystem::absolute(here.dli_fname, ignored).parent_path();
+    for (const auto& candidate : {folder / file_name, folder / ".." / "lib" / file_name}) {
+      if (std::filesystem::exists(candidate, ignored))
+        paths.push_back(candidate.string());
+    }
+  }
+  paths.emplace_back(file_name);
+  return paths;
+}
+
+} // namespace
+
+Result<CudaModule*> load_cuda_module(const std::string& path) {
+  // Never unloaded: backends that are still open run code in it.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    return fail(Errc::unsupported,
+                fmt::format("the CUDA module is not installed ({})", reason != nullptr ? reason : "not found"));
+  }
+  using Entry = CudaModule* (*)(int);
+  const auto entry = reinterpret_cast<Entry>(dlsym(library, "gpuactors_cuda_module"));
+  auto* module = entry != nullptr ? entry(CudaModule::abi) : nullptr;
+  if (module == nullptr)
+    return fail(Errc::unsupported,
+                fmt::format("{} is no CUDA module of this version; install the one that was built with it", path));
+  GPUACTORS_TRY(module->start());
+  return module;
+}
+
+Result<CudaModule*> load_cuda_module() {
+  static const auto outcome = []() -> Result<CudaModule*> { return load_cuda_module(candidates().front()); }();
+  return outcome;
+}
+
+} // namespace gpuactors

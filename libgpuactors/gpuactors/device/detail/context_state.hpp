@@ -1,0 +1,81 @@
+// What stands behind Context, Stream, Buffer and Pin. Internal to the device layer.
+#pragma once
+
+#include <gpuactors/device/context.hpp>
+
+#include <atomic>
+#include <mutex>
+
+namespace gpuactors::detail {
+
+/// The backend of a context with everything that memory needs to be given back: lives until the context and the last
+/// storage (so also the last pin) are gone. Only `backend->free` is called by more than one thread.
+struct Ground {
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Quota> quota;
+  std::unique_ptr<Backend> backend;
+  /// Every stream that was ever made. They are reused, not destroyed, so that storage may be freed on the stream it
+  /// was allocated on however late that is.
+  std::vector<StreamHandle> streams;
+
+  ~Ground();
+};
+
+/// Device memory; freed and given back to the quota with its last holder. Any thread.
+struct Storage {
+  std::shared_ptr<Ground> ground;
+  StreamHandle stream;
+  void* pointer = nullptr;
+  std::size_t bytes = 0;
+  std::size_t footprint = 0;
+
+  ~Storage();
+};
+
+/// The blocks of one context that are still owned by somebody.
+struct BlockRegistry {
+  std::mutex mutex;
+  Block* first = nullptr;
+  /// Blocks that their buffers gave up; the context frees them.
+  std::vector<std::shared_ptr<Block>> released;
+};
+
+/// What a buffer owns: a storage that the context can take away. Linked into the registry of its context.
+struct Block {
+  Block(std::shared_ptr<BlockRegistry> home, std::shared_ptr<Storage> memory);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block();
+
+  /// Takes the storage out and unlinks. The registry's mutex is held.
+  std::shared_ptr<Storage> take();
+
+  const std::shared_ptr<BlockRegistry> registry;
+  std::atomic<void*> pointer;
+  const std::size_t bytes;
+  /// Null once the context took it. Guarded, as the links, by the registry's mutex.
+  std::shared_ptr<Storage> storage;
+  Block* previous = nullptr;
+  Block* next = nullptr;
+};
+
+struct ContextState {
+  Context* context = nullptr;
+  /// Null once the context has ended.
+  std::shared_ptr<Ground> ground;
+  std::shared_ptr<BlockRegistry> blocks = std::make_shared<BlockRegistry>();
+  /// Streams that nobody holds at the moment.
+  std::vector<StreamHandle> idle;
+
+  Result<StreamHandle> take_stream();
+
+  /// Waits for `stream`; its error is dropped, as there is nobody left to tell.
+  void put_stream(StreamHandle stream) noexcept;
+
+  Result<std::shared_ptr<Block>> allocate(std::size_t bytes, StreamHandle stream);
+
+  /// Waits for all streams, then frees every block. See `Context::reclaim`.
+  Result<std::uint64_t> reclaim();
+};
+
+} // namespace gpuactors::detail

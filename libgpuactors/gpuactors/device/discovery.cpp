@@ -1,0 +1,236 @@
+// Making the devices that a node offers.
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/device/absent.hpp>
+#include <gpuactors/device/cuda_module.hpp>
+#include <gpuactors/device/discovery.hpp>
+#include <gpuactors/device/host/device.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+namespace gpuactors {
+
+namespace {
+
+/// What a device is taken to have when a node offers one that does not exist, and none that does shows the size.
+constexpr std::uint64_t absent_memory_bytes = std::uint64_t{16} << 30;
+
+using Devices = std::vector<std::shared_ptr<Device>>;
+
+std::uint64_t machine_memory() {
+  const auto pages = sysconf(_SC_PHYS_PAGES);
+  const auto page = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0)
+    return std::uint64_t{4} << 30;
+  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+}
+
+/// Collects the devices of all specifications and hands out indices.
+class Maker {
+public:
+  Maker(const std::vector<DeviceOffer>& specs, const DiscoveryOptions& options) : options_(options) {
+    for (const auto& spec : specs)
+      host_count_ += spec.form == DeviceOffer::Form::host ? spec.count : 0;
+  }
+
+  Result<void> add(const DeviceOffer& spec) {
+    switch (spec.form) {
+    case DeviceOffer::Form::cuda_all:
+      return add_all();
+    case DeviceOffer::Form::cuda_uuids:
+      return add_named(spec.uuids);
+    case DeviceOffer::Form::cuda_count:
+      return add_count(spec.count);
+    case DeviceOffer::Form::host:
+      return add_host(spec);
+    }
+    return fail(Errc::internal, "unknown form of a device specification");
+  }
+
+  /// CUDA devices, or why there are none.
+  const Result<std::vector<DeviceInfo>>& cuda() {
+    if (!cuda_)
+      cuda_.emplace(list_cuda());
+    return *cuda_;
+  }
+
+  Devices take() {
+    return std::move(devices_);
+  }
+
+private:
+  Result<std::vector<DeviceInfo>> list_cuda() {
+    auto loaded = options_.cuda ? options_.cuda() : load_cuda_module();
+    if (!loaded)
+      return fail(loaded.error());
+    module_ = *loaded;
+    GPUACTORS_LET(list, module_->devices());
+    const auto indices = node_indices(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      list[i].index = indices.empty() ? static_cast<int>(i) : indices[i];
+    return std::move(list);
+  }
+
+  /// The indices that CUDA_VISIBLE_DEVICES names, if it names as many different ones as there are devices.
+  std::vector<int> node_indices(std::size_t count) const {
+    if (!options_.visible_devices)
+      return {};
+    std::vector<int> indices;
+    const char* at = options_.visible_devices->data();
+    const char* end = at + options_.visible_devices->size();
+    while (at != end && indices.size() < count) {
+      while (at != end && (*at == ' ' || *at == ','))
+        ++at;
+      int index = 0;
+      const auto [stop, error] = std::from_chars(at, end, index);
+      if (error != std::errc{} || index < 0 || (stop != end && *stop != ',' && *stop != ' '))
+        return {};
+      indices.push_back(index);
+      at = stop;
+    }
+    const std::set<int> different{indices.begin(), indices.end()};
+    return different.size() == count && indices.size() == count ? indices : std::vector<int>{};
+  }
+
+  /// The wish if it is free, else the lowest index that is.
+  int take_index(int wish) {
+    while (!indices_.insert(wish).second)
+      ++wish;
+    return wish;
+  }
+
+  Result<void> push(std::shared_ptr<Device> device) {
+    if (devices_.size() == limits::devices_per_node)
+      return fail(Errc::invalid_argument, fmt::format("a node offers at most {} devices", limits::devices_per_node));
+    devices_.push_back(std::move(device));
+    return {};
+  }
+
+  Result<void> add_cuda(DeviceInfo info) {
+    if (!taken_.insert(info.ordinal).second)
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("CUDA device {} ({}) is offered twice; name it in one specification", info.ordinal, info.uuid));
+    info.index = take_index(info.index);
+    GPUACTORS_LET(device, module_->device(info));
+    return push(std::move(device));
+  }
+
+  Result<void> add_all() {
+    const auto& list = cuda();
+    if (!list)
+      return fail(list.error());
+    if (list->empty())
+      return fail(Errc::unsupported, "no CUDA device is visible; host:1 offers this machine's cores instead");
+    for (const auto& info : *list)
+      GPUACTORS_TRY(add_cuda(info));
+    return {};
+  }
+
+  Result<void> add_named(const std::vector<std::string>& uuids) {
+    const auto& list = cuda();
+    if (!list)
+      return fail(list.error());
+    for (const auto& uuid : uuids) {
+      std::vector<DeviceInfo> found;
+      std::vector<std::string> known;
+      for (const auto& info : *list) {
+        known.push_back(info.uuid);
+        if (info.uuid.starts_with(uuid))
+          found.push_back(info);
+      }
+      if (found.size() != 1)
+        return fail(found.empty() ? Errc::not_found : Errc::invalid_argument,
+                    fmt::format("{} CUDA devices are named {}; visible are: {}", found.empty() ? "no" : "several", uuid,
+                                known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+      GPUACTORS_TRY(add_cuda(found[0]));
+    }
+    return {};
+  }
+
+  Result<void> add_count(int count) {
+    const auto& list = cuda();
+    const auto have = list ? std::min(count, static_cast<int>(list->size())) : 0;
+    for (int i = 0; i < have; ++i)
+      GPUACTORS_TRY(add_cuda((*list)[static_cast<std::size_t>(i)]));
+    for (int i = have; i < count; ++i) {
+      DeviceInfo info;
+      info.kind = DeviceKind::cuda;
+      info.memory_bytes = have > 0 ? (*list)[0].memory_bytes : absent_memory_bytes;
+      info.accelerator_type = have > 0 ? (*list)[0].accelerator_type : "cuda";
+      info.units = have > 0 ? (*list)[0].units : 1;
+      info.name = "absent CUDA device";
+      info.ordinal = i;
+      info.index = take_index(i);
+      auto reason = fmt::format("CUDA device {} does not exist: {} were offered (cuda*{}) and {} found", info.index,
+                                count, count, have);
+      if (!list)
+        reason += fmt::format(" ({})", list.error().message());
+      GPUACTORS_TRY(push(std::make_shared<AbsentDevice>(std::move(info), std::move(reason))));
+    }
+    return {};
+  }
+
+  Result<void> add_host(const DeviceOffer& spec) {
+    const auto threads = options_.hardware_threads > 0 ? options_.hardware_threads
+                                                       : static_cast<int>(std::thread::hardware_concurrency());
+    const auto machine = options_.machine_memory_bytes > 0 ? options_.machine_memory_bytes : machine_memory();
+    const auto count = static_cast<std::uint64_t>(host_count_);
+    for (int i = 0; i < spec.count; ++i) {
+      DeviceInfo info;
+      info.kind = DeviceKind::host;
+      info.index = take_index(next_host_++);
+      info.ordinal = info.index;
+      info.name = "host";
+      info.accelerator_type = spec.accelerator_type;
+      info.uuid = fmt::format("host-{}-{}", options_.node_name, info.index);
+      // Half of the machine for all host devices together leaves room for the programs themselves.
+      info.memory_bytes = spec.memory_bytes > 0 ? spec.memory_bytes : std::max<std::uint64_t>(machine / 2 / count, 1);
+      info.units = std::max(1, threads / host_count_);
+      GPUACTORS_TRY(push(std::make_shared<host::HostDevice>(std::move(info))));
+    }
+    return {};
+  }
+
+  const DiscoveryOptions& options_;
+  int host_count_ = 0;
+  int next_host_ = 0;
+  CudaModule* module_ = nullptr;
+  std::optional<Result<std::vector<DeviceInfo>>> cuda_;
+  std::set<int> indices_;
+  /// Ordinals of the CUDA devices that are offered already.
+  std::set<int> taken_;
+  Devices devices_;
+};
+
+} // namespace
+
+DiscoveryOptions discovery_options(std::string node_name) {
+  DiscoveryOptions options;
+  options.node_name = std::move(node_name);
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+    options.visible_devices = visible;
+  return options;
+}
+
+Result<Devices> make_devices(const std::vector<DeviceOffer>& specs, const DiscoveryOptions& options) {
+  auto chosen = specs;
+  if (chosen.empty())
+    chosen.emplace_back();
+  Maker maker{chosen, options};
+  if (specs.empty()) {
+    if (const auto& list = maker.cuda(); list && !list->empty())
+      chosen[0].form = DeviceOffer::Form::cuda_all;
+  }
+  for (const auto& spec : chosen)
+    GPUACTORS_TRY(maker.add(spec));
+  return maker.take();
+}
+
+} // namespace gpuactors

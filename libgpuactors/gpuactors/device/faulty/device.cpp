@@ -1,0 +1,141 @@
+// The decorators of Device and Backend that ask a plan before each call.
+#include <gpuactors/device/faulty/device.hpp>
+
+namespace gpuactors::faulty {
+
+namespace {
+
+class FaultyBackend final : public Backend {
+public:
+  FaultyBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Plan> plan)
+    : inner_(std::move(inner)), plan_(std::move(plan)) {
+    plan_->count(&Held::backends, 1);
+  }
+
+  ~FaultyBackend() override {
+    // Callbacks still come while the inner backend ends.
+    inner_.reset();
+    plan_->count(&Held::backends, -1);
+  }
+
+  [[nodiscard]] ContextGrant granted() const override {
+    return inner_->granted();
+  }
+
+  Result<StreamHandle> make_stream() override {
+    GPUACTORS_TRY(plan_->enter(Call::make_stream));
+    return counted(inner_->make_stream(), &Held::streams);
+  }
+
+  void destroy_stream(StreamHandle stream) noexcept override {
+    inner_->destroy_stream(stream);
+    plan_->count(&Held::streams, -1);
+  }
+
+  Result<void> synchronize(StreamHandle stream) override {
+    // The work is waited for also when the call is to fail: what follows may rely on that.
+    auto outcome = inner_->synchronize(stream);
+    GPUACTORS_TRY(plan_->enter(Call::synchronize));
+    return outcome;
+  }
+
+  Result<EventHandle> make_event() override {
+    GPUACTORS_TRY(plan_->enter(Call::make_event));
+    return counted(inner_->make_event(), &Held::events);
+  }
+
+  void destroy_event(EventHandle event) noexcept override {
+    inner_->destroy_event(event);
+    plan_->count(&Held::events, -1);
+  }
+
+  Result<void> record(EventHandle event, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::record));
+    return inner_->record(event, stream);
+  }
+
+  Result<void> wait(StreamHandle stream, EventHandle event) override {
+    GPUACTORS_TRY(plan_->enter(Call::wait));
+    return inner_->wait(stream, event);
+  }
+
+  Result<bool> query(EventHandle event) override {
+    GPUACTORS_TRY(plan_->enter(Call::query));
+    return inner_->query(event);
+  }
+
+  Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) override {
+    GPUACTORS_TRY(plan_->enter(Call::notify));
+    return inner_->notify(stream, [plan = plan_, callback = std::move(callback)](Result<void> result) {
+      if (plan->context_lost())
+        result = fail(Errc::context_lost, "the context is lost (injected)");
+      callback(std::move(result));
+    });
+  }
+
+  Result<void*> allocate(std::size_t bytes, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::allocate));
+    return counted(inner_->allocate(bytes, stream), &Held::allocations);
+  }
+
+  void free(void* pointer, StreamHandle stream) noexcept override {
+    inner_->free(pointer, stream);
+    plan_->count(&Held::allocations, -1);
+  }
+
+  Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::copy));
+    return inner_->copy(target, source, bytes, kind, stream);
+  }
+
+  Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::fill));
+    return inner_->fill(target, value, bytes, stream);
+  }
+
+  [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override {
+    return inner_->footprint(bytes);
+  }
+
+  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
+                      StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::launch));
+    return inner_->launch(kernel, n, pack, pack_bytes, stream);
+  }
+
+  Result<void> gemm(const Gemm& product, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::gemm));
+    return inner_->gemm(product, stream);
+  }
+
+private:
+  template <class T>
+  Result<T> counted(Result<T> made, std::int64_t Held::*what) {
+    if (made)
+      plan_->count(what, 1);
+    return made;
+  }
+
+  std::unique_ptr<Backend> inner_;
+  std::shared_ptr<Plan> plan_;
+};
+
+} // namespace
+
+FaultyDevice::FaultyDevice(std::shared_ptr<Device> inner, std::shared_ptr<Plan> plan)
+  : inner_(std::move(inner)), plan_(std::move(plan)) {
+  // nop
+}
+
+Result<DeviceMemory> FaultyDevice::memory() {
+  GPUACTORS_TRY(plan_->enter(Call::memory));
+  return inner_->memory();
+}
+
+Result<std::unique_ptr<Backend>> FaultyDevice::open(const BackendOptions& options) {
+  GPUACTORS_TRY(plan_->enter(Call::open));
+  GPUACTORS_LET(inner, inner_->open(options));
+  return std::make_unique<FaultyBackend>(std::move(inner), plan_);
+}
+
+} // namespace gpuactors::faulty

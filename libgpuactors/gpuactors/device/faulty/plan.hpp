@@ -1,0 +1,104 @@
+// Which calls of a device fail or wait, and what was called: the script of a fault-injection test.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace gpuactors::faulty {
+
+/// The calls of `Device` and `Backend` that can be made to fail. Destroying and freeing cannot fail.
+enum class Call : std::uint8_t {
+  open,
+  memory,
+  make_stream,
+  synchronize,
+  make_event,
+  record,
+  wait,
+  query,
+  notify,
+  allocate,
+  copy,
+  fill,
+  launch,
+  gemm,
+};
+
+inline constexpr std::size_t call_kinds = 14;
+
+[[nodiscard]] std::string_view to_string(Call call) noexcept;
+
+/// What devices and backends under one plan hold at the moment: all zero when nothing leaked.
+struct Held {
+  std::int64_t backends = 0;
+  std::int64_t streams = 0;
+  std::int64_t events = 0;
+  std::int64_t allocations = 0;
+
+  friend bool operator==(const Held&, const Held&) = default;
+};
+
+/// The script. Calls are counted from 1, each kind apart and all together. Any thread.
+class Plan {
+public:
+  /// The `n`-th call of `call` fails with `error`; later ones succeed.
+  void fail_at(Call call, std::uint64_t n, Error error);
+
+  /// The `n`-th call of `call` and all later ones fail.
+  void fail_from(Call call, std::uint64_t n, Error error);
+
+  /// The `n`-th call of any kind fails: the point of "fail at the i-th point, for every i".
+  void fail_at_point(std::uint64_t n, Error error);
+
+  /// From the `n`-th call of `call` on the context is lost: every call of every kind fails with `context_lost`, and so
+  /// does every notification that is still to come.
+  void lose_context_at(Call call, std::uint64_t n);
+
+  /// Runs `before` in front of the `n`-th call of `call`, on its caller's thread; it may block to delay the call.
+  void delay(Call call, std::uint64_t n, std::function<void()> before);
+
+  /// Forgets all rules and counts; what is held stays counted.
+  void reset();
+
+  [[nodiscard]] std::uint64_t calls(Call call) const;
+  [[nodiscard]] std::uint64_t calls() const;
+  [[nodiscard]] Held held() const;
+  [[nodiscard]] bool context_lost() const;
+
+  // -- for the decorators ----------------------------------------------------------------------
+
+  /// Counts a call and returns the error it has to fail with, if any.
+  Result<void> enter(Call call);
+
+  /// Changes one of the counts of `held`.
+  void count(std::int64_t Held::*what, std::int64_t change);
+
+private:
+  struct Rule {
+    /// No value: any kind.
+    std::optional<Call> call;
+    std::uint64_t n = 0;
+    bool on_and_on = false;
+    bool loses_context = false;
+    std::optional<Error> error;
+    std::function<void()> before;
+  };
+
+  void add(Rule rule);
+
+  mutable std::mutex mutex_;
+  std::vector<Rule> rules_;
+  std::array<std::uint64_t, call_kinds> counts_{};
+  std::uint64_t total_ = 0;
+  bool lost_ = false;
+  Held held_;
+};
+
+} // namespace gpuactors::faulty

@@ -1,0 +1,89 @@
+// Tiles of a matrix product, each a single-threaded call of OpenBLAS.
+#include <gpuactors/device/host/blas.hpp>
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace gpuactors::host {
+
+namespace {
+
+/// Below so many multiplications a product is not worth a second thread.
+constexpr std::int64_t least_work = 64 * 64 * 64;
+/// Smaller tiles lose more to packing than they gain.
+constexpr std::int64_t least_edge = 64;
+/// Edges are multiples of this, as OpenBLAS's kernels like them.
+constexpr std::int64_t grain = 32;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::int64_t tile_edge(std::int64_t size, std::int64_t parts) {
+  return std::min(size, ceil_div(ceil_div(size, parts), grain) * grain);
+}
+
+CBLAS_TRANSPOSE op(bool transpose) {
+  return transpose ? CblasTrans : CblasNoTrans;
+}
+
+template <class T, class Call>
+void run_tile(const Gemm& g, const GemmTiles& tiles, std::size_t tile, Call call) {
+  const auto row = static_cast<std::int64_t>(tile / tiles.across) * tiles.tile_rows;
+  const auto column = static_cast<std::int64_t>(tile % tiles.across) * tiles.tile_columns;
+  const auto rows = std::min(tiles.tile_rows, g.m - row);
+  const auto columns = std::min(tiles.tile_columns, g.n - column);
+  const auto* a = static_cast<const T*>(g.a) + (g.transpose_a ? row : row * g.lda);
+  const auto* b = static_cast<const T*>(g.b) + (g.transpose_b ? column * g.ldb : column);
+  auto* c = static_cast<T*>(g.c) + row * g.ldc + column;
+  const auto narrow = [](std::int64_t value) { return static_cast<blasint>(value); };
+  call(CblasRowMajor, op(g.transpose_a), op(g.transpose_b), narrow(rows), narrow(columns), narrow(g.k),
+       static_cast<T>(g.alpha), a, narrow(g.lda), b, narrow(g.ldb), static_cast<T>(g.beta), c, narrow(g.ldc));
+}
+
+} // namespace
+
+GemmTiles cut_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+  GemmTiles tiles{m, n, 1, 1};
+  // Products of the sizes one by one: m * n * k may overflow.
+  if (threads < 2 || (m < least_work && n < least_work && k < least_work && m * n * k < least_work))
+    return tiles;
+  // As many parts as threads, cut where the tile is longest: each thread then packs as little as it can.
+  std::int64_t down = 1;
+  std::int64_t across = 1;
+  while (down * across < threads) {
+    const auto edge_down = m / down;
+    const auto edge_across = n / across;
+    if (std::max(edge_down, edge_across) < 2 * least_edge)
+      break;
+    if (edge_down >= edge_across)
+      ++down;
+    else
+      ++across;
+  }
+  tiles.tile_rows = tile_edge(m, down);
+  tiles.tile_columns = tile_edge(n, across);
+  tiles.across = static_cast<std::size_t>(ceil_div(n, tiles.tile_columns));
+  tiles.count = static_cast<std::size_t>(ceil_div(m, tiles.tile_rows)) * tiles.across;
+  return tiles;
+}
+
+void run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile) {
+  if (product.dtype == DType::f32)
+    run_tile<float>(product, tiles, tile, cblas_sgemm);
+  else
+    run_tile<double>(product, tiles, tile, cblas_dgemm);
+}
+
+void prepare_blas() {
+  static std::once_flag once;
+  std::call_once(once, [] { openblas_set_num_threads(1); });
+}
+
+std::string_view blas_name() {
+  return openblas_get_config();
+}
+
+} // namespace gpuactors::host

@@ -1,0 +1,252 @@
+// Streams, permits and parallel loops of one host backend.
+#include <gpuactors/device/host/core.hpp>
+#include <gpuactors/device/host/pool.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+
+namespace gpuactors::host {
+
+namespace {
+
+Result<void> run_guarded(const std::function<Result<void>()>& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    return fail(Errc::launch_failed, std::string{"a kernel threw: "} + error.what());
+  } catch (...) {
+    return fail(Errc::launch_failed, "a kernel threw something that is no std::exception");
+  }
+}
+
+} // namespace
+
+// -- records -------------------------------------------------------------------------------------
+
+bool Record::done() const {
+  std::lock_guard guard{mutex_};
+  return done_;
+}
+
+bool Record::await(std::shared_ptr<Core> core, HostStream* stream) {
+  std::lock_guard guard{mutex_};
+  if (!done_)
+    waiters_.emplace_back(std::move(core), stream);
+  return done_;
+}
+
+void Record::complete() {
+  std::vector<std::pair<std::shared_ptr<Core>, HostStream*>> waiters;
+  {
+    std::lock_guard guard{mutex_};
+    done_ = true;
+    waiters.swap(waiters_);
+  }
+  for (auto& [core, stream] : waiters)
+    core->resume(stream);
+}
+
+// -- streams -------------------------------------------------------------------------------------
+
+Core::Core(Pool& pool, int permits) : pool_(pool), permits_(permits) {
+  // nop
+}
+
+HostStream* Core::make_stream() {
+  Lock lock{mutex_};
+  return streams_.emplace_back(std::make_unique<HostStream>()).get();
+}
+
+void Core::destroy_stream(HostStream* stream) {
+  Lock lock{mutex_};
+  await(stream, stream->submitted, lock);
+  std::erase_if(streams_, [stream](const auto& owned) { return owned.get() == stream; });
+}
+
+void Core::submit(HostStream* stream, Op op) {
+  Lock lock{mutex_};
+  stream->ops.push_back(std::move(op));
+  ++stream->submitted;
+  if (stream->state != StreamState::idle)
+    return;
+  stream->state = StreamState::ready;
+  ready_.push_back(stream);
+  if (used_ < permits_)
+    pool_.request(shared_from_this());
+}
+
+Result<void> Core::synchronize(HostStream* stream) {
+  Lock lock{mutex_};
+  await(stream, stream->submitted, lock);
+  if (!stream->error)
+    return {};
+  auto error = std::move(*stream->error);
+  stream->error.reset();
+  return fail(std::move(error));
+}
+
+void Core::drain() {
+  Lock lock{mutex_};
+  std::vector<std::pair<HostStream*, std::uint64_t>> targets;
+  for (const auto& stream : streams_)
+    targets.emplace_back(stream.get(), stream->submitted);
+  for (auto [stream, target] : targets)
+    await(stream, target, lock);
+}
+
+bool Core::finished(HostStream* stream) {
+  Lock lock{mutex_};
+  return stream->completed == stream->submitted;
+}
+
+void Core::resume(HostStream* stream) {
+  Lock lock{mutex_};
+  ++stream->completed;
+  if (stream->ops.empty()) {
+    stream->state = StreamState::idle;
+  } else {
+    stream->state = StreamState::ready;
+    ready_.push_back(stream);
+    if (used_ < permits_)
+      pool_.request(shared_from_this());
+  }
+  signal();
+}
+
+void Core::await(HostStream* stream, std::uint64_t target, Lock& lock) {
+  while (stream->completed < target) {
+    if (stream->state == StreamState::ready && used_ < permits_) {
+      std::erase(ready_, stream);
+      run(stream, target, false, lock);
+      continue;
+    }
+    ++waiting_;
+    changed_.wait(lock);
+    --waiting_;
+  }
+}
+
+// -- running -------------------------------------------------------------------------------------
+
+void Core::work() {
+  Lock lock{mutex_};
+  while (used_ < permits_) {
+    if (!ready_.empty()) {
+      auto* stream = ready_.front();
+      ready_.pop_front();
+      run(stream, std::numeric_limits<std::uint64_t>::max(), true, lock);
+    } else if (auto* loop = open_loop()) {
+      help(*loop, lock);
+    } else {
+      return;
+    }
+  }
+}
+
+void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) {
+  ++used_;
+  stream->state = StreamState::running;
+  bool going = true;
+  while (going && !stream->ops.empty() && stream->completed < until) {
+    going = step(stream, lock);
+    // Streams of one backend take turns where they are more than its permits.
+    if (share && !ready_.empty())
+      break;
+  }
+  if (going) {
+    stream->state = stream->ops.empty() ? StreamState::idle : StreamState::ready;
+    if (stream->state == StreamState::ready)
+      ready_.push_back(stream);
+  }
+  --used_;
+  // A thread of the pool goes on in `work`; a caller that leaves has to send for one.
+  if (!share && !ready_.empty())
+    pool_.request(shared_from_this());
+  signal();
+}
+
+bool Core::step(HostStream* stream, Lock& lock) {
+  auto op = std::move(stream->ops.front());
+  stream->ops.pop_front();
+  if (op.wait_for != nullptr) {
+    if (!op.wait_for->await(shared_from_this(), stream)) {
+      stream->state = StreamState::parked;
+      return false;
+    }
+  } else if (op.callback) {
+    Result<void> result;
+    if (stream->error)
+      result = fail(std::move(*stream->error));
+    stream->error.reset();
+    lock.unlock();
+    op.callback(std::move(result));
+    op = {};
+    lock.lock();
+  } else {
+    lock.unlock();
+    auto result = run_guarded(op.run);
+    // What the work holds goes with it, before anybody learns that it is done.
+    op = {};
+    lock.lock();
+    if (!result && !stream->error)
+      stream->error = result.error();
+  }
+  ++stream->completed;
+  signal();
+  return true;
+}
+
+void Core::signal() {
+  if (waiting_ > 0)
+    changed_.notify_all();
+}
+
+// -- loops ---------------------------------------------------------------------------------------
+
+void Core::parallel(std::size_t chunks, const std::function<void(std::size_t)>& body) {
+  if (permits_ == 1 || chunks < 2) {
+    for (std::size_t i = 0; i < chunks; ++i)
+      body(i);
+    return;
+  }
+  Loop loop{&body, chunks};
+  {
+    Lock lock{mutex_};
+    loops_.push_back(&loop);
+    const auto wanted = std::min(static_cast<std::size_t>(permits_ - used_), chunks - 1);
+    for (std::size_t i = 0; i < wanted; ++i)
+      pool_.request(shared_from_this());
+  }
+  for (auto i = loop.next++; i < chunks; i = loop.next++)
+    body(i);
+  Lock lock{mutex_};
+  std::erase(loops_, &loop);
+  while (loop.helpers > 0) {
+    ++waiting_;
+    changed_.wait(lock);
+    --waiting_;
+  }
+}
+
+Core::Loop* Core::open_loop() {
+  for (auto* loop : loops_) {
+    if (loop->next.load() < loop->chunks)
+      return loop;
+  }
+  return nullptr;
+}
+
+void Core::help(Loop& loop, Lock& lock) {
+  ++used_;
+  ++loop.helpers;
+  lock.unlock();
+  for (auto i = loop.next++; i < loop.chunks; i = loop.next++)
+    (*loop.body)(i);
+  lock.lock();
+  --loop.helpers;
+  --used_;
+  signal();
+}
+
+} // namespace gpuactors::host

@@ -1,0 +1,124 @@
+// The engine of one host backend: its streams, and the permits that bound how many threads work for it.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace gpuactors::host {
+
+class Core;
+class Pool;
+struct HostStream;
+
+/// One recording of an event: done once the stream has passed the point. Any thread.
+class Record {
+public:
+  [[nodiscard]] bool done() const;
+
+  /// Whether it is done; if not, `core` resumes `stream` once it is.
+  bool await(std::shared_ptr<Core> core, HostStream* stream);
+
+  void complete();
+
+private:
+  mutable std::mutex mutex_;
+  bool done_ = false;
+  std::vector<std::pair<std::shared_ptr<Core>, HostStream*>> waiters_;
+};
+
+/// One piece of queued work; exactly one member is set.
+struct Op {
+  std::function<Result<void>()> run;
+  std::shared_ptr<Record> wait_for;
+  std::function<void(Result<void>)> callback;
+};
+
+/// idle -> ready (queued for a thread) -> running -> idle | ready | parked (waits for a record) -> ready
+enum class StreamState : std::uint8_t { idle, ready, running, parked };
+
+/// A stream. All members are guarded by the mutex of its core.
+struct HostStream {
+  std::deque<Op> ops;
+  StreamState state = StreamState::idle;
+  std::uint64_t submitted = 0;
+  std::uint64_t completed = 0;
+  std::optional<Error> error;
+};
+
+/// Runs the streams of one backend on at most `permits` threads at any instant.
+///
+/// A permit is held by whoever runs work: a thread of the pool, or a caller of `synchronize`, which does the work
+/// itself instead of sleeping. A thread that runs a loop shares it with other threads only if they come by themselves
+/// and hold permits of their own, so that no thread ever waits for one that has not started: nothing can deadlock.
+class Core : public std::enable_shared_from_this<Core> {
+public:
+  Core(Pool& pool, int permits);
+
+  [[nodiscard]] int permits() const noexcept {
+    return permits_;
+  }
+
+  HostStream* make_stream();
+  /// Waits for its work first.
+  void destroy_stream(HostStream* stream);
+
+  void submit(HostStream* stream, Op op);
+  Result<void> synchronize(HostStream* stream);
+  /// Waits for the work of all streams, whose errors stay to be reported.
+  void drain();
+  /// Whether all work of `stream` is done.
+  bool finished(HostStream* stream);
+
+  /// Continues a stream that was parked on a record. Any thread.
+  void resume(HostStream* stream);
+
+  /// Calls `body(0) ... body(chunks - 1)`, each once, and returns when all are done. Only from inside queued work;
+  /// `body` does not throw.
+  void parallel(std::size_t chunks, const std::function<void(std::size_t)>& body);
+
+  /// Does what there is to do as long as there is a permit. Called by the pool's threads.
+  void work();
+
+private:
+  /// A loop that other threads may join.
+  struct Loop {
+    const std::function<void(std::size_t)>* body;
+    std::size_t chunks;
+    std::atomic<std::size_t> next{0};
+    int helpers = 0;
+  };
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// Waits until `stream` has completed `target` pieces, doing them itself where it can.
+  void await(HostStream* stream, std::uint64_t target, Lock& lock);
+  /// Runs ops of a stream that was taken out of `ready_`, under a permit, until it is parked, has no more or has
+  /// completed `until`; with `share` also until another stream wants its turn.
+  void run(HostStream* stream, std::uint64_t until, bool share, Lock& lock);
+  /// Runs one op. False when the stream is parked.
+  bool step(HostStream* stream, Lock& lock);
+  void help(Loop& loop, Lock& lock);
+  Loop* open_loop();
+  void signal();
+
+  Pool& pool_;
+  const int permits_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int waiting_ = 0;
+  int used_ = 0;
+  std::deque<HostStream*> ready_;
+  std::vector<Loop*> loops_;
+  std::vector<std::unique_ptr<HostStream>> streams_;
+};
+
+} // namespace gpuactors::host

@@ -1,0 +1,194 @@
+// Stream: starting work, with every argument checked before a backend sees it.
+#include <gpuactors/device/detail/context_state.hpp>
+#include <gpuactors/device/detail/shape.hpp>
+
+#include <fmt/format.h>
+
+#include <cassert>
+
+namespace gpuactors {
+
+namespace {
+
+Result<void> check_transfer(const void* target, const void* source, std::size_t bytes) {
+  if (target == nullptr || source == nullptr)
+    return fail(Errc::invalid_argument, fmt::format("a copy of {} B was asked for with a null {}", bytes,
+                                                    target == nullptr ? "target" : "source"));
+  if (bytes == 0)
+    return fail(Errc::invalid_argument, "a copy of 0 B was asked for; at least 1 B is needed");
+  return {};
+}
+
+/// Whether a matrix of rows x columns with this leading dimension is addressable.
+bool fits(std::int64_t rows, std::int64_t columns, std::int64_t leading) {
+  std::int64_t elements = 0;
+  return leading >= columns && !__builtin_mul_overflow(rows, leading, &elements);
+}
+
+Result<void> check_gemm(const Gemm& g) {
+  if (g.dtype != DType::f32 && g.dtype != DType::f64)
+    return fail(Errc::unsupported, fmt::format("matrix products are of f32 or f64, not {}", to_string(g.dtype)));
+  if (g.m < 1 || g.n < 1 || g.k < 1)
+    return fail(Errc::invalid_argument,
+                fmt::format("a matrix product needs dimensions of at least 1, not m={} n={} k={}", g.m, g.n, g.k));
+  if (g.a == nullptr || g.b == nullptr || g.c == nullptr)
+    return fail(Errc::invalid_argument, "a matrix product was asked for with a null matrix");
+  const auto a_ok = g.transpose_a ? fits(g.k, g.m, g.lda) : fits(g.m, g.k, g.lda);
+  const auto b_ok = g.transpose_b ? fits(g.n, g.k, g.ldb) : fits(g.k, g.n, g.ldb);
+  if (!a_ok || !b_ok || !fits(g.m, g.n, g.ldc))
+    return fail(Errc::invalid_argument, fmt::format("leading dimensions lda={} ldb={} ldc={} do not fit m={} n={} k={}",
+                                                    g.lda, g.ldb, g.ldc, g.m, g.n, g.k));
+  return {};
+}
+
+} // namespace
+
+// -- lifetime ------------------------------------------------------------------------------------
+
+Stream::Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle)
+  : state_(std::move(state)), handle_(handle) {
+  // nop
+}
+
+Stream::Stream(Stream&& other) noexcept : state_(std::move(other.state_)), handle_(std::exchange(other.handle_, {})) {
+  // nop
+}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this != &other) {
+    retire();
+    state_ = std::move(other.state_);
+    handle_ = std::exchange(other.handle_, {});
+  }
+  return *this;
+}
+
+Stream::~Stream() {
+  retire();
+}
+
+void Stream::retire() noexcept {
+  if (const auto state = std::move(state_))
+    state->put_stream(handle_);
+  state_.reset();
+}
+
+Result<Backend*> Stream::backend() const {
+  if (state_ == nullptr)
+    return fail(Errc::invalid_argument, "the stream was moved from");
+  if (state_->ground == nullptr)
+    return fail(Errc::lease_expired, "the context of this stream has ended");
+  return state_->ground->backend.get();
+}
+
+Context& Stream::context() const noexcept {
+  assert(state_ != nullptr && state_->context != nullptr);
+  return *state_->context;
+}
+
+// -- memory --------------------------------------------------------------------------------------
+
+Result<Buffer> Stream::allocate(std::size_t bytes) {
+  GPUACTORS_TRY(backend());
+  GPUACTORS_LET(block, state_->allocate(bytes, handle_));
+  return Buffer{std::move(block)};
+}
+
+Result<void> Stream::upload(void* device, const void* host, std::size_t bytes) {
+  GPUACTORS_LET(to, backend());
+  GPUACTORS_TRY(check_transfer(device, host, bytes));
+  return to->copy(device, host, bytes, CopyKind::host_to_device, handle_);
+}
+
+Result<void> Stream::download(void* host, const void* device, std::size_t bytes) {
+  GPUACTORS_LET(from, backend());
+  GPUACTORS_TRY(check_transfer(host, device, bytes));
+  return from->copy(host, device, bytes, CopyKind::device_to_host, handle_);
+}
+
+Result<void> Stream::copy(void* target, const void* source, std::size_t bytes) {
+  GPUACTORS_LET(on, backend());
+  GPUACTORS_TRY(check_transfer(target, source, bytes));
+  return on->copy(target, source, bytes, CopyKind::device_to_device, handle_);
+}
+
+Result<void> Stream::fill(void* target, std::uint8_t value, std::size_t bytes) {
+  GPUACTORS_LET(on, backend());
+  if (target == nullptr || bytes == 0)
+    return fail(Errc::invalid_argument, "a fill needs a target and at least 1 B");
+  return on->fill(target, value, bytes, handle_);
+}
+
+// -- compute -------------------------------------------------------------------------------------
+
+Result<void> Stream::launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes) {
+  GPUACTORS_LET(on, backend());
+  if (n == 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("kernel {} was started over 0 indices; at least 1 is needed", kernel.name));
+  return on->launch(kernel, n, pack, pack_bytes, handle_);
+}
+
+Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
+  const auto describe = [&] {
+    return fmt::format("a {} {}{}, b {} {}{}, c {} {}", to_string(a.dtype()), detail::format_shape(a.shape()),
+                       options.transpose_a ? " transposed" : "", to_string(b.dtype()), detail::format_shape(b.shape()),
+                       options.transpose_b ? " transposed" : "", to_string(c.dtype()), detail::format_shape(c.shape()));
+  };
+  if (a.shape().size() != 2 || b.shape().size() != 2 || c.shape().size() != 2)
+    return fail(Errc::invalid_argument, "a matrix product needs 2 dimensions each: " + describe());
+  if (a.dtype() != b.dtype() || a.dtype() != c.dtype())
+    return fail(Errc::invalid_argument, "a matrix product needs one element type: " + describe());
+  Gemm product;
+  product.dtype = a.dtype();
+  product.transpose_a = options.transpose_a;
+  product.transpose_b = options.transpose_b;
+  product.m = a.shape()[options.transpose_a ? 1 : 0];
+  product.k = a.shape()[options.transpose_a ? 0 : 1];
+  product.n = b.shape()[options.transpose_b ? 0 : 1];
+  if (b.shape()[options.transpose_b ? 1 : 0] != product.k || c.shape()[0] != product.m || c.shape()[1] != product.n)
+    return fail(Errc::invalid_argument, "the shapes of a matrix product do not fit: " + describe());
+  product.alpha = options.alpha;
+  product.beta = options.beta;
+  product.a = a.raw();
+  product.lda = a.shape()[1];
+  product.b = b.raw();
+  product.ldb = b.shape()[1];
+  product.c = c.raw();
+  product.ldc = c.shape()[1];
+  return gemm(product);
+}
+
+Result<void> Stream::gemm(const Gemm& product) {
+  GPUACTORS_LET(on, backend());
+  GPUACTORS_TRY(check_gemm(product));
+  return on->gemm(product, handle_);
+}
+
+// -- order and completion ------------------------------------------------------------------------
+
+Result<void> Stream::synchronize() {
+  GPUACTORS_LET(on, backend());
+  return on->synchronize(handle_);
+}
+
+Result<void> Stream::notify(std::function<void(Result<void>)> callback) {
+  GPUACTORS_LET(on, backend());
+  if (!callback)
+    return fail(Errc::invalid_argument, "notify needs a callback");
+  return on->notify(handle_, std::move(callback));
+}
+
+Result<void> Stream::wait(Stream& other) {
+  GPUACTORS_LET(here, backend());
+  GPUACTORS_LET(there, other.backend());
+  GPUACTORS_LET(event, there->make_event());
+  // Once the wait is queued the event has done its part: its handle may go.
+  auto waited = there->record(event, other.handle_);
+  if (waited)
+    waited = here->wait(handle_, event);
+  there->destroy_event(event);
+  return waited;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,84 @@
+// Tensors: shapes, and the transfers that know about element types.
+#include <gpuactors/device/detail/context_state.hpp>
+#include <gpuactors/device/detail/shape.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+namespace detail {
+
+std::string format_shape(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
+  if (size_of(dtype) == 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is no element type; there are f32, f64, i32, i64 and u8", static_cast<int>(dtype)));
+  if (shape.empty() || shape.size() > limits::tensor_rank)
+    return fail(Errc::invalid_argument,
+                fmt::format("a tensor has 1 to {} dimensions, not {}", limits::tensor_rank, shape.size()));
+  // Sizes stay below 2^63, so that they are also valid as signed numbers.
+  constexpr auto most = std::size_t{1} << 63;
+  std::size_t bytes = size_of(dtype);
+  for (auto dimension : shape) {
+    if (dimension < 1)
+      return fail(Errc::invalid_argument, fmt::format("the shape {} has a dimension below 1", format_shape(shape)));
+    if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(dimension), &bytes) || bytes >= most)
+      return fail(Errc::invalid_argument, fmt::format("a tensor of shape {} and type {} has 2^63 B or more",
+                                                      format_shape(shape), to_string(dtype)));
+  }
+  return bytes;
+}
+
+} // namespace detail
+
+std::int64_t Tensor::size() const noexcept {
+  if (shape_.empty())
+    return 0;
+  std::int64_t count = 1;
+  for (auto dimension : shape_)
+    count *= dimension;
+  return count;
+}
+
+Result<Tensor> Stream::tensor(DType dtype, std::vector<std::int64_t> shape) {
+  GPUACTORS_LET(bytes, detail::tensor_bytes(dtype, shape));
+  GPUACTORS_LET(buffer, allocate(bytes));
+  return Tensor{std::move(buffer), dtype, std::move(shape)};
+}
+
+Result<Tensor> Stream::tensor_from(const void* values, std::size_t count, DType dtype,
+                                   std::vector<std::int64_t> shape) {
+  GPUACTORS_LET(bytes, detail::tensor_bytes(dtype, shape));
+  if (bytes / size_of(dtype) != count)
+    return fail(Errc::invalid_argument, fmt::format("{} values do not fill a tensor of shape {}, which has {}", count,
+                                                    detail::format_shape(shape), bytes / size_of(dtype)));
+  GPUACTORS_LET(made, tensor(dtype, std::move(shape)));
+  GPUACTORS_TRY(upload(made.raw(), values, bytes));
+  GPUACTORS_TRY(synchronize());
+  return std::move(made);
+}
+
+Result<void> Stream::download(void* values, std::size_t count, DType dtype, const Tensor& tensor) {
+  if (count == 0 && tensor.size() == 0)
+    return {};
+  if (dtype != tensor.dtype())
+    return fail(Errc::invalid_argument,
+                fmt::format("the tensor holds {}, not {}", to_string(tensor.dtype()), to_string(dtype)));
+  if (!tensor)
+    return fail(Errc::lease_expired, "the memory of this tensor was reclaimed");
+  GPUACTORS_TRY(download(values, tensor.raw(), count * size_of(dtype)));
+  return synchronize();
+}
+
+Result<void> Stream::copy(Tensor& target, const Tensor& source) {
+  if (target.dtype() != source.dtype() || target.size() != source.size())
+    return fail(Errc::invalid_argument, fmt::format("a tensor of {} {} cannot be copied to one of {} {}",
+                                                    to_string(source.dtype()), detail::format_shape(source.shape()),
+                                                    to_string(target.dtype()), detail::format_shape(target.shape())));
+  return copy(target.raw(), source.raw(), target.bytes());
+}
+
+} // namespace gpuactors

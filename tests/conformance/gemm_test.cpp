@@ -1,0 +1,144 @@
+// Matrix products against a reference in float64.
+#include <conformance/candidates.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+
+using namespace gpuactors;
+using namespace gpuactors::conformance;
+
+namespace {
+
+struct Case {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  bool transpose_a;
+  bool transpose_b;
+  double alpha;
+  double beta;
+  /// Extra elements in each row of A, B and C.
+  std::int64_t pad;
+};
+
+template <class T>
+double element(const std::vector<T>& x, std::int64_t leading, bool transposed, std::int64_t row, std::int64_t column) {
+  return static_cast<double>(x[static_cast<std::size_t>(transposed ? column * leading + row : row * leading + column)]);
+}
+
+/// Runs one product and returns the largest error, relative to what rounding in `T` may do to sums of k terms.
+template <class T>
+double error_of(Stream& stream, const Case& c) {
+  const auto lda = (c.transpose_a ? c.m : c.k) + c.pad;
+  const auto ldb = (c.transpose_b ? c.k : c.n) + c.pad;
+  const auto ldc = c.n + c.pad;
+  const auto a = values<T>(static_cast<std::size_t>((c.transpose_a ? c.k : c.m) * lda), 1);
+  const auto b = values<T>(static_cast<std::size_t>((c.transpose_b ? c.n : c.k) * ldb), 2);
+  const auto before = values<T>(static_cast<std::size_t>(c.m * ldc), 3);
+  auto da = stream.tensor_from(a, {static_cast<std::int64_t>(a.size())});
+  auto db = stream.tensor_from(b, {static_cast<std::int64_t>(b.size())});
+  auto dc = stream.tensor_from(before, {static_cast<std::int64_t>(before.size())});
+  REQUIRE(da);
+  REQUIRE(db);
+  REQUIRE(dc);
+  const Gemm product{dtype_of<T>, c.transpose_a, c.transpose_b, c.m, c.n,    c.k,       c.alpha,
+                     da->raw(),   lda,           db->raw(),     ldb, c.beta, dc->raw(), ldc};
+  REQUIRE(stream.gemm(product));
+  const auto after = stream.to_host<T>(*dc);
+  REQUIRE(after);
+  double worst = 0;
+  for (std::int64_t i = 0; i < c.m; ++i)
+    for (std::int64_t j = 0; j < ldc; ++j) {
+      double expected = element(before, ldc, false, i, j);
+      if (j < c.n) {
+        double sum = 0;
+        for (std::int64_t p = 0; p < c.k; ++p)
+          sum += element(a, lda, c.transpose_a, i, p) * element(b, ldb, c.transpose_b, p, j);
+        expected = c.alpha * sum + c.beta * expected;
+      }
+      worst = std::max(worst, std::abs(expected - element(*after, ldc, false, i, j)));
+    }
+  return worst / (static_cast<double>(c.k) * static_cast<double>(std::numeric_limits<T>::epsilon()));
+}
+
+} // namespace
+
+TEST_CASE("matrix products are right for all shapes, transposes, factors and leading dimensions") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                      {3, 5, 7},
+                                      {64, 1, 33},
+                                      {1, 200, 4},
+                                      {130, 127, 65},
+                                      {301, 200, 100}})
+          for (const auto& [alpha, beta] : {std::pair{1.0, 0.0}, {-0.5, 2.0}})
+            for (const std::int64_t pad : {0, 3}) {
+              const Case c{m, n, k, ta, tb, alpha, beta, pad};
+              INFO(
+                  fmt::format("m={} n={} k={} ta={} tb={} alpha={} beta={} pad={}", m, n, k, ta, tb, alpha, beta, pad));
+              CHECK(error_of<float>(context->stream(), c) < 8);
+              CHECK(error_of<double>(context->stream(), c) < 8);
+            }
+  }
+}
+
+TEST_CASE("a product with beta 0 does not read what C held before") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto a = stream.tensor_from(std::vector<float>{1, 2, 3, 4}, {2, 2});
+    auto c = stream.tensor_from(std::vector<float>(4, std::nanf("")), {2, 2});
+    REQUIRE(a);
+    REQUIRE(c);
+    REQUIRE(stream.gemm(*a, *a, *c));
+    CHECK(*stream.to_host<float>(*c) == std::vector<float>{7, 10, 15, 22});
+  }
+}
+
+TEST_CASE("the same product gives the same bits every time") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    constexpr std::int64_t n = 300;
+    auto a = stream.tensor_from(values<float>(n * n, 4), {n, n});
+    auto c = stream.tensor(DType::f32, {n, n});
+    REQUIRE(a);
+    REQUIRE(c);
+    REQUIRE(stream.gemm(*a, *a, *c, {false, true, 1.0, 0.0}));
+    const auto first = *stream.to_host<float>(*c);
+    for (int i = 0; i < 5; ++i) {
+      REQUIRE(stream.gemm(*a, *a, *c, {false, true, 1.0, 0.0}));
+      CHECK(*stream.to_host<float>(*c) == first);
+    }
+  }
+}
+
+TEST_CASE("products whose operands do not fit are refused with the shapes") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto a = stream.tensor(DType::f32, {2, 3});
+    auto b = stream.tensor(DType::f32, {4, 5});
+    auto c = stream.tensor(DType::f32, {2, 5});
+    auto d = stream.tensor(DType::f64, {3, 5});
+    auto flat = stream.tensor(DType::f32, {6});
+    auto whole = stream.tensor(DType::i32, {2, 2});
+    REQUIRE(whole);
+    const auto refused = stream.gemm(*a, *b, *c);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Errc::invalid_argument);
+    CHECK(refused.error().message()
+          == "the shapes of a matrix product do not fit: a f32 [2, 3], b f32 [4, 5], c f32 [2, 5]");
+    CHECK(stream.gemm(*a, *d, *c).error().code() == Errc::invalid_argument);
+    CHECK(stream.gemm(*a, *flat, *c).error().code() == Errc::invalid_argument);
+    CHECK(stream.gemm(*whole, *whole, *whole).error().code() == Errc::unsupported);
+    Gemm raw{DType::f32, false, false, 2, 2, 2, 1.0, a->raw(), 1, b->raw(), 2, 0.0, c->raw(), 2};
+    CHECK(stream.gemm(raw).error().code() == Errc::invalid_argument);
+    raw.lda = 2;
+    raw.k = 0;
+    CHECK(stream.gemm(raw).error().code() == Errc::invalid_argument);
+  }
+}

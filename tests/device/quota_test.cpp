@@ -1,0 +1,101 @@
+// The ledger of device memory: exact at its limit, shared with its parents, and true under many threads.
+#include <gpuactors/device/context.hpp>
+#include <gpuactors/device/host/device.hpp>
+#include <gpuactors/device/quota.hpp>
+
+#include <support/catch.hpp>
+
+#include <thread>
+
+using namespace gpuactors;
+
+TEST_CASE("a quota can be filled to its last byte and not beyond") {
+  Quota quota{"actor trainer", 1000};
+  REQUIRE(quota.reserve(600));
+  REQUIRE(quota.reserve(400));
+  const auto refused = quota.reserve(1);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::out_of_memory);
+  quota.release(400);
+  CHECK(quota.used() == 600);
+  CHECK(quota.peak() == 1000);
+}
+
+TEST_CASE("a refusal names holder, asked, used and limit") {
+  Quota quota{"actor trainer", 1 << 20};
+  REQUIRE(quota.reserve(1024));
+  const auto refused = quota.reserve(2 << 20);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message()
+        == "actor trainer asked for 2097152 B (2 MiB) of device memory with 1024 B used of its limit of 1048576 B "
+           "(1 MiB)");
+}
+
+TEST_CASE("a reservation that would overflow is refused, not wrapped around") {
+  Quota quota{"x", 1000};
+  REQUIRE(quota.reserve(999));
+  CHECK_FALSE(quota.reserve(UINT64_MAX));
+  CHECK_FALSE(quota.reserve(UINT64_MAX - 900));
+  CHECK(quota.used() == 999);
+}
+
+TEST_CASE("what a child holds its parents hold too, and a parent's refusal leaves no trace in the child") {
+  auto lease = std::make_shared<Quota>("lease", 100);
+  Quota first{"first", 80, lease};
+  Quota second{"second", 80, lease};
+  REQUIRE(first.reserve(70));
+  const auto refused = second.reserve(40);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("lease asked for 40 B") == 0);
+  CHECK(second.used() == 0);
+  CHECK(second.peak() == 0);
+  REQUIRE(second.reserve(30));
+  CHECK(lease->used() == 100);
+  first.release(70);
+  second.release(30);
+  CHECK(lease->used() == 0);
+  CHECK(lease->peak() == 100);
+}
+
+TEST_CASE("many threads never pass a limit together, and give everything back") {
+  constexpr std::uint64_t limit = 64;
+  auto parent = std::make_shared<Quota>("lease", limit);
+  Quota left{"left", limit, parent};
+  Quota right{"right", limit, parent};
+  std::atomic<std::uint64_t> held{0};
+  std::atomic<bool> passed{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      auto& quota = t % 2 == 0 ? left : right;
+      for (std::uint64_t i = 0; i < 20'000; ++i) {
+        const auto bytes = (i * 7 + t) % 40 + 1;
+        if (!quota.reserve(bytes))
+          continue;
+        if (held.fetch_add(bytes) + bytes > limit)
+          passed = true;
+        held.fetch_sub(bytes);
+        quota.release(bytes);
+      }
+    });
+  for (auto& thread : threads)
+    thread.join();
+  CHECK_FALSE(passed);
+  CHECK(left.used() + right.used() + parent->used() == 0);
+  CHECK(parent->peak() <= limit);
+}
+TEST_CASE("smoke") {
+  DeviceInfo info;
+  info.units = 2;
+  info.memory_bytes = 1 << 26;
+  auto dev = std::make_shared<host::HostDevice>(info);
+  auto c = Context::open(dev, {});
+  REQUIRE(c);
+  auto t = (*c)->stream().tensor_from(std::vector<float>{1, 2, 3, 4}, {2, 2});
+  REQUIRE(t);
+  auto o = (*c)->stream().tensor(DType::f32, {2, 2});
+  REQUIRE((*c)->stream().gemm(*t, *t, *o));
+  auto h = (*c)->stream().to_host<float>(*o);
+  REQUIRE(h);
+  CHECK(*h == std::vector<float>{7, 10, 15, 22});
+}
