@@ -8,10 +8,12 @@ import sys
 import sources
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-# What an include that names no folder above starts from.
-ROOTS = {"gpuactors": "libgpuactors/gpuactors", "kernels": "kernels", "apps": "apps", "support": "tests/support"}
+# The folders that includes are looked up in.
+ROOTS = ("libgpuactors", "kernels", "tests", ".")
 # Generated from the .proto files of the wire layer.
 GENERATED = re.compile(r"gpuactors/v\d+/\w+\.pb\.h")
+# The header that includes all others lies here, beside the layers: not a layer that they could be part of.
+UMBRELLA = "libgpuactors/gpuactors"
 SYSTEM = re.compile(r"[a-z0-9_]+(\.h)?|(sys|net|netinet|arpa|linux)/\w+\.h")
 
 
@@ -39,9 +41,11 @@ class Rules:
     def layer_of(self, path):
         """The longest folder with a row that holds path, or None."""
         folder = os.path.dirname(path)
+        if folder == UMBRELLA:
+            return folder
         while folder and folder not in self.layers:
             folder = os.path.dirname(folder)
-        return folder or None
+        return None if folder in ("", UMBRELLA) else folder
 
     def package_of(self, name):
         for prefix, package in self.packages.items():
@@ -57,16 +61,21 @@ def resolve(root, path, quote, name):
         return beside
     if GENERATED.fullmatch(name):
         return "libgpuactors/gpuactors/wire/" + name
-    first, _, rest = name.partition("/")
-    return f"{ROOTS[first]}/{rest}" if rest and first in ROOTS else None
+    for folder in ROOTS:
+        if os.path.isfile(os.path.join(root, folder, name)):
+            return os.path.normpath(f"{folder}/{name}")
+    return f"libgpuactors/{name}" if name.startswith("gpuactors/") else None
 
 
 def is_installed(path):
     """Whether a header lies directly in a layer's folder."""
-    return bool(re.fullmatch(r"libgpuactors/gpuactors/(\w+/)?\w+\.hpp", path))
+    return bool(re.fullmatch(r"libgpuactors/gpuactors/(\w+/)?\w+\.hpp|kernels/gpuactors/kernels/\w+\.hpp", path))
 
 
 def same_layer(a, b):
+    """Whether they are one folder, or one lies in the other."""
+    if UMBRELLA in (a, b):
+        return a == b
     return f"{a}/".startswith(f"{b}/") or f"{b}/".startswith(f"{a}/")
 
 
@@ -92,13 +101,10 @@ def check_include(rules, root, path, quote, name):
             return None
         return "is not public"
     target_row = rules.layers[target_layer][0]
-    # The umbrella header's folder holds all layers: nesting means nothing there.
-    umbrella = "libgpuactors/gpuactors"
-    same = target_layer == layer if umbrella in (layer, target_layer) else same_layer(layer, target_layer)
-    if not same and target_row >= row:
+    if not same_layer(layer, target_layer) and target_row >= row:
         return f"{layer} is row {row}, {target_layer} is row {target_row}: includes go downward only"
     generated = target.endswith(".pb.h")
-    if is_installed(path) and target.startswith(umbrella) and not is_installed(target) and not generated:
+    if is_installed(path) and not is_installed(target) and not generated:
         return "is not installed, but this header is"
     return None
 
