@@ -15,6 +15,8 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 include(GNUInstallDirs)
 # An installed program finds the library beside it, wherever the tree is moved.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+# ... and finds a CAF that lies outside the system's folders.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 find_program(GPUACTORS_CCACHE ccache)
 if(GPUACTORS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

@@ -6,7 +6,7 @@
 #include <support/catch.hpp>
 
 using namespace gpuactors;
-using Form = DeviceSpec::Form;
+using Form = DeviceOffer::Form;
 
 namespace {
 
@@ -74,7 +74,7 @@ std::vector<std::shared_ptr<Device>> make(std::string_view text, const Discovery
 TEST_CASE("good device specifications are read as they are meant") {
   struct Row {
     std::string_view text;
-    DeviceSpec spec;
+    DeviceOffer spec;
   };
   const std::vector<Row> rows{
       {"cuda", {Form::cuda_all, {}, 1, 0, "host"}},

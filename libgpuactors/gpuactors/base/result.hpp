@@ -159,4 +159,4 @@ private:
   auto name##_result = (expression);                                                                                   \
   if (!name##_result)                                                                                                  \
     return ::gpuactors::fail(name##_result.error());                                                                   \
-  auto& name = *name##_result
+  auto& name = *name##_result // NOLINT(bugprone-macro-parentheses)

@@ -38,4 +38,20 @@ void* Pin::data() const noexcept {
   return hold_ != nullptr ? data_ : nullptr;
 }
 
+Tensor Tensor::pinned() const {
+  const auto& block = buffer_.block_;
+  if (block == nullptr)
+    return {};
+  std::shared_ptr<detail::Storage> storage;
+  {
+    const std::lock_guard guard{block->registry->mutex};
+    storage = block->storage;
+  }
+  if (storage == nullptr)
+    return {};
+  // A registry of its own: no context takes this block away.
+  auto view = std::make_shared<detail::Block>(std::make_shared<detail::BlockRegistry>(), std::move(storage));
+  return Tensor{Buffer{std::move(view)}, dtype_, shape_};
+}
+
 } // namespace gpuactors

@@ -46,6 +46,10 @@ const DeviceInfo& Context::device() const noexcept {
   return state_->ground->device->info();
 }
 
+const std::shared_ptr<Device>& Context::device_handle() const noexcept {
+  return state_->ground->device;
+}
+
 ContextGrant Context::granted() const {
   auto grant = state_->ground->backend->granted();
   grant.memory_bytes = quota_->limit();

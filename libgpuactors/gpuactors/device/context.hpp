@@ -71,6 +71,7 @@ public:
 private:
   friend class Pin;
   friend class Stream;
+  friend class Tensor;
   explicit Buffer(std::shared_ptr<detail::Block> block) : block_(std::move(block)) {
     // nop
   }
@@ -111,6 +112,11 @@ public:
   explicit operator bool() const noexcept {
     return static_cast<bool>(buffer_);
   }
+
+  /// A second handle to the same memory for a reader elsewhere: the memory stays while it lives, beyond the end of the
+  /// context it came from too, and stays counted against the owner's quota. Empty when it was reclaimed already. Any
+  /// thread.
+  [[nodiscard]] Tensor pinned() const;
 
 private:
   friend class Pin;
@@ -245,6 +251,9 @@ public:
   Context& operator=(const Context&) = delete;
 
   [[nodiscard]] const DeviceInfo& device() const noexcept;
+
+  /// The device itself, to open another context on it.
+  [[nodiscard]] const std::shared_ptr<Device>& device_handle() const noexcept;
 
   /// What was really granted.
   [[nodiscard]] ContextGrant granted() const;

@@ -34,20 +34,20 @@ std::uint64_t machine_memory() {
 /// Collects the devices of all specifications and hands out indices.
 class Maker {
 public:
-  Maker(const std::vector<DeviceSpec>& specs, const DiscoveryOptions& options) : options_(options) {
+  Maker(const std::vector<DeviceOffer>& specs, const DiscoveryOptions& options) : options_(options) {
     for (const auto& spec : specs)
-      host_count_ += spec.form == DeviceSpec::Form::host ? spec.count : 0;
+      host_count_ += spec.form == DeviceOffer::Form::host ? spec.count : 0;
   }
 
-  Result<void> add(const DeviceSpec& spec) {
+  Result<void> add(const DeviceOffer& spec) {
     switch (spec.form) {
-    case DeviceSpec::Form::cuda_all:
+    case DeviceOffer::Form::cuda_all:
       return add_all();
-    case DeviceSpec::Form::cuda_uuids:
+    case DeviceOffer::Form::cuda_uuids:
       return add_named(spec.uuids);
-    case DeviceSpec::Form::cuda_count:
+    case DeviceOffer::Form::cuda_count:
       return add_count(spec.count);
-    case DeviceSpec::Form::host:
+    case DeviceOffer::Form::host:
       return add_host(spec);
     }
     return fail(Errc::internal, "unknown form of a device specification");
@@ -177,7 +177,7 @@ private:
     return {};
   }
 
-  Result<void> add_host(const DeviceSpec& spec) {
+  Result<void> add_host(const DeviceOffer& spec) {
     const auto threads = options_.hardware_threads > 0 ? options_.hardware_threads
                                                        : static_cast<int>(std::thread::hardware_concurrency());
     const auto machine = options_.machine_memory_bytes > 0 ? options_.machine_memory_bytes : machine_memory();
@@ -219,14 +219,14 @@ DiscoveryOptions discovery_options(std::string node_name) {
   return options;
 }
 
-Result<Devices> make_devices(const std::vector<DeviceSpec>& specs, const DiscoveryOptions& options) {
+Result<Devices> make_devices(const std::vector<DeviceOffer>& specs, const DiscoveryOptions& options) {
   auto chosen = specs;
   if (chosen.empty())
     chosen.emplace_back();
   Maker maker{chosen, options};
   if (specs.empty()) {
     if (const auto& list = maker.cuda(); list && !list->empty())
-      chosen[0].form = DeviceSpec::Form::cuda_all;
+      chosen[0].form = DeviceOffer::Form::cuda_all;
   }
   for (const auto& spec : chosen)
     GPUACTORS_TRY(maker.add(spec));

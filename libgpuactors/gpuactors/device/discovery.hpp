@@ -19,7 +19,7 @@ class CudaModule;
 ///   cuda:GPU-uuid,...             these, in this order; unique beginnings of a UUID will do, MIG UUIDs too
 ///   cuda*N                        N devices, however many there are; those that are not there fail when used
 ///   host:COUNT[xMEMORY][@TYPE]    COUNT host devices of MEMORY each, of accelerator type TYPE: host:4x1GiB@V100
-struct DeviceSpec {
+struct DeviceOffer {
   enum class Form : std::uint8_t { cuda_all, cuda_uuids, cuda_count, host };
 
   Form form = Form::host;
@@ -32,12 +32,12 @@ struct DeviceSpec {
   /// For `host`.
   std::string accelerator_type = "host";
 
-  friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
+  friend bool operator==(const DeviceOffer&, const DeviceOffer&) = default;
 };
 
 /// Reads any number of specifications, separated by white space; none at all is an empty list. Pure.
 /// @returns `invalid_argument` naming the specification that is wrong and what would be right.
-Result<std::vector<DeviceSpec>> parse_device_specs(std::string_view text);
+Result<std::vector<DeviceOffer>> parse_device_specs(std::string_view text);
 
 /// What discovery knows of the node and the machine.
 struct DiscoveryOptions {
@@ -60,7 +60,7 @@ struct DiscoveryOptions {
 /// Makes the devices of `specs`, in their order, each with an index of its own. No specification at all: CUDA if
 /// there is any, else host:1.
 /// @returns `not_found` for a UUID that no device has, `unsupported` when `cuda` is asked for and there is no CUDA.
-Result<std::vector<std::shared_ptr<Device>>> make_devices(const std::vector<DeviceSpec>& specs,
+Result<std::vector<std::shared_ptr<Device>>> make_devices(const std::vector<DeviceOffer>& specs,
                                                           const DiscoveryOptions& options);
 
 /// Limits a list of all devices of a machine by a value of CUDA_VISIBLE_DEVICES, as the driver does: indices, UUIDs

@@ -61,8 +61,8 @@ bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= limits::name_length && std::all_of(text.begin(), text.end(), allowed);
 }
 
-Result<DeviceSpec> parse_host(std::string_view spec, std::string_view rest) {
-  DeviceSpec parsed;
+Result<DeviceOffer> parse_host(std::string_view spec, std::string_view rest) {
+  DeviceOffer parsed;
   if (const auto at = rest.find('@'); at != std::string_view::npos) {
     const auto type = rest.substr(at + 1);
     if (!is_name(type))
@@ -83,9 +83,9 @@ Result<DeviceSpec> parse_host(std::string_view spec, std::string_view rest) {
   return parsed;
 }
 
-Result<DeviceSpec> parse_uuids(std::string_view spec, std::string_view rest) {
-  DeviceSpec parsed;
-  parsed.form = DeviceSpec::Form::cuda_uuids;
+Result<DeviceOffer> parse_uuids(std::string_view spec, std::string_view rest) {
+  DeviceOffer parsed;
+  parsed.form = DeviceOffer::Form::cuda_uuids;
   for (auto uuid : split(rest, ",")) {
     if (!uuid.starts_with("GPU-") && !uuid.starts_with("MIG-"))
       return bad_spec(spec, fmt::format("\"{}\" is no UUID of the form GPU-... or MIG-...", uuid));
@@ -96,20 +96,20 @@ Result<DeviceSpec> parse_uuids(std::string_view spec, std::string_view rest) {
   return parsed;
 }
 
-Result<DeviceSpec> parse_spec(std::string_view spec) {
-  DeviceSpec parsed;
+Result<DeviceOffer> parse_spec(std::string_view spec) {
+  DeviceOffer parsed;
   if (spec == "host")
     return parsed;
   if (spec.starts_with("host:"))
     return parse_host(spec, spec.substr(5));
-  parsed.form = DeviceSpec::Form::cuda_all;
+  parsed.form = DeviceOffer::Form::cuda_all;
   if (spec == "cuda")
     return parsed;
   if (spec.starts_with("cuda:"))
     return parse_uuids(spec, spec.substr(5));
   if (spec.starts_with("cuda*")) {
     GPUACTORS_LET(count, parse_count(spec, spec.substr(5)));
-    parsed.form = DeviceSpec::Form::cuda_count;
+    parsed.form = DeviceOffer::Form::cuda_count;
     parsed.count = count;
     return parsed;
   }
@@ -118,8 +118,8 @@ Result<DeviceSpec> parse_spec(std::string_view spec) {
 
 } // namespace
 
-Result<std::vector<DeviceSpec>> parse_device_specs(std::string_view text) {
-  std::vector<DeviceSpec> specs;
+Result<std::vector<DeviceOffer>> parse_device_specs(std::string_view text) {
+  std::vector<DeviceOffer> specs;
   for (auto part : split(text, spaces)) {
     if (part.empty())
       continue;

@@ -1,0 +1,59 @@
+#include <gpuactors/actor/actor.hpp>
+
+#include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/actor/services.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+const LeaseInfo& Actor::lease() const noexcept {
+  return host_->placement->lease();
+}
+
+std::size_t Actor::gpu_count() const noexcept {
+  return host_->placement->size();
+}
+
+Context& Actor::gpu(std::size_t i) {
+  return host_->placement->context(i);
+}
+
+bool Actor::stop_requested() const noexcept {
+  return host_->control->stop_requested();
+}
+
+TimePoint Actor::deadline() const noexcept {
+  return host_->frame != nullptr ? host_->frame->deadline() : never;
+}
+
+TensorStore& Actor::tensors() noexcept {
+  return *host_->services->tensors;
+}
+
+std::shared_ptr<ClusterLink> Actor::cluster_link() const {
+  return host_->services->cluster.lock();
+}
+
+Result<void> check_ownership(Ownership ownership, Share gpus, std::uint64_t memory_bytes, const std::string& type) {
+  const auto refuse = [&](std::string_view rule, std::string_view right) {
+    return fail(Errc::invalid_argument,
+                fmt::format("actor type {} {}, gpus is {}: {}", type, rule, to_string(gpus), right));
+  };
+  switch (ownership) {
+    case Ownership::any:
+      break;
+    case Ownership::whole:
+      if (gpus < Share::whole(1) || !gpus.is_whole())
+        return refuse("is a GPUActor and owns whole devices", "ask for gpus = 1, 2, ...");
+      break;
+    case Ownership::fraction:
+      if (gpus >= Share::whole(1) || (gpus == Share{} && memory_bytes == 0))
+        return refuse("is a FractionalGPUActor and owns a part of one device",
+                      "ask for a share above 0 and below 1, or for memory");
+      break;
+  }
+  return {};
+}
+
+} // namespace gpuactors

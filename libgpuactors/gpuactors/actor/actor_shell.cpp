@@ -1,0 +1,90 @@
+#include <gpuactors/actor/actor_shell.hpp>
+
+#include <gpuactors/actor/task_runner.hpp>
+
+#include <unistd.h>
+
+namespace gpuactors {
+
+ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
+                       std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker)
+  : caf::event_based_actor(config), lease_(std::move(lease)), worker_(std::move(worker)) {
+  host_.services = std::move(services);
+  host_.control = std::move(control);
+  host_.self = this;
+}
+
+caf::behavior ActorShell::make_behavior() {
+  return {
+    [this](const Call& call) { return serve(call); },
+    [this](const std::string& method, const Payload& input) {
+      Call call;
+      call.method = method;
+      call.payload = input;
+      return serve(call);
+    },
+    [this](const v1::Tick&) { deferred_->deliver(); },
+    [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
+  };
+}
+
+void ActorShell::on_exit() {
+  deferred_->fail_all(Error{Errc::actor_died, "the actor ended before it answered"});
+  object_.reset();
+  host_.placement.reset();
+  caf_version::enqueue(worker_, nullptr, 0, make_lease_ended(lease_));
+}
+
+caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
+  if (auto made = make_object(order, config); !made) {
+    quit(caf::exit_reason::user_shutdown);
+    return to_caf(made.error());
+  }
+  v1::Started started;
+  started.set_pid(static_cast<std::uint32_t>(getpid()));
+  return started;
+}
+
+Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload& config) {
+  GPUACTORS_LET(type, host_.services->registry->find_actor(order.spec().type()));
+  type_ = type;
+  host_.id = ActorId{order.actor()};
+  host_.name = order.spec().name();
+  host_.type = order.spec().type();
+  host_.restarts = order.restarts();
+  GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, "actor " + type_->name,
+                                           host_.services->quotas));
+  host_.placement = std::move(placement);
+  try {
+    GPUACTORS_LET(object, type_->make(Init{host_}, config));
+    object_ = std::move(object);
+  } catch (const std::exception& exception) {
+    return fail(Errc::task_failed,
+                fmt::format("the constructor of actor type {} threw an exception: {}", type_->name, exception.what()));
+  } catch (...) {
+    return fail(Errc::task_failed,
+                fmt::format("the constructor of actor type {} threw an exception of no standard type", type_->name));
+  }
+  return {};
+}
+
+caf::result<Payload> ActorShell::serve(const Call& call) {
+  if (object_ == nullptr)
+    return to_caf(Error{Errc::unavailable, "the actor was not started"});
+  detail::HostedCall frame{this, call, *host_.control, *deferred_};
+  host_.frame = &frame;
+  auto answer = detail::run_call(call, *host_.control, [&]() -> Answer {
+    auto method = type_->find_method(call.method);
+    if (!method)
+      return Result<Payload>{fail(method.error())};
+    return (*method)->run(*object_, frame);
+  });
+  host_.frame = nullptr;
+  if (!answer)
+    return caf::delegated<Payload>{};
+  if (!answer->has_value())
+    return to_caf(answer->error());
+  return std::move(**answer);
+}
+
+} // namespace gpuactors

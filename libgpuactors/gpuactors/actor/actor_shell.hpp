@@ -1,0 +1,40 @@
+// ActorShell: the CAF actor around a user's actor object, on a thread of its own.
+#pragma once
+
+#include <gpuactors/actor/hosted_call.hpp>
+#include <gpuactors/actor/registry.hpp>
+#include <gpuactors/actor/services.hpp>
+
+namespace gpuactors {
+
+/// Hosts one `Actor` object: opens its devices, makes it, serves its methods, destroys it and frees its memory.
+///
+/// Lifecycle: spawned detached by a worker -> `StartActor` makes the object (answered with `Started`, or the error of
+/// its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an exit message;
+/// then it destroys the object, closes the devices and tells the worker. All on its own thread.
+class ActorShell : public caf::event_based_actor {
+public:
+  ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
+             std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker);
+
+  caf::behavior make_behavior() override;
+  void on_exit() override;
+
+  const char* name() const override {
+    return "gpuactors.actor";
+  }
+
+private:
+  caf::result<v1::Started> start(const v1::StartActor& order, const Payload& config);
+  Result<void> make_object(const v1::StartActor& order, const Payload& config);
+  caf::result<Payload> serve(const Call& call);
+
+  LeaseInfo lease_;
+  caf::strong_actor_ptr worker_;
+  detail::ActorHost host_;
+  const ActorType* type_ = nullptr;
+  std::unique_ptr<Actor> object_;
+  std::shared_ptr<detail::DeferredAnswers> deferred_ = std::make_shared<detail::DeferredAnswers>();
+};
+
+} // namespace gpuactors

@@ -1,0 +1,151 @@
+// From a user's function to a handler: reads the input as the message type that the function takes, and turns whatever
+// it returns into an answer.
+//
+// A function takes its subject (a TaskContext&, or the actor), `const In&`, and for a streamed reply `ReplyStream<T>&`.
+// It returns a message, a Result of one, a Future of one (answered when that is ready, while the actor goes on), void
+// or Result<void> (answered with google.protobuf.Empty).
+#pragma once
+
+#include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/base/future.hpp>
+
+#include <google/protobuf/empty.pb.h>
+
+#include <functional>
+#include <type_traits>
+
+namespace gpuactors::detail {
+
+// -- what a function takes and gives --------------------------------------------------------------
+
+template <class T>
+struct IsResult : std::false_type {};
+template <class T>
+struct IsResult<Result<T>> : std::true_type {};
+
+template <class T>
+struct IsFuture : std::false_type {};
+template <class T>
+struct IsFuture<Future<T>> : std::true_type {};
+
+template <class T>
+struct IsReplyStream : std::false_type {};
+template <class T>
+struct IsReplyStream<ReplyStream<T>> : std::true_type {
+  using Item = T;
+};
+
+/// The message type behind what a function returns.
+template <class R>
+struct OutputOf {
+  static_assert(ProtobufMessage<R>, "return a Protobuf message, a Result or Future of one, or void");
+  using Type = R;
+};
+template <>
+struct OutputOf<void> {
+  using Type = google::protobuf::Empty;
+};
+template <class T>
+struct OutputOf<Result<T>> : OutputOf<T> {};
+template <class T>
+struct OutputOf<Future<T>> : OutputOf<T> {};
+
+template <class R, class Subject, class Input, class... Rest>
+struct SignatureOf {
+  static_assert(sizeof...(Rest) <= 1, "take the subject, the input message and at most a ReplyStream");
+  using Return = R;
+  using In = std::decay_t<Input>;
+  static_assert(ProtobufMessage<In>, "the input must be a Protobuf message, taken by const reference");
+  static constexpr bool streamed = sizeof...(Rest) == 1;
+};
+
+template <class F>
+struct Signature : Signature<decltype(&std::decay_t<F>::operator())> {};
+template <class R, class S, class... As>
+struct Signature<R (*)(S, As...)> : SignatureOf<R, S, As...> {
+  using Args = std::tuple<As...>;
+};
+template <class R, class C, class S, class... As>
+struct Signature<R (C::*)(S&, As...) const> : SignatureOf<R, S, As...> {
+  using Args = std::tuple<As...>;
+};
+template <class R, class C, class S, class... As>
+struct Signature<R (C::*)(S&, As...)> : SignatureOf<R, S, As...> {
+  using Args = std::tuple<As...>;
+};
+
+/// Methods of a class: the object is the subject.
+template <class F>
+struct MethodSignature;
+template <class R, class C, class... As>
+struct MethodSignature<R (C::*)(As...)> : SignatureOf<R, C, As...> {
+  using Args = std::tuple<As...>;
+};
+template <class R, class C, class... As>
+struct MethodSignature<R (C::*)(As...) const> : SignatureOf<R, C, As...> {
+  using Args = std::tuple<As...>;
+};
+
+template <class S, bool Streamed>
+struct ItemOf {
+  using Type = typename OutputOf<typename S::Return>::Type;
+};
+template <class S>
+struct ItemOf<S, true> {
+  using Type = typename IsReplyStream<std::decay_t<std::tuple_element_t<1, typename S::Args>>>::Item;
+};
+
+// -- answers --------------------------------------------------------------------------------------
+
+template <class R>
+Result<Payload> to_payload(R value) {
+  if constexpr (IsResult<R>::value) {
+    if (!value)
+      return fail(value.error());
+    if constexpr (std::is_void_v<typename R::value_type>)
+      return Payload::of(google::protobuf::Empty{});
+    else
+      return Payload::of(std::move(*value));
+  } else {
+    return Payload::of(std::move(value));
+  }
+}
+
+template <class R, class Invoke>
+Answer answer_of(CallFrame& frame, Invoke&& invoke) {
+  if constexpr (std::is_void_v<R>) {
+    invoke();
+    return Result<Payload>{Payload::of(google::protobuf::Empty{})};
+  } else if constexpr (IsFuture<R>::value) {
+    R future = invoke();
+    std::move(future).then([reply = frame.defer()](auto result) { reply(to_payload(std::move(result))); });
+    return std::nullopt;
+  } else {
+    return to_payload(invoke());
+  }
+}
+
+/// A function of `Subject&` and the call, with all types erased.
+template <class Subject>
+using Handler = std::function<Answer(Subject&, CallFrame&)>;
+
+/// Wraps `function(subject, input[, stream])`.
+template <class S, class Subject, class F>
+Handler<Subject> make_handler(F function) {
+  return [function = std::move(function)](Subject& subject, CallFrame& frame) -> Answer {
+    auto input = frame.input().share_as<typename S::In>();
+    if (!input)
+      return Result<Payload>{fail(input.error())};
+    if constexpr (S::streamed) {
+      if (!frame.stream())
+        return Result<Payload>{fail(Errc::invalid_argument, "the reply is a stream: use stream(), not call()")};
+      using Item = typename ItemOf<S, true>::Type;
+      ReplyStream<Item> stream{frame};
+      return answer_of<typename S::Return>(frame, [&] { return function(subject, **input, stream); });
+    } else {
+      return answer_of<typename S::Return>(frame, [&] { return function(subject, **input); });
+    }
+  };
+}
+
+} // namespace gpuactors::detail

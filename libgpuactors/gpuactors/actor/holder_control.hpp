@@ -1,0 +1,55 @@
+// HolderControl: what others may do to the calls of one lease holder while it runs them: cancel, stop, allow items.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/ids.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_set>
+
+namespace gpuactors {
+
+/// Shared by a runner or actor (which begins and ends calls on its own thread) and its worker (which cancels them and
+/// passes stream credit from any thread).
+///
+/// A call goes: waiting -> running -> over. Cancelling a waiting call keeps it from running; cancelling the running one
+/// asks it to stop. Once the holder is ending, every call is asked to stop.
+class HolderControl {
+public:
+  /// Marks `call` as the running one; false when it was cancelled while it waited. Holder's thread.
+  bool begin(CallId call, std::uint32_t stream_items);
+
+  /// The running call is over. Holder's thread.
+  void end();
+
+  /// Whether the running call should stop. Any thread; cheap enough to ask in a loop.
+  [[nodiscard]] bool stop_requested() const noexcept {
+    return stop_.load(std::memory_order_relaxed);
+  }
+
+  /// Takes one item's credit of the running call's stream, waiting until there is one.
+  /// @returns false when the call was asked to stop or the deadline came first. Holder's thread.
+  bool take_credit(TimePoint deadline);
+
+  /// Cancels `call`, whether it waits or runs.
+  void cancel(CallId call);
+
+  /// Allows the running call's stream `items` more items.
+  void credit(CallId call, std::uint32_t items);
+
+  /// The holder is to end: asks what runs, and all that comes, to stop.
+  void stop_all();
+
+private:
+  std::atomic<bool> stop_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  CallId running_;
+  std::uint32_t credits_ = 0;
+  bool ending_ = false;
+  std::unordered_set<CallId> cancelled_;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,117 @@
+// How a CAF actor that hosts user code serves one call: shared by ActorShell and TaskRunner. Internal to the layer.
+#pragma once
+
+#include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/errors.hpp>
+#include <gpuactors/wire/messages.hpp>
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace gpuactors::detail {
+
+/// Answers that come later, from any thread: they are kept here and the host is told to deliver them itself.
+class DeferredAnswers : public std::enable_shared_from_this<DeferredAnswers> {
+public:
+  /// Keeps `promise` and returns the function that answers it.
+  std::function<void(Result<Payload>)> add(caf::event_based_actor* host, caf::response_promise promise) {
+    const auto ticket = ++last_ticket_;
+    promises_.emplace(ticket, std::move(promise));
+    return [self = shared_from_this(), ticket, host = caf::actor_cast<caf::strong_actor_ptr>(host)](
+             Result<Payload> result) {
+      {
+        const std::lock_guard lock{self->mutex_};
+        self->ready_.emplace_back(ticket, std::move(result));
+      }
+      v1::Tick tick;
+      tick.set_id(ticket);
+      caf_version::enqueue(host, nullptr, 0, std::move(tick));
+    };
+  }
+
+  /// Delivers what is ready. The host's thread.
+  void deliver() {
+    std::vector<std::pair<std::uint64_t, Result<Payload>>> ready;
+    {
+      const std::lock_guard lock{mutex_};
+      ready.swap(ready_);
+    }
+    for (auto& [ticket, result] : ready) {
+      auto promise = promises_.extract(ticket);
+      if (promise.empty())
+        continue;
+      if (result)
+        promise.mapped().deliver(std::move(*result));
+      else
+        promise.mapped().deliver(to_caf(result.error()));
+    }
+  }
+
+  /// Answers all that is still open with `error`. The host's thread, at its end.
+  void fail_all(const Error& error) {
+    deliver();
+    for (auto& [ticket, promise] : promises_)
+      promise.deliver(to_caf(error));
+    promises_.clear();
+  }
+
+private:
+  std::uint64_t last_ticket_ = 0;
+  std::map<std::uint64_t, caf::response_promise> promises_;
+  std::mutex mutex_;
+  std::vector<std::pair<std::uint64_t, Result<Payload>>> ready_;
+};
+
+/// The frame of a call that came as a CAF message to `host`.
+class HostedCall final : public CallFrame {
+public:
+  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, DeferredAnswers& deferred)
+    : CallFrame(call.payload, call.id, call.deadline, call.stream, control), host_(host), deferred_(deferred) {
+    // nop
+  }
+
+  void send_item(Payload item) override {
+    if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender()))
+      caf_version::enqueue(caller, caf::actor_cast<caf::strong_actor_ptr>(host_), 0,
+                           StreamItem{id(), std::move(item)});
+  }
+
+  std::function<void(Result<Payload>)> defer() override {
+    return deferred_.add(host_, host_->make_response_promise());
+  }
+
+private:
+  caf::event_based_actor* host_;
+  DeferredAnswers& deferred_;
+};
+
+/// Runs `serve` under the rules of a call: not when it was cancelled or is late, and no exception gets out.
+template <class Serve>
+Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
+  if (call.deadline != never && Clock::now() >= call.deadline)
+    return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
+  if (!control.begin(call.id, call.stream ? limits::stream_window : 0))
+    return Result<Payload>{fail(Errc::cancelled, "the call was cancelled before it began")};
+  struct End {
+    HolderControl& control;
+    ~End() {
+      control.end();
+    }
+  } const end{control};
+  try {
+    return serve();
+  } catch (const std::exception& exception) {
+    return Result<Payload>{
+      fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};
+  } catch (...) {
+    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type",
+                                                               call.method))};
+  }
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,71 @@
+#include <gpuactors/actor/placement.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+// -- QuotaTable -----------------------------------------------------------------------------------
+
+void QuotaTable::add(LeaseId lease, int device, std::shared_ptr<Quota> quota) {
+  const std::lock_guard lock{mutex_};
+  quotas_[lease].emplace_back(device, std::move(quota));
+}
+
+void QuotaTable::remove(LeaseId lease) {
+  const std::lock_guard lock{mutex_};
+  quotas_.erase(lease);
+}
+
+std::shared_ptr<Quota> QuotaTable::find(LeaseId lease, int device) const {
+  const std::lock_guard lock{mutex_};
+  if (const auto found = quotas_.find(lease); found != quotas_.end())
+    for (const auto& [index, quota] : found->second)
+      if (index == device)
+        return quota;
+  return nullptr;
+}
+
+// -- Placement ------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease,
+                                                   const std::vector<std::shared_ptr<Device>>& devices,
+                                                   const std::string& holder, std::shared_ptr<QuotaTable> quotas) {
+  auto result = std::unique_ptr<Placement>{new Placement(std::move(lease), std::move(quotas))};
+  for (const auto& granted : result->lease_.devices) {
+    if (granted.index < 0 || static_cast<std::size_t>(granted.index) >= devices.size())
+      return fail(Errc::device_lost, fmt::format("lease {} names device {} of node {}, which has {} devices",
+                                                 result->lease_.id.value(), granted.index, result->lease_.node,
+                                                 devices.size()));
+    ContextOptions options;
+    options.share = granted.share;
+    options.memory_bytes = granted.memory_bytes;
+    options.holder = holder;
+    if (result->lease_.parent)
+      options.parent = result->quotas_->find(result->lease_.parent, granted.index);
+    GPUACTORS_LET(context, Context::open(devices[static_cast<std::size_t>(granted.index)], std::move(options)));
+    result->quotas_->add(result->lease_.id, granted.index, context->quota());
+    result->contexts_.push_back(std::move(context));
+  }
+  return result;
+}
+
+Placement::~Placement() {
+  quotas_->remove(lease_.id);
+}
+
+Result<std::uint64_t> Placement::reclaim() {
+  std::uint64_t bytes = 0;
+  std::optional<Error> first;
+  for (const auto& context : contexts_) {
+    auto freed = context->reclaim();
+    if (freed)
+      bytes += *freed;
+    else if (!first)
+      first = freed.error();
+  }
+  if (first)
+    return fail(*first);
+  return bytes;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,67 @@
+// Placement: a lease made real in a process, with one open device context for each device of the lease.
+#pragma once
+
+#include <gpuactors/actor/lease_info.hpp>
+#include <gpuactors/device/context.hpp>
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace gpuactors {
+
+/// The quotas of the leases that live in this process, so that a lease carved out of another counts against both.
+/// Any thread.
+class QuotaTable {
+public:
+  void add(LeaseId lease, int device, std::shared_ptr<Quota> quota);
+  void remove(LeaseId lease);
+  /// Null when the lease is not known here.
+  [[nodiscard]] std::shared_ptr<Quota> find(LeaseId lease, int device) const;
+
+private:
+  mutable std::mutex mutex_;
+  std::unordered_map<LeaseId, std::vector<std::pair<int, std::shared_ptr<Quota>>>> quotas_;
+};
+
+/// The device contexts of one lease. Opened, used and destroyed by the holder's thread.
+class Placement {
+public:
+  /// Opens a context on each device of `lease`. `devices` are the node's, by index.
+  /// @returns what `Context::open` reports, naming the device.
+  static Result<std::unique_ptr<Placement>> open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
+                                                 const std::string& holder, std::shared_ptr<QuotaTable> quotas);
+
+  ~Placement();
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
+
+  [[nodiscard]] const LeaseInfo& lease() const noexcept {
+    return lease_;
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept {
+    return contexts_.size();
+  }
+
+  /// The context of the i-th device of the lease.
+  [[nodiscard]] Context& context(std::size_t i) {
+    return *contexts_.at(i);
+  }
+
+  /// Frees what was left allocated on all devices; see `Context::reclaim`.
+  Result<std::uint64_t> reclaim();
+
+private:
+  explicit Placement(LeaseInfo lease, std::shared_ptr<QuotaTable> quotas)
+    : lease_(std::move(lease)), quotas_(std::move(quotas)) {
+    // nop
+  }
+
+  LeaseInfo lease_;
+  std::shared_ptr<QuotaTable> quotas_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+};
+
+} // namespace gpuactors

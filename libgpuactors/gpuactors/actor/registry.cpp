@@ -1,0 +1,99 @@
+#include <gpuactors/actor/registry.hpp>
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/suggest.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+namespace {
+
+template <class Map>
+std::vector<std::string> names_of(const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map)
+    names.push_back(name);
+  return names;
+}
+
+bool well_formed(const std::string& name) {
+  return !name.empty() && name.size() <= limits::name_length && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-'
+           || c == '.' || c == '/';
+  });
+}
+
+} // namespace
+
+Result<const MethodType*> ActorType::find_method(std::string_view method) const {
+  if (const auto found = methods.find(method); found != methods.end())
+    return &found->second;
+  return fail(Errc::not_found, fmt::format("actor type {} has no method \"{}\"{}", name, method,
+                                           did_you_mean(method, names_of(methods))));
+}
+
+TypeRegistry& TypeRegistry::global() {
+  static TypeRegistry registry;
+  return registry;
+}
+
+void TypeRegistry::add(TaskType task) {
+  if (!well_formed(task.name))
+    add_problem(fmt::format("\"{}\" is no name for a task type: 1 to {} letters, digits, _ - . /", task.name,
+                            limits::name_length));
+  else if (const auto name = task.name; !tasks_.emplace(name, std::move(task)).second)
+    add_problem(fmt::format("task type {} is registered twice", name));
+}
+
+std::shared_ptr<ActorType> TypeRegistry::add(ActorType actor) {
+  auto type = std::make_shared<ActorType>(std::move(actor));
+  if (!well_formed(type->name))
+    add_problem(fmt::format("\"{}\" is no name for an actor type: 1 to {} letters, digits, _ - . /", type->name,
+                            limits::name_length));
+  else if (!actors_.emplace(type->name, type).second)
+    add_problem(fmt::format("actor type {} is registered twice", type->name));
+  return type;
+}
+
+void TypeRegistry::add_problem(std::string problem) {
+  problems_.push_back(std::move(problem));
+}
+
+Result<void> TypeRegistry::check() const {
+  if (!problems_.empty())
+    return fail(Errc::invalid_argument, problems_.front());
+  return {};
+}
+
+Result<const TaskType*> TypeRegistry::find_task(std::string_view name) const {
+  if (const auto found = tasks_.find(name); found != tasks_.end())
+    return &found->second;
+  return fail(Errc::not_found,
+              fmt::format("there is no task type \"{}\"{}", name, did_you_mean(name, names_of(tasks_))));
+}
+
+Result<const ActorType*> TypeRegistry::find_actor(std::string_view name) const {
+  if (const auto found = actors_.find(name); found != actors_.end())
+    return found->second.get();
+  return fail(Errc::not_found,
+              fmt::format("there is no actor type \"{}\"{}", name, did_you_mean(name, names_of(actors_))));
+}
+
+std::vector<const TaskType*> TypeRegistry::tasks() const {
+  std::vector<const TaskType*> result;
+  for (const auto& [name, type] : tasks_)
+    result.push_back(&type);
+  return result;
+}
+
+std::vector<const ActorType*> TypeRegistry::actors() const {
+  std::vector<const ActorType*> result;
+  for (const auto& [name, type] : actors_)
+    result.push_back(type.get());
+  return result;
+}
+
+} // namespace gpuactors

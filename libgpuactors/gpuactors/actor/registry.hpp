@@ -1,0 +1,164 @@
+// The task and actor types that a program has: names, message types, and how to run or make one.
+#pragma once
+
+#include <gpuactors/actor/actor.hpp>
+#include <gpuactors/actor/handler.hpp>
+#include <gpuactors/actor/task.hpp>
+
+#include <google/protobuf/descriptor.h>
+
+#include <concepts>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpuactors {
+
+/// A task type. Immutable once registered.
+struct TaskType {
+  std::string name;
+  const google::protobuf::Descriptor* input = nullptr;
+  /// Type of the answer, or of the items when it is streamed.
+  const google::protobuf::Descriptor* output = nullptr;
+  bool streamed = false;
+  detail::Handler<TaskContext> run;
+};
+
+/// A method of an actor type.
+struct MethodType {
+  std::string name;
+  const google::protobuf::Descriptor* input = nullptr;
+  /// Type of the answer, or of the items when it is streamed.
+  const google::protobuf::Descriptor* output = nullptr;
+  bool streamed = false;
+  detail::Handler<Actor> run;
+};
+
+/// An actor type. Methods are added while it is being registered; immutable afterwards.
+struct ActorType {
+  std::string name;
+  const google::protobuf::Descriptor* config = nullptr;
+  Ownership ownership = Ownership::any;
+  std::map<std::string, MethodType, std::less<>> methods;
+  std::function<Result<std::unique_ptr<Actor>>(Init, const Payload&)> make;
+
+  /// @returns `not_found` with the nearest names.
+  [[nodiscard]] Result<const MethodType*> find_method(std::string_view method) const;
+};
+
+/// A set of types. Filled before a cluster opens, read by any thread afterwards.
+class TypeRegistry {
+public:
+  /// The registry that `GPUACTORS_TASK` and `GPUACTORS_ACTOR` fill.
+  static TypeRegistry& global();
+
+  /// Adds a task. A name that is taken or malformed is remembered as a problem, which `check` reports: registration
+  /// runs before main, where nobody could read an error.
+  void add(TaskType task);
+  std::shared_ptr<ActorType> add(ActorType actor);
+  void add_problem(std::string problem);
+
+  /// @returns `invalid_argument` with the first problem of the registrations.
+  [[nodiscard]] Result<void> check() const;
+
+  /// @returns `not_found` with the nearest names.
+  [[nodiscard]] Result<const TaskType*> find_task(std::string_view name) const;
+  [[nodiscard]] Result<const ActorType*> find_actor(std::string_view name) const;
+
+  /// All types in the order of their names.
+  [[nodiscard]] std::vector<const TaskType*> tasks() const;
+  [[nodiscard]] std::vector<const ActorType*> actors() const;
+
+private:
+  std::map<std::string, TaskType, std::less<>> tasks_;
+  std::map<std::string, std::shared_ptr<ActorType>, std::less<>> actors_;
+  std::vector<std::string> problems_;
+};
+
+/// Registers `function(TaskContext&, const In&[, ReplyStream<Out>&])` as task `name`. Before a cluster opens.
+template <class F>
+bool define_task(std::string name, F function, TypeRegistry& registry = TypeRegistry::global()) {
+  using S = detail::Signature<F>;
+  TaskType task;
+  task.name = std::move(name);
+  task.input = S::In::descriptor();
+  task.output = detail::ItemOf<S, S::streamed>::Type::descriptor();
+  task.streamed = S::streamed;
+  task.run = detail::make_handler<S, TaskContext>(std::move(function));
+  registry.add(std::move(task));
+  return true;
+}
+
+/// Adds methods to the actor type that `define_actor` registered.
+template <std::derived_from<Actor> A>
+class ActorTypeBuilder {
+public:
+  ActorTypeBuilder(std::shared_ptr<ActorType> type, TypeRegistry& registry)
+    : type_(std::move(type)), registry_(&registry) {
+    // nop
+  }
+
+  /// Registers a member function `(const In&[, ReplyStream<Out>&])` or a function `(A&, const In&[, ...])` as `name`.
+  template <class F>
+  ActorTypeBuilder& method(std::string name, F function) {
+    if constexpr (std::is_member_function_pointer_v<F>)
+      return add<detail::MethodSignature<F>>(std::move(name), std::mem_fn(function));
+    else
+      return add<detail::Signature<F>>(std::move(name), std::move(function));
+  }
+
+private:
+  template <class S, class F>
+  ActorTypeBuilder& add(std::string name, F function) {
+    MethodType method;
+    method.name = name;
+    method.input = S::In::descriptor();
+    method.output = detail::ItemOf<S, S::streamed>::Type::descriptor();
+    method.streamed = S::streamed;
+    method.run = detail::make_handler<S, Actor>([function = std::move(function)](Actor& actor, auto&&... args) {
+      return function(static_cast<A&>(actor), args...);
+    });
+    if (name.empty() || !type_->methods.emplace(name, std::move(method)).second)
+      registry_->add_problem("actor type " + type_->name + " has two methods named \"" + name + "\", or one without name");
+    return *this;
+  }
+
+  std::shared_ptr<ActorType> type_;
+  TypeRegistry* registry_;
+};
+
+/// Registers actor type `name`, made by `A(Init, const Config&)`, or `A(Init)` when it takes no configuration.
+template <std::derived_from<Actor> A, ProtobufMessage Config = google::protobuf::Empty>
+ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = TypeRegistry::global()) {
+  ActorType type;
+  type.name = std::move(name);
+  type.config = Config::descriptor();
+  type.ownership = A::ownership;
+  type.make = [](Init init, const Payload& config) -> Result<std::unique_ptr<Actor>> {
+    GPUACTORS_LET(message, config.share_as<Config>());
+    if constexpr (std::is_constructible_v<A, Init, const Config&>) {
+      return std::unique_ptr<Actor>{std::make_unique<A>(std::move(init), *message)};
+    } else {
+      static_assert(std::is_constructible_v<A, Init>, "an actor is made from (Init) or (Init, const Config&)");
+      return std::unique_ptr<Actor>{std::make_unique<A>(std::move(init))};
+    }
+  };
+  return {registry.add(std::move(type)), registry};
+}
+
+} // namespace gpuactors
+
+#define GPUACTORS_CONCAT_(a, b) a##b
+#define GPUACTORS_CONCAT(a, b) GPUACTORS_CONCAT_(a, b)
+
+/// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`
+#define GPUACTORS_TASK(name, ...)                                                                                      \
+  [[maybe_unused]] static const bool GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__)                                    \
+    = ::gpuactors::define_task(name, __VA_ARGS__)
+
+/// Registers an actor at namespace scope: `GPUACTORS_ACTOR("name", Class[, Config]).method("m", &Class::m);`
+#define GPUACTORS_ACTOR(name, ...)                                                                                     \
+  [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_actor_, __COUNTER__)                                   \
+    = ::gpuactors::define_actor<__VA_ARGS__>(name)

@@ -1,0 +1,77 @@
+#include <gpuactors/actor/task_runner.hpp>
+
+#include <unistd.h>
+
+namespace gpuactors {
+
+v1::LeaseEnded make_lease_ended(const LeaseInfo& lease) {
+  v1::LeaseEnded ended;
+  ended.set_lease(lease.id.value());
+  ended.set_epoch(lease.epoch);
+  return ended;
+}
+
+TaskRunner::TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
+                       std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker)
+  : caf::event_based_actor(config),
+    services_(std::move(services)),
+    control_(std::move(control)),
+    lease_(std::move(lease)),
+    worker_(std::move(worker)) {
+  // nop
+}
+
+caf::behavior TaskRunner::make_behavior() {
+  return {
+    [this](const Call& call) { return run(call); },
+    [this](const v1::StartRunner&) { return open(); },
+    [this](const v1::Tick&) { deferred_->deliver(); },
+    [this](const std::string& task, const Payload& input) {
+      Call call;
+      call.method = task;
+      call.payload = input;
+      return run(call);
+    },
+  };
+}
+
+void TaskRunner::on_exit() {
+  deferred_->fail_all(Error{Errc::lease_expired, "the lease ended before the task was done"});
+  placement_.reset();
+  caf_version::enqueue(worker_, nullptr, 0, make_lease_ended(lease_));
+}
+
+caf::result<v1::Started> TaskRunner::open() {
+  auto placement = Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id),
+                                   services_->quotas);
+  if (!placement)
+    return to_caf(placement.error());
+  placement_ = std::move(*placement);
+  v1::Started started;
+  started.set_pid(static_cast<std::uint32_t>(getpid()));
+  return started;
+}
+
+caf::result<Payload> TaskRunner::run(const Call& call) {
+  if (placement_ == nullptr)
+    return to_caf(Error{Errc::unavailable, "the runner has not opened its devices"});
+  detail::HostedCall frame{this, call, *control_, *deferred_};
+  auto answer = detail::run_call(call, *control_, [&]() -> Answer {
+    auto type = services_->registry->find_task(call.method);
+    if (!type)
+      return Result<Payload>{fail(type.error())};
+    TaskContext context{*placement_, frame, *services_};
+    return (*type)->run(context, frame);
+  });
+  // Before the answer: whoever sees it finds the device as free as before the task.
+  auto reclaimed = placement_->reclaim();
+  if (!answer)
+    return caf::delegated<Payload>{};
+  if (answer->has_value() && !reclaimed)
+    return to_caf(reclaimed.error());
+  if (!answer->has_value())
+    return to_caf(answer->error());
+  return std::move(**answer);
+}
+
+} // namespace gpuactors

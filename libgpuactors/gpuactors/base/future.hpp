@@ -1,0 +1,226 @@
+// Future<T> and Promise<T>: a result that comes later, for any thread that wants to wait, ask, be called or withdraw.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/executor.hpp>
+#include <gpuactors/base/result.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gpuactors {
+
+namespace detail {
+
+/// What is shared between the two ends, apart from the value: readiness, waiting, callbacks.
+class FutureCore {
+public:
+  virtual ~FutureCore();
+  FutureCore() = default;
+  FutureCore(const FutureCore&) = delete;
+  FutureCore& operator=(const FutureCore&) = delete;
+
+  [[nodiscard]] bool ready() const noexcept {
+    return ready_.load(std::memory_order_acquire);
+  }
+
+  /// Blocks until ready or `deadline`; returns whether it is ready.
+  bool wait_until(TimePoint deadline);
+
+  /// Runs `observer` once when ready, on the completing thread (at once if it is ready): it must only post.
+  void on_ready(std::function<void()> observer);
+
+  /// Asks the producer to give up. The default is to do nothing.
+  virtual void cancel();
+
+  /// Where `Future::then` runs its function; null means the completing thread.
+  std::shared_ptr<Executor> executor;
+
+protected:
+  /// Claims the right to complete; false when somebody did before.
+  bool claim() noexcept {
+    return !claimed_.exchange(true, std::memory_order_acq_rel);
+  }
+
+  /// Publishes the value written since `claim`.
+  void publish();
+
+private:
+  std::atomic<bool> claimed_{false};
+  std::atomic<bool> ready_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  int waiters_ = 0;
+  std::vector<std::function<void()>> observers_;
+};
+
+template <class T>
+class FutureState : public FutureCore {
+public:
+  /// Completes the future; false when it was complete already. Any thread.
+  bool complete(Result<T> result) {
+    if (!claim())
+      return false;
+    result_.emplace(std::move(result));
+    publish();
+    return true;
+  }
+
+  /// Moves the result out; only after `ready()`, only once.
+  Result<T> take() {
+    return std::move(*result_);
+  }
+
+private:
+  std::optional<Result<T>> result_;
+};
+
+} // namespace detail
+
+/// The receiving end: exactly one `Result<T>` arrives, and it can be taken once.
+///
+/// Movable; dropping a future does not cancel the work. One thread at a time, except `cancel`, which any thread may
+/// call. Blocking in `get` is for threads of the program, tasks and actors; it never needs the thread of another.
+template <class T>
+class Future {
+public:
+  using value_type = T;
+
+  Future() = default;
+
+  explicit Future(std::shared_ptr<detail::FutureState<T>> state) : state_(std::move(state)) {
+    // nop
+  }
+
+  /// A future that is ready with `result`.
+  static Future ready_with(Result<T> result) {
+    auto state = std::make_shared<detail::FutureState<T>>();
+    state->complete(std::move(result));
+    return Future{std::move(state)};
+  }
+
+  /// Whether there is something to wait for; false after the result was taken.
+  [[nodiscard]] bool valid() const noexcept {
+    return state_ != nullptr;
+  }
+
+  /// Whether `get` would return at once.
+  [[nodiscard]] bool ready() const noexcept {
+    return state_ != nullptr && state_->ready();
+  }
+
+  /// Waits for the result and takes it. A call that was given a deadline answers by then at the latest.
+  Result<T> get() {
+    return get_until(never);
+  }
+
+  /// The same, but waits at most `timeout`; then `deadline_exceeded`, and the future can be asked again.
+  Result<T> get(Duration timeout) {
+    return get_until(deadline_after(Clock::now(), timeout));
+  }
+
+  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread; takes the future's place.
+  template <class F>
+  void then(F function) && {
+    auto state = std::move(state_);
+    auto* core = state.get();
+    auto run = [state = std::move(state), function = std::move(function)]() mutable { function(state->take()); };
+    if (auto executor = core->executor)
+      core->on_ready([executor, run = std::make_shared<decltype(run)>(std::move(run))] {
+        executor->post([run] { (*run)(); });
+      });
+    else
+      core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });
+  }
+
+  /// Withdraws the work: what has not started will not start, what runs is asked to stop. The future is then ready
+  /// with `cancelled`, unless the result came first.
+  void cancel() {
+    if (state_ != nullptr)
+      state_->cancel();
+  }
+
+  /// For code that builds on futures (wait sets, adapters).
+  [[nodiscard]] const std::shared_ptr<detail::FutureState<T>>& state() const noexcept {
+    return state_;
+  }
+
+private:
+  Result<T> get_until(TimePoint deadline) {
+    if (state_ == nullptr)
+      return fail(Errc::invalid_argument, "the result of this future was taken already");
+    if (!state_->wait_until(deadline))
+      return fail(Errc::deadline_exceeded, "the result did not come within the time given to get()");
+    auto state = std::move(state_);
+    return state->take();
+  }
+
+  std::shared_ptr<detail::FutureState<T>> state_;
+};
+
+/// The producing end. A promise that is dropped without a result completes its future with `task_failed`.
+template <class T>
+class Promise {
+public:
+  Promise() : state_(std::make_shared<detail::FutureState<T>>()) {
+    // nop
+  }
+
+  Promise(Promise&&) noexcept = default;
+
+  Promise& operator=(Promise&& other) noexcept {
+    if (this != &other) {
+      abandon();
+      state_ = std::move(other.state_);
+    }
+    return *this;
+  }
+
+  Promise(const Promise&) = delete;
+  Promise& operator=(const Promise&) = delete;
+
+  ~Promise() {
+    abandon();
+  }
+
+  /// The future; ask once.
+  [[nodiscard]] Future<T> future() const {
+    return Future<T>{state_};
+  }
+
+  /// Completes the future; false when it was complete already. Any thread.
+  bool set(Result<T> result) {
+    return state_->complete(std::move(result));
+  }
+
+private:
+  void abandon() noexcept {
+    if (state_ != nullptr && !state_->ready())
+      state_->complete(fail(Errc::task_failed, "the promise was dropped without a result"));
+  }
+
+  std::shared_ptr<detail::FutureState<T>> state_;
+};
+
+namespace detail {
+
+/// Waits until at least `wanted` of `cores` are ready or `deadline`; returns the indices of those that are.
+std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::size_t wanted, TimePoint deadline);
+
+} // namespace detail
+
+/// Waits until at least `wanted` of `futures` are ready, or until `timeout`; returns the indices of all that are ready,
+/// in order. Futures stay valid. Invalid futures count as never ready. Any thread of the program, task or actor.
+template <class T>
+std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted, Duration timeout) {
+  std::vector<detail::FutureCore*> cores;
+  cores.reserve(futures.size());
+  for (const auto& future : futures)
+    cores.push_back(future.state().get());
+  return detail::wait_for(cores, wanted, deadline_after(Clock::now(), timeout));
+}
+
+} // namespace gpuactors

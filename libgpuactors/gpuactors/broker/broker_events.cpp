@@ -1,0 +1,172 @@
+// The broker and its ledger: what each event means, and the state that others may see.
+#include <gpuactors/broker/resource_broker.hpp>
+
+#include <gpuactors/broker/convert.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+void ResourceBroker::apply(Result<Ledger::Events> events, std::string_view what) {
+  if (events)
+    apply(*events);
+  else
+    log_.add(Clock::now(), "error", std::string{what}).set_reason(to_string(events.error()));
+}
+
+void ResourceBroker::apply(const Ledger::Events& events) {
+  for (const auto& event : events) {
+    log(event);
+    switch (event.kind) {
+      case Event::Kind::granted:
+        on_granted(event);
+        break;
+      case Event::Kind::pending:
+        make_way(event.request);
+        break;
+      case Event::Kind::infeasible:
+      case Event::Kind::rejected:
+        on_refused(event);
+        break;
+      case Event::Kind::lost:
+        on_lost(event);
+        break;
+      case Event::Kind::released:
+        break;
+    }
+  }
+  schedule_tick();
+}
+
+void ResourceBroker::on_granted(const Event& event) {
+  if (!event.lease)
+    return;
+  if (auto request = task_requests_.extract(event.request); !request.empty()) {
+    start_runner(*event.lease, std::move(request.mapped()));
+  } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
+    start_actor(*event.lease, actors_.at(actor.mapped()));
+  }
+}
+
+void ResourceBroker::on_refused(const Event& event) {
+  const auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
+  const Error error{code, event.reason};
+  if (auto request = task_requests_.extract(event.request); !request.empty()) {
+    request.mapped().promise.deliver(to_caf(error));
+  } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
+    forget_actor(actor.mapped(), error);
+  }
+}
+
+void ResourceBroker::on_lost(const Event& event) {
+  if (!event.lease)
+    return;
+  task_leases_.erase(event.lease->id);
+  v1::EndLease order;
+  order.set_lease(event.lease->id.value());
+  order.set_epoch(event.lease->epoch);
+  if (const auto node = nodes_.find(event.lease->node); node != nodes_.end())
+    caf_version::ask(this, node->second.agent, order).then([](v1::LeaseEnded&) {}, [](caf::error&) {});
+  if (const auto holder = actor_leases_.extract(event.lease->id); !holder.empty() && actors_.count(holder.mapped()) > 0)
+    actor_down(holder.mapped(), Error{Errc::lease_revoked, event.reason});
+}
+
+void ResourceBroker::make_way(RequestId request) {
+  // Somebody waits: leases that their clients keep for the next task of their own are asked for. Those of the same
+  // client and shape are not, they will serve the waiting tasks themselves.
+  const auto waiting = task_requests_.find(request);
+  for (auto& [id, lease] : task_leases_) {
+    if (lease.reclaimed || (waiting != task_requests_.end() && waiting->second.key == lease.key))
+      continue;
+    lease.reclaimed = true;
+    v1::ReclaimLease message;
+    message.set_lease(id.value());
+    caf_version::post(lease.client, message);
+  }
+}
+
+void ResourceBroker::log(const Event& event) {
+  std::string name;
+  if (event.lease) {
+    name = event.lease->name;
+  } else if (const auto actor = actor_requests_.find(event.request); actor != actor_requests_.end()) {
+    name = actors_.at(actor->second).request.name();
+  }
+  auto& entry = log_.add(Clock::now(), std::string{to_string(event.kind)}, std::move(name));
+  entry.set_request(event.request.value());
+  entry.set_reason(event.reason);
+  if (event.lease)
+    *entry.mutable_lease() = to_wire(*event.lease);
+}
+
+void ResourceBroker::schedule_tick() {
+  const auto due = ledger_.next_timeout();
+  if (!due || *due >= tick_due_)
+    return;
+  tick_due_ = *due;
+  caf_version::post_later(this, std::max(Duration::zero(), *due - Clock::now()), v1::Tick{});
+}
+
+// -- state ----------------------------------------------------------------------------------------
+
+v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
+  v1::ActorInfo info;
+  info.set_id(record.id.value());
+  info.set_name(record.spec.name());
+  info.set_type(record.spec.type());
+  switch (record.state) {
+    case ActorState::waiting:
+      info.set_state("waiting");
+      break;
+    case ActorState::starting:
+      info.set_state("starting");
+      break;
+    case ActorState::alive:
+      info.set_state("alive");
+      break;
+    case ActorState::stopping:
+      info.set_state("stopping");
+      break;
+  }
+  info.set_restarts(record.restarts);
+  if (record.lease)
+    *info.mutable_lease() = *record.lease;
+  info.set_pid(record.pid);
+  return info;
+}
+
+v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
+  v1::ClusterState result;
+  for (const auto& view : ledger_.nodes()) {
+    const auto& known = nodes_.at(view.name).node;
+    auto* node = result.add_nodes();
+    *node->mutable_node() = known;
+    node->set_state(std::string{to_string(view.state)});
+    for (const auto& device_view : view.devices) {
+      auto* device = result.add_devices();
+      device->set_node(view.name);
+      *device->mutable_device() = known.devices(device_view.index);
+      device->set_free_units(device_view.free_share.units());
+      device->set_free_memory_bytes(device_view.free_memory_bytes);
+      device->set_state(std::string{to_string(device_view.state)});
+      for (const auto lease : device_view.leases)
+        device->add_leases(lease.value());
+    }
+  }
+  for (const auto& lease : ledger_.leases())
+    *result.add_leases() = to_wire(lease);
+  for (const auto& [id, record] : actors_)
+    *result.add_actors() = info_of(record);
+  for (const auto& waiting : ledger_.pending()) {
+    auto* entry = result.add_queue();
+    entry->set_id(waiting.request.value());
+    entry->set_name(waiting.name);
+    entry->set_priority(waiting.priority);
+    entry->set_reason(waiting.reason);
+  }
+  if (message.events_from() > 0)
+    log_.for_each_from(message.events_from(), [&](const v1::Event& event) { *result.add_events() = event; });
+  return result;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,95 @@
+#include <gpuactors/broker/convert.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
+  if (request.gpu_units() < 0 || request.cpu_units() < 0)
+    return fail(Errc::invalid_argument, fmt::format("gpus is {} and cpus is {}: they cannot be negative",
+                                                    to_string(Share{request.gpu_units()}),
+                                                    to_string(Share{request.cpu_units()})));
+  ResourceRequest result;
+  result.name = request.name();
+  result.gpus = Share{request.gpu_units()};
+  result.memory_bytes = request.memory_bytes();
+  result.cpus = Share{request.cpu_units()};
+  result.accelerator_type = request.accelerator_type();
+  for (const auto& [name, units] : request.resource_units())
+    result.resources.emplace(name, Share{units});
+  result.node = request.node();
+  result.labels.insert(request.labels().begin(), request.labels().end());
+  result.priority = request.priority();
+  result.strategy = request.spread() ? Strategy::spread : Strategy::pack;
+  if (request.queue_timeout_ms() != 0)
+    result.queue_timeout = std::chrono::milliseconds{request.queue_timeout_ms()};
+  result.wait_for_nodes = request.wait_for_nodes();
+  result.queue = !request.no_queue();
+  result.parent = LeaseId{request.parent_lease()};
+  result.group = GroupId{request.group()};
+  result.bundle = request.bundle();
+  return result;
+}
+
+v1::ResourceRequest to_wire(const ResourceRequest& request) {
+  v1::ResourceRequest result;
+  result.set_name(request.name);
+  result.set_gpu_units(request.gpus.units());
+  result.set_memory_bytes(request.memory_bytes);
+  result.set_cpu_units(request.cpus.units());
+  result.set_accelerator_type(request.accelerator_type);
+  for (const auto& [name, share] : request.resources)
+    (*result.mutable_resource_units())[name] = share.units();
+  result.set_node(request.node);
+  for (const auto& [key, value] : request.labels)
+    (*result.mutable_labels())[key] = value;
+  result.set_priority(request.priority);
+  result.set_spread(request.strategy == Strategy::spread);
+  if (request.queue_timeout)
+    result.set_queue_timeout_ms(static_cast<std::uint64_t>(
+      std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(*request.queue_timeout).count())));
+  result.set_wait_for_nodes(request.wait_for_nodes);
+  result.set_no_queue(!request.queue);
+  result.set_parent_lease(request.parent.value());
+  result.set_group(request.group.value());
+  result.set_bundle(request.bundle);
+  return result;
+}
+
+NodeSpec from_wire(const v1::Node& node) {
+  NodeSpec result;
+  result.name = node.name();
+  result.cpus = Share{node.cpu_units()};
+  result.labels.insert(node.labels().begin(), node.labels().end());
+  for (const auto& [name, units] : node.resource_units())
+    result.resources.emplace(name, Share{units});
+  for (const auto& device : node.devices()) {
+    DeviceSpec spec;
+    spec.accelerator_type = device.accelerator_type();
+    spec.memory_bytes = device.memory_bytes();
+    spec.uuid = device.uuid();
+    result.devices.push_back(std::move(spec));
+  }
+  return result;
+}
+
+v1::Lease to_wire(const Lease& lease) {
+  v1::Lease result;
+  result.set_id(lease.id.value());
+  result.set_epoch(lease.epoch);
+  result.set_node(lease.node);
+  for (const auto& device : lease.devices) {
+    auto* granted = result.add_devices();
+    granted->set_index(device.index);
+    granted->set_share_units(device.share.units());
+    granted->set_memory_bytes(device.memory_bytes);
+  }
+  result.set_cpu_units(lease.cpus.units());
+  for (const auto& [name, share] : lease.resources)
+    (*result.mutable_resource_units())[name] = share.units();
+  result.set_parent(lease.parent.value());
+  result.set_name(lease.name);
+  return result;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,19 @@
+// Between the ledger's plain values and the control messages of the wire.
+#pragma once
+
+#include <gpuactors/ledger/ledger.hpp>
+
+#include <gpuactors/v1/control.pb.h>
+
+namespace gpuactors {
+
+/// @returns `invalid_argument` for amounts that no unit can hold; the ledger checks the rest.
+[[nodiscard]] Result<ResourceRequest> from_wire(const v1::ResourceRequest& request);
+
+[[nodiscard]] v1::ResourceRequest to_wire(const ResourceRequest& request);
+
+[[nodiscard]] NodeSpec from_wire(const v1::Node& node);
+
+[[nodiscard]] v1::Lease to_wire(const Lease& lease);
+
+} // namespace gpuactors

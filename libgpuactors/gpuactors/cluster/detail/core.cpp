@@ -1,0 +1,186 @@
+#include <gpuactors/cluster/detail/core.hpp>
+
+#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/device/discovery.hpp>
+#include <gpuactors/wire/errors.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+namespace gpuactors::detail {
+
+struct ClusterCore::Config : caf::actor_system_config {
+  Config() {
+    caf_version::add_types<caf::id_block::gpuactors>(*this);
+    caf_version::set_scheduler(*this, std::clamp(std::thread::hardware_concurrency(), 1U, 4U));
+  }
+};
+
+namespace {
+
+/// A reply whose content nobody needs.
+class DoneReply : public ReplyState<bool> {
+public:
+  void on_reply(caf_version::Content&) override {
+    complete(true);
+  }
+};
+
+Share hardware_cpus() {
+  return Share::whole(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+} // namespace
+
+// -- life -----------------------------------------------------------------------------------------
+
+ClusterCore::ClusterCore()
+  : executor_(std::make_shared<Executor>()),
+    tensors_(std::make_shared<TensorStore>()),
+    quotas_(std::make_shared<QuotaTable>()) {
+  // nop
+}
+
+ClusterCore::~ClusterCore() {
+  shutdown();
+}
+
+Result<std::shared_ptr<ClusterCore>> ClusterCore::embed(EmbedOptions options) {
+  auto core = std::shared_ptr<ClusterCore>{new ClusterCore};
+  if (auto started = core->start(std::move(options)); !started) {
+    core->shutdown();
+    return fail(started.error());
+  }
+  return core;
+}
+
+Result<void> ClusterCore::start(EmbedOptions options) {
+  static const bool types_known = [] {
+    caf_version::init_types<caf::id_block::gpuactors>();
+    return true;
+  }();
+  static_cast<void>(types_known);
+  registry_ = options.registry != nullptr
+                ? std::move(options.registry)
+                : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
+  GPUACTORS_TRY(registry_->check());
+  // The program's own tensors live in host memory, as on a device of their own that no lease is granted on.
+  DiscoveryOptions own;
+  own.node_name = "client";
+  GPUACTORS_LET(specs, parse_device_specs("host:1"));
+  GPUACTORS_LET(memory, make_devices(specs, own));
+  GPUACTORS_LET(context, Context::open(memory.front(), {.holder = "this program's tensors"}));
+  memory_ = std::move(context);
+
+  config_ = std::make_unique<Config>();
+  system_ = std::make_unique<caf::actor_system>(*config_);
+  broker_ = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<ResourceBroker>());
+  port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
+    const auto self = weak.lock();
+    if (self != nullptr && content.match_elements<v1::ReclaimLease>())
+      self->dispatcher_->reclaim(LeaseId{content.get_as<v1::ReclaimLease>(0).lease()});
+  });
+  dispatcher_ = std::make_shared<TaskDispatcher>(*port_, broker_);
+
+  if (options.nodes.empty()) {
+    EmbeddedNode local;
+    local.name = "local";
+    local.devices = options.devices;
+    options.nodes.push_back(std::move(local));
+  }
+  for (const auto& node : options.nodes)
+    GPUACTORS_TRY(add_node(node));
+  return {};
+}
+
+Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
+  NodeOptions described;
+  described.name = node.name;
+  described.labels = node.labels;
+  if (node.cpus < 0) {
+    described.cpus = hardware_cpus();
+  } else {
+    GPUACTORS_LET(cpus, Share::from_double(node.cpus, fmt::format("cpus of node {}", node.name)));
+    described.cpus = cpus;
+  }
+  for (const auto& [name, amount] : node.resources) {
+    GPUACTORS_LET(share, Share::from_double(amount, fmt::format("resource {} of node {}", name, node.name)));
+    described.resources.emplace(name, share);
+  }
+  DiscoveryOptions discovery;
+  discovery.node_name = node.name;
+  GPUACTORS_LET(specs, parse_device_specs(node.devices));
+  GPUACTORS_LET(devices, make_devices(specs, discovery));
+
+  auto services = std::make_shared<ProcessServices>();
+  services->node = node.name;
+  services->devices = devices;
+  services->registry = registry_;
+  services->quotas = quotas_;
+  services->tensors = tensors_;
+  services->cluster = weak_from_this();
+  auto agent = caf::actor_cast<caf::strong_actor_ptr>(
+    system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_)));
+  agents_.push_back(agent);
+  v1::RegisterNode message;
+  *message.mutable_node() = describe_node(described, devices);
+  auto reply = std::make_shared<DoneReply>();
+  port_->ask(reply, broker_, never, std::move(message), agent);
+  GPUACTORS_TRY(Future<bool>{reply}.get());
+  return {};
+}
+
+void ClusterCore::shutdown() {
+  std::call_once(shutdown_once_, [this] {
+    if (port_ != nullptr)
+      port_->close();
+    for (const auto& agent : agents_)
+      caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
+    agents_.clear();
+    if (broker_ != nullptr)
+      caf::anon_send_exit(broker_, caf::exit_reason::user_shutdown);
+    broker_ = nullptr;
+    dispatcher_.reset();
+    // Waits for every holder to end: nothing of the user's runs afterwards.
+    if (system_ != nullptr)
+      system_->await_all_actors_done();
+    executor_.reset();
+    memory_.reset();
+  });
+}
+
+// -- helpers --------------------------------------------------------------------------------------
+
+Result<Payload> take_payload(caf_version::Content& content) {
+  if (!content.match_elements<Payload>())
+    return fail(Errc::internal, "the answer is no payload");
+  return std::move(content.get_mutable_as<Payload>(0));
+}
+
+Result<v1::ResourceRequest> to_request(const Options& options, const std::string& default_name) {
+  GPUACTORS_LET(gpus, parse_gpus(options.gpus));
+  GPUACTORS_LET(cpus, Share::from_double(options.cpus, "cpus"));
+  v1::ResourceRequest request;
+  request.set_name(options.name.empty() ? default_name : options.name);
+  request.set_gpu_units(gpus.units());
+  request.set_memory_bytes(options.memory_bytes);
+  request.set_cpu_units(cpus.units());
+  request.set_accelerator_type(options.accelerator_type);
+  for (const auto& [name, amount] : options.resources) {
+    GPUACTORS_LET(share, Share::from_double(amount, "resource " + name));
+    (*request.mutable_resource_units())[name] = share.units();
+  }
+  request.set_node(options.node);
+  for (const auto& [key, value] : options.labels)
+    (*request.mutable_labels())[key] = value;
+  request.set_priority(options.priority);
+  request.set_spread(options.spread);
+  request.set_wait_for_nodes(options.wait_for_nodes);
+  return request;
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,397 @@
+#include <gpuactors/cluster/detail/task_dispatcher.hpp>
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/cluster/detail/core.hpp>
+
+#include <algorithm>
+#include <thread>
+
+namespace gpuactors::detail {
+
+// -- PendingTask ----------------------------------------------------------------------------------
+
+void PendingTask::on_reply(caf_version::Content& content) {
+  // Keeps this alive: finishing may drop the last other reference.
+  const auto self = shared_from_this();
+  auto result = take_payload(content);
+  // The lease first: whoever is woken by the result and submits again finds it idle.
+  if (const auto dispatcher = dispatcher_.lock())
+    dispatcher->answered(*this, false);
+  finish(std::move(result));
+}
+
+void PendingTask::on_error(Error error) {
+  const auto self = shared_from_this();
+  const auto suspect = error.code() == Errc::actor_died || error.code() == Errc::worker_died;
+  if (const auto dispatcher = dispatcher_.lock())
+    dispatcher->answered(*this, suspect);
+  finish(fail(std::move(error)));
+}
+
+// -- replies and timers ---------------------------------------------------------------------------
+
+class TaskDispatcher::LeaseReply : public PendingReply {
+public:
+  LeaseReply(std::weak_ptr<TaskDispatcher> dispatcher, Shape& shape, std::uint64_t request)
+    : dispatcher_(std::move(dispatcher)), shape_(shape), request_(request) {
+    // nop
+  }
+
+  void on_reply(caf_version::Content& content) override {
+    if (const auto dispatcher = dispatcher_.lock())
+      dispatcher->granted(shape_, request_, content.get_as<v1::Granted>(0).lease(),
+                          content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2));
+  }
+
+  void on_error(Error error) override {
+    if (const auto dispatcher = dispatcher_.lock())
+      dispatcher->refused(shape_, request_, error);
+  }
+
+private:
+  std::weak_ptr<TaskDispatcher> dispatcher_;
+  Shape& shape_;
+  std::uint64_t request_;
+};
+
+/// Uses the port's deadlines as a clock: nobody answers, so the deadline comes.
+class TaskDispatcher::Timer : public PendingReply {
+public:
+  explicit Timer(std::function<void()> due) : due_(std::move(due)) {
+    // nop
+  }
+
+  void on_reply(caf_version::Content&) override {
+    // nop
+  }
+
+  void on_error(Error error) override {
+    if (error.code() == Errc::deadline_exceeded)
+      due_();
+  }
+
+private:
+  std::function<void()> due_;
+};
+
+// -- TaskDispatcher -------------------------------------------------------------------------------
+
+TaskDispatcher::TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker)
+  : port_(port), broker_(std::move(broker)) {
+  // nop
+}
+
+void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const v1::ResourceRequest& request,
+                            std::optional<Duration> queue_timeout, std::optional<Duration> deadline) {
+  task->dispatcher_ = weak_from_this();
+  if (deadline) {
+    task->call.deadline = deadline_after(Clock::now(), *deadline);
+    task->timers_[0] = start_timer(task, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
+  }
+  if (queue_timeout)
+    task->timers_[1] = start_timer(
+      task, *queue_timeout, Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
+  const auto key = request.SerializeAsString();
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    auto& shape = shape_of(key, request);
+    shape.waiting.push_back(task);
+    if (!shape.idle.empty()) {
+      const auto lease = shape.idle.back();
+      shape.idle.pop_back();
+      use(slots_.at(lease), outbox);
+    } else {
+      balance(shape, outbox);
+    }
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::cancel(PendingTask& task, const Error& reason) {
+  if (task.finished())
+    return;
+  v1::CancelCall message;
+  caf::strong_actor_ptr control;
+  {
+    const std::lock_guard lock{mutex_};
+    if (const auto slot = slots_.find(task.lease_); slot != slots_.end()) {
+      control = slot->second.control;
+      message.set_lease(task.lease_.value());
+      message.set_call(task.call.id.value());
+    }
+  }
+  // A task that waits stays in its queue, finished, and is passed over when its turn comes.
+  task.finish(fail(reason));
+  stop_timers(task);
+  if (control != nullptr)
+    port_.tell(control, std::move(message));
+}
+
+void TaskDispatcher::reclaim(LeaseId lease) {
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto slot = slots_.find(lease);
+    if (slot == slots_.end())
+      return;
+    slot->second.reclaimed = true;
+    if (!slot->second.busy)
+      give_back(lease, outbox);
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
+  stop_timers(task);
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto slot = slots_.find(task.lease_);
+    task.lease_ = LeaseId{};
+    if (slot == slots_.end())
+      return;
+    slot->second.busy = false;
+    if (slot->second.reclaimed || runner_suspect)
+      give_back(slot->first, outbox);
+    else
+      use(slot->second, outbox);
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::granted(Shape& shape, std::uint64_t request, const v1::Lease& lease, caf::strong_actor_ptr runner,
+                             caf::strong_actor_ptr control) {
+  const LeaseId id{lease.id()};
+  // Before the first task: whoever runs there when the runner ends is told.
+  runner->get()->attach_functor([weak = weak_from_this(), id] {
+    if (const auto dispatcher = weak.lock())
+      dispatcher->runner_down(id);
+  });
+  port_.watch(runner, Error{Errc::lease_revoked, "the lease ended while the task was running"});
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    std::erase(shape.requested, request);
+    auto& slot = slots_[id];
+    slot.lease = lease;
+    slot.runner = std::move(runner);
+    slot.control = std::move(control);
+    slot.shape = &shape;
+    ++shape.leases;
+    use(slot, outbox);
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::refused(Shape& shape, std::uint64_t request, const Error& error) {
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    std::erase(shape.requested, request);
+    const auto final = error.remedy() == Remedy::give_up;
+    if (error.code() != Errc::cancelled) {
+      // A refusal that holds for every task of this shape fails them all, any other one the oldest.
+      while (auto task = pop_waiting(shape)) {
+        outbox.failures.emplace_back(std::move(task), error);
+        if (!final)
+          break;
+      }
+    }
+    balance(shape, outbox);
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::runner_down(LeaseId lease) {
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto slot = slots_.find(lease);
+    if (slot == slots_.end())
+      return;
+    auto& shape = *slot->second.shape;
+    std::erase(shape.idle, lease);
+    --shape.leases;
+    slots_.erase(slot);
+    balance(shape, outbox);
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::sweep() {
+  Outbox outbox;
+  bool more = false;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto now = Clock::now();
+    std::vector<LeaseId> late;
+    for (const auto& [id, slot] : slots_) {
+      if (slot.busy)
+        continue;
+      if (now - slot.idle_since >= limits::lease_linger)
+        late.push_back(id);
+      else
+        more = true;
+    }
+    for (const auto id : late)
+      give_back(id, outbox);
+    sweeping_ = more;
+  }
+  flush(outbox);
+  if (more)
+    schedule_sweep();
+}
+
+// -- under the lock -------------------------------------------------------------------------------
+
+TaskDispatcher::Shape& TaskDispatcher::shape_of(const std::string& key, const v1::ResourceRequest& request) {
+  auto& shape = shapes_[key];
+  if (shape == nullptr) {
+    shape = std::make_unique<Shape>();
+    shape->request = request;
+    // Work without a device is bounded by the machine, not by the ledger.
+    const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
+    const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
+                           && request.resource_units().empty();
+    shape->most_leases = unbounded ? std::min(limits::leases_per_shape, 4 * threads) : limits::leases_per_shape;
+  }
+  return *shape;
+}
+
+std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
+  while (!shape.waiting.empty()) {
+    auto task = std::move(shape.waiting.front());
+    shape.waiting.pop_front();
+    if (!task->finished())
+      return task;
+  }
+  return nullptr;
+}
+
+void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
+  const LeaseId id{slot.lease.id()};
+  while (auto task = pop_waiting(*slot.shape)) {
+    auto ticket = port_.add(task, slot.runner, never);
+    if (!ticket) {
+      outbox.failures.emplace_back(std::move(task), ticket.error());
+      continue;
+    }
+    slot.busy = true;
+    task->lease_ = id;
+    task->call.id = port_.call_id(*ticket);
+    outbox.run({std::move(task), slot.runner, *ticket});
+    return;
+  }
+  slot.busy = false;
+  if (slot.reclaimed) {
+    give_back(id, outbox);
+    return;
+  }
+  slot.idle_since = Clock::now();
+  slot.shape->idle.push_back(id);
+  balance(*slot.shape, outbox);
+  if (!sweeping_) {
+    sweeping_ = true;
+    outbox.start_sweep = true;
+  }
+}
+
+void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
+  const auto slot = slots_.find(lease);
+  auto& shape = *slot->second.shape;
+  std::erase(shape.idle, lease);
+  --shape.leases;
+  outbox.releases.push_back(std::move(slot->second.lease));
+  slots_.erase(slot);
+  balance(shape, outbox);
+}
+
+void TaskDispatcher::balance(Shape& shape, Outbox& outbox) {
+  const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
+  const auto wanted = std::min(shape.waiting.size(), room);
+  while (shape.requested.size() < wanted) {
+    shape.requested.push_back(++last_request_);
+    outbox.acquires.push_back({&shape, last_request_});
+  }
+  if (shape.waiting.empty()) {
+    // One that is granted all the same arrives as an idle lease.
+    outbox.withdrawals.insert(outbox.withdrawals.end(), shape.requested.begin(), shape.requested.end());
+    shape.requested.clear();
+  }
+}
+
+// -- without the lock -----------------------------------------------------------------------------
+
+void TaskDispatcher::Outbox::run(Run run) {
+  // Nearly always there is one: it needs no allocation.
+  if (!first_run)
+    first_run.emplace(std::move(run));
+  else
+    runs.push_back(std::move(run));
+}
+
+void TaskDispatcher::flush(Outbox& outbox) {
+  const auto deliver = [this](const Outbox::Run& run) { port_.deliver(run.ticket, run.runner, run.task->call); };
+  if (outbox.first_run)
+    deliver(*outbox.first_run);
+  for (const auto& run : outbox.runs)
+    deliver(run);
+  for (const auto& lease : outbox.releases) {
+    v1::ReleaseLease message;
+    message.set_lease(lease.id());
+    message.set_epoch(lease.epoch());
+    port_.tell(broker_, std::move(message));
+  }
+  for (const auto& acquire : outbox.acquires) {
+    v1::AcquireLease message;
+    *message.mutable_request() = acquire.shape->request;
+    message.set_client_request(acquire.request);
+    port_.ask(std::make_shared<LeaseReply>(weak_from_this(), *acquire.shape, acquire.request), broker_, never,
+              std::move(message), port_.handle());
+  }
+  for (const auto request : outbox.withdrawals) {
+    v1::CancelAcquire message;
+    message.set_client_request(request);
+    port_.tell(broker_, std::move(message), port_.handle());
+  }
+  for (auto& [task, error] : outbox.failures)
+    task->finish(fail(error));
+  if (outbox.start_sweep)
+    schedule_sweep();
+}
+
+void TaskDispatcher::schedule_sweep() {
+  // The port's deadlines serve as the clock.
+  auto due = [weak = weak_from_this()] {
+    if (const auto dispatcher = weak.lock())
+      dispatcher->sweep();
+  };
+  [[maybe_unused]] auto ticket = port_.add(std::make_shared<Timer>(std::move(due)), nullptr,
+                                           deadline_after(Clock::now(), limits::lease_linger));
+}
+
+RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,
+                                                bool while_waiting) {
+  auto due = [weak = weak_from_this(), weak_task = std::weak_ptr{task}, error = std::move(error), while_waiting] {
+    const auto dispatcher = weak.lock();
+    const auto late = weak_task.lock();
+    if (dispatcher == nullptr || late == nullptr)
+      return;
+    if (while_waiting) {
+      const std::lock_guard lock{dispatcher->mutex_};
+      if (late->lease_)
+        return;
+    }
+    dispatcher->cancel(*late, error);
+  };
+  return port_.add(std::make_shared<Timer>(std::move(due)), nullptr, deadline_after(Clock::now(), wait)).value_or(0);
+}
+
+void TaskDispatcher::stop_timers(PendingTask& task) {
+  for (const auto timer : task.timers_)
+    if (timer != 0)
+      port_.abandon(timer, Error{Errc::cancelled, "the task is over"});
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,143 @@
+// TaskDispatcher: brings tasks to leases. Tasks of one shape share leases, so that a stream of them costs no trip to
+// the broker each; a lease that others wait for is given back after the task that runs. Internal to the cluster layer.
+#pragma once
+
+#include <gpuactors/base/future.hpp>
+#include <gpuactors/wire/request_port.hpp>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace gpuactors::detail {
+
+class TaskDispatcher;
+
+/// A task on its way: waiting -> running -> over. Its future is completed by its answer, its deadline or its
+/// cancellation, whichever is first; its lease is free when the answer comes.
+class PendingTask : public PendingReply, public std::enable_shared_from_this<PendingTask> {
+public:
+  /// Completes the future. No effect when it is complete. Any thread.
+  virtual void finish(Result<Payload> result) = 0;
+
+  /// Whether the future is complete. Any thread.
+  [[nodiscard]] virtual bool finished() const noexcept = 0;
+
+  void on_reply(caf_version::Content& content) final;
+  void on_error(Error error) final;
+
+  Call call;
+
+private:
+  friend class TaskDispatcher;
+
+  std::weak_ptr<TaskDispatcher> dispatcher_;
+  // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
+  std::array<RequestPort::Ticket, 2> timers_{};
+  // Guarded by the dispatcher's mutex: the lease it runs under.
+  LeaseId lease_;
+};
+
+/// Any thread may submit. Answers are handled on the thread that gives them, so that the next task is in the runner's
+/// mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent while it is held.
+class TaskDispatcher : public std::enable_shared_from_this<TaskDispatcher> {
+public:
+  TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker);
+
+  /// Queues `task`; its result comes through `finish`. The times count from now.
+  void submit(const std::shared_ptr<PendingTask>& task, const v1::ResourceRequest& request,
+              std::optional<Duration> queue_timeout, std::optional<Duration> deadline);
+
+  /// Withdraws a task: one that waits does not start any more, one that runs is asked to stop.
+  void cancel(PendingTask& task, const Error& reason);
+
+  /// The broker's word that others wait for this lease.
+  void reclaim(LeaseId lease);
+
+private:
+  friend class PendingTask;
+  class LeaseReply;
+  class Timer;
+
+  struct Shape;
+
+  /// One lease for tasks, held by this client.
+  struct Slot {
+    v1::Lease lease;
+    caf::strong_actor_ptr runner;
+    caf::strong_actor_ptr control;
+    Shape* shape = nullptr;
+    bool busy = false;
+    TimePoint idle_since = never;
+    /// Others wait for it: give it back after the running task.
+    bool reclaimed = false;
+  };
+
+  /// Tasks and leases of one shape: the same resources, place and priority.
+  struct Shape {
+    v1::ResourceRequest request;
+    std::size_t most_leases = 0;
+    std::deque<std::shared_ptr<PendingTask>> waiting;
+    std::vector<LeaseId> idle;
+    std::size_t leases = 0;
+    /// Requests for leases that the broker has not answered.
+    std::vector<std::uint64_t> requested;
+  };
+
+  /// What is to be sent once the lock is open.
+  struct Outbox {
+    struct Run {
+      std::shared_ptr<PendingTask> task;
+      caf::strong_actor_ptr runner;
+      RequestPort::Ticket ticket;
+    };
+    struct Acquire {
+      Shape* shape;
+      std::uint64_t request;
+    };
+    std::optional<Run> first_run;
+    std::vector<Run> runs;
+    std::vector<Acquire> acquires;
+    std::vector<std::uint64_t> withdrawals;
+    std::vector<v1::Lease> releases;
+    std::vector<std::pair<std::shared_ptr<PendingTask>, Error>> failures;
+    bool start_sweep = false;
+
+    void run(Run run);
+  };
+
+  void answered(PendingTask& task, bool runner_suspect);
+  void granted(Shape& shape, std::uint64_t request, const v1::Lease& lease, caf::strong_actor_ptr runner,
+               caf::strong_actor_ptr control);
+  void refused(Shape& shape, std::uint64_t request, const Error& error);
+  void runner_down(LeaseId lease);
+  void sweep();
+
+  Shape& shape_of(const std::string& key, const v1::ResourceRequest& request);
+  static std::shared_ptr<PendingTask> pop_waiting(Shape& shape);
+  void use(Slot& slot, Outbox& outbox);
+  void give_back(LeaseId lease, Outbox& outbox);
+  void balance(Shape& shape, Outbox& outbox);
+  void flush(Outbox& outbox);
+  void schedule_sweep();
+  RequestPort::Ticket start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,
+                                  bool while_waiting);
+  void stop_timers(PendingTask& task);
+
+  RequestPort& port_;
+  caf::strong_actor_ptr broker_;
+  std::mutex mutex_;
+  // By the serialized request. Shapes are few and stay: leases and timers point to them.
+  std::unordered_map<std::string, std::unique_ptr<Shape>> shapes_;
+  std::unordered_map<LeaseId, Slot> slots_;
+  std::uint64_t last_request_ = 0;
+  bool sweeping_ = false;
+};
+
+} // namespace gpuactors::detail

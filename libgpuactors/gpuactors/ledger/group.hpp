@@ -1,0 +1,43 @@
+// Placement groups: bundles of resources that are set aside together or not at all.
+#pragma once
+
+#include <gpuactors/ledger/request.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuactors {
+
+/// Where the bundles of a group may go.
+enum class GroupStrategy : std::uint8_t {
+  /// On as few nodes as possible.
+  pack,
+  /// On as many nodes as possible.
+  spread,
+  /// All on one node, or not at all.
+  strict_pack,
+  /// Each on a node of its own, or not at all.
+  strict_spread,
+};
+
+/// A request for a placement group.
+struct GroupRequest {
+  std::string name;
+  GroupStrategy strategy = GroupStrategy::pack;
+  /// Of each bundle only gpus, memory, cpus, accelerator type, resources, node and labels count.
+  std::vector<ResourceRequest> bundles;
+  int priority = 0;
+  std::optional<Duration> queue_timeout;
+  bool wait_for_nodes = false;
+  bool queue = true;
+
+  friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
+};
+
+/// Checks the group and each of its bundles. Pure; any thread.
+/// @returns `invalid_argument`, naming the bundle and the rule.
+Result<void> validate(const GroupRequest& group);
+
+} // namespace gpuactors

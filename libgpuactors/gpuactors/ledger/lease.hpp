@@ -1,0 +1,60 @@
+// What was granted: to one holder (a lease), or set aside for the holders to come (a bundle of a placement group).
+#pragma once
+
+#include <gpuactors/base/ids.hpp>
+#include <gpuactors/base/units.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gpuactors {
+
+/// A part of one device.
+struct DeviceGrant {
+  /// The device's index in its node.
+  int index = 0;
+  Share share;
+  std::uint64_t memory_bytes = 0;
+
+  friend bool operator==(const DeviceGrant&, const DeviceGrant&) = default;
+};
+
+/// A part of one node, held by one task or actor.
+///
+/// waiting -> held -> released (by its holder) or lost (its node, device or group went away).
+struct Lease {
+  /// Never used again by the same ledger.
+  LeaseId id;
+  /// Grows with every grant; whoever acts on a lease names it, so that a stale holder is refused.
+  std::uint64_t epoch = 0;
+  RequestId request;
+  std::string name;
+  std::string node;
+  /// Ascending by index.
+  std::vector<DeviceGrant> devices;
+  Share cpus;
+  std::map<std::string, Share> resources;
+  /// The lease that lent these resources; none when they came from the node or from a bundle.
+  LeaseId parent;
+  /// The placement group and bundle that they were drawn from; none when they came from the node.
+  GroupId group;
+  int bundle = 0;
+
+  friend bool operator==(const Lease&, const Lease&) = default;
+};
+
+/// The place of one bundle of a placement group.
+struct BundleGrant {
+  int bundle = 0;
+  std::string node;
+  /// Ascending by index.
+  std::vector<DeviceGrant> devices;
+  Share cpus;
+  std::map<std::string, Share> resources;
+
+  friend bool operator==(const BundleGrant&, const BundleGrant&) = default;
+};
+
+} // namespace gpuactors

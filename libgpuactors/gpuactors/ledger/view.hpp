@@ -1,0 +1,81 @@
+// Copies of the ledger's state for whoever shows or checks it.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/ledger/lease.hpp>
+#include <gpuactors/ledger/node.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpuactors {
+
+enum class DeviceState : std::uint8_t {
+  ok,
+  /// Quarantined: nothing is placed on it.
+  failed,
+};
+
+enum class NodeState : std::uint8_t {
+  ok,
+  /// Keeps its leases and gets no new ones.
+  draining,
+};
+
+[[nodiscard]] std::string_view to_string(DeviceState state) noexcept;
+[[nodiscard]] std::string_view to_string(NodeState state) noexcept;
+
+/// One device now.
+struct DeviceView {
+  int index = 0;
+  DeviceSpec spec;
+  DeviceState state = DeviceState::ok;
+  /// Zero when the device has failed.
+  Share free_share;
+  std::uint64_t free_memory_bytes = 0;
+  /// Leases that use it, oldest first, those lent by other leases or drawn from bundles included.
+  std::vector<LeaseId> leases;
+  /// Placement groups that have a bundle on it, oldest first.
+  std::vector<GroupId> groups;
+};
+
+/// One node now.
+struct NodeView {
+  std::string name;
+  NodeState state = NodeState::ok;
+  Share cpus;
+  Share free_cpus;
+  std::map<std::string, std::string> labels;
+  std::map<std::string, Share> resources;
+  std::map<std::string, Share> free_resources;
+  std::vector<DeviceView> devices;
+};
+
+/// One request or group that waits.
+struct PendingView {
+  /// None for a group.
+  RequestId request;
+  /// The waiting group itself; none for a request.
+  GroupId group;
+  std::string name;
+  int priority = 0;
+  TimePoint since;
+  /// Why it waits, as of now.
+  std::string reason;
+};
+
+/// What is held back for the oldest blocked request of one priority.
+struct ReservationView {
+  int priority = 0;
+  RequestId request;
+  std::string node;
+  std::vector<DeviceGrant> devices;
+  Share cpus;
+  std::map<std::string, Share> resources;
+  TimePoint until;
+};
+
+} // namespace gpuactors

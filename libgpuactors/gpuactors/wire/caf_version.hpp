@@ -1,0 +1,190 @@
+// Every difference between CAF 0.17.6 (Debian, Ubuntu) and CAF 1.x in one place: the rest of the project uses only what
+// both have. CAF_VERSION cannot be compared (1.1.0 writes it as an octal number); its parts can.
+#pragma once
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_companion.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/mailbox_element.hpp>
+#include <caf/message_id.hpp>
+#include <caf/response_promise.hpp>
+#include <caf/scheduled_actor.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/sec.hpp>
+#include <caf/type_id.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#if CAF_MAJOR_VERSION == 0 && CAF_MINOR_VERSION < 18
+#define GPUACTORS_CAF_017 1
+#include <caf/all.hpp>
+#else
+#define GPUACTORS_CAF_017 0
+#include <caf/anon_mail.hpp>
+#include <caf/init_global_meta_objects.hpp>
+#endif
+
+#include <google/protobuf/message.h>
+
+#include <chrono>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace gpuactors::caf_version {
+
+// -- typed interfaces -----------------------------------------------------------------------------
+
+template <class... Ts>
+struct In;
+
+template <class... Ts>
+struct Out;
+
+#if GPUACTORS_CAF_017
+template <class I, class O>
+struct RpcOf;
+template <class... Is, class... Os>
+struct RpcOf<In<Is...>, Out<Os...>> {
+  using Type = typename caf::replies_to<Is...>::template with<Os...>;
+};
+template <class... Is>
+struct RpcOf<In<Is...>, Out<>> {
+  using Type = typename caf::replies_to<Is...>::template with<void>;
+};
+#else
+template <class I, class O>
+struct RpcOf;
+template <class... Is, class... Os>
+struct RpcOf<In<Is...>, Out<Os...>> {
+  using Type = caf::result<Os...>(Is...);
+};
+template <class... Is>
+struct RpcOf<In<Is...>, Out<>> {
+  using Type = caf::result<void>(Is...);
+};
+#endif
+
+/// One entry of a typed actor interface: `Rpc<In<Request>, Out<Reply>>`.
+template <class I, class O>
+using Rpc = typename RpcOf<I, O>::Type;
+
+// -- messages -------------------------------------------------------------------------------------
+
+/// The content of a message in a mailbox: `match_elements<Ts...>()`, `get_as<T>(i)`, `get_mutable_as<T>(i)`.
+#if GPUACTORS_CAF_017
+using Content = caf::type_erased_tuple;
+#else
+using Content = caf::message;
+#endif
+
+/// Puts a message into the mailbox of `to`, from any thread. `id` of zero makes it asynchronous.
+template <class... Ts>
+void enqueue(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, Ts&&... xs) {
+  const auto mid = caf::make_message_id(id);
+#if GPUACTORS_CAF_017
+  to->enqueue(caf::make_mailbox_element(from, mid, {}, std::forward<Ts>(xs)...), nullptr);
+#else
+  to->enqueue(caf::make_mailbox_element(from, mid, std::forward<Ts>(xs)...), nullptr);
+#endif
+}
+
+/// Sends `xs` to `to` without expecting an answer, from any thread.
+template <class Handle, class... Ts>
+void post(const Handle& to, Ts&&... xs) {
+  if (const auto pointer = caf::actor_cast<caf::strong_actor_ptr>(to))
+    enqueue(pointer, nullptr, 0, std::forward<Ts>(xs)...);
+}
+
+/// Sends `x` to `self` after `wait`.
+template <class Self, class T>
+void post_later(Self* self, std::chrono::nanoseconds wait, T x) {
+#if GPUACTORS_CAF_017
+  self->delayed_send(self, wait, std::move(x));
+#else
+  self->mail(std::move(x)).delay(std::chrono::duration_cast<caf::timespan>(wait)).send(self);
+#endif
+}
+
+/// Asks `to` on behalf of `self`, without a time limit: meant for actors of one process. Answer with `.then(...)`.
+template <class Self, class Handle, class... Ts>
+auto ask(Self* self, const Handle& to, Ts&&... xs) {
+#if GPUACTORS_CAF_017
+  return self->request(to, caf::infinite, std::forward<Ts>(xs)...);
+#else
+  return self->mail(std::forward<Ts>(xs)...).request(to, caf::infinite);
+#endif
+}
+
+// -- configuration --------------------------------------------------------------------------------
+
+/// Registers the message types of `Block` (a `caf::id_block`) with the process. Before any configuration object.
+template <class Block>
+void init_types() {
+#if !GPUACTORS_CAF_017
+  caf::init_global_meta_objects<Block>();
+  caf::core::init_global_meta_objects();
+#endif
+}
+
+/// Registers the message types of `Block` with one configuration.
+template <class Block>
+void add_types([[maybe_unused]] caf::actor_system_config& config) {
+#if GPUACTORS_CAF_017
+  config.add_message_types<Block>();
+#endif
+}
+
+/// Scheduler settings: few threads that share one queue, because control actors are short and user code has threads of
+/// its own. Policy "sharing" answered a request six times faster than work stealing on two cores.
+inline void set_scheduler(caf::actor_system_config& config, std::size_t threads) {
+#if GPUACTORS_CAF_017
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", threads);
+#else
+  config.set("caf.scheduler.policy", "sharing");
+  config.set("caf.scheduler.max-threads", threads);
+#endif
+}
+
+/// Renders any CAF error.
+inline std::string render(const caf::error& error) {
+  return to_string(error);
+}
+
+} // namespace gpuactors::caf_version
+
+namespace gpuactors::v1 { // found by argument-dependent lookup: the namespace of the control messages
+
+template <class T>
+inline constexpr bool is_protobuf = std::is_base_of_v<google::protobuf::Message, std::decay_t<T>>;
+
+#if GPUACTORS_CAF_017
+template <class Inspector, class T, class = std::enable_if_t<is_protobuf<T>>>
+typename Inspector::result_type inspect(Inspector& f, T& x) {
+  std::string bytes;
+  if constexpr (Inspector::reads_state) {
+    [[maybe_unused]] const bool done = x.SerializeToString(&bytes);
+    if constexpr (std::is_same_v<typename Inspector::result_type, caf::error>)
+      if (!done)
+        return caf::sec::invalid_argument;
+  }
+  auto load = [&]() -> caf::error {
+    if (!x.ParseFromString(bytes))
+      return caf::sec::invalid_argument;
+    return caf::none;
+  };
+  return f(caf::meta::omittable(), bytes, caf::meta::load_callback(load));
+}
+#else
+template <class Inspector, class T, class = std::enable_if_t<is_protobuf<T>>>
+bool inspect(Inspector& f, T& x) {
+  auto get = [&x] { return x.SerializeAsString(); };
+  auto set = [&x](const std::string& bytes) { return x.ParseFromString(bytes); };
+  return f.object(x).fields(f.field("bytes", get, set));
+}
+#endif
+
+} // namespace gpuactors::v1

@@ -1,0 +1,222 @@
+#include <gpuactors/wire/request_port.hpp>
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/errors.hpp>
+
+#include <fmt/format.h>
+
+#include <random>
+
+namespace gpuactors {
+
+// Overriders move from their argument.
+void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-param)
+  // nop
+}
+
+RequestPort::RequestPort(caf::actor_system& system, MessageHandler on_message) : table_(std::make_shared<Table>()) {
+  table_->on_message = std::move(on_message);
+  std::random_device random;
+  nonce_ = random() & 0xF'FFFF;
+  companion_ = system.spawn<caf::actor_companion, caf::hidden>();
+  self_ = caf::actor_cast<caf::strong_actor_ptr>(companion_);
+  auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
+  companion->on_enqueue([table = table_](caf::mailbox_element_ptr element) { table->receive(*element); });
+  timer_ = std::thread{[this] { run_timer(); }};
+}
+
+RequestPort::~RequestPort() {
+  close();
+}
+
+Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pending, const caf::strong_actor_ptr& to,
+                                             TimePoint deadline) {
+  if (table_->closed)
+    return fail(Errc::unavailable, "the cluster was closed");
+  if (table_->count.fetch_add(1) >= limits::calls_in_flight) {
+    --table_->count;
+    return fail(Errc::queue_full, fmt::format("{} calls are in flight, the most that one client may have: wait for "
+                                              "some of them first",
+                                              limits::calls_in_flight));
+  }
+  const auto ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);
+  {
+    auto& shard = table_->shard(ticket);
+    const std::lock_guard lock{shard.mutex};
+    shard.entries.emplace(ticket, Entry{std::move(pending), caf::actor_cast<caf::actor_addr>(to), deadline});
+    if (deadline != never)
+      shard.deadlines.emplace(deadline, ticket);
+  }
+  if (deadline != never) {
+    // The timer is only woken for a deadline earlier than the one it sleeps for; answered calls do not disturb it.
+    const std::lock_guard lock{timer_mutex_};
+    if (deadline < timer_due_) {
+      timer_due_ = deadline;
+      timer_wake_.notify_one();
+    }
+  }
+  return ticket;
+}
+
+void RequestPort::abandon(Ticket ticket, Error error) {
+  if (auto pending = table_->take(ticket))
+    pending->on_error(std::move(error));
+}
+
+void RequestPort::fail_receiver(const caf::actor_addr& receiver, const Error& error) {
+  table_->fail_receiver(receiver, error);
+}
+
+void RequestPort::watch(const caf::strong_actor_ptr& receiver, Error error) {
+  receiver->get()->attach_functor(
+    [weak = std::weak_ptr{table_}, address = caf::actor_cast<caf::actor_addr>(receiver), error = std::move(error)] {
+      if (auto table = weak.lock())
+        table->fail_receiver(address, error);
+    });
+}
+
+std::size_t RequestPort::pending() const {
+  return table_->count;
+}
+
+void RequestPort::close() {
+  if (table_->closed.exchange(true))
+    return;
+  {
+    const std::lock_guard lock{timer_mutex_};
+    stopping_ = true;
+    timer_wake_.notify_one();
+  }
+  timer_.join();
+  {
+    // Waits for a message handler that is running, and lets no later one in.
+    const std::lock_guard lock{table_->message_mutex};
+    table_->on_message = nullptr;
+  }
+  for (auto& shard : table_->shards) {
+    std::unordered_map<Ticket, Entry> entries;
+    {
+      const std::lock_guard lock{shard.mutex};
+      entries.swap(shard.entries);
+      shard.deadlines.clear();
+    }
+    table_->count -= entries.size();
+    for (auto& [ticket, entry] : entries)
+      entry.reply->on_error(Error{Errc::unavailable, "the cluster was closed before the answer came"});
+  }
+  // What actor_companion::disconnect does: 0.17.6 declares it, but the packaged library lacks it.
+  auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
+  companion->on_enqueue({});
+  companion->cleanup(caf::make_error(caf::exit_reason::user_shutdown), nullptr);
+}
+
+// -- table ----------------------------------------------------------------------------------------
+
+std::shared_ptr<PendingReply> RequestPort::Table::take(Ticket ticket) {
+  auto& from = shard(ticket);
+  const std::lock_guard lock{from.mutex};
+  const auto found = from.entries.find(ticket);
+  if (found == from.entries.end())
+    return nullptr;
+  auto reply = std::move(found->second.reply);
+  if (found->second.deadline != never) {
+    const auto [first, last] = from.deadlines.equal_range(found->second.deadline);
+    for (auto due = first; due != last; ++due)
+      if (due->second == ticket) {
+        from.deadlines.erase(due);
+        break;
+      }
+  }
+  from.entries.erase(found);
+  --count;
+  return reply;
+}
+
+void RequestPort::Table::receive(caf::mailbox_element& element) {
+  auto& content = element.content();
+  if (element.mid.is_response()) {
+    const auto reply = take(element.mid.request_id().integer_value());
+    if (reply == nullptr)
+      return;
+    if (content.match_elements<caf::error>())
+      reply->on_error(from_caf(content.get_as<caf::error>(0)));
+    else
+      reply->on_reply(content);
+    return;
+  }
+  if (content.match_elements<StreamItem>()) {
+    auto& item = content.get_mutable_as<StreamItem>(0);
+    const auto ticket = item.call.value() & ((Ticket{1} << nonce_shift) - 1);
+    std::shared_ptr<PendingReply> reply;
+    {
+      auto& from = shard(ticket);
+      const std::lock_guard lock{from.mutex};
+      if (const auto found = from.entries.find(ticket); found != from.entries.end())
+        reply = found->second.reply;
+    }
+    if (reply != nullptr)
+      reply->on_item(std::move(item.payload));
+    return;
+  }
+  const std::lock_guard lock{message_mutex};
+  if (on_message)
+    on_message(content);
+}
+
+void RequestPort::Table::fail_receiver(const caf::actor_addr& receiver, const Error& error) {
+  for (auto& shard : shards) {
+    std::vector<Ticket> tickets;
+    {
+      const std::lock_guard lock{shard.mutex};
+      for (const auto& [ticket, entry] : shard.entries)
+        if (entry.receiver == receiver)
+          tickets.push_back(ticket);
+    }
+    for (const auto ticket : tickets)
+      if (auto reply = take(ticket))
+        reply->on_error(error);
+  }
+}
+
+TimePoint RequestPort::Table::expire(TimePoint now) {
+  auto next = never;
+  for (auto& shard : shards) {
+    std::vector<Ticket> tickets;
+    {
+      const std::lock_guard lock{shard.mutex};
+      for (const auto& [deadline, ticket] : shard.deadlines) {
+        if (deadline > now) {
+          next = std::min(next, deadline);
+          break;
+        }
+        tickets.push_back(ticket);
+      }
+    }
+    for (const auto ticket : tickets)
+      if (auto reply = take(ticket))
+        reply->on_error(Error{Errc::deadline_exceeded, "no answer came before the call's deadline; the method may "
+                                                       "still be running"});
+  }
+  return next;
+}
+
+// -- timer ----------------------------------------------------------------------------------------
+
+void RequestPort::run_timer() {
+  std::unique_lock lock{timer_mutex_};
+  while (!stopping_) {
+    if (timer_due_ == never)
+      timer_wake_.wait(lock);
+    else
+      timer_wake_.wait_until(lock, timer_due_);
+    if (stopping_ || Clock::now() < timer_due_)
+      continue;
+    timer_due_ = never;
+    lock.unlock();
+    const auto next = table_->expire(Clock::now());
+    lock.lock();
+    timer_due_ = std::min(timer_due_, next);
+  }
+}
+
+} // namespace gpuactors
