@@ -95,8 +95,8 @@ template <class Serve>
 Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
   if (call.deadline != never && Clock::now() >= call.deadline)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
-  if (!control.begin(call.id, call.stream ? limits::stream_window : 0))
-    return Result<Payload>{fail(Errc::cancelled, "the call was cancelled before it began")};
+  if (auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0); !begun)
+    return Result<Payload>{fail(begun.error())};
   struct End {
     HolderControl& control;
     ~End() {

@@ -29,6 +29,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
 void NodeAgent::on_exit() {
   caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
   worker_ = nullptr;
+  broker_ = nullptr;
 }
 
 template <class... Outs, class... Ins>

@@ -48,6 +48,15 @@ AgentHandle::behavior_type Worker::make_behavior() {
   };
 }
 
+void Worker::on_exit() {
+  for (auto& [lease, slot] : slots_) {
+    slot.control->stop_all();
+    caf::anon_send_exit(slot.holder, caf::exit_reason::user_shutdown);
+  }
+  slots_.clear();
+  agent_ = nullptr;
+}
+
 template <class Holder>
 Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   auto& slot = slots_[LeaseId{lease.id()}];

@@ -30,6 +30,13 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
   };
 }
 
+void ResourceBroker::on_exit() {
+  nodes_.clear();
+  task_requests_.clear();
+  task_leases_.clear();
+  actors_.clear();
+}
+
 // -- nodes ----------------------------------------------------------------------------------------
 
 caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, const caf::strong_actor_ptr& agent) {

@@ -149,10 +149,11 @@ void ClusterCore::shutdown() {
       caf::anon_send_exit(broker_, caf::exit_reason::user_shutdown);
     broker_ = nullptr;
     dispatcher_.reset();
+    release_cells();
     // Waits for every holder to end: nothing of the user's runs afterwards.
     if (system_ != nullptr)
       system_->await_all_actors_done();
-    executor_.reset();
+    executor_->stop();
     memory_.reset();
   });
 }
@@ -166,6 +167,14 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const ca
     cell.control = control;
     cell.down.store(false, std::memory_order_release);
   }
+  {
+    const std::lock_guard lock{cells_mutex_};
+    if (cells_.size() >= cells_prune_at_) {
+      std::erase_if(cells_, [](const auto& weak) { return weak.expired(); });
+      cells_prune_at_ = std::max<std::size_t>(64, 2 * cells_.size());
+    }
+    cells_.push_back(cell.weak_from_this());
+  }
   handle->get()->attach_functor([weak = std::weak_ptr{cell.shared_from_this()}, id = handle->id()] {
     if (const auto known = weak.lock()) {
       const std::lock_guard lock{known->mutex};
@@ -174,6 +183,18 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const ca
     }
   });
   port_->watch(handle, Error{Errc::actor_died, "the actor ended before it answered"});
+}
+
+void ClusterCore::release_cells() {
+  const std::lock_guard lock{cells_mutex_};
+  for (const auto& weak : cells_)
+    if (const auto cell = weak.lock()) {
+      const std::lock_guard cell_lock{cell->mutex};
+      cell->handle = nullptr;
+      cell->control = nullptr;
+      cell->down = true;
+    }
+  cells_.clear();
 }
 
 // -- helpers --------------------------------------------------------------------------------------
