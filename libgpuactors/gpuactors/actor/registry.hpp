@@ -4,8 +4,7 @@
 #include <gpuactors/actor/actor.hpp>
 #include <gpuactors/actor/handler.hpp>
 #include <gpuactors/actor/task.hpp>
-
-#include <google/protobuf/descriptor.h>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <concepts>
 #include <map>

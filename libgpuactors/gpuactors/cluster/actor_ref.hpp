@@ -2,8 +2,7 @@
 #pragma once
 
 #include <gpuactors/cluster/pending.hpp>
-
-#include <google/protobuf/empty.pb.h>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <memory>
 #include <string>
