@@ -6,3 +6,4 @@
 #include <gpuactors/actor/task.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/cluster/cluster.hpp>
+#include <gpuactors/wire/json.hpp>

@@ -1,0 +1,99 @@
+#include <gpuactors/wire/json.hpp>
+
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace gpuactors {
+
+namespace {
+
+/// One line out of Protobuf's report: the reason, the text around the place and a caret below it.
+std::string one_line(std::string_view report) {
+  std::string result;
+  for (const char c : report) {
+    const bool space = std::isspace(static_cast<unsigned char>(c)) != 0;
+    if (!space)
+      result += c;
+    else if (!result.empty() && result.back() != ' ')
+      result += ' ';
+  }
+  return result;
+}
+
+/// The line and column of the caret in Protobuf's report, as a place in `json`; empty without one.
+std::string place_of(std::string_view report, std::string_view json) {
+  const auto caret_line = report.rfind('\n');
+  if (caret_line == std::string_view::npos || report.find('^', caret_line) == std::string_view::npos)
+    return {};
+  const auto excerpt_line = report.rfind('\n', caret_line - 1);
+  const auto begin = excerpt_line == std::string_view::npos ? 0 : excerpt_line + 1;
+  const auto excerpt = report.substr(begin, caret_line - begin);
+  const auto column = report.find('^', caret_line) - caret_line - 1;
+  const auto offset = json.find(excerpt);
+  if (offset == std::string_view::npos)
+    return {};
+  const auto at = std::min(offset + column, json.size());
+  const auto line = 1 + std::count(json.begin(), json.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  const auto line_start = json.substr(0, at).rfind('\n');
+  return fmt::format(" at line {}, column {}", line, at - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1);
+}
+
+} // namespace
+
+Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor, std::string_view json) {
+  auto* factory = google::protobuf::MessageFactory::generated_factory();
+  const auto* prototype = factory->GetPrototype(&descriptor);
+  if (prototype == nullptr)
+    return fail(Errc::unsupported, fmt::format("message type {} is not compiled into this program",
+                                               descriptor.full_name()));
+  auto message = std::shared_ptr<google::protobuf::Message>{prototype->New()};
+  const auto blank = std::all_of(json.begin(), json.end(), [](unsigned char c) { return std::isspace(c) != 0; });
+  if (!blank) {
+    const auto status = google::protobuf::util::JsonStringToMessage(std::string{json}, message.get());
+    if (!status.ok()) {
+      const std::string report{status.message().data(), status.message().size()};
+      return fail(Errc::invalid_argument, fmt::format("the JSON is no {}{}: {}", descriptor.full_name(),
+                                                      place_of(report, json), one_line(report)));
+    }
+  }
+  return Payload::of(std::move(message));
+}
+
+Result<std::string> payload_to_json(const Payload& payload) {
+  if (payload.empty())
+    return std::string{"{}"};
+  const auto* descriptor = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
+    std::string{payload.type_name()});
+  if (descriptor == nullptr)
+    return fail(Errc::unsupported,
+                fmt::format("message type {} is not compiled into this program", payload.type_name()));
+  GPUACTORS_LET(encoded, payload.encoded());
+  const auto message = std::unique_ptr<google::protobuf::Message>{
+    google::protobuf::MessageFactory::generated_factory()->GetPrototype(descriptor)->New()};
+  const auto bytes = encoded.bytes();
+  if (!message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return fail(Errc::invalid_argument, fmt::format("the bytes are not a {} message", payload.type_name()));
+  return message_to_json(*message);
+}
+
+Result<std::string> message_to_json(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+#if GOOGLE_PROTOBUF_VERSION >= 5026000
+  options.always_print_fields_with_no_presence = true;
+#else
+  options.always_print_primitive_fields = true;
+#endif
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok())
+    return fail(Errc::invalid_argument, fmt::format("the message {} cannot be written as JSON: {}",
+                                                    message.GetDescriptor()->full_name(),
+                                                    std::string{status.message().data(), status.message().size()}));
+  return json;
+}
+
+} // namespace gpuactors

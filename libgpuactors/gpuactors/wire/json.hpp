@@ -1,0 +1,24 @@
+// Messages as JSON, by the Protobuf JSON mapping: what the command line speaks.
+#pragma once
+
+#include <gpuactors/wire/payload.hpp>
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <string_view>
+
+namespace gpuactors {
+
+/// Reads `json` as a message of the type `descriptor` (a type compiled into this program). Empty text is an empty
+/// message.
+/// @returns `invalid_argument` in one line, with the place and what is wrong there.
+[[nodiscard]] Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor, std::string_view json);
+
+/// Renders a message as JSON on one line, fields under the names of the .proto file, fields at their default included.
+[[nodiscard]] Result<std::string> payload_to_json(const Payload& payload);
+
+/// The same for a message at hand.
+[[nodiscard]] Result<std::string> message_to_json(const google::protobuf::Message& message);
+
+} // namespace gpuactors
