@@ -6,8 +6,8 @@
 #include <gpuactors/ledger/need.hpp>
 
 #include <compare>
-#include <set>
 #include <map>
+#include <set>
 
 namespace gpuactors::ledger_detail {
 
