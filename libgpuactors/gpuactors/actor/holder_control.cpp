@@ -1,5 +1,4 @@
 #include <gpuactors/actor/holder_control.hpp>
-
 #include <gpuactors/base/limits.hpp>
 
 namespace gpuactors {

@@ -1,6 +1,5 @@
-#include <gpuactors/cluster/pending.hpp>
-
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/pending.hpp>
 
 namespace gpuactors::detail {
 

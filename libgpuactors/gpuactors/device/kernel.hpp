@@ -136,5 +136,6 @@ using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Typ
 #else
 #define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
   extern const ::gpuactors::KernelOf<Functor> name;                                                                    \
-  const ::gpuactors::KernelOf<Functor> name{{#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
+  const ::gpuactors::KernelOf<Functor> name{                                                                           \
+      {#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
 #endif

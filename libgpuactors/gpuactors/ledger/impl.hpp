@@ -6,7 +6,7 @@
 #include <gpuactors/ledger/ledger.hpp>
 #include <gpuactors/ledger/queue.hpp>
 
-#include <unordered_map>
+#include <map>
 
 namespace gpuactors {
 
@@ -189,7 +189,7 @@ private:
   ledger_detail::Cluster cluster_;
   ledger_detail::Queue queue_;
   Records records_;
-  std::unordered_map<RequestId, LeaseId> holders_;
+  std::map<RequestId, LeaseId> holders_;
   Groups groups_;
   std::map<int, Claim> claims_;
   // How many waiting requests each lease has as their parent.

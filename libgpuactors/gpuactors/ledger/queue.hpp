@@ -6,8 +6,8 @@
 #include <gpuactors/ledger/need.hpp>
 
 #include <compare>
+#include <map>
 #include <set>
-#include <unordered_map>
 
 namespace gpuactors::ledger_detail {
 
@@ -109,7 +109,7 @@ private:
   void attach(Shape& shape, std::uint64_t age);
 
   std::map<QueueKey, Entry> entries_;
-  std::unordered_map<RequestId, QueueKey> by_request_;
+  std::map<RequestId, QueueKey> by_request_;
   Shapes shapes_;
   Heads heads_;
   std::set<std::pair<TimePoint, QueueKey>> deadlines_;

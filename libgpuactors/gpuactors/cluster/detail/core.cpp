@@ -1,7 +1,6 @@
-#include <gpuactors/cluster/detail/core.hpp>
-
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
 
@@ -43,8 +42,7 @@ Share hardware_cpus() {
 // -- life -----------------------------------------------------------------------------------------
 
 ClusterCore::ClusterCore()
-  : executor_(std::make_shared<Executor>()),
-    tensors_(std::make_shared<TensorStore>()),
+  : executor_(std::make_shared<Executor>()), tensors_(std::make_shared<TensorStore>()),
     quotas_(std::make_shared<QuotaTable>()) {
   // nop
 }
@@ -69,8 +67,8 @@ Result<void> ClusterCore::start(EmbedOptions options) {
   }();
   static_cast<void>(types_known);
   registry_ = options.registry != nullptr
-                ? std::move(options.registry)
-                : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
+                  ? std::move(options.registry)
+                  : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
   GPUACTORS_TRY(registry_->check());
   // The program's own tensors live in host memory, as on a device of their own that no lease is granted on.
   DiscoveryOptions own;
@@ -128,7 +126,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   services->tensors = tensors_;
   services->cluster = weak_from_this();
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
-    system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_)));
+      system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_)));
   agents_.push_back(agent);
   v1::RegisterNode message;
   *message.mutable_node() = describe_node(described, devices);
