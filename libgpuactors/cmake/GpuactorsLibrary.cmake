@@ -23,10 +23,12 @@ install(TARGETS gpuactors EXPORT gpuactorsTargets LIBRARY DESTINATION ${CMAKE_IN
 install(EXPORT gpuactorsTargets NAMESPACE gpuactors:: DESTINATION ${package_dir} COMPONENT gpuactors)
 
 # A header that lies directly in a layer's folder is public; one in a folder below it is the layer's own business.
-file(GLOB headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS gpuactors/*.hpp gpuactors/*/*.hpp)
-foreach(header IN LISTS headers)
-  get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT gpuactors)
+foreach(root ${PROJECT_SOURCE_DIR}/libgpuactors ${PROJECT_SOURCE_DIR}/kernels)
+  file(GLOB headers RELATIVE ${root} CONFIGURE_DEPENDS ${root}/gpuactors/*.hpp ${root}/gpuactors/*/*.hpp)
+  foreach(header IN LISTS headers)
+    get_filename_component(folder ${header} DIRECTORY)
+    install(FILES ${root}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT gpuactors)
+  endforeach()
 endforeach()
 
 include(CMakePackageConfigHelpers)

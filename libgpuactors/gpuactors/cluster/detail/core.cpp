@@ -23,10 +23,14 @@ struct ClusterCore::Config : caf::actor_system_config {
 namespace {
 
 /// A reply whose content nobody needs.
-class DoneReply : public ReplyState<bool> {
+class DoneReply : public FutureState<bool>, public PendingReply {
 public:
   void on_reply(caf_version::Content&) override {
     complete(true);
+  }
+
+  void on_error(Error error) override {
+    complete(fail(std::move(error)));
   }
 };
 
@@ -153,12 +157,46 @@ void ClusterCore::shutdown() {
   });
 }
 
+void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const caf::strong_actor_ptr& handle,
+                            const caf::strong_actor_ptr& control) {
+  {
+    const std::lock_guard lock{cell.mutex};
+    cell.info = info;
+    cell.handle = handle;
+    cell.control = control;
+    cell.down.store(false, std::memory_order_release);
+  }
+  handle->get()->attach_functor([weak = std::weak_ptr{cell.shared_from_this()}, id = handle->id()] {
+    if (const auto known = weak.lock()) {
+      const std::lock_guard lock{known->mutex};
+      if (known->handle != nullptr && known->handle->id() == id)
+        known->down.store(true, std::memory_order_release);
+    }
+  });
+  port_->watch(handle, Error{Errc::actor_died, "the actor ended before it answered"});
+}
+
 // -- helpers --------------------------------------------------------------------------------------
 
-Result<Payload> take_payload(caf_version::Content& content) {
-  if (!content.match_elements<Payload>())
-    return fail(Errc::internal, "the answer is no payload");
-  return std::move(content.get_mutable_as<Payload>(0));
+Result<void> check_types(std::string_view what, const std::string& name, const google::protobuf::Descriptor* takes,
+                         const google::protobuf::Descriptor* gives, bool streamed, const Payload& input,
+                         const google::protobuf::Descriptor* output, bool stream) {
+  if (input.type_name() != takes->full_name())
+    return fail(Errc::invalid_argument,
+                fmt::format("{} {} takes a {}, not a {}", what, name, takes->full_name(), input.type_name()));
+  if (streamed != stream)
+    return fail(Errc::invalid_argument, fmt::format("{} {} answers with {}", what, name,
+                                                    streamed ? "a stream of items: use stream(), not call()"
+                                                             : "one message: use call(), not stream()"));
+  if (output != nullptr && output->full_name() != gives->full_name())
+    return fail(Errc::invalid_argument, fmt::format("{} {} answers with a {}, not with a {}", what, name,
+                                                    gives->full_name(), output->full_name()));
+  return {};
+}
+
+std::uint64_t to_milliseconds(Duration duration) noexcept {
+  const auto count = std::chrono::ceil<std::chrono::milliseconds>(duration).count();
+  return count < 1 ? 1 : static_cast<std::uint64_t>(count);
 }
 
 Result<v1::ResourceRequest> to_request(const Options& options, const std::string& default_name) {

@@ -41,9 +41,20 @@ public:
     return executor_;
   }
 
-  [[nodiscard]] TaskDispatcher& dispatcher() noexcept {
-    return *dispatcher_;
+  /// Null after shutdown.
+  [[nodiscard]] std::shared_ptr<TaskDispatcher> dispatcher() const {
+    return dispatcher_;
   }
+
+  /// Asks the broker; fails with `unavailable` after shutdown.
+  template <class... Ts>
+  void ask_broker(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Ts&&... xs) {
+    port_->ask(reply, broker_, deadline, std::forward<Ts>(xs)...);
+  }
+
+  /// Enters where an actor is now, and has its calls fail when it ends.
+  void set_place(ActorCell& cell, const v1::ActorInfo& info, const caf::strong_actor_ptr& handle,
+                 const caf::strong_actor_ptr& control);
 
   [[nodiscard]] const std::shared_ptr<TensorStore>& tensors() const noexcept {
     return tensors_;
@@ -82,29 +93,20 @@ private:
   std::once_flag shutdown_once_;
 };
 
-/// A future that is completed by the answer to one request of the port.
-template <class T>
-class ReplyState : public FutureState<T>, public PendingReply {
-public:
-  void on_error(Error error) override {
-    this->complete(fail(std::move(error)));
-  }
-};
+Result<void> check_types(std::string_view what, const std::string& name, const google::protobuf::Descriptor* takes,
+                         const google::protobuf::Descriptor* gives, bool streamed, const Payload& input,
+                         const google::protobuf::Descriptor* output, bool stream);
 
-/// The payload of an answer, or why there is none.
-[[nodiscard]] Result<Payload> take_payload(caf_version::Content& content);
-
-/// A payload as what the caller wants: the message, or the payload itself.
-template <class T>
-Result<T> decode(Result<Payload> payload) {
-  if constexpr (std::is_same_v<T, Payload>) {
-    return payload;
-  } else {
-    if (!payload)
-      return fail(payload.error());
-    return std::move(*payload).template take_as<T>();
-  }
+/// Checks the message types of a call against what the task or method takes and gives. `what` names it in the text; a
+/// null `output` means any.
+template <class Type>
+Result<void> check_call(std::string_view what, const Type& type, const Payload& input,
+                        const google::protobuf::Descriptor* output, bool stream) {
+  return check_types(what, type.name, type.input, type.output, type.streamed, input, output, stream);
 }
+
+/// A positive duration in whole milliseconds, at least 1.
+[[nodiscard]] std::uint64_t to_milliseconds(Duration duration) noexcept;
 
 /// Reads options into a resource request.
 /// @returns `invalid_argument` with the rule that is broken (G5).

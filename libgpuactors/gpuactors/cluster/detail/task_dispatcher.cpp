@@ -8,26 +8,6 @@
 
 namespace gpuactors::detail {
 
-// -- PendingTask ----------------------------------------------------------------------------------
-
-void PendingTask::on_reply(caf_version::Content& content) {
-  // Keeps this alive: finishing may drop the last other reference.
-  const auto self = shared_from_this();
-  auto result = take_payload(content);
-  // The lease first: whoever is woken by the result and submits again finds it idle.
-  if (const auto dispatcher = dispatcher_.lock())
-    dispatcher->answered(*this, false);
-  finish(std::move(result));
-}
-
-void PendingTask::on_error(Error error) {
-  const auto self = shared_from_this();
-  const auto suspect = error.code() == Errc::actor_died || error.code() == Errc::worker_died;
-  if (const auto dispatcher = dispatcher_.lock())
-    dispatcher->answered(*this, suspect);
-  finish(fail(std::move(error)));
-}
-
 // -- replies and timers ---------------------------------------------------------------------------
 
 class TaskDispatcher::LeaseReply : public PendingReply {

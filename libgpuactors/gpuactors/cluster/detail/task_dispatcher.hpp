@@ -2,10 +2,8 @@
 // the broker each; a lease that others wait for is given back after the task that runs. Internal to the cluster layer.
 #pragma once
 
-#include <gpuactors/base/future.hpp>
-#include <gpuactors/wire/request_port.hpp>
+#include <gpuactors/cluster/pending.hpp>
 
-#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -16,33 +14,6 @@
 #include <vector>
 
 namespace gpuactors::detail {
-
-class TaskDispatcher;
-
-/// A task on its way: waiting -> running -> over. Its future is completed by its answer, its deadline or its
-/// cancellation, whichever is first; its lease is free when the answer comes.
-class PendingTask : public PendingReply, public std::enable_shared_from_this<PendingTask> {
-public:
-  /// Completes the future. No effect when it is complete. Any thread.
-  virtual void finish(Result<Payload> result) = 0;
-
-  /// Whether the future is complete. Any thread.
-  [[nodiscard]] virtual bool finished() const noexcept = 0;
-
-  void on_reply(caf_version::Content& content) final;
-  void on_error(Error error) final;
-
-  Call call;
-
-private:
-  friend class TaskDispatcher;
-
-  std::weak_ptr<TaskDispatcher> dispatcher_;
-  // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
-  std::array<RequestPort::Ticket, 2> timers_{};
-  // Guarded by the dispatcher's mutex: the lease it runs under.
-  LeaseId lease_;
-};
 
 /// Any thread may submit. Answers are handled on the thread that gives them, so that the next task is in the runner's
 /// mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent while it is held.

@@ -1,0 +1,76 @@
+# What apps/run.sh and tests/run.sh share: install what is missing, configure, build. To be sourced, not run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${GPUACTORS_BUILD_DIR:-$root/build}
+jobs=$(nproc)
+
+packages=(build-essential cmake ninja-build ccache pkg-config python3
+          libcaf-dev libprotobuf-dev protobuf-compiler libssl-dev
+          libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev catch2)
+
+say() {
+  echo "==> $*"
+}
+
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# The system's ID and version, for example "debian 12".
+distribution() {
+  (ID=unknown VERSION_ID=; . /etc/os-release 2>/dev/null; echo "$ID${VERSION_ID:+ $VERSION_ID}")
+}
+
+# install_packages NAME...: installs those of them that are missing. GPUACTORS_NO_INSTALL=1 trusts that all are there.
+install_packages() {
+  [[ -z ${GPUACTORS_NO_INSTALL:-} ]] || return 0
+  local here missing=() name as_root=() log
+  here=$(distribution)
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    fail "this is $here, without apt-get: use Debian 12/13 or Ubuntu 22.04/24.04, or install what corresponds to" \
+         "$* and set GPUACTORS_NO_INSTALL=1"
+  fi
+  for name in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null) == installed ]] || missing+=("$name")
+  done
+  ((${#missing[@]})) || return 0
+  case $here in
+    "debian 12" | "debian 13" | "ubuntu 22.04" | "ubuntu 24.04") ;;
+    *) say "this is $here; Debian 12/13 and Ubuntu 22.04/24.04 are the ones that are tested" ;;
+  esac
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || fail "root is needed to install ${missing[*]}: run as root, or install sudo"
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  log=$(mktemp)
+  # A list that cannot be updated (one repository is down) need not matter: the installation decides.
+  "${as_root[@]}" apt-get update -qq >"$log" 2>&1 || true
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+       apt-get install -y -qq --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
+    grep -E '^(E|W|Err):' "$log" | tail -n 5 >&2
+    fail "apt-get could not install ${missing[*]}: is there a network, and does $here have these packages? (log: $log)"
+  fi
+  rm -f "$log"
+}
+
+# configure [-DOPTION=VALUE...]: prepares the build folder.
+configure() {
+  command -v "${CXX:-c++}" >/dev/null || fail "there is no C++ compiler ${CXX:-c++}"
+  command -v cmake >/dev/null || fail "there is no cmake"
+  say "configuring $build"
+  local log
+  log=$(mktemp)
+  if ! cmake -S "$root" -B "$build" -G Ninja "$@" >"$log" 2>&1; then
+    cat "$log" >&2
+    fail "the build could not be configured: see above for what is missing"
+  fi
+  rm -f "$log"
+}
+
+# compile TARGET...: builds them with all cores.
+compile() {
+  say "building with $jobs jobs"
+  cmake --build "$build" -j "$jobs" --target "$@" || fail "the build failed"
+}

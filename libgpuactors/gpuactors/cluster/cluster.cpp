@@ -1,0 +1,288 @@
+#include <gpuactors/cluster/cluster.hpp>
+
+#include <gpuactors/cluster/detail/core.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace gpuactors {
+
+namespace {
+
+Failure closed() {
+  return fail(Errc::unavailable, "the cluster was closed");
+}
+
+/// The answer to a control request, as `Message`.
+template <class Message>
+class MessageReply : public detail::FutureState<Message>, public PendingReply {
+public:
+  void on_reply(caf_version::Content& content) override {
+    this->complete(std::move(content.get_mutable_as<Message>(0)));
+  }
+
+  void on_error(Error error) override {
+    this->complete(fail(std::move(error)));
+  }
+};
+
+/// The answer to a spawn or a look-up.
+class ActorReply : public detail::FutureState<ActorRef>, public PendingReply {
+public:
+  ActorReply(std::weak_ptr<detail::ClusterCore> core, std::size_t max_pending)
+    : core_(std::move(core)), max_pending_(max_pending) {
+    // nop
+  }
+
+  void on_reply(caf_version::Content& content) override {
+    const auto core = core_.lock();
+    if (core == nullptr)
+      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+    const auto& info = content.get_as<v1::ActorInfo>(0);
+    auto cell = std::make_shared<detail::ActorCell>();
+    cell->core = core_;
+    cell->id = ActorId{info.id()};
+    cell->name = info.name();
+    cell->type = info.type();
+    cell->max_pending = max_pending_;
+    core->set_place(*cell, info, content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2));
+    complete(ActorRef{std::move(cell)});
+  }
+
+  void on_error(Error error) override {
+    complete(fail(std::move(error)));
+  }
+
+private:
+  std::weak_ptr<detail::ClusterCore> core_;
+  std::size_t max_pending_;
+};
+
+} // namespace
+
+// -- life -----------------------------------------------------------------------------------------
+
+Cluster::Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool owner)
+  : core_(std::move(core)), parent_(parent), owner_(owner) {
+  // nop
+}
+
+Cluster::Cluster(Cluster&& other) noexcept
+  : core_(std::move(other.core_)), parent_(other.parent_), owner_(std::exchange(other.owner_, false)) {
+  // nop
+}
+
+Cluster& Cluster::operator=(Cluster&& other) noexcept {
+  if (this != &other) {
+    close();
+    core_ = std::move(other.core_);
+    parent_ = other.parent_;
+    owner_ = std::exchange(other.owner_, false);
+  }
+  return *this;
+}
+
+Cluster::~Cluster() {
+  close();
+}
+
+void Cluster::close() {
+  if (owner_ && core_ != nullptr)
+    core_->shutdown();
+  owner_ = false;
+}
+
+Result<Cluster> Cluster::embed(EmbedOptions options) {
+  GPUACTORS_LET(core, detail::ClusterCore::embed(std::move(options)));
+  return Cluster{std::move(core), LeaseId{}, true};
+}
+
+Result<Cluster> Cluster::open(int argc, const char* const* argv) {
+  EmbedOptions options;
+  std::string broker;
+  if (const auto* set = std::getenv("GPUACTORS_BROKER"); set != nullptr)
+    broker = set;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const auto value = [&](std::string_view flag) -> Result<std::optional<std::string>> {
+      if (argument == flag) {
+        if (i + 1 >= argc)
+          return fail(Errc::invalid_argument, fmt::format("{} needs a value", flag));
+        return std::optional<std::string>{argv[++i]};
+      }
+      if (argument.substr(0, flag.size()) == flag && argument.size() > flag.size() && argument[flag.size()] == '=')
+        return std::optional<std::string>{argument.substr(flag.size() + 1)};
+      return std::optional<std::string>{};
+    };
+    GPUACTORS_LET(devices, value("--devices"));
+    if (devices)
+      options.devices += (options.devices.empty() ? "" : " ") + *devices;
+    GPUACTORS_LET(address, value("--broker"));
+    if (address)
+      broker = *address;
+  }
+  if (!broker.empty())
+    return fail(Errc::unsupported, fmt::format("cannot connect to the broker at {}: this version has embedded clusters "
+                                               "only, leave out --broker and GPUACTORS_BROKER",
+                                               broker));
+  return embed(std::move(options));
+}
+
+Cluster Cluster::from(const TaskContext& context) {
+  return Cluster{std::dynamic_pointer_cast<detail::ClusterCore>(context.cluster_link()), context.lease().id, false};
+}
+
+Cluster Cluster::from(const Actor& actor) {
+  return Cluster{std::dynamic_pointer_cast<detail::ClusterCore>(actor.cluster_link()), actor.lease().id, false};
+}
+
+// -- tasks ----------------------------------------------------------------------------------------
+
+Future<Payload> Cluster::submit_payload(std::string_view task, Payload input, const Options& options) {
+  auto state = std::make_shared<detail::WorkState<Payload, detail::PendingTask>>();
+  submit(state, *state, task, std::move(input), nullptr, options);
+  return Future<Payload>{std::move(state)};
+}
+
+void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore& future,
+                     std::string_view task, Payload input, const google::protobuf::Descriptor* output,
+                     const Options& options) {
+  const auto dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
+  if (dispatcher == nullptr)
+    return pending->finish(closed());
+  future.executor = core_->executor();
+  auto checked = [&]() -> Result<v1::ResourceRequest> {
+    GPUACTORS_LET(type, core_->registry().find_task(task));
+    GPUACTORS_TRY(detail::check_call("task", *type, input, output, false));
+    GPUACTORS_TRY(input.check_size());
+    return detail::to_request(options, type->name);
+  }();
+  if (!checked)
+    return pending->finish(fail(checked.error()));
+  checked->set_parent_lease(parent_.value());
+  pending->call.method = task;
+  pending->call.payload = std::move(input);
+  dispatcher->submit(pending, *checked, options.queue_timeout, options.deadline);
+}
+
+// -- actors ---------------------------------------------------------------------------------------
+
+Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, const Options& options) {
+  if (core_ == nullptr)
+    return Future<ActorRef>::ready_with(closed());
+  auto request = [&]() -> Result<v1::ResourceRequest> {
+    GPUACTORS_LET(found, core_->registry().find_actor(type));
+    if (config.type_name() != found->config->full_name())
+      return fail(Errc::invalid_argument, fmt::format("actor type {} is configured with a {}, not with a {}", type,
+                                                      found->config->full_name(), config.type_name()));
+    GPUACTORS_TRY(config.check_size());
+    GPUACTORS_LET(made, detail::to_request(options, ""));
+    GPUACTORS_TRY(check_ownership(found->ownership, Share{made.gpu_units()}, made.memory_bytes(), found->name));
+    return std::move(made);
+  }();
+  if (!request)
+    return Future<ActorRef>::ready_with(fail(request.error()));
+  v1::SpawnActor message;
+  auto* spec = message.mutable_spec();
+  spec->set_type(std::string{type});
+  spec->set_name(options.name);
+  spec->set_max_restarts(options.max_restarts);
+  spec->set_max_pending_calls(options.max_pending_calls);
+  request->set_parent_lease(parent_.value());
+  if (options.queue_timeout)
+    request->set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
+  *message.mutable_request() = std::move(*request);
+  auto reply = std::make_shared<ActorReply>(core_, options.max_pending_calls);
+  reply->executor = core_->executor();
+  const auto deadline = options.deadline ? deadline_after(Clock::now(), *options.deadline) : never;
+  core_->ask_broker(reply, deadline, std::move(message), std::move(config));
+  return Future<ActorRef>{std::move(reply)};
+}
+
+Result<ActorRef> Cluster::find(std::string_view name) {
+  if (core_ == nullptr)
+    return closed();
+  v1::FindActor message;
+  message.set_name(std::string{name});
+  auto reply = std::make_shared<ActorReply>(core_, 0);
+  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
+  return Future<ActorRef>{reply}.get();
+}
+
+Result<void> Cluster::kill(const ActorRef& actor, const KillOptions& options) {
+  if (!actor)
+    return fail(Errc::invalid_argument, "the actor reference is empty");
+  return kill("", actor.id(), options);
+}
+
+Result<void> Cluster::kill(std::string_view name, const KillOptions& options) {
+  if (name.empty())
+    return fail(Errc::invalid_argument, "the name of the actor is empty");
+  return kill(name, ActorId{}, options);
+}
+
+Result<void> Cluster::kill(std::string_view name, ActorId id, const KillOptions& options) {
+  if (core_ == nullptr)
+    return closed();
+  v1::KillActor message;
+  message.set_name(std::string{name});
+  message.set_id(id.value());
+  message.set_no_restart(!options.restart);
+  message.set_grace_ms(detail::to_milliseconds(options.grace));
+  auto reply = std::make_shared<MessageReply<v1::Done>>();
+  core_->ask_broker(reply, never, std::move(message));
+  GPUACTORS_TRY(Future<v1::Done>{reply}.get());
+  return {};
+}
+
+// -- tensors --------------------------------------------------------------------------------------
+
+Result<Shared<Tensor>> Cluster::put_with(const std::function<Result<Tensor>(Stream&)>& make) {
+  if (core_ == nullptr)
+    return closed();
+  return core_->with_client_memory([&](Stream& stream) -> Result<Shared<Tensor>> {
+    GPUACTORS_LET(tensor, make(stream));
+    return core_->tensors()->put(std::move(tensor), stream);
+  });
+}
+
+Result<Shared<Tensor>> Cluster::put(const Tensor& tensor, Stream& stream) {
+  std::vector<std::uint8_t> bytes(tensor.bytes());
+  GPUACTORS_TRY(stream.download(bytes.data(), tensor.raw(), bytes.size()));
+  GPUACTORS_TRY(stream.synchronize());
+  return put_with([&](Stream& own) -> Result<Tensor> {
+    GPUACTORS_LET(copy, own.tensor(tensor.dtype(), tensor.shape()));
+    GPUACTORS_TRY(own.upload(copy.raw(), bytes.data(), bytes.size()));
+    GPUACTORS_TRY(own.synchronize());
+    return std::move(copy);
+  });
+}
+
+Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {
+  if (core_ == nullptr)
+    return closed();
+  return core_->tensors()->get(ref);
+}
+
+// -- state ----------------------------------------------------------------------------------------
+
+Result<v1::ClusterState> Cluster::state(std::uint64_t events_from) {
+  if (core_ == nullptr)
+    return closed();
+  v1::GetState message;
+  message.set_events_from(events_from);
+  auto reply = std::make_shared<MessageReply<v1::ClusterState>>();
+  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
+  return Future<v1::ClusterState>{reply}.get();
+}
+
+const TypeRegistry& Cluster::types() const {
+  return core_->registry();
+}
+
+caf::actor_system& Cluster::system() {
+  return core_->system();
+}
+
+} // namespace gpuactors

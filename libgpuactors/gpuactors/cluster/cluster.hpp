@@ -1,0 +1,144 @@
+// Cluster: what programs use. Submit tasks, spawn actors, share tensors, look at the state.
+#pragma once
+
+#include <gpuactors/actor/tensor_store.hpp>
+#include <gpuactors/cluster/actor_ref.hpp>
+#include <gpuactors/cluster/options.hpp>
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace gpuactors {
+
+/// How `Cluster::kill` ends an actor.
+struct KillOptions {
+  /// Whether it is started anew while it has restarts left.
+  bool restart = false;
+  /// How long a running method may take to stop before the kill is reported as stuck (it goes on ending the actor).
+  Duration grace = limits::stop_grace;
+};
+
+/// A connection to a cluster, or an embedded one: broker, node agents and workers in this process.
+///
+/// Movable; all members may be called from any thread. The `Cluster` that `embed` or `open` gave owns what it embeds:
+/// when it is destroyed, running tasks and actors are asked to stop and waited for, and what is still pending fails
+/// with `unavailable`. No member throws.
+class Cluster {
+public:
+  /// Embeds a cluster of one or more nodes in this process. Opens no port.
+  /// @returns `invalid_argument` for a bad SPEC, name or registration; `unsupported` when CUDA is asked for and there is
+  ///          none.
+  static Result<Cluster> embed(EmbedOptions options = {});
+
+  /// Opens the cluster that a program's command line names: `--devices SPEC` (may be repeated) sets the devices of the
+  /// embedded node; other arguments are left to the program.
+  /// @returns as `embed`; `unsupported` for `--broker HOST:PORT` (or GPUACTORS_BROKER): this version has embedded
+  ///          clusters only.
+  static Result<Cluster> open(int argc, const char* const* argv);
+
+  /// The cluster that a task or actor runs in, to submit and spawn from inside. What it submits may run inside its own
+  /// lease when nothing else is free, so that a task may wait for its children. Does not own the cluster.
+  static Cluster from(const TaskContext& context);
+  static Cluster from(const Actor& actor);
+
+  Cluster(Cluster&&) noexcept;
+  Cluster& operator=(Cluster&&) noexcept;
+  ~Cluster();
+
+  // -- tasks -----------------------------------------------------------------------------------
+
+  /// Runs task `task` on `input` as soon as its resources are free.
+  ///
+  /// Errors of the future: `not_found` (no such task, with the nearest names), `invalid_argument` (message types, or a
+  /// request that breaks the rules of shares), `infeasible` (with the constraint that no node meets), `no_capacity`
+  /// (`queue_timeout`), `deadline_exceeded`, `cancelled`, and what the task returns.
+  template <ProtobufMessage Out = google::protobuf::Empty, ProtobufMessage In = google::protobuf::Empty>
+  Future<Out> submit(std::string_view task, In input = {}, const Options& options = {}) {
+    auto state = std::make_shared<detail::WorkState<Out, detail::PendingTask>>();
+    submit(state, *state, task, Payload::of(std::move(input)), Out::descriptor(), options);
+    return Future<Out>{std::move(state)};
+  }
+
+  /// The same with messages whose C++ types are not known here.
+  Future<Payload> submit_payload(std::string_view task, Payload input, const Options& options = {});
+
+  // -- actors ----------------------------------------------------------------------------------
+
+  /// Starts an actor of type `type` and waits until it is constructed. It lives until it is killed or the cluster ends.
+  ///
+  /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that the type does not take: a
+  ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
+  ///          `infeasible`, `no_capacity` (`queue_timeout`), `deadline_exceeded` (`spawn_deadline`), what its
+  ///          constructor reports.
+  template <ProtobufMessage Config = google::protobuf::Empty>
+  Result<ActorRef> spawn(std::string_view type, Config config = {}, const Options& options = {}) {
+    return spawn_payload(type, Payload::of(std::move(config)), options).get();
+  }
+
+  /// The same without waiting.
+  template <ProtobufMessage Config = google::protobuf::Empty>
+  Future<ActorRef> spawn_async(std::string_view type, Config config = {}, const Options& options = {}) {
+    return spawn_payload(type, Payload::of(std::move(config)), options);
+  }
+
+  Future<ActorRef> spawn_payload(std::string_view type, Payload config, const Options& options = {});
+
+  /// Finds an actor by name; waits while it is being started. @returns `not_found` with the nearest names.
+  Result<ActorRef> find(std::string_view name);
+
+  /// Ends an actor; returns when it has ended and its memory is back.
+  /// @returns `not_found`; `deadline_exceeded` when it is stuck in user code longer than the grace.
+  Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
+  Result<void> kill(std::string_view name, const KillOptions& options = {});
+
+  // -- tensors ---------------------------------------------------------------------------------
+
+  /// Copies `values` into shared host memory of this process; immutable from then on.
+  /// @returns `invalid_argument` when the shape does not fit the values.
+  template <class T>
+  Result<Shared<Tensor>> put(std::span<const T> values, std::vector<std::int64_t> shape) {
+    return put_with([&](Stream& stream) { return stream.tensor_from(values, std::move(shape)); });
+  }
+
+  template <class T>
+  Result<Shared<Tensor>> put(const std::vector<T>& values, std::vector<std::int64_t> shape) {
+    return put(std::span<const T>{values}, std::move(shape));
+  }
+
+  /// Copies a device tensor into shared host memory, so that it outlives the task or actor that made it. `stream` is
+  /// the one that produced it.
+  Result<Shared<Tensor>> put(const Tensor& tensor, Stream& stream);
+
+  /// The tensor that a reference names. @returns `not_found` when nobody keeps it any more.
+  Result<Shared<Tensor>> get(const v1::TensorRef& ref);
+
+  // -- state -----------------------------------------------------------------------------------
+
+  /// Nodes, devices, leases, actors and queue as of now; with `events_from` above 0 also the broker's decisions from
+  /// that number on, in order.
+  Result<v1::ClusterState> state(std::uint64_t events_from = 0);
+
+  /// The types that can be submitted and spawned.
+  [[nodiscard]] const TypeRegistry& types() const;
+
+  /// For CAF programs: the actor system that the cluster runs in. Only while the owner lives.
+  [[nodiscard]] caf::actor_system& system();
+
+  /// Closes an owned cluster now; see the class. Idempotent.
+  void close();
+
+private:
+  Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool owner);
+
+  void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore& future, std::string_view task,
+              Payload input, const google::protobuf::Descriptor* output, const Options& options);
+  Result<Shared<Tensor>> put_with(const std::function<Result<Tensor>(Stream&)>& make);
+  Result<void> kill(std::string_view name, ActorId id, const KillOptions& options);
+
+  std::shared_ptr<detail::ClusterCore> core_;
+  LeaseId parent_;
+  bool owner_ = false;
+};
+
+} // namespace gpuactors

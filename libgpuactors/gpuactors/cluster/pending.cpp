@@ -1,0 +1,98 @@
+#include <gpuactors/cluster/pending.hpp>
+
+#include <gpuactors/cluster/detail/core.hpp>
+
+namespace gpuactors::detail {
+
+namespace {
+
+Result<Payload> take_payload(caf_version::Content& content) {
+  if (!content.match_elements<Payload>())
+    return fail(Errc::internal, "the answer is no payload");
+  return std::move(content.get_mutable_as<Payload>(0));
+}
+
+Error withdrawn() {
+  return Error{Errc::cancelled, "the caller withdrew it"};
+}
+
+} // namespace
+
+// -- PendingTask ----------------------------------------------------------------------------------
+
+void PendingTask::on_reply(caf_version::Content& content) {
+  auto result = take_payload(content);
+  // The lease first: whoever is woken by the result and submits again finds it idle.
+  if (const auto dispatcher = dispatcher_.lock())
+    dispatcher->answered(*this, false);
+  finish(std::move(result));
+}
+
+void PendingTask::on_error(Error error) {
+  const auto suspect = error.code() == Errc::actor_died || error.code() == Errc::worker_died;
+  if (const auto dispatcher = dispatcher_.lock())
+    dispatcher->answered(*this, suspect);
+  finish(fail(std::move(error)));
+}
+
+void PendingTask::withdraw() {
+  if (const auto dispatcher = dispatcher_.lock())
+    dispatcher->cancel(*this, withdrawn());
+  else
+    finish(fail(withdrawn()));
+}
+
+// -- PendingCall ----------------------------------------------------------------------------------
+
+PendingCall::~PendingCall() {
+  if (cell_ != nullptr)
+    cell_->pending.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void PendingCall::on_reply(caf_version::Content& content) {
+  finish(take_payload(content));
+}
+
+void PendingCall::on_error(Error error) {
+  finish(fail(std::move(error)));
+}
+
+void PendingCall::withdraw() {
+  if (finished())
+    return;
+  v1::CancelCall message;
+  caf::strong_actor_ptr control;
+  RequestPort::Ticket ticket = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    ticket = ticket_;
+    control = control_;
+    message.set_call(id_.value());
+    message.set_lease(lease_.value());
+  }
+  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
+  if (core == nullptr || ticket == 0) {
+    finish(fail(withdrawn()));
+    return;
+  }
+  core->port().abandon(ticket, withdrawn());
+  if (control != nullptr)
+    core->port().tell(control, std::move(message));
+}
+
+void PendingCall::grant_credit(std::uint32_t items) {
+  v1::StreamCredit message;
+  caf::strong_actor_ptr control;
+  {
+    const std::lock_guard lock{mutex_};
+    control = control_;
+    message.set_call(id_.value());
+    message.set_lease(lease_.value());
+    message.set_items(items);
+  }
+  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
+  if (core != nullptr && control != nullptr)
+    core->port().tell(control, std::move(message));
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,185 @@
+// The two ends of work in flight: the future that a program holds, and the entry in the request port that its answer
+// completes, in one object. Plumbing behind Cluster and ActorRef.
+#pragma once
+
+#include <gpuactors/base/future.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/request_port.hpp>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace gpuactors::detail {
+
+class ClusterCore;
+class TaskDispatcher;
+
+/// A payload as what the caller wants: the message, or the payload itself.
+template <class T>
+Result<T> decode(Result<Payload> payload) {
+  if constexpr (std::is_same_v<T, Payload>) {
+    return payload;
+  } else {
+    if (!payload)
+      return fail(payload.error());
+    return std::move(*payload).template take_as<T>();
+  }
+}
+
+/// Work whose answer is a payload. Its future is completed by the answer, the deadline or the cancellation, whichever
+/// is first.
+class PendingWork : public PendingReply {
+public:
+  /// Completes the future. No effect when it is complete. Any thread.
+  virtual void finish(Result<Payload> result) = 0;
+
+  /// Whether the future is complete. Any thread.
+  [[nodiscard]] virtual bool finished() const noexcept = 0;
+};
+
+/// A task: waiting -> running -> over. Its lease is free when the runner's answer comes.
+class PendingTask : public PendingWork, public std::enable_shared_from_this<PendingTask> {
+public:
+  void on_reply(caf_version::Content& content) final;
+  void on_error(Error error) final;
+
+  /// Keeps it from starting, or asks it to stop; the future is ready with `cancelled`.
+  void withdraw();
+
+  Call call;
+
+private:
+  friend class TaskDispatcher;
+
+  std::weak_ptr<TaskDispatcher> dispatcher_;
+  // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
+  std::array<RequestPort::Ticket, 2> timers_{};
+  // Guarded by the dispatcher's mutex: the lease it runs under.
+  LeaseId lease_;
+};
+
+/// An actor as this program knows it, shared by all its `ActorRef`s.
+struct ActorCell : std::enable_shared_from_this<ActorCell> {
+  std::weak_ptr<ClusterCore> core;
+  ActorId id;
+  std::string name;
+  std::string type;
+  std::size_t max_pending = 0;
+  std::atomic<std::size_t> pending{0};
+  /// The actor behind `handle` has ended; it may have been started anew elsewhere.
+  std::atomic<bool> down{false};
+  std::mutex mutex;
+  // Guarded by the mutex.
+  v1::ActorInfo info;
+  caf::strong_actor_ptr handle;
+  caf::strong_actor_ptr control;
+};
+
+/// A call of an actor's method.
+class PendingCall : public PendingWork, public std::enable_shared_from_this<PendingCall> {
+public:
+  ~PendingCall() override;
+
+  void on_reply(caf_version::Content& content) final;
+  void on_error(Error error) final;
+
+  /// Keeps the call from being served, or asks the method to stop; the future is ready with `cancelled`.
+  void withdraw();
+
+  /// Allows the producer of the stream `items` more items.
+  void grant_credit(std::uint32_t items);
+
+private:
+  friend class CallStarter;
+
+  std::shared_ptr<ActorCell> cell_;
+  std::mutex mutex_;
+  // Guarded by the mutex: where the call is, once it is sent.
+  RequestPort::Ticket ticket_ = 0;
+  CallId id_;
+  LeaseId lease_;
+  caf::strong_actor_ptr control_;
+};
+
+/// A future and its work in one.
+template <class T, class Work>
+class WorkState final : public FutureState<T>, public Work {
+public:
+  void finish(Result<Payload> result) override {
+    this->complete(decode<T>(std::move(result)));
+  }
+
+  [[nodiscard]] bool finished() const noexcept override {
+    return this->ready();
+  }
+
+  void cancel() override {
+    this->withdraw();
+  }
+};
+
+/// A streamed reply on the caller's side: the items that arrived and how it ended.
+template <class T>
+class StreamState final : public PendingCall {
+public:
+  void on_item(Payload item) override {
+    const std::lock_guard lock{mutex_};
+    items_.push_back(std::move(item));
+    wake_.notify_one();
+  }
+
+  void finish(Result<Payload> result) override {
+    const std::lock_guard lock{mutex_};
+    if (end_)
+      return;
+    end_.emplace(std::move(result));
+    wake_.notify_all();
+  }
+
+  [[nodiscard]] bool finished() const noexcept override {
+    const std::lock_guard lock{mutex_};
+    return end_.has_value();
+  }
+
+  Result<std::optional<T>> next(TimePoint deadline);
+
+private:
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Payload> items_;
+  std::optional<Result<Payload>> end_;
+  std::uint32_t taken_ = 0;
+};
+
+template <class T>
+Result<std::optional<T>> StreamState<T>::next(TimePoint deadline) {
+  std::unique_lock lock{mutex_};
+  const auto decided = [this] { return !items_.empty() || end_.has_value(); };
+  if (deadline == never)
+    wake_.wait(lock, decided);
+  else if (!wake_.wait_until(lock, deadline, decided))
+    return fail(Errc::deadline_exceeded, "no item of the stream came within the time given to next()");
+  if (items_.empty()) {
+    if (!*end_)
+      return fail(end_->error());
+    return std::optional<T>{};
+  }
+  auto item = std::move(items_.front());
+  items_.pop_front();
+  // Credit is returned in halves of the window, so that the producer rarely waits and messages are few.
+  const bool refill = ++taken_ >= limits::stream_window / 2;
+  const auto credit = taken_;
+  if (refill)
+    taken_ = 0;
+  lock.unlock();
+  if (refill)
+    grant_credit(credit);
+  GPUACTORS_LET(message, decode<T>(std::move(item)));
+  return std::optional<T>{std::move(message)};
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,8 @@
+// Everything that a program needs: one include.
+#pragma once
+
+#include <gpuactors/actor/actor.hpp>
+#include <gpuactors/actor/registry.hpp>
+#include <gpuactors/actor/task.hpp>
+#include <gpuactors/actor/tensor_store.hpp>
+#include <gpuactors/cluster/cluster.hpp>

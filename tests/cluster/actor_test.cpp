@@ -1,0 +1,209 @@
+#include "fixtures.hpp"
+
+#include <caf/scoped_actor.hpp>
+#include <support/catch.hpp>
+
+#include <filesystem>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+TEST_CASE("an actor keeps its state between calls", "[cluster]") {
+  auto cluster = embed();
+  auto actor = cluster.spawn("accumulator", number(10));
+  REQUIRE(actor.has_value());
+  CHECK(actor->call<Number>("add", number(1)).get()->value() == 11);
+  CHECK(actor->call<Number>("add", number(5)).get()->value() == 16);
+}
+
+TEST_CASE("a method's error or exception fails its call and leaves the actor as it was", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("accumulator", number(0));
+  CHECK(actor.call<Number>("refuse", text("not today")).get().error() == Error{Errc::invalid_argument, "not today"});
+  CHECK(actor.call<Number>("raise", text("boom")).get().error()
+        == Error{Errc::task_failed, "raise threw an exception: boom"});
+  CHECK(actor.call<Number>("add", number(1)).get()->value() == 1);
+}
+
+TEST_CASE("a constructor that throws is an error of spawn, and its share is free again", "[cluster]") {
+  auto cluster = embed();
+  const auto refused = cluster.spawn("accumulator", number(-1), {.gpus = 1});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::task_failed);
+  CHECK(refused.error().message().find("the start is negative") != std::string::npos);
+  CHECK(cluster.spawn("accumulator", number(1), {.gpus = 1}).has_value());
+}
+
+TEST_CASE("a GPUActor takes whole devices only, a FractionalGPUActor a share below one only", "[cluster]") {
+  auto cluster = embed("host:2x64MiB");
+  const auto code = [&](const char* type, Options options) {
+    auto actor = cluster.spawn(type, {}, options);
+    return actor ? Errc::none : actor.error().code();
+  };
+  CHECK(code("whole", {.gpus = 0.5}) == Errc::invalid_argument);
+  CHECK(code("whole", {.memory_bytes = 1024}) == Errc::invalid_argument);
+  CHECK(code("fraction", {.gpus = 1}) == Errc::invalid_argument);
+  CHECK(code("fraction", {}) == Errc::invalid_argument);
+  CHECK(code("fraction", {.memory_bytes = 1U << 20}) == Errc::none);
+  CHECK(code("whole", {.gpus = 1}) == Errc::none);
+}
+
+TEST_CASE("three actors of half a device on two devices land on 0, 0 and 1", "[cluster]") {
+  auto cluster = embed("host:2x64MiB");
+  for (const auto* expected : {"0", "0", "1"}) {
+    auto actor = cluster.spawn("fraction", {}, {.gpus = 0.5});
+    REQUIRE(actor.has_value());
+    CHECK(actor->call<Names>("ids").get()->names(0) == expected);
+  }
+}
+
+TEST_CASE("an allocation beyond the lease names asked, used and limit, and the neighbour does not notice", "[cluster]") {
+  auto cluster = embed("host:1x64MiB");
+  auto small = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20});
+  auto other = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20});
+  REQUIRE(small.call<Number>("allocate", number(600'000)).get().has_value());
+  const auto refused = small.call<Number>("allocate", number(600'000)).get();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::out_of_memory);
+  CHECK(refused.error().message().find("1048576") != std::string::npos);
+  CHECK(other.call<Number>("allocate", number(600'000)).get().has_value());
+}
+
+TEST_CASE("names are unique, found, and free again after a kill", "[cluster]") {
+  auto cluster = embed();
+  auto actor = cluster.spawn("accumulator", number(1), {.name = "sum"});
+  REQUIRE(actor.has_value());
+  CHECK(cluster.spawn("accumulator", number(1), {.name = "sum"}).error().code() == Errc::already_exists);
+  CHECK(cluster.find("sum")->call<Number>("add", number(1)).get()->value() == 2);
+  CHECK(cluster.find("sun").error() == Error{Errc::not_found, "there is no actor named \"sun\"; did you mean \"sum\"?"});
+  CHECK(cluster.kill("sum").has_value());
+  CHECK(cluster.find("sum").error().code() == Errc::not_found);
+  CHECK(actor->call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
+  CHECK(cluster.spawn("accumulator", number(1), {.name = "sum"}).has_value());
+}
+
+TEST_CASE("a killed actor's share is free when kill returns, and its pending calls have failed", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto actor = *cluster.spawn("accumulator", number(0), {.gpus = 1});
+  auto running = actor.call<Number>("wait_for_stop", number(1));
+  auto waiting = actor.call<Number>("add", number(1));
+  gate().await(1);
+  gate().open();
+  REQUIRE(cluster.kill(actor).has_value());
+  CHECK_FALSE(waiting.get().has_value());
+  CHECK(cluster.state()->leases_size() == 0);
+  CHECK(cluster.spawn("whole", {}, {.gpus = 1}).has_value());
+}
+
+TEST_CASE("kill reports an actor that is stuck in user code, and ends it when it returns", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto actor = *cluster.spawn("accumulator", number(0), {.gpus = 1});
+  auto stuck = actor.call<Number>("wait", number(1));
+  gate().await(1);
+  const auto killed = cluster.kill(actor, {.grace = std::chrono::milliseconds{10}});
+  REQUIRE_FALSE(killed.has_value());
+  CHECK(killed.error().code() == Errc::deadline_exceeded);
+  gate().open();
+  CHECK(cluster.spawn("whole", {}, {.gpus = 1}).has_value());
+}
+
+TEST_CASE("an actor with restarts left is started anew, and its handle follows it", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("accumulator", number(5), {.max_restarts = 1});
+  CHECK(actor.call<Number>("add", number(1)).get()->value() == 6);
+  REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
+  CHECK(actor.call<Number>("add", number(1)).get()->value() == 6);
+  CHECK(actor.info().restarts() == 1);
+  REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
+  CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
+}
+
+TEST_CASE("a streamed reply arrives in order and to the end, however slow its reader", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("accumulator", number(0));
+  auto stream = actor.stream<Number>("count", number(1'000));
+  for (int i = 0; i < 1'000; ++i) {
+    auto item = stream.next();
+    REQUIRE(item.has_value());
+    REQUIRE(item->has_value());
+    REQUIRE((*item)->value() == i);
+  }
+  auto end = stream.next();
+  REQUIRE(end.has_value());
+  CHECK_FALSE(end->has_value());
+}
+
+TEST_CASE("a reader that drops its stream stops the producer", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("accumulator", number(0));
+  {
+    auto stream = actor.stream<Number>("count", number(1e9));
+    REQUIRE(stream.next()->has_value());
+  }
+  CHECK(actor.call<Number>("add", number(1)).get()->value() == 1);
+}
+
+TEST_CASE("a method that returns a future leaves the actor free for other calls", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("accumulator", number(0));
+  auto later = actor.call<Number>("later", number(42));
+  CHECK(actor.call<Number>("add", number(1)).get()->value() == 1);
+  CHECK_FALSE(later.ready());
+  CHECK(actor.call<Number>("fulfil", number(1)).get().has_value());
+  CHECK(later.get()->value() == 42);
+}
+
+TEST_CASE("a tensor put by an actor is read without a copy elsewhere, and is lost when its owner ends", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("fraction", {}, {.gpus = 0.5});
+  Vector in;
+  for (float value : {1.0F, 2.0F, 3.0F})
+    in.add_values(value);
+  auto message = actor.call<TensorMessage>("share", in).get();
+  REQUIRE(message.has_value());
+  auto shared = cluster.get(message->tensor());
+  REQUIRE(shared.has_value());
+  CHECK(*shared->to_host<float>() == std::vector<float>{1, 2, 3});
+  CHECK(shared->to_host<double>().error().code() == Errc::invalid_argument);
+  REQUIRE(cluster.kill(actor).has_value());
+  CHECK(shared->to_host<float>().error().code() == Errc::actor_died);
+  CHECK(cluster.get(message->tensor()).has_value());
+  shared = Shared<Tensor>{};
+  CHECK(cluster.get(message->tensor()).error().code() == Errc::not_found);
+}
+
+TEST_CASE("a program puts and gets tensors of its own", "[cluster]") {
+  auto cluster = embed();
+  auto shared = cluster.put(std::vector<double>{1, 2, 3, 4}, {2, 2});
+  REQUIRE(shared.has_value());
+  CHECK(*cluster.get(shared->ref())->to_host<double>() == std::vector<double>{1, 2, 3, 4});
+  CHECK(cluster.put(std::vector<double>{1, 2, 3}, {2, 2}).error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("CAF programs call, monitor and end an actor as any other", "[cluster]") {
+  auto cluster = embed();
+  auto actor = *cluster.spawn("accumulator", number(1));
+  caf::scoped_actor self{cluster.system()};
+  double seen = 0;
+  self->request(actor.handle(), caf::infinite, std::string{"add"}, Payload::of(number(2)))
+    .receive([&](Payload& answer) { seen = answer.live_as<Number>()->value(); }, [](caf::error&) {});
+  CHECK(seen == 3);
+  self->monitor(actor.handle());
+  caf::anon_send_exit(actor.handle(), caf::exit_reason::user_shutdown);
+  bool down = false;
+  self->receive([&](const caf::down_msg&) { down = true; });
+  CHECK(down);
+  CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
+}
+
+TEST_CASE("inside one process a message is shared, not serialized", "[cluster]") {
+  auto cluster = embed();
+  caf::scoped_actor self{cluster.system()};
+  auto actor = *cluster.spawn("accumulator", number(1));
+  // A string that is not UTF-8 cannot be serialized: it only gets through alive.
+  const auto refused = actor.call<Number>("refuse", text("\xff\xfe")).get();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error() == Error{Errc::invalid_argument, "\xff\xfe"});
+}

@@ -1,0 +1,220 @@
+#include "fixtures.hpp"
+
+#include <stdexcept>
+
+namespace gpuactors::test {
+
+void Gate::pass() {
+  std::unique_lock lock{mutex_};
+  ++arrived_;
+  wake_.notify_all();
+  wake_.wait(lock, [this] { return open_; });
+}
+
+void Gate::await(int count) {
+  std::unique_lock lock{mutex_};
+  wake_.wait(lock, [this, count] { return arrived_ >= count; });
+}
+
+void Gate::open() {
+  const std::lock_guard lock{mutex_};
+  open_ = true;
+  wake_.notify_all();
+}
+
+void Gate::close() {
+  const std::lock_guard lock{mutex_};
+  open_ = false;
+  arrived_ = 0;
+}
+
+Gate& gate() {
+  static Gate instance;
+  return instance;
+}
+
+namespace {
+
+/// Keeps a sum; counts, fails, waits and streams on demand.
+class Accumulator : public Actor {
+public:
+  Accumulator(Init init, const Number& start) : Actor(std::move(init)), sum_(start.value()) {
+    if (start.value() < 0)
+      throw std::invalid_argument("the start is negative");
+  }
+
+  Number add(const Number& in) {
+    sum_ += in.value();
+    return number(sum_);
+  }
+
+  Result<Number> refuse(const Text& in) {
+    return fail(Errc::invalid_argument, in.text());
+  }
+
+  Number raise(const Text& in) {
+    throw std::runtime_error(in.text());
+  }
+
+  Number wait(const Number& in) {
+    gate().pass();
+    return in;
+  }
+
+  Result<Number> wait_for_stop(const Number& in) {
+    gate().pass();
+    while (!stop_requested())
+      std::this_thread::yield();
+    return number(in.value());
+  }
+
+  void count(const Number& in, ReplyStream<Number>& out) {
+    for (int i = 0; i < static_cast<int>(in.value()); ++i)
+      if (!out.write(number(i)))
+        return;
+  }
+
+  Future<Number> later(const Number& in) {
+    promises_.emplace_back();
+    last_ = in.value();
+    return promises_.back().future();
+  }
+
+  Number fulfil(const Number& in) {
+    for (auto& promise : promises_)
+      promise.set(number(last_));
+    promises_.clear();
+    return in;
+  }
+
+private:
+  double sum_;
+  double last_ = 0;
+  std::vector<Promise<Number>> promises_;
+};
+
+/// Owns whole devices.
+class Whole : public GPUActor {
+public:
+  using GPUActor::GPUActor;
+
+  Names ids(const google::protobuf::Empty&) {
+    Names result;
+    for (std::size_t i = 0; i < gpu_count(); ++i)
+      result.add_names(std::to_string(gpu(i).device().index));
+    return result;
+  }
+};
+
+/// Owns a share; allocates on demand.
+class Fraction : public FractionalGPUActor {
+public:
+  using FractionalGPUActor::FractionalGPUActor;
+
+  Names ids(const google::protobuf::Empty&) {
+    Names result;
+    result.add_names(std::to_string(gpu().device().index));
+    return result;
+  }
+
+  Result<Number> allocate(const Number& bytes) {
+    GPUACTORS_LET(buffer, gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));
+    buffers_.push_back(std::move(buffer));
+    return number(static_cast<double>(gpu().memory_used()));
+  }
+
+  Result<TensorMessage> share(const Vector& in) {
+    const std::vector<float> values(in.values().begin(), in.values().end());
+    GPUACTORS_LET(tensor, gpu().stream().tensor_from(values, {static_cast<std::int64_t>(values.size())}));
+    GPUACTORS_LET(shared, tensors().put(std::move(tensor), gpu().stream()));
+    TensorMessage result;
+    *result.mutable_tensor() = std::move(shared).hand_over();
+    return result;
+  }
+
+private:
+  std::vector<Buffer> buffers_;
+};
+
+void define_tasks(TypeRegistry& registry) {
+  define_task("echo", [](TaskContext&, const Text& in) { return in; }, registry);
+  define_task("refuse", [](TaskContext&, const Text& in) -> Result<Text> { return fail(Errc::out_of_memory, in.text()); },
+              registry);
+  define_task("raise", [](TaskContext&, const Text& in) -> Text { throw std::runtime_error(in.text()); }, registry);
+  define_task(
+    "wait",
+    [](TaskContext&, const Number& in) {
+      gate().pass();
+      return in;
+    },
+    registry);
+  define_task(
+    "leak",
+    [](TaskContext& ctx, const Number& bytes) -> Result<Number> {
+      GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));
+      buffer.release();
+      return number(static_cast<double>(ctx.gpu().memory_used()));
+    },
+    registry);
+  define_task(
+    "recurse",
+    [](TaskContext& ctx, const Number& depth) -> Result<Number> {
+      if (depth.value() <= 0)
+        return number(0);
+      auto cluster = Cluster::from(ctx);
+      GPUACTORS_LET(below, cluster.submit<Number>("recurse", number(depth.value() - 1),
+                                                  {.gpus = ctx.gpu_count() > 0 ? 1.0 : 0.0})
+                             .get());
+      return number(below.value() + 1);
+    },
+    registry);
+}
+
+} // namespace
+
+std::shared_ptr<const TypeRegistry> types() {
+  static const auto registry = [] {
+    auto made = std::make_shared<TypeRegistry>();
+    define_tasks(*made);
+    define_actor<Accumulator, Number>("accumulator", *made)
+      .method("add", &Accumulator::add)
+      .method("refuse", &Accumulator::refuse)
+      .method("raise", &Accumulator::raise)
+      .method("wait", &Accumulator::wait)
+      .method("wait_for_stop", &Accumulator::wait_for_stop)
+      .method("count", &Accumulator::count)
+      .method("later", &Accumulator::later)
+      .method("fulfil", &Accumulator::fulfil);
+    define_actor<Whole>("whole", *made).method("ids", &Whole::ids);
+    define_actor<Fraction>("fraction", *made)
+      .method("ids", &Fraction::ids)
+      .method("allocate", &Fraction::allocate)
+      .method("share", &Fraction::share);
+    return made;
+  }();
+  return registry;
+}
+
+Cluster embed(const std::string& devices) {
+  EmbedOptions options;
+  options.devices = devices;
+  options.registry = types();
+  auto cluster = Cluster::embed(std::move(options));
+  if (!cluster)
+    throw std::runtime_error(to_string(cluster.error()));
+  return std::move(*cluster);
+}
+
+Number number(double value) {
+  Number result;
+  result.set_value(value);
+  return result;
+}
+
+Text text(std::string value) {
+  Text result;
+  result.set_text(std::move(value));
+  return result;
+}
+
+} // namespace gpuactors::test

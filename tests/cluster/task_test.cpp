@@ -1,0 +1,166 @@
+#include "fixtures.hpp"
+
+#include <support/catch.hpp>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+TEST_CASE("a task gives its answer to the one who submitted it", "[cluster]") {
+  auto cluster = embed();
+  auto answer = cluster.submit<Text>("echo", text("hello"), {.gpus = 0.5}).get();
+  REQUIRE(answer.has_value());
+  CHECK(answer->text() == "hello");
+}
+
+TEST_CASE("errors and exceptions of a task reach its caller, and the cluster goes on", "[cluster]") {
+  auto cluster = embed();
+  const auto refused = cluster.submit<Text>("refuse", text("no room"), {.gpus = 1}).get();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error() == Error{Errc::out_of_memory, "no room"});
+  const auto raised = cluster.submit<Text>("raise", text("boom"), {.gpus = 1}).get();
+  REQUIRE_FALSE(raised.has_value());
+  CHECK(raised.error() == Error{Errc::task_failed, "raise threw an exception: boom"});
+  CHECK(cluster.submit<Text>("echo", text("still here"), {.gpus = 1}).get().has_value());
+}
+
+TEST_CASE("a wrong name, message or request is refused with what would be right", "[cluster]") {
+  auto cluster = embed();
+  const auto error_of = [&](auto future) { return future.get().error(); };
+  CHECK(error_of(cluster.submit<Text>("ecko", text("x")))
+        == Error{Errc::not_found, "there is no task type \"ecko\"; did you mean \"echo\"?"});
+  CHECK(error_of(cluster.submit<Text>("echo", number(1)))
+        == Error{Errc::invalid_argument, "task echo takes a gpuactors.test.Text, not a gpuactors.test.Number"});
+  CHECK(error_of(cluster.submit<Number>("echo", text("x")))
+        == Error{Errc::invalid_argument, "task echo answers with a gpuactors.test.Text, not with a gpuactors.test.Number"});
+  CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.gpus = 1.5})).code() == Errc::invalid_argument);
+  CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.gpus = -1})).code() == Errc::invalid_argument);
+  CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.gpus = 2})).code() == Errc::infeasible);
+  CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.node = "elsewhere"})).code() == Errc::infeasible);
+  CHECK(cluster.submit<Text>("echo", text("x")).get().has_value());
+}
+
+TEST_CASE("a message over the limit is refused, naming put", "[cluster]") {
+  auto cluster = embed();
+  const auto refused = cluster.submit<Text>("echo", text(std::string(5U << 20, 'x'))).get();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message().find("Cluster::put") != std::string::npos);
+}
+
+TEST_CASE("as many tasks run at once as fit, and the next one when one of them ends", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  std::vector<Future<Number>> futures;
+  for (int i = 0; i < 4; ++i)
+    futures.push_back(cluster.submit<Number>("wait", number(i), {.gpus = 0.3}));
+  gate().await(3);
+  const auto state = cluster.state();
+  REQUIRE(state.has_value());
+  CHECK(state->leases_size() == 3);
+  CHECK(state->devices(0).free_units() == 1'000);
+  gate().open();
+  for (int i = 0; i < 4; ++i)
+    CHECK(futures[static_cast<std::size_t>(i)].get()->value() == i);
+}
+
+TEST_CASE("what a task never frees is free before its answer is seen", "[cluster]") {
+  auto cluster = embed("host:1x1MiB");
+  for (int i = 0; i < 100; ++i) {
+    const auto used = cluster.submit<Number>("leak", number(600'000), {.gpus = 1}).get();
+    REQUIRE(used.has_value());
+    REQUIRE(used->value() < 1 << 20);
+  }
+}
+
+TEST_CASE("tasks wait for tasks that they submit, to any depth, on one device", "[cluster]") {
+  auto cluster = embed();
+  const auto depth = cluster.submit<Number>("recurse", number(8), {.gpus = 1}).get();
+  REQUIRE(depth.has_value());
+  CHECK(depth->value() == 8);
+  CHECK(cluster.submit<Number>("recurse", number(40)).get()->value() == 40);
+}
+
+TEST_CASE("a task that was cancelled before it began does not run, and its future is ready at once", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto running = cluster.submit<Number>("wait", number(1), {.gpus = 1});
+  gate().await(1);
+  auto waiting = cluster.submit<Number>("wait", number(2), {.gpus = 1});
+  waiting.cancel();
+  const auto cancelled = waiting.get();
+  REQUIRE_FALSE(cancelled.has_value());
+  CHECK(cancelled.error().code() == Errc::cancelled);
+  gate().open();
+  CHECK(running.get().has_value());
+  CHECK(cluster.submit<Text>("echo", text("next"), {.gpus = 1}).get().has_value());
+}
+
+TEST_CASE("a deadline fails the caller while the task runs, and the device is free once it has ended", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto late = cluster.submit<Number>("wait", number(1), {.gpus = 1, .deadline = std::chrono::milliseconds{20}});
+  const auto answer = late.get();
+  REQUIRE_FALSE(answer.has_value());
+  CHECK(answer.error().code() == Errc::deadline_exceeded);
+  gate().open();
+  CHECK(cluster.submit<Text>("echo", text("next"), {.gpus = 1}).get().has_value());
+}
+
+TEST_CASE("a task that waited as long as it may is answered no_capacity", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto running = cluster.submit<Number>("wait", number(1), {.gpus = 1});
+  gate().await(1);
+  const auto refused
+    = cluster.submit<Number>("wait", number(2), {.gpus = 1, .queue_timeout = std::chrono::milliseconds{20}}).get();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::no_capacity);
+  gate().open();
+  CHECK(running.get().has_value());
+}
+
+TEST_CASE("wait returns the futures that are ready, at least as many as asked for", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  std::vector<Future<Number>> futures;
+  futures.push_back(cluster.submit<Number>("wait", number(0), {.gpus = 0.5}));
+  gate().await(1);
+  CHECK(wait(futures, 1, std::chrono::milliseconds{1}).empty());
+  futures.push_back(Future<Number>::ready_with(number(7)));
+  CHECK(wait(futures, 1, std::chrono::hours{1}) == std::vector<std::size_t>{1});
+  gate().open();
+  CHECK(wait(futures, 2, std::chrono::hours{1}) == std::vector<std::size_t>{0, 1});
+}
+
+TEST_CASE("then is called once with the answer, away from the thread that runs the task", "[cluster]") {
+  auto cluster = embed();
+  Promise<std::string> seen;
+  auto future = seen.future();
+  cluster.submit<Text>("echo", text("called"), {.gpus = 1}).then([&seen](Result<Text> answer) {
+    seen.set(answer->text());
+  });
+  CHECK(*future.get() == "called");
+}
+
+TEST_CASE("ten thousand tasks of two shapes all come back, and nothing is held at the end", "[cluster]") {
+  auto cluster = embed("host:2x64MiB");
+  std::vector<Future<Text>> futures;
+  for (int i = 0; i < 10'000; ++i)
+    futures.push_back(cluster.submit<Text>("echo", text(std::to_string(i)), {.gpus = i % 2 == 0 ? 0.25 : 1.0}));
+  for (int i = 0; i < 10'000; ++i) {
+    auto answer = futures[static_cast<std::size_t>(i)].get();
+    REQUIRE(answer.has_value());
+    REQUIRE(answer->text() == std::to_string(i));
+  }
+  // Idle leases go back by themselves; a whole-node request has them all called in.
+  CHECK(cluster.submit<Text>("echo", text("all"), {.gpus = 2}).get().has_value());
+}
+
+TEST_CASE("after the cluster is closed everything fails with unavailable", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  gate().open();
+  cluster.close();
+  CHECK(cluster.submit<Text>("echo", text("x")).get().error().code() == Errc::unavailable);
+  CHECK(cluster.state().error().code() == Errc::unavailable);
+}

@@ -1,0 +1,4 @@
+// The kernel, for host devices and for CUDA.
+#include "triple.hpp"
+
+GPUACTORS_DEFINE_KERNEL(triple, Triple)

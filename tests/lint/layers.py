@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Proves the layer rule of layers.txt over every #include: layers.py ROOT"""
+
+import os
+import re
+import sys
+
+import sources
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# The folders that includes are looked up in.
+ROOTS = ("libgpuactors", "kernels", "tests", ".")
+# Generated from the .proto files of the wire layer.
+GENERATED = re.compile(r"gpuactors/v\d+/\w+\.pb\.h")
+# The header that includes all others lies here, beside the layers: not a layer that they could be part of.
+UMBRELLA = "libgpuactors/gpuactors"
+SYSTEM = re.compile(r"[a-z0-9_]+(\.h)?|(sys|net|netinet|arpa|linux)/\w+\.h")
+
+
+class Rules:
+    """layers.txt, read."""
+
+    def __init__(self, text):
+        self.layers = {}  # folder -> (row, packages)
+        self.packages = {}  # prefix -> package
+        self.pure = {}  # folder -> standard headers it does without
+        self.public = set()
+        for line in text.splitlines():
+            kind, *words = line.split("#")[0].split() or [""]
+            if kind == "layer":
+                self.layers[words[1]] = (int(words[0]), set(words[2:]) - {"-"})
+            elif kind == "package":
+                self.packages.update({prefix: words[0] for prefix in words[1:]})
+            elif kind == "pure":
+                self.pure.setdefault(words[0], set()).update(words[1:])
+            elif kind == "public":
+                self.public.update(words)
+            elif kind:
+                raise ValueError(f"layers.txt: what is {kind}?")
+
+    def layer_of(self, path):
+        """The longest folder with a row that holds path, or None."""
+        folder = os.path.dirname(path)
+        if folder == UMBRELLA:
+            return folder
+        while folder and folder not in self.layers:
+            folder = os.path.dirname(folder)
+        return None if folder in ("", UMBRELLA) else folder
+
+    def package_of(self, name):
+        for prefix, package in self.packages.items():
+            if name.startswith(prefix):
+                return package
+        return None
+
+
+def resolve(root, path, quote, name):
+    """The project's file that an include names, or None if it is not one of the project's."""
+    beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+    if quote == '"' and os.path.exists(os.path.join(root, beside)):
+        return beside
+    if GENERATED.fullmatch(name):
+        return "libgpuactors/gpuactors/wire/" + name
+    for folder in ROOTS:
+        if os.path.isfile(os.path.join(root, folder, name)):
+            return os.path.normpath(f"{folder}/{name}")
+    return f"libgpuactors/{name}" if name.startswith("gpuactors/") else None
+
+
+def is_installed(path):
+    """Whether a header lies directly in a layer's folder."""
+    return bool(re.fullmatch(r"libgpuactors/gpuactors/(\w+/)?\w+\.hpp|kernels/gpuactors/kernels/\w+\.hpp", path))
+
+
+def same_layer(a, b):
+    """Whether they are one folder, or one lies in the other."""
+    if UMBRELLA in (a, b):
+        return a == b
+    return f"{a}/".startswith(f"{b}/") or f"{b}/".startswith(f"{a}/")
+
+
+def check_include(rules, root, path, quote, name):
+    """Why this include breaks the rule, or None."""
+    layer = rules.layer_of(path)
+    row, packages = rules.layers[layer]
+    target = resolve(root, path, quote, name)
+    if target is None:
+        package = rules.package_of(name)
+        if package is not None:
+            return None if package in packages else f"{layer} does without {package}"
+        if quote == '"' or name.endswith(".pb.h"):
+            return None  # a program's own generated header
+        if not SYSTEM.fullmatch(name):
+            return "is of no package that layers.txt knows"
+        return f"{layer} does without it" if name in rules.pure.get(layer, ()) else None
+    target_layer = rules.layer_of(target)
+    if target_layer is None:
+        return "has no row in layers.txt"
+    if layer == "apps":
+        if target in rules.public or os.path.dirname(target) in rules.public or target.startswith("apps/"):
+            return None
+        return "is not public"
+    target_row = rules.layers[target_layer][0]
+    if not same_layer(layer, target_layer) and target_row >= row:
+        return f"{layer} is row {row}, {target_layer} is row {target_row}: includes go downward only"
+    generated = target.endswith(".pb.h")
+    if is_installed(path) and not is_installed(target) and not generated:
+        return "is not installed, but this header is"
+    return None
+
+
+def check(root, rules_text):
+    rules = Rules(rules_text)
+    findings = []
+    for path in sources.code_files(root):
+        if rules.layer_of(path) is None:
+            findings.append(f"{path}: its folder has no row in layers.txt")
+            continue
+        for number, line in enumerate((sources.read(root, path) or "").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                why = check_include(rules, root, path, *match.groups())
+                if why:
+                    findings.append(f"{path}:{number}: {match[2]}: {why}")
+    return findings
+
+
+if __name__ == "__main__":
+    with open(os.path.join(os.path.dirname(__file__), "layers.txt"), encoding="utf-8") as rules_file:
+        sys.exit(sources.report(check(sys.argv[1], rules_file.read())))

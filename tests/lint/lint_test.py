@@ -1,0 +1,101 @@
+"""Tests of the lint tests: each rule finds its planted violation and nothing else."""
+
+import os
+import tempfile
+import unittest
+
+import layers
+import layout
+import text
+
+BASE = "libgpuactors/gpuactors/base/a.hpp"
+LEDGER = "libgpuactors/gpuactors/ledger/b.hpp"
+WIRE = "libgpuactors/gpuactors/wire/c.hpp"
+DEVICE = "libgpuactors/gpuactors/device/d.hpp"
+HOST = "libgpuactors/gpuactors/device/host/e.hpp"
+CUDA = "libgpuactors/gpuactors/device/cuda/f.cpp"
+ACTOR = "libgpuactors/gpuactors/actor/g.hpp"
+BROKER = "libgpuactors/gpuactors/broker/h.hpp"
+APP = "apps/tour/i.cpp"
+
+
+def read_beside(name):
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
+class LayerRule(unittest.TestCase):
+    def findings(self, path, include):
+        """What the rule says of one include in one file, beside a tree of legal files."""
+        with tempfile.TemporaryDirectory() as root:
+            for name in (BASE, LEDGER, WIRE, DEVICE, HOST, CUDA, ACTOR, BROKER, APP, path):
+                os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(f"#include {include}\n" if name == path else "")
+            return layers.check(root, read_beside("layers.txt"))
+
+    def test_what_goes_downward_is_clean(self):
+        for path, include in ((LEDGER, "<gpuactors/base/a.hpp>"), (ACTOR, "<gpuactors/wire/c.hpp>"),
+                              (CUDA, "<gpuactors/device/d.hpp>"), (CUDA, "<cuda.h>"), (WIRE, "<caf/all.hpp>"),
+                              (WIRE, "<gpuactors/v1/control.pb.h>"), (APP, "<gpuactors/actor/g.hpp>"),
+                              (BASE, "<string>"), (HOST, '"e.hpp"'), (HOST, "<gpuactors/device/d.hpp>")):
+            self.assertEqual(self.findings(path, include), [], (path, include))
+
+    def test_what_does_not_is_found(self):
+        for path, include in ((BASE, "<gpuactors/ledger/b.hpp>"),  # upward
+                              (LEDGER, "<gpuactors/device/d.hpp>"),  # sideways
+                              (WIRE, "<gpuactors/device/d.hpp>"),
+                              (ACTOR, "<gpuactors/broker/h.hpp>"),
+                              (ACTOR, '"../broker/h.hpp"'),
+                              (DEVICE, "<gpuactors/device/host/e.hpp>"),  # installed needs not installed
+                              (BASE, "<caf/all.hpp>"), (LEDGER, "<caf/error.hpp>"), (DEVICE, "<cuda_runtime.h>"),
+                              (BROKER, "<google/protobuf/message.h>"), (HOST, "<cuda.h>"),
+                              (LEDGER, "<thread>"), (LEDGER, "<unordered_map>"),
+                              (APP, "<gpuactors/broker/h.hpp>"), (APP, "<gpuactors/device/host/e.hpp>"),
+                              (BASE, "<boost/asio.hpp>"),  # unknown package
+                              ("libgpuactors/gpuactors/extra/x.hpp", "<string>")):  # unknown layer
+            self.assertEqual(len(self.findings(path, include)), 1, (path, include))
+
+
+class TextRules(unittest.TestCase):
+    def rules(self, path, content):
+        return [rule for rule, _, _ in text.check_text(path, content)]
+
+    def test_clean_files_are_clean(self):
+        self.assertEqual(self.rules("tests/a.hpp", "// What it is.\n#pragma once\n"), [])
+        self.assertEqual(self.rules("apps/run.sh", "#!/usr/bin/env bash\n# What it is.\nsleep 1\n"), [])
+        self.assertEqual(self.rules("tests/a.cpp", 'submit("sleep", {1.0});\n'), [])
+
+    def test_each_rule_finds_its_violation(self):
+        for rule, path, content in (("newline", "a.md", "x"),
+                                    ("tab", "a.md", "\tx\n"),
+                                    ("blank-end", "a.md", "x \n"),
+                                    ("leftover", "a.cpp", "// TODO: more\n"),
+                                    ("machine-path", "a.md", "see /home/me/x\n"),
+                                    ("sleep", "tests/a.cpp", "std::this_thread::sleep_for(1s);\n"),
+                                    ("sleep", "tests/a.py", "# What it is.\ntime.sleep(1)\n"),
+                                    ("line-length", "a.cpp", "x" * 121 + "\n"),
+                                    ("file-length", "a.cpp", "x\n" * 601),
+                                    ("purpose", "a.cu", "int x;\n"),
+                                    ("pragma-once", "a.hpp", "// What it is.\n")):
+            self.assertEqual(self.rules(path, content), [rule], (path, content))
+
+    def test_an_exception_that_nothing_needs_is_found(self):
+        with tempfile.TemporaryDirectory() as root:
+            self.assertEqual(len(text.check(root, "tab a.md no reason\n")), 1)
+
+
+class Layout(unittest.TestCase):
+    GOOD = sorted(layout.FILES | {name + "/x" for name in layout.FOLDERS} | {".gitignore", ".ci/run"})
+
+    def test_the_layout_is_clean(self):
+        self.assertEqual(layout.check(self.GOOD), [])
+
+    def test_what_is_missing_or_too_much_is_found(self):
+        self.assertEqual(len(layout.check(self.GOOD + ["scripts/x.sh"])), 1)
+        self.assertEqual(len(layout.check(self.GOOD + ["notes.txt"])), 1)
+        self.assertEqual(len(layout.check([path for path in self.GOOD if path != "LICENSE"])), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
