@@ -26,6 +26,7 @@ Result<std::shared_ptr<Device>> make_cuda() {
   GPUACTORS_LET(devices, module->devices());
   if (devices.empty())
     return fail(Errc::unsupported, "no CUDA device is visible");
+  show_kernels_to_fake_driver();
   return module->device(devices[0]);
 }
 
