@@ -1,8 +1,9 @@
 // Work of one lease on a CUDA device.
 #include <gpuactors/device/cuda/backend.hpp>
 
-#include <algorithm>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace gpuactors::cuda {
 
@@ -32,9 +33,8 @@ CUdeviceptr address(const void* pointer) {
 // -- lifetime ------------------------------------------------------------------------------------
 
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
-  : shared_(std::move(shared)), options_(std::move(options)),
-    partition_(shared_.primary, options_.share, shared_.sms), pool_(shared_.primary),
-    cublas_(shared_.cublas, shared_.primary->ordinal()) {
+  : shared_(std::move(shared)), options_(std::move(options)), partition_(shared_.primary, options_.share, shared_.sms),
+    pool_(shared_.primary), cublas_(shared_.cublas, shared_.primary->ordinal()) {
   // nop
 }
 
@@ -175,8 +175,8 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   GPUACTORS_TRY(shared_.primary->alive());
   GPUACTORS_TRY(open_cublas());
   if (product_stream_ != nullptr && product_stream_ != native(stream))
-    GPUACTORS_TRY(check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT),
-                        "cuStreamWaitEvent"));
+    GPUACTORS_TRY(
+        check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
   GPUACTORS_TRY(cublas_.gemm(product, native(stream)));
   product_stream_ = native(stream);
   return check(driver().event_record(product_done_, native(stream)), "cuEventRecord");

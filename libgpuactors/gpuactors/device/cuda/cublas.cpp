@@ -16,8 +16,8 @@ Result<Cublas> load_cublas() {
   const auto name = fmt::format("libcublas.so.{}", CUDA_VERSION / 1000);
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return fail(Errc::unsupported, fmt::format("no cuBLAS for CUDA {} on this machine ({} was not found)",
-                                               CUDA_VERSION / 1000, name));
+    return fail(Errc::unsupported,
+                fmt::format("no cuBLAS for CUDA {} on this machine ({} was not found)", CUDA_VERSION / 1000, name));
   Cublas cublas;
   const char* missing = nullptr;
 #define GPUACTORS_CUBLAS_RESOLVE(member, function)                                                                     \

@@ -2,9 +2,10 @@
 #include <gpuactors/device/cuda/device.hpp>
 #include <gpuactors/device/discovery.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 
 namespace gpuactors::cuda {
 
@@ -31,9 +32,8 @@ Result<DeviceInfo> describe(const Driver& driver, int ordinal) {
   CUdevice device = 0;
   GPUACTORS_TRY(check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", site));
   std::array<char, 256> name{};
-  GPUACTORS_TRY(
-      check(driver, driver.device_get_name(name.data(), static_cast<int>(name.size() - 1), device), "cuDeviceGetName",
-            site));
+  GPUACTORS_TRY(check(driver, driver.device_get_name(name.data(), static_cast<int>(name.size() - 1), device),
+                      "cuDeviceGetName", site));
   CUuuid uuid{};
   GPUACTORS_TRY(check(driver, driver.device_get_uuid(&uuid, device), "cuDeviceGetUuid", site));
   std::size_t total = 0;

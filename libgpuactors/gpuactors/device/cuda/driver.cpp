@@ -10,7 +10,8 @@ namespace gpuactors::cuda {
 namespace {
 
 Failure too_old(std::string_view missing) {
-  return fail(Errc::unsupported, fmt::format("the CUDA driver is too old ({} is missing): CUDA {}.{} or later is needed",
+  return fail(Errc::unsupported, fmt::format("the CUDA driver is too old ({} is missing): CUDA {}.{} or "
+                                             "later is needed",
                                              missing, least_driver_version / 1000, least_driver_version % 1000 / 10));
 }
 
@@ -44,13 +45,12 @@ Result<Driver> load_driver() {
   if (missing != nullptr)
     return too_old(missing);
   GPUACTORS_TRY(check(driver, driver.init(0), "cuInit", {-1, Errc::unsupported, {}}));
-  GPUACTORS_TRY(check(driver, driver.driver_get_version(&driver.version), "cuDriverGetVersion",
-                      {-1, Errc::unsupported, {}}));
+  GPUACTORS_TRY(
+      check(driver, driver.driver_get_version(&driver.version), "cuDriverGetVersion", {-1, Errc::unsupported, {}}));
   if (driver.version < least_driver_version)
-    return fail(Errc::unsupported,
-                fmt::format("the CUDA driver is too old (CUDA {}.{}): CUDA {}.{} or later is needed",
-                            driver.version / 1000, driver.version % 1000 / 10, least_driver_version / 1000,
-                            least_driver_version % 1000 / 10));
+    return fail(Errc::unsupported, fmt::format("the CUDA driver is too old (CUDA {}.{}): CUDA {}.{} or later is needed",
+                                               driver.version / 1000, driver.version % 1000 / 10,
+                                               least_driver_version / 1000, least_driver_version % 1000 / 10));
   return driver;
 }
 

@@ -51,8 +51,7 @@ Result<CUevent> Poller::take_event() {
     }
   }
   CUevent event = nullptr;
-  GPUACTORS_TRY(
-      primary_->check(primary_->driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  GPUACTORS_TRY(primary_->check(primary_->driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
   return event;
 }
 

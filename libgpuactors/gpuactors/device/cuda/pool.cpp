@@ -31,13 +31,11 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
 
 Result<void> MemoryPool::set(CUmemPool_attribute attribute, std::uint64_t value) {
   cuuint64_t native = value;
-  return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &native),
-                         "cuMemPoolSetAttribute");
+  return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &native), "cuMemPoolSetAttribute");
 }
 
 Result<void> MemoryPool::set_flag(CUmemPool_attribute attribute, int value) {
-  return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &value),
-                         "cuMemPoolSetAttribute");
+  return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &value), "cuMemPoolSetAttribute");
 }
 
 Result<void*> MemoryPool::allocate(std::size_t bytes, CUstream stream) {
