@@ -85,7 +85,8 @@ public:
 
   /// Allocates in stream order: usable by later work of `stream`. Aligned to at least 256 bytes.
   virtual Result<void*> allocate(std::size_t bytes, StreamHandle stream) = 0;
-  /// Frees in stream order: after the work queued on `stream` so far. Any thread.
+  /// Frees what was allocated on `stream`, after all work that this backend has queued so far on any of its streams: a
+  /// program that leaves early frees no memory under work of another stream. Any thread.
   virtual void free(void* pointer, StreamHandle stream) noexcept = 0;
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,

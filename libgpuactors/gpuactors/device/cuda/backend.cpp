@@ -43,8 +43,10 @@ CudaBackend::~CudaBackend() {
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
   cublas_.close();
-  if (product_done_ != nullptr)
-    (void)driver().event_destroy(product_done_);
+  for (auto* event : {product_done_, passed_}) {
+    if (event != nullptr)
+      (void)driver().event_destroy(event);
+  }
   if (workspace_ != nullptr) {
     pool_.free(workspace_, service_);
     if (options_.quota != nullptr)
@@ -63,7 +65,7 @@ Result<void> CudaBackend::open() {
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
   GPUACTORS_LET(service, partition_.make_stream());
   service_ = service;
-  return {};
+  return check(driver().event_create(&passed_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
 }
 
 ContextGrant CudaBackend::granted() const {
@@ -75,12 +77,16 @@ ContextGrant CudaBackend::granted() const {
 Result<StreamHandle> CudaBackend::make_stream() {
   const Current current{*shared_.primary};
   GPUACTORS_LET(stream, partition_.make_stream());
+  const std::lock_guard guard{free_mutex_};
+  streams_.push_back(stream);
   return StreamHandle{stream};
 }
 
 void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
   const Current current{*shared_.primary};
   (void)check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize");
+  const std::lock_guard guard{free_mutex_};
+  std::erase(streams_, native(stream));
   (void)driver().stream_destroy(native(stream));
 }
 
@@ -133,12 +139,27 @@ std::size_t CudaBackend::footprint(std::size_t bytes) const noexcept {
 
 Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
   const Current current{*shared_.primary};
+  auto pointer = pool_.allocate(bytes, native(stream));
+  if (pointer || pointer.error().code() != Errc::out_of_memory)
+    return pointer;
+  // What was freed on the service stream may still wait for other work. Wait for it, then decide.
+  GPUACTORS_TRY(check(driver().stream_synchronize(service_), "cuStreamSynchronize", Errc::launch_failed));
   return pool_.allocate(bytes, native(stream));
 }
 
 void CudaBackend::free(void* pointer, StreamHandle stream) noexcept {
   const Current current{*shared_.primary};
-  pool_.free(pointer, stream.native != nullptr ? native(stream) : service_);
+  const std::lock_guard guard{free_mutex_};
+  if (streams_.size() == 1 && streams_[0] == native(stream)) {
+    pool_.free(pointer, native(stream));
+    return;
+  }
+  // Not on a stream of the user's: it would wait there for all others.
+  for (auto* busy : streams_) {
+    if (driver().event_record(passed_, busy) == CUDA_SUCCESS)
+      (void)driver().stream_wait_event(service_, passed_, CU_EVENT_WAIT_DEFAULT);
+  }
+  pool_.free(pointer, service_);
 }
 
 Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {

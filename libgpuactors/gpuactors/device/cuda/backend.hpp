@@ -71,6 +71,11 @@ private:
   CublasHandle cublas_;
   /// For what belongs to no stream of the user's.
   CUstream service_ = nullptr;
+  /// For `free`, which any thread may call: guards the streams that exist, the event and the order of calls on the
+  /// service stream.
+  std::mutex free_mutex_;
+  std::vector<CUstream> streams_;
+  CUevent passed_ = nullptr;
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
   /// The last product and its stream: all products share the workspace, so those of two streams take turns.
