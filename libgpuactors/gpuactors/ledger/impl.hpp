@@ -18,6 +18,7 @@ public:
   using Node = ledger_detail::Node;
   using Placement = ledger_detail::Placement;
   using Pool = ledger_detail::Pool;
+  using Prospect = ledger_detail::Prospect;
   using QueueKey = ledger_detail::QueueKey;
   using Shape = ledger_detail::Shape;
   using ShapeKey = ledger_detail::ShapeKey;
@@ -124,7 +125,7 @@ private:
   std::optional<Found> find_place(const ResourceRequest& request, QueueKey key);
   void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found, Events& events);
   void wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
-  bool is_feasible(const ShapeKey& key);
+  Prospect prospect_of(const ShapeKey& key);
   std::string why_pending(const ShapeKey& key, bool feasible) const;
   std::string why_infeasible(const ShapeKey& key) const;
   void pump(Events& events);

@@ -108,7 +108,7 @@ void Ledger::Impl::orphan(LeaseId parent) {
   for (const auto at : moving) {
     auto key = *queue_.find(at)->shape->key;
     key.request.parent = LeaseId{};
-    queue_.move(at, queue_.shape_of(std::move(key), true));
+    queue_.move(at, queue_.shape_of(std::move(key), Prospect{}));
   }
 }
 

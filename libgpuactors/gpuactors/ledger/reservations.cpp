@@ -34,7 +34,7 @@ void Ledger::Impl::for_each_oldest(Visit visit) {
   const auto& heads = queue_.heads();
   for (auto it = heads.begin(); it != heads.end();) {
     const auto priority = it->first.priority;
-    while (it != heads.end() && it->first.priority == priority && !it->second->reservable)
+    while (it != heads.end() && it->first.priority == priority && !it->second->prospect.reservable)
       ++it;
     if (it != heads.end() && it->first.priority == priority)
       visit(*queue_.find(it->first));
@@ -117,9 +117,9 @@ void Ledger::Impl::reserve(const Entry& entry) {
   auto& claim = claim_of(entry);
   auto places = choose_target(entry, claim);
   if (places.empty()) {
-    // It waits for a group, or for what its parent has lent: nothing of a node would help.
-    entry.shape->reservable = false;
-    claims_.erase(entry.key.priority);
+    // All that would do is held back for others: try again after as long.
+    claim.since = now_;
+    claim.passes = 0;
     return;
   }
   claim.reservation = Reservation{std::move(places), deadline_after(now_, options_.reservation_for)};
