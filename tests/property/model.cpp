@@ -359,17 +359,26 @@ bool Model::group_fits_from(const Group& group, bool all, std::size_t bundle, st
     const Source source{name, 0, 0, 0};
     const auto left = left_of(source, all, taken);
     std::vector<std::vector<DeviceGrant>> options;
-    if (!wants_device(r) || r.gpus.units() >= whole) {
-      if (const auto devices = choose(source, r, all, taken))
-        options.push_back(*devices);
-    } else if (choose(source, r, all, taken)) {
-      for (const auto& device : left.devices) {
-        const auto& spec = node.spec.devices.at(static_cast<std::size_t>(device.index));
-        const auto [share, bytes] = need(r, spec.memory_bytes);
-        if (device.share.units() >= share && device.memory_bytes >= bytes
-            && (r.accelerator_type.empty() || spec.accelerator_type == r.accelerator_type))
-          options.push_back({DeviceGrant{device.index, Share{share}, bytes}});
-      }
+    const auto fits = choose(source, r, all, taken);
+    if (fits && !wants_device(r))
+      options.push_back(*fits);
+    else if (fits)
+      options = {{}};
+    // Every set of as many devices as are wanted.
+    for (std::size_t chosen = 0; fits && wants_device(r) && chosen < how_many(r); ++chosen) {
+      std::vector<std::vector<DeviceGrant>> larger;
+      for (const auto& option : options)
+        for (const auto& device : left.devices) {
+          const auto& spec = node.spec.devices.at(static_cast<std::size_t>(device.index));
+          const auto [share, bytes] = need(r, spec.memory_bytes);
+          if (device.share.units() < share || device.memory_bytes < bytes
+              || (!r.accelerator_type.empty() && spec.accelerator_type != r.accelerator_type)
+              || (!option.empty() && option.back().index >= device.index))
+            continue;
+          larger.push_back(option);
+          larger.back().push_back({device.index, Share{share}, bytes});
+        }
+      options = larger;
     }
     for (const auto& devices : options) {
       taken.push_back({source, {devices, r.cpus, r.resources}});

@@ -23,7 +23,8 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
   std::cout << "seeds " << first << " to " << first + count - 1 << "\n";
   for (auto seed = first; seed < first + count; ++seed) {
     const auto history = history::make(seed);
-    // An abort inside the ledger leaves this as the last line.
+    // Shown also when the ledger aborts.
+    INFO("seed " << seed);
     const auto trouble = history::run(history);
     if (trouble.empty())
       continue;

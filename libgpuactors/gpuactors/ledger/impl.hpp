@@ -83,6 +83,7 @@ private:
     GroupRequest request;
     QueueKey key;
     std::vector<Bundle> bundles;
+    // Drawn from its bundles, those included that have ended but are lent on.
     std::set<LeaseId> leases;
     // Requests that wait for it.
     std::size_t waiting = 0;
