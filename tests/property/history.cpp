@@ -92,7 +92,7 @@ gpuactors::NodeSpec make_node(Random& random) {
   const bool mixed = random.chance(30);
   const auto* type = random.one_of<const char*>({"", "A", "B"});
   std::uint64_t bytes = random.one_of<std::uint64_t>({100, 100, 200});
-  for (auto count = random.below(4); count > 0; --count) {
+  for (auto count = random.chance(15) ? 0 : 1 + random.below(4); count > 0; --count) {
     node.devices.push_back({type, bytes, {}});
     if (mixed) {
       type = random.one_of<const char*>({"A", "B"});
@@ -207,6 +207,7 @@ public:
     if (!call(op, events, expected))
       return {};
     ledger_.check();
+    count(op, events);
     if (!model_.complaint().empty())
       return model_.complaint();
     if (auto trouble = compare(events, std::move(expected)); !trouble.empty())
@@ -215,6 +216,8 @@ public:
       return trouble;
     return compare_lists();
   }
+
+  Coverage coverage;
 
 private:
   template <class T>
@@ -317,6 +320,22 @@ private:
     return true;
   }
 
+  void count(const Op& op, const Ledger::Events& events) {
+    for (const auto& event : events) {
+      ++coverage.events[event.kind];
+      const bool granted = event.kind == Event::Kind::granted;
+      coverage.groups += granted && event.group ? 1 : 0;
+      if (!granted || !event.lease)
+        continue;
+      coverage.from_queue += op.kind == Op::Kind::submit ? 0 : 1;
+      coverage.borrowed += event.lease->parent ? 1 : 0;
+      coverage.in_bundles += event.lease->group ? 1 : 0;
+    }
+    coverage.reservations += ledger_.reservations().empty() ? 0 : 1;
+    for (const auto& waiting : ledger_.pending())
+      coverage.held_back += waiting.reason.find("held back") == std::string::npos ? 0 : 1;
+  }
+
   static std::string describe(const std::vector<model::Outcome>& outcomes) {
     std::string text;
     for (const auto& outcome : outcomes)
@@ -363,12 +382,7 @@ private:
       return "the numbers of leases differ";
     if (ledger_.pending_count() - model_.waiting_requests().size() > model_.live_groups().size())
       return "the numbers of waiting requests differ";
-    // At most one reservation a priority.
-    std::set<int> priorities;
-    for (const auto& reservation : ledger_.reservations())
-      if (!priorities.insert(reservation.priority).second)
-        return "two reservations of one priority";
-    return {};
+    return model_.broken_promise(ledger_.reservations());
   }
 
   Ledger ledger_;
@@ -380,12 +394,17 @@ private:
 
 } // namespace
 
-std::string run(const History& history) {
+std::string run(const History& history, Coverage* coverage) {
   Runner runner(history.options);
-  for (std::size_t i = 0; i < history.ops.size(); ++i)
-    if (auto trouble = runner.step(history.ops[i]); !trouble.empty())
-      return "after call " + std::to_string(i) + ":\n" + trouble;
-  return {};
+  if (coverage != nullptr)
+    runner.coverage = std::move(*coverage);
+  std::string trouble;
+  for (std::size_t i = 0; i < history.ops.size() && trouble.empty(); ++i)
+    if (auto wrong = runner.step(history.ops[i]); !wrong.empty())
+      trouble = "after call " + std::to_string(i) + ":\n" + wrong;
+  if (coverage != nullptr)
+    *coverage = std::move(runner.coverage);
+  return trouble;
 }
 
 History shrink(History history) {

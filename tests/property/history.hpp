@@ -4,6 +4,7 @@
 #include <property/model.hpp>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,20 @@ struct History {
 /// say.
 History make(std::uint64_t seed);
 
+/// What happened in histories, so that a test can tell whether it has seen everything.
+struct Coverage {
+  std::map<gpuactors::Event::Kind, std::uint64_t> events;
+  std::uint64_t from_queue = 0;
+  std::uint64_t borrowed = 0;
+  std::uint64_t in_bundles = 0;
+  std::uint64_t groups = 0;
+  /// Calls after which something was held back, and requests that fit but for that.
+  std::uint64_t reservations = 0;
+  std::uint64_t held_back = 0;
+};
+
 /// Runs it against ledger and model, with all checks after every call. @returns what went wrong, or nothing.
-std::string run(const History& history);
+std::string run(const History& history, Coverage* coverage = nullptr);
 
 /// Takes out what the failure does not need.
 History shrink(History history);

@@ -120,6 +120,11 @@ public:
   /// What is free on a device of a node.
   DeviceGrant free_of(const std::string& node, int index) const;
 
+  /// Checks G2 by itself: whatever waits and fits is behind a reservation that leaves it no room; a priority has at
+  /// most one, and its holder is the oldest of that priority that could be given a place. @returns what is wrong, or
+  /// nothing.
+  std::string broken_promise(const std::vector<gpuactors::ReservationView>& reservations) const;
+
   /// Broken expectations about places of groups; empty when all is well.
   const std::string& complaint() const {
     return complaint_;
@@ -173,6 +178,10 @@ private:
   void sync_reservations();
   void count_pass(const Waiting& granted, const Source& source, const std::vector<DeviceGrant>& devices);
   void reserve(const Waiting& waiting);
+  void move_reservations();
+  std::optional<std::pair<std::pair<std::int64_t, std::int64_t>, Taken>>
+  best_place_in(const Source& source, const Waiting& waiting, const Reservation& reservation) const;
+  std::pair<std::int64_t, std::int64_t> cost_of(const Taken& place, const Reservation& reservation) const;
   std::map<int, const Waiting*, std::greater<>> oldest() const;
   bool could_use(const Waiting& waiting, const Source& source, const std::vector<DeviceGrant>& devices) const;
   void drop_reservations_on(const std::string& name);
@@ -184,6 +193,7 @@ private:
   std::vector<Waiting> queue_;
   std::map<std::uint64_t, Group> groups_;
   std::map<int, Reservation> reservations_;
+  std::vector<Source> freed_;
   TimePoint now_{};
   std::uint64_t age_ = 0;
   std::string complaint_;

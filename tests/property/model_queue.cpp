@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace model {
 
@@ -64,6 +65,7 @@ void Model::enqueue(Waiting waiting, const std::vector<Event>& events, Outcomes&
 void Model::settle(const std::vector<Event>& events, Outcomes& out) {
   answer_vain(out);
   sync_reservations();
+  move_reservations();
   bool again = true;
   while (again) {
     again = false;
@@ -116,6 +118,8 @@ void Model::end(std::uint64_t id) {
           std::any_of(held_.begin(), held_.end(), [&](const auto& other) { return other.second.lender == it->first; });
       if (!it->second.ended || lends)
         continue;
+      if (it->second.lender == 0)
+        freed_.push_back(it->second.source);
       held_.erase(it);
       again = true;
       break;
@@ -398,9 +402,6 @@ void Model::count_pass(const Waiting& granted, const Source& source, const std::
 void Model::reserve(const Waiting& waiting) {
   const auto& r = waiting.request;
   auto& reservation = reservations_.at(waiting.priority);
-  auto taken = held_back(waiting);
-  for (auto& more : held_by_ancestors(r.parent.value()))
-    taken.push_back(std::move(more));
   std::vector<Source> sources;
   if (r.group) {
     for (const auto& bundle : groups_.at(r.group.value()).bundles)
@@ -411,65 +412,87 @@ void Model::reserve(const Waiting& waiting) {
       if (!node.draining)
         sources.push_back({name, 0, 0, 0});
   }
-  const bool wants_device = r.gpus.units() > 0 || r.memory_bytes > 0;
-  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(1, r.gpus.units() / Share::one));
   std::optional<std::pair<std::int64_t, std::int64_t>> least;
   for (const auto& source : sources) {
-    if (!choose(source, r, true, taken))
+    const auto best = best_place_in(source, waiting, reservation);
+    if (!best || (least && !(best->first < *least)))
       continue;
-    std::vector<std::tuple<int, std::int64_t, int, DeviceGrant>> ranked;
-    if (wants_device)
-      for (const auto& spec : all_of(source).devices) {
-        // One device at a time: does it do, and how much is missing?
-        const auto left = left_of(source, true, taken);
-        const auto free = left_of(source, false, {});
-        const auto& node = nodes_.at(source.node).spec.devices.at(static_cast<std::size_t>(spec.index));
-        if (!r.accelerator_type.empty() && node.accelerator_type != r.accelerator_type)
-          continue;
-        auto one = r;
-        one.cpus = {};
-        one.resources = {};
-        if (r.gpus >= Share::whole(1))
-          one.gpus = Share::whole(1);
-        // Hide the others.
-        auto hidden = taken;
-        for (const auto& other : all_of(source).devices)
-          if (other.index != spec.index)
-            hidden.push_back({source, {{other}, {}, {}}});
-        const auto grant = choose(source, one, true, hidden);
-        if (!grant)
-          continue;
-        std::int64_t missing = 0;
-        for (const auto& device : free.devices)
-          if (device.index == spec.index)
-            missing = std::max<std::int64_t>(0, grant->front().share.units() - device.share.units());
-        const auto vain = reservation.vain.find({source, spec.index});
-        ranked.emplace_back(vain == reservation.vain.end() ? 0 : vain->second, missing, spec.index, grant->front());
-      }
-    std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-      return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a))
-             < std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b));
-    });
-    std::pair<std::int64_t, std::int64_t> cost{0, 0};
-    Taken place{source, {{}, r.cpus, r.resources}};
-    if (wants_device)
-      for (std::size_t i = 0; i < count; ++i) {
-        cost.first += std::get<0>(ranked.at(i));
-        cost.second += std::get<1>(ranked.at(i));
-        place.amounts.devices.push_back(std::get<3>(ranked.at(i)));
-      }
-    else
-      cost.second = std::max<std::int64_t>(0, (r.cpus - left_of(source, false, {}).cpus).units());
-    if (least && !(cost < *least))
-      continue;
-    least = cost;
-    reservation.taken = place;
+    least = best->first;
+    reservation.taken = best->second;
     reservation.held = true;
     reservation.until = now_ + options_.reservation_for;
   }
   if (!least) {
     reservation.since = now_;
     reservation.passes = 0;
+  }
+}
+
+std::pair<std::int64_t, std::int64_t> Model::cost_of(const Taken& place, const Reservation& reservation) const {
+  std::pair<std::int64_t, std::int64_t> cost{0, 0};
+  const auto free = left_of(place.source, false, {});
+  if (place.amounts.devices.empty())
+    cost.second = std::max<std::int64_t>(0, (place.amounts.cpus - free.cpus).units());
+  for (const auto& wanted : place.amounts.devices) {
+    if (const auto vain = reservation.vain.find({place.source, wanted.index}); vain != reservation.vain.end())
+      cost.first += vain->second;
+    for (const auto& device : free.devices)
+      if (device.index == wanted.index)
+        cost.second += std::max<std::int64_t>(0, (wanted.share - device.share).units());
+  }
+  return cost;
+}
+
+std::optional<std::pair<std::pair<std::int64_t, std::int64_t>, Taken>>
+Model::best_place_in(const Source& source, const Waiting& waiting, const Reservation& reservation) const {
+  const auto& r = waiting.request;
+  auto taken = held_back(waiting);
+  for (auto& more : held_by_ancestors(r.parent.value()))
+    taken.push_back(std::move(more));
+  if (!choose(source, r, true, taken))
+    return std::nullopt;
+  Taken place{source, {{}, r.cpus, r.resources}};
+  std::vector<std::tuple<std::pair<std::int64_t, std::int64_t>, int, DeviceGrant>> ranked;
+  if (r.gpus.units() > 0 || r.memory_bytes > 0)
+    for (const auto& device : all_of(source).devices) {
+      auto one = r;
+      one.gpus = std::min(r.gpus, Share::whole(1));
+      // Hide the others.
+      auto hidden = taken;
+      for (const auto& other : all_of(source).devices)
+        if (other.index != device.index)
+          hidden.push_back({source, {{other}, {}, {}}});
+      if (const auto grant = choose(source, one, true, hidden))
+        ranked.emplace_back(cost_of({source, {*grant, {}, {}}}, reservation), device.index, grant->front());
+    }
+  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(1, r.gpus.units() / Share::one));
+  for (std::size_t i = 0; i < count && !ranked.empty(); ++i)
+    place.amounts.devices.push_back(std::get<2>(ranked.at(i)));
+  return std::pair{cost_of(place, reservation), place};
+}
+
+// Something has come back: is less missing there?
+void Model::move_reservations() {
+  const auto freed = std::exchange(freed_, {});
+  for (auto it = reservations_.rbegin(); it != reservations_.rend(); ++it) {
+    auto& reservation = it->second;
+    const auto holder =
+        std::find_if(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.age == reservation.holder_age; });
+    if (!reservation.held || holder == queue_.end())
+      continue;
+    const auto& r = holder->request;
+    for (const auto& source : freed) {
+      const bool there = nodes_.count(source.node) > 0 && (source.group == 0 || groups_.count(source.group) > 0);
+      if (!there || source.group != r.group.value() || (source.group == 0 && nodes_.at(source.node).draining)
+          || (source.group != 0 && r.bundle != -1 && r.bundle != source.bundle))
+        continue;
+      const auto best = best_place_in(source, *holder, reservation);
+      if (best && best->first < cost_of(reservation.taken, reservation))
+        reservation.taken = best->second;
+    }
   }
 }
 
@@ -480,6 +503,34 @@ void Model::drop_reservations_on(const std::string& name) {
       reservation.since = now_;
       reservation.passes = 0;
     }
+}
+
+std::string Model::broken_promise(const std::vector<gpuactors::ReservationView>& reservations) const {
+  const auto first = oldest();
+  std::map<int, Taken> held;
+  for (const auto& view : reservations) {
+    const auto holder = first.find(view.priority);
+    if (holder == first.end() || holder->second->id != view.request.value())
+      return "a place is held back for request " + std::to_string(view.request.value()) + ", which is not the oldest";
+    if (now_ > view.until)
+      return "a place is held back for longer than its time";
+    const auto& place = view.places.at(0);
+    const Source source{place.node, holder->second->request.group.value(), 0, 0};
+    if (!held.emplace(view.priority, Taken{source, {place.devices, place.cpus, place.resources}}).second)
+      return "two places are held back for one priority";
+  }
+  for (const auto& waiting : queue_) {
+    if (waiting.group != 0 || waiting.request.group)
+      continue;
+    std::vector<Taken> before;
+    for (const auto& [priority, taken] : held)
+      if (waits_before(*first.at(priority), waiting) && taken.source.group == 0)
+        before.push_back(taken);
+    for (const auto& [name, node] : nodes_)
+      if (!node.draining && choose({name, 0, 0, 0}, waiting.request, false, before))
+        return "request " + std::to_string(waiting.id) + " waits although it fits";
+  }
+  return {};
 }
 
 // -- what there is ---------------------------------------------------------------------------------

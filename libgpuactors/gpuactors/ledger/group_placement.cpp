@@ -62,8 +62,7 @@ private:
   }
 
   // A place on any node but these. The indexes know what is free; for all there is, every node is looked at.
-  std::optional<Placement> find(std::size_t bundle, const std::set<const Node*>& excluded) {
-    const auto& request = bundles_[bundle];
+  std::optional<Placement> find(const ResourceRequest& request, const std::set<const Node*>& excluded) {
     if (lens_.amount == Lens::Amount::free)
       return place(cluster_, request, lens_, excluded);
     for (const auto& [name, node] : cluster_.nodes())
@@ -84,7 +83,7 @@ private:
   bool pack_on_one_node(int tries) {
     std::set<const Node*> excluded;
     for (int i = 0; i < tries; ++i) {
-      auto first = find(order_[0], excluded);
+      auto first = find(bundles_[order_[0]], excluded);
       if (!first)
         return false;
       auto& pool = *first->pool;
@@ -102,7 +101,10 @@ private:
     for (const auto bundle : order_) {
       if (std::any_of(used.begin(), used.end(), [&](Pool* pool) { return put_in(bundle, *pool); }))
         continue;
-      auto found = find(bundle, {});
+      // The node with the most free is likely to take most of the rest.
+      auto roomy = bundles_[bundle];
+      roomy.strategy = Strategy::spread;
+      auto found = find(roomy, {});
       if (!found) {
         reset();
         return false;
@@ -116,9 +118,9 @@ private:
   bool spread_greedily(bool strict) {
     std::set<const Node*> used;
     for (const auto bundle : order_) {
-      auto found = find(bundle, used);
+      auto found = find(bundles_[bundle], used);
       if (!found && !strict)
-        found = find(bundle, {});
+        found = find(bundles_[bundle], {});
       if (!found) {
         reset();
         return false;
@@ -136,7 +138,7 @@ private:
     for (const auto bundle : order_) {
       std::set<const Node*> seen;
       while (candidates[bundle].size() < bundles_.size()) {
-        auto found = find(bundle, seen);
+        auto found = find(bundles_[bundle], seen);
         if (!found)
           break;
         seen.insert(found->pool->node);

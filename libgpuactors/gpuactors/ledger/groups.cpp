@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 using ledger_detail::place_group;
@@ -143,6 +145,9 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
     drop_reservations_on(*bundle.source->node);
     GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
     cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+    freed_.erase(std::remove(freed_.begin(), freed_.end(), bundle.pool.get()), freed_.end());
+    if (!claims_.empty())
+      freed_.push_back(bundle.source);
   }
   groups_.erase(it);
 }

@@ -97,6 +97,10 @@ private:
     std::map<std::string, Share> resources;
   };
 
+  // What speaks against a place: attempts in vain, then share that others have yet to give back (cpus, for a request
+  // without devices).
+  using Cost = std::pair<std::int64_t, std::int64_t>;
+
   struct Reservation {
     std::vector<Place> places;
     TimePoint until;
@@ -183,8 +187,13 @@ private:
   void make_due_reservations();
   void reserve(const Entry& entry);
   std::vector<Place> choose_target(const Entry& entry, const Claim& claim);
-  std::optional<Place> choose_place(const ResourceRequest& request, const Claim& claim, const Lens& lens);
-  std::vector<Place> choose_places(const ShapeKey& key, const Claim& claim, const Lens& lens);
+  std::optional<std::pair<Cost, Place>> best_place_in(Pool& pool, const ResourceRequest& request, const Claim& claim,
+                                                      const Lens& lens) const;
+  Cost cost_of(const Place& place, const Claim& claim) const;
+  // Where the lens of a claim looks: at all there is, but for what those before it and its own ancestors keep.
+  Lens target_lens(const Entry& entry) const;
+  // Moves reservations to where less is missing since something was given back.
+  void move_reservations();
   void drop_reservations_on(const Node& node);
 
   LedgerOptions options_;
@@ -194,6 +203,8 @@ private:
   std::unordered_map<RequestId, LeaseId> holders_;
   Groups groups_;
   std::map<int, Claim> claims_;
+  // Nodes and bundles that got something back since the last pump, as far as it matters to a reservation.
+  std::vector<Pool*> freed_;
   // How many waiting requests each lease has as their parent.
   std::map<LeaseId, std::size_t> waiting_children_;
   // Nodes or ancestors have changed: look again at what can ever be satisfied.

@@ -82,6 +82,8 @@ void Ledger::Impl::settle(Records::iterator it) {
     GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
     cluster_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
     const auto lender = record.lease.parent;
+    if (!lender && !claims_.empty())
+      freed_.push_back(record.source);
     if (record.lease.group)
       groups_.at(record.lease.group).leases.erase(it->first);
     records_.erase(it);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 namespace {
@@ -52,6 +54,7 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   cluster_.drain(*node);
   drop_reservations_on(*node);
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
+  freed_.erase(std::remove(freed_.begin(), freed_.end(), &node->pool), freed_.end());
   cluster_.remove(*node);
   recheck_due_ = true;
   pump(events);

@@ -249,6 +249,7 @@ void Ledger::Impl::pump(Events& events) {
     recheck([](const ShapeKey&) { return true; }, events);
   }
   sync_claims();
+  move_reservations();
   bool again = true;
   while (again) {
     again = false;
