@@ -12,3 +12,7 @@ TEST_CASE("a mistyped name finds the names it resembles, best first", "[base]") 
   CHECK(did_you_mean("zzzzzz", known) == "; there is \"matmul\", \"mat\", \"elementwise\", \"gram\"");
   CHECK(did_you_mean("x", {}).empty());
 }
+
+TEST_CASE("two neighbours swapped are one slip") {
+  CHECK(gpuactors::nearest_names("gpsu", {"cpus", "gpus"}) == std::vector<std::string>{"gpus"});
+}

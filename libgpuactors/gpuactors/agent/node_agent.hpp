@@ -11,10 +11,10 @@ namespace gpuactors {
 
 /// What a node offers, and how.
 struct NodeOptions {
-  std::string name;
-  Share cpus;
-  std::map<std::string, std::string> labels;
-  std::map<std::string, Share> resources;
+  std::string name{};
+  Share cpus{};
+  std::map<std::string, std::string> labels{};
+  std::map<std::string, Share> resources{};
 };
 
 /// The agent of a node whose one worker lives in its own process (embedded). Event-based; never blocks.
@@ -33,7 +33,7 @@ private:
   template <class... Outs, class... Ins>
   caf::result<Outs...> forward(const Ins&... message);
 
-  std::shared_ptr<const ProcessServices> services_;
+  std::shared_ptr<const ProcessServices> services_{};
   BrokerHandle broker_;
   AgentHandle worker_;
 };

@@ -16,6 +16,9 @@ inline constexpr std::size_t name_length = 128;
 /// Devices of one node.
 inline constexpr std::size_t devices_per_node = 4096;
 
+/// Bundles of one placement group.
+inline constexpr std::size_t bundles_per_group = 1024;
+
 /// Dimensions of a tensor.
 inline constexpr std::size_t tensor_rank = 8;
 

@@ -24,31 +24,31 @@ struct Options {
   /// CPUs of the node, in steps of 0.0001. Counted, not enforced.
   double cpus = 0;
   /// For example "H200"; empty means any.
-  std::string accelerator_type;
+  std::string accelerator_type{};
   /// Other countable resources of the node, for example {"neuron_cores", 1}.
-  std::map<std::string, double> resources;
+  std::map<std::string, double> resources{};
 
   // -- where and when --------------------------------------------------------------------------
 
   /// Name of the node it must run on; empty means any.
-  std::string node;
+  std::string node{};
   /// Labels that the node must have.
-  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> labels{};
   /// Higher is served first.
   int priority = 0;
   /// Prefer the device with the most room instead of packing.
   bool spread = false;
   /// Give up with `no_capacity` after this time in the queue.
-  std::optional<Duration> queue_timeout;
+  std::optional<Duration> queue_timeout{};
   /// Wait for a node that could serve it instead of failing with `infeasible`.
   bool wait_for_nodes = false;
 
   // -- identity and life -----------------------------------------------------------------------
 
   /// An actor's name, unique in the cluster, to find it by; a task's name in the event log.
-  std::string name;
+  std::string name{};
   /// Tasks: the answer must come within this time. None by default.
-  std::optional<Duration> deadline;
+  std::optional<Duration> deadline{};
   /// Actors: how often one that died is started anew (its state is lost).
   int max_restarts = 0;
   /// Actors: calls of one client that may wait; more are refused with `queue_full`. 0 means the library's limit.
@@ -57,23 +57,23 @@ struct Options {
 
 /// One node of an embedded cluster.
 struct EmbeddedNode {
-  std::string name;
+  std::string name{};
   /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device.
-  std::string devices;
+  std::string devices{};
   /// CPUs it offers; below 0 means the hardware threads of this machine.
   double cpus = -1;
-  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
-  std::map<std::string, double> resources;
+  std::map<std::string, double> resources{};
 };
 
 /// How an embedded cluster is made.
 struct EmbedOptions {
   /// Device SPEC of the one node "local", when `nodes` is empty.
-  std::string devices;
-  std::vector<EmbeddedNode> nodes;
+  std::string devices{};
+  std::vector<EmbeddedNode> nodes{};
   /// The types it can run; null means those that the program registered.
-  std::shared_ptr<const TypeRegistry> registry;
+  std::shared_ptr<const TypeRegistry> registry{};
 };
 
 } // namespace gpuactors

@@ -67,14 +67,15 @@ struct PendingView {
   std::string reason;
 };
 
-/// What is held back for the oldest blocked request of one priority.
+/// What is held back for the oldest blocked request or group of one priority.
 struct ReservationView {
   int priority = 0;
+  /// None when it is for a group.
   RequestId request;
-  std::string node;
-  std::vector<DeviceGrant> devices;
-  Share cpus;
-  std::map<std::string, Share> resources;
+  /// None when it is for a request.
+  GroupId group;
+  /// One for a request, one for each bundle of a group.
+  std::vector<BundleGrant> places;
   TimePoint until;
 };
 

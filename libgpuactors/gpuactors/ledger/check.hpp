@@ -1,0 +1,16 @@
+// The assertion of the ledger: on in every build, because a broken book means a device granted twice.
+#pragma once
+
+namespace gpuactors::ledger_detail {
+
+/// Prints what was broken and ends the program.
+[[noreturn]] void broken(const char* file, int line, const char* condition, const char* what) noexcept;
+
+} // namespace gpuactors::ledger_detail
+
+/// Ends the program with a message unless `condition` holds.
+#define GPUACTORS_LEDGER_CHECK(condition, what)                                                                        \
+  do {                                                                                                                 \
+    if (!(condition)) [[unlikely]]                                                                                     \
+      ::gpuactors::ledger_detail::broken(__FILE__, __LINE__, #condition, what);                                        \
+  } while (false)

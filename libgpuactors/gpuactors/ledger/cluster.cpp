@@ -1,0 +1,301 @@
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/cluster.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace gpuactors::ledger_detail {
+
+// -- orders of the indexes -------------------------------------------------------------------------
+
+bool BySlot::operator()(const Slot* a, const Slot* b) const {
+  if (a->free_share != b->free_share)
+    return a->free_share < b->free_share;
+  if (a->free_bytes != b->free_bytes)
+    return a->free_bytes < b->free_bytes;
+  return std::tie(a->node->order, a->index) < std::tie(b->node->order, b->index);
+}
+
+bool BySlot::operator()(const Slot* a, const Need& b) const {
+  return a->free_share != b.share ? a->free_share < b.share : a->free_bytes < b.bytes;
+}
+
+bool ByIdle::operator()(const NodeKind* a, const NodeKind* b) const {
+  return a->idle != b->idle ? a->idle < b->idle : a->node->order < b->node->order;
+}
+
+bool ByIdle::operator()(const NodeKind* a, int idle) const {
+  return a->idle < idle;
+}
+
+bool ByCpus::operator()(const Node* a, const Node* b) const {
+  return std::tuple{!a->pool.slots.empty(), a->pool.free_cpus, a->order}
+         < std::tuple{!b->pool.slots.empty(), b->pool.free_cpus, b->order};
+}
+
+bool ByFreeShare::operator()(const Node* a, const Node* b) const {
+  return std::tuple{b->free_share, b->pool.free_cpus, a->order}
+         < std::tuple{a->free_share, a->pool.free_cpus, b->order};
+}
+
+// -- nodes -----------------------------------------------------------------------------------------
+
+Node& Cluster::add(NodeSpec spec, std::uint64_t pool_id) {
+  const auto name = spec.name;
+  const auto [it, added] = nodes_.try_emplace(name);
+  GPUACTORS_LEDGER_CHECK(added, "a node was added twice");
+  set_order(it);
+  auto& node = it->second;
+  node.spec = std::move(spec);
+  node.pool = Pool{pool_id, &node, node.spec.cpus, node.spec.cpus, node.spec.resources, node.spec.resources, {}};
+  for (std::size_t i = 0; i < node.spec.devices.size(); ++i) {
+    const auto& device = node.spec.devices[i];
+    auto& kind = kinds_[{device.accelerator_type, device.memory_bytes}];
+    kind.accelerator_type = device.accelerator_type;
+    kind.memory_bytes = device.memory_bytes;
+    auto known = std::find_if(node.kinds.begin(), node.kinds.end(), [&](const auto& k) { return k.kind == &kind; });
+    if (known == node.kinds.end())
+      known = node.kinds.insert(known, NodeKind{&node, &kind, 0});
+    node.pool.slots.push_back({&node, static_cast<int>(i), static_cast<std::size_t>(known - node.kinds.begin()), true,
+                               Share::whole(1), Share::whole(1), device.memory_bytes, device.memory_bytes});
+  }
+  node.free_share = Share::whole(static_cast<std::int64_t>(node.pool.slots.size()));
+  if (node.kinds.size() > 1)
+    mixed_.emplace(it->first, &node);
+  enter(node);
+  ++version_;
+  return node;
+}
+
+void Cluster::set_order(Nodes::iterator it) {
+  constexpr auto last = std::numeric_limits<std::uint64_t>::max();
+  const auto below = it == nodes_.begin() ? 0 : std::prev(it)->second.order;
+  const auto next = std::next(it);
+  // At the end, where most names arrive, leave room behind instead of halving what is left.
+  constexpr auto stride = std::uint64_t{1} << 32;
+  const auto above =
+      next == nodes_.end() ? (below < last - 2 * stride ? below + 2 * stride : last) : next->second.order;
+  if (above - below >= 2) {
+    it->second.order = below + (above - below) / 2;
+    return;
+  }
+  // No number is left in between: deal them out anew. Existing nodes keep their order, so the indexes stay sorted.
+  const auto step = last / (nodes_.size() + 1);
+  std::uint64_t order = 0;
+  for (auto& [name, node] : nodes_)
+    node.order = order += step;
+}
+
+void Cluster::remove(Node& node) {
+  GPUACTORS_LEDGER_CHECK(node.pool.is_untouched(), "a node was removed while something on it is held");
+  if (node.takes_leases())
+    leave(node);
+  mixed_.erase(node.spec.name);
+  ++version_;
+  nodes_.erase(nodes_.find(node.spec.name));
+}
+
+void Cluster::drain(Node& node) {
+  if (!node.takes_leases())
+    return;
+  leave(node);
+  node.state = NodeState::draining;
+  ++version_;
+}
+
+void Cluster::fail(Node& node, Slot& slot) {
+  if (!slot.ok)
+    return;
+  const bool indexed = node.takes_leases();
+  if (indexed)
+    leave(node);
+  slot.ok = false;
+  node.free_share -= slot.free_share;
+  if (indexed)
+    enter(node);
+  ++version_;
+}
+
+Node* Cluster::find(std::string_view name) {
+  const auto it = nodes_.find(name);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+const Node* Cluster::find(std::string_view name) const {
+  const auto it = nodes_.find(name);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+// -- indexes ---------------------------------------------------------------------------------------
+
+void Cluster::enter(Node& node) {
+  by_cpus_.insert(&node);
+  if (spreads_)
+    by_free_share_.insert(&node);
+  for (auto& slot : node.pool.slots)
+    if (slot.ok)
+      enter(node, slot);
+}
+
+void Cluster::leave(Node& node) {
+  by_cpus_.erase(&node);
+  if (spreads_)
+    by_free_share_.erase(&node);
+  for (auto& slot : node.pool.slots)
+    if (slot.ok)
+      leave(node, slot);
+}
+
+void Cluster::enter(Node& node, Slot& slot) {
+  auto& kind = node.kinds[slot.kind];
+  if (slot.free_share < Share::whole(1)) {
+    kind.kind->in_use.insert(&slot);
+    return;
+  }
+  if (auto handle = kind.kind->idle.extract(&kind)) {
+    ++kind.idle;
+    kind.kind->idle.insert(std::move(handle));
+  } else {
+    ++kind.idle;
+    kind.kind->idle.insert(&kind);
+  }
+}
+
+void Cluster::leave(Node& node, Slot& slot) {
+  auto& kind = node.kinds[slot.kind];
+  if (slot.free_share < Share::whole(1)) {
+    kind.kind->in_use.erase(&slot);
+    return;
+  }
+  auto handle = kind.kind->idle.extract(&kind);
+  GPUACTORS_LEDGER_CHECK(static_cast<bool>(handle), "an idle device is missing from its index");
+  if (--kind.idle > 0)
+    kind.kind->idle.insert(std::move(handle));
+}
+
+const std::set<Node*, ByFreeShare>& Cluster::by_free_share() {
+  if (!spreads_) {
+    spreads_ = true;
+    for (auto& [name, node] : nodes_)
+      if (node.takes_leases())
+        by_free_share_.insert(&node);
+  }
+  return by_free_share_;
+}
+
+// -- amounts ---------------------------------------------------------------------------------------
+
+template <class Change>
+void Cluster::update(Pool& pool, const std::vector<DeviceGrant>& devices, bool cpus_change, Change change) {
+  auto& node = *pool.node;
+  if (&pool != &node.pool) {
+    change();
+    return;
+  }
+  ++version_;
+  const bool indexed = node.takes_leases();
+  const bool reorders = cpus_change || !devices.empty();
+  if (indexed && cpus_change)
+    by_cpus_.erase(&node);
+  if (indexed && spreads_ && reorders)
+    by_free_share_.erase(&node);
+  for (const auto& device : devices)
+    if (auto& slot = *pool.slot(device.index); slot.ok) {
+      if (indexed)
+        leave(node, slot);
+      node.free_share -= slot.free_share;
+    }
+  change();
+  for (const auto& device : devices)
+    if (auto& slot = *pool.slot(device.index); slot.ok) {
+      if (indexed)
+        enter(node, slot);
+      node.free_share += slot.free_share;
+    }
+  if (indexed && cpus_change)
+    by_cpus_.insert(&node);
+  if (indexed && spreads_ && reorders)
+    by_free_share_.insert(&node);
+}
+
+void Cluster::take(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
+                   const std::map<std::string, Share>& resources) {
+  update(pool, devices, cpus > Share{}, [&] {
+    for (const auto& device : devices) {
+      auto* slot = pool.slot(device.index);
+      GPUACTORS_LEDGER_CHECK(slot->free_share >= device.share, "a device was granted beyond its share");
+      GPUACTORS_LEDGER_CHECK(slot->free_bytes >= device.memory_bytes, "a device was granted beyond its memory");
+      slot->free_share -= device.share;
+      slot->free_bytes -= device.memory_bytes;
+    }
+    GPUACTORS_LEDGER_CHECK(pool.free_cpus >= cpus, "a node was granted beyond its cpus");
+    pool.free_cpus -= cpus;
+    for (const auto& [name, amount] : resources) {
+      if (amount == Share{})
+        continue;
+      auto it = pool.free_resources.find(name);
+      GPUACTORS_LEDGER_CHECK(it != pool.free_resources.end() && it->second >= amount,
+                             "a node was granted beyond a custom resource");
+      it->second -= amount;
+    }
+  });
+}
+
+void Cluster::give_back(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
+                        const std::map<std::string, Share>& resources) {
+  update(pool, devices, cpus > Share{}, [&] {
+    for (const auto& device : devices) {
+      auto* slot = pool.slot(device.index);
+      slot->free_share += device.share;
+      slot->free_bytes += device.memory_bytes;
+      GPUACTORS_LEDGER_CHECK(slot->free_share <= slot->share, "a share of a device was given back twice");
+      GPUACTORS_LEDGER_CHECK(slot->free_bytes <= slot->bytes, "memory of a device was given back twice");
+    }
+    pool.free_cpus += cpus;
+    GPUACTORS_LEDGER_CHECK(pool.free_cpus <= pool.cpus, "cpus were given back twice");
+    for (const auto& [name, amount] : resources) {
+      if (amount == Share{})
+        continue;
+      auto it = pool.free_resources.find(name);
+      GPUACTORS_LEDGER_CHECK(it != pool.free_resources.end(), "an unknown custom resource was given back");
+      it->second += amount;
+      GPUACTORS_LEDGER_CHECK(it->second <= pool.resources.at(name), "a custom resource was given back twice");
+    }
+  });
+}
+
+void Cluster::check() const {
+  std::size_t in_use = 0;
+  for (const auto& [name, node] : nodes_) {
+    Share free;
+    std::map<const DeviceKind*, int> idle;
+    for (const auto& slot : node.pool.slots) {
+      if (!slot.ok)
+        continue;
+      free += slot.free_share;
+      if (!node.takes_leases())
+        continue;
+      if (slot.free_share == Share::whole(1)) {
+        ++idle[node.kinds[slot.kind].kind];
+        continue;
+      }
+      ++in_use;
+      GPUACTORS_LEDGER_CHECK(node.kinds[slot.kind].kind->in_use.count(const_cast<Slot*>(&slot)) == 1,
+                             "a device in use is not in its index");
+    }
+    GPUACTORS_LEDGER_CHECK(free == node.free_share, "the free share of a node is not the sum over its devices");
+    for (const auto& kind : node.kinds) {
+      GPUACTORS_LEDGER_CHECK(kind.idle == idle[kind.kind], "a node's count of idle devices is wrong");
+      GPUACTORS_LEDGER_CHECK(kind.kind->idle.count(const_cast<NodeKind*>(&kind)) == (kind.idle > 0 ? 1U : 0U),
+                             "a node's idle devices are not in their index");
+    }
+    GPUACTORS_LEDGER_CHECK(by_cpus_.count(const_cast<Node*>(&node)) == (node.takes_leases() ? 1U : 0U),
+                           "a node is not in the index of cpus");
+  }
+  for (const auto& [key, kind] : kinds_)
+    in_use -= std::min(in_use, kind.in_use.size());
+  GPUACTORS_LEDGER_CHECK(in_use == 0, "an index names a device that is not in use");
+}
+
+} // namespace gpuactors::ledger_detail

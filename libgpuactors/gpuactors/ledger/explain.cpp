@@ -1,0 +1,189 @@
+#include <gpuactors/base/suggest.hpp>
+#include <gpuactors/ledger/explain.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace gpuactors::ledger_detail {
+
+namespace {
+
+// In the order in which they are asked.
+enum class Constraint : std::uint8_t { name, draining, label, type, devices, memory, cpus, resource, none };
+
+// The first constraint that a pool does not meet, and how much of it the pool has.
+struct Refusal {
+  Constraint constraint = Constraint::none;
+  std::int64_t has = 0;
+  std::string label;
+};
+
+struct Devices {
+  std::int64_t of_type = 0;
+  std::int64_t with_share = 0;
+  std::int64_t with_both = 0;
+  Share most_share;
+  std::uint64_t most_bytes = 0;
+};
+
+Devices count_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
+  Devices count;
+  for (const auto& slot : pool.slots) {
+    const auto& spec = pool.node->device(slot);
+    if (!slot.ok || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type))
+      continue;
+    ++count.of_type;
+    auto need = need_on(request, spec.memory_bytes);
+    const auto share = lens.share(pool, slot);
+    auto bytes = lens.bytes(pool, slot);
+    count.most_share = std::max(count.most_share, share);
+    // Memory alone is limited by the share that is left, too.
+    if (request.gpus == Share{}) {
+      bytes = std::min(bytes, memory_for_share(spec.memory_bytes, share));
+      need.share = std::min(need.share, share);
+    }
+    if (share < need.share)
+      continue;
+    ++count.with_share;
+    count.most_bytes = std::max(count.most_bytes, bytes);
+    count.with_both += bytes >= need.bytes ? 1 : 0;
+  }
+  return count;
+}
+
+std::optional<Refusal> refuse_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
+  if (!wants_devices(request) && request.accelerator_type.empty())
+    return std::nullopt;
+  const auto count = count_devices(pool, request, lens);
+  if (count.of_type == 0)
+    return Refusal{Constraint::type, static_cast<std::int64_t>(pool.slots.size()), {}};
+  if (!wants_devices(request))
+    return std::nullopt;
+  const bool whole = wants_whole_devices(request);
+  const auto wanted = static_cast<std::int64_t>(device_count(request));
+  if (count.with_share < wanted)
+    return Refusal{Constraint::devices, whole ? count.with_share : count.most_share.units(), {}};
+  if (count.with_both < wanted)
+    return Refusal{Constraint::memory, whole ? count.with_both : static_cast<std::int64_t>(count.most_bytes), {}};
+  return std::nullopt;
+}
+
+Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens& lens, bool new_lease) {
+  const auto& node = *pool.node;
+  if (!request.node.empty() && request.node != node.spec.name)
+    return {Constraint::name, 0, {}};
+  if (new_lease && !node.takes_leases())
+    return {Constraint::draining, 0, {}};
+  for (const auto& [key, value] : request.labels) {
+    const auto it = node.spec.labels.find(key);
+    if (it == node.spec.labels.end() || it->second != value)
+      return {Constraint::label, it == node.spec.labels.end() ? 0 : 1, key};
+  }
+  if (auto refusal = refuse_devices(pool, request, lens))
+    return *refusal;
+  if (lens.cpus(pool) < request.cpus)
+    return {Constraint::cpus, lens.cpus(pool).units(), {}};
+  for (const auto& [name, amount] : request.resources)
+    if (lens.resource(pool, name) < amount)
+      return {Constraint::resource, lens.resource(pool, name).units(), name};
+  return {};
+}
+
+// What a node must have besides, for the constraints that come after the devices.
+std::string with_devices(const ResourceRequest& request) {
+  return wants_devices(request) || !request.accelerator_type.empty() ? " with " + describe_devices(request) : "";
+}
+
+std::string has_types(const Node& node) {
+  std::vector<std::string> types;
+  for (const auto& slot : node.pool.slots)
+    if (const auto& type = node.device(slot).accelerator_type;
+        slot.ok && std::find(types.begin(), types.end(), type) == types.end())
+      types.push_back(type);
+  if (types.empty())
+    return "no device";
+  std::string text;
+  for (const auto& type : types)
+    text += fmt::format("{}{}", text.empty() ? "" : " and ", type.empty() ? "one without a type" : type);
+  return text;
+}
+
+// "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
+std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const Refusal& refusal,
+                   std::string_view who) {
+  const auto& node = *pool.node;
+  const auto& name = node.spec.name;
+  const std::string free = lens.amount == Lens::Amount::free ? " free" : "";
+  const auto has = to_string(Share{refusal.has});
+  switch (refusal.constraint) {
+  case Constraint::name:
+    return fmt::format("{} is on node {}", who, name);
+  case Constraint::draining:
+    return fmt::format("{} takes new leases: node {} is draining", who, name);
+  case Constraint::label: {
+    const auto& wanted = request.labels.at(refusal.label);
+    const auto it = node.spec.labels.find(refusal.label);
+    return fmt::format("{} has the label {}={}: node {} has {}", who, refusal.label, wanted, name,
+                       it == node.spec.labels.end() ? "no label " + refusal.label
+                                                    : fmt::format("{}={}", refusal.label, it->second));
+  }
+  case Constraint::type:
+    return fmt::format("{} has {}: node {} has {}", who, describe_devices(request), name, has_types(node));
+  case Constraint::devices:
+    if (wants_whole_devices(request))
+      return fmt::format("{} has {}{}: node {} has {}", who, describe_devices(request), free, name, refusal.has);
+    return fmt::format("{} has {}{}: the most on one device is {}, on node {}", who, describe_devices(request), free,
+                       has, name);
+  case Constraint::memory:
+    if (wants_whole_devices(request))
+      return fmt::format("{} has {} with {} each{}: node {} has {}", who, describe_devices(request),
+                         describe_bytes(request.memory_bytes), free, name, refusal.has);
+    return fmt::format("{} has {} on one device{}{}: the most is {}, on node {}", who,
+                       describe_bytes(need_on(request, pool.node->spec.devices.front().memory_bytes).bytes),
+                       request.accelerator_type.empty() ? "" : " of type " + request.accelerator_type, free,
+                       describe_bytes(static_cast<std::uint64_t>(refusal.has)), name);
+  case Constraint::cpus:
+    return fmt::format("{}{} has {} cpus{}: node {} has {}", who, with_devices(request), to_string(request.cpus), free,
+                       name, has);
+  case Constraint::resource:
+    return fmt::format("{}{} has {} {}{}: node {} has {}", who, with_devices(request),
+                       to_string(request.resources.at(refusal.label)), refusal.label, free, name, has);
+  case Constraint::none:
+    break;
+  }
+  return {};
+}
+
+} // namespace
+
+std::string explain(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
+  if (cluster.nodes().empty())
+    return "no node is registered";
+  const Node* best = nullptr;
+  Refusal least;
+  for (const auto& [name, node] : cluster.nodes()) {
+    auto refusal = refusal_of(node.pool, request, lens, true);
+    if (refusal.constraint == Constraint::none)
+      return {};
+    if (best != nullptr && std::tie(refusal.constraint, refusal.has) <= std::tie(least.constraint, least.has))
+      continue;
+    best = &node;
+    least = std::move(refusal);
+  }
+  if (least.constraint == Constraint::name) {
+    std::vector<std::string> names;
+    for (const auto& [name, node] : cluster.nodes())
+      names.push_back(name);
+    return fmt::format("no node is named \"{}\"{}", request.node, did_you_mean(request.node, names));
+  }
+  return render(best->pool, request, lens, least, "no node");
+}
+
+std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens, std::string_view what) {
+  const auto refusal = refusal_of(pool, request, lens, false);
+  return render(pool, request, lens, refusal, what);
+}
+
+} // namespace gpuactors::ledger_detail

@@ -1,0 +1,270 @@
+#include <gpuactors/ledger/explain.hpp>
+#include <gpuactors/ledger/group_placement.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+namespace gpuactors::ledger_detail {
+
+namespace {
+
+// Nodes that a greedy pass tries to put the whole group on before bundles may part.
+constexpr int nodes_to_pack = 64;
+
+class GroupSearch {
+public:
+  GroupSearch(Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy, const Lens& lens)
+    : cluster_(cluster), bundles_(bundles), strategy_(strategy), lens_(lens), chosen_(bundles.size()) {
+    order_.resize(bundles.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    const auto hardness = [&](std::size_t i) {
+      const auto& b = bundles[i];
+      return std::tuple{device_count(b), !b.accelerator_type.empty(), b.gpus, b.memory_bytes, b.cpus};
+    };
+    std::stable_sort(order_.begin(), order_.end(), [&](auto a, auto b) { return hardness(b) < hardness(a); });
+  }
+
+  std::optional<std::vector<Placement>> run() {
+    const bool strict_spread = strategy_ == GroupStrategy::strict_spread;
+    bool found = false;
+    if (strategy_ == GroupStrategy::strict_pack)
+      found = pack_on_one_node(static_cast<int>(cluster_.nodes().size())) || search_one_node();
+    else if (strategy_ == GroupStrategy::pack)
+      found = pack_on_one_node(nodes_to_pack) || pack_on_few_nodes() || search_all();
+    else
+      found = spread_greedily(strict_spread) || (strict_spread ? match() : search_all());
+    if (!found)
+      return std::nullopt;
+    return std::move(chosen_);
+  }
+
+private:
+  // Puts a bundle somewhere, so that later bundles see it as taken.
+  void put(std::size_t bundle, Placement placement) {
+    chosen_[bundle] = std::move(placement);
+    const auto& at = chosen_[bundle];
+    lens_.holds.push_back({at.pool, &at.devices, bundles_[bundle].cpus, &bundles_[bundle].resources});
+    ++placed_;
+  }
+
+  void undo() {
+    lens_.holds.pop_back();
+    --placed_;
+  }
+
+  void reset() {
+    while (placed_ > 0)
+      undo();
+  }
+
+  // A place on any node but these. The indexes know what is free; for all there is, every node is looked at.
+  std::optional<Placement> find(std::size_t bundle, const std::set<const Node*>& excluded) {
+    const auto& request = bundles_[bundle];
+    if (lens_.amount == Lens::Amount::free)
+      return place(cluster_, request, lens_, excluded);
+    for (const auto& [name, node] : cluster_.nodes())
+      if (node.takes_leases() && excluded.count(&node) == 0)
+        if (auto devices = place_in(node.pool, request, lens_))
+          return Placement{&cluster_.find(name)->pool, std::move(*devices)};
+    return std::nullopt;
+  }
+
+  bool put_in(std::size_t bundle, Pool& pool) {
+    if (auto devices = place_in(pool, bundles_[bundle], lens_)) {
+      put(bundle, Placement{&pool, std::move(*devices)});
+      return true;
+    }
+    return false;
+  }
+
+  bool pack_on_one_node(int tries) {
+    std::set<const Node*> excluded;
+    for (int i = 0; i < tries; ++i) {
+      auto first = find(order_[0], excluded);
+      if (!first)
+        return false;
+      auto& pool = *first->pool;
+      put(order_[0], std::move(*first));
+      if (std::all_of(order_.begin() + 1, order_.end(), [&](std::size_t b) { return put_in(b, pool); }))
+        return true;
+      reset();
+      excluded.insert(pool.node);
+    }
+    return false;
+  }
+
+  bool pack_on_few_nodes() {
+    std::vector<Pool*> used;
+    for (const auto bundle : order_) {
+      if (std::any_of(used.begin(), used.end(), [&](Pool* pool) { return put_in(bundle, *pool); }))
+        continue;
+      auto found = find(bundle, {});
+      if (!found) {
+        reset();
+        return false;
+      }
+      used.push_back(found->pool);
+      put(bundle, std::move(*found));
+    }
+    return true;
+  }
+
+  bool spread_greedily(bool strict) {
+    std::set<const Node*> used;
+    for (const auto bundle : order_) {
+      auto found = find(bundle, used);
+      if (!found && !strict)
+        found = find(bundle, {});
+      if (!found) {
+        reset();
+        return false;
+      }
+      used.insert(found->pool->node);
+      put(bundle, std::move(*found));
+    }
+    return true;
+  }
+
+  // strict_spread, exactly: bundles on different nodes do not compete, so it is a matching of bundles and nodes. A
+  // bundle that fits on as many nodes as there are bundles always finds one, so more candidates than that need no look.
+  bool match() {
+    std::vector<std::vector<Placement>> candidates(bundles_.size());
+    for (const auto bundle : order_) {
+      std::set<const Node*> seen;
+      while (candidates[bundle].size() < bundles_.size()) {
+        auto found = find(bundle, seen);
+        if (!found)
+          break;
+        seen.insert(found->pool->node);
+        candidates[bundle].push_back(std::move(*found));
+      }
+    }
+    std::map<Pool*, std::size_t> holder;
+    std::vector<const Placement*> at(bundles_.size());
+    std::set<Pool*> visited;
+    const std::function<bool(std::size_t)> seat = [&](std::size_t bundle) {
+      for (const auto& candidate : candidates[bundle]) {
+        if (!visited.insert(candidate.pool).second)
+          continue;
+        const auto it = holder.find(candidate.pool);
+        if (it != holder.end() && !seat(it->second))
+          continue;
+        holder[candidate.pool] = bundle;
+        at[bundle] = &candidate;
+        return true;
+      }
+      return false;
+    };
+    for (const auto bundle : order_) {
+      visited.clear();
+      if (!seat(bundle))
+        return false;
+    }
+    for (const auto bundle : order_)
+      put(bundle, *at[bundle]);
+    return true;
+  }
+
+  bool search_one_node() {
+    for (const auto& [name, node] : cluster_.nodes())
+      if (node.takes_leases() && search({&cluster_.find(name)->pool}, 0))
+        return true;
+    return false;
+  }
+
+  bool search_all() {
+    if (cluster_.nodes().size() > static_cast<std::size_t>(search_steps))
+      return false;
+    std::vector<Pool*> pools;
+    for (const auto& [name, node] : cluster_.nodes())
+      if (node.takes_leases())
+        pools.push_back(&cluster_.find(name)->pool);
+    return search(pools, 0);
+  }
+
+  // Depth first over every way to place the bundles from `next` on.
+  bool search(const std::vector<Pool*>& pools, std::size_t next) {
+    if (next == order_.size())
+      return true;
+    const auto bundle = order_[next];
+    for (auto* pool : pools)
+      for (auto& devices : alternatives(*pool, bundles_[bundle])) {
+        if (++steps_ > search_steps)
+          return false;
+        put(bundle, Placement{pool, std::move(devices)});
+        if (search(pools, next + 1))
+          return true;
+        undo();
+      }
+    return false;
+  }
+
+  // Every choice of devices in the pool that could make a difference: for one device, each that fits but for twins.
+  std::vector<std::vector<DeviceGrant>> alternatives(const Pool& pool, const ResourceRequest& request) const {
+    std::vector<std::vector<DeviceGrant>> result;
+    auto best = place_in(pool, request, lens_);
+    if (!best)
+      return result;
+    const auto single = best->size() == 1;
+    if (!single) {
+      result.push_back(std::move(*best));
+      return result;
+    }
+    std::set<std::tuple<Share, std::uint64_t, std::string, std::uint64_t>> seen;
+    const auto consider = [&](const Slot& slot) {
+      const auto& spec = pool.node->device(slot);
+      const auto need = need_on(request, spec.memory_bytes);
+      if (!slot.ok || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type)
+          || !fits(pool, slot, need, lens_))
+        return;
+      if (seen.emplace(lens_.share(pool, slot), lens_.bytes(pool, slot), spec.accelerator_type, spec.memory_bytes)
+              .second)
+        result.push_back({DeviceGrant{slot.index, need.share, need.bytes}});
+    };
+    consider(*pool.slot(best->front().index));
+    for (const auto& slot : pool.slots)
+      consider(slot);
+    return result;
+  }
+
+  Cluster& cluster_;
+  const std::vector<ResourceRequest>& bundles_;
+  GroupStrategy strategy_;
+  Lens lens_;
+  std::vector<std::size_t> order_;
+  std::vector<Placement> chosen_;
+  int placed_ = 0;
+  int steps_ = 0;
+};
+
+} // namespace
+
+std::optional<std::vector<Placement>> place_group(Cluster& cluster, const std::vector<ResourceRequest>& bundles,
+                                                  GroupStrategy strategy, const Lens& lens) {
+  return GroupSearch{cluster, bundles, strategy, lens}.run();
+}
+
+std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy,
+                          const Lens& lens) {
+  for (std::size_t i = 0; i < bundles.size(); ++i)
+    if (const auto reason = explain(cluster, bundles[i], lens); !reason.empty())
+      return fmt::format("bundle {}: {}", i, reason);
+  const auto nodes = cluster.nodes().size();
+  const std::string free = lens.amount == Lens::Amount::free ? " with what is free now" : "";
+  switch (strategy) {
+  case GroupStrategy::strict_pack:
+    return fmt::format("no node takes all {} bundles together{}", bundles.size(), free);
+  case GroupStrategy::strict_spread:
+    return fmt::format("the {} bundles need a node each{}: the number of nodes is {}", bundles.size(), free, nodes);
+  case GroupStrategy::pack:
+  case GroupStrategy::spread:
+    break;
+  }
+  return fmt::format("the {} bundles fit one by one but not together{}", bundles.size(), free);
+}
+
+} // namespace gpuactors::ledger_detail

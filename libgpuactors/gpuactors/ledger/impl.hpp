@@ -1,0 +1,205 @@
+// The ledger behind its public face. One class, its methods by subject in requests.cpp (grant, wait, release),
+// nodes.cpp, groups.cpp, lending.cpp, reservations.cpp, views.cpp and invariants.cpp.
+#pragma once
+
+#include <gpuactors/ledger/group_placement.hpp>
+#include <gpuactors/ledger/ledger.hpp>
+#include <gpuactors/ledger/queue.hpp>
+
+#include <unordered_map>
+
+namespace gpuactors {
+
+class Ledger::Impl {
+public:
+  using Entry = ledger_detail::Entry;
+  using Lens = ledger_detail::Lens;
+  using Hold = ledger_detail::Hold;
+  using Node = ledger_detail::Node;
+  using Placement = ledger_detail::Placement;
+  using Pool = ledger_detail::Pool;
+  using QueueKey = ledger_detail::QueueKey;
+  using Shape = ledger_detail::Shape;
+  using ShapeKey = ledger_detail::ShapeKey;
+
+  explicit Impl(LedgerOptions options) : options_(options) {
+    // nop
+  }
+
+  // -- the public calls, see ledger.hpp --------------------------------------------------------
+
+  Result<Events> add_node(NodeSpec spec, TimePoint now);
+  Result<Events> remove_node(std::string_view name, TimePoint now);
+  Result<Events> drain_node(std::string_view name, TimePoint now);
+  Result<Events> fail_device(std::string_view name, int index, TimePoint now);
+  Events submit(RequestId id, ResourceRequest request, TimePoint now);
+  Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
+  Result<Events> cancel(RequestId id, TimePoint now);
+  Events submit_group(GroupId id, GroupRequest request, TimePoint now);
+  Result<Events> release_group(GroupId id, TimePoint now);
+  Events advance(TimePoint now);
+  std::optional<TimePoint> next_timeout() const;
+  std::vector<NodeView> nodes() const;
+  std::optional<NodeView> node(std::string_view name) const;
+  std::vector<Lease> leases() const;
+  const Lease* find_lease(LeaseId id) const;
+  const Lease* lease_of(RequestId id) const;
+  std::vector<BundleGrant> bundles_of(GroupId id) const;
+  std::vector<PendingView> pending() const;
+  std::vector<ReservationView> reservations() const;
+  void check() const;
+
+  const ledger_detail::Queue& queue() const {
+    return queue_;
+  }
+
+private:
+  // A lease, from its grant until its resources are back where they came from:
+  // held -> (given back at once) or (ended, while others hold what it lent) -> gone.
+  struct Record {
+    Lease lease;
+    // The lease of the task that asked for this one; it may wait for it.
+    LeaseId asked_by;
+    // Where the resources came from: a node, a bundle, or what another lease lends.
+    Pool* source = nullptr;
+    // What it lends to its children, once it has any.
+    std::unique_ptr<Pool> lent;
+    std::size_t lent_out = 0;
+    // Its holder is gone.
+    bool ended = false;
+  };
+  using Records = std::map<LeaseId, Record>;
+
+  struct Bundle {
+    BundleGrant grant;
+    Pool* source = nullptr;
+    // What requests with this bundle draw from.
+    std::unique_ptr<Pool> pool;
+  };
+
+  // A placement group; it waits as long as it has no bundles.
+  struct Group {
+    GroupRequest request;
+    QueueKey key;
+    std::vector<Bundle> bundles;
+    std::set<LeaseId> leases;
+    // Requests that wait for it.
+    std::size_t waiting = 0;
+  };
+  using Groups = std::map<GroupId, Group>;
+
+  // A place that is held back, as a request or as one bundle of a group needs it.
+  struct Place {
+    Placement at;
+    Share cpus;
+    std::map<std::string, Share> resources;
+  };
+
+  struct Reservation {
+    std::vector<Place> places;
+    TimePoint until;
+  };
+
+  // The oldest blocked request of a priority on its way to a reservation: counting -> reserved -> (served) or counting.
+  struct Claim {
+    QueueKey holder;
+    TimePoint since;
+    int passes = 0;
+    std::optional<Reservation> reservation;
+    // How often a device (pool id, index) was reserved in vain, so that the next attempt looks elsewhere.
+    std::map<std::pair<std::uint64_t, int>, int> vain;
+  };
+
+  // Where a request goes, and who lends or sets aside what it takes.
+  struct Found {
+    Placement placement;
+    LeaseId lender;
+    int bundle = 0;
+  };
+
+  // -- requests.cpp ----------------------------------------------------------------------------
+
+  void answer(RequestId id, ResourceRequest& request, Events& events);
+  std::optional<Error> refuse(RequestId id, ResourceRequest& request) const;
+  std::optional<Found> find_place(const ResourceRequest& request, QueueKey key);
+  void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found, Events& events);
+  void wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
+  bool is_feasible(const ShapeKey& key);
+  std::string why_pending(const ShapeKey& key, bool feasible) const;
+  std::string why_infeasible(const ShapeKey& key) const;
+  void pump(Events& events);
+  bool grant_head(QueueKey key, Shape& shape, Events& events);
+  // Takes an entry out of the queue. What was held back for it is there for others then: pump.
+  Entry leave_queue(QueueKey key);
+  void refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events);
+  // Looks again at whether the shapes can ever be satisfied, and answers those that wait in vain.
+  template <class Which>
+  void recheck(Which which, Events& events);
+  void recheck_group(GroupId id, Events& events);
+  // Moves time on: waits that are over, reservations that end or begin.
+  void pass_time(TimePoint now, Events& events);
+  static Events finish(Events answer, Events earlier);
+
+  // -- lending.cpp -----------------------------------------------------------------------------
+
+  const Record* live(LeaseId id) const;
+  Pool& lent_pool(Record& record);
+  std::optional<Found> borrow(const ResourceRequest& request, const Lens& lens);
+  bool could_borrow(const ResourceRequest& request, const Lens& lens);
+  std::vector<Hold> ancestor_holds(LeaseId parent) const;
+  // The holder is gone: gives back what is not lent on. Then pump.
+  void end_lease(Records::iterator it);
+  void settle(Records::iterator it);
+  // Requests of the children of a task that has ended become ordinary ones.
+  void orphan(LeaseId parent);
+  void add_descendants(std::set<LeaseId>& ids) const;
+  void lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events);
+
+  // -- groups.cpp ------------------------------------------------------------------------------
+
+  void answer_group(GroupId id, GroupRequest& request, Events& events);
+  bool try_grant_group(GroupId id, Group& group, Events& events);
+  // Forgets a group that is no longer in the queue, with all that is in it. Says nothing of the group itself.
+  void end_group(Groups::iterator it, const std::string& reason, Events& events);
+
+  // -- nodes.cpp -------------------------------------------------------------------------------
+
+  // Takes back what is on a node, or on one device of it.
+  void lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events);
+
+  // -- reservations.cpp ------------------------------------------------------------------------
+
+  Lens binding(QueueKey key) const;
+  template <class Visit>
+  void for_each_oldest(Visit visit);
+  Claim& claim_of(const Entry& entry);
+  void sync_claims();
+  // A grant behind them in the queue passes over the blocked requests that could have used it.
+  void count_pass(QueueKey key, const Placement& granted);
+  bool could_have_used(const ShapeKey& key, const Placement& granted) const;
+  bool expire_reservations();
+  void make_due_reservations();
+  void reserve(const Entry& entry);
+  std::vector<Place> choose_target(const Entry& entry, const Claim& claim);
+  std::optional<Place> choose_place(const ResourceRequest& request, const Claim& claim, const Lens& lens);
+  std::vector<Place> choose_places(const ShapeKey& key, const Claim& claim, const Lens& lens);
+  void drop_reservations_on(const Node& node);
+
+  LedgerOptions options_;
+  ledger_detail::Cluster cluster_;
+  ledger_detail::Queue queue_;
+  Records records_;
+  std::unordered_map<RequestId, LeaseId> holders_;
+  Groups groups_;
+  std::map<int, Claim> claims_;
+  // How many waiting requests each lease has as their parent.
+  std::map<LeaseId, std::size_t> waiting_children_;
+  // Nodes or ancestors have changed: look again at what can ever be satisfied.
+  bool recheck_due_ = false;
+  TimePoint now_ = TimePoint::min();
+  std::uint64_t next_lease_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t next_pool_ = 0;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,88 @@
+// The books, added up anew.
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/impl.hpp>
+
+namespace gpuactors {
+
+namespace {
+
+using ledger_detail::Pool;
+
+// What is taken from one pool, by all who draw from it.
+struct Sum {
+  std::map<int, DeviceGrant> devices;
+  Share cpus;
+  std::map<std::string, Share> resources;
+
+  void add(const std::vector<DeviceGrant>& more, Share more_cpus, const std::map<std::string, Share>& more_resources) {
+    for (const auto& device : more) {
+      auto& sum = devices[device.index];
+      sum.share += device.share;
+      sum.memory_bytes += device.memory_bytes;
+    }
+    cpus += more_cpus;
+    for (const auto& [name, amount] : more_resources)
+      resources[name] += amount;
+  }
+};
+
+void check_pool(const Pool& pool, Sum& sum) {
+  for (const auto& slot : pool.slots) {
+    const auto taken = sum.devices[slot.index];
+    GPUACTORS_LEDGER_CHECK(slot.free_share + taken.share == slot.share, "a device's shares do not add up");
+    GPUACTORS_LEDGER_CHECK(slot.free_bytes + taken.memory_bytes == slot.bytes, "a device's memory does not add up");
+  }
+  GPUACTORS_LEDGER_CHECK(sum.devices.size() == pool.slots.size(), "a device is held that its pool does not have");
+  GPUACTORS_LEDGER_CHECK(pool.free_cpus + sum.cpus == pool.cpus, "cpus do not add up");
+  for (const auto& [name, amount] : pool.resources)
+    GPUACTORS_LEDGER_CHECK(pool.free_resources.at(name) + sum.resources[name] == amount,
+                           "a custom resource does not add up");
+}
+
+} // namespace
+
+void Ledger::Impl::check() const {
+  std::map<const Pool*, Sum> sums;
+  std::map<LeaseId, std::size_t> lent;
+  std::size_t held = 0;
+  for (const auto& [id, record] : records_) {
+    const auto& lease = record.lease;
+    sums[record.source].add(lease.devices, lease.cpus, lease.resources);
+    held += record.ended ? 0 : 1;
+    if (lease.parent)
+      ++lent[lease.parent];
+    if (lease.group && !record.ended)
+      GPUACTORS_LEDGER_CHECK(groups_.at(lease.group).leases.count(id) == 1, "a group does not know a lease in it");
+  }
+  GPUACTORS_LEDGER_CHECK(held == holders_.size(), "leases and their holders disagree");
+  for (const auto& [id, group] : groups_) {
+    GPUACTORS_LEDGER_CHECK(group.bundles.empty() == (queue_.find(group.key) != nullptr),
+                           "a group neither waits nor has its bundles");
+    for (const auto& bundle : group.bundles)
+      sums[bundle.source].add(bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+  }
+  // Every pool is checked and taken off the list; what is left would be held in a pool that does not exist.
+  const auto check_one = [&](const Pool& pool) {
+    check_pool(pool, sums[&pool]);
+    sums.erase(&pool);
+  };
+  for (const auto& [name, node] : cluster_.nodes())
+    check_one(node.pool);
+  for (const auto& [id, group] : groups_)
+    for (const auto& bundle : group.bundles)
+      check_one(*bundle.pool);
+  for (const auto& [id, record] : records_) {
+    GPUACTORS_LEDGER_CHECK(record.lent_out == lent[id], "a lease does not know what it has lent");
+    GPUACTORS_LEDGER_CHECK(!record.ended || record.lent_out > 0, "a lease that has ended still holds its resources");
+    if (record.lent)
+      check_one(*record.lent);
+  }
+  GPUACTORS_LEDGER_CHECK(sums.empty(), "something is held in a pool that does not exist");
+  for (const auto& [priority, claim] : claims_)
+    GPUACTORS_LEDGER_CHECK(!claim.reservation || queue_.find(claim.holder) != nullptr,
+                           "something is held back for a request that does not wait");
+  cluster_.check();
+  queue_.check();
+}
+
+} // namespace gpuactors

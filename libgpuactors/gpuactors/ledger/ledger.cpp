@@ -1,0 +1,101 @@
+#include <gpuactors/ledger/impl.hpp>
+
+namespace gpuactors {
+
+Ledger::Ledger(LedgerOptions options) : impl_(std::make_unique<Impl>(options)) {
+  // nop
+}
+
+Ledger::~Ledger() = default;
+Ledger::Ledger(Ledger&&) noexcept = default;
+Ledger& Ledger::operator=(Ledger&&) noexcept = default;
+
+Result<Ledger::Events> Ledger::add_node(NodeSpec spec, TimePoint now) {
+  return impl_->add_node(std::move(spec), now);
+}
+
+Result<Ledger::Events> Ledger::remove_node(std::string_view name, TimePoint now) {
+  return impl_->remove_node(name, now);
+}
+
+Result<Ledger::Events> Ledger::drain_node(std::string_view name, TimePoint now) {
+  return impl_->drain_node(name, now);
+}
+
+Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, TimePoint now) {
+  return impl_->fail_device(node, index, now);
+}
+
+Ledger::Events Ledger::submit(RequestId id, ResourceRequest request, TimePoint now) {
+  return impl_->submit(id, std::move(request), now);
+}
+
+Result<Ledger::Events> Ledger::release(LeaseId id, std::uint64_t epoch, TimePoint now) {
+  return impl_->release(id, epoch, now);
+}
+
+Result<Ledger::Events> Ledger::cancel(RequestId id, TimePoint now) {
+  return impl_->cancel(id, now);
+}
+
+Ledger::Events Ledger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
+  return impl_->submit_group(id, std::move(request), now);
+}
+
+Result<Ledger::Events> Ledger::release_group(GroupId id, TimePoint now) {
+  return impl_->release_group(id, now);
+}
+
+Ledger::Events Ledger::advance(TimePoint now) {
+  return impl_->advance(now);
+}
+
+std::optional<TimePoint> Ledger::next_timeout() const {
+  return impl_->next_timeout();
+}
+
+std::vector<NodeView> Ledger::nodes() const {
+  return impl_->nodes();
+}
+
+std::optional<NodeView> Ledger::node(std::string_view name) const {
+  return impl_->node(name);
+}
+
+std::vector<Lease> Ledger::leases() const {
+  return impl_->leases();
+}
+
+const Lease* Ledger::find_lease(LeaseId id) const {
+  return impl_->find_lease(id);
+}
+
+const Lease* Ledger::lease_of(RequestId id) const {
+  return impl_->lease_of(id);
+}
+
+std::vector<BundleGrant> Ledger::bundles_of(GroupId id) const {
+  return impl_->bundles_of(id);
+}
+
+bool Ledger::is_pending(RequestId id) const {
+  return impl_->queue().find(id) != nullptr;
+}
+
+std::size_t Ledger::pending_count() const {
+  return impl_->queue().entries().size();
+}
+
+std::vector<PendingView> Ledger::pending() const {
+  return impl_->pending();
+}
+
+std::vector<ReservationView> Ledger::reservations() const {
+  return impl_->reservations();
+}
+
+void Ledger::check() const {
+  impl_->check();
+}
+
+} // namespace gpuactors

@@ -1,0 +1,133 @@
+// Lending: a task that waits for its children lends them what it holds, so that it cannot wait for itself.
+//
+// A lease whose parts are lent on goes back to where it came from only when its holder and all borrowers are gone.
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/impl.hpp>
+
+namespace gpuactors {
+
+using ledger_detail::place_in;
+
+const Ledger::Impl::Record* Ledger::Impl::live(LeaseId id) const {
+  const auto it = records_.find(id);
+  return it == records_.end() || it->second.ended ? nullptr : &it->second;
+}
+
+Ledger::Impl::Pool& Ledger::Impl::lent_pool(Record& record) {
+  if (!record.lent) {
+    const auto& lease = record.lease;
+    record.lent = std::make_unique<Pool>(
+        ledger_detail::make_pool(++next_pool_, *record.source->node, lease.devices, lease.cpus, lease.resources));
+  }
+  return *record.lent;
+}
+
+// The parent lends, or whoever waits for the parent.
+std::optional<Ledger::Impl::Found> Ledger::Impl::borrow(const ResourceRequest& request, const Lens& lens) {
+  for (auto id = request.parent; live(id) != nullptr;) {
+    auto& record = records_.at(id);
+    auto& pool = lent_pool(record);
+    if (auto devices = place_in(pool, request, lens))
+      return Found{{&pool, std::move(*devices)}, id, 0};
+    id = record.asked_by;
+  }
+  return std::nullopt;
+}
+
+// Whether it would fit in what an ancestor lends if other borrowers gave back what they have.
+bool Ledger::Impl::could_borrow(const ResourceRequest& request, const Lens& lens) {
+  for (auto id = request.parent; live(id) != nullptr;) {
+    auto& record = records_.at(id);
+    if (place_in(lent_pool(record), request, lens))
+      return true;
+    id = record.asked_by;
+  }
+  return false;
+}
+
+// What stays taken as long as `parent` and those who wait for it hold their leases: in each pool that they draw from.
+std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) const {
+  std::vector<Hold> holds;
+  std::set<LeaseId> seen;
+  std::set<GroupId> groups;
+  for (const auto* ancestor = live(parent); ancestor != nullptr; ancestor = live(ancestor->asked_by))
+    for (const auto* record = ancestor; record != nullptr;) {
+      const auto& lease = record->lease;
+      if (!seen.insert(lease.id).second)
+        break;
+      holds.push_back({record->source, &lease.devices, lease.cpus, &lease.resources});
+      // Its group cannot be removed without ending it.
+      if (lease.group && groups.insert(lease.group).second)
+        for (const auto& bundle : groups_.at(lease.group).bundles)
+          holds.push_back({bundle.source, &bundle.grant.devices, bundle.grant.cpus, &bundle.grant.resources});
+      const auto lender = records_.find(lease.parent);
+      record = lender == records_.end() ? nullptr : &lender->second;
+    }
+  return holds;
+}
+
+void Ledger::Impl::end_lease(Records::iterator it) {
+  auto& [id, record] = *it;
+  GPUACTORS_LEDGER_CHECK(!record.ended, "a lease was given back twice");
+  record.ended = true;
+  holders_.erase(record.lease.request);
+  if (record.lease.group)
+    groups_.at(record.lease.group).leases.erase(id);
+  orphan(id);
+  settle(it);
+}
+
+// Gives back what nobody holds any more, up the chain of lenders.
+void Ledger::Impl::settle(Records::iterator it) {
+  while (it->second.ended && it->second.lent_out == 0) {
+    auto& record = it->second;
+    GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
+    cluster_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
+    const auto lender = record.lease.parent;
+    records_.erase(it);
+    if (!lender)
+      return;
+    it = records_.find(lender);
+    GPUACTORS_LEDGER_CHECK(it != records_.end() && it->second.lent_out > 0, "a lender has gone before its borrowers");
+    --it->second.lent_out;
+  }
+}
+
+void Ledger::Impl::orphan(LeaseId parent) {
+  if (waiting_children_.empty())
+    return;
+  // Others may have hoped for a loan of this lease, further up.
+  recheck_due_ = true;
+  if (waiting_children_.erase(parent) == 0)
+    return;
+  std::vector<QueueKey> moving;
+  for (const auto& [key, shape] : queue_.shapes())
+    if (key.request.parent == parent)
+      for (const auto age : shape.ages)
+        moving.push_back({key.request.priority, age});
+  for (const auto at : moving) {
+    auto key = *queue_.find(at)->shape->key;
+    key.request.parent = LeaseId{};
+    queue_.move(at, queue_.shape_of(std::move(key), true));
+  }
+}
+
+void Ledger::Impl::add_descendants(std::set<LeaseId>& ids) const {
+  // Borrowers are younger than their lenders: one pass finds them all.
+  for (const auto& [id, record] : records_)
+    if (record.lease.parent && ids.count(record.lease.parent) > 0)
+      ids.insert(id);
+}
+
+void Ledger::Impl::lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events) {
+  for (const auto id : ids)
+    if (const auto* record = live(id))
+      events.push_back(
+          Event{Event::Kind::lost, record->lease.request, {}, record->lease, {}, Errc::lease_revoked, reason});
+  // Borrowers before lenders.
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id)
+    if (const auto it = records_.find(*id); it != records_.end() && !it->second.ended)
+      end_lease(it);
+}
+
+} // namespace gpuactors

@@ -1,0 +1,58 @@
+#include <gpuactors/ledger/need.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace gpuactors::ledger_detail {
+
+namespace {
+
+auto fields(const ResourceRequest& r) {
+  return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.strategy, r.group, r.bundle,
+                  r.parent, r.resources, r.labels);
+}
+
+} // namespace
+
+Need need_on(const ResourceRequest& request, std::uint64_t device_bytes) noexcept {
+  if (wants_whole_devices(request))
+    return {Share::whole(1), request.memory_bytes > 0 ? request.memory_bytes : device_bytes};
+  if (request.gpus == Share{})
+    return {share_for_memory(device_bytes, request.memory_bytes), request.memory_bytes};
+  if (request.memory_bytes == 0)
+    return {request.gpus, memory_for_share(device_bytes, request.gpus)};
+  return {request.gpus, request.memory_bytes};
+}
+
+std::string describe_bytes(std::uint64_t bytes) {
+  return fmt::format("{} bytes ({})", bytes, format_bytes(bytes));
+}
+
+std::string describe_devices(const ResourceRequest& request) {
+  const auto type = request.accelerator_type.empty() ? std::string{} : " of type " + request.accelerator_type;
+  if (wants_whole_devices(request)) {
+    const auto count = device_count(request);
+    return fmt::format("{} device{}{}", count, count == 1 ? "" : "s", type);
+  }
+  if (request.gpus > Share{})
+    return fmt::format("{} of a device{}", to_string(request.gpus), type);
+  if (request.memory_bytes > 0)
+    return fmt::format("{} of a device{}", describe_bytes(request.memory_bytes), type);
+  return fmt::format("a device{}", type);
+}
+
+bool ShapeLess::operator()(const ShapeKey& a, const ShapeKey& b) const {
+  if (a.is_group() || b.is_group()) {
+    const auto left = std::tuple{a.bundles.size(), a.request.priority, a.strategy};
+    const auto right = std::tuple{b.bundles.size(), b.request.priority, b.strategy};
+    if (left != right)
+      return left < right;
+    return std::lexicographical_compare(a.bundles.begin(), a.bundles.end(), b.bundles.begin(), b.bundles.end(),
+                                        [](const auto& x, const auto& y) { return fields(x) < fields(y); });
+  }
+  return fields(a.request) < fields(b.request);
+}
+
+} // namespace gpuactors::ledger_detail

@@ -1,0 +1,108 @@
+// Nodes and devices that come and go.
+#include <gpuactors/base/suggest.hpp>
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/impl.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+namespace {
+
+Failure no_node(const ledger_detail::Cluster& cluster, std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& [known, node] : cluster.nodes())
+    names.push_back(known);
+  return fail(Errc::not_found, fmt::format("there is no node \"{}\"{}", name, did_you_mean(name, names)));
+}
+
+} // namespace
+
+Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
+  GPUACTORS_TRY(validate(spec));
+  if (cluster_.find(spec.name) != nullptr)
+    return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
+  Events events;
+  cluster_.add(std::move(spec), ++next_pool_);
+  recheck_due_ = !queue_.entries().empty();
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
+Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint now) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  Events events;
+  cluster_.drain(*node);
+  drop_reservations_on(*node);
+  recheck_due_ = true;
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
+Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoint now) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  Events events;
+  cluster_.drain(*node);
+  drop_reservations_on(*node);
+  lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
+  cluster_.remove(*node);
+  recheck_due_ = true;
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
+Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int index, TimePoint now) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  auto* slot = node->pool.slot(index);
+  if (slot == nullptr)
+    return fail(Errc::not_found,
+                fmt::format("node {} has no device {}: it has {} devices", name, index, node->pool.slots.size()));
+  Events events;
+  if (slot->ok) {
+    cluster_.fail(*node, *slot);
+    drop_reservations_on(*node);
+    lose_on(*node, index, fmt::format("device {} of node {} failed", index, name), events);
+    recheck_due_ = true;
+  }
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
+void Ledger::Impl::lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events) {
+  const auto touches = [&](std::string_view on, const std::vector<DeviceGrant>& devices) {
+    if (on != node.spec.name || !index)
+      return on == node.spec.name;
+    for (const auto& device : devices)
+      if (device.index == *index)
+        return true;
+    return false;
+  };
+  std::set<LeaseId> ids;
+  for (const auto& [id, record] : records_)
+    if (touches(record.lease.node, record.lease.devices))
+      ids.insert(id);
+  lose(ids, reason, events);
+  // A group is there as a whole or not at all.
+  for (auto it = groups_.begin(); it != groups_.end();) {
+    const auto next = std::next(it);
+    for (const auto& bundle : it->second.bundles)
+      if (touches(bundle.grant.node, bundle.grant.devices)) {
+        events.push_back(Event{Event::Kind::lost, {}, it->first, std::nullopt, {}, Errc::lease_revoked, reason});
+        end_group(it, "its placement group was lost: " + reason, events);
+        break;
+      }
+    it = next;
+  }
+}
+
+} // namespace gpuactors

@@ -1,0 +1,234 @@
+#include <gpuactors/ledger/placement.hpp>
+
+#include <algorithm>
+#include <tuple>
+
+namespace gpuactors::ledger_detail {
+
+namespace {
+
+// One search: what does not change while it runs.
+class Search {
+public:
+  Search(Cluster& cluster, const ResourceRequest& request, const Lens& lens, const std::set<const Node*>& excluded)
+    : cluster_(cluster), request_(request), lens_(lens), excluded_(excluded) {
+    // nop
+  }
+
+  std::optional<Placement> run() {
+    if (!request_.node.empty()) {
+      auto* node = cluster_.find(request_.node);
+      return node != nullptr && node->takes_leases() && !excludes(*node) ? in(*node) : std::nullopt;
+    }
+    if (request_.strategy == Strategy::spread)
+      return first_of(cluster_.by_free_share());
+    if (!wants_devices(request_))
+      return first_of(cluster_.by_cpus());
+    if (!wants_whole_devices(request_)) {
+      if (auto found = device_in_use())
+        return found;
+      return idle_device();
+    }
+    if (auto found = whole_of_one_kind())
+      return found;
+    return device_count(request_) > 1 ? whole_of_mixed_kinds() : std::nullopt;
+  }
+
+private:
+  bool excludes(const Node& node) const {
+    return !excluded_.empty() && excluded_.count(&node) > 0;
+  }
+
+  // All but the devices.
+  bool accepts(const Node& node) const {
+    return !excludes(node) && admits(node, request_) && suffices_besides_devices(node.pool, request_, lens_);
+  }
+
+  bool matches(const DeviceKind& kind) const {
+    return request_.accelerator_type.empty() || kind.accelerator_type == request_.accelerator_type;
+  }
+
+  std::optional<Placement> in(Node& node) const {
+    if (auto devices = place_in(node.pool, request_, lens_))
+      return Placement{&node.pool, std::move(*devices)};
+    return std::nullopt;
+  }
+
+  template <class Nodes>
+  std::optional<Placement> first_of(const Nodes& nodes) const {
+    for (auto* node : nodes)
+      if (!excludes(*node))
+        if (auto found = in(*node))
+          return found;
+    return std::nullopt;
+  }
+
+  // The best device of a kind that is in use; the order of the index is the order of preference.
+  Slot* best_in_use(const DeviceKind& kind, const Need& need) const {
+    auto it = kind.in_use.lower_bound(need);
+    while (it != kind.in_use.end()) {
+      auto* slot = *it;
+      if (slot->free_bytes < need.bytes) {
+        // Skip all with this share and too little memory at once.
+        it = kind.in_use.lower_bound(Need{slot->free_share, need.bytes});
+        continue;
+      }
+      if (fits(slot->node->pool, *slot, need, lens_) && accepts(*slot->node))
+        return slot;
+      ++it;
+    }
+    return nullptr;
+  }
+
+  std::optional<Placement> device_in_use() const {
+    using Rank = std::tuple<Share, std::uint64_t, std::uint64_t, int>;
+    std::optional<Rank> best;
+    Slot* chosen = nullptr;
+    Need needed;
+    for (const auto& [key, kind] : cluster_.kinds()) {
+      if (kind.in_use.empty() || !matches(kind))
+        continue;
+      const auto need = need_on(request_, kind.memory_bytes);
+      auto* slot = best_in_use(kind, need);
+      if (slot == nullptr)
+        continue;
+      const auto rank =
+          Rank{slot->free_share - need.share, slot->free_bytes - need.bytes, slot->node->order, slot->index};
+      if (best && !(rank < *best))
+        continue;
+      best = rank;
+      chosen = slot;
+      needed = need;
+    }
+    return grant(chosen, needed);
+  }
+
+  // The first idle device of the kind in the node that nothing withholds.
+  Slot* first_idle(Node& node, const DeviceKind& kind, const Need& need) const {
+    for (auto& slot : node.pool.slots)
+      if (slot.ok && slot.free_share == Share::whole(1) && node.kinds[slot.kind].kind == &kind
+          && fits(node.pool, slot, need, lens_))
+        return &slot;
+    return nullptr;
+  }
+
+  std::optional<Placement> idle_device() const {
+    using Rank = std::tuple<Share, std::uint64_t, int, std::uint64_t>;
+    std::optional<Rank> best;
+    Slot* chosen = nullptr;
+    Need needed;
+    for (const auto& [key, kind] : cluster_.kinds()) {
+      const auto need = need_on(request_, kind.memory_bytes);
+      if (!matches(kind) || need.share > Share::whole(1) || need.bytes > kind.memory_bytes)
+        continue;
+      for (auto* candidate : kind.idle) {
+        auto* slot = accepts(*candidate->node) ? first_idle(*candidate->node, kind, need) : nullptr;
+        if (slot == nullptr)
+          continue;
+        const auto rank =
+            Rank{Share::whole(1) - need.share, kind.memory_bytes - need.bytes, candidate->idle, candidate->node->order};
+        if (!best || rank < *best) {
+          best = rank;
+          chosen = slot;
+          needed = need;
+        }
+        break;
+      }
+    }
+    return grant(chosen, needed);
+  }
+
+  static std::optional<Placement> grant(Slot* slot, const Need& need) {
+    if (slot == nullptr)
+      return std::nullopt;
+    return Placement{&slot->node->pool, {DeviceGrant{slot->index, need.share, need.bytes}}};
+  }
+
+  // As many devices of one kind as are wanted, or none.
+  std::optional<Placement> whole_in(Node& node, const DeviceKind& kind, const Need& need) const {
+    const auto count = device_count(request_);
+    std::vector<DeviceGrant> devices;
+    for (const auto& slot : node.pool.slots) {
+      if (devices.size() == count)
+        break;
+      if (slot.ok && node.kinds[slot.kind].kind == &kind && fits(node.pool, slot, need, lens_))
+        devices.push_back({slot.index, need.share, need.bytes});
+    }
+    if (devices.size() < count)
+      return std::nullopt;
+    return Placement{&node.pool, std::move(devices)};
+  }
+
+  std::optional<Placement> whole_of_one_kind() const {
+    using Rank = std::tuple<int, std::uint64_t, std::uint64_t>;
+    std::optional<Rank> best;
+    std::optional<Placement> chosen;
+    for (const auto& [key, kind] : cluster_.kinds()) {
+      const auto need = need_on(request_, kind.memory_bytes);
+      if (!matches(kind) || need.bytes > kind.memory_bytes)
+        continue;
+      const auto wanted = static_cast<int>(std::min<std::size_t>(device_count(request_), limit_of_devices));
+      for (auto it = kind.idle.lower_bound(wanted); it != kind.idle.end(); ++it) {
+        auto& node = *(*it)->node;
+        const auto rank = Rank{(*it)->idle, kind.memory_bytes, node.order};
+        if (best && !(rank < *best))
+          break;
+        if (!accepts(node))
+          continue;
+        if (auto found = whole_in(node, kind, need)) {
+          best = rank;
+          chosen = std::move(found);
+          break;
+        }
+      }
+    }
+    return chosen;
+  }
+
+  std::optional<Placement> whole_of_mixed_kinds() const {
+    std::optional<Placement> chosen;
+    int fewest = 0;
+    for (const auto& [name, node] : cluster_.mixed()) {
+      if (!node->takes_leases() || excludes(*node))
+        continue;
+      int idle = 0;
+      for (const auto& kind : node->kinds)
+        if (matches(*kind.kind))
+          idle += kind.idle;
+      if (chosen && idle >= fewest)
+        continue;
+      if (auto found = in(*node)) {
+        fewest = idle;
+        chosen = std::move(found);
+      }
+    }
+    return chosen;
+  }
+
+  // More than any node has; keeps the conversion of a request for very many devices harmless.
+  static constexpr std::size_t limit_of_devices = std::size_t{1} << 20;
+
+  Cluster& cluster_;
+  const ResourceRequest& request_;
+  const Lens& lens_;
+  const std::set<const Node*>& excluded_;
+};
+
+} // namespace
+
+std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request, const Lens& lens,
+                               const std::set<const Node*>& excluded) {
+  return Search{cluster, request, lens, excluded}.run();
+}
+
+bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
+  if (!request.node.empty()) {
+    const auto* node = cluster.find(request.node);
+    return node != nullptr && node->takes_leases() && place_in(node->pool, request, lens).has_value();
+  }
+  return std::any_of(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
+    return item.second.takes_leases() && place_in(item.second.pool, request, lens).has_value();
+  });
+}
+
+} // namespace gpuactors::ledger_detail

@@ -1,0 +1,183 @@
+#include <gpuactors/ledger/cluster.hpp>
+#include <gpuactors/ledger/pool.hpp>
+
+#include <algorithm>
+#include <tuple>
+
+namespace gpuactors::ledger_detail {
+
+namespace {
+
+const DeviceGrant* find_device(const std::vector<DeviceGrant>& devices, int index) {
+  for (const auto& device : devices)
+    if (device.index == index)
+      return &device;
+  return nullptr;
+}
+
+Share amount_of(const std::map<std::string, Share>& resources, const std::string& name) {
+  const auto it = resources.find(name);
+  return it == resources.end() ? Share{} : it->second;
+}
+
+bool is_type(const Slot& slot, const std::string& type) {
+  return type.empty() || slot.node->device(slot).accelerator_type == type;
+}
+
+std::optional<std::vector<DeviceGrant>> place_whole(const Pool& pool, const ResourceRequest& request,
+                                                    const Lens& lens) {
+  std::vector<const Slot*> chosen;
+  for (const auto& slot : pool.slots)
+    if (slot.ok && is_type(slot, request.accelerator_type)
+        && fits(pool, slot, need_on(request, slot.node->device(slot).memory_bytes), lens))
+      chosen.push_back(&slot);
+  const auto count = device_count(request);
+  if (chosen.size() < count)
+    return std::nullopt;
+  std::stable_sort(chosen.begin(), chosen.end(), [](const Slot* a, const Slot* b) {
+    return a->node->device(*a).memory_bytes < b->node->device(*b).memory_bytes;
+  });
+  chosen.resize(count);
+  std::sort(chosen.begin(), chosen.end(), [](const Slot* a, const Slot* b) { return a->index < b->index; });
+  std::vector<DeviceGrant> grants;
+  grants.reserve(count);
+  for (const auto* slot : chosen) {
+    const auto need = need_on(request, slot->node->device(*slot).memory_bytes);
+    grants.push_back({slot->index, need.share, need.bytes});
+  }
+  return grants;
+}
+
+std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const ResourceRequest& request,
+                                                       const Lens& lens) {
+  using Rank = std::tuple<bool, std::int64_t, std::uint64_t>;
+  std::optional<Rank> best;
+  DeviceGrant grant;
+  for (const auto& slot : pool.slots) {
+    if (!slot.ok || !is_type(slot, request.accelerator_type))
+      continue;
+    const auto need = need_on(request, slot.node->device(slot).memory_bytes);
+    if (!fits(pool, slot, need, lens))
+      continue;
+    const auto share = lens.share(pool, slot);
+    const auto bytes = lens.bytes(pool, slot);
+    // The largest amounts come first when spreading; ~ turns the order of unsigned numbers around.
+    const auto rank = request.strategy == Strategy::spread
+                          ? Rank{false, -share.units(), ~bytes}
+                          : Rank{share == Share::whole(1), (share - need.share).units(), bytes - need.bytes};
+    if (best && !(rank < *best))
+      continue;
+    best = rank;
+    grant = {slot.index, need.share, need.bytes};
+  }
+  if (!best)
+    return std::nullopt;
+  return std::vector<DeviceGrant>{grant};
+}
+
+} // namespace
+
+// -- pools -----------------------------------------------------------------------------------------
+
+const Slot* Pool::slot(int index) const {
+  // A node's own pool has its devices in order without gaps: no search.
+  if (index >= 0 && static_cast<std::size_t>(index) < slots.size()
+      && slots[static_cast<std::size_t>(index)].index == index)
+    return &slots[static_cast<std::size_t>(index)];
+  for (const auto& slot : slots)
+    if (slot.index == index)
+      return &slot;
+  return nullptr;
+}
+
+Slot* Pool::slot(int index) {
+  return const_cast<Slot*>(std::as_const(*this).slot(index));
+}
+
+bool Pool::is_untouched() const {
+  return free_cpus == cpus && free_resources == resources && std::all_of(slots.begin(), slots.end(), [](const Slot& s) {
+           return s.free_share == s.share && s.free_bytes == s.bytes;
+         });
+}
+
+Pool make_pool(std::uint64_t id, Node& node, const std::vector<DeviceGrant>& devices, Share cpus,
+               const std::map<std::string, Share>& resources) {
+  Pool pool{id, &node, cpus, cpus, resources, resources, {}};
+  for (const auto& device : devices)
+    pool.slots.push_back(
+        {&node, device.index, 0, true, device.share, device.share, device.memory_bytes, device.memory_bytes});
+  return pool;
+}
+
+// -- lens ------------------------------------------------------------------------------------------
+
+Share Lens::share(const Pool& pool, const Slot& slot) const {
+  auto left = amount == Amount::free ? slot.free_share : slot.share;
+  for (const auto& hold : holds)
+    if (hold.pool == &pool)
+      if (const auto* device = find_device(*hold.devices, slot.index))
+        left -= device->share;
+  return std::max(left, Share{});
+}
+
+std::uint64_t Lens::bytes(const Pool& pool, const Slot& slot) const {
+  auto left = amount == Amount::free ? slot.free_bytes : slot.bytes;
+  for (const auto& hold : holds)
+    if (hold.pool == &pool)
+      if (const auto* device = find_device(*hold.devices, slot.index))
+        left -= std::min(left, device->memory_bytes);
+  return left;
+}
+
+Share Lens::cpus(const Pool& pool) const {
+  auto left = amount == Amount::free ? pool.free_cpus : pool.cpus;
+  for (const auto& hold : holds)
+    if (hold.pool == &pool)
+      left -= hold.cpus;
+  return std::max(left, Share{});
+}
+
+Share Lens::resource(const Pool& pool, const std::string& name) const {
+  auto left = amount_of(amount == Amount::free ? pool.free_resources : pool.resources, name);
+  for (const auto& hold : holds)
+    if (hold.pool == &pool)
+      left -= amount_of(*hold.resources, name);
+  return std::max(left, Share{});
+}
+
+// -- placement in one pool -------------------------------------------------------------------------
+
+bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens) {
+  return lens.share(pool, slot) >= need.share && lens.bytes(pool, slot) >= need.bytes;
+}
+
+bool admits(const Node& node, const ResourceRequest& request) {
+  if (!request.node.empty() && request.node != node.spec.name)
+    return false;
+  for (const auto& [key, value] : request.labels) {
+    const auto it = node.spec.labels.find(key);
+    if (it == node.spec.labels.end() || it->second != value)
+      return false;
+  }
+  if (wants_devices(request) || request.accelerator_type.empty())
+    return true;
+  return std::any_of(node.pool.slots.begin(), node.pool.slots.end(),
+                     [&](const Slot& slot) { return slot.ok && is_type(slot, request.accelerator_type); });
+}
+
+bool suffices_besides_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
+  if (request.cpus > Share{} && lens.cpus(pool) < request.cpus)
+    return false;
+  return std::all_of(request.resources.begin(), request.resources.end(),
+                     [&](const auto& item) { return lens.resource(pool, item.first) >= item.second; });
+}
+
+std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
+  if (!admits(*pool.node, request) || !suffices_besides_devices(pool, request, lens))
+    return std::nullopt;
+  if (!wants_devices(request))
+    return std::vector<DeviceGrant>{};
+  return wants_whole_devices(request) ? place_whole(pool, request, lens) : place_fraction(pool, request, lens);
+}
+
+} // namespace gpuactors::ledger_detail

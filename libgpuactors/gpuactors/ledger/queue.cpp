@@ -1,0 +1,108 @@
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/queue.hpp>
+
+namespace gpuactors::ledger_detail {
+
+Shape& Queue::shape_of(ShapeKey key, bool feasible) {
+  const auto [it, added] = shapes_.try_emplace(std::move(key));
+  if (added) {
+    it->second.key = &it->first;
+    it->second.feasible = feasible;
+  }
+  return it->second;
+}
+
+Shape* Queue::find_shape(const ShapeKey& key) {
+  const auto it = shapes_.find(key);
+  return it == shapes_.end() ? nullptr : &it->second;
+}
+
+void Queue::attach(Shape& shape, std::uint64_t age) {
+  if (shape.feasible && !shape.ages.empty())
+    heads_.erase(shape.head());
+  shape.ages.insert(age);
+  if (shape.feasible)
+    heads_.emplace(shape.head(), &shape);
+}
+
+void Queue::detach(Shape& shape, std::uint64_t age) {
+  if (shape.feasible)
+    heads_.erase(shape.head());
+  shape.ages.erase(age);
+  if (shape.ages.empty())
+    shapes_.erase(shapes_.find(*shape.key));
+  else if (shape.feasible)
+    heads_.emplace(shape.head(), &shape);
+}
+
+Entry& Queue::add(Entry entry) {
+  attach(*entry.shape, entry.key.age);
+  if (entry.request)
+    by_request_.emplace(entry.request, entry.key);
+  if (entry.deadline != never)
+    deadlines_.emplace(entry.deadline, entry.key);
+  const auto key = entry.key;
+  const auto [it, added] = entries_.emplace(key, std::move(entry));
+  GPUACTORS_LEDGER_CHECK(added, "two entries have one place in the queue");
+  return it->second;
+}
+
+Entry Queue::remove(QueueKey key) {
+  auto node = entries_.extract(key);
+  GPUACTORS_LEDGER_CHECK(!node.empty(), "an entry left the queue twice");
+  auto entry = std::move(node.mapped());
+  detach(*entry.shape, key.age);
+  entry.shape = nullptr;
+  if (entry.request)
+    by_request_.erase(entry.request);
+  if (entry.deadline != never)
+    deadlines_.erase({entry.deadline, key});
+  return entry;
+}
+
+void Queue::move(QueueKey key, Shape& to) {
+  auto& entry = entries_.at(key);
+  detach(*entry.shape, key.age);
+  attach(to, key.age);
+  entry.shape = &to;
+}
+
+void Queue::set_feasible(Shape& shape, bool feasible) {
+  if (shape.feasible == feasible)
+    return;
+  shape.feasible = feasible;
+  if (feasible)
+    heads_.emplace(shape.head(), &shape);
+  else
+    heads_.erase(shape.head());
+}
+
+const Entry* Queue::find(QueueKey key) const {
+  const auto it = entries_.find(key);
+  return it == entries_.end() ? nullptr : &it->second;
+}
+
+const Entry* Queue::find(RequestId id) const {
+  const auto it = by_request_.find(id);
+  return it == by_request_.end() ? nullptr : find(it->second);
+}
+
+void Queue::check() const {
+  std::size_t count = 0;
+  std::size_t feasible = 0;
+  for (const auto& [key, shape] : shapes_) {
+    GPUACTORS_LEDGER_CHECK(!shape.ages.empty(), "a shape is kept that nothing waits with");
+    count += shape.ages.size();
+    feasible += shape.feasible ? 1 : 0;
+    if (!shape.feasible)
+      continue;
+    const auto it = heads_.find(shape.head());
+    GPUACTORS_LEDGER_CHECK(it != heads_.end() && it->second == &shape, "a shape is not at its place in the queue");
+  }
+  GPUACTORS_LEDGER_CHECK(count == entries_.size(), "entries and shapes of the queue disagree");
+  GPUACTORS_LEDGER_CHECK(feasible == heads_.size(), "the queue has heads of no shape");
+  for (const auto& [key, entry] : entries_)
+    GPUACTORS_LEDGER_CHECK(entry.shape->ages.count(key.age) == 1, "an entry is not in its shape");
+}
+
+} // namespace gpuactors::ledger_detail

@@ -1,0 +1,119 @@
+// What waits, in order of priority, then age; and the same by shape, so that a wake-up asks once for each shape and not
+// once for each request.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/ledger/need.hpp>
+
+#include <compare>
+#include <set>
+#include <unordered_map>
+
+namespace gpuactors::ledger_detail {
+
+/// A place in the queue; less is served first.
+struct QueueKey {
+  int priority = 0;
+  std::uint64_t age = 0;
+
+  friend bool operator==(QueueKey, QueueKey) = default;
+
+  friend std::strong_ordering operator<=>(QueueKey a, QueueKey b) {
+    return a.priority != b.priority ? b.priority <=> a.priority : a.age <=> b.age;
+  }
+};
+
+/// All that waits with one shape.
+struct Shape {
+  const ShapeKey* key = nullptr;
+  /// Ages of what waits; all have the priority of the key.
+  std::set<std::uint64_t> ages;
+  /// Whether some node could ever satisfy it. If not, all that waits here waits for nodes.
+  bool feasible = true;
+  /// Whether there is a place that can be held back for it.
+  bool reservable = true;
+  /// Why the shape waits, and the version of the cluster that this is true of.
+  std::string reason;
+  std::uint64_t reason_version = 0;
+
+  [[nodiscard]] QueueKey head() const {
+    return {key->request.priority, *ages.begin()};
+  }
+};
+
+/// One request or group that waits.
+struct Entry {
+  QueueKey key;
+  /// Exactly one of the two.
+  RequestId request;
+  GroupId group;
+  std::string name;
+  TimePoint since;
+  TimePoint deadline = never;
+  bool wait_for_nodes = false;
+  Shape* shape = nullptr;
+};
+
+/// The waiting requests and groups.
+class Queue {
+public:
+  using Shapes = std::map<ShapeKey, Shape, ShapeLess>;
+  using Heads = std::map<QueueKey, Shape*>;
+
+  /// Finds or makes the shape; it goes with its last entry.
+  Shape& shape_of(ShapeKey key, bool feasible);
+
+  /// The shape, if anything of it waits.
+  [[nodiscard]] Shape* find_shape(const ShapeKey& key);
+
+  /// Adds an entry of a shape.
+  Entry& add(Entry entry);
+
+  /// Removes an entry, and its shape with the last one.
+  Entry remove(QueueKey key);
+
+  /// Moves an entry to another shape with the same priority.
+  void move(QueueKey key, Shape& to);
+
+  void set_feasible(Shape& shape, bool feasible);
+
+  [[nodiscard]] const Entry* find(QueueKey key) const;
+  [[nodiscard]] const Entry* find(RequestId id) const;
+
+  [[nodiscard]] const std::map<QueueKey, Entry>& entries() const {
+    return entries_;
+  }
+
+  [[nodiscard]] Shapes& shapes() {
+    return shapes_;
+  }
+
+  /// The first entry of every feasible shape, in the order of the queue.
+  [[nodiscard]] const Heads& heads() const {
+    return heads_;
+  }
+
+  /// The first deadlines.
+  [[nodiscard]] const std::set<std::pair<TimePoint, QueueKey>>& deadlines() const {
+    return deadlines_;
+  }
+
+  [[nodiscard]] QueueKey next_key(int priority) {
+    return {priority, ++age_};
+  }
+
+  void check() const;
+
+private:
+  void detach(Shape& shape, std::uint64_t age);
+  void attach(Shape& shape, std::uint64_t age);
+
+  std::map<QueueKey, Entry> entries_;
+  std::unordered_map<RequestId, QueueKey> by_request_;
+  Shapes shapes_;
+  Heads heads_;
+  std::set<std::pair<TimePoint, QueueKey>> deadlines_;
+  std::uint64_t age_ = 0;
+};
+
+} // namespace gpuactors::ledger_detail

@@ -1,0 +1,386 @@
+// Requests: from submission over the queue to the grant and back.
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/explain.hpp>
+#include <gpuactors/ledger/impl.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+using ledger_detail::explain;
+using ledger_detail::explain_in;
+using ledger_detail::place;
+using ledger_detail::place_in;
+
+namespace {
+
+// What decides where a request can go; the rest stays with its entry in the queue.
+ledger_detail::ShapeKey shape_key(const ResourceRequest& request) {
+  ledger_detail::ShapeKey key{request, {}, {}};
+  key.request.name.clear();
+  key.request.queue_timeout.reset();
+  key.request.wait_for_nodes = false;
+  key.request.queue = true;
+  return key;
+}
+
+Event refusal(RequestId id, Event::Kind kind, Errc code, std::string reason) {
+  return Event{kind, id, {}, std::nullopt, {}, code, std::move(reason)};
+}
+
+} // namespace
+
+// -- submit ----------------------------------------------------------------------------------------
+
+Ledger::Events Ledger::Impl::submit(RequestId id, ResourceRequest request, TimePoint now) {
+  Events earlier;
+  pass_time(now, earlier);
+  Events events;
+  if (const auto error = refuse(id, request))
+    events.push_back(refusal(id, Event::Kind::rejected, error->code(), error->message()));
+  else
+    answer(id, request, events);
+  return finish(std::move(events), std::move(earlier));
+}
+
+// The answer comes first, then what time has brought about.
+Ledger::Events Ledger::Impl::finish(Events answer, Events earlier) {
+  for (auto& event : earlier)
+    answer.push_back(std::move(event));
+  return answer;
+}
+
+std::optional<Error> Ledger::Impl::refuse(RequestId id, ResourceRequest& request) const {
+  if (!id)
+    return Error{Errc::invalid_argument, "a request needs an id other than 0"};
+  if (const auto valid = validate(request); !valid)
+    return valid.error();
+  if (holders_.count(id) > 0 || queue_.find(id) != nullptr)
+    return Error{Errc::already_exists, fmt::format("request {} is already there", id.value())};
+  if (request.group) {
+    const auto it = groups_.find(request.group);
+    if (it == groups_.end())
+      return Error{Errc::not_found, fmt::format("there is no placement group {}", request.group.value())};
+    const auto count = static_cast<int>(it->second.request.bundles.size());
+    if (request.bundle >= count)
+      return Error{Errc::invalid_argument,
+                   fmt::format("bundle is {}: the placement group has bundles 0 to {}", request.bundle, count - 1)};
+  }
+  // Whoever asked has ended meanwhile: nobody waits for the answer while holding something.
+  if (request.parent && live(request.parent) == nullptr)
+    request.parent = LeaseId{};
+  return std::nullopt;
+}
+
+void Ledger::Impl::answer(RequestId id, ResourceRequest& request, Events& events) {
+  const auto key = queue_.next_key(request.priority);
+  if (auto found = find_place(request, key)) {
+    auto name = std::move(request.name);
+    grant(id, std::move(name), request, key, std::move(*found), events);
+  } else {
+    wait(id, request, key, events);
+  }
+}
+
+std::optional<Ledger::Impl::Found> Ledger::Impl::find_place(const ResourceRequest& request, QueueKey key) {
+  const auto lens = binding(key);
+  if (request.group) {
+    auto& bundles = groups_.at(request.group).bundles;
+    for (auto& bundle : bundles)
+      if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+        if (auto devices = place_in(*bundle.pool, request, lens))
+          return Found{{bundle.pool.get(), std::move(*devices)}, {}, bundle.grant.bundle};
+  } else if (auto placement = place(cluster_, request, lens)) {
+    return Found{std::move(*placement), {}, 0};
+  }
+  if (request.parent)
+    return borrow(request, lens);
+  return std::nullopt;
+}
+
+void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found,
+                         Events& events) {
+  auto& [pool, devices] = found.placement;
+  cluster_.take(*pool, devices, request.cpus, request.resources);
+  const LeaseId lease_id{++next_lease_};
+  auto& record = records_.emplace_hint(records_.end(), lease_id, Record{})->second;
+  record.lease = Lease{lease_id,
+                       ++epoch_,
+                       id,
+                       std::move(name),
+                       pool->node->spec.name,
+                       std::move(devices),
+                       request.cpus,
+                       request.resources,
+                       found.lender,
+                       {},
+                       0};
+  record.asked_by = request.parent;
+  record.source = pool;
+  if (found.lender) {
+    ++records_.at(found.lender).lent_out;
+  } else if (request.group) {
+    record.lease.group = request.group;
+    record.lease.bundle = found.bundle;
+    groups_.at(request.group).leases.insert(lease_id);
+  }
+  holders_.emplace(id, lease_id);
+  events.push_back(Event{Event::Kind::granted, id, {}, record.lease, {}, Errc::none, {}});
+  if (!found.lender && !queue_.heads().empty())
+    count_pass(key, Placement{pool, record.lease.devices});
+}
+
+void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events) {
+  const auto kind = shape_key(request);
+  const auto* known = queue_.find_shape(kind);
+  const bool feasible = known != nullptr ? known->feasible : is_feasible(kind);
+  if (!feasible && !request.wait_for_nodes) {
+    events.push_back(refusal(id, Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind)));
+    return;
+  }
+  if (!request.queue || request.queue_timeout == Duration::zero()) {
+    events.push_back(refusal(id, Event::Kind::rejected, Errc::no_capacity, why_pending(kind, feasible)));
+    return;
+  }
+  if (queue_.entries().size() >= options_.max_pending) {
+    events.push_back(refusal(id, Event::Kind::rejected, Errc::queue_full,
+                             fmt::format("{} requests wait already, more are not taken: try again when some are done",
+                                         options_.max_pending)));
+    return;
+  }
+  auto& shape = queue_.shape_of(kind, feasible);
+  // What a bundle has free is not in the cluster's version.
+  if (shape.reason.empty() || shape.reason_version != cluster_.version() || request.group) {
+    shape.reason = why_pending(kind, feasible);
+    shape.reason_version = cluster_.version();
+  }
+  events.push_back(refusal(id, Event::Kind::pending, Errc::none, shape.reason));
+  const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
+  queue_.add(Entry{key, id, {}, std::move(request.name), now_, deadline, request.wait_for_nodes, &shape});
+  if (request.parent)
+    ++waiting_children_[request.parent];
+  if (request.group)
+    ++groups_.at(request.group).waiting;
+}
+
+// -- reasons ---------------------------------------------------------------------------------------
+
+bool Ledger::Impl::is_feasible(const ShapeKey& key) {
+  Lens lens{Lens::Amount::all, {}};
+  if (key.is_group())
+    return place_group(cluster_, key.bundles, key.strategy, lens).has_value();
+  const auto& request = key.request;
+  if (request.parent)
+    lens.holds = ancestor_holds(request.parent);
+  if (request.group) {
+    const auto& bundles = groups_.at(request.group).bundles;
+    // A group that waits itself may turn out to have room.
+    if (bundles.empty() || std::any_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
+          return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+                 && place_in(*bundle.pool, request, lens).has_value();
+        }))
+      return true;
+  } else if (fits_somewhere(cluster_, request, lens)) {
+    return true;
+  }
+  return request.parent && could_borrow(request, lens);
+}
+
+std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
+  Lens lens{Lens::Amount::all, {}};
+  if (key.is_group())
+    return explain_group(cluster_, key.bundles, key.strategy, lens);
+  const auto& request = key.request;
+  std::string reason;
+  if (request.group) {
+    const auto& bundles = groups_.at(request.group).bundles;
+    for (const auto& bundle : bundles)
+      if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
+        reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
+    if (request.bundle == -1)
+      reason = "no bundle has room for it: " + reason;
+  } else {
+    reason = explain(cluster_, request, lens);
+  }
+  if (!request.parent || (!reason.empty() && !request.group))
+    return reason;
+  // It would fit if it were not for its own ancestors.
+  lens.holds = ancestor_holds(request.parent);
+  const auto rest = request.group ? reason : explain(cluster_, request, lens);
+  return fmt::format("it would wait for its own parent: it does not fit in lease {}, and as long as that is held {}",
+                     request.parent.value(), rest);
+}
+
+std::string Ledger::Impl::why_pending(const ShapeKey& key, bool feasible) const {
+  const auto& request = key.request;
+  const Lens lens{Lens::Amount::free, {}};
+  std::string reason;
+  if (!feasible)
+    return "it waits for new nodes: " + why_infeasible(key);
+  if (key.is_group()) {
+    reason = explain_group(cluster_, key.bundles, key.strategy, lens);
+  } else if (!request.group) {
+    reason = explain(cluster_, request, lens);
+  } else {
+    const auto& bundles = groups_.at(request.group).bundles;
+    if (bundles.empty())
+      return fmt::format("placement group {} waits itself", request.group.value());
+    for (const auto& bundle : bundles)
+      if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
+        reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
+  }
+  return reason.empty() ? "what is free is held back for a request that has waited longer" : reason;
+}
+
+// -- the queue -------------------------------------------------------------------------------------
+
+// Grants what fits, in the order of the queue. One pass is enough: a grant only takes away. But a group's grant gives
+// room to those that wait for it, wherever they are in the queue.
+void Ledger::Impl::pump(Events& events) {
+  while (recheck_due_) {
+    recheck_due_ = false;
+    recheck([](const ShapeKey&) { return true; }, events);
+  }
+  sync_claims();
+  bool again = true;
+  while (again) {
+    again = false;
+    for (auto it = queue_.heads().begin(); it != queue_.heads().end();) {
+      const auto key = it->first;
+      const bool is_group = it->second->key->is_group();
+      again |= grant_head(key, *it->second, events) && is_group;
+      it = queue_.heads().upper_bound(key);
+    }
+  }
+}
+
+bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
+  if (shape.key->is_group()) {
+    const auto id = queue_.find(key)->group;
+    return try_grant_group(id, groups_.at(id), events);
+  }
+  auto found = find_place(shape.key->request, key);
+  if (!found)
+    return false;
+  // The shape goes with its last entry.
+  const auto request = shape.key->request;
+  auto entry = leave_queue(key);
+  grant(entry.request, std::move(entry.name), request, key, std::move(*found), events);
+  return true;
+}
+
+Ledger::Impl::Entry Ledger::Impl::leave_queue(QueueKey key) {
+  const auto& request = queue_.find(key)->shape->key->request;
+  if (const auto it = waiting_children_.find(request.parent); it != waiting_children_.end() && --it->second == 0)
+    waiting_children_.erase(it);
+  if (const auto it = groups_.find(request.group); it != groups_.end())
+    --it->second.waiting;
+  if (const auto it = claims_.find(key.priority); it != claims_.end() && it->second.holder == key)
+    claims_.erase(it);
+  return queue_.remove(key);
+}
+
+void Ledger::Impl::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events) {
+  const auto entry = leave_queue(key);
+  events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
+  if (entry.group)
+    end_group(groups_.find(entry.group), "its placement group was never placed", events);
+}
+
+template <class Which>
+void Ledger::Impl::recheck(Which which, Events& events) {
+  std::vector<QueueKey> in_vain;
+  for (auto& [key, shape] : queue_.shapes()) {
+    if (!which(key))
+      continue;
+    const bool feasible = is_feasible(key);
+    queue_.set_feasible(shape, feasible);
+    shape.reservable = true;
+    if (feasible)
+      continue;
+    for (const auto age : shape.ages)
+      if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes)
+        in_vain.push_back(at);
+  }
+  std::sort(in_vain.begin(), in_vain.end());
+  for (const auto key : in_vain)
+    if (const auto* entry = queue_.find(key))
+      refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+}
+
+void Ledger::Impl::recheck_group(GroupId id, Events& events) {
+  recheck([id](const ShapeKey& key) { return key.request.group == id; }, events);
+}
+
+// -- release, cancel, time -------------------------------------------------------------------------
+
+Result<Ledger::Events> Ledger::Impl::release(LeaseId id, std::uint64_t epoch, TimePoint now) {
+  const auto it = records_.find(id);
+  if (it == records_.end() || it->second.ended) {
+    if (id && id.value() <= next_lease_)
+      return fail(Errc::lease_expired, fmt::format("lease {} has ended", id.value()));
+    return fail(Errc::not_found, fmt::format("there is no lease {}", id.value()));
+  }
+  if (it->second.lease.epoch != epoch)
+    return fail(Errc::stale_epoch,
+                fmt::format("lease {} has epoch {}, not {}", id.value(), it->second.lease.epoch, epoch));
+  Events earlier;
+  pass_time(now, earlier);
+  Events events;
+  events.push_back(Event{Event::Kind::released, it->second.lease.request, {}, it->second.lease, {}, Errc::none, {}});
+  end_lease(it);
+  pump(events);
+  return finish(std::move(events), std::move(earlier));
+}
+
+Result<Ledger::Events> Ledger::Impl::cancel(RequestId id, TimePoint now) {
+  if (const auto it = holders_.find(id); it != holders_.end())
+    return fail(Errc::invalid_argument,
+                fmt::format("request {} waits no longer: release its lease {}", id.value(), it->second.value()));
+  if (queue_.find(id) == nullptr)
+    return fail(Errc::not_found, fmt::format("there is no request {} that waits", id.value()));
+  // Before time passes: what it brings must not answer a request that its owner has withdrawn.
+  Events events;
+  refuse_entry(queue_.find(id)->key, Event::Kind::released, Errc::cancelled, "withdrawn while it waited", events);
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
+Ledger::Events Ledger::Impl::advance(TimePoint now) {
+  Events events;
+  pass_time(now, events);
+  return events;
+}
+
+void Ledger::Impl::pass_time(TimePoint now, Events& events) {
+  now_ = std::max(now_, now);
+  if (queue_.entries().empty())
+    return;
+  bool wake = expire_reservations();
+  while (!queue_.deadlines().empty() && queue_.deadlines().begin()->first <= now_) {
+    const auto key = queue_.deadlines().begin()->second;
+    const auto waited = std::chrono::duration<double>(queue_.find(key)->deadline - queue_.find(key)->since).count();
+    auto reason = fmt::format("waited {} s in vain: {}", waited,
+                              why_pending(*queue_.find(key)->shape->key, queue_.find(key)->shape->feasible));
+    refuse_entry(key, Event::Kind::rejected, Errc::deadline_exceeded, std::move(reason), events);
+    wake = true;
+  }
+  if (wake)
+    pump(events);
+  make_due_reservations();
+}
+
+std::optional<TimePoint> Ledger::Impl::next_timeout() const {
+  std::optional<TimePoint> next;
+  if (!queue_.deadlines().empty())
+    next = queue_.deadlines().begin()->first;
+  for (const auto& [priority, claim] : claims_)
+    if (claim.reservation && (!next || claim.reservation->until < *next))
+      next = claim.reservation->until;
+  return next;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,219 @@
+// Reservations: what keeps a large request from waiting for ever behind a stream of small ones.
+//
+// Of each priority, the oldest request that is blocked gets a place held back for it once it has waited
+// `reservation_after`, or once `reservation_passes` grants behind it took what it could have used. Requests behind it
+// do not get what would be missing there; requests before it, and of higher priority, do. The reservation ends when the
+// request leaves the queue or after `reservation_for`; then the count starts anew, and the next place is one not tried
+// yet.
+#include <gpuactors/ledger/impl.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace gpuactors {
+
+using ledger_detail::device_count;
+using ledger_detail::need_on;
+using ledger_detail::place_in;
+using ledger_detail::wants_devices;
+
+// What is held back for those before `key` in the queue.
+Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
+  Lens lens;
+  for (const auto& [priority, claim] : claims_)
+    if (claim.reservation && claim.holder < key)
+      for (const auto& place : claim.reservation->places)
+        lens.holds.push_back({place.at.pool, &place.at.devices, place.cpus, &place.resources});
+  return lens;
+}
+
+// Visits the oldest blocked entry of each priority that a place can be held back for.
+template <class Visit>
+void Ledger::Impl::for_each_oldest(Visit visit) {
+  const auto& heads = queue_.heads();
+  for (auto it = heads.begin(); it != heads.end();) {
+    const auto priority = it->first.priority;
+    while (it != heads.end() && it->first.priority == priority && !it->second->reservable)
+      ++it;
+    if (it != heads.end() && it->first.priority == priority)
+      visit(*queue_.find(it->first));
+    it = heads.upper_bound(QueueKey{priority, std::numeric_limits<std::uint64_t>::max()});
+  }
+}
+
+Ledger::Impl::Claim& Ledger::Impl::claim_of(const Entry& entry) {
+  auto& claim = claims_[entry.key.priority];
+  if (claim.holder != entry.key)
+    claim = Claim{entry.key, entry.since, 0, std::nullopt, {}};
+  return claim;
+}
+
+// Drops claims of those who are no longer the oldest.
+void Ledger::Impl::sync_claims() {
+  if (claims_.empty())
+    return;
+  std::set<QueueKey> oldest;
+  for_each_oldest([&](const Entry& entry) { oldest.insert(entry.key); });
+  for (auto it = claims_.begin(); it != claims_.end();)
+    it = oldest.count(it->second.holder) > 0 ? std::next(it) : claims_.erase(it);
+}
+
+bool Ledger::Impl::could_have_used(const ShapeKey& key, const Placement& granted) const {
+  const auto& node = *granted.pool->node;
+  const auto could = [&](const ResourceRequest& request) {
+    if (!admits(node, request))
+      return false;
+    return !wants_devices(request)
+           || std::any_of(granted.devices.begin(), granted.devices.end(), [&](const DeviceGrant& device) {
+                const auto& spec = node.spec.devices[static_cast<std::size_t>(device.index)];
+                return request.accelerator_type.empty() || spec.accelerator_type == request.accelerator_type;
+              });
+  };
+  if (key.is_group())
+    return granted.pool == &node.pool && std::any_of(key.bundles.begin(), key.bundles.end(), could);
+  if (!key.request.group)
+    return granted.pool == &node.pool && could(key.request);
+  const auto& bundles = groups_.at(key.request.group).bundles;
+  return could(key.request) && std::any_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
+           return bundle.pool.get() == granted.pool;
+         });
+}
+
+void Ledger::Impl::count_pass(QueueKey key, const Placement& granted) {
+  for_each_oldest([&](const Entry& entry) {
+    if (!(entry.key < key) || !could_have_used(*entry.shape->key, granted))
+      return;
+    auto& claim = claim_of(entry);
+    if (!claim.reservation && ++claim.passes >= options_.reservation_passes)
+      reserve(entry);
+  });
+}
+
+bool Ledger::Impl::expire_reservations() {
+  bool any = false;
+  for (auto& [priority, claim] : claims_) {
+    if (!claim.reservation || claim.reservation->until > now_)
+      continue;
+    for (const auto& place : claim.reservation->places)
+      for (const auto& device : place.at.devices)
+        ++claim.vain[{place.at.pool->id, device.index}];
+    claim.reservation.reset();
+    claim.since = now_;
+    claim.passes = 0;
+    any = true;
+  }
+  return any;
+}
+
+void Ledger::Impl::make_due_reservations() {
+  for_each_oldest([&](const Entry& entry) {
+    if (const auto& claim = claim_of(entry); !claim.reservation && now_ - claim.since >= options_.reservation_after)
+      reserve(entry);
+  });
+}
+
+void Ledger::Impl::reserve(const Entry& entry) {
+  auto& claim = claim_of(entry);
+  auto places = choose_target(entry, claim);
+  if (places.empty()) {
+    // It waits for a group, or for what its parent has lent: nothing of a node would help.
+    entry.shape->reservable = false;
+    claims_.erase(entry.key.priority);
+    return;
+  }
+  claim.reservation = Reservation{std::move(places), deadline_after(now_, options_.reservation_for)};
+}
+
+std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry, const Claim& claim) {
+  auto lens = binding(entry.key);
+  lens.amount = Lens::Amount::all;
+  const auto& key = *entry.shape->key;
+  if (key.is_group())
+    return choose_places(key, claim, lens);
+  if (key.request.parent)
+    for (const auto& hold : ancestor_holds(key.request.parent))
+      lens.holds.push_back(hold);
+  if (auto place = choose_place(key.request, claim, lens))
+    return {std::move(*place)};
+  return {};
+}
+
+namespace {
+
+// How little speaks against a place: attempts in vain, then share (or cpus, for a request without devices) that others
+// have yet to give back.
+using Cost = std::tuple<std::int64_t, std::int64_t>;
+
+Cost operator+(const Cost& a, const Cost& b) {
+  return {std::get<0>(a) + std::get<0>(b), std::get<1>(a) + std::get<1>(b)};
+}
+
+} // namespace
+
+std::optional<Ledger::Impl::Place> Ledger::Impl::choose_place(const ResourceRequest& request, const Claim& claim,
+                                                              const Lens& lens) {
+  std::optional<Place> best;
+  Cost least;
+  const auto consider = [&](Pool& pool) {
+    if (!place_in(pool, request, lens))
+      return;
+    std::vector<std::tuple<Cost, int, DeviceGrant>> ranked;
+    for (const auto& slot : pool.slots) {
+      const auto& spec = pool.node->device(slot);
+      const auto need = need_on(request, spec.memory_bytes);
+      if (!wants_devices(request) || !slot.ok || !fits(pool, slot, need, lens)
+          || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type))
+        continue;
+      const auto vain = claim.vain.find({pool.id, slot.index});
+      ranked.push_back(
+          {Cost{vain == claim.vain.end() ? 0 : vain->second, std::max(need.share - slot.free_share, Share{}).units()},
+           slot.index, DeviceGrant{slot.index, need.share, need.bytes}});
+    }
+    std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+      return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+    });
+    ranked.resize(device_count(request));
+    Cost cost{0, wants_devices(request) ? 0 : std::max(request.cpus - pool.free_cpus, Share{}).units()};
+    Place place{{&pool, {}}, request.cpus, request.resources};
+    for (const auto& [device_cost, index, device] : ranked) {
+      cost = cost + device_cost;
+      place.at.devices.push_back(device);
+    }
+    if (best && !(cost < least))
+      return;
+    best = std::move(place);
+    least = cost;
+  };
+  if (request.group) {
+    for (auto& bundle : groups_.at(request.group).bundles)
+      if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+        consider(*bundle.pool);
+  } else {
+    for (const auto& [name, node] : cluster_.nodes())
+      if (node.takes_leases())
+        consider(cluster_.find(name)->pool);
+  }
+  return best;
+}
+
+std::vector<Ledger::Impl::Place> Ledger::Impl::choose_places(const ShapeKey& key, const Claim&, const Lens& lens) {
+  std::vector<Place> places;
+  if (auto found = place_group(cluster_, key.bundles, key.strategy, lens))
+    for (std::size_t i = 0; i < found->size(); ++i)
+      places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
+  return places;
+}
+
+void Ledger::Impl::drop_reservations_on(const Node& node) {
+  for (auto& [priority, claim] : claims_)
+    if (claim.reservation
+        && std::any_of(claim.reservation->places.begin(), claim.reservation->places.end(),
+                       [&](const Place& place) { return place.at.pool->node == &node; })) {
+      claim.reservation.reset();
+      claim.since = now_;
+      claim.passes = 0;
+    }
+}
+
+} // namespace gpuactors

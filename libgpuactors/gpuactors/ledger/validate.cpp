@@ -1,0 +1,172 @@
+// The rules for requests, groups and nodes that need no knowledge of the cluster, and the names of the enums.
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/ledger/event.hpp>
+#include <gpuactors/ledger/group.hpp>
+#include <gpuactors/ledger/node.hpp>
+#include <gpuactors/ledger/request.hpp>
+#include <gpuactors/ledger/view.hpp>
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace gpuactors {
+
+namespace {
+
+// Largest count of anything: far above any cluster, far below where sums of 64-bit integers overflow.
+constexpr Share max_amount = Share::whole(1'000'000'000);
+constexpr auto max_bytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+
+Result<void> check_name(std::string_view what, std::string_view name) {
+  if (name.size() > limits::name_length)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} has {} characters: at most {} are allowed", what, name.size(), limits::name_length));
+  for (const unsigned char c : name)
+    if (c < 0x20 || c == 0x7f)
+      return fail(Errc::invalid_argument, fmt::format("{} has a control character: use printable ones", what));
+  return {};
+}
+
+Result<void> check_amount(std::string_view what, Share amount) {
+  if (amount < Share{})
+    return fail(Errc::invalid_argument, fmt::format("{} is {}: it cannot be negative", what, to_string(amount)));
+  if (amount > max_amount)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is {}: at most {} is allowed", what, to_string(amount), to_string(max_amount)));
+  return {};
+}
+
+Result<void> check_bytes(std::string_view what, std::uint64_t bytes) {
+  if (bytes > max_bytes)
+    return fail(Errc::invalid_argument, fmt::format("{} is {}: at most {} is allowed", what, bytes, max_bytes));
+  return {};
+}
+
+Result<void> check_labels(const std::map<std::string, std::string>& labels) {
+  for (const auto& [key, value] : labels) {
+    if (key.empty())
+      return fail(Errc::invalid_argument, "a label has an empty name: give it one");
+    GPUACTORS_TRY(check_name("the name of a label", key));
+    GPUACTORS_TRY(check_name(fmt::format("label {}", key), value));
+  }
+  return {};
+}
+
+// Names that have a field of their own, and which one.
+Result<void> check_resources(const std::map<std::string, Share>& resources) {
+  for (const auto& [name, amount] : resources) {
+    if (name.empty())
+      return fail(Errc::invalid_argument, "a resource has an empty name: give it one");
+    GPUACTORS_TRY(check_name("the name of a resource", name));
+    for (const auto& [reserved, field] : {std::pair{"gpu", "gpus"},
+                                          {"gpus", "gpus"},
+                                          {"cpu", "cpus"},
+                                          {"cpus", "cpus"},
+                                          {"memory", "memory_bytes"},
+                                          {"memory_bytes", "memory_bytes"}})
+      if (name == reserved)
+        return fail(Errc::invalid_argument,
+                    fmt::format("\"{}\" is not a custom resource: use the field {} instead", name, field));
+    GPUACTORS_TRY(check_amount(fmt::format("resource {}", name), amount));
+  }
+  return {};
+}
+
+Result<void> check_gpus(Share gpus) {
+  GPUACTORS_TRY(check_amount("gpus", gpus));
+  if (gpus > Share::whole(1) && !gpus.is_whole())
+    return fail(Errc::invalid_argument,
+                fmt::format("gpus is {}: ask for a fraction below 1 or for a whole number of devices ({} or {})",
+                            to_string(gpus), gpus.units() / Share::one, gpus.units() / Share::one + 1));
+  return {};
+}
+
+Result<void> check_timeout(const std::optional<Duration>& timeout) {
+  if (timeout && *timeout < Duration::zero())
+    return fail(Errc::invalid_argument, "queue_timeout is negative: leave it out to wait without a limit");
+  return {};
+}
+
+} // namespace
+
+Result<void> validate(const ResourceRequest& request) {
+  GPUACTORS_TRY(check_name("name", request.name));
+  GPUACTORS_TRY(check_gpus(request.gpus));
+  GPUACTORS_TRY(check_bytes("memory_bytes", request.memory_bytes));
+  GPUACTORS_TRY(check_amount("cpus", request.cpus));
+  GPUACTORS_TRY(check_name("accelerator_type", request.accelerator_type));
+  GPUACTORS_TRY(check_resources(request.resources));
+  GPUACTORS_TRY(check_name("node", request.node));
+  GPUACTORS_TRY(check_labels(request.labels));
+  GPUACTORS_TRY(check_timeout(request.queue_timeout));
+  if (request.group ? request.bundle < -1 : request.bundle < -1 || request.bundle > 0)
+    return fail(Errc::invalid_argument,
+                request.group ? fmt::format("bundle is {}: name one from 0, or -1 for any", request.bundle)
+                              : fmt::format("bundle is {} without a group: name the group too", request.bundle));
+  return {};
+}
+
+Result<void> validate(const GroupRequest& group) {
+  GPUACTORS_TRY(check_name("name", group.name));
+  GPUACTORS_TRY(check_timeout(group.queue_timeout));
+  if (group.bundles.empty())
+    return fail(Errc::invalid_argument, "a placement group needs at least one bundle");
+  if (group.bundles.size() > limits::bundles_per_group)
+    return fail(Errc::invalid_argument, fmt::format("a placement group has {} bundles: at most {} are allowed",
+                                                    group.bundles.size(), limits::bundles_per_group));
+  for (std::size_t i = 0; i < group.bundles.size(); ++i) {
+    const auto& bundle = group.bundles[i];
+    if (auto ok = validate(bundle); !ok)
+      return fail(Errc::invalid_argument, fmt::format("bundle {}: {}", i, ok.error().message()));
+    if (bundle.group || bundle.parent)
+      return fail(Errc::invalid_argument, fmt::format("bundle {}: a bundle is in no other group and has no parent", i));
+  }
+  return {};
+}
+
+Result<void> validate(const NodeSpec& node) {
+  if (node.name.empty())
+    return fail(Errc::invalid_argument, "a node needs a name");
+  GPUACTORS_TRY(check_name("the name of a node", node.name));
+  GPUACTORS_TRY(check_amount("cpus", node.cpus));
+  GPUACTORS_TRY(check_labels(node.labels));
+  GPUACTORS_TRY(check_resources(node.resources));
+  if (node.devices.size() > limits::devices_per_node)
+    return fail(Errc::invalid_argument, fmt::format("node {} has {} devices: at most {} are allowed", node.name,
+                                                    node.devices.size(), limits::devices_per_node));
+  for (const auto& device : node.devices) {
+    GPUACTORS_TRY(check_name("accelerator_type", device.accelerator_type));
+    GPUACTORS_TRY(check_name("uuid", device.uuid));
+    GPUACTORS_TRY(check_bytes("memory_bytes", device.memory_bytes));
+  }
+  return {};
+}
+
+std::string_view to_string(Event::Kind kind) noexcept {
+  switch (kind) {
+  case Event::Kind::granted:
+    return "granted";
+  case Event::Kind::pending:
+    return "pending";
+  case Event::Kind::infeasible:
+    return "infeasible";
+  case Event::Kind::rejected:
+    return "rejected";
+  case Event::Kind::released:
+    return "released";
+  case Event::Kind::lost:
+    return "lost";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(DeviceState state) noexcept {
+  return state == DeviceState::ok ? "ok" : "failed";
+}
+
+std::string_view to_string(NodeState state) noexcept {
+  return state == NodeState::ok ? "ok" : "draining";
+}
+
+} // namespace gpuactors

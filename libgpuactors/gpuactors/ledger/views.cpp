@@ -1,0 +1,117 @@
+// Copies of the ledger's state.
+#include <gpuactors/ledger/impl.hpp>
+
+namespace gpuactors {
+
+namespace {
+
+NodeView view_of(const ledger_detail::Node& node) {
+  NodeView view{node.spec.name,   node.state,          node.spec.cpus,           node.pool.free_cpus,
+                node.spec.labels, node.spec.resources, node.pool.free_resources, {}};
+  for (const auto& slot : node.pool.slots) {
+    const auto state = slot.ok ? DeviceState::ok : DeviceState::failed;
+    view.devices.push_back({slot.index,
+                            node.device(slot),
+                            state,
+                            slot.ok ? slot.free_share : Share{},
+                            slot.ok ? slot.free_bytes : 0,
+                            {},
+                            {}});
+  }
+  return view;
+}
+
+} // namespace
+
+std::vector<NodeView> Ledger::Impl::nodes() const {
+  std::vector<NodeView> views;
+  std::map<std::string_view, std::size_t> at;
+  for (const auto& [name, node] : cluster_.nodes()) {
+    at.emplace(name, views.size());
+    views.push_back(view_of(node));
+  }
+  for (const auto& [id, record] : records_)
+    if (!record.ended)
+      for (const auto& device : record.lease.devices)
+        views[at.at(record.lease.node)].devices[static_cast<std::size_t>(device.index)].leases.push_back(id);
+  for (const auto& [id, group] : groups_)
+    for (const auto& bundle : group.bundles)
+      for (const auto& device : bundle.grant.devices)
+        if (auto& ids = views[at.at(bundle.grant.node)].devices[static_cast<std::size_t>(device.index)].groups;
+            ids.empty() || ids.back() != id)
+          ids.push_back(id);
+  return views;
+}
+
+std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
+  const auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return std::nullopt;
+  auto view = view_of(*node);
+  for (const auto& [id, record] : records_)
+    if (!record.ended && record.lease.node == name)
+      for (const auto& device : record.lease.devices)
+        view.devices[static_cast<std::size_t>(device.index)].leases.push_back(id);
+  for (const auto& [id, group] : groups_)
+    for (const auto& bundle : group.bundles)
+      for (const auto& device : bundle.grant.devices)
+        if (auto& ids = view.devices[static_cast<std::size_t>(device.index)].groups;
+            bundle.grant.node == name && (ids.empty() || ids.back() != id))
+          ids.push_back(id);
+  return view;
+}
+
+std::vector<Lease> Ledger::Impl::leases() const {
+  std::vector<Lease> leases;
+  for (const auto& [id, record] : records_)
+    if (!record.ended)
+      leases.push_back(record.lease);
+  return leases;
+}
+
+const Lease* Ledger::Impl::find_lease(LeaseId id) const {
+  const auto* record = live(id);
+  return record == nullptr ? nullptr : &record->lease;
+}
+
+const Lease* Ledger::Impl::lease_of(RequestId id) const {
+  const auto it = holders_.find(id);
+  return it == holders_.end() ? nullptr : find_lease(it->second);
+}
+
+std::vector<BundleGrant> Ledger::Impl::bundles_of(GroupId id) const {
+  std::vector<BundleGrant> bundles;
+  if (const auto it = groups_.find(id); it != groups_.end())
+    for (const auto& bundle : it->second.bundles)
+      bundles.push_back(bundle.grant);
+  return bundles;
+}
+
+std::vector<PendingView> Ledger::Impl::pending() const {
+  std::vector<PendingView> views;
+  std::map<const Shape*, std::string> reasons;
+  for (const auto& [key, entry] : queue_.entries()) {
+    const auto [reason, added] = reasons.try_emplace(entry.shape);
+    if (added)
+      reason->second = why_pending(*entry.shape->key, entry.shape->feasible);
+    views.push_back({entry.request, entry.group, entry.name, key.priority, entry.since, reason->second});
+  }
+  return views;
+}
+
+std::vector<ReservationView> Ledger::Impl::reservations() const {
+  std::vector<ReservationView> views;
+  for (const auto& [priority, claim] : claims_) {
+    if (!claim.reservation)
+      continue;
+    const auto& entry = *queue_.find(claim.holder);
+    ReservationView view{priority, entry.request, entry.group, {}, claim.reservation->until};
+    for (const auto& place : claim.reservation->places)
+      view.places.push_back({static_cast<int>(view.places.size()), place.at.pool->node->spec.name, place.at.devices,
+                             place.cpus, place.resources});
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,83 @@
+// Reads the objects of a scenario, field by field, and says where what is wrong. Throws `ScenarioError`; run_plan
+// catches it.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/ledger/group.hpp>
+#include <gpuactors/ledger/node.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace gpuactors::plan_detail {
+
+using Json = nlohmann::json;
+
+/// The scenario is in error; the text names the place.
+struct ScenarioError : std::exception {
+  explicit ScenarioError(std::string text) : message(std::move(text)) {
+    // nop
+  }
+
+  [[nodiscard]] const char* what() const noexcept override {
+    return message.c_str();
+  }
+
+  std::string message;
+};
+
+/// What a step submits. `refused` is set when the rules for requests refuse it: that is an answer, not an error.
+struct Submit {
+  std::string id;
+  ResourceRequest request;
+  std::string group;
+  std::string parent;
+  std::string refused;
+};
+
+struct SubmitGroup {
+  std::string id;
+  GroupRequest request;
+  std::string refused;
+};
+
+/// One object of a scenario and its place, such as `steps[3].submit`.
+class Reader {
+public:
+  /// @throws ScenarioError when `value` is not an object or has a field that is not in `known`.
+  Reader(const Json& value, std::string place, const std::vector<std::string>& known);
+
+  [[nodiscard]] bool has(const char* field) const;
+
+  /// The field's value; throws when it is not there.
+  [[nodiscard]] const Json& at(const char* field) const;
+
+  /// "steps[3].submit.gpus"
+  [[nodiscard]] std::string place_of(const std::string& field) const;
+
+  [[nodiscard]] std::string text(const char* field) const;
+  [[nodiscard]] std::string text_or_empty(const char* field) const;
+  [[nodiscard]] bool flag(const char* field, bool otherwise) const;
+  /// An integer of at least `least`, as a JSON number or string.
+  [[nodiscard]] std::int64_t integer(const char* field, std::int64_t least, std::int64_t otherwise) const;
+  /// A number of at least 0.
+  [[nodiscard]] double number(const char* field) const;
+  [[nodiscard]] std::map<std::string, std::string> texts(const char* field) const;
+  [[nodiscard]] std::map<std::string, double> numbers(const char* field) const;
+  /// An array; empty when it is not there.
+  [[nodiscard]] const Json& array(const char* field) const;
+
+private:
+  const Json& value_;
+  std::string place_;
+};
+
+/// @throws ScenarioError for what breaks the format of a scenario.
+[[nodiscard]] NodeSpec read_node(const Json& value, const std::string& place);
+[[nodiscard]] Submit read_submit(const Json& value, const std::string& place);
+[[nodiscard]] SubmitGroup read_group(const Json& value, const std::string& place);
+
+} // namespace gpuactors::plan_detail
