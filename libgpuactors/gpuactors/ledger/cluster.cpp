@@ -148,6 +148,9 @@ void Cluster::leave(Node& node) {
 }
 
 void Cluster::enter(Node& node, Slot& slot) {
+  // Whatever is placed on a device takes some of its share: nothing finds a full one.
+  if (slot.free_share == Share{})
+    return;
   auto& kind = node.kinds[slot.kind];
   if (slot.free_share < Share::whole(1)) {
     kind.kind->in_use.insert(&slot);
@@ -163,6 +166,8 @@ void Cluster::enter(Node& node, Slot& slot) {
 }
 
 void Cluster::leave(Node& node, Slot& slot) {
+  if (slot.free_share == Share{})
+    return;
   auto& kind = node.kinds[slot.kind];
   if (slot.free_share < Share::whole(1)) {
     kind.kind->in_use.erase(&slot);
@@ -280,6 +285,8 @@ void Cluster::check() const {
         ++idle[node.kinds[slot.kind].kind];
         continue;
       }
+      if (slot.free_share == Share{})
+        continue;
       ++in_use;
       GPUACTORS_LEDGER_CHECK(node.kinds[slot.kind].kind->in_use.count(const_cast<Slot*>(&slot)) == 1,
                              "a device in use is not in its index");

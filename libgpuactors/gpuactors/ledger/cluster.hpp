@@ -39,7 +39,7 @@ struct Node {
   }
 };
 
-/// Devices in fractional use: least free share, least free memory, node, index.
+/// Devices in fractional use that are not full: least free share, least free memory, node, index.
 struct BySlot {
   using is_transparent = void;
   bool operator()(const Slot* a, const Slot* b) const;
