@@ -1,0 +1,213 @@
+// T8, T9: memory that a service cannot take beyond its own, and memory that comes back although nobody freed it.
+#include "programs.hpp"
+#include "reference.hpp"
+
+#include <unistd.h>
+
+#include <thread>
+
+namespace tour {
+
+using google::protobuf::Empty;
+using gpuactors::ActorRef;
+using gpuactors::Cluster;
+using gpuactors::Errc;
+using gpuactors::Init;
+using gpuactors::Result;
+using gpuactors::TaskContext;
+
+namespace {
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+constexpr std::int64_t features = 256;
+
+std::vector<float> service_weights() {
+  return random_values(static_cast<std::size_t>(features * features), 8);
+}
+
+// -- the service: what a user writes --------------------------------------------------------------
+
+/// Keeps a model on its share of a device and answers queries with it.
+class Inference : public gpuactors::FractionalGPUActor {
+public:
+  Inference(Init init, const ServiceConfig& config)
+    : FractionalGPUActor(std::move(init)),
+      weights_(gpu().stream().tensor_from(service_weights(), {features, features})) {
+    if (!weights_)
+      throw std::runtime_error(to_string(weights_.error()));
+    if (auto model = gpu().stream().allocate(config.model_bytes()); model)
+      buffers_.push_back(std::move(*model));
+    else
+      throw std::runtime_error(to_string(model.error()));
+  }
+
+  Result<Reply> infer(const Query& query) {
+    auto& stream = gpu().stream();
+    const std::vector<float> values(query.values().begin(), query.values().end());
+    GPUACTORS_LET(x, stream.tensor_from(values, {1, features}));
+    GPUACTORS_LET(y, stream.tensor(gpuactors::DType::f32, {1, features}));
+    GPUACTORS_TRY(stream.gemm(x, *weights_, y));
+    GPUACTORS_LET(answer, stream.to_host<float>(y));
+    Reply reply;
+    reply.mutable_values()->Add(answer.begin(), answer.end());
+    return reply;
+  }
+
+  Result<ReserveReply> reserve(const ReserveRequest& request) {
+    GPUACTORS_LET(buffer, gpu().stream().allocate(request.bytes()));
+    buffers_.push_back(std::move(buffer));
+    ReserveReply reply;
+    reply.set_used_bytes(gpu().memory_used());
+    reply.set_limit_bytes(gpu().memory_limit());
+    return reply;
+  }
+
+private:
+  Result<gpuactors::Tensor> weights_;
+  std::vector<gpuactors::Buffer> buffers_;
+};
+
+GPUACTORS_ACTOR("inference", Inference, ServiceConfig)
+    .method("infer", &Inference::infer)
+    .method("reserve", &Inference::reserve);
+
+// -- the tasks ------------------------------------------------------------------------------------
+
+/// Allocates and never frees: `release` gives up even the handle.
+GPUACTORS_TASK("leak", [](TaskContext& ctx, const LeakRequest& in) -> Result<LeakReply> {
+  GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(in.bytes()));
+  GPUACTORS_TRY(ctx.gpu().stream().fill(buffer.data(), 1, in.bytes()));
+  GPUACTORS_TRY(ctx.gpu().stream().synchronize());
+  buffer.release();
+  LeakReply reply;
+  reply.set_used_bytes(ctx.gpu().memory_used());
+  reply.set_pid(static_cast<std::uint32_t>(getpid()));
+  return reply;
+});
+
+GPUACTORS_TASK("free_memory", [](TaskContext& ctx, const Empty&) -> Result<FreeMemory> {
+  GPUACTORS_LET(memory, ctx.gpu().device_handle()->memory());
+  FreeMemory reply;
+  reply.set_bytes(memory.free_bytes);
+  *reply.mutable_place() = place_of(ctx);
+  return reply;
+});
+
+// -- the programs ---------------------------------------------------------------------------------
+
+/// Asks `service` one question. @returns its answer's error against float64.
+Result<double> ask(const ActorRef& service, std::uint64_t seed) {
+  const auto x = random_values(static_cast<std::size_t>(features), seed);
+  Query query;
+  query.mutable_values()->Add(x.begin(), x.end());
+  GPUACTORS_LET(reply, service.call<Reply>("infer", std::move(query)).get());
+  const auto weights = service_weights();
+  std::vector<double> expected(x.size(), 0.0);
+  for (std::size_t in = 0; in < x.size(); ++in)
+    for (std::size_t out = 0; out < x.size(); ++out)
+      expected[out] += static_cast<double>(x[in]) * static_cast<double>(weights[in * x.size() + out]);
+  const std::vector<float> values(reply.values().begin(), reply.values().end());
+  return relative_error(values, expected);
+}
+
+/// Waits until a request of this name stands in the queue. @returns why it waits, empty if it does not.
+Result<std::string> reason_in_queue(Cluster& cluster, const std::string& name) {
+  const Stopwatch watch;
+  while (watch.seconds() < 10) {
+    GPUACTORS_LET(state, cluster.state());
+    for (const auto& waiting : state.queue())
+      if (waiting.name() == name)
+        return waiting.reason().empty() ? "no reason given" : waiting.reason();
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  }
+  return std::string{};
+}
+
+/// Has `greedy` ask for all of its quota once more, and looks at the error and at the neighbour.
+Result<void> pass_the_quota(Row& row, const ActorRef& greedy, const ActorRef& neighbour, std::uint64_t quota) {
+  GPUACTORS_LET(before, ask(neighbour, 81));
+  ReserveRequest modest;
+  modest.set_bytes(mebibyte);
+  GPUACTORS_LET(state, greedy.call<ReserveReply>("reserve", modest).get());
+  row.check(state.limit_bytes() >= quota && state.limit_bytes() < quota + quota / 100,
+            "a limit of {} B was expected, {} came", quota, state.limit_bytes());
+  ReserveRequest request;
+  request.set_bytes(state.limit_bytes());
+  const auto refused = greedy.call<ReserveReply>("reserve", request).get();
+  const auto text = refused ? std::string{"an allocation"} : refused.error().message();
+  row.result = text.substr(text.find("asked") == std::string::npos ? 0 : text.find("asked"));
+  row.check(!refused && refused.error().code() == Errc::out_of_memory, "out_of_memory was expected, {} came", text);
+  for (const auto number : {request.bytes(), state.used_bytes(), state.limit_bytes()})
+    row.check(text.find(fmt::format("{} B", number)) != std::string::npos,
+              "{} B was expected in the error (asked, used, limit): {}", number, text);
+  GPUACTORS_LET(after, ask(neighbour, 82));
+  row.check_error(before, 1e-5);
+  row.check_error(after, 1e-5);
+  return {};
+}
+
+} // namespace
+
+Result<void> run_t8(Tour& tour) {
+  // 6 GiB of a 16 GiB device each, or as much of what a GPU has. Nearly all of it is accounting: pages are touched
+  // only where something is written.
+  GPUACTORS_LET(cluster, embed(tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x16GiB"));
+  GPUACTORS_LET(state, cluster.state());
+  const auto& device = state.devices(0).device();
+  const auto quota = device.memory_bytes() / 16 * 6;
+  ServiceConfig config;
+  config.set_model_bytes(64 * mebibyte);
+
+  auto& waits = tour.row("two services of 6/16 of the memory, a third waits");
+  waits.device = fmt::format("{} 0, {} each", device.kind(), gpuactors::format_bytes(quota));
+  GPUACTORS_LET(first, cluster.spawn("inference", config, {.memory_bytes = quota, .name = "first"}));
+  GPUACTORS_LET(second, cluster.spawn("inference", config, {.memory_bytes = quota, .name = "second"}));
+  auto third = cluster.spawn_async("inference", config, {.memory_bytes = quota, .name = "third"});
+  GPUACTORS_LET(reason, reason_in_queue(cluster, "third"));
+  waits.check(!reason.empty(), "the third service was expected to wait in the queue, it does not");
+  waits.check(!third.ready(), "the third service was expected to wait, it was answered");
+  waits.result = "third waits: " + reason;
+
+  auto& row = tour.row("a service passes its own quota, the other answers on");
+  row.device = waits.device;
+  GPUACTORS_TRY(pass_the_quota(row, first, second, quota));
+
+  auto& turn = tour.row("the first ends, the third gets its place");
+  turn.device = waits.device;
+  GPUACTORS_TRY(cluster.kill(first));
+  GPUACTORS_LET(served, third.get(std::chrono::seconds{30}));
+  GPUACTORS_LET(error, ask(served, 83));
+  turn.result = "third answers";
+  turn.check_error(error, 1e-5);
+  return {};
+}
+
+Result<void> run_t9(Tour& tour) {
+  // On a host device of 64 MiB sixteen leaks that did not come back would be the last ones.
+  GPUACTORS_LET(cluster, embed(tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x64MiB"));
+  auto& row = tour.row("leak 4 MiB, 100 times, in one process");
+  LeakRequest request;
+  request.set_bytes(4 * mebibyte);
+  // The first call may load what the device keeps for good.
+  GPUACTORS_TRY(cluster.submit<LeakReply>("leak", request, {.gpus = 1}).get());
+  row.check(wait_until_free(cluster), "no lease was expected to be left");
+  GPUACTORS_LET(before, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
+  const auto pid = static_cast<std::uint32_t>(getpid());
+  int done = 0;
+  for (int i = 0; i < 100; ++i) {
+    GPUACTORS_LET(reply, cluster.submit<LeakReply>("leak", request, {.gpus = 1}).get());
+    row.check(reply.used_bytes() == request.bytes(), "{} B in use were expected in call {}, {} came", request.bytes(),
+              i + 1, reply.used_bytes());
+    row.check(reply.pid() == pid, "process {} was expected in call {}, {} came", pid, i + 1, reply.pid());
+    ++done;
+  }
+  row.check(wait_until_free(cluster), "no lease was expected to be left afterwards");
+  GPUACTORS_LET(after, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
+  row.device = to_string(after.place());
+  row.result = fmt::format("{} calls; free before {} B, after {} B", done, before.bytes(), after.bytes());
+  row.check(after.bytes() >= before.bytes(), "at least {} B free were expected afterwards, {} came", before.bytes(),
+            after.bytes());
+  return {};
+}
+
+} // namespace tour

@@ -1,0 +1,25 @@
+// The tour's command line.
+#pragma once
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tour {
+
+struct TourOptions {
+  /// Programs to run, in this order; empty means all.
+  std::vector<std::string> only;
+  std::string devices;
+  bool json = false;
+  bool full = false;
+  bool help = false;
+};
+
+/// @returns `invalid_argument`, saying what would be right.
+[[nodiscard]] gpuactors::Result<TourOptions> parse_options(const std::vector<std::string>& arguments);
+
+[[nodiscard]] std::string help_text();
+
+} // namespace tour

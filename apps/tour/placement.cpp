@@ -1,0 +1,166 @@
+// T4, T6, T10, T13: where tasks and actors land, and what is said when they cannot.
+#include "programs.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace tour {
+
+using google::protobuf::Empty;
+using gpuactors::ActorRef;
+using gpuactors::Cluster;
+using gpuactors::Errc;
+using gpuactors::Future;
+using gpuactors::Result;
+using gpuactors::TaskContext;
+
+namespace {
+
+// -- what a user writes ---------------------------------------------------------------------------
+
+/// Says where it is. `Base` decides what it owns.
+template <class Base>
+class Reporter : public Base {
+public:
+  using Base::Base;
+
+  Place where(const Empty&) {
+    return place_of(*this);
+  }
+};
+
+using WholeReporter = Reporter<gpuactors::GPUActor>;
+using ShareReporter = Reporter<gpuactors::FractionalGPUActor>;
+
+GPUACTORS_ACTOR("whole_reporter", WholeReporter).method("where", &WholeReporter::where);
+GPUACTORS_ACTOR("share_reporter", ShareReporter).method("where", &ShareReporter::where);
+
+GPUACTORS_TASK("gpu_ids", [](TaskContext& ctx, const Empty&) { return place_of(ctx); });
+
+// -- the programs ---------------------------------------------------------------------------------
+
+constexpr auto patience = std::chrono::seconds{30};
+
+std::string ids_of(const Place& place) {
+  return fmt::format("{}", fmt::join(place.ids(), ","));
+}
+
+std::string text_of(const Result<Place>& result) {
+  return result ? "device " + ids_of(*result) : gpuactors::to_string(result.error());
+}
+
+/// A node told to offer `extra` CUDA devices more than there are.
+Result<void> use_absent_devices(Tour& tour) {
+  const auto have = tour.machine().cuda_count();
+  const auto offered = std::max<std::size_t>(4, have + 3);
+  auto& row = tour.row(fmt::format("cuda*{} with {} there", offered, have));
+  row.device = fmt::format("cuda 0-{}, share 1 each", offered - 1);
+  GPUACTORS_LET(cluster, embed(fmt::format("cuda*{}", offered)));
+  GPUACTORS_LET(state, cluster.state());
+  row.check(static_cast<std::size_t>(state.devices_size()) == offered, "{} devices were expected, {} came", offered,
+            state.devices_size());
+  // Those that exist are taken first, so that what follows can only land on one that does not.
+  std::vector<ActorRef> kept;
+  for (std::size_t i = 0; i < have; ++i) {
+    GPUACTORS_LET(actor, cluster.spawn("whole_reporter", Empty{}, {.gpus = 1}));
+    kept.push_back(actor);
+  }
+  const auto absent = static_cast<double>(offered - have);
+  for (const auto gpus : {1.0, absent}) {
+    const auto text = text_of(cluster.submit<Place>("gpu_ids", Empty{}, {.gpus = gpus}).get(patience));
+    row.check(text.starts_with("device_lost") && text.find("does not exist") != std::string::npos,
+              "device_lost, saying which CUDA device does not exist, was expected for {} devices, {} came", gpus, text);
+    row.result = text.substr(0, text.find(':', text.find("not exist")));
+  }
+  const auto too_many =
+      cluster.submit<Place>("gpu_ids", Empty{}, {.gpus = static_cast<double>(offered + 1)}).get(patience);
+  row.check(!too_many && too_many.error().code() == Errc::infeasible,
+            "infeasible was expected for one device more than offered, {} came", text_of(too_many));
+  // The cluster goes on.
+  const auto after = cluster.submit<Place>("gpu_ids").get(patience);
+  row.check(after.has_value(), "a task without a device was expected to run afterwards, {} came", text_of(after));
+  return {};
+}
+
+} // namespace
+
+Result<void> run_t4(Tour& tour) {
+  GPUACTORS_LET(cluster, embed(tour.machine().exactly(2)));
+  auto& row = tour.row("actor and task, one device each");
+  GPUACTORS_LET(actor, cluster.spawn("whole_reporter", Empty{}, {.gpus = 1}));
+  auto task = cluster.submit<Place>("gpu_ids", Empty{}, {.gpus = 1});
+  GPUACTORS_LET(of_actor, actor.call<Place>("where").get());
+  GPUACTORS_LET(of_task, task.get());
+  row.device = to_string(of_actor) + "; " + to_string(of_task);
+  row.result = fmt::format("actor on {}, task on {}", ids_of(of_actor), ids_of(of_task));
+  row.check(ids_of(of_actor) == "0", "the actor was expected on device 0, it is on {}", ids_of(of_actor));
+  row.check(ids_of(of_task) == "1", "the task was expected on device 1, it was on {}", ids_of(of_task));
+  return {};
+}
+
+Result<void> run_t6(Tour& tour) {
+  GPUACTORS_LET(cluster, embed(tour.machine().exactly(2)));
+  auto& row = tour.row("three actors of 0.5");
+  std::vector<std::string> ids;
+  for (int i = 0; i < 3; ++i) {
+    GPUACTORS_LET(actor, cluster.spawn("share_reporter", Empty{}, {.gpus = 0.5}));
+    GPUACTORS_LET(place, actor.call<Place>("where").get());
+    row.device = fmt::format("{} 0 and 1, share {}", place.kind(), place.share());
+    row.check(place.share() == 0.5, "a share of 0.5 was expected, {} came", place.share());
+    ids.push_back(ids_of(place));
+  }
+  const auto landed = fmt::format("{}", fmt::join(ids, ", "));
+  row.result = "on devices " + landed;
+  row.check(landed == "0, 0, 1", "devices 0, 0, 1 were expected, {} came", landed);
+  return {};
+}
+
+Result<void> run_t10(Tour& tour) {
+  gpuactors::EmbedOptions options;
+  for (const auto* spec : {"host:1@A100", "host:1@V100", "host:1"}) {
+    gpuactors::EmbeddedNode node;
+    node.name = fmt::format("node-{}", options.nodes.size());
+    node.devices = spec;
+    options.nodes.push_back(std::move(node));
+  }
+  GPUACTORS_LET(cluster, Cluster::embed(std::move(options)));
+  auto& placed = tour.row("accelerator_type V100");
+  GPUACTORS_LET(place, cluster.submit<Place>("gpu_ids", Empty{}, {.gpus = 1, .accelerator_type = "V100"}).get());
+  placed.device = to_string(place);
+  placed.result = "ran on " + place.node();
+  placed.check(place.node() == "node-1", "node-1, the one with a V100, was expected, {} came", place.node());
+
+  auto& refused = tour.row("accelerator_type H100, which no node has");
+  refused.device = "none";
+  const auto none = cluster.submit<Place>("gpu_ids", Empty{}, {.gpus = 1, .accelerator_type = "H100"}).get(patience);
+  refused.result = text_of(none);
+  refused.check(!none && none.error().code() == Errc::infeasible, "infeasible was expected, {} came", text_of(none));
+  refused.check(refused.result.find("H100") != std::string::npos, "the constraint H100 was expected in: {}",
+                refused.result);
+  return {};
+}
+
+Result<void> run_t13(Tour& tour) {
+  GPUACTORS_TRY(use_absent_devices(tour));
+  auto& row = tour.row("host:4, four actors of one device");
+  GPUACTORS_LET(cluster, embed("host:4"));
+  std::set<std::string> ids;
+  // Four actors hold the four devices; a fifth does not fit.
+  for (int i = 0; i < 4; ++i) {
+    GPUACTORS_LET(actor, cluster.spawn("whole_reporter", Empty{}, {.gpus = 1}));
+    GPUACTORS_LET(place, actor.call<Place>("where").get());
+    ids.insert(ids_of(place));
+  }
+  const auto landed = fmt::format("{}", fmt::join(ids, ","));
+  row.device = "host 0-3, share 1 each";
+  row.result = "actors on " + landed;
+  row.check(landed == "0,1,2,3", "devices 0,1,2,3 were expected, {} came", landed);
+  gpuactors::Options hurried{.gpus = 1};
+  hurried.queue_timeout = std::chrono::milliseconds{50};
+  const auto fifth = cluster.submit<Place>("gpu_ids", Empty{}, hurried).get();
+  row.check(!fifth && fifth.error().code() == Errc::no_capacity, "no_capacity was expected for a fifth, {} came",
+            text_of(fifth));
+  return {};
+}
+
+} // namespace tour

@@ -1,0 +1,179 @@
+// The devices at hand, rows of a running program, and the helpers around a cluster.
+#include "tour.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <thread>
+
+namespace tour {
+
+using gpuactors::Cluster;
+using gpuactors::Result;
+
+// -- Machine --------------------------------------------------------------------------------------
+
+Result<Machine> Machine::look(const std::string& spec) {
+  GPUACTORS_LET(cluster, embed(spec));
+  GPUACTORS_LET(state, cluster.state());
+  Machine machine;
+  for (const auto& device : state.devices())
+    machine.devices_.push_back(device.device());
+  if (!machine.devices_.empty())
+    machine.spec_ = spec.empty() ? machine.exactly(machine.devices_.size()) : spec;
+  return machine;
+}
+
+std::string Machine::exactly(std::size_t count) const {
+  if (count > devices_.size())
+    return fmt::format("host:{}", count);
+  std::string spec;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& device = devices_[i];
+    if (device.kind() == "cuda" && device.uuid().empty())
+      return fmt::format("cuda*{}", count);
+    if (device.kind() == "cuda")
+      spec += fmt::format("cuda:{} ", device.uuid());
+    else
+      spec += fmt::format("host:1x{}@{} ", device.memory_bytes(), device.accelerator_type());
+  }
+  return spec;
+}
+
+std::size_t Machine::cuda_count() const noexcept {
+  const auto is_cuda = [](const auto& device) { return device.kind() == "cuda"; };
+  return static_cast<std::size_t>(std::count_if(devices_.begin(), devices_.end(), is_cuda));
+}
+
+bool Machine::has_cuda() const noexcept {
+  return cuda_count() > 0;
+}
+
+// -- Tour -----------------------------------------------------------------------------------------
+
+Row& Tour::row(std::string title) {
+  close();
+  return rows_.emplace_back(program_, std::move(title));
+}
+
+Row& Tour::last_row() {
+  return rows_.size() == first_ ? rows_.emplace_back(program_, "") : rows_.back();
+}
+
+void Tour::close() {
+  if (rows_.size() > first_)
+    rows_.back().close();
+}
+
+// -- helpers --------------------------------------------------------------------------------------
+
+Result<Cluster> embed(const std::string& devices) {
+  gpuactors::EmbedOptions options;
+  options.devices = devices;
+  return Cluster::embed(std::move(options));
+}
+
+bool wait_until_free(Cluster& cluster) {
+  const Stopwatch watch;
+  while (watch.seconds() < 10) {
+    if (const auto state = cluster.state(); state && state->leases().empty())
+      return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+  return false;
+}
+
+std::string to_string(const Place& place) {
+  if (place.ids().empty())
+    return fmt::format("node {}, no device", place.node());
+  return fmt::format("{} {}, share {}", place.kind(), fmt::join(place.ids(), ","), place.share());
+}
+
+namespace {
+
+template <class Holder>
+Place describe(Holder& holder) {
+  Place place;
+  place.set_node(holder.lease().node);
+  place.set_pid(static_cast<std::uint32_t>(getpid()));
+  for (const auto& device : holder.lease().devices) {
+    place.add_ids(device.index);
+    place.set_share(device.share.to_double());
+    place.set_memory_bytes(device.memory_bytes);
+  }
+  if (holder.gpu_count() > 0)
+    place.set_kind(std::string{gpuactors::to_string(holder.gpu().device().kind)});
+  return place;
+}
+
+std::int64_t nanoseconds(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+} // namespace
+
+Place place_of(gpuactors::TaskContext& ctx) {
+  return describe(ctx);
+}
+
+Place place_of(gpuactors::Actor& actor) {
+  return describe(actor);
+}
+
+Span SpanTimer::end() const {
+  Span span;
+  span.set_begin_ns(nanoseconds(begin_));
+  span.set_end_ns(nanoseconds(std::chrono::steady_clock::now()));
+  return span;
+}
+
+int most_at_once(const std::vector<Span>& spans) {
+  int most = 0;
+  for (const auto& at : spans) {
+    // The largest number is reached at the begin of some span.
+    const auto holds = [&](const Span& span) {
+      return span.begin_ns() <= at.begin_ns() && at.begin_ns() < span.end_ns();
+    };
+    most = std::max(most, static_cast<int>(std::count_if(spans.begin(), spans.end(), holds)));
+  }
+  return most;
+}
+
+// -- usage ----------------------------------------------------------------------------------------
+
+Result<Usage> usage_of(Cluster& cluster) {
+  GPUACTORS_LET(state, cluster.state(1));
+  Usage usage;
+  struct Held {
+    int leases = 0;
+    std::int64_t units = 0;
+  };
+  std::map<std::pair<std::string, int>, Held> devices;
+  std::set<std::uint64_t> waiting;
+  int releases = 0;
+  for (const auto& event : state.events()) {
+    const auto granted = event.kind() == "granted";
+    if (event.kind() == "pending")
+      waiting.insert(event.request());
+    const auto ended = (event.kind() == "released" || event.kind() == "lost") && event.has_lease();
+    if (!granted && !ended)
+      continue;
+    for (const auto& grant : event.lease().devices()) {
+      auto& held = devices[{event.lease().node(), grant.index()}];
+      held.leases += granted ? 1 : -1;
+      held.units += granted ? grant.share_units() : -grant.share_units();
+      usage.most_leases = std::max(usage.most_leases, held.leases);
+      usage.most_units = std::max(usage.most_units, held.units);
+    }
+    releases += ended ? 1 : 0;
+    if (granted) {
+      usage.grants_after_waiting += static_cast<int>(waiting.erase(event.request()));
+      usage.releases_before_last_grant = releases;
+    }
+  }
+  return usage;
+}
+
+} // namespace tour
