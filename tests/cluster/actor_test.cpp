@@ -1,7 +1,8 @@
 #include "fixtures.hpp"
 
-#include <caf/scoped_actor.hpp>
 #include <support/catch.hpp>
+
+#include <caf/scoped_actor.hpp>
 
 #include <filesystem>
 
@@ -57,7 +58,8 @@ TEST_CASE("three actors of half a device on two devices land on 0, 0 and 1", "[c
   }
 }
 
-TEST_CASE("an allocation beyond the lease names asked, used and limit, and the neighbour does not notice", "[cluster]") {
+TEST_CASE("an allocation beyond the lease names asked, used and limit, and the neighbour does not notice",
+          "[cluster]") {
   auto cluster = embed("host:1x64MiB");
   auto small = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20});
   auto other = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20});
@@ -75,7 +77,8 @@ TEST_CASE("names are unique, found, and free again after a kill", "[cluster]") {
   REQUIRE(actor.has_value());
   CHECK(cluster.spawn("accumulator", number(1), {.name = "sum"}).error().code() == Errc::already_exists);
   CHECK(cluster.find("sum")->call<Number>("add", number(1)).get()->value() == 2);
-  CHECK(cluster.find("sun").error() == Error{Errc::not_found, "there is no actor named \"sun\"; did you mean \"sum\"?"});
+  CHECK(cluster.find("sun").error()
+        == Error{Errc::not_found, "there is no actor named \"sun\"; did you mean \"sum\"?"});
   CHECK(cluster.kill("sum").has_value());
   CHECK(cluster.find("sum").error().code() == Errc::not_found);
   CHECK(actor->call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
@@ -188,7 +191,7 @@ TEST_CASE("CAF programs call, monitor and end an actor as any other", "[cluster]
   caf::scoped_actor self{cluster.system()};
   double seen = 0;
   self->request(actor.handle(), caf::infinite, std::string{"add"}, Payload::of(number(2)))
-    .receive([&](Payload& answer) { seen = answer.live_as<Number>()->value(); }, [](caf::error&) {});
+      .receive([&](Payload& answer) { seen = answer.live_as<Number>()->value(); }, [](caf::error&) {});
   CHECK(seen == 3);
   self->monitor(actor.handle());
   caf::anon_send_exit(actor.handle(), caf::exit_reason::user_shutdown);

@@ -137,37 +137,41 @@ private:
 };
 
 void define_tasks(TypeRegistry& registry) {
-  define_task("echo", [](TaskContext&, const Text& in) { return in; }, registry);
-  define_task("refuse", [](TaskContext&, const Text& in) -> Result<Text> { return fail(Errc::out_of_memory, in.text()); },
-              registry);
-  define_task("raise", [](TaskContext&, const Text& in) -> Text { throw std::runtime_error(in.text()); }, registry);
   define_task(
-    "wait",
-    [](TaskContext&, const Number& in) {
-      gate().pass();
-      return in;
-    },
-    registry);
+      "echo", [](TaskContext&, const Text& in) { return in; }, registry);
   define_task(
-    "leak",
-    [](TaskContext& ctx, const Number& bytes) -> Result<Number> {
-      GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));
-      buffer.release();
-      return number(static_cast<double>(ctx.gpu().memory_used()));
-    },
-    registry);
+      "refuse", [](TaskContext&, const Text& in) -> Result<Text> { return fail(Errc::out_of_memory, in.text()); },
+      registry);
   define_task(
-    "recurse",
-    [](TaskContext& ctx, const Number& depth) -> Result<Number> {
-      if (depth.value() <= 0)
-        return number(0);
-      auto cluster = Cluster::from(ctx);
-      GPUACTORS_LET(below, cluster.submit<Number>("recurse", number(depth.value() - 1),
-                                                  {.gpus = ctx.gpu_count() > 0 ? 1.0 : 0.0})
-                             .get());
-      return number(below.value() + 1);
-    },
-    registry);
+      "raise", [](TaskContext&, const Text& in) -> Text { throw std::runtime_error(in.text()); }, registry);
+  define_task(
+      "wait",
+      [](TaskContext&, const Number& in) {
+        gate().pass();
+        return in;
+      },
+      registry);
+  define_task(
+      "leak",
+      [](TaskContext& ctx, const Number& bytes) -> Result<Number> {
+        GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));
+        buffer.release();
+        return number(static_cast<double>(ctx.gpu().memory_used()));
+      },
+      registry);
+  define_task(
+      "recurse",
+      [](TaskContext& ctx, const Number& depth) -> Result<Number> {
+        if (depth.value() <= 0)
+          return number(0);
+        auto cluster = Cluster::from(ctx);
+        GPUACTORS_LET(
+            below,
+            cluster.submit<Number>("recurse", number(depth.value() - 1), {.gpus = ctx.gpu_count() > 0 ? 1.0 : 0.0})
+                .get());
+        return number(below.value() + 1);
+      },
+      registry);
 }
 
 } // namespace
@@ -177,19 +181,19 @@ std::shared_ptr<const TypeRegistry> types() {
     auto made = std::make_shared<TypeRegistry>();
     define_tasks(*made);
     define_actor<Accumulator, Number>("accumulator", *made)
-      .method("add", &Accumulator::add)
-      .method("refuse", &Accumulator::refuse)
-      .method("raise", &Accumulator::raise)
-      .method("wait", &Accumulator::wait)
-      .method("wait_for_stop", &Accumulator::wait_for_stop)
-      .method("count", &Accumulator::count)
-      .method("later", &Accumulator::later)
-      .method("fulfil", &Accumulator::fulfil);
+        .method("add", &Accumulator::add)
+        .method("refuse", &Accumulator::refuse)
+        .method("raise", &Accumulator::raise)
+        .method("wait", &Accumulator::wait)
+        .method("wait_for_stop", &Accumulator::wait_for_stop)
+        .method("count", &Accumulator::count)
+        .method("later", &Accumulator::later)
+        .method("fulfil", &Accumulator::fulfil);
     define_actor<Whole>("whole", *made).method("ids", &Whole::ids);
     define_actor<Fraction>("fraction", *made)
-      .method("ids", &Fraction::ids)
-      .method("allocate", &Fraction::allocate)
-      .method("share", &Fraction::share);
+        .method("ids", &Fraction::ids)
+        .method("allocate", &Fraction::allocate)
+        .method("share", &Fraction::share);
     return made;
   }();
   return registry;

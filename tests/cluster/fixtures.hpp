@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gpuactors/gpuactors.hpp>
-
 #include <gpuactors/test/messages.pb.h>
 
 #include <condition_variable>

@@ -31,7 +31,8 @@ TEST_CASE("a wrong name, message or request is refused with what would be right"
   CHECK(error_of(cluster.submit<Text>("echo", number(1)))
         == Error{Errc::invalid_argument, "task echo takes a gpuactors.test.Text, not a gpuactors.test.Number"});
   CHECK(error_of(cluster.submit<Number>("echo", text("x")))
-        == Error{Errc::invalid_argument, "task echo answers with a gpuactors.test.Text, not with a gpuactors.test.Number"});
+        == Error{Errc::invalid_argument,
+                 "task echo answers with a gpuactors.test.Text, not with a gpuactors.test.Number"});
   CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.gpus = 1.5})).code() == Errc::invalid_argument);
   CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.gpus = -1})).code() == Errc::invalid_argument);
   CHECK(error_of(cluster.submit<Text>("echo", text("x"), {.gpus = 2})).code() == Errc::infeasible);
@@ -111,8 +112,8 @@ TEST_CASE("a task that waited as long as it may is answered no_capacity", "[clus
   gate().close();
   auto running = cluster.submit<Number>("wait", number(1), {.gpus = 1});
   gate().await(1);
-  const auto refused
-    = cluster.submit<Number>("wait", number(2), {.gpus = 1, .queue_timeout = std::chrono::milliseconds{20}}).get();
+  const auto refused =
+      cluster.submit<Number>("wait", number(2), {.gpus = 1, .queue_timeout = std::chrono::milliseconds{20}}).get();
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == Errc::no_capacity);
   gate().open();

@@ -26,6 +26,7 @@ Result<std::shared_ptr<Device>> make_cuda() {
   GPUACTORS_LET(devices, module->devices());
   if (devices.empty())
     return fail(Errc::unsupported, "no CUDA device is visible");
+  show_kernels_to_fake_driver();
   return module->device(devices[0]);
 }
 
@@ -57,8 +58,9 @@ std::vector<Candidate> make_candidates() {
 } // namespace
 
 const std::vector<Candidate>& candidates() {
-  static const auto all = make_candidates();
-  return all;
+  // Never destroyed: a device may need what is destroyed before static objects are.
+  static const auto* all = new std::vector<Candidate>{make_candidates()};
+  return *all;
 }
 
 std::unique_ptr<Context> open(const Candidate& candidate, std::uint64_t memory_bytes, std::string holder) {

@@ -18,6 +18,9 @@ struct Candidate {
 /// All that there are here; what is missing is printed once, with the reason.
 const std::vector<Candidate>& candidates();
 
+/// Lets a fake CUDA driver find this program's kernels; nothing happens with the real one.
+void show_kernels_to_fake_driver();
+
 /// Memory of a context that a test opens, unless it says otherwise.
 inline constexpr std::uint64_t test_memory = std::uint64_t{64} << 20;
 

@@ -211,6 +211,30 @@ TEST_CASE("buffers may be dropped by another thread while their context works") 
   }
 }
 
+TEST_CASE("a buffer that goes early is not freed under work of another stream") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto side = context->make_stream();
+    auto third = context->make_stream();
+    REQUIRE(third);
+    auto gate = stream.tensor_from(std::vector<std::int32_t>{0, 0}, {2});
+    auto result = stream.tensor_from(std::vector<std::int32_t>(1000, 0), {1000});
+    REQUIRE(result);
+    auto* word = static_cast<std::uint32_t*>(gate->raw());
+    {
+      auto early = stream.tensor_from(std::vector<std::int32_t>(1000, 7), {1000});
+      REQUIRE(early);
+      REQUIRE(side->launch(await_gate, 1, word, word + 1));
+      REQUIRE(side->copy(*result, *early));
+    }
+    auto next = stream.tensor_from(std::vector<std::int32_t>(1000, 9), {1000});
+    REQUIRE(next);
+    REQUIRE(third->launch(open_gate, 1, word));
+    CHECK(*side->to_host<std::int32_t>(*result) == std::vector<std::int32_t>(1000, 7));
+  }
+}
+
 TEST_CASE("a context that ends with work queued waits for it") {
   FOR_EACH_DEVICE(candidate) {
     for (int i = 0; i < 20; ++i) {

@@ -1,6 +1,4 @@
 // The ledger of device memory: exact at its limit, shared with its parents, and true under many threads.
-#include <gpuactors/device/context.hpp>
-#include <gpuactors/device/host/device.hpp>
 #include <gpuactors/device/quota.hpp>
 
 #include <support/catch.hpp>
@@ -83,19 +81,4 @@ TEST_CASE("many threads never pass a limit together, and give everything back") 
   CHECK_FALSE(passed);
   CHECK(left.used() + right.used() + parent->used() == 0);
   CHECK(parent->peak() <= limit);
-}
-TEST_CASE("smoke") {
-  DeviceInfo info;
-  info.units = 2;
-  info.memory_bytes = 1 << 26;
-  auto dev = std::make_shared<host::HostDevice>(info);
-  auto c = Context::open(dev, {});
-  REQUIRE(c);
-  auto t = (*c)->stream().tensor_from(std::vector<float>{1, 2, 3, 4}, {2, 2});
-  REQUIRE(t);
-  auto o = (*c)->stream().tensor(DType::f32, {2, 2});
-  REQUIRE((*c)->stream().gemm(*t, *t, *o));
-  auto h = (*c)->stream().to_host<float>(*o);
-  REQUIRE(h);
-  CHECK(*h == std::vector<float>{7, 10, 15, 22});
 }

@@ -64,6 +64,8 @@ def resolve(root, path, quote, name):
     for folder in ROOTS:
         if os.path.isfile(os.path.join(root, folder, name)):
             return os.path.normpath(f"{folder}/{name}")
+    if name.endswith(".pb.h"):
+        return None
     return f"libgpuactors/{name}" if name.startswith("gpuactors/") else None
 
 

@@ -38,8 +38,7 @@ struct AddToRows {
 /// the same order. Index space: ceil(n / chunk).
 template <class T>
 struct SumChunks {
-  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, const T* x,
-                                     T* sums) const {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, const T* x, T* sums) const {
     const auto end = (i + 1) * chunk < n ? (i + 1) * chunk : n;
     T sum{0};
     for (auto at = i * chunk; at < end; ++at)

@@ -19,8 +19,7 @@ struct SquaredError {
 /// gradient[i] = 2 (y[i] - target[i]) / n, the derivative of the mean squared error over n elements
 template <class T>
 struct MseGradient {
-  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, const T* y, const T* target,
-                                     T* gradient) const {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, const T* y, const T* target, T* gradient) const {
     gradient[i] = T{2} * (y[i] - target[i]) / static_cast<T>(n);
   }
 };

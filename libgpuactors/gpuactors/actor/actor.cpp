@@ -1,5 +1,4 @@
 #include <gpuactors/actor/actor.hpp>
-
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/services.hpp>
 
@@ -41,17 +40,17 @@ Result<void> check_ownership(Ownership ownership, Share gpus, std::uint64_t memo
                 fmt::format("actor type {} {}, gpus is {}: {}", type, rule, to_string(gpus), right));
   };
   switch (ownership) {
-    case Ownership::any:
-      break;
-    case Ownership::whole:
-      if (gpus < Share::whole(1) || !gpus.is_whole())
-        return refuse("is a GPUActor and owns whole devices", "ask for gpus = 1, 2, ...");
-      break;
-    case Ownership::fraction:
-      if (gpus >= Share::whole(1) || (gpus == Share{} && memory_bytes == 0))
-        return refuse("is a FractionalGPUActor and owns a part of one device",
-                      "ask for a share above 0 and below 1, or for memory");
-      break;
+  case Ownership::any:
+    break;
+  case Ownership::whole:
+    if (gpus < Share::whole(1) || !gpus.is_whole())
+      return refuse("is a GPUActor and owns whole devices", "ask for gpus = 1, 2, ...");
+    break;
+  case Ownership::fraction:
+    if (gpus >= Share::whole(1) || (gpus == Share{} && memory_bytes == 0))
+      return refuse("is a FractionalGPUActor and owns a part of one device",
+                    "ask for a share above 0 and below 1, or for memory");
+    break;
   }
   return {};
 }

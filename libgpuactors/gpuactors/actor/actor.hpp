@@ -2,7 +2,8 @@
 //
 //   class Scaler : public gpuactors::FractionalGPUActor {
 //   public:
-//     Scaler(gpuactors::Init init, const ScalerConfig& config) : FractionalGPUActor(std::move(init)), factor_(config.factor()) {}
+//     Scaler(gpuactors::Init init, const ScalerConfig& config)
+//       : FractionalGPUActor(std::move(init)), factor_(config.factor()) {}
 //     gpuactors::Result<Vector> scale(const Vector& in);
 //   private:
 //     float factor_;

@@ -1,5 +1,4 @@
 #include <gpuactors/actor/actor_shell.hpp>
-
 #include <gpuactors/actor/task_runner.hpp>
 
 #include <unistd.h>
@@ -16,15 +15,15 @@ ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessS
 
 caf::behavior ActorShell::make_behavior() {
   return {
-    [this](const Call& call) { return serve(call); },
-    [this](const std::string& method, const Payload& input) {
-      Call call;
-      call.method = method;
-      call.payload = input;
-      return serve(call);
-    },
-    [this](const v1::Tick&) { deferred_->deliver(); },
-    [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
+      [this](const Call& call) { return serve(call); },
+      [this](const std::string& method, const Payload& input) {
+        Call call;
+        call.method = method;
+        call.payload = input;
+        return serve(call);
+      },
+      [this](const v1::Tick&) { deferred_->deliver(); },
+      [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
   };
 }
 
@@ -52,8 +51,8 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.name = order.spec().name();
   host_.type = order.spec().type();
   host_.restarts = order.restarts();
-  GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, "actor " + type_->name,
-                                           host_.services->quotas));
+  GPUACTORS_LET(placement,
+                Placement::open(lease_, host_.services->devices, "actor " + type_->name, host_.services->quotas));
   host_.placement = std::move(placement);
   try {
     GPUACTORS_LET(object, type_->make(Init{host_}, config));

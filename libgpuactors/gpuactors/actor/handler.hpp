@@ -8,8 +8,7 @@
 
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/base/future.hpp>
-
-#include <google/protobuf/empty.pb.h>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <functional>
 #include <type_traits>

@@ -1,17 +1,18 @@
 #include <gpuactors/actor/holder_control.hpp>
-
 #include <gpuactors/base/limits.hpp>
 
 namespace gpuactors {
 
-bool HolderControl::begin(CallId call, std::uint32_t stream_items) {
+Result<void> HolderControl::begin(CallId call, std::uint32_t stream_items) {
   const std::lock_guard lock{mutex_};
+  if (ending_)
+    return fail(Errc::actor_died, "it was ended before the call began");
   if (!cancelled_.empty() && cancelled_.erase(call) > 0)
-    return false;
+    return fail(Errc::cancelled, "the call was cancelled before it began");
   running_ = call;
   credits_ = stream_items;
-  stop_.store(ending_, std::memory_order_relaxed);
-  return true;
+  stop_.store(false, std::memory_order_relaxed);
+  return {};
 }
 
 void HolderControl::end() {

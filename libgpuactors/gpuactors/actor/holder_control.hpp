@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
+#include <gpuactors/base/result.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -18,8 +19,10 @@ namespace gpuactors {
 /// asks it to stop. Once the holder is ending, every call is asked to stop.
 class HolderControl {
 public:
-  /// Marks `call` as the running one; false when it was cancelled while it waited. Holder's thread.
-  bool begin(CallId call, std::uint32_t stream_items);
+  /// Marks `call` as the running one, with so many items of stream credit. Holder's thread.
+  /// @returns `cancelled` when it was cancelled while it waited, `actor_died` when the holder is ending; the call must
+  ///          not run then.
+  Result<void> begin(CallId call, std::uint32_t stream_items);
 
   /// The running call is over. Holder's thread.
   void end();

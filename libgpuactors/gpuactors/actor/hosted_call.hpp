@@ -22,8 +22,8 @@ public:
   std::function<void(Result<Payload>)> add(caf::event_based_actor* host, caf::response_promise promise) {
     const auto ticket = ++last_ticket_;
     promises_.emplace(ticket, std::move(promise));
-    return [self = shared_from_this(), ticket, host = caf::actor_cast<caf::strong_actor_ptr>(host)](
-             Result<Payload> result) {
+    return [self = shared_from_this(), ticket,
+            host = caf::actor_cast<caf::strong_actor_ptr>(host)](Result<Payload> result) {
       {
         const std::lock_guard lock{self->mutex_};
         self->ready_.emplace_back(ticket, std::move(result));
@@ -77,8 +77,7 @@ public:
 
   void send_item(Payload item) override {
     if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender()))
-      caf_version::enqueue(caller, caf::actor_cast<caf::strong_actor_ptr>(host_), 0,
-                           StreamItem{id(), std::move(item)});
+      caf_version::enqueue(caller, caf::actor_cast<caf::strong_actor_ptr>(host_), 0, StreamItem{id(), std::move(item)});
   }
 
   std::function<void(Result<Payload>)> defer() override {
@@ -95,8 +94,8 @@ template <class Serve>
 Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
   if (call.deadline != never && Clock::now() >= call.deadline)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
-  if (!control.begin(call.id, call.stream ? limits::stream_window : 0))
-    return Result<Payload>{fail(Errc::cancelled, "the call was cancelled before it began")};
+  if (auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0); !begun)
+    return Result<Payload>{fail(begun.error())};
   struct End {
     HolderControl& control;
     ~End() {
@@ -107,10 +106,10 @@ Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
     return serve();
   } catch (const std::exception& exception) {
     return Result<Payload>{
-      fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};
+        fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};
   } catch (...) {
-    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type",
-                                                               call.method))};
+    return Result<Payload>{
+        fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", call.method))};
   }
 }
 

@@ -27,15 +27,14 @@ std::shared_ptr<Quota> QuotaTable::find(LeaseId lease, int device) const {
 
 // -- Placement ------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease,
-                                                   const std::vector<std::shared_ptr<Device>>& devices,
+Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
                                                    const std::string& holder, std::shared_ptr<QuotaTable> quotas) {
   auto result = std::unique_ptr<Placement>{new Placement(std::move(lease), std::move(quotas))};
   for (const auto& granted : result->lease_.devices) {
     if (granted.index < 0 || static_cast<std::size_t>(granted.index) >= devices.size())
-      return fail(Errc::device_lost, fmt::format("lease {} names device {} of node {}, which has {} devices",
-                                                 result->lease_.id.value(), granted.index, result->lease_.node,
-                                                 devices.size()));
+      return fail(Errc::device_lost,
+                  fmt::format("lease {} names device {} of node {}, which has {} devices", result->lease_.id.value(),
+                              granted.index, result->lease_.node, devices.size()));
     ContextOptions options;
     options.share = granted.share;
     options.memory_bytes = granted.memory_bytes;

@@ -1,5 +1,4 @@
 #include <gpuactors/actor/registry.hpp>
-
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
 

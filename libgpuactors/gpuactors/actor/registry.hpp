@@ -4,8 +4,7 @@
 #include <gpuactors/actor/actor.hpp>
 #include <gpuactors/actor/handler.hpp>
 #include <gpuactors/actor/task.hpp>
-
-#include <google/protobuf/descriptor.h>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <concepts>
 #include <map>
@@ -121,7 +120,8 @@ private:
       return function(static_cast<A&>(actor), args...);
     });
     if (name.empty() || !type_->methods.emplace(name, std::move(method)).second)
-      registry_->add_problem("actor type " + type_->name + " has two methods named \"" + name + "\", or one without name");
+      registry_->add_problem("actor type " + type_->name + " has two methods named \"" + name
+                             + "\", or one without name");
     return *this;
   }
 
@@ -155,10 +155,10 @@ ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = Type
 
 /// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`
 #define GPUACTORS_TASK(name, ...)                                                                                      \
-  [[maybe_unused]] static const bool GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__)                                    \
-    = ::gpuactors::define_task(name, __VA_ARGS__)
+  [[maybe_unused]] static const bool GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__) =                                  \
+      ::gpuactors::define_task(name, __VA_ARGS__)
 
 /// Registers an actor at namespace scope: `GPUACTORS_ACTOR("name", Class[, Config]).method("m", &Class::m);`
 #define GPUACTORS_ACTOR(name, ...)                                                                                     \
-  [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_actor_, __COUNTER__)                                   \
-    = ::gpuactors::define_actor<__VA_ARGS__>(name)
+  [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_actor_, __COUNTER__) =                                 \
+      ::gpuactors::define_actor<__VA_ARGS__>(name)

@@ -1,7 +1,6 @@
-#include <gpuactors/actor/task.hpp>
-
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/actor/task.hpp>
 
 namespace gpuactors {
 

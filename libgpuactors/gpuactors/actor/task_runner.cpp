@@ -13,25 +13,22 @@ v1::LeaseEnded make_lease_ended(const LeaseInfo& lease) {
 
 TaskRunner::TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
                        std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker)
-  : caf::event_based_actor(config),
-    services_(std::move(services)),
-    control_(std::move(control)),
-    lease_(std::move(lease)),
-    worker_(std::move(worker)) {
+  : caf::event_based_actor(config), services_(std::move(services)), control_(std::move(control)),
+    lease_(std::move(lease)), worker_(std::move(worker)) {
   // nop
 }
 
 caf::behavior TaskRunner::make_behavior() {
   return {
-    [this](const Call& call) { return run(call); },
-    [this](const v1::StartRunner&) { return open(); },
-    [this](const v1::Tick&) { deferred_->deliver(); },
-    [this](const std::string& task, const Payload& input) {
-      Call call;
-      call.method = task;
-      call.payload = input;
-      return run(call);
-    },
+      [this](const Call& call) { return run(call); },
+      [this](const v1::StartRunner&) { return open(); },
+      [this](const v1::Tick&) { deferred_->deliver(); },
+      [this](const std::string& task, const Payload& input) {
+        Call call;
+        call.method = task;
+        call.payload = input;
+        return run(call);
+      },
   };
 }
 
@@ -42,8 +39,8 @@ void TaskRunner::on_exit() {
 }
 
 caf::result<v1::Started> TaskRunner::open() {
-  auto placement = Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id),
-                                   services_->quotas);
+  auto placement =
+      Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id), services_->quotas);
   if (!placement)
     return to_caf(placement.error());
   placement_ = std::move(*placement);

@@ -3,7 +3,6 @@
 
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/device/context.hpp>
-
 #include <gpuactors/v1/tensor.pb.h>
 
 #include <map>

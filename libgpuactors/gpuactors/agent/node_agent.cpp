@@ -1,5 +1,4 @@
 #include <gpuactors/agent/node_agent.hpp>
-
 #include <gpuactors/agent/worker.hpp>
 
 namespace gpuactors {
@@ -10,33 +9,34 @@ NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessSer
 }
 
 AgentHandle::behavior_type NodeAgent::make_behavior() {
-  worker_ = caf::actor_cast<AgentHandle>(
-    system().spawn<Worker>(services_, caf::actor_cast<caf::strong_actor_ptr>(this)));
+  worker_ =
+      caf::actor_cast<AgentHandle>(system().spawn<Worker>(services_, caf::actor_cast<caf::strong_actor_ptr>(this)));
   using Handle = caf::strong_actor_ptr;
   return {
-    [this](const v1::StartRunner& order) { return forward<v1::Started, Handle, Handle>(order); },
-    [this](const v1::StartActor& order, const Payload& config) {
-      return forward<v1::Started, Handle, Handle>(order, config);
-    },
-    [this](const v1::EndLease& order) { return forward<v1::LeaseEnded>(order); },
-    [this](const v1::LeaseEnded& message) { caf_version::post(broker_, message); },
-    [this](const v1::CancelCall& message) { caf_version::post(worker_, message); },
-    [this](const v1::StreamCredit& message) { caf_version::post(worker_, message); },
-    [](const v1::Tick&) {},
+      [this](const v1::StartRunner& order) { return forward<v1::Started, Handle, Handle>(order); },
+      [this](const v1::StartActor& order, const Payload& config) {
+        return forward<v1::Started, Handle, Handle>(order, config);
+      },
+      [this](const v1::EndLease& order) { return forward<v1::LeaseEnded>(order); },
+      [this](const v1::LeaseEnded& message) { caf_version::post(broker_, message); },
+      [this](const v1::CancelCall& message) { caf_version::post(worker_, message); },
+      [this](const v1::StreamCredit& message) { caf_version::post(worker_, message); },
+      [](const v1::Tick&) {},
   };
 }
 
 void NodeAgent::on_exit() {
   caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
   worker_ = nullptr;
+  broker_ = nullptr;
 }
 
 template <class... Outs, class... Ins>
 caf::result<Outs...> NodeAgent::forward(const Ins&... message) {
   auto promise = make_response_promise<Outs...>();
   caf_version::ask(this, worker_, message...)
-    .then([promise](Outs&... reply) mutable { promise.deliver(std::move(reply)...); },
-          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
+      .then([promise](Outs&... reply) mutable { promise.deliver(std::move(reply)...); },
+            [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
   return promise;
 }
 

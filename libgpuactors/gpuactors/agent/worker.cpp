@@ -1,7 +1,6 @@
-#include <gpuactors/agent/worker.hpp>
-
 #include <gpuactors/actor/actor_shell.hpp>
 #include <gpuactors/actor/task_runner.hpp>
+#include <gpuactors/agent/worker.hpp>
 
 #include <fmt/format.h>
 
@@ -32,20 +31,29 @@ Worker::Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices>
 
 AgentHandle::behavior_type Worker::make_behavior() {
   return {
-    [this](const v1::StartRunner& order) { return start_runner(order); },
-    [this](const v1::StartActor& order, const Payload& config) { return start_actor(order, config); },
-    [this](const v1::EndLease& order) { return end(order); },
-    [this](const v1::LeaseEnded& message) { ended(message); },
-    [this](const v1::CancelCall& message) {
-      if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
-        slot->second.control->cancel(CallId{message.call()});
-    },
-    [this](const v1::StreamCredit& message) {
-      if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
-        slot->second.control->credit(CallId{message.call()}, message.items());
-    },
-    [this](const v1::Tick& message) { grace_over(LeaseId{message.id()}); },
+      [this](const v1::StartRunner& order) { return start_runner(order); },
+      [this](const v1::StartActor& order, const Payload& config) { return start_actor(order, config); },
+      [this](const v1::EndLease& order) { return end(order); },
+      [this](const v1::LeaseEnded& message) { ended(message); },
+      [this](const v1::CancelCall& message) {
+        if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
+          slot->second.control->cancel(CallId{message.call()});
+      },
+      [this](const v1::StreamCredit& message) {
+        if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
+          slot->second.control->credit(CallId{message.call()}, message.items());
+      },
+      [this](const v1::Tick& message) { grace_over(LeaseId{message.id()}); },
   };
+}
+
+void Worker::on_exit() {
+  for (auto& [lease, slot] : slots_) {
+    slot.control->stop_all();
+    caf::anon_send_exit(slot.holder, caf::exit_reason::user_shutdown);
+  }
+  slots_.clear();
+  agent_ = nullptr;
 }
 
 template <class Holder>
@@ -54,7 +62,7 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   slot.epoch = lease.epoch();
   slot.control = std::make_shared<HolderControl>();
   slot.holder = caf::actor_cast<caf::actor>(system().spawn<Holder, caf::detached>(
-    services_, slot.control, from_wire(lease), caf::actor_cast<caf::strong_actor_ptr>(this)));
+      services_, slot.control, from_wire(lease), caf::actor_cast<caf::strong_actor_ptr>(this)));
   return slot;
 }
 
@@ -63,29 +71,29 @@ Worker::start_runner(const v1::StartRunner& order) {
   auto promise = make_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>();
   const auto holder = open_slot<TaskRunner>(order.lease()).holder;
   caf_version::ask(this, holder, order)
-    .then(
-      [this, promise, holder](v1::Started& started) mutable {
-        promise.deliver(std::move(started), caf::actor_cast<caf::strong_actor_ptr>(holder),
-                        caf::actor_cast<caf::strong_actor_ptr>(this));
-      },
-      [promise, holder](caf::error& error) mutable {
-        caf::anon_send_exit(holder, caf::exit_reason::user_shutdown);
-        promise.deliver(std::move(error));
-      });
+      .then(
+          [this, promise, holder](v1::Started& started) mutable {
+            promise.deliver(std::move(started), caf::actor_cast<caf::strong_actor_ptr>(holder),
+                            caf::actor_cast<caf::strong_actor_ptr>(this));
+          },
+          [promise, holder](caf::error& error) mutable {
+            caf::anon_send_exit(holder, caf::exit_reason::user_shutdown);
+            promise.deliver(std::move(error));
+          });
   return promise;
 }
 
-caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>
-Worker::start_actor(const v1::StartActor& order, const Payload& config) {
+caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> Worker::start_actor(const v1::StartActor& order,
+                                                                                           const Payload& config) {
   auto promise = make_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>();
   const auto holder = open_slot<ActorShell>(order.lease()).holder;
   caf_version::ask(this, holder, order, config)
-    .then(
-      [this, promise, holder](v1::Started& started) mutable {
-        promise.deliver(std::move(started), caf::actor_cast<caf::strong_actor_ptr>(holder),
-                        caf::actor_cast<caf::strong_actor_ptr>(this));
-      },
-      [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
+      .then(
+          [this, promise, holder](v1::Started& started) mutable {
+            promise.deliver(std::move(started), caf::actor_cast<caf::strong_actor_ptr>(holder),
+                            caf::actor_cast<caf::strong_actor_ptr>(this));
+          },
+          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
   return promise;
 }
 

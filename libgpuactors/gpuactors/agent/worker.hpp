@@ -21,6 +21,9 @@ public:
 
   AgentHandle::behavior_type make_behavior() override;
 
+  /// Ends all holders.
+  void on_exit() override;
+
   const char* name() const override {
     return "gpuactors.worker";
   }

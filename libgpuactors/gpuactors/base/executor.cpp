@@ -3,6 +3,10 @@
 namespace gpuactors {
 
 Executor::~Executor() {
+  stop();
+}
+
+void Executor::stop() {
   {
     const std::lock_guard lock{mutex_};
     stopping_ = true;

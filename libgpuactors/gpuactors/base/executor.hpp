@@ -16,8 +16,11 @@ public:
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs what was posted so far, then stops. Not from a posted function.
+  /// Stops as `stop` does.
   ~Executor();
+
+  /// Runs what was posted so far, then ends the thread. Idempotent. Not from a posted function.
+  void stop();
 
   /// Queues `function`. Any thread; never blocks for long. After the executor began to stop, it is dropped.
   void post(std::function<void()> function);

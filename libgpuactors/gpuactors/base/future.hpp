@@ -129,9 +129,8 @@ public:
     auto* core = state.get();
     auto run = [state = std::move(state), function = std::move(function)]() mutable { function(state->take()); };
     if (auto executor = core->executor)
-      core->on_ready([executor, run = std::make_shared<decltype(run)>(std::move(run))] {
-        executor->post([run] { (*run)(); });
-      });
+      core->on_ready(
+          [executor, run = std::make_shared<decltype(run)>(std::move(run))] { executor->post([run] { (*run)(); }); });
     else
       core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });
   }

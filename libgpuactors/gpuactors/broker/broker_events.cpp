@@ -1,7 +1,6 @@
 // The broker and its ledger: what each event means, and the state that others may see.
-#include <gpuactors/broker/resource_broker.hpp>
-
 #include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
 
 #include <fmt/format.h>
 
@@ -18,21 +17,21 @@ void ResourceBroker::apply(const Ledger::Events& events) {
   for (const auto& event : events) {
     log(event);
     switch (event.kind) {
-      case Event::Kind::granted:
-        on_granted(event);
-        break;
-      case Event::Kind::pending:
-        make_way(event.request);
-        break;
-      case Event::Kind::infeasible:
-      case Event::Kind::rejected:
-        on_refused(event);
-        break;
-      case Event::Kind::lost:
-        on_lost(event);
-        break;
-      case Event::Kind::released:
-        break;
+    case Event::Kind::granted:
+      on_granted(event);
+      break;
+    case Event::Kind::pending:
+      make_way(event.request);
+      break;
+    case Event::Kind::infeasible:
+    case Event::Kind::rejected:
+      on_refused(event);
+      break;
+    case Event::Kind::lost:
+      on_lost(event);
+      break;
+    case Event::Kind::released:
+      break;
     }
   }
   schedule_tick();
@@ -115,18 +114,18 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
   info.set_name(record.spec.name());
   info.set_type(record.spec.type());
   switch (record.state) {
-    case ActorState::waiting:
-      info.set_state("waiting");
-      break;
-    case ActorState::starting:
-      info.set_state("starting");
-      break;
-    case ActorState::alive:
-      info.set_state("alive");
-      break;
-    case ActorState::stopping:
-      info.set_state("stopping");
-      break;
+  case ActorState::waiting:
+    info.set_state("waiting");
+    break;
+  case ActorState::starting:
+    info.set_state("starting");
+    break;
+  case ActorState::alive:
+    info.set_state("alive");
+    break;
+  case ActorState::stopping:
+    info.set_state("stopping");
+    break;
   }
   info.set_restarts(record.restarts);
   if (record.lease)

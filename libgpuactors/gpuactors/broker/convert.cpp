@@ -6,9 +6,9 @@ namespace gpuactors {
 
 Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   if (request.gpu_units() < 0 || request.cpu_units() < 0)
-    return fail(Errc::invalid_argument, fmt::format("gpus is {} and cpus is {}: they cannot be negative",
-                                                    to_string(Share{request.gpu_units()}),
-                                                    to_string(Share{request.cpu_units()})));
+    return fail(Errc::invalid_argument,
+                fmt::format("gpus is {} and cpus is {}: they cannot be negative", to_string(Share{request.gpu_units()}),
+                            to_string(Share{request.cpu_units()})));
   ResourceRequest result;
   result.name = request.name();
   result.gpus = Share{request.gpu_units()};
@@ -46,8 +46,8 @@ v1::ResourceRequest to_wire(const ResourceRequest& request) {
   result.set_priority(request.priority);
   result.set_spread(request.strategy == Strategy::spread);
   if (request.queue_timeout)
-    result.set_queue_timeout_ms(static_cast<std::uint64_t>(
-      std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(*request.queue_timeout).count())));
+    result.set_queue_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(
+        1, std::chrono::duration_cast<std::chrono::milliseconds>(*request.queue_timeout).count())));
   result.set_wait_for_nodes(request.wait_for_nodes);
   result.set_no_queue(!request.queue);
   result.set_parent_lease(request.parent.value());

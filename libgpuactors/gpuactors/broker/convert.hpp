@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gpuactors/ledger/ledger.hpp>
-
 #include <gpuactors/v1/control.pb.h>
 
 namespace gpuactors {

@@ -3,7 +3,6 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
-
 #include <gpuactors/v1/control.pb.h>
 
 #include <deque>

@@ -1,8 +1,7 @@
 // The broker's conversation: what clients and agents ask, and what the ledger's answers mean for them.
-#include <gpuactors/broker/resource_broker.hpp>
-
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
 
 #include <fmt/format.h>
 
@@ -14,20 +13,27 @@ ResourceBroker::ResourceBroker(caf::actor_config& config) : BrokerHandle::base(c
 
 BrokerHandle::behavior_type ResourceBroker::make_behavior() {
   return {
-    [this](const v1::RegisterNode& message, const caf::strong_actor_ptr& agent) { return add_node(message, agent); },
-    [this](const v1::AcquireLease& message, const caf::strong_actor_ptr& client) { return acquire(message, client); },
-    [this](const v1::CancelAcquire& message, const caf::strong_actor_ptr& client) { cancel(message, client); },
-    [this](const v1::ReleaseLease& message) { release(message); },
-    [this](const v1::SpawnActor& message, const Payload& config) { return spawn_actor(message, config); },
-    [this](const v1::FindActor& message) { return find(message); },
-    [this](const v1::KillActor& message) { return kill(message); },
-    [this](const v1::GetState& message) { return state(message); },
-    [this](const v1::LeaseEnded& message) { lease_ended(message); },
-    [this](const v1::Tick&) {
-      tick_due_ = never;
-      apply(ledger_.advance(Clock::now()));
-    },
+      [this](const v1::RegisterNode& message, const caf::strong_actor_ptr& agent) { return add_node(message, agent); },
+      [this](const v1::AcquireLease& message, const caf::strong_actor_ptr& client) { return acquire(message, client); },
+      [this](const v1::CancelAcquire& message, const caf::strong_actor_ptr& client) { cancel(message, client); },
+      [this](const v1::ReleaseLease& message) { release(message); },
+      [this](const v1::SpawnActor& message, const Payload& config) { return spawn_actor(message, config); },
+      [this](const v1::FindActor& message) { return find(message); },
+      [this](const v1::KillActor& message) { return kill(message); },
+      [this](const v1::GetState& message) { return state(message); },
+      [this](const v1::LeaseEnded& message) { lease_ended(message); },
+      [this](const v1::Tick&) {
+        tick_due_ = never;
+        apply(ledger_.advance(Clock::now()));
+      },
   };
+}
+
+void ResourceBroker::on_exit() {
+  nodes_.clear();
+  task_requests_.clear();
+  task_leases_.clear();
+  actors_.clear();
 }
 
 // -- nodes ----------------------------------------------------------------------------------------
@@ -89,14 +95,14 @@ void ResourceBroker::start_runner(const Lease& lease, TaskRequest request) {
   *order.mutable_lease() = to_wire(lease);
   task_leases_[lease.id] = TaskLease{request.client, request.key, false};
   caf_version::ask(this, nodes_.at(lease.node).agent, order)
-    .then(
-      [lease = order.lease(), promise = request.promise](v1::Started&, caf::strong_actor_ptr& runner,
-                                                         caf::strong_actor_ptr& control) mutable {
-        v1::Granted granted;
-        *granted.mutable_lease() = std::move(lease);
-        promise.deliver(std::move(granted), std::move(runner), std::move(control));
-      },
-      [promise = request.promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
+      .then(
+          [lease = order.lease(), promise = request.promise](v1::Started&, caf::strong_actor_ptr& runner,
+                                                             caf::strong_actor_ptr& control) mutable {
+            v1::Granted granted;
+            *granted.mutable_lease() = std::move(lease);
+            promise.deliver(std::move(granted), std::move(runner), std::move(control));
+          },
+          [promise = request.promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
 }
 
 // -- actors ---------------------------------------------------------------------------------------
@@ -145,9 +151,9 @@ ResourceBroker::find(const v1::FindActor& message) {
 caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
   auto* record = find_record(message.name(), message.id());
   if (record == nullptr)
-    return to_caf(Error{Errc::not_found, fmt::format("there is no actor {}", message.name().empty()
-                                                                               ? fmt::format("{}", message.id())
-                                                                               : "named \"" + message.name() + "\"")});
+    return to_caf(Error{Errc::not_found, fmt::format("there is no actor {}",
+                                                     message.name().empty() ? fmt::format("{}", message.id())
+                                                                            : "named \"" + message.name() + "\"")});
   auto promise = make_response_promise<v1::Done>();
   record->killers.push_back(promise);
   record->no_restart = record->no_restart || message.no_restart();
@@ -189,32 +195,32 @@ void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
   *order.mutable_spec() = record.spec;
   order.set_restarts(record.restarts);
   caf_version::ask(this, nodes_.at(lease.node).agent, order, record.config)
-    .then(
-      [this, id = record.id](v1::Started& started, caf::strong_actor_ptr& handle, caf::strong_actor_ptr& control) {
-        const auto found = actors_.find(id);
-        if (found == actors_.end() || found->second.state != ActorState::starting)
-          return;
-        auto& actor = found->second;
-        actor.state = ActorState::alive;
-        actor.pid = started.pid();
-        actor.handle = std::move(handle);
-        actor.control = std::move(control);
-        *log_.add(Clock::now(), "spawned", actor.request.name()).mutable_lease() = *actor.lease;
-        auto waiting = std::move(actor.seekers);
-        actor.seekers.clear();
-        if (actor.spawned)
-          waiting.push_back(*actor.spawned);
-        actor.spawned.reset();
-        for (auto& promise : waiting)
-          promise.deliver(info_of(actor), actor.handle, actor.control);
-      },
-      [this, id = record.id](caf::error& error) {
-        // The constructor or a device failed: not a death that a restart would mend.
-        if (const auto found = actors_.find(id); found != actors_.end()) {
-          found->second.no_restart = true;
-          actor_down(id, from_caf(error));
-        }
-      });
+      .then(
+          [this, id = record.id](v1::Started& started, caf::strong_actor_ptr& handle, caf::strong_actor_ptr& control) {
+            const auto found = actors_.find(id);
+            if (found == actors_.end() || found->second.state != ActorState::starting)
+              return;
+            auto& actor = found->second;
+            actor.state = ActorState::alive;
+            actor.pid = started.pid();
+            actor.handle = std::move(handle);
+            actor.control = std::move(control);
+            *log_.add(Clock::now(), "spawned", actor.request.name()).mutable_lease() = *actor.lease;
+            auto waiting = std::move(actor.seekers);
+            actor.seekers.clear();
+            if (actor.spawned)
+              waiting.push_back(*actor.spawned);
+            actor.spawned.reset();
+            for (auto& promise : waiting)
+              promise.deliver(info_of(actor), actor.handle, actor.control);
+          },
+          [this, id = record.id](caf::error& error) {
+            // The constructor or a device failed: not a death that a restart would mend.
+            if (const auto found = actors_.find(id); found != actors_.end()) {
+              found->second.no_restart = true;
+              actor_down(id, from_caf(error));
+            }
+          });
 }
 
 void ResourceBroker::actor_down(ActorId id, const Error& error) {
@@ -276,17 +282,17 @@ void ResourceBroker::end_lease(const Lease& lease, std::uint64_t grace_ms, std::
       caf_version::post(task.client, reclaim);
     }
   caf_version::ask(this, nodes_.at(lease.node).agent, order)
-    .then([this](v1::LeaseEnded& ended) { lease_ended(ended); },
-          [this, actor](caf::error& error) {
-            // Still there after its grace: its end is reported later, whoever waits for it learns of it now.
-            if (!actor)
-              return;
-            if (const auto found = actors_.find(*actor); found != actors_.end()) {
-              for (auto& killer : found->second.killers)
-                killer.deliver(error);
-              found->second.killers.clear();
-            }
-          });
+      .then([this](v1::LeaseEnded& ended) { lease_ended(ended); },
+            [this, actor](caf::error& error) {
+              // Still there after its grace: its end is reported later, whoever waits for it learns of it now.
+              if (!actor)
+                return;
+              if (const auto found = actors_.find(*actor); found != actors_.end()) {
+                for (auto& killer : found->second.killers)
+                  killer.deliver(error);
+                found->second.killers.clear();
+              }
+            });
 }
 
 void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
@@ -299,8 +305,8 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
   // Free first: whoever waits for it is served before an actor that starts anew.
   apply(ledger_.release(id, message.epoch(), Clock::now()), "release");
   if (!holder.empty() && actors_.count(holder.mapped()) > 0) {
-    const auto code = message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error()))
-                                           : Errc::actor_died;
+    const auto code =
+        message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::actor_died;
     actor_down(holder.mapped(), Error{code, message.text().empty() ? "the actor has ended" : message.text()});
   }
 }

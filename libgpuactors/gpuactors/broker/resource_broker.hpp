@@ -25,6 +25,9 @@ public:
 
   BrokerHandle::behavior_type make_behavior() override;
 
+  /// Lets go of all handles: broker and agents hold each other.
+  void on_exit() override;
+
   const char* name() const override {
     return "gpuactors.broker";
   }

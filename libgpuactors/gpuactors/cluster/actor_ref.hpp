@@ -2,8 +2,7 @@
 #pragma once
 
 #include <gpuactors/cluster/pending.hpp>
-
-#include <google/protobuf/empty.pb.h>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <memory>
 #include <string>
@@ -84,8 +83,8 @@ public:
 
   /// Calls a method whose reply is a stream of `Item`s. The deadline is that of the whole stream.
   template <ProtobufMessage Item, ProtobufMessage In = google::protobuf::Empty>
-  [[nodiscard]] StreamReader<Item> stream(std::string_view method, In input = {}, Duration deadline = Duration::max())
-    const {
+  [[nodiscard]] StreamReader<Item> stream(std::string_view method, In input = {},
+                                          Duration deadline = Duration::max()) const {
     auto state = std::make_shared<detail::StreamState<Item>>();
     start(state, method, Payload::of(std::move(input)), Item::descriptor(), deadline, true);
     return StreamReader<Item>{std::move(state)};

@@ -1,5 +1,4 @@
 #include <gpuactors/cluster/cluster.hpp>
-
 #include <gpuactors/cluster/detail/core.hpp>
 
 #include <fmt/format.h>

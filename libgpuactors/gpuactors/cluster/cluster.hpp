@@ -27,7 +27,8 @@ struct KillOptions {
 class Cluster {
 public:
   /// Embeds a cluster of one or more nodes in this process. Opens no port.
-  /// @returns `invalid_argument` for a bad SPEC, name or registration; `unsupported` when CUDA is asked for and there is
+  /// @returns `invalid_argument` for a bad SPEC, name or registration; `unsupported` when CUDA is asked for and there
+  /// is
   ///          none.
   static Result<Cluster> embed(EmbedOptions options = {});
 
@@ -67,7 +68,8 @@ public:
 
   /// Starts an actor of type `type` and waits until it is constructed. It lives until it is killed or the cluster ends.
   ///
-  /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that the type does not take: a
+  /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that the type does not take:
+  /// a
   ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
   ///          `infeasible`, `no_capacity` (`queue_timeout`), `deadline_exceeded` (`spawn_deadline`), what its
   ///          constructor reports.

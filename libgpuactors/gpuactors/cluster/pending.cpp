@@ -1,6 +1,5 @@
-#include <gpuactors/cluster/pending.hpp>
-
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/pending.hpp>
 
 namespace gpuactors::detail {
 
@@ -50,11 +49,19 @@ PendingCall::~PendingCall() {
 }
 
 void PendingCall::on_reply(caf_version::Content& content) {
+  let_go();
   finish(take_payload(content));
 }
 
 void PendingCall::on_error(Error error) {
+  let_go();
   finish(fail(std::move(error)));
+}
+
+void PendingCall::let_go() {
+  // Futures may be kept beyond the end of the cluster; what they are the future of must not be.
+  const std::lock_guard lock{mutex_};
+  control_ = nullptr;
 }
 
 void PendingCall::withdraw() {

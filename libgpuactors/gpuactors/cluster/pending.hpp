@@ -96,6 +96,8 @@ public:
 private:
   friend class CallStarter;
 
+  void let_go();
+
   std::shared_ptr<ActorCell> cell_;
   std::mutex mutex_;
   // Guarded by the mutex: where the call is, once it is sent.

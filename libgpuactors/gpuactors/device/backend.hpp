@@ -4,6 +4,7 @@
 #pragma once
 
 #include <gpuactors/device/kernel.hpp>
+#include <gpuactors/device/quota.hpp>
 #include <gpuactors/device/types.hpp>
 
 #include <functional>
@@ -38,8 +39,11 @@ enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_d
 /// What a backend is opened with.
 struct BackendOptions {
   Share share = Share::whole(1);
-  /// Second line of defence behind the quota where the device has one (a memory pool's maximum).
+  /// Second line of defence behind the quota where the device has one (a memory pool's maximum); 0: all of the device.
   std::uint64_t memory_bytes = 0;
+  /// Where the backend charges device memory that it takes for itself, such as a BLAS workspace; may be null. What it
+  /// allocates for its user is charged by the user.
+  std::shared_ptr<Quota> quota = nullptr;
 };
 
 /// What one lease holds of one device, in raw pointers and handles.
@@ -81,7 +85,8 @@ public:
 
   /// Allocates in stream order: usable by later work of `stream`. Aligned to at least 256 bytes.
   virtual Result<void*> allocate(std::size_t bytes, StreamHandle stream) = 0;
-  /// Frees in stream order: after the work queued on `stream` so far. Any thread.
+  /// Frees what was allocated on `stream`, after all work that this backend has queued so far on any of its streams: a
+  /// program that leaves early frees no memory under work of another stream. Any thread.
   virtual void free(void* pointer, StreamHandle stream) noexcept = 0;
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,

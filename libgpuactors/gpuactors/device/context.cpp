@@ -15,10 +15,10 @@ Result<std::unique_ptr<Context>> Context::open(std::shared_ptr<Device> device, C
   const auto device_bytes = device->info().memory_bytes;
   if (options.memory_bytes == 0)
     options.memory_bytes = memory_for_share(device_bytes, options.share);
-  GPUACTORS_LET(backend, device->open({options.share, options.memory_bytes}));
   auto ground = std::make_shared<detail::Ground>();
-  ground->device = std::move(device);
   ground->quota = std::make_shared<Quota>(std::move(options.holder), options.memory_bytes, std::move(options.parent));
+  GPUACTORS_LET(backend, device->open({options.share, options.memory_bytes, ground->quota}));
+  ground->device = std::move(device);
   ground->backend = std::move(backend);
   auto state = std::make_shared<detail::ContextState>();
   state->ground = std::move(ground);

@@ -36,8 +36,8 @@ struct Block;
 struct ContextState;
 } // namespace detail
 
-/// Device memory, owned. Moved-from is empty. Freed in the order of the stream it was allocated on; a buffer that work
-/// on another stream still uses must not go before that stream is waited for.
+/// Device memory, owned. Moved-from is empty. Freed after the work that its context has queued so far, on whatever
+/// stream; work of another context that uses it needs a `Pin`.
 ///
 /// A buffer that outlives its context (kept in a global, say) is emptied by the context: `data()` is then null.
 /// One thread at a time, which need not be that of the context: a buffer may be handed over and dropped anywhere.

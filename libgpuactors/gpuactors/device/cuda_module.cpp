@@ -12,20 +12,19 @@ namespace {
 
 constexpr auto file_name = "libgpuactors_cuda.so";
 
-/// Where the module may lie: beside the file this code is in, in the library folder beside that, in the normal path.
-std::vector<std::string> candidates() {
-  std::vector<std::string> paths;
+/// Where the module lies: beside the file that this code is in, in the library folder beside that, or wherever the
+/// loader finds it.
+std::string find_module() {
   Dl_info here{};
-  if (dladdr(reinterpret_cast<const void*>(&candidates), &here) != 0 && here.dli_fname != nullptr) {
+  if (dladdr(reinterpret_cast<const void*>(&find_module), &here) != 0 && here.dli_fname != nullptr) {
     std::error_code ignored;
     const auto folder = std::filesystem::absolute(here.dli_fname, ignored).parent_path();
     for (const auto& candidate : {folder / file_name, folder / ".." / "lib" / file_name}) {
       if (std::filesystem::exists(candidate, ignored))
-        paths.push_back(candidate.string());
+        return candidate.string();
     }
   }
-  paths.emplace_back(file_name);
-  return paths;
+  return file_name;
 }
 
 } // namespace
@@ -49,7 +48,7 @@ Result<CudaModule*> load_cuda_module(const std::string& path) {
 }
 
 Result<CudaModule*> load_cuda_module() {
-  static const auto outcome = []() -> Result<CudaModule*> { return load_cuda_module(candidates().front()); }();
+  static const auto outcome = load_cuda_module(find_module());
   return outcome;
 }
 

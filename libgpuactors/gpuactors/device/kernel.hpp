@@ -124,6 +124,7 @@ using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Typ
 #define GPUACTORS_DECLARE_KERNEL(name, Functor) extern const ::gpuactors::KernelOf<Functor> name
 
 /// Defines the kernel `name` in a .cu file that `gpuactors_add_kernels()` builds. Namespace scope.
+// NOLINTBEGIN(bugprone-macro-parentheses): names cannot be in parentheses
 #ifdef __CUDACC__
 #define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
   extern "C" __global__ void gpuactors_kernel_##name(                                                                  \
@@ -136,5 +137,7 @@ using KernelOf = typename detail::KernelSignature<decltype(&F::operator())>::Typ
 #else
 #define GPUACTORS_DEFINE_KERNEL(name, Functor)                                                                         \
   extern const ::gpuactors::KernelOf<Functor> name;                                                                    \
-  const ::gpuactors::KernelOf<Functor> name{{#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
+  const ::gpuactors::KernelOf<Functor> name{                                                                           \
+      {#name, &::gpuactors::detail::run_on_host<Functor>, &GPUACTORS_KERNEL_IMAGE}};
 #endif
+// NOLINTEND(bugprone-macro-parentheses)

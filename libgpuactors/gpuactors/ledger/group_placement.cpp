@@ -62,8 +62,7 @@ private:
   }
 
   // A place on any node but these. The indexes know what is free; for all there is, every node is looked at.
-  std::optional<Placement> find(std::size_t bundle, const std::set<const Node*>& excluded) {
-    const auto& request = bundles_[bundle];
+  std::optional<Placement> find(const ResourceRequest& request, const std::set<const Node*>& excluded) {
     if (lens_.amount == Lens::Amount::free)
       return place(cluster_, request, lens_, excluded);
     for (const auto& [name, node] : cluster_.nodes())
@@ -84,7 +83,7 @@ private:
   bool pack_on_one_node(int tries) {
     std::set<const Node*> excluded;
     for (int i = 0; i < tries; ++i) {
-      auto first = find(order_[0], excluded);
+      auto first = find(bundles_[order_[0]], excluded);
       if (!first)
         return false;
       auto& pool = *first->pool;
@@ -102,7 +101,10 @@ private:
     for (const auto bundle : order_) {
       if (std::any_of(used.begin(), used.end(), [&](Pool* pool) { return put_in(bundle, *pool); }))
         continue;
-      auto found = find(bundle, {});
+      // The node with the most free is likely to take most of the rest.
+      auto roomy = bundles_[bundle];
+      roomy.strategy = Strategy::spread;
+      auto found = find(roomy, {});
       if (!found) {
         reset();
         return false;
@@ -116,9 +118,9 @@ private:
   bool spread_greedily(bool strict) {
     std::set<const Node*> used;
     for (const auto bundle : order_) {
-      auto found = find(bundle, used);
+      auto found = find(bundles_[bundle], used);
       if (!found && !strict)
-        found = find(bundle, {});
+        found = find(bundles_[bundle], {});
       if (!found) {
         reset();
         return false;
@@ -136,7 +138,7 @@ private:
     for (const auto bundle : order_) {
       std::set<const Node*> seen;
       while (candidates[bundle].size() < bundles_.size()) {
-        auto found = find(bundle, seen);
+        auto found = find(bundles_[bundle], seen);
         if (!found)
           break;
         seen.insert(found->pool->node);
@@ -203,32 +205,52 @@ private:
     return false;
   }
 
-  // Every choice of devices in the pool that could make a difference: for one device, each that fits but for twins.
+  // Every choice of devices in the pool that could make a difference, the one of a request of its own first. Devices of
+  // one kind with the same amounts left are twins: it does not matter which of them.
   std::vector<std::vector<DeviceGrant>> alternatives(const Pool& pool, const ResourceRequest& request) const {
     std::vector<std::vector<DeviceGrant>> result;
     auto best = place_in(pool, request, lens_);
     if (!best)
       return result;
-    const auto single = best->size() == 1;
-    if (!single) {
-      result.push_back(std::move(*best));
+    result.push_back(std::move(*best));
+    if (!wants_devices(request))
       return result;
-    }
-    std::set<std::tuple<Share, std::uint64_t, std::string, std::uint64_t>> seen;
-    const auto consider = [&](const Slot& slot) {
+    using Twins = std::tuple<std::uint64_t, std::string, Share, std::uint64_t>;
+    std::map<Twins, std::vector<DeviceGrant>> twins;
+    for (const auto& slot : pool.slots) {
       const auto& spec = pool.node->device(slot);
       const auto need = need_on(request, spec.memory_bytes);
-      if (!slot.ok || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type)
-          || !fits(pool, slot, need, lens_))
-        return;
-      if (seen.emplace(lens_.share(pool, slot), lens_.bytes(pool, slot), spec.accelerator_type, spec.memory_bytes)
-              .second)
-        result.push_back({DeviceGrant{slot.index, need.share, need.bytes}});
-    };
-    consider(*pool.slot(best->front().index));
-    for (const auto& slot : pool.slots)
-      consider(slot);
+      if (slot.ok && (request.accelerator_type.empty() || spec.accelerator_type == request.accelerator_type)
+          && fits(pool, slot, need, lens_))
+        twins[{spec.memory_bytes, spec.accelerator_type, lens_.share(pool, slot), lens_.bytes(pool, slot)}].push_back(
+            {slot.index, need.share, need.bytes});
+    }
+    std::vector<std::vector<DeviceGrant>> groups;
+    for (auto& [key, devices] : twins)
+      groups.push_back(std::move(devices));
+    std::vector<DeviceGrant> chosen;
+    combine(groups, 0, device_count(request), chosen, result);
     return result;
+  }
+
+  // Every way to take `wanted` devices in all from the groups of twins from `next` on.
+  static void combine(const std::vector<std::vector<DeviceGrant>>& groups, std::size_t next, std::size_t wanted,
+                      std::vector<DeviceGrant>& chosen, std::vector<std::vector<DeviceGrant>>& result) {
+    if (wanted == 0) {
+      result.push_back(chosen);
+      std::sort(result.back().begin(), result.back().end(),
+                [](const auto& a, const auto& b) { return a.index < b.index; });
+      return;
+    }
+    if (next == groups.size() || result.size() > static_cast<std::size_t>(search_steps))
+      return;
+    const auto& twins = groups[next];
+    const auto size = chosen.size();
+    for (auto count = std::min(wanted, twins.size()) + 1; count-- > 0;) {
+      chosen.insert(chosen.end(), twins.begin(), twins.begin() + static_cast<std::ptrdiff_t>(count));
+      combine(groups, next + 1, wanted - count, chosen, result);
+      chosen.resize(size);
+    }
   }
 
   Cluster& cluster_;

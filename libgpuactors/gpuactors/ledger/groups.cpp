@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 using ledger_detail::place_group;
@@ -62,7 +64,8 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
   };
   const auto& asked = group.request;
   const auto* known = queue_.find_shape(kind);
-  const bool feasible = known != nullptr ? known->feasible : is_feasible(kind);
+  const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
+  const bool feasible = prospect.feasible;
   if (!feasible && !asked.wait_for_nodes)
     return refuse(Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind));
   if (!asked.queue || asked.queue_timeout == Duration::zero())
@@ -72,7 +75,7 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
                   fmt::format("{} requests wait already, more are not taken: try again when some are done",
                               options_.max_pending));
   const auto deadline = asked.queue_timeout ? deadline_after(now_, *asked.queue_timeout) : never;
-  auto& shape = queue_.shape_of(kind, feasible);
+  auto& shape = queue_.shape_of(kind, prospect);
   queue_.add(Entry{key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes, &shape});
   events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(kind, feasible)));
 }
@@ -142,6 +145,9 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
     drop_reservations_on(*bundle.source->node);
     GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
     cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+    freed_.erase(std::remove(freed_.begin(), freed_.end(), bundle.pool.get()), freed_.end());
+    if (!claims_.empty())
+      freed_.push_back(bundle.source);
   }
   groups_.erase(it);
 }

@@ -6,7 +6,7 @@
 #include <gpuactors/ledger/ledger.hpp>
 #include <gpuactors/ledger/queue.hpp>
 
-#include <unordered_map>
+#include <map>
 
 namespace gpuactors {
 
@@ -18,6 +18,7 @@ public:
   using Node = ledger_detail::Node;
   using Placement = ledger_detail::Placement;
   using Pool = ledger_detail::Pool;
+  using Prospect = ledger_detail::Prospect;
   using QueueKey = ledger_detail::QueueKey;
   using Shape = ledger_detail::Shape;
   using ShapeKey = ledger_detail::ShapeKey;
@@ -82,6 +83,7 @@ private:
     GroupRequest request;
     QueueKey key;
     std::vector<Bundle> bundles;
+    // Drawn from its bundles, those included that have ended but are lent on.
     std::set<LeaseId> leases;
     // Requests that wait for it.
     std::size_t waiting = 0;
@@ -94,6 +96,10 @@ private:
     Share cpus;
     std::map<std::string, Share> resources;
   };
+
+  // What speaks against a place: attempts in vain, then share that others have yet to give back (cpus, for a request
+  // without devices).
+  using Cost = std::pair<std::int64_t, std::int64_t>;
 
   struct Reservation {
     std::vector<Place> places;
@@ -124,7 +130,7 @@ private:
   std::optional<Found> find_place(const ResourceRequest& request, QueueKey key);
   void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found, Events& events);
   void wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
-  bool is_feasible(const ShapeKey& key);
+  Prospect prospect_of(const ShapeKey& key);
   std::string why_pending(const ShapeKey& key, bool feasible) const;
   std::string why_infeasible(const ShapeKey& key) const;
   void pump(Events& events);
@@ -181,17 +187,24 @@ private:
   void make_due_reservations();
   void reserve(const Entry& entry);
   std::vector<Place> choose_target(const Entry& entry, const Claim& claim);
-  std::optional<Place> choose_place(const ResourceRequest& request, const Claim& claim, const Lens& lens);
-  std::vector<Place> choose_places(const ShapeKey& key, const Claim& claim, const Lens& lens);
+  std::optional<std::pair<Cost, Place>> best_place_in(Pool& pool, const ResourceRequest& request, const Claim& claim,
+                                                      const Lens& lens) const;
+  Cost cost_of(const Place& place, const Claim& claim) const;
+  // Where the lens of a claim looks: at all there is, but for what those before it and its own ancestors keep.
+  Lens target_lens(const Entry& entry) const;
+  // Moves reservations to where less is missing since something was given back.
+  void move_reservations();
   void drop_reservations_on(const Node& node);
 
   LedgerOptions options_;
   ledger_detail::Cluster cluster_;
   ledger_detail::Queue queue_;
   Records records_;
-  std::unordered_map<RequestId, LeaseId> holders_;
+  std::map<RequestId, LeaseId> holders_;
   Groups groups_;
   std::map<int, Claim> claims_;
+  // Nodes and bundles that got something back since the last pump, as far as it matters to a reservation.
+  std::vector<Pool*> freed_;
   // How many waiting requests each lease has as their parent.
   std::map<LeaseId, std::size_t> waiting_children_;
   // Nodes or ancestors have changed: look again at what can ever be satisfied.

@@ -51,7 +51,7 @@ void Ledger::Impl::check() const {
     held += record.ended ? 0 : 1;
     if (lease.parent)
       ++lent[lease.parent];
-    if (lease.group && !record.ended)
+    if (lease.group)
       GPUACTORS_LEDGER_CHECK(groups_.at(lease.group).leases.count(id) == 1, "a group does not know a lease in it");
   }
   GPUACTORS_LEDGER_CHECK(held == holders_.size(), "leases and their holders disagree");

@@ -71,8 +71,6 @@ void Ledger::Impl::end_lease(Records::iterator it) {
   GPUACTORS_LEDGER_CHECK(!record.ended, "a lease was given back twice");
   record.ended = true;
   holders_.erase(record.lease.request);
-  if (record.lease.group)
-    groups_.at(record.lease.group).leases.erase(id);
   orphan(id);
   settle(it);
 }
@@ -84,6 +82,10 @@ void Ledger::Impl::settle(Records::iterator it) {
     GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
     cluster_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
     const auto lender = record.lease.parent;
+    if (!lender && !claims_.empty())
+      freed_.push_back(record.source);
+    if (record.lease.group)
+      groups_.at(record.lease.group).leases.erase(it->first);
     records_.erase(it);
     if (!lender)
       return;
@@ -108,7 +110,7 @@ void Ledger::Impl::orphan(LeaseId parent) {
   for (const auto at : moving) {
     auto key = *queue_.find(at)->shape->key;
     key.request.parent = LeaseId{};
-    queue_.move(at, queue_.shape_of(std::move(key), true));
+    queue_.move(at, queue_.shape_of(std::move(key), Prospect{}));
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 namespace {
@@ -23,9 +25,9 @@ Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
   if (cluster_.find(spec.name) != nullptr)
     return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
   Events events;
+  pass_time(now, events);
   cluster_.add(std::move(spec), ++next_pool_);
   recheck_due_ = !queue_.entries().empty();
-  pass_time(now, events);
   pump(events);
   return events;
 }
@@ -35,10 +37,10 @@ Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint
   if (node == nullptr)
     return no_node(cluster_, name);
   Events events;
+  pass_time(now, events);
   cluster_.drain(*node);
   drop_reservations_on(*node);
   recheck_due_ = true;
-  pass_time(now, events);
   pump(events);
   return events;
 }
@@ -48,12 +50,13 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   if (node == nullptr)
     return no_node(cluster_, name);
   Events events;
+  pass_time(now, events);
   cluster_.drain(*node);
   drop_reservations_on(*node);
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
+  freed_.erase(std::remove(freed_.begin(), freed_.end(), &node->pool), freed_.end());
   cluster_.remove(*node);
   recheck_due_ = true;
-  pass_time(now, events);
   pump(events);
   return events;
 }
@@ -67,13 +70,13 @@ Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int inde
     return fail(Errc::not_found,
                 fmt::format("node {} has no device {}: it has {} devices", name, index, node->pool.slots.size()));
   Events events;
+  pass_time(now, events);
   if (slot->ok) {
     cluster_.fail(*node, *slot);
     drop_reservations_on(*node);
     lose_on(*node, index, fmt::format("device {} of node {} failed", index, name), events);
     recheck_due_ = true;
   }
-  pass_time(now, events);
   pump(events);
   return events;
 }

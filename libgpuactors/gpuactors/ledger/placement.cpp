@@ -113,7 +113,7 @@ private:
   }
 
   std::optional<Placement> idle_device() const {
-    using Rank = std::tuple<Share, std::uint64_t, int, std::uint64_t>;
+    using Rank = std::tuple<Share, std::uint64_t, int, std::uint64_t, int>;
     std::optional<Rank> best;
     Slot* chosen = nullptr;
     Need needed;
@@ -125,8 +125,8 @@ private:
         auto* slot = accepts(*candidate->node) ? first_idle(*candidate->node, kind, need) : nullptr;
         if (slot == nullptr)
           continue;
-        const auto rank =
-            Rank{Share::whole(1) - need.share, kind.memory_bytes - need.bytes, candidate->idle, candidate->node->order};
+        const auto rank = Rank{Share::whole(1) - need.share, kind.memory_bytes - need.bytes, candidate->idle,
+                               candidate->node->order, slot->index};
         if (!best || rank < *best) {
           best = rank;
           chosen = slot;

@@ -24,27 +24,37 @@ bool is_type(const Slot& slot, const std::string& type) {
   return type.empty() || slot.node->device(slot).accelerator_type == type;
 }
 
+// Devices of one kind (type and size) if there are enough of one, of the kind of which the fewest fit; of any
+// otherwise.
 std::optional<std::vector<DeviceGrant>> place_whole(const Pool& pool, const ResourceRequest& request,
                                                     const Lens& lens) {
-  std::vector<const Slot*> chosen;
-  for (const auto& slot : pool.slots)
-    if (slot.ok && is_type(slot, request.accelerator_type)
-        && fits(pool, slot, need_on(request, slot.node->device(slot).memory_bytes), lens))
-      chosen.push_back(&slot);
+  std::map<std::pair<std::uint64_t, std::string_view>, std::vector<const Slot*>> kinds;
+  std::vector<const Slot*> all;
   const auto count = device_count(request);
-  if (chosen.size() < count)
+  for (const auto& slot : pool.slots) {
+    const auto& spec = slot.node->device(slot);
+    if (slot.ok && is_type(slot, request.accelerator_type)
+        && fits(pool, slot, need_on(request, spec.memory_bytes), lens))
+      kinds[{spec.memory_bytes, spec.accelerator_type}].push_back(&slot);
+  }
+  const std::vector<const Slot*>* chosen = nullptr;
+  for (const auto& [kind, slots] : kinds) {
+    all.insert(all.end(), slots.begin(), slots.end());
+    if (slots.size() >= count && (chosen == nullptr || slots.size() < chosen->size()))
+      chosen = &slots;
+  }
+  if (chosen == nullptr)
+    chosen = &all;
+  if (chosen->size() < count)
     return std::nullopt;
-  std::stable_sort(chosen.begin(), chosen.end(), [](const Slot* a, const Slot* b) {
-    return a->node->device(*a).memory_bytes < b->node->device(*b).memory_bytes;
-  });
-  chosen.resize(count);
-  std::sort(chosen.begin(), chosen.end(), [](const Slot* a, const Slot* b) { return a->index < b->index; });
   std::vector<DeviceGrant> grants;
   grants.reserve(count);
-  for (const auto* slot : chosen) {
-    const auto need = need_on(request, slot->node->device(*slot).memory_bytes);
-    grants.push_back({slot->index, need.share, need.bytes});
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& slot = *(*chosen)[i];
+    const auto need = need_on(request, slot.node->device(slot).memory_bytes);
+    grants.push_back({slot.index, need.share, need.bytes});
   }
+  std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   return grants;
 }
 
@@ -59,8 +69,9 @@ std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const R
     const auto need = need_on(request, slot.node->device(slot).memory_bytes);
     if (!fits(pool, slot, need, lens))
       continue;
-    const auto share = lens.share(pool, slot);
-    const auto bytes = lens.bytes(pool, slot);
+    const bool all = lens.amount == Lens::Amount::all;
+    const auto share = all ? slot.share : slot.free_share;
+    const auto bytes = all ? slot.bytes : slot.free_bytes;
     // The largest amounts come first when spreading; ~ turns the order of unsigned numbers around.
     const auto rank = request.strategy == Strategy::spread
                           ? Rank{false, -share.units(), ~bytes}

@@ -80,7 +80,9 @@ struct Lens {
 /// without devices; nothing when it does not fit.
 ///
 /// A fraction, packed: devices in use before idle ones, then least share left, least memory left, lowest index. Spread:
-/// most share free, then most memory free, lowest index. Whole devices: least memory, then lowest index.
+/// most share free, then most memory free, lowest index. Whole devices: of one kind (type and size) if enough of one
+/// fit, of that with the fewest that do, less memory, lower type name; else of several kinds, less memory first; lowest
+/// index.
 [[nodiscard]] std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request,
                                                                const Lens& lens);
 

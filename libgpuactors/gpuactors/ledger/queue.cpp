@@ -1,13 +1,15 @@
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/queue.hpp>
 
+#include <utility>
+
 namespace gpuactors::ledger_detail {
 
-Shape& Queue::shape_of(ShapeKey key, bool feasible) {
+Shape& Queue::shape_of(ShapeKey key, Prospect prospect) {
   const auto [it, added] = shapes_.try_emplace(std::move(key));
   if (added) {
     it->second.key = &it->first;
-    it->second.feasible = feasible;
+    it->second.prospect = prospect;
   }
   return it->second;
 }
@@ -18,20 +20,20 @@ Shape* Queue::find_shape(const ShapeKey& key) {
 }
 
 void Queue::attach(Shape& shape, std::uint64_t age) {
-  if (shape.feasible && !shape.ages.empty())
+  if (shape.prospect.feasible && !shape.ages.empty())
     heads_.erase(shape.head());
   shape.ages.insert(age);
-  if (shape.feasible)
+  if (shape.prospect.feasible)
     heads_.emplace(shape.head(), &shape);
 }
 
 void Queue::detach(Shape& shape, std::uint64_t age) {
-  if (shape.feasible)
+  if (shape.prospect.feasible)
     heads_.erase(shape.head());
   shape.ages.erase(age);
   if (shape.ages.empty())
     shapes_.erase(shapes_.find(*shape.key));
-  else if (shape.feasible)
+  else if (shape.prospect.feasible)
     heads_.emplace(shape.head(), &shape);
 }
 
@@ -67,13 +69,11 @@ void Queue::move(QueueKey key, Shape& to) {
   entry.shape = &to;
 }
 
-void Queue::set_feasible(Shape& shape, bool feasible) {
-  if (shape.feasible == feasible)
-    return;
-  shape.feasible = feasible;
-  if (feasible)
+void Queue::set_prospect(Shape& shape, Prospect prospect) {
+  const bool was_feasible = std::exchange(shape.prospect, prospect).feasible;
+  if (prospect.feasible && !was_feasible)
     heads_.emplace(shape.head(), &shape);
-  else
+  else if (!prospect.feasible && was_feasible)
     heads_.erase(shape.head());
 }
 
@@ -93,8 +93,8 @@ void Queue::check() const {
   for (const auto& [key, shape] : shapes_) {
     GPUACTORS_LEDGER_CHECK(!shape.ages.empty(), "a shape is kept that nothing waits with");
     count += shape.ages.size();
-    feasible += shape.feasible ? 1 : 0;
-    if (!shape.feasible)
+    feasible += shape.prospect.feasible ? 1 : 0;
+    if (!shape.prospect.feasible)
       continue;
     const auto it = heads_.find(shape.head());
     GPUACTORS_LEDGER_CHECK(it != heads_.end() && it->second == &shape, "a shape is not at its place in the queue");

@@ -6,8 +6,8 @@
 #include <gpuactors/ledger/need.hpp>
 
 #include <compare>
+#include <map>
 #include <set>
-#include <unordered_map>
 
 namespace gpuactors::ledger_detail {
 
@@ -23,15 +23,20 @@ struct QueueKey {
   }
 };
 
+/// What a shape can hope for from the nodes that there are.
+struct Prospect {
+  /// It could be satisfied if others gave back what they hold. If not, it waits for nodes.
+  bool feasible = true;
+  /// And a place for it could be held back: it does not wait for a placement group, or for a loan alone.
+  bool reservable = true;
+};
+
 /// All that waits with one shape.
 struct Shape {
   const ShapeKey* key = nullptr;
   /// Ages of what waits; all have the priority of the key.
   std::set<std::uint64_t> ages;
-  /// Whether some node could ever satisfy it. If not, all that waits here waits for nodes.
-  bool feasible = true;
-  /// Whether there is a place that can be held back for it.
-  bool reservable = true;
+  Prospect prospect;
   /// Why the shape waits, and the version of the cluster that this is true of.
   std::string reason;
   std::uint64_t reason_version = 0;
@@ -61,7 +66,7 @@ public:
   using Heads = std::map<QueueKey, Shape*>;
 
   /// Finds or makes the shape; it goes with its last entry.
-  Shape& shape_of(ShapeKey key, bool feasible);
+  Shape& shape_of(ShapeKey key, Prospect prospect);
 
   /// The shape, if anything of it waits.
   [[nodiscard]] Shape* find_shape(const ShapeKey& key);
@@ -75,7 +80,7 @@ public:
   /// Moves an entry to another shape with the same priority.
   void move(QueueKey key, Shape& to);
 
-  void set_feasible(Shape& shape, bool feasible);
+  void set_prospect(Shape& shape, Prospect prospect);
 
   [[nodiscard]] const Entry* find(QueueKey key) const;
   [[nodiscard]] const Entry* find(RequestId id) const;
@@ -109,7 +114,7 @@ private:
   void attach(Shape& shape, std::uint64_t age);
 
   std::map<QueueKey, Entry> entries_;
-  std::unordered_map<RequestId, QueueKey> by_request_;
+  std::map<RequestId, QueueKey> by_request_;
   Shapes shapes_;
   Heads heads_;
   std::set<std::pair<TimePoint, QueueKey>> deadlines_;

@@ -135,7 +135,8 @@ void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& 
 void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events) {
   const auto kind = shape_key(request);
   const auto* known = queue_.find_shape(kind);
-  const bool feasible = known != nullptr ? known->feasible : is_feasible(kind);
+  const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
+  const bool feasible = prospect.feasible;
   if (!feasible && !request.wait_for_nodes) {
     events.push_back(refusal(id, Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind)));
     return;
@@ -150,7 +151,7 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
                                          options_.max_pending)));
     return;
   }
-  auto& shape = queue_.shape_of(kind, feasible);
+  auto& shape = queue_.shape_of(kind, prospect);
   // What a bundle has free is not in the cluster's version.
   if (shape.reason.empty() || shape.reason_version != cluster_.version() || request.group) {
     shape.reason = why_pending(kind, feasible);
@@ -167,25 +168,29 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
 
 // -- reasons ---------------------------------------------------------------------------------------
 
-bool Ledger::Impl::is_feasible(const ShapeKey& key) {
+Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
   Lens lens{Lens::Amount::all, {}};
-  if (key.is_group())
-    return place_group(cluster_, key.bundles, key.strategy, lens).has_value();
+  if (key.is_group()) {
+    const bool fits = place_group(cluster_, key.bundles, key.strategy, lens).has_value();
+    return {fits, fits};
+  }
   const auto& request = key.request;
   if (request.parent)
     lens.holds = ancestor_holds(request.parent);
+  bool fits = false;
   if (request.group) {
     const auto& bundles = groups_.at(request.group).bundles;
     // A group that waits itself may turn out to have room.
-    if (bundles.empty() || std::any_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
-          return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
-                 && place_in(*bundle.pool, request, lens).has_value();
-        }))
-      return true;
-  } else if (fits_somewhere(cluster_, request, lens)) {
-    return true;
+    if (bundles.empty())
+      return {true, false};
+    fits = std::any_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
+      return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+             && place_in(*bundle.pool, request, lens).has_value();
+    });
+  } else {
+    fits = fits_somewhere(cluster_, request, lens);
   }
-  return request.parent && could_borrow(request, lens);
+  return {fits || (request.parent && could_borrow(request, lens)), fits};
 }
 
 std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
@@ -244,6 +249,7 @@ void Ledger::Impl::pump(Events& events) {
     recheck([](const ShapeKey&) { return true; }, events);
   }
   sync_claims();
+  move_reservations();
   bool again = true;
   while (again) {
     again = false;
@@ -295,10 +301,9 @@ void Ledger::Impl::recheck(Which which, Events& events) {
   for (auto& [key, shape] : queue_.shapes()) {
     if (!which(key))
       continue;
-    const bool feasible = is_feasible(key);
-    queue_.set_feasible(shape, feasible);
-    shape.reservable = true;
-    if (feasible)
+    const auto prospect = prospect_of(key);
+    queue_.set_prospect(shape, prospect);
+    if (prospect.feasible)
       continue;
     for (const auto age : shape.ages)
       if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes)
@@ -364,7 +369,7 @@ void Ledger::Impl::pass_time(TimePoint now, Events& events) {
     const auto key = queue_.deadlines().begin()->second;
     const auto waited = std::chrono::duration<double>(queue_.find(key)->deadline - queue_.find(key)->since).count();
     auto reason = fmt::format("waited {} s in vain: {}", waited,
-                              why_pending(*queue_.find(key)->shape->key, queue_.find(key)->shape->feasible));
+                              why_pending(*queue_.find(key)->shape->key, queue_.find(key)->shape->prospect.feasible));
     refuse_entry(key, Event::Kind::rejected, Errc::deadline_exceeded, std::move(reason), events);
     wake = true;
   }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 namespace gpuactors {
 
@@ -34,7 +35,7 @@ void Ledger::Impl::for_each_oldest(Visit visit) {
   const auto& heads = queue_.heads();
   for (auto it = heads.begin(); it != heads.end();) {
     const auto priority = it->first.priority;
-    while (it != heads.end() && it->first.priority == priority && !it->second->reservable)
+    while (it != heads.end() && it->first.priority == priority && !it->second->prospect.reservable)
       ++it;
     if (it != heads.end() && it->first.priority == priority)
       visit(*queue_.find(it->first));
@@ -117,73 +118,38 @@ void Ledger::Impl::reserve(const Entry& entry) {
   auto& claim = claim_of(entry);
   auto places = choose_target(entry, claim);
   if (places.empty()) {
-    // It waits for a group, or for what its parent has lent: nothing of a node would help.
-    entry.shape->reservable = false;
-    claims_.erase(entry.key.priority);
+    // All that would do is held back for others: try again after as long.
+    claim.since = now_;
+    claim.passes = 0;
     return;
   }
   claim.reservation = Reservation{std::move(places), deadline_after(now_, options_.reservation_for)};
 }
 
-std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry, const Claim& claim) {
+Ledger::Impl::Lens Ledger::Impl::target_lens(const Entry& entry) const {
   auto lens = binding(entry.key);
   lens.amount = Lens::Amount::all;
-  const auto& key = *entry.shape->key;
-  if (key.is_group())
-    return choose_places(key, claim, lens);
-  if (key.request.parent)
-    for (const auto& hold : ancestor_holds(key.request.parent))
+  if (const auto parent = entry.shape->key->request.parent)
+    for (const auto& hold : ancestor_holds(parent))
       lens.holds.push_back(hold);
-  if (auto place = choose_place(key.request, claim, lens))
-    return {std::move(*place)};
-  return {};
+  return lens;
 }
 
-namespace {
-
-// How little speaks against a place: attempts in vain, then share (or cpus, for a request without devices) that others
-// have yet to give back.
-using Cost = std::tuple<std::int64_t, std::int64_t>;
-
-Cost operator+(const Cost& a, const Cost& b) {
-  return {std::get<0>(a) + std::get<0>(b), std::get<1>(a) + std::get<1>(b)};
-}
-
-} // namespace
-
-std::optional<Ledger::Impl::Place> Ledger::Impl::choose_place(const ResourceRequest& request, const Claim& claim,
-                                                              const Lens& lens) {
-  std::optional<Place> best;
-  Cost least;
+std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry, const Claim& claim) {
+  const auto lens = target_lens(entry);
+  const auto& key = *entry.shape->key;
+  if (key.is_group()) {
+    std::vector<Place> places;
+    if (auto found = place_group(cluster_, key.bundles, key.strategy, lens))
+      for (std::size_t i = 0; i < found->size(); ++i)
+        places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
+    return places;
+  }
+  const auto& request = key.request;
+  std::optional<std::pair<Cost, Place>> best;
   const auto consider = [&](Pool& pool) {
-    if (!place_in(pool, request, lens))
-      return;
-    std::vector<std::tuple<Cost, int, DeviceGrant>> ranked;
-    for (const auto& slot : pool.slots) {
-      const auto& spec = pool.node->device(slot);
-      const auto need = need_on(request, spec.memory_bytes);
-      if (!wants_devices(request) || !slot.ok || !fits(pool, slot, need, lens)
-          || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type))
-        continue;
-      const auto vain = claim.vain.find({pool.id, slot.index});
-      ranked.push_back(
-          {Cost{vain == claim.vain.end() ? 0 : vain->second, std::max(need.share - slot.free_share, Share{}).units()},
-           slot.index, DeviceGrant{slot.index, need.share, need.bytes}});
-    }
-    std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-      return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
-    });
-    ranked.resize(device_count(request));
-    Cost cost{0, wants_devices(request) ? 0 : std::max(request.cpus - pool.free_cpus, Share{}).units()};
-    Place place{{&pool, {}}, request.cpus, request.resources};
-    for (const auto& [device_cost, index, device] : ranked) {
-      cost = cost + device_cost;
-      place.at.devices.push_back(device);
-    }
-    if (best && !(cost < least))
-      return;
-    best = std::move(place);
-    least = cost;
+    if (auto place = best_place_in(pool, request, claim, lens); place && (!best || place->first < best->first))
+      best = std::move(place);
   };
   if (request.group) {
     for (auto& bundle : groups_.at(request.group).bundles)
@@ -194,15 +160,78 @@ std::optional<Ledger::Impl::Place> Ledger::Impl::choose_place(const ResourceRequ
       if (node.takes_leases())
         consider(cluster_.find(name)->pool);
   }
-  return best;
+  if (!best)
+    return {};
+  return {std::move(best->second)};
 }
 
-std::vector<Ledger::Impl::Place> Ledger::Impl::choose_places(const ShapeKey& key, const Claim&, const Lens& lens) {
-  std::vector<Place> places;
-  if (auto found = place_group(cluster_, key.bundles, key.strategy, lens))
-    for (std::size_t i = 0; i < found->size(); ++i)
-      places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
-  return places;
+std::optional<std::pair<Ledger::Impl::Cost, Ledger::Impl::Place>>
+Ledger::Impl::best_place_in(Pool& pool, const ResourceRequest& request, const Claim& claim, const Lens& lens) const {
+  if (!place_in(pool, request, lens))
+    return std::nullopt;
+  Place place{{&pool, {}}, request.cpus, request.resources};
+  // Cheapest devices first, each for itself, ties by index.
+  std::vector<std::tuple<Cost, int, DeviceGrant>> ranked;
+  for (const auto& slot : pool.slots) {
+    const auto& spec = pool.node->device(slot);
+    const auto need = need_on(request, spec.memory_bytes);
+    if (!wants_devices(request) || !slot.ok || !fits(pool, slot, need, lens)
+        || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type))
+      continue;
+    const DeviceGrant device{slot.index, need.share, need.bytes};
+    ranked.emplace_back(cost_of({{&pool, {device}}, {}, {}}, claim), slot.index, device);
+  }
+  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  for (std::size_t i = 0; i < device_count(request); ++i)
+    place.at.devices.push_back(std::get<2>(ranked[i]));
+  const auto cost = cost_of(place, claim);
+  return std::pair{cost, std::move(place)};
+}
+
+Ledger::Impl::Cost Ledger::Impl::cost_of(const Place& place, const Claim& claim) const {
+  const auto& pool = *place.at.pool;
+  Cost cost;
+  if (place.at.devices.empty())
+    cost.second = std::max(place.cpus - pool.free_cpus, Share{}).units();
+  for (const auto& device : place.at.devices) {
+    const auto vain = claim.vain.find({pool.id, device.index});
+    cost.first += vain == claim.vain.end() ? 0 : vain->second;
+    cost.second += std::max(device.share - pool.slot(device.index)->free_share, Share{}).units();
+  }
+  return cost;
+}
+
+void Ledger::Impl::move_reservations() {
+  const auto freed = std::exchange(freed_, {});
+  if (freed.empty())
+    return;
+  // In the order of the queue: a stronger claim chooses before a weaker one.
+  for (auto it = claims_.rbegin(); it != claims_.rend(); ++it) {
+    auto& claim = it->second;
+    const auto& entry = *queue_.find(claim.holder);
+    const auto& key = *entry.shape->key;
+    if (!claim.reservation || key.is_group())
+      continue;
+    const auto lens = target_lens(entry);
+    for (auto* pool : freed) {
+      const bool is_bundle = pool != &pool->node->pool;
+      const auto& request = key.request;
+      if (is_bundle != static_cast<bool>(request.group) || (!is_bundle && !pool->node->takes_leases()))
+        continue;
+      if (is_bundle) {
+        const auto& bundles = groups_.at(request.group).bundles;
+        if (std::none_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
+              return bundle.pool.get() == pool && (request.bundle == -1 || request.bundle == bundle.grant.bundle);
+            }))
+          continue;
+      }
+      auto& place = claim.reservation->places.front();
+      if (auto other = best_place_in(*pool, request, claim, lens); other && other->first < cost_of(place, claim))
+        place = std::move(other->second);
+    }
+  }
 }
 
 void Ledger::Impl::drop_reservations_on(const Node& node) {

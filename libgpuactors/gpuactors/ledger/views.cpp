@@ -93,7 +93,7 @@ std::vector<PendingView> Ledger::Impl::pending() const {
   for (const auto& [key, entry] : queue_.entries()) {
     const auto [reason, added] = reasons.try_emplace(entry.shape);
     if (added)
-      reason->second = why_pending(*entry.shape->key, entry.shape->feasible);
+      reason->second = why_pending(*entry.shape->key, entry.shape->prospect.feasible);
     views.push_back({entry.request, entry.group, entry.name, key.priority, entry.since, reason->second});
   }
   return views;

@@ -38,7 +38,8 @@ std::string place_of(std::string_view report, std::string_view json) {
   const auto at = std::min(offset + column, json.size());
   const auto line = 1 + std::count(json.begin(), json.begin() + static_cast<std::ptrdiff_t>(at), '\n');
   const auto line_start = json.substr(0, at).rfind('\n');
-  return fmt::format(" at line {}, column {}", line, at - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1);
+  return fmt::format(" at line {}, column {}", line,
+                     at - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1);
 }
 
 } // namespace
@@ -47,8 +48,8 @@ Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor
   auto* factory = google::protobuf::MessageFactory::generated_factory();
   const auto* prototype = factory->GetPrototype(&descriptor);
   if (prototype == nullptr)
-    return fail(Errc::unsupported, fmt::format("message type {} is not compiled into this program",
-                                               descriptor.full_name()));
+    return fail(Errc::unsupported,
+                fmt::format("message type {} is not compiled into this program", descriptor.full_name()));
   auto message = std::shared_ptr<google::protobuf::Message>{prototype->New()};
   const auto blank = std::all_of(json.begin(), json.end(), [](unsigned char c) { return std::isspace(c) != 0; });
   if (!blank) {
@@ -65,14 +66,14 @@ Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor
 Result<std::string> payload_to_json(const Payload& payload) {
   if (payload.empty())
     return std::string{"{}"};
-  const auto* descriptor = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
-    std::string{payload.type_name()});
+  const auto* descriptor =
+      google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(std::string{payload.type_name()});
   if (descriptor == nullptr)
     return fail(Errc::unsupported,
                 fmt::format("message type {} is not compiled into this program", payload.type_name()));
   GPUACTORS_LET(encoded, payload.encoded());
   const auto message = std::unique_ptr<google::protobuf::Message>{
-    google::protobuf::MessageFactory::generated_factory()->GetPrototype(descriptor)->New()};
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(descriptor)->New()};
   const auto bytes = encoded.bytes();
   if (!message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return fail(Errc::invalid_argument, fmt::format("the bytes are not a {} message", payload.type_name()));
@@ -90,9 +91,9 @@ Result<std::string> message_to_json(const google::protobuf::Message& message) {
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok())
-    return fail(Errc::invalid_argument, fmt::format("the message {} cannot be written as JSON: {}",
-                                                    message.GetDescriptor()->full_name(),
-                                                    std::string{status.message().data(), status.message().size()}));
+    return fail(Errc::invalid_argument,
+                fmt::format("the message {} cannot be written as JSON: {}", message.GetDescriptor()->full_name(),
+                            std::string{status.message().data(), status.message().size()}));
   return json;
 }
 

@@ -4,10 +4,9 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
+#include <gpuactors/v1/control.pb.h>
 #include <gpuactors/wire/caf_version.hpp>
 #include <gpuactors/wire/payload.hpp>
-
-#include <gpuactors/v1/control.pb.h>
 
 #include <cstdint>
 #include <string>
@@ -82,8 +81,7 @@ typename Inspector::result_type inspect(Inspector& f, Call& x) {
     x.id = CallId{id};
     return caf::none;
   };
-  return f(caf::meta::type_name("Call"), x.method, x.payload, remaining, id, x.stream,
-           caf::meta::load_callback(load));
+  return f(caf::meta::type_name("Call"), x.method, x.payload, remaining, id, x.stream, caf::meta::load_callback(load));
 }
 
 template <class Inspector>
@@ -163,45 +161,45 @@ using Placed = Out<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>;
 /// The resource broker. Handles travel beside the messages: the client's port (for `ReclaimLease`), the agent, the
 /// runner or actor with its control actor.
 using BrokerHandle = caf::typed_actor<
-  Rpc<In<v1::RegisterNode, caf::strong_actor_ptr>, Out<v1::Done>>,
-  Rpc<In<v1::AcquireLease, caf::strong_actor_ptr>, Out<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
-  Rpc<In<v1::CancelAcquire, caf::strong_actor_ptr>, Out<>>, Rpc<In<v1::ReleaseLease>, Out<>>,
-  Rpc<In<v1::SpawnActor, Payload>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
-  Rpc<In<v1::FindActor>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
-  Rpc<In<v1::KillActor>, Out<v1::Done>>, Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Rpc<In<v1::LeaseEnded>, Out<>>,
-  Rpc<In<v1::Tick>, Out<>>>;
+    Rpc<In<v1::RegisterNode, caf::strong_actor_ptr>, Out<v1::Done>>,
+    Rpc<In<v1::AcquireLease, caf::strong_actor_ptr>, Out<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
+    Rpc<In<v1::CancelAcquire, caf::strong_actor_ptr>, Out<>>, Rpc<In<v1::ReleaseLease>, Out<>>,
+    Rpc<In<v1::SpawnActor, Payload>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
+    Rpc<In<v1::FindActor>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
+    Rpc<In<v1::KillActor>, Out<v1::Done>>, Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Rpc<In<v1::LeaseEnded>, Out<>>,
+    Rpc<In<v1::Tick>, Out<>>>;
 
 /// A node's agent, and a worker below it: both start and end what runs under leases.
-using AgentHandle
-  = caf::typed_actor<Rpc<In<v1::StartRunner>, Placed>, Rpc<In<v1::StartActor, Payload>, Placed>,
+using AgentHandle =
+    caf::typed_actor<Rpc<In<v1::StartRunner>, Placed>, Rpc<In<v1::StartActor, Payload>, Placed>,
                      Rpc<In<v1::EndLease>, Out<v1::LeaseEnded>>, Rpc<In<v1::LeaseEnded>, Out<>>,
                      Rpc<In<v1::CancelCall>, Out<>>, Rpc<In<v1::StreamCredit>, Out<>>, Rpc<In<v1::Tick>, Out<>>>;
 
 } // namespace gpuactors
 
 CAF_BEGIN_TYPE_ID_BLOCK(gpuactors, caf::first_custom_type_id)
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::Payload))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::Call))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::StreamItem))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::RegisterNode))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Done))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::AcquireLease))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Granted))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::CancelAcquire))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReleaseLease))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReclaimLease))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SpawnActor))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ActorInfo))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::FindActor))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::KillActor))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::GetState))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ClusterState))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LeaseEnded))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Tick))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StartRunner))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StartActor))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Started))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::EndLease))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::CancelCall))
-  CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StreamCredit))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::Payload))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::Call))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::StreamItem))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::RegisterNode))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Done))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::AcquireLease))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Granted))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::CancelAcquire))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReleaseLease))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReclaimLease))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SpawnActor))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ActorInfo))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::FindActor))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::KillActor))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::GetState))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ClusterState))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LeaseEnded))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Tick))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StartRunner))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StartActor))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Started))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::EndLease))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::CancelCall))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StreamCredit))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -1,7 +1,6 @@
-#include <gpuactors/wire/payload.hpp>
-
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/wire/payload.hpp>
 
 #include <fmt/format.h>
 
@@ -64,8 +63,8 @@ Result<void> Payload::parse_into(google::protobuf::Message& message) const {
     return fail(Errc::invalid_argument, fmt::format("a message {} is expected, this is {}", wanted,
                                                     empty() ? "none" : fmt::format("a {}", type_name())));
   // The same full name with another descriptor: a live message of a foreign descriptor pool goes through its bytes.
-  const auto parsed = live_ != nullptr ? message.ParseFromString(live_->SerializeAsString())
-                                       : message.ParseFromString(encoded_->bytes);
+  const auto parsed =
+      live_ != nullptr ? message.ParseFromString(live_->SerializeAsString()) : message.ParseFromString(encoded_->bytes);
   if (!parsed)
     return fail(Errc::invalid_argument, fmt::format("the bytes are not a {} message", wanted));
   return {};

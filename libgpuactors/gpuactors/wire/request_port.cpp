@@ -1,7 +1,6 @@
-#include <gpuactors/wire/request_port.hpp>
-
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
+#include <gpuactors/wire/request_port.hpp>
 
 #include <fmt/format.h>
 
@@ -69,10 +68,10 @@ void RequestPort::fail_receiver(const caf::actor_addr& receiver, const Error& er
 
 void RequestPort::watch(const caf::strong_actor_ptr& receiver, Error error) {
   receiver->get()->attach_functor(
-    [weak = std::weak_ptr{table_}, address = caf::actor_cast<caf::actor_addr>(receiver), error = std::move(error)] {
-      if (auto table = weak.lock())
-        table->fail_receiver(address, error);
-    });
+      [weak = std::weak_ptr{table_}, address = caf::actor_cast<caf::actor_addr>(receiver), error = std::move(error)] {
+        if (auto table = weak.lock())
+          table->fail_receiver(address, error);
+      });
 }
 
 std::size_t RequestPort::pending() const {

@@ -1,7 +1,6 @@
-#include <gpuactors/cluster/detail/core.hpp>
-
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
 
@@ -43,8 +42,7 @@ Share hardware_cpus() {
 // -- life -----------------------------------------------------------------------------------------
 
 ClusterCore::ClusterCore()
-  : executor_(std::make_shared<Executor>()),
-    tensors_(std::make_shared<TensorStore>()),
+  : executor_(std::make_shared<Executor>()), tensors_(std::make_shared<TensorStore>()),
     quotas_(std::make_shared<QuotaTable>()) {
   // nop
 }
@@ -69,8 +67,8 @@ Result<void> ClusterCore::start(EmbedOptions options) {
   }();
   static_cast<void>(types_known);
   registry_ = options.registry != nullptr
-                ? std::move(options.registry)
-                : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
+                  ? std::move(options.registry)
+                  : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
   GPUACTORS_TRY(registry_->check());
   // The program's own tensors live in host memory, as on a device of their own that no lease is granted on.
   DiscoveryOptions own;
@@ -128,7 +126,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   services->tensors = tensors_;
   services->cluster = weak_from_this();
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
-    system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_)));
+      system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_)));
   agents_.push_back(agent);
   v1::RegisterNode message;
   *message.mutable_node() = describe_node(described, devices);
@@ -149,10 +147,11 @@ void ClusterCore::shutdown() {
       caf::anon_send_exit(broker_, caf::exit_reason::user_shutdown);
     broker_ = nullptr;
     dispatcher_.reset();
+    release_cells();
     // Waits for every holder to end: nothing of the user's runs afterwards.
     if (system_ != nullptr)
       system_->await_all_actors_done();
-    executor_.reset();
+    executor_->stop();
     memory_.reset();
   });
 }
@@ -166,6 +165,14 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const ca
     cell.control = control;
     cell.down.store(false, std::memory_order_release);
   }
+  {
+    const std::lock_guard lock{cells_mutex_};
+    if (cells_.size() >= cells_prune_at_) {
+      std::erase_if(cells_, [](const auto& weak) { return weak.expired(); });
+      cells_prune_at_ = std::max<std::size_t>(64, 2 * cells_.size());
+    }
+    cells_.push_back(cell.weak_from_this());
+  }
   handle->get()->attach_functor([weak = std::weak_ptr{cell.shared_from_this()}, id = handle->id()] {
     if (const auto known = weak.lock()) {
       const std::lock_guard lock{known->mutex};
@@ -174,6 +181,18 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const ca
     }
   });
   port_->watch(handle, Error{Errc::actor_died, "the actor ended before it answered"});
+}
+
+void ClusterCore::release_cells() {
+  const std::lock_guard lock{cells_mutex_};
+  for (const auto& weak : cells_)
+    if (const auto cell = weak.lock()) {
+      const std::lock_guard cell_lock{cell->mutex};
+      cell->handle = nullptr;
+      cell->control = nullptr;
+      cell->down = true;
+    }
+  cells_.clear();
 }
 
 // -- helpers --------------------------------------------------------------------------------------

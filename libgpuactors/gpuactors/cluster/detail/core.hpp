@@ -76,6 +76,7 @@ private:
 
   ClusterCore();
   Result<void> start(EmbedOptions options);
+  void release_cells();
   Result<void> add_node(const EmbeddedNode& node);
 
   std::shared_ptr<const TypeRegistry> registry_;
@@ -90,6 +91,10 @@ private:
   std::shared_ptr<TaskDispatcher> dispatcher_;
   std::mutex memory_mutex_;
   std::unique_ptr<Context> memory_;
+  // The actors that this program has handles of; at shutdown the handles let go, as CAF waits for them.
+  std::mutex cells_mutex_;
+  std::vector<std::weak_ptr<ActorCell>> cells_;
+  std::size_t cells_prune_at_ = 64;
   std::once_flag shutdown_once_;
 };
 

@@ -1,7 +1,6 @@
-#include <gpuactors/cluster/detail/task_dispatcher.hpp>
-
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/task_dispatcher.hpp>
 
 #include <algorithm>
 #include <thread>
@@ -66,11 +65,12 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const v1::
   task->dispatcher_ = weak_from_this();
   if (deadline) {
     task->call.deadline = deadline_after(Clock::now(), *deadline);
-    task->timers_[0] = start_timer(task, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
+    task->timers_[0] =
+        start_timer(task, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
   }
   if (queue_timeout)
-    task->timers_[1] = start_timer(
-      task, *queue_timeout, Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
+    task->timers_[1] = start_timer(task, *queue_timeout,
+                                   Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
   const auto key = request.SerializeAsString();
   Outbox outbox;
   {
@@ -347,8 +347,8 @@ void TaskDispatcher::schedule_sweep() {
     if (const auto dispatcher = weak.lock())
       dispatcher->sweep();
   };
-  [[maybe_unused]] auto ticket = port_.add(std::make_shared<Timer>(std::move(due)), nullptr,
-                                           deadline_after(Clock::now(), limits::lease_linger));
+  [[maybe_unused]] auto ticket =
+      port_.add(std::make_shared<Timer>(std::move(due)), nullptr, deadline_after(Clock::now(), limits::lease_linger));
 }
 
 RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,

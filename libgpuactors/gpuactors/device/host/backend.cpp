@@ -189,17 +189,8 @@ Result<void*> HostBackend::allocate(std::size_t bytes, StreamHandle) {
   return pointer;
 }
 
-void HostBackend::free(void* pointer, StreamHandle stream) noexcept {
-  if (stream.native == nullptr || core_->finished(native(stream))) {
-    free_now(pointer);
-    return;
-  }
-  Op op;
-  op.run = [this, pointer]() -> Result<void> {
-    free_now(pointer);
-    return {};
-  };
-  core_->submit(native(stream), std::move(op));
+void HostBackend::free(void* pointer, StreamHandle) noexcept {
+  core_->after_all([this, pointer] { free_now(pointer); });
 }
 
 void HostBackend::free_now(void* pointer) noexcept {

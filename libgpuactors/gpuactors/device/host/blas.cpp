@@ -4,7 +4,9 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
+#include <utility>
 
 namespace gpuactors::host {
 
@@ -23,6 +25,28 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 
 std::int64_t tile_edge(std::int64_t size, std::int64_t parts) {
   return std::min(size, ceil_div(ceil_div(size, parts), grain) * grain);
+}
+
+/// Rows and columns of a grid of `threads` tiles, or of fewer where tiles would get too small: as many tiles as
+/// threads, so that all finish together, and as square as that allows, so that each thread packs as little as it can.
+std::pair<std::int64_t, std::int64_t> choose_grid(std::int64_t m, std::int64_t n, std::int64_t threads) {
+  const auto too_small = [](std::int64_t size, std::int64_t parts) { return parts > 1 && size / parts < least_edge; };
+  for (auto tiles = threads; tiles > 1; --tiles) {
+    std::pair<std::int64_t, std::int64_t> best{0, 0};
+    auto least = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t down = 1; down <= tiles; ++down) {
+      const auto across = tiles / down;
+      if (down * across != tiles || too_small(m, down) || too_small(n, across))
+        continue;
+      if (m / down + n / across < least) {
+        least = m / down + n / across;
+        best = {down, across};
+      }
+    }
+    if (best.first != 0)
+      return best;
+  }
+  return {1, 1};
 }
 
 CBLAS_TRANSPOSE op(bool transpose) {
@@ -50,19 +74,7 @@ GemmTiles cut_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int threads) 
   // Products of the sizes one by one: m * n * k may overflow.
   if (threads < 2 || (m < least_work && n < least_work && k < least_work && m * n * k < least_work))
     return tiles;
-  // As many parts as threads, cut where the tile is longest: each thread then packs as little as it can.
-  std::int64_t down = 1;
-  std::int64_t across = 1;
-  while (down * across < threads) {
-    const auto edge_down = m / down;
-    const auto edge_across = n / across;
-    if (std::max(edge_down, edge_across) < 2 * least_edge)
-      break;
-    if (edge_down >= edge_across)
-      ++down;
-    else
-      ++across;
-  }
+  const auto [down, across] = choose_grid(m, n, threads);
   tiles.tile_rows = tile_edge(m, down);
   tiles.tile_columns = tile_edge(n, across);
   tiles.across = static_cast<std::size_t>(ceil_div(n, tiles.tile_columns));

@@ -66,6 +66,10 @@ void Core::destroy_stream(HostStream* stream) {
 
 void Core::submit(HostStream* stream, Op op) {
   Lock lock{mutex_};
+  push(stream, std::move(op));
+}
+
+void Core::push(HostStream* stream, Op op) {
   stream->ops.push_back(std::move(op));
   ++stream->submitted;
   if (stream->state != StreamState::idle)
@@ -95,9 +99,35 @@ void Core::drain() {
     await(stream, target, lock);
 }
 
-bool Core::finished(HostStream* stream) {
-  Lock lock{mutex_};
-  return stream->completed == stream->submitted;
+void Core::after_all(std::function<void()> action) {
+  struct Countdown {
+    std::atomic<std::size_t> left;
+    std::function<void()> action;
+  };
+  {
+    Lock lock{mutex_};
+    std::vector<HostStream*> busy;
+    for (const auto& stream : streams_) {
+      if (stream->completed != stream->submitted)
+        busy.push_back(stream.get());
+    }
+    if (!busy.empty()) {
+      auto countdown = std::make_shared<Countdown>();
+      countdown->left = busy.size();
+      countdown->action = std::move(action);
+      for (auto* stream : busy) {
+        Op op;
+        op.run = [countdown]() -> Result<void> {
+          if (--countdown->left == 0)
+            countdown->action();
+          return {};
+        };
+        push(stream, std::move(op));
+      }
+      return;
+    }
+  }
+  action();
 }
 
 void Core::resume(HostStream* stream) {

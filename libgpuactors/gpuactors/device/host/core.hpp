@@ -75,8 +75,8 @@ public:
   Result<void> synchronize(HostStream* stream);
   /// Waits for the work of all streams, whose errors stay to be reported.
   void drain();
-  /// Whether all work of `stream` is done.
-  bool finished(HostStream* stream);
+  /// Runs `action` once all work queued so far, on whatever stream, is done: now, if there is none. Any thread.
+  void after_all(std::function<void()> action);
 
   /// Continues a stream that was parked on a record. Any thread.
   void resume(HostStream* stream);
@@ -98,6 +98,9 @@ private:
   };
 
   using Lock = std::unique_lock<std::mutex>;
+
+  /// `submit` with the mutex held.
+  void push(HostStream* stream, Op op);
 
   /// Waits until `stream` has completed `target` pieces, doing them itself where it can.
   void await(HostStream* stream, std::uint64_t target, Lock& lock);

@@ -1,0 +1,93 @@
+// Reference results in float64, and the random numbers that go in: pure functions that programs check devices against.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace gpuactors::reference {
+
+/// The first `count` numbers of the random sequence `seed`: uniform in [-1, 1), exact in float32 and float64, the same
+/// on every machine.
+template <class T>
+[[nodiscard]] std::vector<T> random_values(std::uint64_t seed, std::size_t count) {
+  std::mt19937_64 engine{seed};
+  std::vector<T> values(count);
+  for (auto& value : values)
+    // The upper 24 bits, which float32 holds exactly, so that both precisions compute from the same numbers.
+    value = static_cast<T>(engine() >> 40) / static_cast<T>(1U << 23) - T{1};
+  return values;
+}
+
+/// Up to `wanted` rows of `rows`, spread evenly, the first and the last among them.
+[[nodiscard]] std::vector<std::int64_t> sample_rows(std::int64_t rows, std::int64_t wanted);
+
+/// Row `row` of a * b in float64: `a` has `inner` columns, `b` has `inner` rows and `columns` columns, both row-major.
+template <class T>
+[[nodiscard]] std::vector<double> product_row(std::span<const T> a, std::span<const T> b, std::size_t inner,
+                                              std::size_t columns, std::size_t row) {
+  std::vector<double> sums(columns, 0.0);
+  for (std::size_t k = 0; k < inner; ++k) {
+    const auto factor = static_cast<double>(a[row * inner + k]);
+    const auto* from = b.data() + k * columns;
+    for (std::size_t j = 0; j < columns; ++j)
+      sums[j] += factor * static_cast<double>(from[j]);
+  }
+  return sums;
+}
+
+/// Row `row` of x * transpose(x) in float64: `x` has `rows` rows and `columns` columns, row-major.
+template <class T>
+[[nodiscard]] std::vector<double> gram_row(std::span<const T> x, std::size_t rows, std::size_t columns,
+                                           std::size_t row) {
+  std::vector<double> sums(rows, 0.0);
+  const auto* left = x.data() + row * columns;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const auto* right = x.data() + i * columns;
+    for (std::size_t k = 0; k < columns; ++k)
+      sums[i] += static_cast<double>(left[k]) * static_cast<double>(right[k]);
+  }
+  return sums;
+}
+
+/// x*x + 2*x + 1 in float64.
+[[nodiscard]] constexpr double polynomial(double x) noexcept {
+  return x * x + 2.0 * x + 1.0;
+}
+
+/// How far results are from the reference, gathered part by part: the Frobenius norm of the difference over that of
+/// the reference, and the largest difference.
+class ErrorMeter {
+public:
+  /// Takes one more pair.
+  void add(double expected, double value) noexcept;
+
+  /// Takes as many pairs as `expected` has elements.
+  template <class T>
+  void add(std::span<const double> expected, std::span<const T> values) noexcept {
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      add(expected[i], static_cast<double>(values[i]));
+  }
+
+  /// 0 when nothing differs; infinity when something does and the reference is zero, or a value is not a number.
+  [[nodiscard]] double relative() const noexcept;
+
+  /// Largest absolute difference; infinity when a value is not a number.
+  [[nodiscard]] double largest() const noexcept;
+
+private:
+  double difference_ = 0;
+  double reference_ = 0;
+  double largest_ = 0;
+};
+
+/// Square root of the sum of the squares.
+template <class T>
+[[nodiscard]] double frobenius_norm(std::span<const T> values) noexcept;
+
+extern template double frobenius_norm<float>(std::span<const float>) noexcept;
+extern template double frobenius_norm<double>(std::span<const double>) noexcept;
+
+} // namespace gpuactors::reference

@@ -1,0 +1,56 @@
+#include "cluster_options.hpp"
+
+#include <gpuactors/device/discovery.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace gpuactors::cli {
+
+namespace {
+
+constexpr auto broker_variable = "GPUACTORS_BROKER";
+
+} // namespace
+
+void ClusterOptions::add_to(CLI::App& parser) {
+  parser
+      .add_option(
+          "--devices", devices_,
+          "Devices of the embedded node: cuda, cuda:GPU-uuid,..., cuda*N or host:COUNT[xMEMORY][@TYPE], such as "
+          "host:4x1GiB@V100; may be repeated. Left out: CUDA if there is any, else host:1")
+      ->type_name("SPEC")
+      ->expected(1)
+      ->take_all();
+  parser
+      .add_option("--broker", broker_,
+                  "Broker of a cluster, also by GPUACTORS_BROKER. Not in this version, which embeds its cluster")
+      ->type_name("HOST:PORT");
+}
+
+Result<void> ClusterOptions::check() const {
+  const auto* set = std::getenv(broker_variable);
+  const bool by_variable = broker_.empty() && set != nullptr;
+  const std::string broker = by_variable ? set : broker_;
+  if (!broker.empty())
+    return fail(Errc::unsupported, fmt::format("cannot connect to the broker {}: this version has embedded clusters "
+                                               "only; {}",
+                                               broker,
+                                               by_variable ? fmt::format("unset {}", broker_variable)
+                                                           : std::string{"leave out --broker"}));
+  for (const auto& spec : devices_)
+    if (spec.find_first_not_of(" \t\n") == std::string::npos)
+      return fail(Errc::invalid_argument, "--devices is empty: cuda, cuda*4 or host:4x1GiB is expected, for example");
+  GPUACTORS_TRY(parse_device_specs(fmt::format("{}", fmt::join(devices_, " "))));
+  return {};
+}
+
+Result<Cluster> ClusterOptions::open() const {
+  GPUACTORS_TRY(check());
+  EmbedOptions options;
+  options.devices = fmt::format("{}", fmt::join(devices_, " "));
+  return Cluster::embed(std::move(options));
+}
+
+} // namespace gpuactors::cli

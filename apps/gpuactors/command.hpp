@@ -1,0 +1,29 @@
+// The subcommands of the program, and how one is parsed, run and reported.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <vector>
+
+namespace gpuactors::cli {
+
+/// A subcommand: what parses its arguments, and what runs once they are parsed.
+struct Command {
+  CLI::App* parser = nullptr;
+  std::function<Result<void>()> run;
+};
+
+// Each adds one subcommand to `program`.
+Command add_types(CLI::App& program);
+Command add_devices(CLI::App& program);
+Command add_submit(CLI::App& program);
+Command add_plan(CLI::App& program);
+
+/// Parses the arguments and runs the subcommand that they name. Errors go to standard error, one line each.
+/// @returns the exit code: 0 for success, 2 for bad usage or input, 1 for any other failure.
+int run(CLI::App& program, const std::vector<Command>& commands, int argc, const char* const* argv);
+
+} // namespace gpuactors::cli

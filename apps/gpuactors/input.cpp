@@ -1,0 +1,65 @@
+#include "input.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+namespace gpuactors::cli {
+
+Result<double> parse_number(const std::string& what, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || end != text.c_str() + text.size())
+    return fail(Errc::invalid_argument, fmt::format("{} is \"{}\": a number is expected", what, text));
+  return value;
+}
+
+Result<std::int64_t> parse_integer(const std::string& what, const std::string& text, std::int64_t least,
+                                   std::int64_t most) {
+  std::int64_t value = 0;
+  const auto* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || value < least || value > most)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is \"{}\": a whole number from {} to {} is expected", what, text, least, most));
+  return value;
+}
+
+Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs) {
+  std::map<std::string, std::string> result;
+  for (const auto& pair : pairs) {
+    const auto sign = pair.find('=');
+    if (sign == std::string::npos || sign == 0)
+      return fail(Errc::invalid_argument, fmt::format("{} is \"{}\": NAME=VALUE is expected", what, pair));
+    if (!result.emplace(pair.substr(0, sign), pair.substr(sign + 1)).second)
+      return fail(Errc::invalid_argument, fmt::format("{} {} is given twice", what, pair.substr(0, sign)));
+  }
+  return result;
+}
+
+Result<std::string> read_document(const std::string& path) {
+  std::ostringstream text;
+  if (path == "-") {
+    if (isatty(STDIN_FILENO) != 0)
+      std::cerr << "reading standard input; end it with Ctrl-D" << std::endl;
+    text << std::cin.rdbuf();
+    return text.str();
+  }
+  errno = 0;
+  std::ifstream file{path, std::ios::binary};
+  if (file && file.peek() != std::ifstream::traits_type::eof())
+    text << file.rdbuf();
+  if (!file.is_open() || file.bad() || errno != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+  return text.str();
+}
+
+} // namespace gpuactors::cli

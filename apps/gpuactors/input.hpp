@@ -1,0 +1,30 @@
+// What subcommands read: numbers, NAME=VALUE pairs, and documents from an argument, a file or standard input.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gpuactors::cli {
+
+/// Reads all of `text` as a number; "nan" and "inf" are numbers, which the rules for shares then refuse.
+/// @returns `invalid_argument`, naming `what`.
+Result<double> parse_number(const std::string& what, const std::string& text);
+
+/// Reads all of `text` as a whole number from `least` to `most`.
+/// @returns `invalid_argument`, naming `what` and the range.
+Result<std::int64_t> parse_integer(const std::string& what, const std::string& text, std::int64_t least,
+                                   std::int64_t most);
+
+/// Splits each "NAME=VALUE".
+/// @returns `invalid_argument`, naming `what`, without "=", with an empty name, or for a name that comes twice.
+Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs);
+
+/// The contents of the file `path`, or of standard input for "-".
+/// @returns `invalid_argument` that says why it cannot be read.
+Result<std::string> read_document(const std::string& path);
+
+} // namespace gpuactors::cli

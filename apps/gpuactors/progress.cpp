@@ -1,0 +1,46 @@
+#include "progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+
+namespace gpuactors::cli {
+
+namespace {
+
+// Returns to the start of the line and clears it.
+constexpr auto clear_line = "\r\x1b[K";
+
+constexpr std::size_t longest_reason = 80;
+
+std::string describe_queue(Cluster& cluster) {
+  const auto state = cluster.state();
+  if (!state || state->queue().empty())
+    return {};
+  return fmt::format(", {} waiting: {}", state->queue_size(), state->queue(0).reason().substr(0, longest_reason));
+}
+
+} // namespace
+
+void show_progress(Cluster& cluster, const std::vector<Future<Payload>>& futures) {
+  if (isatty(STDERR_FILENO) == 0)
+    return;
+  const auto start = Clock::now();
+  bool shown = false;
+  for (;;) {
+    const auto ready = wait(futures, futures.size(), std::chrono::seconds{1});
+    if (ready.size() == futures.size())
+      break;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start).count();
+    std::cerr << clear_line
+              << fmt::format("{} s, {} of {} done{}", seconds, ready.size(), futures.size(), describe_queue(cluster))
+              << std::flush;
+    shown = true;
+  }
+  if (shown)
+    std::cerr << clear_line << std::flush;
+}
+
+} // namespace gpuactors::cli

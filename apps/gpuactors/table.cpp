@@ -1,0 +1,45 @@
+#include "table.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <ostream>
+
+namespace gpuactors::cli {
+
+namespace {
+
+constexpr std::size_t gap = 2;
+
+} // namespace
+
+Table::Table(std::vector<std::string> titles) {
+  for (auto& title : titles) {
+    right_.push_back(title.starts_with(">"));
+    if (right_.back())
+      title.erase(0, 1);
+  }
+  rows_.push_back(std::move(titles));
+}
+
+void Table::add(std::vector<std::string> row) {
+  row.resize(right_.size());
+  rows_.push_back(std::move(row));
+}
+
+void Table::print(std::ostream& out) const {
+  std::vector<std::size_t> widths(right_.size(), 0);
+  for (const auto& row : rows_)
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], row[i].size());
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      line += std::string(i == 0 ? 0 : gap, ' ') + (right_[i] ? padding + row[i] : row[i] + padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out << line << '\n';
+  }
+}
+
+} // namespace gpuactors::cli

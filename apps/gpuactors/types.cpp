@@ -1,0 +1,185 @@
+// gpuactors types: what can be submitted and spawned, and the messages that go in and come out.
+#include "cluster_options.hpp"
+#include "command.hpp"
+#include "table.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <iostream>
+#include <map>
+#include <memory>
+
+namespace gpuactors::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+std::string_view name_of(Ownership ownership) {
+  switch (ownership) {
+  case Ownership::whole:
+    return "whole devices";
+  case Ownership::fraction:
+    return "a share below 1";
+  case Ownership::any:
+    break;
+  }
+  return "anything";
+}
+
+std::string type_of(const FieldDescriptor& field) {
+  if (field.is_map())
+    return fmt::format("map<{}, {}>", type_of(*field.message_type()->map_key()),
+                       type_of(*field.message_type()->map_value()));
+  std::string name{field.type_name()};
+  if (field.message_type() != nullptr)
+    name = field.message_type()->full_name();
+  else if (field.enum_type() != nullptr)
+    name = field.enum_type()->full_name();
+  return field.is_repeated() ? "repeated " + name : name;
+}
+
+/// All message types that the registered types use, by name, those inside others included.
+class Messages {
+public:
+  void add(const Descriptor& message) {
+    if (message.options().map_entry() || !all_.emplace(message.full_name(), &message).second)
+      return;
+    for (int i = 0; i < message.field_count(); ++i)
+      if (const auto* inner = message.field(i)->message_type(); inner != nullptr)
+        add(message.field(i)->is_map() && inner->map_value()->message_type() != nullptr
+                ? *inner->map_value()->message_type()
+                : *inner);
+  }
+
+  [[nodiscard]] const std::map<std::string, const Descriptor*>& all() const {
+    return all_;
+  }
+
+private:
+  std::map<std::string, const Descriptor*> all_;
+};
+
+Messages messages_of(const TypeRegistry& registry) {
+  Messages messages;
+  for (const auto* task : registry.tasks()) {
+    messages.add(*task->input);
+    messages.add(*task->output);
+  }
+  for (const auto* actor : registry.actors()) {
+    messages.add(*actor->config);
+    for (const auto& [name, method] : actor->methods) {
+      messages.add(*method.input);
+      messages.add(*method.output);
+    }
+  }
+  return messages;
+}
+
+// -- for people -----------------------------------------------------------------------------------
+
+template <class Type>
+std::string reply_of(const Type& type) {
+  return (type.streamed ? "stream of " : "") + std::string{type.output->full_name()};
+}
+
+void print_tables(const TypeRegistry& registry) {
+  Table tasks{{"TASK", "INPUT", "REPLY"}};
+  for (const auto* task : registry.tasks())
+    tasks.add({task->name, std::string{task->input->full_name()}, reply_of(*task)});
+  tasks.print(std::cout);
+
+  Table actors{{"ACTOR", "OWNS", "METHOD", "INPUT", "REPLY"}};
+  for (const auto* actor : registry.actors()) {
+    actors.add({actor->name, std::string{name_of(actor->ownership)}, "(configuration)",
+                std::string{actor->config->full_name()}, ""});
+    for (const auto& [name, method] : actor->methods)
+      actors.add({"", "", name, std::string{method.input->full_name()}, reply_of(method)});
+  }
+  std::cout << '\n';
+  actors.print(std::cout);
+
+  Table messages{{"MESSAGE", "FIELD", "TYPE"}};
+  for (const auto& [name, message] : messages_of(registry).all()) {
+    if (message->field_count() == 0)
+      messages.add({name, "(none)", ""});
+    for (int i = 0; i < message->field_count(); ++i)
+      messages.add({i == 0 ? name : "", std::string{message->field(i)->name()}, type_of(*message->field(i))});
+  }
+  std::cout << '\n';
+  messages.print(std::cout);
+}
+
+// -- for programs ---------------------------------------------------------------------------------
+
+Json fields_of(const Descriptor& message) {
+  auto fields = Json::object();
+  for (int i = 0; i < message.field_count(); ++i)
+    fields[std::string{message.field(i)->name()}] = type_of(*message.field(i));
+  return fields;
+}
+
+void print_json(const TypeRegistry& registry) {
+  auto list = Json::array();
+  for (const auto* task : registry.tasks())
+    list.push_back({{"kind", "task"},
+                    {"name", task->name},
+                    {"input", task->input->full_name()},
+                    {"output", task->output->full_name()},
+                    {"streamed", task->streamed}});
+  for (const auto* actor : registry.actors()) {
+    auto methods = Json::array();
+    for (const auto& [name, method] : actor->methods)
+      methods.push_back({{"name", name},
+                         {"input", method.input->full_name()},
+                         {"output", method.output->full_name()},
+                         {"streamed", method.streamed}});
+    list.push_back({{"kind", "actor"},
+                    {"name", actor->name},
+                    {"owns", name_of(actor->ownership)},
+                    {"config", actor->config->full_name()},
+                    {"methods", std::move(methods)}});
+  }
+  for (const auto& [name, message] : messages_of(registry).all())
+    list.push_back({{"kind", "message"}, {"name", name}, {"fields", fields_of(*message)}});
+  std::cout << list.dump(2) << '\n';
+}
+
+struct Arguments {
+  ClusterOptions cluster;
+  bool json = false;
+};
+
+Result<void> run_types(const Arguments& arguments) {
+  GPUACTORS_TRY(arguments.cluster.check());
+  const auto& registry = TypeRegistry::global();
+  GPUACTORS_TRY(registry.check());
+  if (arguments.json)
+    print_json(registry);
+  else
+    print_tables(registry);
+  return {};
+}
+
+} // namespace
+
+Command add_types(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("types", "What can be submitted and spawned: methods and message types");
+  parser->add_flag("--json", arguments->json, "Print one array of tasks, actors and messages");
+  arguments->cluster.add_to(*parser);
+  parser->footer(
+      "A message is written as JSON, by the Protobuf JSON mapping: {\"n\":1000} for a message with the field "
+      "n.\n\n"
+      "Examples:\n"
+      "  gpuactors types\n"
+      "  gpuactors types --json | jq -r '.[] | select(.kind == \"task\") | .name'");
+  return {parser, [arguments] { return run_types(*arguments); }};
+}
+
+} // namespace gpuactors::cli

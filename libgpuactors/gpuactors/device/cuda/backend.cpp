@@ -1,0 +1,233 @@
+// Work of one lease on a CUDA device.
+#include <gpuactors/device/cuda/backend.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors::cuda {
+
+namespace {
+
+constexpr unsigned threads_per_block = 256;
+/// Enough blocks to fill every SM a few times; the kernel's loop does the rest.
+constexpr std::uint64_t blocks_per_sm = 32;
+/// What cuBLAS wants on Hopper. A small lease gives it a small part.
+constexpr std::size_t most_workspace = std::size_t{32} << 20;
+constexpr std::size_t workspace_part = 8;
+
+CUstream native(StreamHandle stream) {
+  return static_cast<CUstream>(stream.native);
+}
+
+CUevent native(EventHandle event) {
+  return static_cast<CUevent>(event.native);
+}
+
+CUdeviceptr address(const void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+} // namespace
+
+// -- lifetime ------------------------------------------------------------------------------------
+
+CudaBackend::CudaBackend(Shared shared, BackendOptions options)
+  : shared_(std::move(shared)), options_(std::move(options)), partition_(shared_.primary, options_.share, shared_.sms),
+    pool_(shared_.primary), cublas_(shared_.cublas, shared_.primary->ordinal()) {
+  // nop
+}
+
+CudaBackend::~CudaBackend() {
+  const Current current{*shared_.primary};
+  // Streams are gone, so work is done; callbacks may still be on their way.
+  shared_.poller->drain(this);
+  cublas_.close();
+  for (auto* event : {product_done_, passed_}) {
+    if (event != nullptr)
+      (void)driver().event_destroy(event);
+  }
+  if (workspace_ != nullptr) {
+    pool_.free(workspace_, service_);
+    if (options_.quota != nullptr)
+      options_.quota->release(workspace_bytes_);
+  }
+  if (service_ != nullptr) {
+    (void)driver().stream_synchronize(service_);
+    (void)driver().stream_destroy(service_);
+  }
+  pool_.close();
+}
+
+Result<void> CudaBackend::open() {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  GPUACTORS_TRY(pool_.open(options_.memory_bytes));
+  GPUACTORS_LET(service, partition_.make_stream());
+  service_ = service;
+  return check(driver().event_create(&passed_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+}
+
+ContextGrant CudaBackend::granted() const {
+  return {options_.share, options_.memory_bytes, partition_.sms(), partition_.enforcement()};
+}
+
+// -- streams and events --------------------------------------------------------------------------
+
+Result<StreamHandle> CudaBackend::make_stream() {
+  const Current current{*shared_.primary};
+  GPUACTORS_LET(stream, partition_.make_stream());
+  const std::lock_guard guard{free_mutex_};
+  streams_.push_back(stream);
+  return StreamHandle{stream};
+}
+
+void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
+  const Current current{*shared_.primary};
+  (void)check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize");
+  const std::lock_guard guard{free_mutex_};
+  std::erase(streams_, native(stream));
+  (void)driver().stream_destroy(native(stream));
+}
+
+Result<void> CudaBackend::synchronize(StreamHandle stream) {
+  const Current current{*shared_.primary};
+  return check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
+}
+
+Result<EventHandle> CudaBackend::make_event() {
+  const Current current{*shared_.primary};
+  CUevent event = nullptr;
+  GPUACTORS_TRY(check(driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  return EventHandle{event};
+}
+
+void CudaBackend::destroy_event(EventHandle event) noexcept {
+  const Current current{*shared_.primary};
+  (void)driver().event_destroy(native(event));
+}
+
+Result<void> CudaBackend::record(EventHandle event, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  return check(driver().event_record(native(event), native(stream)), "cuEventRecord");
+}
+
+Result<void> CudaBackend::wait(StreamHandle stream, EventHandle event) {
+  const Current current{*shared_.primary};
+  return check(driver().stream_wait_event(native(stream), native(event), CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
+}
+
+Result<bool> CudaBackend::query(EventHandle event) {
+  const Current current{*shared_.primary};
+  const auto status = driver().event_query(native(event));
+  if (status == CUDA_ERROR_NOT_READY)
+    return false;
+  GPUACTORS_TRY(check(status, "cuEventQuery", Errc::launch_failed));
+  return true;
+}
+
+Result<void> CudaBackend::notify(StreamHandle stream, std::function<void(Result<void>)> callback) {
+  const Current current{*shared_.primary};
+  return shared_.poller->watch(this, native(stream), std::move(callback));
+}
+
+// -- memory --------------------------------------------------------------------------------------
+
+std::size_t CudaBackend::footprint(std::size_t bytes) const noexcept {
+  return round_up(bytes, block_bytes);
+}
+
+Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  auto pointer = pool_.allocate(bytes, native(stream));
+  if (pointer || pointer.error().code() != Errc::out_of_memory)
+    return pointer;
+  // What was freed on the service stream may still wait for other work. Wait for it, then decide.
+  GPUACTORS_TRY(check(driver().stream_synchronize(service_), "cuStreamSynchronize", Errc::launch_failed));
+  return pool_.allocate(bytes, native(stream));
+}
+
+void CudaBackend::free(void* pointer, StreamHandle stream) noexcept {
+  const Current current{*shared_.primary};
+  const std::lock_guard guard{free_mutex_};
+  if (streams_.size() == 1 && streams_[0] == native(stream)) {
+    pool_.free(pointer, native(stream));
+    return;
+  }
+  // Not on a stream of the user's: it would wait there for all others.
+  for (auto* busy : streams_) {
+    if (driver().event_record(passed_, busy) == CUDA_SUCCESS)
+      (void)driver().stream_wait_event(service_, passed_, CU_EVENT_WAIT_DEFAULT);
+  }
+  pool_.free(pointer, service_);
+}
+
+Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  // Addresses are unified: the driver sees the direction.
+  return check(driver().memcpy_async(address(target), address(source), bytes, native(stream)), "cuMemcpyAsync",
+               Errc::copy_failed, fmt::format("{} B", bytes));
+}
+
+Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  return check(driver().memset_d8_async(address(target), value, bytes, native(stream)), "cuMemsetD8Async",
+               Errc::copy_failed, fmt::format("{} B", bytes));
+}
+
+// -- compute -------------------------------------------------------------------------------------
+
+Result<void> CudaBackend::launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t,
+                                 StreamHandle stream) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  GPUACTORS_LET(handle, shared_.images.find(kernel, shared_.primary->ordinal()));
+  const auto sms = static_cast<std::uint64_t>(std::max(1, partition_.sms()));
+  const auto blocks = std::min((n - 1) / threads_per_block + 1, sms * blocks_per_sm);
+  // The driver copies both before it returns, the pack in the size that the kernel declares.
+  void* arguments[] = {&n, const_cast<void*>(pack)};
+  return check(driver().launch_kernel(reinterpret_cast<CUfunction>(handle), static_cast<unsigned>(blocks), 1, 1,
+                                      threads_per_block, 1, 1, 0, native(stream), arguments, nullptr),
+               "cuLaunchKernel", Errc::launch_failed, fmt::format("kernel {} over {} indices", kernel.name, n));
+}
+
+Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  GPUACTORS_TRY(open_cublas());
+  if (product_stream_ != nullptr && product_stream_ != native(stream))
+    GPUACTORS_TRY(
+        check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
+  GPUACTORS_TRY(cublas_.gemm(product, native(stream)));
+  product_stream_ = native(stream);
+  return check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
+}
+
+Result<void> CudaBackend::open_cublas() {
+  if (cublas_.is_open())
+    return {};
+  if (workspace_ == nullptr)
+    GPUACTORS_TRY(allocate_workspace());
+  if (product_done_ == nullptr)
+    GPUACTORS_TRY(check(driver().event_create(&product_done_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  return cublas_.open(workspace_, workspace_bytes_);
+}
+
+Result<void> CudaBackend::allocate_workspace() {
+  const auto bytes =
+      round_up(std::min<std::size_t>(most_workspace, options_.memory_bytes / workspace_part), block_bytes);
+  if (options_.quota != nullptr)
+    GPUACTORS_TRY(options_.quota->reserve(bytes));
+  auto workspace = pool_.allocate(bytes, service_);
+  if (!workspace) {
+    if (options_.quota != nullptr)
+      options_.quota->release(bytes);
+    return fail(workspace.error());
+  }
+  workspace_ = *workspace;
+  workspace_bytes_ = bytes;
+  // Products run on other streams than the one it is allocated on.
+  return check(driver().stream_synchronize(service_), "cuStreamSynchronize");
+}
+
+} // namespace gpuactors::cuda

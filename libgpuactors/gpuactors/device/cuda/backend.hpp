@@ -1,0 +1,86 @@
+// CudaBackend: one lease's part of a CUDA device.
+#pragma once
+
+#include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/cuda/cublas.hpp>
+#include <gpuactors/device/cuda/images.hpp>
+#include <gpuactors/device/cuda/partition.hpp>
+#include <gpuactors/device/cuda/poller.hpp>
+#include <gpuactors/device/cuda/pool.hpp>
+#include <gpuactors/device/quota.hpp>
+
+namespace gpuactors::cuda {
+
+/// What all backends of a device share; outlives them.
+struct Shared {
+  std::shared_ptr<Primary> primary;
+  std::shared_ptr<Poller> poller;
+  const Cublas& cublas;
+  Images& images;
+  int sms = 0;
+};
+
+/// Streams, pool, cuBLAS handle and kernels of one lease, in the primary context of its device.
+class CudaBackend final : public Backend {
+public:
+  CudaBackend(Shared shared, BackendOptions options);
+  ~CudaBackend() override;
+
+  /// The second half of construction, which can fail.
+  Result<void> open();
+
+  [[nodiscard]] ContextGrant granted() const override;
+
+  Result<StreamHandle> make_stream() override;
+  void destroy_stream(StreamHandle stream) noexcept override;
+  Result<void> synchronize(StreamHandle stream) override;
+  Result<EventHandle> make_event() override;
+  void destroy_event(EventHandle event) noexcept override;
+  Result<void> record(EventHandle event, StreamHandle stream) override;
+  Result<void> wait(StreamHandle stream, EventHandle event) override;
+  Result<bool> query(EventHandle event) override;
+  Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) override;
+
+  Result<void*> allocate(std::size_t bytes, StreamHandle stream) override;
+  void free(void* pointer, StreamHandle stream) noexcept override;
+  Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream) override;
+  Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
+  [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
+
+  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
+                      StreamHandle stream) override;
+  Result<void> gemm(const Gemm& product, StreamHandle stream) override;
+
+private:
+  /// Makes the cuBLAS handle and its workspace, at the first product.
+  Result<void> open_cublas();
+  Result<void> allocate_workspace();
+
+  Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {}) {
+    return shared_.primary->check(result, api, otherwise, std::move(detail));
+  }
+
+  [[nodiscard]] const Driver& driver() const noexcept {
+    return shared_.primary->driver();
+  }
+
+  Shared shared_;
+  BackendOptions options_;
+  Partition partition_;
+  MemoryPool pool_;
+  CublasHandle cublas_;
+  /// For what belongs to no stream of the user's.
+  CUstream service_ = nullptr;
+  /// For `free`, which any thread may call: guards the streams that exist, the event and the order of calls on the
+  /// service stream.
+  std::mutex free_mutex_;
+  std::vector<CUstream> streams_;
+  CUevent passed_ = nullptr;
+  void* workspace_ = nullptr;
+  std::size_t workspace_bytes_ = 0;
+  /// The last product and its stream: all products share the workspace, so those of two streams take turns.
+  CUevent product_done_ = nullptr;
+  CUstream product_stream_ = nullptr;
+};
+
+} // namespace gpuactors::cuda

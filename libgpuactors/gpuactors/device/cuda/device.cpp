@@ -1,0 +1,88 @@
+// CUDA devices: describing and opening them.
+#include <gpuactors/device/cuda/device.hpp>
+#include <gpuactors/device/discovery.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace gpuactors::cuda {
+
+namespace {
+
+/// Part of a device's memory that leases do not get: contexts, code, stacks and what libraries allocate for themselves.
+constexpr std::uint64_t least_reserve = std::uint64_t{512} << 20;
+constexpr std::uint64_t reserve_part = 64;
+
+std::string format_uuid(const CUuuid& uuid, bool mig) {
+  std::string text = mig ? "MIG-" : "GPU-";
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10)
+      text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+} // namespace
+
+Result<DeviceInfo> describe(const Driver& driver, int ordinal) {
+  const CallSite site{ordinal, Errc::device_lost, {}};
+  CUdevice device = 0;
+  GPUACTORS_TRY(check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", site));
+  std::array<char, 256> name{};
+  GPUACTORS_TRY(check(driver, driver.device_get_name(name.data(), static_cast<int>(name.size() - 1), device),
+                      "cuDeviceGetName", site));
+  CUuuid uuid{};
+  GPUACTORS_TRY(check(driver, driver.device_get_uuid(&uuid, device), "cuDeviceGetUuid", site));
+  std::size_t total = 0;
+  GPUACTORS_TRY(check(driver, driver.device_total_mem(&total, device), "cuDeviceTotalMem", site));
+  int sms = 0;
+  GPUACTORS_TRY(check(driver, driver.device_get_attribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
+                      "cuDeviceGetAttribute", site));
+  DeviceInfo info;
+  info.kind = DeviceKind::cuda;
+  info.index = ordinal;
+  info.ordinal = ordinal;
+  info.name = name.data();
+  info.accelerator_type = accelerator_type_of(info.name);
+  info.uuid = format_uuid(uuid, info.name.find(" MIG ") != std::string::npos);
+  info.memory_bytes = total - std::min<std::uint64_t>(total, std::max(least_reserve, total / reserve_part));
+  info.units = sms;
+  return info;
+}
+
+Result<Shared> CudaDevice::enter() {
+  std::lock_guard guard{mutex_};
+  if (primary_ == nullptr) {
+    GPUACTORS_LET(primary, Primary::retain(runtime_.driver, info_.ordinal));
+    primary_ = std::move(primary);
+    poller_ = std::make_shared<Poller>(primary_);
+  }
+  return Shared{primary_, poller_, runtime_.cublas, runtime_.images, info_.units};
+}
+
+Result<DeviceMemory> CudaDevice::memory() {
+  GPUACTORS_LET(shared, enter());
+  const Current current{*shared.primary};
+  std::size_t free = 0;
+  std::size_t total = 0;
+  GPUACTORS_TRY(shared.primary->check(runtime_.driver.mem_get_info(&free, &total), "cuMemGetInfo"));
+  return DeviceMemory{free, total};
+}
+
+Result<std::unique_ptr<Backend>> CudaDevice::open(const BackendOptions& options) {
+  if (options.share <= Share{} || options.share > Share::whole(1))
+    return fail(Errc::invalid_argument,
+                fmt::format("a share of a device is above 0 and at most 1, not {}", to_string(options.share)));
+  GPUACTORS_LET(shared, enter());
+  auto chosen = options;
+  if (chosen.memory_bytes == 0)
+    chosen.memory_bytes = info_.memory_bytes;
+  auto backend = std::make_unique<CudaBackend>(std::move(shared), std::move(chosen));
+  GPUACTORS_TRY(backend->open());
+  return backend;
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,47 @@
+// CudaDevice: one device that the driver shows to this process.
+#pragma once
+
+#include <gpuactors/device/cuda/backend.hpp>
+
+namespace gpuactors::cuda {
+
+/// What the process has of CUDA, once. Never destroyed: the driver may be gone before static objects are.
+struct Runtime {
+  Driver driver;
+  Cublas cublas;
+  Images images;
+
+  Runtime(const Driver& driver_table, const Cublas& cublas_table)
+    : driver(driver_table), cublas(cublas_table), images(driver) {
+    // nop
+  }
+};
+
+/// A device. Its primary context is retained when it is first opened, and then kept: making one takes long. Any thread.
+class CudaDevice final : public Device {
+public:
+  CudaDevice(Runtime& runtime, DeviceInfo info) : runtime_(runtime), info_(std::move(info)) {
+    // nop
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const noexcept override {
+    return info_;
+  }
+
+  Result<DeviceMemory> memory() override;
+  Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override;
+
+private:
+  Result<Shared> enter();
+
+  Runtime& runtime_;
+  DeviceInfo info_;
+  std::mutex mutex_;
+  std::shared_ptr<Primary> primary_;
+  std::shared_ptr<Poller> poller_;
+};
+
+/// What the driver says of the device with `ordinal`. Creates no context.
+Result<DeviceInfo> describe(const Driver& driver, int ordinal);
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,66 @@
+// The functions of the CUDA driver that we use, found in libcuda.so.1 at run time.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+namespace gpuactors::cuda {
+
+/// Our name, CUDA's name, and the CUDA version that introduced the signature we call.
+#define GPUACTORS_CUDA_DRIVER_TABLE(X)                                                                                 \
+  X(init, cuInit, 2000)                                                                                                \
+  X(driver_get_version, cuDriverGetVersion, 2020)                                                                      \
+  X(get_error_name, cuGetErrorName, 6000)                                                                              \
+  X(device_get_count, cuDeviceGetCount, 2000)                                                                          \
+  X(device_get, cuDeviceGet, 2000)                                                                                     \
+  X(device_get_name, cuDeviceGetName, 2000)                                                                            \
+  X(device_get_uuid, cuDeviceGetUuid, 11040)                                                                           \
+  X(device_total_mem, cuDeviceTotalMem, 3020)                                                                          \
+  X(device_get_attribute, cuDeviceGetAttribute, 2000)                                                                  \
+  X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000)                                                                \
+  X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000)                                                             \
+  X(ctx_get_current, cuCtxGetCurrent, 4000)                                                                            \
+  X(ctx_push_current, cuCtxPushCurrent, 4000)                                                                          \
+  X(ctx_pop_current, cuCtxPopCurrent, 4000)                                                                            \
+  X(mem_get_info, cuMemGetInfo, 3020)                                                                                  \
+  X(stream_create, cuStreamCreate, 2000)                                                                               \
+  X(stream_destroy, cuStreamDestroy, 4000)                                                                             \
+  X(stream_synchronize, cuStreamSynchronize, 2000)                                                                     \
+  X(stream_wait_event, cuStreamWaitEvent, 3020)                                                                        \
+  X(event_create, cuEventCreate, 2000)                                                                                 \
+  X(event_destroy, cuEventDestroy, 4000)                                                                               \
+  X(event_record, cuEventRecord, 2000)                                                                                 \
+  X(event_query, cuEventQuery, 2000)                                                                                   \
+  X(launch_host_func, cuLaunchHostFunc, 10000)                                                                         \
+  X(mem_pool_create, cuMemPoolCreate, 11020)                                                                           \
+  X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                                                         \
+  X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                                                              \
+  X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                                                         \
+  X(mem_free_async, cuMemFreeAsync, 11020)                                                                             \
+  X(memcpy_async, cuMemcpyAsync, 4000)                                                                                 \
+  X(memset_d8_async, cuMemsetD8Async, 3020)                                                                            \
+  X(library_load_data, cuLibraryLoadData, 12000)                                                                       \
+  X(library_unload, cuLibraryUnload, 12000)                                                                            \
+  X(library_get_kernel, cuLibraryGetKernel, 12000)                                                                     \
+  X(launch_kernel, cuLaunchKernel, 4000)
+
+/// The table. Filled once, then only read: any thread.
+struct Driver {
+#define GPUACTORS_CUDA_MEMBER(name, function, version) PFN_##function##_v##version name = nullptr;
+  GPUACTORS_CUDA_DRIVER_TABLE(GPUACTORS_CUDA_MEMBER)
+#undef GPUACTORS_CUDA_MEMBER
+
+  /// As cuDriverGetVersion says, for example 13000.
+  int version = 0;
+};
+
+/// Pools that keep their maximum exist since this version of the driver.
+inline constexpr int least_driver_version = 12020;
+
+/// Loads the driver and calls cuInit.
+/// @returns `unsupported` with one line: there is no driver, it is a stub, it is too old, or what cuInit reported.
+Result<Driver> load_driver();
+
+} // namespace gpuactors::cuda

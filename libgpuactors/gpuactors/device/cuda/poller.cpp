@@ -1,0 +1,148 @@
+// Watching events.
+#include <gpuactors/device/cuda/poller.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace gpuactors::cuda {
+
+namespace {
+
+/// How long a lost host callback may delay a notification.
+constexpr std::chrono::milliseconds look_again{5};
+
+} // namespace
+
+Poller::Poller(std::shared_ptr<Primary> primary) : primary_(std::move(primary)) {
+  // nop
+}
+
+Poller::~Poller() {
+  {
+    std::lock_guard guard{wake_mutex_};
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable())
+    thread_.join();
+  const Current current{*primary_};
+  for (auto* event : spare_)
+    (void)primary_->driver().event_destroy(event);
+}
+
+void CUDA_CB Poller::wake(void* poller) {
+  static_cast<Poller*>(poller)->wake();
+}
+
+void Poller::wake() {
+  std::lock_guard guard{wake_mutex_};
+  woken_ = true;
+  // Under the lock: once it is released the poller may be gone.
+  wake_.notify_one();
+}
+
+Result<CUevent> Poller::take_event() {
+  {
+    std::lock_guard guard{mutex_};
+    if (!spare_.empty()) {
+      auto* event = spare_.back();
+      spare_.pop_back();
+      return event;
+    }
+  }
+  CUevent event = nullptr;
+  GPUACTORS_TRY(primary_->check(primary_->driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  return event;
+}
+
+Result<void> Poller::watch(const void* owner, CUstream stream, std::function<void(Result<void>)> callback) {
+  const auto& driver = primary_->driver();
+  GPUACTORS_LET(event, take_event());
+  if (auto recorded = primary_->check(driver.event_record(event, stream), "cuEventRecord"); !recorded) {
+    std::lock_guard guard{mutex_};
+    spare_.push_back(event);
+    return recorded;
+  }
+  {
+    std::lock_guard guard{mutex_};
+    pending_.push_back({owner, stream, event, std::move(callback)});
+    if (!thread_.joinable())
+      thread_ = std::thread{[this] { run(); }};
+  }
+  // A thread that waits for nothing must start to look by itself.
+  wake();
+  // Without the callback the notification is merely late: its failure is not ours to report.
+  (void)primary_->check(driver.launch_host_func(stream, &Poller::wake, this), "cuLaunchHostFunc");
+  return {};
+}
+
+void Poller::drain(const void* owner) {
+  wake();
+  std::unique_lock lock{mutex_};
+  drained_.wait(lock, [&] {
+    const auto owned = [owner](const Pending& pending) { return pending.owner == owner; };
+    return std::none_of(pending_.begin(), pending_.end(), owned)
+           && std::none_of(calling_.begin(), calling_.end(), owned);
+  });
+}
+
+void Poller::run() {
+  const Current current{*primary_};
+  bool idle = false;
+  for (;;) {
+    {
+      std::unique_lock lock{wake_mutex_};
+      const auto called = [this] { return stopping_ || woken_; };
+      if (idle)
+        wake_.wait(lock, called);
+      else
+        wake_.wait_for(lock, look_again, called);
+      woken_ = false;
+      if (stopping_ && idle)
+        return;
+    }
+    std::vector<Result<void>> results;
+    std::unique_lock lock{mutex_};
+    collect(calling_, results);
+    lock.unlock();
+    std::size_t i = 0;
+    for (auto& done : calling_) {
+      done.callback(std::move(results[i++]));
+      // What the callback holds goes before anybody learns that it was called.
+      done.callback = nullptr;
+    }
+    lock.lock();
+    for (const auto& done : calling_)
+      spare_.push_back(done.event);
+    calling_.clear();
+    idle = pending_.empty();
+    drained_.notify_all();
+  }
+}
+
+void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results) {
+  // A stream whose earlier notification is not ready has none that may go before it.
+  std::vector<CUstream> busy;
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    const auto next = std::next(at);
+    if (std::find(busy.begin(), busy.end(), at->stream) == busy.end()) {
+      auto result = primary_->alive();
+      bool ready = true;
+      if (result) {
+        const auto status = primary_->driver().event_query(at->event);
+        ready = status != CUDA_ERROR_NOT_READY;
+        if (ready)
+          result = primary_->check(status, "cuEventQuery", Errc::launch_failed);
+      }
+      if (ready) {
+        done.splice(done.end(), pending_, at);
+        results.push_back(std::move(result));
+      } else {
+        busy.push_back(at->stream);
+      }
+    }
+    at = next;
+  }
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,69 @@
+// Completion without waiting threads: one thread a device that tells whose work is done, also after a context error.
+#pragma once
+
+#include <gpuactors/device/cuda/primary.hpp>
+
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace gpuactors::cuda {
+
+/// Watches an event for each notification and calls back once it is done or failed.
+///
+/// The driver's host callback only wakes the thread, for it may be the one thing that never comes: after a context
+/// error callbacks are not called. So while anything is pending the thread also looks by itself every few
+/// milliseconds. Notifications of one stream come in order. Any thread.
+class Poller {
+public:
+  explicit Poller(std::shared_ptr<Primary> primary);
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+  /// Nothing is pending any more.
+  ~Poller();
+
+  /// Calls `callback` once, on the thread of the poller, when the work queued on `stream` so far is done. The context
+  /// is current.
+  /// @param owner for `drain`.
+  Result<void> watch(const void* owner, CUstream stream, std::function<void(Result<void>)> callback);
+
+  /// Waits until every callback of `owner` has returned. Its streams' work is done, or the context is lost.
+  void drain(const void* owner);
+
+private:
+  struct Pending {
+    const void* owner;
+    CUstream stream;
+    CUevent event;
+    std::function<void(Result<void>)> callback;
+  };
+
+  static void CUDA_CB wake(void* poller);
+  void wake();
+  void run();
+  /// Takes out what is done. The mutex is held.
+  void collect(std::list<Pending>& done, std::vector<Result<void>>& results);
+  Result<CUevent> take_event();
+
+  std::shared_ptr<Primary> primary_;
+  /// Guards `woken_` and `stopping_` alone: the driver's callback takes it and must not wait for one who is inside the
+  /// driver.
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool woken_ = false;
+  bool stopping_ = false;
+
+  /// Guards what follows.
+  std::mutex mutex_;
+  std::condition_variable drained_;
+  std::list<Pending> pending_;
+  /// Taken out of `pending_`, callback not returned yet.
+  std::list<Pending> calling_;
+  std::vector<CUevent> spare_;
+  std::thread thread_;
+};
+
+} // namespace gpuactors::cuda

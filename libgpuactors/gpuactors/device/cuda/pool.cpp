@@ -1,0 +1,53 @@
+// Pools with a maximum.
+#include <gpuactors/device/cuda/pool.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors::cuda {
+
+void MemoryPool::close() noexcept {
+  if (pool_ != nullptr)
+    (void)primary_->driver().mem_pool_destroy(pool_);
+  pool_ = nullptr;
+}
+
+Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
+  // Zeroed: what is reserved must be.
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  props.location.id = primary_->ordinal();
+  props.maxSize = round_up(limit_bytes, chunk_bytes);
+  GPUACTORS_TRY(primary_->check(primary_->driver().mem_pool_create(&pool_, &props), "cuMemPoolCreate",
+                                Errc::out_of_memory, fmt::format("maximum {} B", props.maxSize)));
+  // Kept, not returned to the device at every synchronization: the lease holds it anyway.
+  GPUACTORS_TRY(set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, props.maxSize));
+  GPUACTORS_TRY(set_flag(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1));
+  GPUACTORS_TRY(set_flag(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1));
+  // No: it makes streams of one actor wait for each other where the program did not say so.
+  return set_flag(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
+}
+
+Result<void> MemoryPool::set(CUmemPool_attribute attribute, std::uint64_t value) {
+  cuuint64_t native = value;
+  return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &native), "cuMemPoolSetAttribute");
+}
+
+Result<void> MemoryPool::set_flag(CUmemPool_attribute attribute, int value) {
+  return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &value), "cuMemPoolSetAttribute");
+}
+
+Result<void*> MemoryPool::allocate(std::size_t bytes, CUstream stream) {
+  CUdeviceptr pointer = 0;
+  GPUACTORS_TRY(primary_->check(primary_->driver().mem_alloc_from_pool_async(&pointer, bytes, pool_, stream),
+                                "cuMemAllocFromPoolAsync", Errc::out_of_memory, fmt::format("asked {} B", bytes)));
+  return reinterpret_cast<void*>(pointer);
+}
+
+void MemoryPool::free(void* pointer, CUstream stream) noexcept {
+  // It fails only when the context is lost, and then the memory goes with the process.
+  (void)primary_->driver().mem_free_async(reinterpret_cast<CUdeviceptr>(pointer), stream);
+}
+
+} // namespace gpuactors::cuda

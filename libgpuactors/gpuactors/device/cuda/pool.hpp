@@ -1,0 +1,43 @@
+// The memory of one backend: a pool of its own that does not grow beyond its limit.
+#pragma once
+
+#include <gpuactors/device/cuda/primary.hpp>
+
+namespace gpuactors::cuda {
+
+/// What an allocation is rounded up to, and so what a quota counts.
+inline constexpr std::size_t block_bytes = 512;
+
+/// What a pool takes from the device at a time, and so what its maximum is rounded up to.
+inline constexpr std::size_t chunk_bytes = std::size_t{32} << 20;
+
+[[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/// A memory pool on one device. `free` any thread; the rest the thread of its backend. The context is current.
+class MemoryPool {
+public:
+  explicit MemoryPool(std::shared_ptr<Primary> primary) : primary_(std::move(primary)) {
+    // nop
+  }
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  ~MemoryPool() = default;
+
+  /// Creates the pool with `limit_bytes`, rounded up to whole chunks, as its maximum.
+  Result<void> open(std::uint64_t limit_bytes);
+  Result<void*> allocate(std::size_t bytes, CUstream stream);
+  void free(void* pointer, CUstream stream) noexcept;
+  /// Gives the memory back to the device; what is still allocated follows when it is freed.
+  void close() noexcept;
+
+private:
+  Result<void> set(CUmemPool_attribute attribute, std::uint64_t value);
+  Result<void> set_flag(CUmemPool_attribute attribute, int value);
+
+  std::shared_ptr<Primary> primary_;
+  CUmemoryPool pool_ = nullptr;
+};
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,52 @@
+// Retaining and entering primary contexts.
+#include <gpuactors/device/cuda/primary.hpp>
+
+namespace gpuactors::cuda {
+
+Result<std::shared_ptr<Primary>> Primary::retain(const Driver& driver, int ordinal) {
+  CUdevice device = 0;
+  GPUACTORS_TRY(
+      cuda::check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", {ordinal, Errc::device_lost, {}}));
+  CUcontext context = nullptr;
+  GPUACTORS_TRY(cuda::check(driver, driver.primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain",
+                            {ordinal, Errc::device_lost, {}}));
+  return std::shared_ptr<Primary>{new Primary(driver, ordinal, device, context)};
+}
+
+Primary::Primary(const Driver& driver, int ordinal, CUdevice device, CUcontext context)
+  : driver_(driver), ordinal_(ordinal), device_(device), context_(context) {
+  // nop
+}
+
+Primary::~Primary() {
+  (void)driver_.primary_ctx_release(device_);
+}
+
+Result<void> Primary::check(CUresult result, const char* api, Errc otherwise, std::string detail) {
+  auto outcome = cuda::check(driver_, result, api, {ordinal_, otherwise, std::move(detail)});
+  if (!outcome && outcome.error().code() == Errc::context_lost)
+    lost_ = true;
+  return outcome;
+}
+
+Result<void> Primary::alive() const {
+  if (lost_)
+    return fail(Errc::context_lost, "the CUDA context of device " + std::to_string(ordinal_)
+                                        + " was lost by an earlier error; this process must be replaced");
+  return {};
+}
+
+Current::Current(const Primary& primary) : driver_(primary.driver()) {
+  CUcontext now = nullptr;
+  if (driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())
+    return;
+  pushed_ = driver_.ctx_push_current(primary.context()) == CUDA_SUCCESS;
+}
+
+Current::~Current() {
+  CUcontext ours = nullptr;
+  if (pushed_)
+    (void)driver_.ctx_pop_current(&ours);
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,61 @@
+// The primary context of one device: retained once, shared by everything of this process on the device.
+#pragma once
+
+#include <gpuactors/device/cuda/check.hpp>
+
+#include <atomic>
+#include <memory>
+
+namespace gpuactors::cuda {
+
+/// Keeps a device's primary context alive, and remembers when it is lost. Any thread.
+class Primary {
+public:
+  static Result<std::shared_ptr<Primary>> retain(const Driver& driver, int ordinal);
+  Primary(const Primary&) = delete;
+  Primary& operator=(const Primary&) = delete;
+  ~Primary();
+
+  [[nodiscard]] const Driver& driver() const noexcept {
+    return driver_;
+  }
+
+  [[nodiscard]] int ordinal() const noexcept {
+    return ordinal_;
+  }
+
+  [[nodiscard]] CUcontext context() const noexcept {
+    return context_;
+  }
+
+  /// Like `cuda::check` for a call on this device; a sticky error is remembered.
+  Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {});
+
+  /// `context_lost` once any call has seen a sticky error: later calls need not ask the driver.
+  [[nodiscard]] Result<void> alive() const;
+
+private:
+  Primary(const Driver& driver, int ordinal, CUdevice device, CUcontext context);
+
+  const Driver& driver_;
+  int ordinal_;
+  CUdevice device_;
+  CUcontext context_;
+  std::atomic<bool> lost_{false};
+};
+
+/// Makes a primary context current for the life of this object and then restores what was. Third parties in the same
+/// thread keep their own.
+class Current {
+public:
+  explicit Current(const Primary& primary);
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current();
+
+private:
+  const Driver& driver_;
+  bool pushed_ = false;
+};
+
+} // namespace gpuactors::cuda

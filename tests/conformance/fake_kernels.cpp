@@ -1,0 +1,50 @@
+// Shows this program's kernels to the fake CUDA driver, if that is the driver that was loaded.
+#include <gpuactors/kernels/activation.hpp>
+#include <gpuactors/kernels/elementwise.hpp>
+#include <gpuactors/kernels/matrix.hpp>
+#include <gpuactors/kernels/training.hpp>
+
+#include <conformance/candidates.hpp>
+#include <conformance/probe_kernels.hpp>
+#include <device/fake_cuda/driver.hpp>
+#include <dlfcn.h>
+
+namespace gpuactors::conformance {
+
+namespace {
+
+const fake::FakeKernel* find(const char* entry) {
+  using fake::fake_kernel;
+  using namespace kernels;
+  static const std::vector<fake::FakeKernel> all{
+      fake_kernel(await_gate),        fake_kernel(open_gate),         fake_kernel(mix),
+      fake_kernel(many_arguments),    fake_kernel(no_arguments),      fake_kernel(fill_value_f32),
+      fake_kernel(fill_value_f64),    fake_kernel(polynomial_f32),    fake_kernel(polynomial_f64),
+      fake_kernel(axpy_f32),          fake_kernel(axpy_f64),          fake_kernel(scale_f32),
+      fake_kernel(scale_f64),         fake_kernel(add_f32),           fake_kernel(add_f64),
+      fake_kernel(relu_f32),          fake_kernel(relu_f64),          fake_kernel(relu_backward_f32),
+      fake_kernel(relu_backward_f64), fake_kernel(tanh_forward_f32),  fake_kernel(tanh_forward_f64),
+      fake_kernel(tanh_backward_f32), fake_kernel(tanh_backward_f64), fake_kernel(transpose_f32),
+      fake_kernel(transpose_f64),     fake_kernel(column_sums_f32),   fake_kernel(column_sums_f64),
+      fake_kernel(add_to_rows_f32),   fake_kernel(add_to_rows_f64),   fake_kernel(sum_chunks_f32),
+      fake_kernel(sum_chunks_f64),    fake_kernel(squared_error_f32), fake_kernel(squared_error_f64),
+      fake_kernel(mse_gradient_f32),  fake_kernel(mse_gradient_f64),  fake_kernel(sgd_step_f32),
+      fake_kernel(sgd_step_f64),      fake_kernel(adam_step_f32),     fake_kernel(adam_step_f64),
+  };
+  for (const auto& kernel : all)
+    if (kernel.entry == entry)
+      return &kernel;
+  return nullptr;
+}
+
+} // namespace
+
+void show_kernels_to_fake_driver() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  using Setter = void(fake::KernelFinder);
+  auto* setter = library != nullptr ? reinterpret_cast<Setter*>(dlsym(library, "fake_cuda_set_kernels")) : nullptr;
+  if (setter != nullptr)
+    setter(&find);
+}
+
+} // namespace gpuactors::conformance

@@ -1,0 +1,147 @@
+// The CUDA module on a fake driver: handles, errors and notifications, without a chip.
+#include <gpuactors/device/context.hpp>
+#include <gpuactors/device/cuda_module.hpp>
+
+#include <support/catch.hpp>
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+using namespace gpuactors;
+
+namespace {
+
+template <class F>
+F* from_fake(const char* name) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(library != nullptr);
+  auto* function = reinterpret_cast<F*>(dlsym(library, name));
+  REQUIRE(function != nullptr);
+  return function;
+}
+
+int live() {
+  return from_fake<int()>("fake_cuda_live")();
+}
+
+void set_broken(int result) {
+  from_fake<void(int)>("fake_cuda_break")(result);
+}
+
+std::shared_ptr<Device> make_device() {
+  const auto module = load_cuda_module();
+  if (!module)
+    FAIL(module.error().message());
+  const auto devices = (*module)->devices();
+  REQUIRE(devices);
+  auto device = (*module)->device((*devices)[0]);
+  REQUIRE(device);
+  return *device;
+}
+
+} // namespace
+
+TEST_CASE("what cannot start says so in one line", "[.][start]") {
+  const char* expected = std::getenv("EXPECTED_ERROR");
+  REQUIRE(expected != nullptr);
+  const auto module = load_cuda_module();
+  REQUIRE_FALSE(module);
+  CHECK(module.error().message() == expected);
+}
+
+TEST_CASE("a device is described without a context") {
+  const auto device = make_device();
+  CHECK(live() == 0);
+  CHECK(device->info().name == "NVIDIA Fake");
+  CHECK(device->info().uuid == "GPU-00112233-4455-6677-8899-aabbccddeeff");
+  CHECK(device->info().units == 4);
+  // Leases do not get what contexts and libraries take for themselves.
+  CHECK(device->info().memory_bytes == (std::uint64_t{2} << 30) - (std::uint64_t{512} << 20));
+}
+
+TEST_CASE("every handle is given back, also when the program forgets") {
+  {
+    const auto device = make_device();
+    for (int i = 0; i < 3; ++i) {
+      auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+      REQUIRE(context);
+      auto& stream = (*context)->stream();
+      auto side = (*context)->make_stream();
+      REQUIRE(side);
+      auto a = stream.tensor_from(std::vector<float>(100, 2.0F), {10, 10});
+      auto b = stream.tensor(DType::f32, {10, 10});
+      REQUIRE(stream.gemm(*a, *a, *b));
+      REQUIRE(side->wait(stream));
+      REQUIRE(side->gemm(*a, *b, *a));
+      REQUIRE(stream.wait(*side));
+      CHECK((*stream.to_host<float>(*a))[0] == 800.0F);
+      // The workspace is the lease's, and counted.
+      CHECK((*context)->memory_used() == (std::uint64_t{8} << 20) + 2 * 512);
+      stream.allocate(1000)->release();
+      REQUIRE(stream.notify([](Result<void>) {}));
+      CHECK((*context)->granted().compute == ComputeEnforcement::unenforced);
+    }
+    // The primary context and the events of notifications stay with the device.
+    CHECK(live() <= 2 + 3);
+  }
+  CHECK(live() == 0);
+}
+
+TEST_CASE("the pool is the second line behind the ledger, and says what was asked where") {
+  const auto device = make_device();
+  auto backend = device->open({Share{5000}, std::uint64_t{32} << 20, nullptr});
+  REQUIRE(backend);
+  auto stream = (*backend)->make_stream();
+  const auto refused = (*backend)->allocate(std::size_t{33} << 20, *stream);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error()
+        == Error{Errc::out_of_memory,
+                 "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2) on device 0, asked 34603008 B"});
+  (*backend)->destroy_stream(*stream);
+}
+
+TEST_CASE("after a sticky error every call fails with context_lost, and pending notifications come once") {
+  {
+    const auto device = make_device();
+    auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+    REQUIRE(context);
+    auto& stream = (*context)->stream();
+    auto buffer = stream.allocate(1000);
+    REQUIRE(buffer);
+    std::promise<void> go;
+    auto until = go.get_future().share();
+    std::promise<Result<void>> told;
+    std::atomic<int> times{0};
+    // Held up on the poller's thread until the context is lost; nothing can be told before.
+    REQUIRE(stream.notify([until](Result<void>) { until.wait(); }));
+    REQUIRE(stream.notify([&](Result<void> result) {
+      if (++times == 1)
+        told.set_value(std::move(result));
+    }));
+    REQUIRE(stream.fill(buffer->data(), 1, 1000));
+    std::promise<Result<void>> last;
+    REQUIRE(stream.notify([&](Result<void> result) { last.set_value(std::move(result)); }));
+    set_broken(700);
+    const auto failed = stream.synchronize();
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error()
+          == Error{Errc::context_lost, "cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700) on device 0"});
+    go.set_value();
+    (void)told.get_future().get();
+    (void)last.get_future().get();
+    CHECK(times == 1);
+    CHECK(stream.fill(buffer->data(), 1, 1000).error().code() == Errc::context_lost);
+    CHECK(stream.allocate(1000).error().code() == Errc::context_lost);
+    CHECK(stream.notify([](Result<void>) {}).error().code() == Errc::context_lost);
+    CHECK((*context)->make_stream().error().code() == Errc::context_lost);
+    CHECK(device->open({}).error().code() == Errc::context_lost);
+    CHECK((*context)->reclaim().error().code() == Errc::context_lost);
+    CHECK((*context)->memory_used() == 0);
+  }
+  set_broken(0);
+  CHECK(live() == 0);
+}

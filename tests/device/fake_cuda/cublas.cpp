@@ -1,0 +1,114 @@
+// libcublas for tests: column-major products by plain loops, in stream order, with cuBLAS's rules about workspaces.
+#include <cublas_v2.h>
+#include <device/fake_cuda/driver.hpp>
+
+using namespace gpuactors;
+using fake::machine;
+
+namespace {
+
+struct FakeHandle {
+  cudaStream_t stream = nullptr;
+  /// Gone whenever a stream is set.
+  void* workspace = nullptr;
+};
+
+template <class T>
+struct Product {
+  bool transpose_a;
+  bool transpose_b;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  T alpha;
+  const T* a;
+  std::int64_t lda;
+  const T* b;
+  std::int64_t ldb;
+  T beta;
+  T* c;
+  std::int64_t ldc;
+};
+
+template <class T>
+void multiply(std::uint64_t, std::uint64_t, const void* pack) {
+  const auto& p = *static_cast<const Product<T>*>(pack);
+  for (std::int64_t column = 0; column < p.n; ++column)
+    for (std::int64_t row = 0; row < p.m; ++row) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < p.k; ++i) {
+        const auto a = p.transpose_a ? p.a[row * p.lda + i] : p.a[i * p.lda + row];
+        const auto b = p.transpose_b ? p.b[i * p.ldb + column] : p.b[column * p.ldb + i];
+        sum += static_cast<double>(a) * static_cast<double>(b);
+      }
+      auto& c = p.c[column * p.ldc + row];
+      const auto before = p.beta == T{0} ? 0.0 : static_cast<double>(p.beta) * static_cast<double>(c);
+      c = static_cast<T>(static_cast<double>(p.alpha) * sum + before);
+    }
+}
+
+template <class T>
+cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
+  fake::need_context("cublasGemm");
+  auto* fake = reinterpret_cast<FakeHandle*>(handle);
+  if (fake->workspace == nullptr)
+    fake::misuse("a product without a workspace of the user's");
+  const auto rows_a = product.transpose_a ? product.k : product.m;
+  const auto rows_b = product.transpose_b ? product.n : product.k;
+  if (product.lda < rows_a || product.ldb < rows_b || product.ldc < product.m)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const KernelInfo info{"gemm", &multiply<T>, nullptr};
+  const auto queued = machine().backend->launch(info, 1, &product, sizeof(product), {fake->stream});
+  return queued ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+} // namespace
+
+extern "C" {
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+  fake::need_context("cublasCreate");
+  *handle = reinterpret_cast<cublasHandle_t>(new FakeHandle);
+  ++fake::live;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  fake::need_context("cublasDestroy");
+  delete reinterpret_cast<FakeHandle*>(handle);
+  --fake::live;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+  *reinterpret_cast<FakeHandle*>(handle) = {stream, nullptr};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, size_t) {
+  reinterpret_cast<FakeHandle*>(handle)->workspace = workspace;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t, int) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char* cublasGetStatusName(cublasStatus_t) {
+  return "CUBLAS_STATUS_FAKE";
+}
+
+cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int64_t m,
+                                 int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda, const float* b,
+                                 int64_t ldb, const float* beta, float* c, int64_t ldc) {
+  return submit<float>(handle,
+                       {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc});
+}
+
+cublasStatus_t cublasDgemm_v2_64(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int64_t m,
+                                 int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
+                                 const double* b, int64_t ldb, const double* beta, double* c, int64_t ldc) {
+  return submit<double>(handle,
+                        {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc});
+}
+}

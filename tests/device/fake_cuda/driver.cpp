@@ -1,0 +1,360 @@
+// libcuda.so.1 for tests: the functions that our table asks for, in terms of a host device.
+//
+// It is strict where the real driver is: every call needs a current context where CUDA wants one, handles are destroyed
+// once, and what is left at the end is counted. It is no proof of how a GPU behaves.
+#include <gpuactors/device/cuda/driver.hpp>
+#include <gpuactors/device/host/device.hpp>
+
+#include <device/fake_cuda/driver.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace gpuactors::fake {
+
+std::atomic<int> live{0};
+
+namespace {
+
+KernelFinder find_kernel = nullptr;
+/// Guards pools and allocations.
+std::mutex memory_mutex;
+int context_mark;
+thread_local std::vector<CUcontext> current;
+
+struct FakePool {
+  std::uint64_t maximum;
+  std::uint64_t used = 0;
+};
+
+struct FakeAllocation {
+  FakePool* pool;
+  std::uint64_t bytes;
+};
+
+std::unordered_map<CUdeviceptr, FakeAllocation>& allocations() {
+  static std::unordered_map<CUdeviceptr, FakeAllocation> all;
+  return all;
+}
+
+StreamHandle handle(CUstream stream) {
+  if (stream == nullptr)
+    misuse("the NULL stream was used");
+  return {stream};
+}
+
+CUresult sticky_error() {
+  return static_cast<CUresult>(machine().sticky.load());
+}
+
+CUresult code_of(const Result<void>& result) {
+  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
+    return sticky;
+  return result ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+template <class T, class Make>
+CUresult make(T* out, const char* api, Make&& make_handle) {
+  need_context(api);
+  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
+    return sticky;
+  auto made = make_handle();
+  *out = reinterpret_cast<T>(made->native);
+  ++live;
+  return CUDA_SUCCESS;
+}
+
+// -- the driver's functions ----------------------------------------------------------------------
+
+CUresult init(unsigned) {
+  return std::getenv("FAKE_CUDA_INIT") != nullptr ? static_cast<CUresult>(std::atoi(std::getenv("FAKE_CUDA_INIT")))
+                                                  : CUDA_SUCCESS;
+}
+
+CUresult driver_get_version(int* version) {
+  *version = std::getenv("FAKE_CUDA_VERSION") != nullptr ? std::atoi(std::getenv("FAKE_CUDA_VERSION")) : 13000;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_error_name(CUresult error, const char** name) {
+  *name = error == CUDA_ERROR_OUT_OF_MEMORY     ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == CUDA_ERROR_NO_DEVICE       ? "CUDA_ERROR_NO_DEVICE"
+          : error == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                                                : "CUDA_ERROR_OTHER";
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_count(int* count) {
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult device_get_name(char* name, int length, CUdevice) {
+  std::strncpy(name, "NVIDIA Fake", static_cast<std::size_t>(length));
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_uuid(CUuuid* uuid, CUdevice) {
+  for (std::size_t i = 0; i < sizeof(uuid->bytes); ++i)
+    uuid->bytes[i] = static_cast<char>(i * 17);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_total_mem(std::size_t* bytes, CUdevice) {
+  *bytes = std::size_t{2} << 30;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_attribute(int* value, CUdevice_attribute, CUdevice) {
+  *value = 4;
+  return CUDA_SUCCESS;
+}
+
+CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(&context_mark);
+  ++live;
+  return CUDA_SUCCESS;
+}
+
+CUresult primary_ctx_release(CUdevice) {
+  --live;
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_get_current(CUcontext* context) {
+  *context = current.empty() ? nullptr : current.back();
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_push_current(CUcontext context) {
+  current.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_pop_current(CUcontext* context) {
+  if (current.empty())
+    misuse("a context was popped that was not pushed");
+  *context = current.back();
+  current.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_get_info(std::size_t* free, std::size_t* total) {
+  need_context("cuMemGetInfo");
+  const auto memory = machine().device->memory();
+  *free = memory->free_bytes;
+  *total = memory->total_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_create(CUstream* stream, unsigned flags) {
+  if (flags != CU_STREAM_NON_BLOCKING)
+    misuse("a stream that waits for the NULL stream");
+  return make(stream, "cuStreamCreate", [] { return machine().backend->make_stream(); });
+}
+
+CUresult stream_destroy(CUstream stream) {
+  machine().backend->destroy_stream(handle(stream));
+  --live;
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_synchronize(CUstream stream) {
+  return code_of(machine().backend->synchronize(handle(stream)));
+}
+
+CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
+  return code_of(machine().backend->wait(handle(stream), {event}));
+}
+
+CUresult event_create(CUevent* event, unsigned) {
+  return make(event, "cuEventCreate", [] { return machine().backend->make_event(); });
+}
+
+CUresult event_destroy(CUevent event) {
+  machine().backend->destroy_event({event});
+  --live;
+  return CUDA_SUCCESS;
+}
+
+CUresult event_record(CUevent event, CUstream stream) {
+  need_context("cuEventRecord");
+  return code_of(machine().backend->record({event}, handle(stream)));
+}
+
+CUresult event_query(CUevent event) {
+  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
+    return sticky;
+  return *machine().backend->query({event}) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
+  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
+    return sticky;
+  return code_of(machine().backend->notify(handle(stream), [function, data](Result<void>) {
+    // After a context error the real driver calls nobody.
+    if (sticky_error() == CUDA_SUCCESS)
+      function(data);
+  }));
+}
+
+CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
+  need_context("cuMemPoolCreate");
+  for (auto byte : props->reserved)
+    if (byte != 0)
+      misuse("the reserved part of CUmemPoolProps is not zero");
+  *pool = reinterpret_cast<CUmemoryPool>(new FakePool{props->maxSize});
+  ++live;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_pool_destroy(CUmemoryPool pool) {
+  auto* fake = reinterpret_cast<FakePool*>(pool);
+  if (fake->used != 0)
+    misuse("a pool was destroyed that still has allocations");
+  delete fake;
+  --live;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+  need_context("cuMemAllocFromPoolAsync");
+  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
+    return sticky;
+  auto* fake = reinterpret_cast<FakePool*>(pool);
+  const std::lock_guard guard{memory_mutex};
+  if (bytes > fake->maximum - fake->used)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto made = machine().backend->allocate(bytes, handle(stream));
+  if (!made)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  fake->used += bytes;
+  *pointer = reinterpret_cast<CUdeviceptr>(*made);
+  allocations()[*pointer] = {fake, bytes};
+  ++live;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
+  need_context("cuMemFreeAsync");
+  {
+    const std::lock_guard guard{memory_mutex};
+    const auto found = allocations().find(pointer);
+    if (found == allocations().end())
+      misuse("memory was freed that is not allocated");
+    found->second.pool->used -= found->second.bytes;
+    allocations().erase(found);
+  }
+  machine().backend->free(reinterpret_cast<void*>(pointer), handle(stream));
+  --live;
+  return CUDA_SUCCESS;
+}
+
+CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
+  need_context("cuMemcpyAsync");
+  return code_of(machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
+                                         CopyKind::device_to_device, handle(stream)));
+}
+
+CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
+  need_context("cuMemsetD8Async");
+  return code_of(machine().backend->fill(reinterpret_cast<void*>(target), value, bytes, handle(stream)));
+}
+
+CUresult library_load_data(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                           void**, unsigned) {
+  *library = reinterpret_cast<CUlibrary>(const_cast<void*>(code));
+  return CUDA_SUCCESS;
+}
+
+CUresult library_unload(CUlibrary) {
+  return CUDA_SUCCESS;
+}
+
+CUresult library_get_kernel(CUkernel* kernel, CUlibrary, const char* name) {
+  const auto* found = find_kernel != nullptr ? find_kernel(name) : nullptr;
+  *kernel = reinterpret_cast<CUkernel>(const_cast<FakeKernel*>(found));
+  return found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
+                       unsigned, CUstream stream, void** arguments, void**) {
+  need_context("cuLaunchKernel");
+  if (grid == 0 || block == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
+  const KernelInfo info{kernel->entry.c_str(), kernel->host, nullptr};
+  const auto n = *static_cast<const std::uint64_t*>(arguments[0]);
+  return code_of(machine().backend->launch(info, n, arguments[1], kernel->pack_bytes, handle(stream)));
+}
+
+} // namespace
+
+Machine& machine() {
+  static auto* one = [] {
+    auto* made = new Machine;
+    DeviceInfo info;
+    info.units = 4;
+    info.memory_bytes = std::uint64_t{2} << 30;
+    made->device = std::make_shared<host::HostDevice>(std::move(info));
+    made->backend = std::move(*made->device->open({}));
+    return made;
+  }();
+  return *one;
+}
+
+void need_context(const char* api) {
+  if (current.empty() || current.back() == nullptr)
+    misuse(std::string{api} + " without a current context");
+}
+
+void misuse(const std::string& what) {
+  std::cerr << "fake CUDA driver: " << what << std::endl;
+  std::abort();
+}
+
+} // namespace gpuactors::fake
+
+extern "C" {
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
+                             CUdriverProcAddressQueryResult* status) {
+  using namespace gpuactors::fake;
+  const std::string_view wanted{symbol};
+  *function = nullptr;
+#define FAKE_CUDA_ENTRY(name, api, version)                                                                            \
+  if (wanted == #api)                                                                                                  \
+    *function = reinterpret_cast<void*>(static_cast<PFN_##api##_v##version>(&name));
+  GPUACTORS_CUDA_DRIVER_TABLE(FAKE_CUDA_ENTRY)
+#undef FAKE_CUDA_ENTRY
+  *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return CUDA_SUCCESS;
+}
+
+void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder) {
+  gpuactors::fake::find_kernel = finder;
+}
+
+int fake_cuda_live() {
+  return gpuactors::fake::live;
+}
+
+void fake_cuda_break(int result) {
+  gpuactors::fake::machine().sticky = result;
+}
+}

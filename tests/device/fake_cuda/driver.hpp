@@ -1,0 +1,59 @@
+// A CUDA driver and a cuBLAS that compute on the CPU: what the two fake libraries share with each other.
+#pragma once
+
+#include <gpuactors/device/backend.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace gpuactors::fake {
+
+/// The one device: a host backend whose streams are the streams of the fake driver.
+struct Machine {
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Backend> backend;
+  /// The CUresult that every later call fails with; 0: none.
+  std::atomic<int> sticky{0};
+};
+
+Machine& machine();
+
+/// Counts what exists, for `fake_cuda_live`.
+extern std::atomic<int> live;
+
+/// Ends the process unless a context is current.
+void need_context(const char* api);
+
+/// A mistake in how the driver is used: printed, and the process ends.
+[[noreturn]] void misuse(const std::string& what);
+
+} // namespace gpuactors::fake
+
+namespace gpuactors::fake {
+
+/// The host half of a kernel, as the fake driver runs it.
+struct FakeKernel {
+  /// "gpuactors_kernel_" + name
+  std::string entry;
+  HostKernel host;
+  std::size_t pack_bytes;
+};
+
+template <class... Args>
+FakeKernel fake_kernel(const Kernel<Args...>& kernel) {
+  return {std::string{"gpuactors_kernel_"} + kernel.info.name, kernel.info.host, sizeof(KernelPack<Args...>)};
+}
+
+using KernelFinder = const FakeKernel* (*)(const char* entry);
+
+} // namespace gpuactors::fake
+
+extern "C" {
+/// Kernels of the program under test: the real driver finds them in their image.
+void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
+/// Contexts, streams, events, pools, allocations and cuBLAS handles that exist at the moment.
+int fake_cuda_live();
+/// Makes all later calls fail with this CUresult, as after a sticky error; 0: heals the device.
+void fake_cuda_break(int result);
+}

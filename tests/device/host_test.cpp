@@ -1,0 +1,204 @@
+// What only the host device promises: its threads, its memory, its errors.
+#include <gpuactors/device/context.hpp>
+#include <gpuactors/device/host/blas.hpp>
+#include <gpuactors/device/host/device.hpp>
+#include <gpuactors/kernels/elementwise.hpp>
+
+#include <support/catch.hpp>
+
+#include <atomic>
+#include <future>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+using namespace gpuactors;
+
+namespace {
+
+std::shared_ptr<host::HostDevice> make_device(int units, std::uint64_t memory_bytes = 64 << 20) {
+  DeviceInfo info;
+  info.units = units;
+  info.memory_bytes = memory_bytes;
+  return std::make_shared<host::HostDevice>(std::move(info));
+}
+
+std::unique_ptr<Context> open(const std::shared_ptr<host::HostDevice>& device, std::int64_t share) {
+  auto context = Context::open(device, {Share{share}, 0, "test", nullptr});
+  REQUIRE(context);
+  return std::move(*context);
+}
+
+/// Counts how many threads are inside at once.
+struct Census {
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+
+  void visit() {
+    const auto now = ++inside;
+    auto seen = most.load();
+    while (seen < now && !most.compare_exchange_weak(seen, now)) {
+      // nop
+    }
+    for (int i = 0; i < 5; ++i)
+      std::this_thread::yield();
+    --inside;
+  }
+};
+
+struct Visit {
+  void operator()(std::uint64_t, Census* census) const {
+    census->visit();
+  }
+};
+
+struct Throw {
+  void operator()(std::uint64_t i, std::uint64_t at) const {
+    if (i == at)
+      throw std::runtime_error("index " + std::to_string(at));
+  }
+};
+
+struct Await {
+  void operator()(std::uint64_t, std::shared_future<void>* until) const {
+    until->wait();
+  }
+};
+
+template <class F>
+KernelOf<F> kernel(const char* name) {
+  return {{name, &detail::run_on_host<F>, nullptr}};
+}
+
+} // namespace
+
+TEST_CASE("a share of the cores is rounded down, but never to none") {
+  CHECK(host::threads_for_share(Share::whole(1), 8) == 8);
+  CHECK(host::threads_for_share(Share{5000}, 8) == 4);
+  CHECK(host::threads_for_share(Share{5000}, 3) == 1);
+  CHECK(host::threads_for_share(Share{9999}, 4) == 3);
+  CHECK(host::threads_for_share(Share{1}, 64) == 1);
+  CHECK(host::threads_for_share(Share{1}, 1) == 1);
+}
+
+TEST_CASE("a context never works on more threads than it was granted, all its streams together") {
+  auto device = make_device(4);
+  for (const std::int64_t share : {2500, 5000, 10'000}) {
+    auto context = open(device, share);
+    const auto threads = context->granted().units;
+    CHECK(threads == static_cast<int>(share * 4 / 10'000));
+    Census census;
+    const auto visit = kernel<Visit>("visit");
+    std::vector<Stream> streams;
+    for (int i = 0; i < 6; ++i)
+      streams.push_back(*context->make_stream());
+    for (int round = 0; round < 3; ++round)
+      for (auto& stream : streams)
+        REQUIRE(stream.launch(visit, 64, &census));
+    for (auto& stream : streams)
+      REQUIRE(stream.synchronize());
+    CHECK(census.most <= threads);
+    CHECK(census.most >= 1);
+  }
+}
+
+TEST_CASE("a context whose work is stuck keeps no neighbour from working") {
+  auto device = make_device(1);
+  auto stuck = open(device, 5000);
+  auto neighbour = open(device, 5000);
+  std::promise<void> go;
+  auto until = go.get_future().share();
+  REQUIRE(stuck->stream().launch(kernel<Await>("await"), 1, &until));
+  std::promise<Result<void>> told;
+  auto x = neighbour->stream().tensor_from(std::vector<float>{1}, {1});
+  REQUIRE(x);
+  // Nobody helps by waiting: the device's own threads have to do it.
+  REQUIRE(neighbour->stream().launch(kernels::scale_f32, 1, 3.0F, x->data<float>()));
+  REQUIRE(neighbour->stream().notify([&](Result<void> result) { told.set_value(std::move(result)); }));
+  CHECK(told.get_future().get());
+  go.set_value();
+  CHECK(stuck->stream().synchronize());
+}
+
+TEST_CASE("a kernel that throws fails its stream once, and no other") {
+  auto device = make_device(4);
+  auto context = open(device, 10'000);
+  auto side = context->make_stream();
+  REQUIRE(side);
+  const auto thrower = kernel<Throw>("thrower");
+  for (const std::uint64_t at : {0, 5000, 99'999}) {
+    REQUIRE(context->stream().launch(thrower, 100'000, at));
+    REQUIRE(side->launch(thrower, 10, std::uint64_t{10}));
+    const auto failed = context->stream().synchronize();
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code() == Errc::launch_failed);
+    CHECK(failed.error().message() == "kernel thrower threw: index " + std::to_string(at));
+    CHECK(context->stream().synchronize());
+    CHECK(side->synchronize());
+  }
+}
+
+TEST_CASE("a notification reports the error of the work before it, which is then reported") {
+  auto device = make_device(1);
+  auto context = open(device, 10'000);
+  std::promise<Result<void>> first;
+  std::promise<Result<void>> second;
+  REQUIRE(context->stream().launch(kernel<Throw>("thrower"), 1, std::uint64_t{0}));
+  REQUIRE(context->stream().notify([&](Result<void> result) { first.set_value(std::move(result)); }));
+  REQUIRE(context->stream().notify([&](Result<void> result) { second.set_value(std::move(result)); }));
+  CHECK(first.get_future().get().error().code() == Errc::launch_failed);
+  CHECK(second.get_future().get());
+  CHECK(context->stream().synchronize());
+}
+
+TEST_CASE("a host device has only the memory it was given, and reports it") {
+  auto device = make_device(1, 1 << 20);
+  auto first = Context::open(device, {Share{5000}, 1 << 20, "first", nullptr});
+  auto second = Context::open(device, {Share{5000}, 1 << 20, "second", nullptr});
+  auto most = (*first)->stream().allocate(1 << 19);
+  REQUIRE(most);
+  CHECK(device->memory()->free_bytes == 1 << 19);
+  const auto refused = (*second)->stream().allocate((1 << 19) + 1);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::out_of_memory);
+  CHECK(refused.error().message().find("host device 0 asked for") == 0);
+  CHECK((*second)->memory_used() == 0);
+  first->reset();
+  CHECK((*second)->stream().allocate(1 << 20));
+}
+
+TEST_CASE("memory whose free is queued counts until it is free, and an allocation waits for it") {
+  auto device = make_device(2, 1 << 20);
+  auto context = open(device, 10'000);
+  auto side = context->make_stream();
+  std::promise<void> go;
+  auto until = go.get_future().share();
+  {
+    auto held = context->stream().allocate(1 << 20);
+    REQUIRE(held);
+    REQUIRE(context->stream().launch(kernel<Await>("await"), 1, &until));
+  }
+  CHECK(context->memory_used() == 0);
+  CHECK(device->memory()->free_bytes == 0);
+  std::thread later{[&go] { go.set_value(); }};
+  CHECK(side->allocate(1 << 20));
+  later.join();
+}
+
+TEST_CASE("tiles cover a product exactly, keep k whole and depend on nothing but sizes and threads") {
+  for (const std::int64_t m : {1, 64, 129, 1000, 5000})
+    for (const std::int64_t n : {1, 63, 200, 2000})
+      for (const int threads : {1, 2, 3, 4, 16, 64}) {
+        const auto tiles = host::cut_gemm(m, n, 500, threads);
+        INFO(m << " x " << n << " on " << threads);
+        const auto across = (n + tiles.tile_columns - 1) / tiles.tile_columns;
+        const auto down = (m + tiles.tile_rows - 1) / tiles.tile_rows;
+        CHECK(tiles.across == static_cast<std::size_t>(across));
+        CHECK(tiles.count == static_cast<std::size_t>(across * down));
+        CHECK((threads > 1 || tiles.count == 1));
+        CHECK(tiles.count <= static_cast<std::size_t>(threads));
+      }
+  CHECK(host::cut_gemm(2000, 2000, 2000, 2).count == 2);
+  CHECK(host::cut_gemm(10, 10, 10, 8).count == 1);
+  CHECK(host::cut_gemm(INT32_MAX, INT32_MAX, INT32_MAX, 8).count == 8);
+}

@@ -1,0 +1,133 @@
+#include <ledger/fixture.hpp>
+
+#include <set>
+
+using namespace ledger_test;
+
+namespace {
+
+std::set<std::string> nodes_of(const Event& event) {
+  std::set<std::string> nodes;
+  for (const auto& bundle : event.bundles)
+    nodes.insert(bundle.node);
+  return nodes;
+}
+
+ResourceRequest in_bundle(int bundle, ResourceRequest request, std::uint64_t group = 1) {
+  request.group = GroupId{group};
+  request.bundle = bundle;
+  return request;
+}
+
+} // namespace
+
+TEST_CASE("STRICT_PACK puts all bundles on one node or none anywhere") {
+  Fixture f({node_of("n0", 2), node_of("n1", 3)});
+  const auto event = f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1), gpus(0.5)});
+  CHECK(nodes_of(event) == std::set<std::string>{"n1"});
+  CHECK(f.submit_group(GroupStrategy::strict_pack, {gpus(2), gpus(2)}).reason
+        == "no node takes all 2 bundles together");
+  CHECK(f.events.front().kind == Kind::infeasible);
+  CHECK(f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1), gpus(1)}).kind == Kind::pending);
+}
+
+TEST_CASE("STRICT_SPREAD needs a node for each bundle") {
+  Fixture f({node_of("n0", 1, 100, "A"), node_of("n1", 1, 100, "B"), node_of("n2", 0)});
+  auto a = gpus(0.5);
+  a.accelerator_type = "A";
+  // The first bundle would fit on n0, too, where only the second fits.
+  CHECK(nodes_of(f.submit_group(GroupStrategy::strict_spread, {gpus(0.5), a})) == std::set<std::string>{"n0", "n1"});
+  CHECK(f.submit_group(GroupStrategy::strict_spread, {gpus(0.1), gpus(0.1), gpus(0.1)}).kind == Kind::infeasible);
+}
+
+TEST_CASE("PACK uses few nodes and SPREAD many, as far as they can") {
+  Fixture f({node_of("n0", 2), node_of("n1", 4), node_of("n2", 2)});
+  const auto packed = f.submit_group(GroupStrategy::pack, {gpus(1), gpus(1), gpus(1)});
+  CHECK(nodes_of(packed) == std::set<std::string>{"n1"});
+  f.take(f.ledger.release_group(packed.group, f.now));
+  const auto parted = f.submit_group(GroupStrategy::pack, std::vector<ResourceRequest>(6, gpus(1)));
+  CHECK(nodes_of(parted).size() == 2);
+  f.take(f.ledger.release_group(parted.group, f.now));
+  const auto spread = f.submit_group(GroupStrategy::spread, {gpus(0.5), gpus(0.5), gpus(0.5)});
+  CHECK(nodes_of(spread).size() == 3);
+  const auto shared = f.submit_group(GroupStrategy::spread, std::vector<ResourceRequest>(5, gpus(1)));
+  CHECK(shared.kind == Kind::granted);
+}
+
+TEST_CASE("a group is granted as a whole when the last bundle fits") {
+  Fixture f({node_of("n0", 2)});
+  const auto holder = f.submit(gpus(1));
+  CHECK(f.submit_group(GroupStrategy::pack, {gpus(1), gpus(1)}).kind == Kind::pending);
+  CHECK(f.submit(gpus(1)).kind == Kind::granted);
+  CHECK(f.ledger.bundles_of(GroupId{1}).empty());
+  f.release(holder);
+  CHECK(f.ledger.bundles_of(GroupId{1}).empty());
+}
+
+TEST_CASE("requests draw from their bundle, get its device ids, and nothing else") {
+  Fixture f({node_of("n0", 3)});
+  f.submit(gpus(1));
+  f.submit_group(GroupStrategy::pack, {gpus(1), gpus(0.5)});
+  CHECK(place(f.submit(in_bundle(0, gpus(0.7)))) == "n0:1");
+  CHECK(f.events.front().lease->group == GroupId{1});
+  const auto waiting = f.submit(in_bundle(0, gpus(0.5)));
+  CHECK(waiting.reason == "bundle 0 has 0.5 of a device free: the most on one device is 0.3, on node n0");
+  CHECK(place(f.submit(in_bundle(1, gpus(0.5)))) == "n0:2");
+  CHECK(f.submit(in_bundle(1, gpus(1))).kind == Kind::infeasible);
+  CHECK(place(f.submit(in_bundle(-1, gpus(0.3)))) == "n0:1");
+  CHECK(f.submit(in_bundle(2, gpus(0.1))).code == Errc::invalid_argument);
+  CHECK(f.submit(in_bundle(0, gpus(0.1), 7)).code == Errc::not_found);
+  // What is left of the third device is not the group's.
+  CHECK(place(f.submit(gpus(0.5))) == "n0:2");
+}
+
+TEST_CASE("requests may wait for a group that waits, and are answered when it is placed") {
+  Fixture f({node_of("n0", 1)});
+  const auto holder = f.submit(gpus(1));
+  f.submit_group(GroupStrategy::pack, {gpus(0.5)});
+  const auto fits = f.submit(in_bundle(0, gpus(0.5)));
+  const auto too_large = f.submit(in_bundle(0, gpus(0.6)));
+  CHECK(fits.reason == "placement group 1 waits itself");
+  const auto events = f.release(holder);
+  REQUIRE(events.size() == 4);
+  CHECK(events[1].group == GroupId{1});
+  CHECK(events[2].request == too_large.request);
+  CHECK(events[2].kind == Kind::infeasible);
+  CHECK(events[3].request == fits.request);
+  CHECK(events[3].kind == Kind::granted);
+}
+
+TEST_CASE("removing a group loses what is in it and frees everything") {
+  Fixture f({node_of("n0", 1)});
+  f.submit_group(GroupStrategy::pack, {gpus(1)});
+  const auto inside = f.submit(in_bundle(0, gpus(1)));
+  const auto waits_inside = f.submit(in_bundle(0, gpus(1)));
+  const auto outside = f.submit(gpus(1));
+  const auto events = f.take(f.ledger.release_group(GroupId{1}, f.now));
+  REQUIRE(events.size() == 4);
+  CHECK(events[0].kind == Kind::released);
+  CHECK(events[1].kind == Kind::lost);
+  CHECK(events[1].request == inside.request);
+  CHECK(events[2].kind == Kind::rejected);
+  CHECK(events[2].request == waits_inside.request);
+  CHECK(events[3].request == outside.request);
+  CHECK(f.ledger.release_group(GroupId{1}, f.now).error().code() == Errc::not_found);
+}
+
+TEST_CASE("a group that loses a bundle is lost as a whole") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)});
+  f.submit(in_bundle(1, gpus(1)));
+  const auto events = f.take(f.ledger.remove_node("n0", f.now));
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].kind == Kind::lost);
+  CHECK(events[0].group == GroupId{1});
+  CHECK(events[1].kind == Kind::lost);
+  CHECK(f.submit(gpus(1)).kind == Kind::granted);
+}
+
+TEST_CASE("a group needs bundles, and its bundles keep the rules") {
+  Fixture f({node_of("n0", 1)});
+  CHECK(f.submit_group(GroupStrategy::pack, {}).code == Errc::invalid_argument);
+  CHECK(f.submit_group(GroupStrategy::pack, {gpus(0.5), gpus(1.5)}).reason.find("bundle 1: gpus is 1.5") == 0);
+}

@@ -1,0 +1,111 @@
+// Every short history over a small menu of calls, on clusters of two devices.
+#include <support/catch.hpp>
+
+#include <property/history.hpp>
+
+namespace {
+
+using gpuactors::Share;
+using history::History;
+using history::Op;
+
+Op submit(Share gpus, std::uint64_t bytes = 0, std::uint64_t parent = 0, int priority = 0) {
+  Op op;
+  op.request.gpus = gpus;
+  op.request.memory_bytes = bytes;
+  op.request.priority = priority;
+  op.parent = parent;
+  return op;
+}
+
+Op call(Op::Kind kind, std::uint64_t pick = 0) {
+  Op op;
+  op.kind = kind;
+  op.pick = pick;
+  op.seconds = 2;
+  return op;
+}
+
+Op group(gpuactors::GroupStrategy strategy, std::vector<Share> bundles) {
+  Op op;
+  op.kind = Op::Kind::submit_group;
+  op.bundles.strategy = strategy;
+  for (const auto gpus : bundles) {
+    op.bundles.bundles.emplace_back();
+    op.bundles.bundles.back().gpus = gpus;
+  }
+  return op;
+}
+
+Op in_group(Share gpus) {
+  auto op = submit(gpus);
+  op.group = 1;
+  op.request.bundle = -1;
+  return op;
+}
+
+// One node with two devices, or two with one.
+std::vector<Op> cluster(int nodes) {
+  std::vector<Op> ops;
+  for (int i = 0; i < nodes; ++i) {
+    auto op = call(Op::Kind::add_node);
+    op.node.name = "n" + std::to_string(i);
+    op.node.devices.assign(nodes == 1 ? 2 : 1, {"", 100, ""});
+    ops.push_back(op);
+  }
+  return ops;
+}
+
+// Runs every history of `length` calls from the menu; returns how many.
+std::uint64_t run_all(const std::vector<Op>& menu, std::size_t length, const gpuactors::LedgerOptions& options,
+                      int nodes) {
+  std::vector<std::size_t> choice(length, 0);
+  std::uint64_t count = 0;
+  while (true) {
+    History history{options, cluster(nodes)};
+    for (const auto i : choice)
+      history.ops.push_back(menu[i]);
+    ++count;
+    if (const auto trouble = history::run(history); !trouble.empty())
+      FAIL(history::text(history) << trouble);
+    std::size_t digit = 0;
+    while (digit < length && ++choice[digit] == menu.size())
+      choice[digit++] = 0;
+    if (digit == length)
+      return count;
+  }
+}
+
+constexpr std::size_t calls = 5;
+
+} // namespace
+
+TEST_CASE("over every history of five calls on two devices the ledger does what a naive scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_passes = 1;
+  options.reservation_for = std::chrono::seconds{2};
+  const std::vector<Op> menu = {submit(Share{3000}),          submit(Share{6000}),        submit(Share::whole(1)),
+                                submit(Share::whole(2)),      submit(Share{}, 60),        submit(Share{5000}, 0, 1),
+                                submit(Share{6000}, 0, 0, 1), call(Op::Kind::release, 0), call(Op::Kind::release, 1),
+                                call(Op::Kind::advance)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}
+
+TEST_CASE("over every history of five calls with groups and failures the ledger does what a naive scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_after = std::chrono::hours{1000};
+  options.reservation_passes = 1'000'000;
+  const std::vector<Op> menu = {submit(Share{6000}),
+                                submit(Share::whole(1)),
+                                group(gpuactors::GroupStrategy::strict_spread, {Share{5000}, Share{5000}}),
+                                group(gpuactors::GroupStrategy::pack, {Share{4000}, Share::whole(1)}),
+                                in_group(Share{5000}),
+                                call(Op::Kind::release, 0),
+                                call(Op::Kind::release_group, 0),
+                                call(Op::Kind::fail_device, 0),
+                                call(Op::Kind::drain_node, 0),
+                                call(Op::Kind::remove_node, 0)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}

@@ -1,0 +1,495 @@
+#include <property/history.hpp>
+
+#include <algorithm>
+#include <sstream>
+
+namespace history {
+
+namespace {
+
+using gpuactors::Event;
+using gpuactors::GroupId;
+using gpuactors::LeaseId;
+using gpuactors::Ledger;
+using gpuactors::RequestId;
+using gpuactors::ResourceRequest;
+using gpuactors::Share;
+
+// splitmix64: the same numbers everywhere.
+class Random {
+public:
+  explicit Random(std::uint64_t seed) : state_(seed) {
+    // nop
+  }
+
+  std::uint64_t next() {
+    state_ += 0x9e3779b97f4a7c15ULL;
+    auto z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+  }
+
+  std::uint64_t below(std::uint64_t bound) {
+    return next() % bound;
+  }
+
+  bool chance(std::uint64_t percent) {
+    return below(100) < percent;
+  }
+
+  template <class T>
+  T one_of(std::initializer_list<T> items) {
+    return *(items.begin() + below(items.size()));
+  }
+
+private:
+  std::uint64_t state_;
+};
+
+ResourceRequest make_request(Random& random) {
+  ResourceRequest r;
+  switch (random.below(10)) {
+  case 0:
+    break;
+  case 1:
+  case 2:
+    r.gpus = Share::whole(random.one_of({1, 1, 1, 2, 3}));
+    break;
+  case 3:
+    r.memory_bytes = random.one_of<std::uint64_t>({1, 30, 40, 60, 100, 150});
+    break;
+  case 4:
+    r.gpus = Share{random.one_of({1000, 3000, 10000})};
+    r.memory_bytes = random.one_of<std::uint64_t>({10, 50, 90});
+    break;
+  default:
+    r.gpus = Share{random.one_of({1000, 2500, 3000, 5000, 5000, 6000, 9000})};
+  }
+  if (random.chance(20))
+    r.cpus = Share{random.one_of({5000, 10000, 20000, 40000})};
+  if (random.chance(10))
+    r.resources["x"] = Share{random.one_of({5000, 10000})};
+  if (random.chance(15))
+    r.accelerator_type = random.one_of<const char*>({"A", "B", "C"});
+  if (random.chance(8))
+    r.node = random.one_of<const char*>({"n0", "n1", "n2"});
+  if (random.chance(8))
+    r.labels["zone"] = random.one_of<const char*>({"a", "b"});
+  if (random.chance(20))
+    r.strategy = gpuactors::Strategy::spread;
+  return r;
+}
+
+gpuactors::NodeSpec make_node(Random& random) {
+  gpuactors::NodeSpec node;
+  node.name = random.one_of<const char*>({"n0", "n1", "n2", "n10"});
+  node.cpus = Share::whole(random.one_of({0, 1, 4}));
+  if (random.chance(40))
+    node.labels["zone"] = random.one_of<const char*>({"a", "b"});
+  if (random.chance(40))
+    node.resources["x"] = Share::whole(1);
+  const bool mixed = random.chance(30);
+  const auto* type = random.one_of<const char*>({"", "A", "B"});
+  std::uint64_t bytes = random.one_of<std::uint64_t>({100, 100, 200});
+  for (auto count = random.chance(15) ? 0 : 1 + random.below(4); count > 0; --count) {
+    node.devices.push_back({type, bytes, {}});
+    if (mixed) {
+      type = random.one_of<const char*>({"A", "B"});
+      bytes = random.one_of<std::uint64_t>({100, 200});
+    }
+  }
+  return node;
+}
+
+Op make_submit(Random& random, bool with_groups) {
+  Op op;
+  op.kind = Op::Kind::submit;
+  op.request = make_request(random);
+  if (random.chance(30))
+    op.request.priority = random.one_of({-1, 1, 2});
+  if (random.chance(10))
+    op.request.queue_timeout = std::chrono::seconds{random.one_of({1, 3})};
+  op.request.wait_for_nodes = random.chance(10);
+  op.request.queue = !random.chance(5);
+  if (random.chance(20))
+    op.parent = 1 + random.below(8);
+  if (with_groups && random.chance(30)) {
+    op.group = 1 + random.below(4);
+    op.request.bundle = random.one_of({-1, 0, 0, 1, 2});
+  }
+  return op;
+}
+
+Op make_group(Random& random) {
+  Op op;
+  op.kind = Op::Kind::submit_group;
+  op.bundles.strategy = static_cast<gpuactors::GroupStrategy>(random.below(4));
+  for (auto count = 1 + random.below(3); count > 0; --count) {
+    auto bundle = make_request(random);
+    bundle.strategy = gpuactors::Strategy::pack;
+    op.bundles.bundles.push_back(bundle);
+  }
+  op.bundles.priority = random.one_of({0, 0, 1});
+  op.bundles.wait_for_nodes = random.chance(10);
+  op.bundles.queue = !random.chance(5);
+  if (random.chance(10))
+    op.bundles.queue_timeout = std::chrono::seconds{2};
+  return op;
+}
+
+Op make_op(Random& random, bool with_groups) {
+  const auto dice = random.below(100);
+  Op op;
+  if (dice < 45)
+    op = make_submit(random, with_groups);
+  else if (dice < 72)
+    op.kind = Op::Kind::release;
+  else if (dice < 76)
+    op.kind = Op::Kind::cancel;
+  else if (dice < 82 && with_groups)
+    op = make_group(random);
+  else if (dice < 86 && with_groups)
+    op.kind = Op::Kind::release_group;
+  else if (dice < 94)
+    op.kind = Op::Kind::advance;
+  else if (dice < 97)
+    op.kind = Op::Kind::add_node;
+  else
+    op.kind = random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::fail_device});
+  op.pick = random.next();
+  op.seconds = random.one_of({1, 1, 2, 4});
+  if (op.kind == Op::Kind::add_node)
+    op.node = make_node(random);
+  return op;
+}
+
+} // namespace
+
+History make(std::uint64_t seed) {
+  Random random(seed);
+  History result;
+  const bool with_groups = random.chance(50);
+  if (with_groups) {
+    result.options.reservation_after = std::chrono::hours{1000};
+    result.options.reservation_passes = 1'000'000;
+  } else {
+    result.options.reservation_after = std::chrono::seconds{random.one_of({1, 3, 100})};
+    result.options.reservation_passes = random.one_of({1, 2, 4, 100});
+    result.options.reservation_for = std::chrono::seconds{random.one_of({2, 5})};
+  }
+  for (auto count = 1 + random.below(3); count > 0; --count) {
+    Op op;
+    op.kind = Op::Kind::add_node;
+    op.node = make_node(random);
+    result.ops.push_back(op);
+  }
+  for (auto count = 5 + random.below(35); count > 0; --count)
+    result.ops.push_back(make_op(random, with_groups));
+  return result;
+}
+
+// -- running ---------------------------------------------------------------------------------------
+
+namespace {
+
+class Runner {
+public:
+  explicit Runner(const gpuactors::LedgerOptions& options)
+    : ledger_(options), model_({options.reservation_after, options.reservation_passes, options.reservation_for}) {
+    // nop
+  }
+
+  // Returns what went wrong.
+  std::string step(const Op& op) {
+    Ledger::Events events;
+    model::Model::Outcomes expected;
+    if (!call(op, events, expected))
+      return {};
+    ledger_.check();
+    count(op, events);
+    if (!model_.complaint().empty())
+      return model_.complaint();
+    if (auto trouble = compare(events, std::move(expected)); !trouble.empty())
+      return trouble;
+    if (auto trouble = compare_nodes(); !trouble.empty())
+      return trouble;
+    return compare_lists();
+  }
+
+  Coverage coverage;
+
+private:
+  template <class T>
+  static T pick(const std::vector<T>& items, std::uint64_t number) {
+    return items[number % items.size()];
+  }
+
+  // Runs the call on both; false when it means nothing now.
+  bool call(const Op& op, Ledger::Events& events, model::Model::Outcomes& expected) {
+    const auto names = model_.node_names();
+    const auto leases = model_.live_leases();
+    const auto groups = model_.live_groups();
+    switch (op.kind) {
+    case Op::Kind::submit: {
+      auto request = op.request;
+      const auto parent = op.parent == 0 || leases.empty() ? 0 : pick(leases, op.parent);
+      if (op.group != 0 && !groups.empty())
+        request.group = GroupId{pick(groups, op.group)};
+      else
+        request.bundle = 0;
+      const auto id = ++next_request_;
+      auto to_ledger = request;
+      if (parent != 0)
+        to_ledger.parent = ledger_.lease_of(RequestId{parent})->id;
+      events = ledger_.submit(RequestId{id}, to_ledger, model_.now());
+      if (events.empty() || events.front().request.value() != id)
+        broken_ = "the first event is not the answer";
+      expected = model_.submit(id, request, parent, events);
+      return true;
+    }
+    case Op::Kind::release: {
+      if (leases.empty())
+        return false;
+      const auto id = pick(leases, op.pick);
+      const auto lease = *ledger_.lease_of(RequestId{id});
+      events = *ledger_.release(lease.id, lease.epoch, model_.now());
+      if (ledger_.release(lease.id, lease.epoch, model_.now()))
+        broken_ = "a lease was released twice";
+      expected = model_.release(id, events);
+      return true;
+    }
+    case Op::Kind::cancel: {
+      const auto waiting = model_.waiting_requests();
+      if (waiting.empty())
+        return false;
+      const auto id = pick(waiting, op.pick);
+      events = *ledger_.cancel(RequestId{id}, model_.now());
+      expected = model_.cancel(id, events);
+      return true;
+    }
+    case Op::Kind::submit_group: {
+      const auto id = ++next_group_;
+      events = ledger_.submit_group(GroupId{id}, op.bundles, model_.now());
+      expected = model_.submit_group(id, op.bundles, events);
+      return true;
+    }
+    case Op::Kind::release_group:
+      if (groups.empty())
+        return false;
+      events = *ledger_.release_group(GroupId{pick(groups, op.pick)}, model_.now());
+      expected = model_.release_group(pick(groups, op.pick), events);
+      return true;
+    case Op::Kind::advance: {
+      const auto now = model_.now() + std::chrono::seconds{op.seconds};
+      events = ledger_.advance(now);
+      expected = model_.advance(now, events);
+      return true;
+    }
+    default:
+      return call_on_node(op, names, events, expected);
+    }
+  }
+
+  bool call_on_node(const Op& op, const std::vector<std::string>& names, Ledger::Events& events,
+                    model::Model::Outcomes& expected) {
+    if (op.kind == Op::Kind::add_node) {
+      if (std::find(names.begin(), names.end(), op.node.name) != names.end())
+        return false;
+      events = *ledger_.add_node(op.node, model_.now());
+      expected = model_.add_node(op.node, events);
+      return true;
+    }
+    if (names.empty())
+      return false;
+    const auto name = pick(names, op.pick);
+    if (op.kind == Op::Kind::remove_node) {
+      events = *ledger_.remove_node(name, model_.now());
+      expected = model_.remove_node(name, events);
+    } else if (op.kind == Op::Kind::drain_node) {
+      events = *ledger_.drain_node(name, model_.now());
+      expected = model_.drain_node(name, events);
+    } else {
+      const auto count = ledger_.node(name)->devices.size();
+      if (count == 0)
+        return false;
+      const auto index = static_cast<int>((op.pick >> 8) % count);
+      events = *ledger_.fail_device(name, index, model_.now());
+      expected = model_.fail_device(name, index, events);
+    }
+    return true;
+  }
+
+  void count(const Op& op, const Ledger::Events& events) {
+    for (const auto& event : events) {
+      ++coverage.events[event.kind];
+      const bool granted = event.kind == Event::Kind::granted;
+      coverage.groups += granted && event.group ? 1 : 0;
+      if (!granted || !event.lease)
+        continue;
+      coverage.from_queue += op.kind == Op::Kind::submit ? 0 : 1;
+      coverage.borrowed += event.lease->parent ? 1 : 0;
+      coverage.in_bundles += event.lease->group ? 1 : 0;
+    }
+    coverage.reservations += ledger_.reservations().empty() ? 0 : 1;
+    for (const auto& waiting : ledger_.pending())
+      coverage.held_back += waiting.reason.find("held back") == std::string::npos ? 0 : 1;
+  }
+
+  static std::string describe(const std::vector<model::Outcome>& outcomes) {
+    std::string text;
+    for (const auto& outcome : outcomes)
+      text += "\n    " + std::string{to_string(outcome.kind)} + " request " + std::to_string(outcome.request)
+              + " group " + std::to_string(outcome.group) + " " + outcome.place;
+    return text;
+  }
+
+  std::string compare(const Ledger::Events& events, std::vector<model::Outcome> expected) const {
+    if (!broken_.empty())
+      return broken_;
+    std::vector<model::Outcome> got;
+    for (const auto& event : events) {
+      const bool granted = event.kind == Event::Kind::granted && event.lease;
+      got.push_back({event.kind, event.request.value(), event.group.value(),
+                     granted ? model::place_text(event.lease->node, event.lease->devices) : std::string{}});
+      const bool explains = event.kind == Event::Kind::pending || event.kind == Event::Kind::infeasible
+                            || event.kind == Event::Kind::rejected || event.kind == Event::Kind::lost;
+      if (explains && event.reason.empty())
+        return "an event has no reason" + describe(got);
+    }
+    std::sort(got.begin(), got.end());
+    std::sort(expected.begin(), expected.end());
+    if (got == expected)
+      return {};
+    return "  the ledger says" + describe(got) + "\n  the model says" + describe(expected);
+  }
+
+  // The ledger's own picture of the devices is the model's.
+  std::string compare_nodes() const {
+    for (const auto& node : ledger_.nodes())
+      for (const auto& device : node.devices) {
+        const auto free = model_.free_of(node.name, device.index);
+        if (free.share != device.free_share || free.memory_bytes != device.free_memory_bytes)
+          return "device " + std::to_string(device.index) + " of " + node.name + " has " + to_string(device.free_share)
+                 + " free, the model says " + to_string(free.share);
+      }
+    return {};
+  }
+
+  std::string compare_lists() const {
+    auto leases = ledger_.leases();
+    if (leases.size() != model_.live_leases().size())
+      return "the numbers of leases differ";
+    if (ledger_.pending_count() - model_.waiting_requests().size() > model_.live_groups().size())
+      return "the numbers of waiting requests differ";
+    return model_.broken_promise(ledger_.reservations());
+  }
+
+  Ledger ledger_;
+  model::Model model_;
+  std::string broken_;
+  std::uint64_t next_request_ = 0;
+  std::uint64_t next_group_ = 0;
+};
+
+} // namespace
+
+std::string run(const History& history, Coverage* coverage) {
+  Runner runner(history.options);
+  if (coverage != nullptr)
+    runner.coverage = std::move(*coverage);
+  std::string trouble;
+  for (std::size_t i = 0; i < history.ops.size() && trouble.empty(); ++i)
+    if (auto wrong = runner.step(history.ops[i]); !wrong.empty())
+      trouble = "after call " + std::to_string(i) + ":\n" + wrong;
+  if (coverage != nullptr)
+    *coverage = std::move(runner.coverage);
+  return trouble;
+}
+
+History shrink(History history) {
+  for (auto chunk = history.ops.size(); chunk > 0; chunk /= 2)
+    for (std::size_t at = 0; at < history.ops.size();) {
+      auto smaller = history;
+      const auto first = smaller.ops.begin() + static_cast<std::ptrdiff_t>(at);
+      smaller.ops.erase(first, first + static_cast<std::ptrdiff_t>(std::min(chunk, smaller.ops.size() - at)));
+      if (run(smaller).empty())
+        at += chunk;
+      else
+        history = std::move(smaller);
+    }
+  return history;
+}
+
+// -- printing --------------------------------------------------------------------------------------
+
+namespace {
+
+void print(std::ostream& out, const ResourceRequest& r) {
+  if (r.gpus != Share{})
+    out << " gpus=" << to_string(r.gpus);
+  if (r.memory_bytes > 0)
+    out << " memory=" << r.memory_bytes;
+  if (r.cpus != Share{})
+    out << " cpus=" << to_string(r.cpus);
+  for (const auto& [name, amount] : r.resources)
+    out << " " << name << "=" << to_string(amount);
+  for (const auto& [name, value] : r.labels)
+    out << " label " << name << "=" << value;
+  if (!r.accelerator_type.empty())
+    out << " type=" << r.accelerator_type;
+  if (!r.node.empty())
+    out << " node=" << r.node;
+  if (r.priority != 0)
+    out << " priority=" << r.priority;
+  if (r.bundle != 0)
+    out << " bundle=" << r.bundle;
+  if (r.queue_timeout)
+    out << " timeout=" << std::chrono::duration_cast<std::chrono::seconds>(*r.queue_timeout).count();
+  out << (r.strategy == gpuactors::Strategy::spread ? " SPREAD" : "") << (r.wait_for_nodes ? " wait_for_nodes" : "")
+      << (r.queue ? "" : " no_queue");
+}
+
+} // namespace
+
+std::string text(const History& history) {
+  static const char* const names[] = {"submit",   "release",     "cancel",     "submit_group", "release_group",
+                                      "add_node", "remove_node", "drain_node", "fail_device",  "advance"};
+  std::ostringstream out;
+  out << "reservation after "
+      << std::chrono::duration_cast<std::chrono::seconds>(history.options.reservation_after).count() << " s or "
+      << history.options.reservation_passes << " passes, for "
+      << std::chrono::duration_cast<std::chrono::seconds>(history.options.reservation_for).count() << " s\n";
+  for (std::size_t i = 0; i < history.ops.size(); ++i) {
+    const auto& op = history.ops[i];
+    out << i << ": " << names[static_cast<std::size_t>(op.kind)];
+    if (op.kind == Op::Kind::submit) {
+      print(out, op.request);
+      if (op.parent != 0)
+        out << " parent#" << op.parent;
+      if (op.group != 0)
+        out << " group#" << op.group;
+    } else if (op.kind == Op::Kind::submit_group) {
+      out << " strategy " << static_cast<int>(op.bundles.strategy);
+      for (const auto& bundle : op.bundles.bundles) {
+        out << " {";
+        print(out, bundle);
+        out << " }";
+      }
+    } else if (op.kind == Op::Kind::add_node) {
+      out << " " << op.node.name << " cpus=" << to_string(op.node.cpus) << (op.node.resources.empty() ? "" : " x=1");
+      for (const auto& [name, value] : op.node.labels)
+        out << " " << name << "=" << value;
+      for (const auto& device : op.node.devices)
+        out << " [" << device.accelerator_type << " " << device.memory_bytes << "]";
+    } else if (op.kind == Op::Kind::advance) {
+      out << " " << op.seconds << " s";
+    } else {
+      out << " #" << op.pick;
+    }
+    out << "\n";
+  }
+  return out.str();
+}
+
+} // namespace history

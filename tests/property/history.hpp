@@ -1,0 +1,71 @@
+// Histories of calls: made from a seed, run against the ledger and the naive model side by side, shrunk, printed.
+#pragma once
+
+#include <property/model.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace history {
+
+/// One call. Whom it is about is chosen by `pick` among what there is then, so that a call means something whatever was
+/// taken out before it.
+struct Op {
+  enum class Kind : std::uint8_t {
+    submit,
+    release,
+    cancel,
+    submit_group,
+    release_group,
+    add_node,
+    remove_node,
+    drain_node,
+    fail_device,
+    advance,
+  };
+
+  Kind kind = Kind::submit;
+  std::uint64_t pick = 0;
+  gpuactors::ResourceRequest request;
+  /// The request's parent is the `parent`th lease there is, if that is not 0.
+  std::uint64_t parent = 0;
+  /// The request draws from the `group`th group there is, if that is not 0.
+  std::uint64_t group = 0;
+  gpuactors::GroupRequest bundles;
+  gpuactors::NodeSpec node;
+  int seconds = 0;
+};
+
+struct History {
+  gpuactors::LedgerOptions options;
+  std::vector<Op> ops;
+};
+
+/// A history from a seed. Groups and reservations do not meet: where a group's reservation goes is not for the model to
+/// say.
+History make(std::uint64_t seed);
+
+/// What happened in histories, so that a test can tell whether it has seen everything.
+struct Coverage {
+  std::map<gpuactors::Event::Kind, std::uint64_t> events;
+  std::uint64_t from_queue = 0;
+  std::uint64_t borrowed = 0;
+  std::uint64_t in_bundles = 0;
+  std::uint64_t groups = 0;
+  /// Calls after which something was held back, and requests that fit but for that.
+  std::uint64_t reservations = 0;
+  std::uint64_t held_back = 0;
+};
+
+/// Runs it against ledger and model, with all checks after every call. @returns what went wrong, or nothing.
+std::string run(const History& history, Coverage* coverage = nullptr);
+
+/// Takes out what the failure does not need.
+History shrink(History history);
+
+/// Renders the calls, one line each.
+std::string text(const History& history);
+
+} // namespace history

@@ -1,0 +1,202 @@
+// A second scheduler, as naive as can be: it keeps a list of what is held, adds everything up anew for every question,
+// and looks at every device of every node. It shares no code with the ledger but base/ and the plain data.
+#pragma once
+
+#include <gpuactors/ledger/ledger.hpp>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace model {
+
+using gpuactors::BundleGrant;
+using gpuactors::DeviceGrant;
+using gpuactors::Event;
+using gpuactors::GroupRequest;
+using gpuactors::NodeSpec;
+using gpuactors::ResourceRequest;
+using gpuactors::Share;
+using gpuactors::TimePoint;
+
+/// Where amounts are taken from: a node, a bundle of a group, or a lease (named by its request).
+struct Source {
+  std::string node;
+  std::uint64_t group = 0;
+  int bundle = 0;
+  std::uint64_t lease = 0;
+
+  friend auto operator<=>(const Source&, const Source&) = default;
+};
+
+struct Amounts {
+  std::vector<DeviceGrant> devices;
+  Share cpus;
+  std::map<std::string, Share> resources;
+};
+
+/// Amounts of a source that are left out of the count.
+struct Taken {
+  Source source;
+  Amounts amounts;
+};
+
+struct Held {
+  ResourceRequest request;
+  Source source;
+  Amounts amounts;
+  std::uint64_t lender = 0;
+  std::uint64_t asked_by = 0;
+  bool ended = false;
+};
+
+struct Waiting {
+  std::uint64_t id = 0;
+  std::uint64_t group = 0;
+  ResourceRequest request;
+  TimePoint since;
+  TimePoint deadline;
+  std::uint64_t age = 0;
+  int priority = 0;
+};
+
+struct Group {
+  GroupRequest request;
+  std::vector<BundleGrant> bundles;
+};
+
+/// One event as far as the two must agree.
+struct Outcome {
+  Event::Kind kind;
+  std::uint64_t request = 0;
+  std::uint64_t group = 0;
+  std::string place;
+
+  friend auto operator<=>(const Outcome&, const Outcome&) = default;
+};
+
+struct Options {
+  gpuactors::Duration reservation_after;
+  int reservation_passes;
+  gpuactors::Duration reservation_for;
+};
+
+/// Renders nodes and devices, for comparison.
+std::string place_text(const std::string& node, const std::vector<DeviceGrant>& devices);
+
+/// The naive scheduler. Requests are named by their ids; a parent is named by its request, not by its lease.
+class Model {
+public:
+  explicit Model(Options options) : options_(options) {
+    // nop
+  }
+
+  // Each answers what the ledger must answer, in any order. `events` is what the ledger said: where a group goes is
+  // taken from there, if that place is right.
+  using Outcomes = std::vector<Outcome>;
+  Outcomes submit(std::uint64_t id, ResourceRequest request, std::uint64_t parent, const std::vector<Event>& events);
+  Outcomes release(std::uint64_t id, const std::vector<Event>& events);
+  Outcomes cancel(std::uint64_t id, const std::vector<Event>& events);
+  Outcomes submit_group(std::uint64_t id, GroupRequest request, const std::vector<Event>& events);
+  Outcomes release_group(std::uint64_t id, const std::vector<Event>& events);
+  Outcomes add_node(const NodeSpec& spec, const std::vector<Event>& events);
+  Outcomes remove_node(const std::string& name, const std::vector<Event>& events);
+  Outcomes drain_node(const std::string& name, const std::vector<Event>& events);
+  Outcomes fail_device(const std::string& name, int index, const std::vector<Event>& events);
+  Outcomes advance(TimePoint now, const std::vector<Event>& events);
+
+  // What histories choose from.
+  std::vector<std::uint64_t> live_leases() const;
+  std::vector<std::uint64_t> waiting_requests() const;
+  std::vector<std::uint64_t> live_groups() const;
+  std::vector<std::string> node_names() const;
+  TimePoint now() const {
+    return now_;
+  }
+
+  /// What is free on a device of a node.
+  DeviceGrant free_of(const std::string& node, int index) const;
+
+  /// Checks G2 by itself: whatever waits and fits is behind a reservation that leaves it no room; a priority has at
+  /// most one, and its holder is the oldest of that priority that could be given a place. @returns what is wrong, or
+  /// nothing.
+  std::string broken_promise(const std::vector<gpuactors::ReservationView>& reservations) const;
+
+  /// Broken expectations about places of groups; empty when all is well.
+  const std::string& complaint() const {
+    return complaint_;
+  }
+
+private:
+  struct Node {
+    NodeSpec spec;
+    bool draining = false;
+    std::set<int> failed;
+  };
+
+  struct Reservation {
+    std::uint64_t holder_age = 0;
+    TimePoint since;
+    int passes = 0;
+    bool held = false;
+    Taken taken;
+    TimePoint until;
+    std::map<std::pair<Source, int>, int> vain;
+  };
+
+  Amounts all_of(const Source& source) const;
+  const Node& node_of(const Source& source) const;
+  Amounts left_of(const Source& source, bool all, const std::vector<Taken>& taken) const;
+  std::optional<std::vector<DeviceGrant>> choose(const Source& source, const ResourceRequest& request, bool all,
+                                                 const std::vector<Taken>& taken) const;
+  std::optional<std::vector<DeviceGrant>> choose_whole(const Source& source, const ResourceRequest& request,
+                                                       const Amounts& left) const;
+  std::optional<Taken> choose_node(const ResourceRequest& request, const std::vector<Taken>& taken) const;
+  std::optional<Taken> find_place(const Waiting& waiting, std::uint64_t& lender) const;
+  bool is_feasible(const Waiting& waiting) const;
+  bool group_fits(const Group& group, bool all) const;
+  bool group_fits_from(const Group& group, bool all, std::size_t bundle, std::vector<Taken>& taken,
+                       std::vector<std::string>& nodes) const;
+  bool waits_before(const Waiting& a, const Waiting& b) const;
+  std::vector<Taken> held_back(const Waiting& waiting) const;
+  std::vector<Taken> held_by_ancestors(std::uint64_t parent) const;
+  std::vector<std::uint64_t> ancestors(std::uint64_t parent) const;
+
+  bool try_grant(const Waiting& waiting, const std::vector<Event>& events, Outcomes& out);
+  bool adopt_group(std::uint64_t id, const std::vector<Event>& events, Outcomes& out);
+  void enqueue(Waiting waiting, const std::vector<Event>& events, Outcomes& out);
+  void settle(const std::vector<Event>& events, Outcomes& out);
+  void answer_vain(Outcomes& out);
+  void end(std::uint64_t id);
+  void lose(const std::set<std::uint64_t>& ids, Outcomes& out);
+  void end_group(std::uint64_t id, Outcomes& out);
+  void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
+  void pass_time(const std::vector<Event>& events, Outcomes& out);
+  void sync_reservations();
+  void count_pass(const Waiting& granted, const Source& source, const std::vector<DeviceGrant>& devices);
+  void reserve(const Waiting& waiting);
+  void move_reservations();
+  std::optional<std::pair<std::pair<std::int64_t, std::int64_t>, Taken>>
+  best_place_in(const Source& source, const Waiting& waiting, const Reservation& reservation) const;
+  std::pair<std::int64_t, std::int64_t> cost_of(const Taken& place, const Reservation& reservation) const;
+  std::map<int, const Waiting*, std::greater<>> oldest() const;
+  bool could_use(const Waiting& waiting, const Source& source, const std::vector<DeviceGrant>& devices) const;
+  void drop_reservations_on(const std::string& name);
+  void forget(std::uint64_t id, std::uint64_t group);
+
+  Options options_;
+  std::map<std::string, Node> nodes_;
+  std::map<std::uint64_t, Held> held_;
+  std::vector<Waiting> queue_;
+  std::map<std::uint64_t, Group> groups_;
+  std::map<int, Reservation> reservations_;
+  std::vector<Source> freed_;
+  TimePoint now_{};
+  std::uint64_t age_ = 0;
+  std::string complaint_;
+};
+
+} // namespace model

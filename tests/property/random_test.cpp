@@ -1,0 +1,46 @@
+// Random histories: ledger and naive model must agree after every call.
+//
+// GPUACTORS_PROPERTY_SEED sets the first seed, GPUACTORS_PROPERTY_HISTORIES how many follow it.
+#include <support/catch.hpp>
+
+#include <property/history.hpp>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace {
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const auto* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+} // namespace
+
+TEST_CASE("over random histories the ledger does what a naive scheduler does") {
+  const auto first = from_environment("GPUACTORS_PROPERTY_SEED", 1);
+  const auto count = from_environment("GPUACTORS_PROPERTY_HISTORIES", 20'000);
+  std::cout << "seeds " << first << " to " << first + count - 1 << "\n";
+  history::Coverage coverage;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const auto history = history::make(seed);
+    // Shown also when the ledger aborts.
+    INFO("seed " << seed);
+    const auto trouble = history::run(history, &coverage);
+    if (trouble.empty())
+      continue;
+    const auto small = history::shrink(history);
+    FAIL("seed " << seed << ", shrunk to:\n" << history::text(small) << history::run(small));
+  }
+  for (const auto& [kind, number] : coverage.events)
+    std::cout << to_string(kind) << " " << number << ", ";
+  std::cout << "from the queue " << coverage.from_queue << ", borrowed " << coverage.borrowed << ", in bundles "
+            << coverage.in_bundles << ", groups " << coverage.groups << ", calls with a reservation "
+            << coverage.reservations << ", requests it held back " << coverage.held_back << "\n";
+  if (count < 1000)
+    return;
+  CHECK(coverage.events.size() == 6);
+  for (const auto number : {coverage.from_queue, coverage.borrowed, coverage.in_bundles, coverage.groups,
+                            coverage.reservations, coverage.held_back})
+    CHECK(number > 50);
+}

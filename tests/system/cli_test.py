@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Runs the command line program as a user would: cli_test.py PROGRAM [PART OF A CASE'S NAME]
+
+Each case is a sentence about the program: what it is given, and what must come out. An error is one line on standard
+error that begins with the program's name, with nothing but earlier results on standard output.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HOST = ["--devices", "host:1x64MiB"]
+TWO = ["--devices", "host:2x1GiB@V100"]
+PLAN = {
+    "nodes": [{"name": "n0", "devices": [{"accelerator_type": "H100", "count": 2, "memory_bytes": "1000000"}]}],
+    "steps": [{"submit": {"id": name, "gpus": 0.5}} for name in "abc"] + [{"submit": {"id": "d", "gpus": 3}}],
+}
+CASES = []
+
+
+def gives(name, arguments, check, stdin="", env=None):
+    """The program ends with 0, says nothing on standard error, and check(standard output) holds."""
+    CASES.append((name, arguments, stdin, env or {}, 0, check, None))
+
+
+def refuses(name, arguments, pattern, stdin="", env=None, code=2):
+    """The program ends with code and an error that fits pattern from its start on."""
+    CASES.append((name, arguments, stdin, env or {}, code, None, pattern))
+
+
+def contains(*texts):
+    return lambda out: all(text in out for text in texts)
+
+
+def replies(check):
+    """Standard output is JSON on one line that check holds for."""
+    return lambda out: out.count("\n") == 1 and check(json.loads(out))
+
+
+def lines(check):
+    """Standard output is lines of JSON; check holds for their list."""
+    return lambda out: check([json.loads(line) for line in out.splitlines()])
+
+
+def document(check):
+    return lambda out: check(json.loads(out))
+
+
+def submit(*arguments):
+    return ["submit", *HOST, *arguments]
+
+
+# -- help, version, usage --------------------------------------------------------------------------
+
+gives("help says what the program is, lists the subcommands and shows examples", ["--help"],
+      contains("GPU", "types", "devices", "submit", "plan", "Examples:", "Exit code"))
+for subcommand in ("types", "devices", "submit", "plan"):
+    gives(f"help on {subcommand} shows an example", [subcommand, "--help"],
+          contains("Example", f"gpuactors {subcommand}"))
+gives("the version is printed", ["--version"], lambda out: re.fullmatch(r"gpuactors \d+\.\d+\.\d+\n", out))
+refuses("no subcommand at all is bad usage", [], r"gpuactors: a subcommand is needed: types, devices, submit, plan")
+refuses("an unknown subcommand is answered with the nearest", ["device"],
+        r'gpuactors: there is no subcommand "device"; did you mean "devices"\?')
+refuses("an unknown option is answered with the nearest", ["submit", "echo", "--gpu", "1"],
+        r'gpuactors submit: there is no option --gpu; did you mean "--gpus"\?')
+refuses("an unknown option before the subcommand is bad usage", ["--jso"], r"gpuactors: there is no option --jso")
+refuses("an option without its value is bad usage", ["submit", "echo", "--gpus"], r"gpuactors submit: .*--gpus")
+refuses("a task is needed", ["submit"], r"gpuactors submit: .*task.*; see gpuactors submit --help")
+refuses("an argument too many is named", submit("echo", "{}", "{}", "more"),
+        r'gpuactors submit: there is one argument too many: "(\{\}|more)"')
+
+# -- types -----------------------------------------------------------------------------------------
+
+gives("types shows tasks, actors and the fields of their messages", ["types"],
+      contains("matmul", "counter", "crash", "gpuactors.builtin.v1.Matmul", "int32", "map<string, string>"))
+gives("types as JSON are one array of tasks, actors and messages", ["types", "--json"], document(
+    lambda all: {t["name"] for t in all if t["kind"] == "task"}
+    == {"echo", "sleep", "matmul", "elementwise", "gram", "gpu_ids", "leak"}
+    and {a["name"]: [m["name"] for m in a["methods"]] for a in all if a["kind"] == "actor"}
+    == {"counter": ["add", "crash", "get", "where"], "holder": ["allocate", "free", "used"]}
+    and {"kind": "message", "name": "gpuactors.builtin.v1.Sleep", "fields": {"seconds": "double"}} in all))
+
+# -- devices ---------------------------------------------------------------------------------------
+
+gives("devices are shown as a table", ["devices", *TWO],
+      lambda out: [line.split()[:4] for line in out.splitlines()]
+      == [["NODE", "INDEX", "KIND", "TYPE"], ["local", "0", "host", "V100"], ["local", "1", "host", "V100"]])
+gives("devices as JSON carry what the contract names", ["devices", "--json", *TWO], document(
+    lambda all: [d["index"] for d in all] == [0, 1] and all[1] == {
+        "node": "local", "index": 1, "kind": "host", "accelerator_type": "V100", "uuid": "host-local-1",
+        "name": "host", "memory_bytes": str(1 << 30), "free_share": 1.0, "free_memory_bytes": str(1 << 30),
+        "state": all[0]["state"]}))
+gives("devices are repeatable", ["devices", "--json", "--devices", "host:1x1GiB", "--devices", "host:1x2GiB@A100"],
+      document(lambda all: [d["accelerator_type"] for d in all] == ["host", "A100"]))
+gives("devices are those that there are when none are named", ["devices", "--json"], document(len))
+gives("more devices than there are can be offered", ["devices", "--json", "--devices", "cuda*3"],
+      document(lambda all: [d["kind"] for d in all] == ["cuda"] * 3))
+refuses("a malformed SPEC is named", ["devices", "--devices", "hots:1"], r"gpuactors devices: .*hots:1")
+refuses("an empty SPEC is refused", ["devices", "--devices", " "], r"gpuactors devices: --devices is empty")
+refuses("a malformed SPEC is named by types too", ["types", "--devices", "host:0"], r"gpuactors types: .*host:0")
+refuses("use of a device that does not exist is a clear error",
+        ["submit", "gram", "--devices", "cuda*64", "--gpus", "64", '{"n":8}'],
+        r"gpuactors submit: .*CUDA device \d+ does not exist", code=1)
+
+# -- broker ----------------------------------------------------------------------------------------
+
+for subcommand in (["types"], ["devices"], ["submit", "echo"]):
+    refuses(f"a broker is refused by {subcommand[0]}, saying why", [*subcommand, "--broker", "localhost:4711"],
+            rf"gpuactors {subcommand[0]}: cannot connect to the broker localhost:4711: this version has embedded")
+refuses("a broker by the environment is refused too", ["devices"], r"gpuactors devices: .*unset GPUACTORS_BROKER",
+        env={"GPUACTORS_BROKER": "localhost:4711"})
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+gives("echo gives back text and bytes", submit("echo", '{"text":"héllo","data":"AAEC"}'),
+      replies(lambda r: r == {"text": "héllo", "data": "AAEC"}))
+gives("no input is an empty message", submit("echo"), replies(lambda r: r == {"text": "", "data": ""}))
+gives("the input may come from standard input", submit("echo", "-"), replies(lambda r: r["text"] == "in"),
+      stdin='{"text":"in"}')
+gives("the input may come from a file", submit("echo", "@{folder}/echo.json"), replies(lambda r: r["text"] == "file"))
+gives("sleep answers how long it slept", submit("sleep", '{"seconds":0.05}'),
+      replies(lambda r: r["seconds"] >= 0.05 and r["interrupted"] is False))
+gives("matmul of a fraction of a device is right", submit("matmul", "--gpus", "0.5", '{"n":100,"seed":"7"}'), replies(
+    lambda r: r["n"] == 100 and r["dtype"] == "f32" and 0 < r["relative_error"] < 1e-5 and r["gflops"] > 0
+    and r["seconds"] > 0 and r["device"]["share"] == 0.5 and r["device"]["memory_bytes"] == str(32 << 20)))
+gives("matmul in float64 is more exact, and returns rows", submit(
+    "matmul", "--gpus", "1", '{"n":50,"dtype":"f64","return_rows":3,"repeat":2}'), replies(
+        lambda r: r["relative_error"] < 1e-13 and [row["index"] for row in r["rows"]] == [0, 24, 49]
+        and len(r["rows"][0]["values"]) == 50))
+gives("the same seed gives the same product", submit("matmul", "--gpus", "1", "--count", "2", '{"n":32,"seed":1}'),
+      lines(lambda r: len(r) == 2 and r[0]["norm"] == r[1]["norm"]))
+gives("matmul of one row and column works", submit("matmul", "--gpus", "1", '{"n":1}'),
+      replies(lambda r: r["relative_error"] < 1e-6))
+gives("elementwise is right", submit("elementwise", "--gpus", "0.25", '{"n":100000}'),
+      replies(lambda r: r["n"] == "100000" and 0 < r["max_error"] < 1e-6))
+gives("gram is right, with transfers apart", submit("gram", "--gpus", "1", '{"n":100}'), replies(
+    lambda r: 0 < r["relative_error"] < 1e-5 and min(r["seconds"], r["to_device_seconds"], r["to_host_seconds"]) > 0))
+gives("gpu_ids shows devices and environment", ["submit", *TWO, "gpu_ids", "--gpus", "2"], replies(
+    lambda r: r["node"] == "local" and [d["index"] for d in r["devices"]] == [0, 1]
+    and r["devices"][0] == {"index": 0, "share": 1.0, "memory_bytes": str(1 << 30), "kind": "host", "name": "host",
+                            "accelerator_type": "V100"}
+    and r["environment"] == {"NEURON_RT_VISIBLE_CORES": "0,1"} and r["pid"] > 0),
+      env={"NEURON_RT_VISIBLE_CORES": "0,1"})
+gives("a device is found by its memory alone", submit("gpu_ids", "--memory", "16MiB"),
+      replies(lambda r: r["devices"][0]["share"] == 0.25 and r["devices"][0]["memory_bytes"] == str(16 << 20)))
+gives("a task leaks at will and the next ones have all the memory", submit(
+    "leak", "--gpus", "1", "--count", "20", '{"bytes":"40000000"}'),
+      lines(lambda r: len(r) == 20 and all(40000000 <= int(x["used_bytes"]) <= 64 << 20 for x in r)))
+gives("node, priority, cpus, type and timeout are taken", [
+    "submit", *TWO, "gpu_ids", "--node=local", "--priority=-5", "--cpus=0.5", "--accelerator-type=V100", "--gpus=0.3",
+    "--timeout=60"], replies(lambda r: r["devices"][0]["share"] == 0.3))
+
+# -- requests that break a rule --------------------------------------------------------------------
+
+refuses("an unknown task is answered with the nearest", submit("matmull"),
+        r'gpuactors submit: there is no task type "matmull"; did you mean "matmul"\?$')
+for gpus, pattern in (("1.5", r"gpus is 1\.5: .*whole number"), ("-1", r"gpus is -1: .*negative"),
+                      ("nan", r"gpus is NaN"), ("inf", r"gpus is inf"), ("0.00001", r"gpus is 1e-05: .*0\.0001"),
+                      ("half", r'--gpus is "half": a number'), ("1x", r'--gpus is "1x": a number'), ("", r"")):
+    refuses(f"--gpus={gpus or '(nothing)'} is refused with the rule", submit("echo", f"--gpus={gpus}"),
+            rf"gpuactors submit: .*{pattern}")
+refuses("--memory that is no amount is refused", submit("echo", "--memory", "6 gigs"),
+        r'gpuactors submit: "6 gigs" is not a number of bytes: write it like')
+refuses("--memory that overflows is refused", submit("echo", "--memory", "99999999999999999999"),
+        r"gpuactors submit: .*is not a number of bytes")
+refuses("--cpus below zero is refused", submit("echo", "--cpus", "-2"), r"gpuactors submit: cpus is -2: .*negative")
+refuses("--label without = is refused", submit("echo", "--label", "zone"),
+        r'gpuactors submit: --label is "zone": NAME=VALUE is expected')
+refuses("--label twice is refused", submit("echo", "--label", "a=1", "--label", "a=2"),
+        r"gpuactors submit: --label a is given twice")
+refuses("--resource that is no number is refused", submit("echo", "--resource", "fpga=one"),
+        r'gpuactors submit: --resource fpga is "one": a number is expected')
+refuses("--priority that is no whole number is refused", submit("echo", "--priority", "high"),
+        r'gpuactors submit: --priority is "high": a whole number from -2147483648 to 2147483647 is expected')
+refuses("--timeout of zero is refused", submit("echo", "--timeout", "0"),
+        r"gpuactors submit: --timeout is 0: more than 0")
+refuses("--count of zero is refused", submit("echo", "--count", "0"),
+        r'gpuactors submit: --count is "0": a whole number from 1 to 10000')
+for what, options in (("more devices than there are", ["--gpus", "2"]), ("an unknown node", ["--node", "elsewhere"]),
+                      ("an unknown type of device", ["--gpus", "1", "--accelerator-type", "Z9"]),
+                      ("a resource that no node has", ["--resource", "fpga=1"]),
+                      ("a label that no node has", ["--label", "zone=a"]), ("too much memory", ["--memory", "1TiB"])):
+    refuses(f"{what} is infeasible at once", submit("echo", *options), r"gpuactors submit: \S+")
+
+# -- input that breaks a rule ----------------------------------------------------------------------
+
+refuses("malformed JSON is refused with the place", submit("echo", '{"text": }'),
+        r"gpuactors submit: the JSON is no gpuactors.builtin.v1.Echo at line 1, column \d+: ")
+refuses("malformed JSON of a file is refused with its name", submit("echo", "@{folder}/bad.json"),
+        r"gpuactors submit: .*bad\.json: the JSON is no gpuactors.builtin.v1.Echo at line 2, column \d+: ")
+refuses("malformed JSON on standard input is refused", submit("echo", "-"), r"gpuactors submit: standard input: ",
+        stdin="[1")
+refuses("an unknown field is refused by its name", submit("matmul", '{"m":1}'), r"gpuactors submit: .*\bm\b")
+refuses("a field of the wrong type is refused", submit("matmul", '{"n":"many"}'), r"gpuactors submit: .*\bn\b.*many")
+refuses("a number that does not fit its field is refused", submit("matmul", '{"n":4294967296}'),
+        r"gpuactors submit: .*\bn\b.*4294967296")
+refuses("a file that is not there is refused", submit("echo", "@{folder}/none.json"),
+        r"gpuactors submit: .*none\.json cannot be read: No such file")
+refuses("a folder is no file", submit("echo", "@{folder}"), r"gpuactors submit: .* cannot be read: Is a directory")
+for n in ("0", "-3", "2147483647"):
+    refuses(f"matmul of n = {n} is refused with the range",
+            submit("matmul", "--gpus", "1", f'{{"n":{n},"dtype":"f64"}}'),
+            rf"gpuactors submit: n is {n}: rows and columns of a matrix, 1 to \d+, are expected")
+refuses("matmul without n is refused", submit("matmul", "--gpus", "1"), r"gpuactors submit: n is 0: ")
+refuses("matmul in an unknown type is refused", submit("matmul", "--gpus", "1", '{"n":1,"dtype":"f16"}'),
+        r'gpuactors submit: dtype is "f16": f32 or f64')
+refuses("matmul with too many rows back is refused", submit("matmul", "--gpus", "1", '{"n":1,"return_rows":17}'),
+        r"gpuactors submit: return_rows is 17: 0 to 16")
+refuses("matmul without a device is refused, saying how to ask for one", submit("matmul", '{"n":10}'),
+        r"gpuactors submit: matmul computes on a device and was given none")
+refuses("elementwise of nothing is refused", submit("elementwise", "--gpus", "1"), r"gpuactors submit: n is 0: 1 to ")
+refuses("elementwise that overflows is refused", submit("elementwise", "--gpus", "1", '{"n":"9223372036854775807"}'),
+        r"gpuactors submit: n is 9223372036854775807: 1 to 2305843009213693951 are expected")
+refuses("gram below one is refused", submit("gram", "--gpus", "1", '{"n":-1}'), r"gpuactors submit: n is -1: ")
+refuses("leak below one byte is refused", submit("leak", "--gpus", "1", '{"bytes":-1}'),
+        r"gpuactors submit: bytes is -1: 1 to")
+for seconds in ("-1", "86401", '"NaN"', '"Infinity"'):
+    refuses(f"sleep of {seconds} is refused", submit("sleep", f'{{"seconds":{seconds}}}'),
+            r"gpuactors submit: seconds is \S+: 0 to 86400 are expected")
+
+# -- failures that are nobody's mistake of form ------------------------------------------------------
+
+refuses("a quota that is passed is an error with the numbers",
+        submit("leak", "--gpus", "0.5", '{"bytes":"40000000"}'),
+        r"gpuactors submit: .*40000000", code=1)
+refuses("a matrix that does not fit the quota is an error", submit("matmul", "--gpus", "1", '{"n":30000}'),
+        r"gpuactors submit: .*3600000000", code=1)
+refuses("a task that takes longer than its time is an error", submit("sleep", "--timeout", "0.1", '{"seconds":3600}'),
+        r"gpuactors submit: \S+", code=1)
+refuses("failures of several tasks are counted",
+        submit("leak", "--gpus", "0.5", "--count", "3", '{"bytes":"40000000"}'),
+        r"gpuactors submit: 3 of 3 tasks failed, the first one: ", code=1)
+
+# -- plan ------------------------------------------------------------------------------------------
+
+
+def planned(out):
+    events = [json.loads(line) for line in out.splitlines()]
+    placed = [e["devices"][0]["index"] for e in events if e.get("event") == "granted"]
+    return placed == [0, 0, 1] and events[3]["event"] == "infeasible" and "final" in events[-1]
+
+
+gives("plan places a scenario from standard input", ["plan"], planned, stdin=json.dumps(PLAN))
+gives("plan takes - for standard input", ["plan", "-"], planned, stdin=json.dumps(PLAN))
+gives("plan places a scenario from a file", ["plan", "{folder}/plan.json"], planned)
+refuses("plan refuses what is not JSON", ["plan"], r"gpuactors plan: standard input: ", stdin="{")
+refuses("plan refuses an unknown field", ["plan", "{folder}/field.json"], r"gpuactors plan: .*field\.json: .*nodez")
+refuses("plan refuses a file that is not there", ["plan", "{folder}/none.json"],
+        r"gpuactors plan: .*none\.json cannot be read")
+
+
+# -- running them ----------------------------------------------------------------------------------
+
+
+def run(program, folder, case):
+    """What is wrong with a case, or None."""
+    name, arguments, stdin, env, code, check, pattern = case
+    command = [program] + [argument.replace("{folder}", folder) for argument in arguments]
+    clean = {key: value for key, value in os.environ.items()
+             if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES")}
+    done = subprocess.run(command, input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**clean, **env}, timeout=120, check=False)
+    out, error = done.stdout.decode(), done.stderr.decode()
+    shown = f"{command}\n  exit code {done.returncode}\n  out: {out}\n  error: {error}"
+    if done.returncode != code:
+        return f"exit code {code} expected: {shown}"
+    if check is None:
+        if error.count("\n") != 1 or not re.match(pattern, error.rstrip("\n")):
+            return f"one line like {pattern} expected: {shown}"
+    elif error or not check(out):
+        return f"wrong output: {shown}"
+    return None
+
+
+def write_files(folder):
+    files = {"echo.json": '{"text":"file"}', "bad.json": '{"text":\n  "x",,}', "plan.json": json.dumps(PLAN),
+             "field.json": '{"nodez":[]}'}
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def full_output(program):
+    """An answer that cannot be written is a failure."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([program, "types"], stdout=full, stderr=subprocess.PIPE, check=False)
+    return done.returncode == 1 and done.stderr.decode() == "gpuactors types: standard output cannot be written\n"
+
+
+def main(program, part=""):
+    failures = 0
+    chosen = [case for case in CASES if part in case[0]]
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(folder)
+        for case in chosen:
+            try:
+                wrong = run(program, folder, case)
+            except (ValueError, KeyError, IndexError, TypeError, subprocess.TimeoutExpired) as error:
+                wrong = f"{type(error).__name__}: {error}"
+            print(f"{'FAILED' if wrong else 'ok':6} {case[0]}")
+            if wrong:
+                failures += 1
+                print(f"  {wrong}")
+    if not full_output(program):
+        failures += 1
+        print("FAILED an answer that cannot be written is a failure")
+    print(f"{len(chosen) + 1} cases, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
