@@ -1,13 +1,11 @@
 #include <gpuactors/actor/actor_shell.hpp>
-#include <gpuactors/actor/task_runner.hpp>
-
 #include <unistd.h>
 
 namespace gpuactors {
 
 ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
-                       std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker)
-  : caf::event_based_actor(config), lease_(std::move(lease)), worker_(std::move(worker)) {
+                       std::shared_ptr<HolderControl> control, LeaseInfo lease)
+  : caf::event_based_actor(config), lease_(std::move(lease)) {
   host_.services = std::move(services);
   host_.control = std::move(control);
   host_.self = this;
@@ -31,7 +29,6 @@ void ActorShell::on_exit() {
   deferred_->fail_all(Error{Errc::actor_died, "the actor ended before it answered"});
   object_.reset();
   host_.placement.reset();
-  caf_version::enqueue(worker_, nullptr, 0, make_lease_ended(lease_));
 }
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {

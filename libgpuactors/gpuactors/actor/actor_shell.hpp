@@ -11,11 +11,11 @@ namespace gpuactors {
 ///
 /// Lifecycle: spawned detached by a worker -> `StartActor` makes the object (answered with `Started`, or the error of
 /// its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an exit message;
-/// then it destroys the object, closes the devices and tells the worker. All on its own thread.
+/// then it destroys the object and closes the devices. All on its own thread.
 class ActorShell : public caf::event_based_actor {
 public:
   ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
-             std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker);
+             std::shared_ptr<HolderControl> control, LeaseInfo lease);
 
   caf::behavior make_behavior() override;
   void on_exit() override;
@@ -30,7 +30,6 @@ private:
   caf::result<Payload> serve(const Call& call);
 
   LeaseInfo lease_;
-  caf::strong_actor_ptr worker_;
   detail::ActorHost host_;
   const ActorType* type_ = nullptr;
   std::unique_ptr<Actor> object_;

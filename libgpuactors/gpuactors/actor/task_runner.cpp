@@ -4,17 +4,10 @@
 
 namespace gpuactors {
 
-v1::LeaseEnded make_lease_ended(const LeaseInfo& lease) {
-  v1::LeaseEnded ended;
-  ended.set_lease(lease.id.value());
-  ended.set_epoch(lease.epoch);
-  return ended;
-}
-
 TaskRunner::TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
-                       std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker)
+                       std::shared_ptr<HolderControl> control, LeaseInfo lease)
   : caf::event_based_actor(config), services_(std::move(services)), control_(std::move(control)),
-    lease_(std::move(lease)), worker_(std::move(worker)) {
+    lease_(std::move(lease)) {
   // nop
 }
 
@@ -35,7 +28,6 @@ caf::behavior TaskRunner::make_behavior() {
 void TaskRunner::on_exit() {
   deferred_->fail_all(Error{Errc::lease_expired, "the lease ended before the task was done"});
   placement_.reset();
-  caf_version::enqueue(worker_, nullptr, 0, make_lease_ended(lease_));
 }
 
 caf::result<v1::Started> TaskRunner::open() {

@@ -12,11 +12,11 @@ namespace gpuactors {
 /// Runs one task after the other under its lease; frees what each one left allocated before it answers.
 ///
 /// Lifecycle: spawned detached by a worker -> opened by `StartRunner` (answered with `Started`, or the error of opening
-/// its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices and tells the worker.
+/// its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices.
 class TaskRunner : public caf::event_based_actor {
 public:
   TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
-             std::shared_ptr<HolderControl> control, LeaseInfo lease, caf::strong_actor_ptr worker);
+             std::shared_ptr<HolderControl> control, LeaseInfo lease);
 
   caf::behavior make_behavior() override;
   void on_exit() override;
@@ -32,12 +32,8 @@ private:
   std::shared_ptr<const ProcessServices> services_;
   std::shared_ptr<HolderControl> control_;
   LeaseInfo lease_;
-  caf::strong_actor_ptr worker_;
   std::unique_ptr<Placement> placement_;
   std::shared_ptr<detail::DeferredAnswers> deferred_ = std::make_shared<detail::DeferredAnswers>();
 };
-
-/// Says that what a lease held is free again; what worker, agent and broker hear at the end of a lease.
-[[nodiscard]] v1::LeaseEnded make_lease_ended(const LeaseInfo& lease);
 
 } // namespace gpuactors

@@ -62,7 +62,15 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   slot.epoch = lease.epoch();
   slot.control = std::make_shared<HolderControl>();
   slot.holder = caf::actor_cast<caf::actor>(system().spawn<Holder, caf::detached>(
-      services_, slot.control, from_wire(lease), caf::actor_cast<caf::strong_actor_ptr>(this)));
+      services_, slot.control, from_wire(lease)));
+  v1::LeaseEnded ended;
+  ended.set_lease(lease.id());
+  ended.set_epoch(lease.epoch());
+  // Attached before anybody else has the handle, so it runs after all that others attach: whoever learns that the lease
+  // is free finds its handles marked as down.
+  slot.holder->attach_functor([worker = caf::actor_cast<caf::strong_actor_ptr>(this), ended] {
+    caf_version::enqueue(worker, nullptr, 0, ended);
+  });
   return slot;
 }
 
