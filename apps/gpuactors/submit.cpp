@@ -79,7 +79,7 @@ Result<Options> read_options(const Arguments& arguments) {
     GPUACTORS_LET(seconds, parse_number("--timeout", *arguments.timeout));
     if (!(seconds > 0 && seconds <= longest_timeout))
       return fail(Errc::invalid_argument,
-                  fmt::format("--timeout is {}: more than 0 and at most {} seconds are expected", arguments.timeout,
+                  fmt::format("--timeout is {}: more than 0 and at most {} seconds are expected", *arguments.timeout,
                               longest_timeout));
     options.deadline = std::chrono::ceil<Duration>(std::chrono::duration<double>(seconds));
   }

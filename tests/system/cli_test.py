@@ -191,6 +191,8 @@ for what, options in (("more devices than there are", ["--gpus", "2"]), ("an unk
 
 refuses("malformed JSON is refused with the place", submit("echo", '{"text": }'),
         PLACE.format(1))
+refuses("JSON that ends too soon is refused with its end", submit("echo", '{"text":\n"x"'),
+        r"gpuactors submit: .*(at line 2, column 4|near 2:\d+|nexpected end)")
 refuses("malformed JSON of a file is refused with its name", submit("echo", "@{folder}/bad.json"),
         PLACE.format(2))
 refuses("malformed JSON on standard input is refused", submit("echo", "-"), r"gpuactors submit: standard input: ",

@@ -34,7 +34,8 @@ std::string place_of(std::string_view report, std::string_view json) {
   const auto begin = excerpt_line == std::string_view::npos ? 0 : excerpt_line + 1;
   const auto excerpt = report.substr(begin, caret_line - begin);
   const auto column = report.find('^', caret_line) - caret_line - 1;
-  const auto offset = json.find(excerpt);
+  // Without text around it the place is the end.
+  const auto offset = excerpt.empty() ? json.size() : json.find(excerpt);
   if (offset == std::string_view::npos)
     return {};
   const auto at = std::min(offset + column, json.size());
