@@ -1,0 +1,63 @@
+// A fractional actor owns a share of one device for as long as it lives: its memory is a quota that it cannot pass, and
+// what it keeps there stays between messages. Two of them share a device without noticing each other.
+#include "examples.pb.h"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <fmt/format.h>
+
+using examples::Number;
+using google::protobuf::Empty;
+
+class Cache : public gpuactors::FractionalGPUActor {
+public:
+  using FractionalGPUActor::FractionalGPUActor;
+
+  // Keeps so many bytes more on the device. @returns what it keeps in all.
+  gpuactors::Result<Number> grow(const Number& bytes) {
+    GPUACTORS_LET(buffer, gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));
+    buffers_.push_back(std::move(buffer));
+    return used(Empty{});
+  }
+
+  Number used(const Empty&) {
+    Number result;
+    result.set_value(static_cast<double>(gpu().memory_used()));
+    return result;
+  }
+
+private:
+  std::vector<gpuactors::Buffer> buffers_;
+};
+
+GPUACTORS_ACTOR("cache", Cache).method("grow", &Cache::grow).method("used", &Cache::used);
+
+gpuactors::Result<void> run() {
+  // One host device of 1 GiB, in this process; nothing to start.
+  GPUACTORS_LET(cluster, gpuactors::Cluster::embed({.devices = "host:1x1GiB", .nodes = {}, .registry = {}}));
+  GPUACTORS_LET(half, cluster.spawn("cache", Empty{}, {.gpus = 0.5, .name = "half"}));
+  GPUACTORS_LET(quarter, cluster.spawn("cache", Empty{}, {.gpus = 0.25, .name = "quarter"}));
+  for (const auto& actor : {half, quarter}) {
+    const auto lease = actor.info().lease().devices(0);
+    fmt::print("{} has device {} with {}\n", actor.name(), lease.index(),
+               gpuactors::format_bytes(lease.memory_bytes()));
+  }
+  Number bytes;
+  bytes.set_value(200 << 20);
+  GPUACTORS_TRY(half.call<Number>("grow", bytes).get());
+  GPUACTORS_TRY(quarter.call<Number>("grow", bytes).get());
+  // The second 200 MiB fit into a half of the device, but not into a quarter.
+  GPUACTORS_TRY(half.call<Number>("grow", bytes).get());
+  const auto refused = quarter.call<Number>("grow", bytes).get();
+  fmt::print("quarter: {}\n", refused ? "has grown" : to_string(refused.error()));
+  GPUACTORS_LET(used, half.call<Number>("used").get());
+  fmt::print("half keeps {}\n", gpuactors::format_bytes(static_cast<std::uint64_t>(used.value())));
+  return {};
+}
+
+int main() {
+  const auto done = run();
+  if (!done)
+    fmt::print(stderr, "{}\n", to_string(done.error()));
+  return done ? 0 : 1;
+}
