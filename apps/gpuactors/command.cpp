@@ -56,12 +56,15 @@ std::string explain_missing(const std::vector<Command>& commands, int argc, cons
 std::string explain_extra(const CLI::App& parser, const std::vector<std::string>& extras) {
   if (extras.empty())
     return {};
-  const auto name = extras.front().substr(0, extras.front().find('='));
-  if (!name.starts_with("-"))
-    return fmt::format("there is one argument too many: \"{}\"", name);
+  // An unknown option explains the words that follow it.
+  const auto option =
+      std::find_if(extras.begin(), extras.end(), [](const auto& word) { return word.starts_with("-"); });
+  if (option == extras.end())
+    return fmt::format("too many arguments: \"{}\" is one more than it takes", extras.front());
+  const auto name = option->substr(0, option->find('='));
   std::vector<std::string> known;
-  for (const auto* option : parser.get_options())
-    for (const auto& spelling : option->get_lnames())
+  for (const auto* taken : parser.get_options())
+    for (const auto& spelling : taken->get_lnames())
       known.push_back("--" + spelling);
   return fmt::format("there is no option {}{}", name, did_you_mean(name, known));
 }
@@ -73,8 +76,9 @@ int report_usage(const CLI::App& program, const std::vector<Command>& commands, 
   if (chosen.empty())
     return report("gpuactors", explain_missing(commands, argc, argv), exit_bad_input);
   const auto who = "gpuactors " + chosen.front()->get_name();
-  auto what =
-      error.get_name() == "ExtrasError" ? explain_extra(*chosen.front(), program.remaining(true)) : std::string{};
+  auto what = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)
+                  ? explain_extra(*chosen.front(), program.remaining(true))
+                  : std::string{};
   if (what.empty())
     what = error.what();
   return report(who, fmt::format("{}; see {} --help", one_line(what), who), exit_bad_input);

@@ -56,7 +56,7 @@ Result<std::string> read_document(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   if (file && file.peek() != std::ifstream::traits_type::eof())
     text << file.rdbuf();
-  if (!file.is_open() || file.bad() || errno != 0)
+  if (!file.is_open() || file.bad())
     return fail(Errc::invalid_argument,
                 fmt::format("{} cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
   return text.str();

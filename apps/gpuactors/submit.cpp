@@ -12,6 +12,7 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <optional>
 
 namespace gpuactors::cli {
 
@@ -25,31 +26,31 @@ struct Arguments {
   ClusterOptions cluster;
   std::string task;
   std::string input;
-  std::string gpus;
-  std::string memory;
-  std::string cpus;
+  std::optional<std::string> gpus;
+  std::optional<std::string> memory;
+  std::optional<std::string> cpus;
   std::string accelerator_type;
   std::string node;
   std::vector<std::string> labels;
   std::vector<std::string> resources;
-  std::string priority;
-  std::string timeout;
+  std::optional<std::string> priority;
+  std::optional<std::string> timeout;
   std::string count = "1";
 };
 
 /// Reads the amounts, so that a wrong one is refused before anything starts.
 Result<void> read_amounts(const Arguments& arguments, Options& options) {
-  if (!arguments.gpus.empty()) {
-    GPUACTORS_LET(gpus, parse_number("--gpus", arguments.gpus));
+  if (arguments.gpus) {
+    GPUACTORS_LET(gpus, parse_number("--gpus", *arguments.gpus));
     GPUACTORS_TRY(parse_gpus(gpus));
     options.gpus = gpus;
   }
-  if (!arguments.memory.empty()) {
-    GPUACTORS_LET(bytes, parse_bytes(arguments.memory));
+  if (arguments.memory) {
+    GPUACTORS_LET(bytes, parse_bytes(*arguments.memory));
     options.memory_bytes = bytes;
   }
-  if (!arguments.cpus.empty()) {
-    GPUACTORS_LET(cpus, parse_number("--cpus", arguments.cpus));
+  if (arguments.cpus) {
+    GPUACTORS_LET(cpus, parse_number("--cpus", *arguments.cpus));
     GPUACTORS_TRY(Share::from_double(cpus, "cpus"));
     options.cpus = cpus;
   }
@@ -69,16 +70,16 @@ Result<Options> read_options(const Arguments& arguments) {
   options.node = arguments.node;
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
   options.labels = std::move(labels);
-  if (!arguments.priority.empty()) {
+  if (arguments.priority) {
     using Limits = std::numeric_limits<std::int32_t>;
-    GPUACTORS_LET(priority, parse_integer("--priority", arguments.priority, Limits::min(), Limits::max()));
+    GPUACTORS_LET(priority, parse_integer("--priority", *arguments.priority, Limits::min(), Limits::max()));
     options.priority = static_cast<int>(priority);
   }
-  if (!arguments.timeout.empty()) {
-    GPUACTORS_LET(seconds, parse_number("--timeout", arguments.timeout));
+  if (arguments.timeout) {
+    GPUACTORS_LET(seconds, parse_number("--timeout", *arguments.timeout));
     if (!(seconds > 0 && seconds <= longest_timeout))
       return fail(Errc::invalid_argument,
-                  fmt::format("--timeout is {}: more than 0 and at most {} seconds are expected", arguments.timeout,
+                  fmt::format("--timeout is {}: more than 0 and at most {} seconds are expected", *arguments.timeout,
                               longest_timeout));
     options.deadline = std::chrono::ceil<Duration>(std::chrono::duration<double>(seconds));
   }

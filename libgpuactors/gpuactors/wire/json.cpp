@@ -10,7 +10,7 @@ namespace gpuactors {
 
 namespace {
 
-/// One line out of Protobuf's report: the reason, the text around the place and a caret below it.
+/// Protobuf's report on one line, without the colon or full stop that may stand around it.
 std::string one_line(std::string_view report) {
   std::string result;
   for (const char c : report) {
@@ -20,6 +20,8 @@ std::string one_line(std::string_view report) {
     else if (!result.empty() && result.back() != ' ')
       result += ' ';
   }
+  result.erase(0, result.find_first_not_of(": "));
+  result.erase(result.find_last_not_of(". ") + 1);
   return result;
 }
 
@@ -32,7 +34,8 @@ std::string place_of(std::string_view report, std::string_view json) {
   const auto begin = excerpt_line == std::string_view::npos ? 0 : excerpt_line + 1;
   const auto excerpt = report.substr(begin, caret_line - begin);
   const auto column = report.find('^', caret_line) - caret_line - 1;
-  const auto offset = json.find(excerpt);
+  // Without text around it the place is the end.
+  const auto offset = excerpt.empty() ? json.size() : json.find(excerpt);
   if (offset == std::string_view::npos)
     return {};
   const auto at = std::min(offset + column, json.size());
@@ -40,6 +43,20 @@ std::string place_of(std::string_view report, std::string_view json) {
   const auto line_start = json.substr(0, at).rfind('\n');
   return fmt::format(" at line {}, column {}", line,
                      at - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1);
+}
+
+/// Why `json` is no message of the type `descriptor`, from Protobuf's report: where, if it is no JSON at all, else what
+/// the message has.
+std::string explain(const google::protobuf::Descriptor& descriptor, std::string_view json, std::string_view report) {
+  const auto place = place_of(report, json);
+  if (!place.empty()) // The text around the place and a caret below it follow: the place says as much.
+    return fmt::format("the JSON is no {}{}: {}", descriptor.full_name(), place,
+                       one_line(report.substr(0, report.find('\n'))));
+  std::string fields;
+  for (int i = 0; i < descriptor.field_count(); ++i)
+    fields += fmt::format("{}{}", i == 0 ? "" : ", ", descriptor.field(i)->name());
+  return fmt::format("the JSON is no {}: {}; its fields are: {}", descriptor.full_name(), one_line(report),
+                     fields.empty() ? "none" : fields);
 }
 
 } // namespace
@@ -55,9 +72,8 @@ Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor
   if (!blank) {
     const auto status = google::protobuf::util::JsonStringToMessage(std::string{json}, message.get());
     if (!status.ok()) {
-      const std::string report{status.message().data(), status.message().size()};
-      return fail(Errc::invalid_argument, fmt::format("the JSON is no {}{}: {}", descriptor.full_name(),
-                                                      place_of(report, json), one_line(report)));
+      const std::string_view report{status.message().data(), status.message().size()};
+      return fail(Errc::invalid_argument, explain(descriptor, json, report));
     }
   }
   return Payload::of(std::move(message));
