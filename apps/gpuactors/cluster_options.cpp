@@ -21,8 +21,7 @@ void ClusterOptions::add_to(CLI::App& parser) {
           "Devices of the embedded node: cuda, cuda:GPU-uuid,..., cuda*N or host:COUNT[xMEMORY][@TYPE], such as "
           "host:4x1GiB@V100; may be repeated. Left out: CUDA if there is any, else host:1")
       ->type_name("SPEC")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   parser
       .add_option("--broker", broker_,
                   "Broker of a cluster, also by GPUACTORS_BROKER. Not in this version, which embeds its cluster")

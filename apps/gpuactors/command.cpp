@@ -52,9 +52,8 @@ std::string explain_missing(const std::vector<Command>& commands, int argc, cons
   return fmt::format("a subcommand is needed: {}; see gpuactors --help", fmt::join(names_of(commands), ", "));
 }
 
-/// What is wrong with arguments that `parser` does not take.
-std::string explain_extra(const CLI::App& parser) {
-  const auto extras = parser.remaining();
+/// What is wrong with arguments that are left over when `parser` has taken its own.
+std::string explain_extra(const CLI::App& parser, const std::vector<std::string>& extras) {
   if (extras.empty())
     return {};
   const auto name = extras.front().substr(0, extras.front().find('='));
@@ -74,7 +73,8 @@ int report_usage(const CLI::App& program, const std::vector<Command>& commands, 
   if (chosen.empty())
     return report("gpuactors", explain_missing(commands, argc, argv), exit_bad_input);
   const auto who = "gpuactors " + chosen.front()->get_name();
-  auto what = error.get_name() == "ExtrasError" ? explain_extra(*chosen.front()) : std::string{};
+  auto what =
+      error.get_name() == "ExtrasError" ? explain_extra(*chosen.front(), program.remaining(true)) : std::string{};
   if (what.empty())
     what = error.what();
   return report(who, fmt::format("{}; see {} --help", one_line(what), who), exit_bad_input);

@@ -142,12 +142,10 @@ void add_resource_options(CLI::App& parser, Arguments& arguments) {
   parser.add_option("--node", arguments.node, "Node it must run on")->type_name("N");
   parser.add_option("--label", arguments.labels, "Label that the node must have; may be repeated")
       ->type_name("K=V")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   parser.add_option("--resource", arguments.resources, "Another countable resource of the node; may be repeated")
       ->type_name("NAME=N")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   parser.add_option("--priority", arguments.priority, "Higher is served first; 0 when left out")->type_name("P");
   parser.add_option("--timeout", arguments.timeout, "The answer must come within this time; no limit when left out")
       ->type_name("SECONDS");

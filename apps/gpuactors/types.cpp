@@ -32,50 +32,48 @@ std::string_view name_of(Ownership ownership) {
   return "anything";
 }
 
+std::string name_of(const Descriptor& message) {
+  return std::string{message.full_name()};
+}
+
 std::string type_of(const FieldDescriptor& field) {
   if (field.is_map())
     return fmt::format("map<{}, {}>", type_of(*field.message_type()->map_key()),
                        type_of(*field.message_type()->map_value()));
   std::string name{field.type_name()};
   if (field.message_type() != nullptr)
-    name = field.message_type()->full_name();
+    name = name_of(*field.message_type());
   else if (field.enum_type() != nullptr)
     name = field.enum_type()->full_name();
   return field.is_repeated() ? "repeated " + name : name;
 }
 
-/// All message types that the registered types use, by name, those inside others included.
-class Messages {
-public:
-  void add(const Descriptor& message) {
-    if (message.options().map_entry() || !all_.emplace(message.full_name(), &message).second)
-      return;
-    for (int i = 0; i < message.field_count(); ++i)
-      if (const auto* inner = message.field(i)->message_type(); inner != nullptr)
-        add(message.field(i)->is_map() && inner->map_value()->message_type() != nullptr
-                ? *inner->map_value()->message_type()
-                : *inner);
+using Messages = std::map<std::string, const Descriptor*>;
+
+/// Adds `message` and the messages inside it.
+void collect(const Descriptor& message, Messages& messages) {
+  if (!messages.emplace(name_of(message), &message).second)
+    return;
+  for (int i = 0; i < message.field_count(); ++i) {
+    const auto& field = *message.field(i);
+    const auto* inner = field.is_map() ? field.message_type()->map_value()->message_type() : field.message_type();
+    if (inner != nullptr)
+      collect(*inner, messages);
   }
+}
 
-  [[nodiscard]] const std::map<std::string, const Descriptor*>& all() const {
-    return all_;
-  }
-
-private:
-  std::map<std::string, const Descriptor*> all_;
-};
-
+/// All message types that the registered types use, by name.
 Messages messages_of(const TypeRegistry& registry) {
   Messages messages;
   for (const auto* task : registry.tasks()) {
-    messages.add(*task->input);
-    messages.add(*task->output);
+    collect(*task->input, messages);
+    collect(*task->output, messages);
   }
   for (const auto* actor : registry.actors()) {
-    messages.add(*actor->config);
+    collect(*actor->config, messages);
     for (const auto& [name, method] : actor->methods) {
-      messages.add(*method.input);
-      messages.add(*method.output);
+      collect(*method.input, messages);
+      collect(*method.output, messages);
     }
   }
   return messages;
@@ -85,27 +83,26 @@ Messages messages_of(const TypeRegistry& registry) {
 
 template <class Type>
 std::string reply_of(const Type& type) {
-  return (type.streamed ? "stream of " : "") + std::string{type.output->full_name()};
+  return (type.streamed ? "stream of " : "") + name_of(*type.output);
 }
 
 void print_tables(const TypeRegistry& registry) {
   Table tasks{{"TASK", "INPUT", "REPLY"}};
   for (const auto* task : registry.tasks())
-    tasks.add({task->name, std::string{task->input->full_name()}, reply_of(*task)});
+    tasks.add({task->name, name_of(*task->input), reply_of(*task)});
   tasks.print(std::cout);
 
   Table actors{{"ACTOR", "OWNS", "METHOD", "INPUT", "REPLY"}};
   for (const auto* actor : registry.actors()) {
-    actors.add({actor->name, std::string{name_of(actor->ownership)}, "(configuration)",
-                std::string{actor->config->full_name()}, ""});
+    actors.add({actor->name, std::string{name_of(actor->ownership)}, "(configuration)", name_of(*actor->config), ""});
     for (const auto& [name, method] : actor->methods)
-      actors.add({"", "", name, std::string{method.input->full_name()}, reply_of(method)});
+      actors.add({"", "", name, name_of(*method.input), reply_of(method)});
   }
   std::cout << '\n';
   actors.print(std::cout);
 
   Table messages{{"MESSAGE", "FIELD", "TYPE"}};
-  for (const auto& [name, message] : messages_of(registry).all()) {
+  for (const auto& [name, message] : messages_of(registry)) {
     if (message->field_count() == 0)
       messages.add({name, "(none)", ""});
     for (int i = 0; i < message->field_count(); ++i)
@@ -129,23 +126,23 @@ void print_json(const TypeRegistry& registry) {
   for (const auto* task : registry.tasks())
     list.push_back({{"kind", "task"},
                     {"name", task->name},
-                    {"input", task->input->full_name()},
-                    {"output", task->output->full_name()},
+                    {"input", name_of(*task->input)},
+                    {"output", name_of(*task->output)},
                     {"streamed", task->streamed}});
   for (const auto* actor : registry.actors()) {
     auto methods = Json::array();
     for (const auto& [name, method] : actor->methods)
       methods.push_back({{"name", name},
-                         {"input", method.input->full_name()},
-                         {"output", method.output->full_name()},
+                         {"input", name_of(*method.input)},
+                         {"output", name_of(*method.output)},
                          {"streamed", method.streamed}});
     list.push_back({{"kind", "actor"},
                     {"name", actor->name},
                     {"owns", name_of(actor->ownership)},
-                    {"config", actor->config->full_name()},
+                    {"config", name_of(*actor->config)},
                     {"methods", std::move(methods)}});
   }
-  for (const auto& [name, message] : messages_of(registry).all())
+  for (const auto& [name, message] : messages_of(registry))
     list.push_back({{"kind", "message"}, {"name", name}, {"fields", fields_of(*message)}});
   std::cout << list.dump(2) << '\n';
 }

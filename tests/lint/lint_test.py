@@ -6,6 +6,7 @@ import unittest
 
 import layers
 import layout
+import links
 import text
 
 BASE = "libgpuactors/gpuactors/base/a.hpp"
@@ -95,6 +96,22 @@ class Layout(unittest.TestCase):
         self.assertEqual(len(layout.check(self.GOOD + ["scripts/x.sh"])), 1)
         self.assertEqual(len(layout.check(self.GOOD + ["notes.txt"])), 1)
         self.assertEqual(len(layout.check([path for path in self.GOOD if path != "LICENSE"])), 1)
+
+
+class Links(unittest.TestCase):
+    PATHS = ["README.md", "docs/a.md", "docs/b/c.md"]
+
+    def findings(self, content, target="# One heading\n"):
+        return links.check({"docs/a.md": content, "docs/b/c.md": target}, self.PATHS)
+
+    def test_links_that_lead_somewhere_are_clean(self):
+        self.assertEqual(self.findings("[up](../README.md) [down](b/c.md#one-heading) [dir](b) [b](b/)\n"), [])
+        self.assertEqual(self.findings("# Here `it` is\n[self](#here-it-is) [far](https://example.org/x)\n"), [])
+        self.assertEqual(self.findings("```\n[code](nowhere.md)\n```\n"), [])
+
+    def test_links_that_lead_nowhere_are_found(self):
+        for target in ("b/d.md", "c.md", "b/c.md#another", "#none"):
+            self.assertEqual(len(self.findings(f"see [this]({target})\n")), 1, target)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 #include <support/catch.hpp>
 
+#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -187,4 +188,19 @@ TEST_CASE("what is not JSON, or has the wrong type, is an error with its place")
   CHECK(error_of_step(R"({"submit":{"id":"a","gpus":"1"}})") == "steps[0].submit.gpus is \"1\": a number is expected");
   CHECK(error_of_step(R"({"submit":{"id":"a","strategy":"pack"}})")
         == "steps[0].submit.strategy is \"pack\": PACK or SPREAD is expected");
+}
+
+TEST_CASE("the example of docs/reference/scheduling.md is what happens") {
+  std::ifstream file(std::string{GPUACTORS_SOURCE_DIR} + "/docs/reference/scheduling.md");
+  REQUIRE(file);
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto block = [&](const std::string& kind) {
+    const auto fence = "```" + kind + "\n";
+    const auto begin = text.str().find(fence);
+    REQUIRE(begin != std::string::npos);
+    const auto from = begin + fence.size();
+    return text.str().substr(from, text.str().find("```", from) - from);
+  };
+  CHECK(plan(block("json")) == block("jsonl"));
 }

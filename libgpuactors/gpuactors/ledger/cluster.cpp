@@ -30,8 +30,7 @@ bool ByIdle::operator()(const NodeKind* a, int idle) const {
 }
 
 bool ByCpus::operator()(const Node* a, const Node* b) const {
-  return std::tuple{!a->pool.slots.empty(), a->pool.free_cpus, a->order}
-         < std::tuple{!b->pool.slots.empty(), b->pool.free_cpus, b->order};
+  return std::tie(a->pool.free_cpus, a->order) < std::tie(b->pool.free_cpus, b->order);
 }
 
 bool ByFreeShare::operator()(const Node* a, const Node* b) const {
@@ -130,7 +129,7 @@ const Node* Cluster::find(std::string_view name) const {
 // -- indexes ---------------------------------------------------------------------------------------
 
 void Cluster::enter(Node& node) {
-  by_cpus_.insert(&node);
+  cpus_with(node).insert(&node);
   if (spreads_)
     by_free_share_.insert(&node);
   for (auto& slot : node.pool.slots)
@@ -139,7 +138,7 @@ void Cluster::enter(Node& node) {
 }
 
 void Cluster::leave(Node& node) {
-  by_cpus_.erase(&node);
+  cpus_with(node).erase(&node);
   if (spreads_)
     by_free_share_.erase(&node);
   for (auto& slot : node.pool.slots)
@@ -148,6 +147,9 @@ void Cluster::leave(Node& node) {
 }
 
 void Cluster::enter(Node& node, Slot& slot) {
+  // Whatever is placed on a device takes some of its share: nothing finds a full one.
+  if (slot.free_share == Share{})
+    return;
   auto& kind = node.kinds[slot.kind];
   if (slot.free_share < Share::whole(1)) {
     kind.kind->in_use.insert(&slot);
@@ -163,6 +165,8 @@ void Cluster::enter(Node& node, Slot& slot) {
 }
 
 void Cluster::leave(Node& node, Slot& slot) {
+  if (slot.free_share == Share{})
+    return;
   auto& kind = node.kinds[slot.kind];
   if (slot.free_share < Share::whole(1)) {
     kind.kind->in_use.erase(&slot);
@@ -197,7 +201,7 @@ void Cluster::update(Pool& pool, const std::vector<DeviceGrant>& devices, bool c
   const bool indexed = node.takes_leases();
   const bool reorders = cpus_change || !devices.empty();
   if (indexed && cpus_change)
-    by_cpus_.erase(&node);
+    cpus_with(node).erase(&node);
   if (indexed && spreads_ && reorders)
     by_free_share_.erase(&node);
   for (const auto& device : devices)
@@ -214,7 +218,7 @@ void Cluster::update(Pool& pool, const std::vector<DeviceGrant>& devices, bool c
       node.free_share += slot.free_share;
     }
   if (indexed && cpus_change)
-    by_cpus_.insert(&node);
+    cpus_with(node).insert(&node);
   if (indexed && spreads_ && reorders)
     by_free_share_.insert(&node);
 }
@@ -280,6 +284,8 @@ void Cluster::check() const {
         ++idle[node.kinds[slot.kind].kind];
         continue;
       }
+      if (slot.free_share == Share{})
+        continue;
       ++in_use;
       GPUACTORS_LEDGER_CHECK(node.kinds[slot.kind].kind->in_use.count(const_cast<Slot*>(&slot)) == 1,
                              "a device in use is not in its index");
@@ -290,7 +296,8 @@ void Cluster::check() const {
       GPUACTORS_LEDGER_CHECK(kind.kind->idle.count(const_cast<NodeKind*>(&kind)) == (kind.idle > 0 ? 1U : 0U),
                              "a node's idle devices are not in their index");
     }
-    GPUACTORS_LEDGER_CHECK(by_cpus_.count(const_cast<Node*>(&node)) == (node.takes_leases() ? 1U : 0U),
+    GPUACTORS_LEDGER_CHECK(by_cpus_[node.pool.slots.empty() ? 0 : 1].count(const_cast<Node*>(&node))
+                               == (node.takes_leases() ? 1U : 0U),
                            "a node is not in the index of cpus");
   }
   for (const auto& [key, kind] : kinds_)

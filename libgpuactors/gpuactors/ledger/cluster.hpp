@@ -5,6 +5,7 @@
 #include <gpuactors/ledger/pool.hpp>
 #include <gpuactors/ledger/view.hpp>
 
+#include <array>
 #include <set>
 #include <string_view>
 
@@ -39,7 +40,7 @@ struct Node {
   }
 };
 
-/// Devices in fractional use: least free share, least free memory, node, index.
+/// Devices in fractional use that are not full: least free share, least free memory, node, index.
 struct BySlot {
   using is_transparent = void;
   bool operator()(const Slot* a, const Slot* b) const;
@@ -53,7 +54,7 @@ struct ByIdle {
   bool operator()(const NodeKind* a, int idle) const;
 };
 
-/// Nodes for requests without devices: those without devices first, then least free cpus, then by node.
+/// Nodes for requests without devices: least free cpus, then by node.
 struct ByCpus {
   bool operator()(const Node* a, const Node* b) const;
 };
@@ -104,7 +105,8 @@ public:
     return kinds_;
   }
 
-  [[nodiscard]] const std::set<Node*, ByCpus>& by_cpus() const {
+  /// First the nodes without devices, then those with some.
+  [[nodiscard]] const std::array<std::set<Node*, ByCpus>, 2>& by_cpus() const {
     return by_cpus_;
   }
 
@@ -125,6 +127,10 @@ public:
   void check() const;
 
 private:
+  [[nodiscard]] std::set<Node*, ByCpus>& cpus_with(const Node& node) {
+    return by_cpus_[node.pool.slots.empty() ? 0 : 1];
+  }
+
   void set_order(Nodes::iterator it);
   void enter(Node& node);
   void leave(Node& node);
@@ -137,7 +143,7 @@ private:
 
   Nodes nodes_;
   Kinds kinds_;
-  std::set<Node*, ByCpus> by_cpus_;
+  std::array<std::set<Node*, ByCpus>, 2> by_cpus_;
   std::set<Node*, ByFreeShare> by_free_share_;
   std::map<std::string_view, Node*> mixed_;
   bool spreads_ = false;

@@ -69,7 +69,8 @@ private:
     // Its holder is gone.
     bool ended = false;
   };
-  using Records = std::map<LeaseId, Record>;
+  // Hashed, because every grant and release passes here; walked only in the order of ids.
+  using Records = std::unordered_map<LeaseId, Record>;
 
   struct Bundle {
     BundleGrant grant;
@@ -149,6 +150,7 @@ private:
   // -- lending.cpp -----------------------------------------------------------------------------
 
   const Record* live(LeaseId id) const;
+  std::vector<const Record*> records_by_id() const;
   Pool& lent_pool(Record& record);
   std::optional<Found> borrow(const ResourceRequest& request, const Lens& lens);
   bool could_borrow(const ResourceRequest& request, const Lens& lens);

@@ -23,7 +23,7 @@ public:
     if (request_.strategy == Strategy::spread)
       return first_of(cluster_.by_free_share());
     if (!wants_devices(request_))
-      return first_of(cluster_.by_cpus());
+      return no_device();
     if (!wants_whole_devices(request_)) {
       if (auto found = device_in_use())
         return found;
@@ -60,6 +60,13 @@ private:
       if (!excludes(*node))
         if (auto found = in(*node))
           return found;
+    return std::nullopt;
+  }
+
+  std::optional<Placement> no_device() const {
+    for (const auto& nodes : cluster_.by_cpus())
+      if (auto found = first_of(nodes))
+        return found;
     return std::nullopt;
   }
 
@@ -215,6 +222,64 @@ private:
 };
 
 } // namespace
+
+namespace {
+
+bool is_held(const Lens& lens, const Pool& pool) {
+  return std::any_of(lens.holds.begin(), lens.holds.end(), [&](const Hold& hold) { return hold.pool == &pool; });
+}
+
+// The most idle devices of a kind in one node, and the most share of one of its devices. The indexes are sorted: the
+// first that no hold touches ends the search.
+std::pair<std::int64_t, Share> most_free_of(const DeviceKind& kind, const Lens& lens) {
+  std::int64_t idle = 0;
+  Share share;
+  for (auto it = kind.idle.rbegin(); it != kind.idle.rend(); ++it) {
+    const auto& node = *(*it)->node;
+    if (!is_held(lens, node.pool)) {
+      idle = std::max<std::int64_t>(idle, (*it)->idle);
+      share = Share::whole(1);
+      break;
+    }
+    std::int64_t untouched = 0;
+    for (const auto& slot : node.pool.slots) {
+      if (!slot.ok || node.kinds[slot.kind].kind != &kind)
+        continue;
+      share = std::max(share, lens.share(node.pool, slot));
+      untouched += lens.share(node.pool, slot) == Share::whole(1) ? 1 : 0;
+    }
+    idle = std::max(idle, untouched);
+  }
+  for (auto it = kind.in_use.rbegin(); it != kind.in_use.rend() && (*it)->free_share > share; ++it) {
+    share = std::max(share, lens.share((*it)->node->pool, **it));
+    if (!is_held(lens, (*it)->node->pool))
+      break;
+  }
+  return {idle, share};
+}
+
+} // namespace
+
+Limits most_free(const Cluster& cluster, const std::string& accelerator_type, const Lens& lens) {
+  Limits limits{};
+  const auto limit = [&](Measure measure) -> std::int64_t& { return limits[static_cast<std::size_t>(measure)]; };
+  for (const auto& [key, kind] : cluster.kinds()) {
+    if (!accelerator_type.empty() && kind.accelerator_type != accelerator_type)
+      continue;
+    const auto [idle, share] = most_free_of(kind, lens);
+    // Devices of several kinds in one node can serve one request together.
+    limit(Measure::devices) =
+        cluster.mixed().empty() ? std::max(limit(Measure::devices), idle) : limit(Measure::devices) + idle;
+    limit(Measure::share) = std::max(limit(Measure::share), share.units());
+    limit(Measure::bytes) =
+        std::max(limit(Measure::bytes), static_cast<std::int64_t>(memory_for_share(kind.memory_bytes, share)));
+  }
+  // Holds on cpus are left aside: a bound need not be tight.
+  for (const auto& nodes : cluster.by_cpus())
+    if (!nodes.empty())
+      limit(Measure::cpus) = std::max(limit(Measure::cpus), (*nodes.rbegin())->pool.free_cpus.units());
+  return limits;
+}
 
 std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request, const Lens& lens,
                                const std::set<const Node*>& excluded) {

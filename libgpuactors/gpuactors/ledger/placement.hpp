@@ -12,6 +12,7 @@
 #pragma once
 
 #include <gpuactors/ledger/cluster.hpp>
+#include <gpuactors/ledger/wake_index.hpp>
 
 #include <set>
 
@@ -30,5 +31,8 @@ struct Placement {
 /// Whether it fits on some node that takes leases, seen through `lens`, whatever the amount it looks at. Looks at all
 /// nodes.
 [[nodiscard]] bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens);
+
+/// Bounds for what one request can get of the devices of a type ("" is any), or of the cpus, on nodes that take leases.
+[[nodiscard]] Limits most_free(const Cluster& cluster, const std::string& accelerator_type, const Lens& lens);
 
 } // namespace gpuactors::ledger_detail

@@ -19,22 +19,39 @@ Shape* Queue::find_shape(const ShapeKey& key) {
   return it == shapes_.end() ? nullptr : &it->second;
 }
 
+void Queue::enter(Shape& shape) {
+  const auto threshold = threshold_of(*shape.key);
+  heads_.emplace(shape.head(), &shape);
+  wake_[threshold.accelerator_type].insert(shape.head(), threshold, &shape);
+}
+
+void Queue::leave(Shape& shape) {
+  heads_.erase(shape.head());
+  const auto it = wake_.find(threshold_of(*shape.key).accelerator_type);
+  it->second.erase(shape.head());
+  if (it->second.empty())
+    wake_.erase(it);
+}
+
 void Queue::attach(Shape& shape, std::uint64_t age) {
-  if (shape.prospect.feasible && !shape.ages.empty())
-    heads_.erase(shape.head());
+  const bool first = shape.ages.empty();
+  const bool moves = shape.prospect.feasible && (first || age < shape.head().age);
+  if (moves && !first)
+    leave(shape);
   shape.ages.insert(age);
-  if (shape.prospect.feasible)
-    heads_.emplace(shape.head(), &shape);
+  if (moves)
+    enter(shape);
 }
 
 void Queue::detach(Shape& shape, std::uint64_t age) {
-  if (shape.prospect.feasible)
-    heads_.erase(shape.head());
+  const bool moves = shape.prospect.feasible && age == shape.head().age;
+  if (moves)
+    leave(shape);
   shape.ages.erase(age);
   if (shape.ages.empty())
     shapes_.erase(shapes_.find(*shape.key));
-  else if (shape.prospect.feasible)
-    heads_.emplace(shape.head(), &shape);
+  else if (moves)
+    enter(shape);
 }
 
 Entry& Queue::add(Entry entry) {
@@ -72,9 +89,9 @@ void Queue::move(QueueKey key, Shape& to) {
 void Queue::set_prospect(Shape& shape, Prospect prospect) {
   const bool was_feasible = std::exchange(shape.prospect, prospect).feasible;
   if (prospect.feasible && !was_feasible)
-    heads_.emplace(shape.head(), &shape);
+    enter(shape);
   else if (!prospect.feasible && was_feasible)
-    heads_.erase(shape.head());
+    leave(shape);
 }
 
 const Entry* Queue::find(QueueKey key) const {
@@ -100,6 +117,10 @@ void Queue::check() const {
     GPUACTORS_LEDGER_CHECK(it != heads_.end() && it->second == &shape, "a shape is not at its place in the queue");
   }
   GPUACTORS_LEDGER_CHECK(count == entries_.size(), "entries and shapes of the queue disagree");
+  std::size_t woken = 0;
+  for (const auto& [type, index] : wake_)
+    woken += index.size();
+  GPUACTORS_LEDGER_CHECK(woken == heads_.size(), "the queue would not wake all that it holds");
   GPUACTORS_LEDGER_CHECK(feasible == heads_.size(), "the queue has heads of no shape");
   for (const auto& [key, entry] : entries_)
     GPUACTORS_LEDGER_CHECK(entry.shape->ages.count(key.age) == 1, "an entry is not in its shape");

@@ -3,25 +3,16 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/ledger/need.hpp>
+#include <gpuactors/ledger/wake_index.hpp>
 
+<<<<<<< HEAD
 #include <compare>
 #include <map>
+=======
+>>>>>>> ledger
 #include <set>
 
 namespace gpuactors::ledger_detail {
-
-/// A place in the queue; less is served first.
-struct QueueKey {
-  int priority = 0;
-  std::uint64_t age = 0;
-
-  friend bool operator==(QueueKey, QueueKey) = default;
-
-  friend std::strong_ordering operator<=>(QueueKey a, QueueKey b) {
-    return a.priority != b.priority ? b.priority <=> a.priority : a.age <=> b.age;
-  }
-};
 
 /// What a shape can hope for from the nodes that there are.
 struct Prospect {
@@ -98,6 +89,18 @@ public:
     return heads_;
   }
 
+  /// The first shape behind `after` (from the front, if it is null) that is worth a try. `limits_of` says, for an
+  /// accelerator type ("" is any), what there is at most.
+  template <class LimitsOf>
+  [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, LimitsOf limits_of) const {
+    std::pair<QueueKey, Shape*> first{};
+    for (const auto& [type, index] : wake_)
+      if (const auto found = index.next(after, limits_of(type));
+          found.second != nullptr && (first.second == nullptr || found.first < first.first))
+        first = found;
+    return first;
+  }
+
   /// The first deadlines.
   [[nodiscard]] const std::set<std::pair<TimePoint, QueueKey>>& deadlines() const {
     return deadlines_;
@@ -112,11 +115,16 @@ public:
 private:
   void detach(Shape& shape, std::uint64_t age);
   void attach(Shape& shape, std::uint64_t age);
+  // The shape is, or is no longer, to be found by its head.
+  void enter(Shape& shape);
+  void leave(Shape& shape);
 
   std::map<QueueKey, Entry> entries_;
   std::map<RequestId, QueueKey> by_request_;
   Shapes shapes_;
   Heads heads_;
+  // By accelerator type.
+  std::map<std::string, WakeIndex> wake_;
   std::set<std::pair<TimePoint, QueueKey>> deadlines_;
   std::uint64_t age_ = 0;
 };

@@ -11,6 +11,7 @@ namespace gpuactors {
 
 using ledger_detail::explain;
 using ledger_detail::explain_in;
+using ledger_detail::most_free;
 using ledger_detail::place;
 using ledger_detail::place_in;
 
@@ -105,7 +106,7 @@ void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& 
   auto& [pool, devices] = found.placement;
   cluster_.take(*pool, devices, request.cpus, request.resources);
   const LeaseId lease_id{++next_lease_};
-  auto& record = records_.emplace_hint(records_.end(), lease_id, Record{})->second;
+  auto& record = records_.try_emplace(lease_id).first->second;
   record.lease = Lease{lease_id,
                        ++epoch_,
                        id,
@@ -253,11 +254,17 @@ void Ledger::Impl::pump(Events& events) {
   bool again = true;
   while (again) {
     again = false;
-    for (auto it = queue_.heads().begin(); it != queue_.heads().end();) {
-      const auto key = it->first;
-      const bool is_group = it->second->key->is_group();
-      again |= grant_head(key, *it->second, events) && is_group;
-      it = queue_.heads().upper_bound(key);
+    std::optional<QueueKey> last;
+    while (true) {
+      // Those behind `last` are bound by all that binds `last`, so that nothing is passed over.
+      const auto lens = last ? binding(*last) : Lens{};
+      const auto [key, shape] = queue_.next(last ? &*last : nullptr,
+                                            [&](const std::string& type) { return most_free(cluster_, type, lens); });
+      if (shape == nullptr)
+        break;
+      const bool is_group = shape->key->is_group();
+      again |= grant_head(key, *shape, events) && is_group;
+      last = key;
     }
   }
 }
@@ -331,11 +338,12 @@ Result<Ledger::Events> Ledger::Impl::release(LeaseId id, std::uint64_t epoch, Ti
   if (it->second.lease.epoch != epoch)
     return fail(Errc::stale_epoch,
                 fmt::format("lease {} has epoch {}, not {}", id.value(), it->second.lease.epoch, epoch));
+  const auto& held = it->second.lease;
   Events earlier;
   pass_time(now, earlier);
   Events events;
-  events.push_back(Event{Event::Kind::released, it->second.lease.request, {}, it->second.lease, {}, Errc::none, {}});
-  end_lease(it);
+  events.push_back(Event{Event::Kind::released, held.request, {}, held, {}, Errc::none, {}});
+  end_lease(records_.find(id));
   pump(events);
   return finish(std::move(events), std::move(earlier));
 }

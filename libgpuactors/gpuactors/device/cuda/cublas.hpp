@@ -22,7 +22,8 @@ namespace gpuactors::cuda {
 
 /// The table. Filled once, then only read: any thread.
 struct Cublas {
-#define GPUACTORS_CUBLAS_MEMBER(name, function) decltype(&function) name = nullptr;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name cannot be in parentheses
+#define GPUACTORS_CUBLAS_MEMBER(name, function) decltype(&(function)) name = nullptr;
   GPUACTORS_CUBLAS_TABLE(GPUACTORS_CUBLAS_MEMBER)
 #undef GPUACTORS_CUBLAS_MEMBER
 };

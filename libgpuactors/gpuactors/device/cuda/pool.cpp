@@ -42,7 +42,7 @@ Result<void*> MemoryPool::allocate(std::size_t bytes, CUstream stream) {
   CUdeviceptr pointer = 0;
   GPUACTORS_TRY(primary_->check(primary_->driver().mem_alloc_from_pool_async(&pointer, bytes, pool_, stream),
                                 "cuMemAllocFromPoolAsync", Errc::out_of_memory, fmt::format("asked {} B", bytes)));
-  return reinterpret_cast<void*>(pointer);
+  return reinterpret_cast<void*>(pointer); // NOLINT(performance-no-int-to-ptr): it is how the driver spells pointers
 }
 
 void MemoryPool::free(void* pointer, CUstream stream) noexcept {

@@ -1,0 +1,128 @@
+// How fast and how large: hidden, run with `test_ledger "[speed]"`. Prints numbers; checks only what no machine should
+// miss.
+#include <ledger/fixture.hpp>
+#include <unistd.h>
+
+#include <ctime>
+#include <fstream>
+#include <iostream>
+
+using namespace ledger_test;
+
+namespace {
+
+Ledger ledger_with(int nodes, int devices) {
+  Ledger ledger;
+  for (int i = 0; i < nodes; ++i) {
+    auto name = std::to_string(i);
+    name.insert(0, 5 - name.size(), '0');
+    REQUIRE(ledger.add_node(node_of("n" + name, devices, 80'000'000'000), TimePoint{}));
+  }
+  return ledger;
+}
+
+// Processor time, so that other programs on the machine do not count.
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+// Calls `step` until a second is over; returns calls a second.
+template <class Step>
+double rate(Step step) {
+  const auto start = cpu_seconds();
+  std::uint64_t count = 0;
+  while (cpu_seconds() - start < 1)
+    for (int i = 0; i < 100; ++i, ++count)
+      step();
+  return static_cast<double>(count) / (cpu_seconds() - start);
+}
+
+double grants_a_second(Ledger& ledger, std::uint64_t& id, const ResourceRequest& request, std::size_t held_back) {
+  std::vector<Lease> held;
+  for (std::size_t i = 0; i < held_back; ++i)
+    held.push_back(*ledger.submit(RequestId{++id}, request, TimePoint{}).front().lease);
+  std::size_t next = 0;
+  // A fixed stride through the leases, so that a release hits any of them.
+  const auto result = rate([&] {
+    auto lease = *ledger.submit(RequestId{++id}, request, TimePoint{}).front().lease;
+    if (!held.empty()) {
+      next = (next + 7919) % held.size();
+      std::swap(lease, held[next]);
+    }
+    if (!ledger.release(lease.id, lease.epoch, TimePoint{}))
+      FAIL("a lease could not be released");
+  });
+  for (const auto& lease : held)
+    REQUIRE(ledger.release(lease.id, lease.epoch, TimePoint{}));
+  return result;
+}
+
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0;
+  statm >> pages >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+} // namespace
+
+TEST_CASE("speed: grant and release of a quarter of a device", "[.][speed]") {
+  std::uint64_t id = 0;
+  auto small = ledger_with(1, 8);
+  auto large = ledger_with(10'000, 8);
+  const auto few = grants_a_second(small, id, gpus(0.25), 0);
+  const auto many = grants_a_second(large, id, gpus(0.25), 0);
+  std::cout << "grant + release of 0.25, none held: " << few << "/s on 8 devices, " << many << "/s on 80,000\n";
+  const auto busy_few = grants_a_second(small, id, gpus(0.25), 24);
+  const auto busy_many = grants_a_second(large, id, gpus(0.25), 240'000);
+  std::cout << "grant + release of 0.25, three quarters held: " << busy_few << "/s on 8 devices, " << busy_many
+            << "/s on 80,000\n";
+  CHECK(many * 10 > few);
+}
+
+TEST_CASE("speed: a placement group of 8 bundles on 10,000 nodes", "[.][speed]") {
+  auto ledger = ledger_with(10'000, 8);
+  for (const auto strategy :
+       {GroupStrategy::pack, GroupStrategy::spread, GroupStrategy::strict_pack, GroupStrategy::strict_spread}) {
+    std::uint64_t id = 0;
+    GroupRequest group;
+    group.strategy = strategy;
+    group.bundles.assign(8, gpus(1));
+    const auto result = rate([&] {
+      ledger.submit_group(GroupId{++id}, group, TimePoint{});
+      if (!ledger.release_group(GroupId{id}, TimePoint{}))
+        FAIL("a group could not be removed");
+    });
+    std::cout << "group of 8 on 10,000 nodes, strategy " << static_cast<int>(strategy) << ": " << result << "/s\n";
+  }
+}
+
+TEST_CASE("speed: a million waiting requests", "[.][speed]") {
+  for (const bool alike : {true, false}) {
+    auto ledger = ledger_with(1, 8);
+    std::vector<Lease> held;
+    std::uint64_t id = 0;
+    for (int i = 0; i < 8; ++i)
+      held.push_back(*ledger.submit(RequestId{++id}, gpus(1), TimePoint{}).front().lease);
+    constexpr std::uint64_t count = 1'000'000;
+    const auto before = resident_bytes();
+    const auto start = cpu_seconds();
+    for (std::uint64_t i = 0; i < count; ++i) {
+      auto request = gpus(1);
+      // All different: as many shapes as requests.
+      if (!alike)
+        request.memory_bytes = 40'000'000'000 + i;
+      ledger.submit(RequestId{++id}, request, TimePoint{});
+    }
+    const auto took = cpu_seconds() - start;
+    std::cout << (alike ? "alike" : "all different") << ": " << (resident_bytes() - before) / count
+              << " bytes a waiting request, " << static_cast<double>(count) / took << " submitted a second\n";
+    std::size_t next = 0;
+    std::cout << "  release that wakes the next: " << rate([&] {
+      auto& lease = held[next++ % held.size()];
+      const auto events = ledger.release(lease.id, lease.epoch, TimePoint{});
+      REQUIRE(events->back().kind == Kind::granted);
+      lease = *events->back().lease;
+    }) << "/s\n";
+  }
+}
