@@ -37,14 +37,11 @@ inline constexpr std::size_t leases_per_shape = 64;
 /// Items of a streamed reply that may be under way before the producer waits.
 inline constexpr std::uint32_t stream_window = 32;
 
-/// Events that the broker keeps for `Cluster::events`; older ones are dropped.
+/// Events that the broker keeps for `Cluster::state`; older ones are dropped.
 inline constexpr std::size_t event_log = 65'536;
 
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};
-
-/// How long an actor may take to start (its constructor may load a model) unless told otherwise.
-inline constexpr std::chrono::minutes spawn_deadline{10};
 
 /// How long `kill` waits for a running method before it reports that the actor is stuck.
 inline constexpr std::chrono::seconds stop_grace{5};

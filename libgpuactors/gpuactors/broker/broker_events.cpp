@@ -48,7 +48,10 @@ void ResourceBroker::on_granted(const Event& event) {
 }
 
 void ResourceBroker::on_refused(const Event& event) {
-  const auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
+  auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
+  // The ledger speaks of its clock; to the one who waited it means that there was no room in time.
+  if (code == Errc::deadline_exceeded)
+    code = Errc::no_capacity;
   const Error error{code, event.reason};
   if (auto request = task_requests_.extract(event.request); !request.empty()) {
     request.mapped().promise.deliver(to_caf(error));
@@ -131,6 +134,7 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
   if (record.lease)
     *info.mutable_lease() = *record.lease;
   info.set_pid(record.pid);
+  info.set_max_pending_calls(record.spec.max_pending_calls());
   return info;
 }
 

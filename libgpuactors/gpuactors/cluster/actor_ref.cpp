@@ -67,6 +67,8 @@ Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const 
 }
 
 void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending, Call call) {
+  if (pending->finished())
+    return; // withdrawn while the actor was looked up
   auto& cell = *pending->cell_;
   if (cell.down.load(std::memory_order_acquire)) {
     v1::FindActor message;
@@ -93,6 +95,8 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     pending->ticket_ = *ticket;
     pending->id_ = call.id;
   }
+  if (pending->finished())
+    return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
   core.port().deliver(*ticket, handle, std::move(call));
 }
 

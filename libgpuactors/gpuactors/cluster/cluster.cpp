@@ -29,8 +29,7 @@ public:
 /// The answer to a spawn or a look-up.
 class ActorReply : public detail::FutureState<ActorRef>, public PendingReply {
 public:
-  ActorReply(std::weak_ptr<detail::ClusterCore> core, std::size_t max_pending)
-    : core_(std::move(core)), max_pending_(max_pending) {
+  explicit ActorReply(std::weak_ptr<detail::ClusterCore> core) : core_(std::move(core)) {
     // nop
   }
 
@@ -44,7 +43,7 @@ public:
     cell->id = ActorId{info.id()};
     cell->name = info.name();
     cell->type = info.type();
-    cell->max_pending = max_pending_;
+    cell->max_pending = info.max_pending_calls();
     core->set_place(*cell, info, content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2));
     complete(ActorRef{std::move(cell)});
   }
@@ -55,7 +54,6 @@ public:
 
 private:
   std::weak_ptr<detail::ClusterCore> core_;
-  std::size_t max_pending_;
 };
 
 } // namespace
@@ -192,10 +190,9 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   if (options.queue_timeout)
     request->set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
   *message.mutable_request() = std::move(*request);
-  auto reply = std::make_shared<ActorReply>(core_, options.max_pending_calls);
+  auto reply = std::make_shared<ActorReply>(core_);
   reply->executor = core_->executor();
-  const auto deadline = options.deadline ? deadline_after(Clock::now(), *options.deadline) : never;
-  core_->ask_broker(reply, deadline, std::move(message), std::move(config));
+  core_->ask_broker(reply, never, std::move(message), std::move(config));
   return Future<ActorRef>{std::move(reply)};
 }
 
@@ -204,7 +201,7 @@ Result<ActorRef> Cluster::find(std::string_view name) {
     return closed();
   v1::FindActor message;
   message.set_name(std::string{name});
-  auto reply = std::make_shared<ActorReply>(core_, 0);
+  auto reply = std::make_shared<ActorReply>(core_);
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   return Future<ActorRef>{reply}.get();
 }

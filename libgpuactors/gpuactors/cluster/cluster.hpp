@@ -27,7 +27,7 @@ struct KillOptions {
 class Cluster {
 public:
   /// Embeds a cluster of one or more nodes in this process. Opens no port.
-  /// @returns `invalid_argument` for a bad SPEC, name or registration; `unsupported` when CUDA is asked for and there
+  /// @returns `invalid_argument` for a bad SPEC, name or registration; `already_exists` for two nodes of one name; `unsupported` when CUDA is asked for and there
   /// is
   ///          none.
   static Result<Cluster> embed(EmbedOptions options = {});
@@ -71,8 +71,7 @@ public:
   /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that the type does not take:
   /// a
   ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
-  ///          `infeasible`, `no_capacity` (`queue_timeout`), `deadline_exceeded` (`spawn_deadline`), what its
-  ///          constructor reports.
+  ///          `infeasible`, `no_capacity` (`queue_timeout`), what its constructor reports.
   template <ProtobufMessage Config = google::protobuf::Empty>
   Result<ActorRef> spawn(std::string_view type, Config config = {}, const Options& options = {}) {
     return spawn_payload(type, Payload::of(std::move(config)), options).get();

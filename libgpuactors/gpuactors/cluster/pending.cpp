@@ -54,6 +54,8 @@ void PendingCall::on_reply(caf_version::Content& content) {
 }
 
 void PendingCall::on_error(Error error) {
+  if (error.code() == Errc::deadline_exceeded)
+    ask_to_stop();
   let_go();
   finish(fail(std::move(error)));
 }
@@ -67,23 +69,31 @@ void PendingCall::let_go() {
 void PendingCall::withdraw() {
   if (finished())
     return;
-  v1::CancelCall message;
-  caf::strong_actor_ptr control;
   RequestPort::Ticket ticket = 0;
   {
     const std::lock_guard lock{mutex_};
     ticket = ticket_;
-    control = control_;
-    message.set_call(id_.value());
-    message.set_lease(lease_.value());
   }
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
   if (core == nullptr || ticket == 0) {
     finish(fail(withdrawn()));
     return;
   }
+  ask_to_stop();
   core->port().abandon(ticket, withdrawn());
-  if (control != nullptr)
+}
+
+void PendingCall::ask_to_stop() {
+  v1::CancelCall message;
+  caf::strong_actor_ptr control;
+  {
+    const std::lock_guard lock{mutex_};
+    control = control_;
+    message.set_call(id_.value());
+    message.set_lease(lease_.value());
+  }
+  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
+  if (core != nullptr && control != nullptr)
     core->port().tell(control, std::move(message));
 }
 

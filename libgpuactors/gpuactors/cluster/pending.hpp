@@ -97,6 +97,7 @@ private:
   friend class CallStarter;
 
   void let_go();
+  void ask_to_stop();
 
   std::shared_ptr<ActorCell> cell_;
   std::mutex mutex_;

@@ -5,11 +5,8 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/ledger/wake_index.hpp>
 
-<<<<<<< HEAD
 #include <compare>
 #include <map>
-=======
->>>>>>> ledger
 #include <set>
 
 namespace gpuactors::ledger_detail {

@@ -2,6 +2,9 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -11,8 +14,8 @@ namespace gpuactors::detail {
 
 class TaskDispatcher::LeaseReply : public PendingReply {
 public:
-  LeaseReply(std::weak_ptr<TaskDispatcher> dispatcher, Shape& shape, std::uint64_t request)
-    : dispatcher_(std::move(dispatcher)), shape_(shape), request_(request) {
+  LeaseReply(std::weak_ptr<TaskDispatcher> dispatcher, std::shared_ptr<Shape> shape, std::uint64_t request)
+    : dispatcher_(std::move(dispatcher)), shape_(std::move(shape)), request_(request) {
     // nop
   }
 
@@ -29,7 +32,7 @@ public:
 
 private:
   std::weak_ptr<TaskDispatcher> dispatcher_;
-  Shape& shape_;
+  std::shared_ptr<Shape> shape_;
   std::uint64_t request_;
 };
 
@@ -53,6 +56,22 @@ private:
   std::function<void()> due_;
 };
 
+namespace {
+
+/// The same request always gives the same bytes, maps included.
+std::string key_of(const v1::ResourceRequest& request) {
+  std::string key;
+  {
+    google::protobuf::io::StringOutputStream stream{&key};
+    google::protobuf::io::CodedOutputStream out{&stream};
+    out.SetSerializationDeterministic(true);
+    request.SerializeToCodedStream(&out);
+  }
+  return key;
+}
+
+} // namespace
+
 // -- TaskDispatcher -------------------------------------------------------------------------------
 
 TaskDispatcher::TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker)
@@ -71,15 +90,15 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const v1::
   if (queue_timeout)
     task->timers_[1] = start_timer(task, *queue_timeout,
                                    Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
-  const auto key = request.SerializeAsString();
+  const auto key = key_of(request);
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    auto& shape = shape_of(key, request);
-    shape.waiting.push_back(task);
-    if (!shape.idle.empty()) {
-      const auto lease = shape.idle.back();
-      shape.idle.pop_back();
+    const auto& shape = shape_of(key, request);
+    shape->waiting.push_back(task);
+    if (!shape->idle.empty()) {
+      const auto lease = shape->idle.back();
+      shape->idle.pop_back();
       use(slots_.at(lease), outbox);
     } else {
       balance(shape, outbox);
@@ -140,8 +159,8 @@ void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
   flush(outbox);
 }
 
-void TaskDispatcher::granted(Shape& shape, std::uint64_t request, const v1::Lease& lease, caf::strong_actor_ptr runner,
-                             caf::strong_actor_ptr control) {
+void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
+                             caf::strong_actor_ptr runner, caf::strong_actor_ptr control) {
   const LeaseId id{lease.id()};
   // Before the first task: whoever runs there when the runner ends is told.
   runner->get()->attach_functor([weak = weak_from_this(), id] {
@@ -152,27 +171,27 @@ void TaskDispatcher::granted(Shape& shape, std::uint64_t request, const v1::Leas
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    std::erase(shape.requested, request);
+    std::erase(shape->requested, request);
     auto& slot = slots_[id];
     slot.lease = lease;
     slot.runner = std::move(runner);
     slot.control = std::move(control);
-    slot.shape = &shape;
-    ++shape.leases;
+    slot.shape = shape;
+    ++shape->leases;
     use(slot, outbox);
   }
   flush(outbox);
 }
 
-void TaskDispatcher::refused(Shape& shape, std::uint64_t request, const Error& error) {
+void TaskDispatcher::refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error) {
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    std::erase(shape.requested, request);
+    std::erase(shape->requested, request);
     const auto final = error.remedy() == Remedy::give_up;
     if (error.code() != Errc::cancelled) {
       // A refusal that holds for every task of this shape fails them all, any other one the oldest.
-      while (auto task = pop_waiting(shape)) {
+      while (auto task = pop_waiting(*shape)) {
         outbox.failures.emplace_back(std::move(task), error);
         if (!final)
           break;
@@ -190,9 +209,9 @@ void TaskDispatcher::runner_down(LeaseId lease) {
     const auto slot = slots_.find(lease);
     if (slot == slots_.end())
       return;
-    auto& shape = *slot->second.shape;
-    std::erase(shape.idle, lease);
-    --shape.leases;
+    const auto shape = slot->second.shape;
+    std::erase(shape->idle, lease);
+    --shape->leases;
     slots_.erase(slot);
     balance(shape, outbox);
   }
@@ -225,10 +244,12 @@ void TaskDispatcher::sweep() {
 
 // -- under the lock -------------------------------------------------------------------------------
 
-TaskDispatcher::Shape& TaskDispatcher::shape_of(const std::string& key, const v1::ResourceRequest& request) {
+const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const std::string& key,
+                                                                       const v1::ResourceRequest& request) {
   auto& shape = shapes_[key];
   if (shape == nullptr) {
-    shape = std::make_unique<Shape>();
+    shape = std::make_shared<Shape>();
+    shape->key = key;
     shape->request = request;
     // Work without a device is bounded by the machine, not by the ledger.
     const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
@@ -236,7 +257,15 @@ TaskDispatcher::Shape& TaskDispatcher::shape_of(const std::string& key, const v1
                            && request.resource_units().empty();
     shape->most_leases = unbounded ? std::min(limits::leases_per_shape, 4 * threads) : limits::leases_per_shape;
   }
-  return *shape;
+  return shape;
+}
+
+void TaskDispatcher::drop_if_unused(const Shape& shape) {
+  if (!shape.waiting.empty() || shape.leases > 0 || !shape.requested.empty())
+    return;
+  const auto found = shapes_.find(shape.key);
+  if (found != shapes_.end() && found->second.get() == &shape)
+    shapes_.erase(found);
 }
 
 std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
@@ -270,7 +299,7 @@ void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
   }
   slot.idle_since = Clock::now();
   slot.shape->idle.push_back(id);
-  balance(*slot.shape, outbox);
+  balance(slot.shape, outbox);
   if (!sweeping_) {
     sweeping_ = true;
     outbox.start_sweep = true;
@@ -279,25 +308,27 @@ void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
 
 void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
   const auto slot = slots_.find(lease);
-  auto& shape = *slot->second.shape;
-  std::erase(shape.idle, lease);
-  --shape.leases;
+  const auto shape = slot->second.shape;
+  std::erase(shape->idle, lease);
+  --shape->leases;
   outbox.releases.push_back(std::move(slot->second.lease));
   slots_.erase(slot);
   balance(shape, outbox);
 }
 
-void TaskDispatcher::balance(Shape& shape, Outbox& outbox) {
+void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outbox) {
+  auto& shape = *pointer;
   const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
   const auto wanted = std::min(shape.waiting.size(), room);
   while (shape.requested.size() < wanted) {
     shape.requested.push_back(++last_request_);
-    outbox.acquires.push_back({&shape, last_request_});
+    outbox.acquires.push_back({pointer, last_request_});
   }
   if (shape.waiting.empty()) {
     // One that is granted all the same arrives as an idle lease.
     outbox.withdrawals.insert(outbox.withdrawals.end(), shape.requested.begin(), shape.requested.end());
     shape.requested.clear();
+    drop_if_unused(shape);
   }
 }
 
@@ -327,7 +358,7 @@ void TaskDispatcher::flush(Outbox& outbox) {
     v1::AcquireLease message;
     *message.mutable_request() = acquire.shape->request;
     message.set_client_request(acquire.request);
-    port_.ask(std::make_shared<LeaseReply>(weak_from_this(), *acquire.shape, acquire.request), broker_, never,
+    port_.ask(std::make_shared<LeaseReply>(weak_from_this(), acquire.shape, acquire.request), broker_, never,
               std::move(message), port_.handle());
   }
   for (const auto request : outbox.withdrawals) {

@@ -43,7 +43,7 @@ private:
     v1::Lease lease;
     caf::strong_actor_ptr runner;
     caf::strong_actor_ptr control;
-    Shape* shape = nullptr;
+    std::shared_ptr<Shape> shape;
     bool busy = false;
     TimePoint idle_since = never;
     /// Others wait for it: give it back after the running task.
@@ -52,6 +52,7 @@ private:
 
   /// Tasks and leases of one shape: the same resources, place and priority.
   struct Shape {
+    std::string key;
     v1::ResourceRequest request;
     std::size_t most_leases = 0;
     std::deque<std::shared_ptr<PendingTask>> waiting;
@@ -69,7 +70,7 @@ private:
       RequestPort::Ticket ticket;
     };
     struct Acquire {
-      Shape* shape;
+      std::shared_ptr<Shape> shape;
       std::uint64_t request;
     };
     std::optional<Run> first_run;
@@ -84,17 +85,18 @@ private:
   };
 
   void answered(PendingTask& task, bool runner_suspect);
-  void granted(Shape& shape, std::uint64_t request, const v1::Lease& lease, caf::strong_actor_ptr runner,
+  void granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease, caf::strong_actor_ptr runner,
                caf::strong_actor_ptr control);
-  void refused(Shape& shape, std::uint64_t request, const Error& error);
+  void refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error);
   void runner_down(LeaseId lease);
   void sweep();
 
-  Shape& shape_of(const std::string& key, const v1::ResourceRequest& request);
+  const std::shared_ptr<Shape>& shape_of(const std::string& key, const v1::ResourceRequest& request);
   static std::shared_ptr<PendingTask> pop_waiting(Shape& shape);
   void use(Slot& slot, Outbox& outbox);
   void give_back(LeaseId lease, Outbox& outbox);
-  void balance(Shape& shape, Outbox& outbox);
+  void balance(const std::shared_ptr<Shape>& shape, Outbox& outbox);
+  void drop_if_unused(const Shape& shape);
   void flush(Outbox& outbox);
   void schedule_sweep();
   RequestPort::Ticket start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,
@@ -104,8 +106,8 @@ private:
   RequestPort& port_;
   caf::strong_actor_ptr broker_;
   std::mutex mutex_;
-  // By the serialized request. Shapes are few and stay: leases and timers point to them.
-  std::unordered_map<std::string, std::unique_ptr<Shape>> shapes_;
+  // By the serialized request; a shape goes with its last task, lease and request.
+  std::unordered_map<std::string, std::shared_ptr<Shape>> shapes_;
   std::unordered_map<LeaseId, Slot> slots_;
   std::uint64_t last_request_ = 0;
   bool sweeping_ = false;
