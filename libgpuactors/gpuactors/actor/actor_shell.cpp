@@ -1,4 +1,5 @@
 #include <gpuactors/actor/actor_shell.hpp>
+
 #include <unistd.h>
 
 namespace gpuactors {

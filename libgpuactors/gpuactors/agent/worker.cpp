@@ -61,8 +61,8 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   auto& slot = slots_[LeaseId{lease.id()}];
   slot.epoch = lease.epoch();
   slot.control = std::make_shared<HolderControl>();
-  slot.holder = caf::actor_cast<caf::actor>(system().spawn<Holder, caf::detached>(
-      services_, slot.control, from_wire(lease)));
+  slot.holder =
+      caf::actor_cast<caf::actor>(system().spawn<Holder, caf::detached>(services_, slot.control, from_wire(lease)));
   v1::LeaseEnded ended;
   ended.set_lease(lease.id());
   ended.set_epoch(lease.epoch());

@@ -2,6 +2,7 @@
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 
@@ -61,7 +62,7 @@ ResourceBroker::acquire(const v1::AcquireLease& message, const caf::strong_actor
   TaskRequest waiting;
   waiting.client = client;
   waiting.client_request = message.client_request();
-  waiting.key = fmt::format("{}/{}", static_cast<const void*>(client.get()), message.request().SerializeAsString());
+  waiting.key = fmt::format("{}/{}", static_cast<const void*>(client.get()), deterministic_bytes(message.request()));
   waiting.promise = promise;
   task_requests_.emplace(id, std::move(waiting));
   apply(ledger_.submit(id, std::move(*request), Clock::now()));

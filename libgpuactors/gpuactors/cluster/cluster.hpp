@@ -27,8 +27,8 @@ struct KillOptions {
 class Cluster {
 public:
   /// Embeds a cluster of one or more nodes in this process. Opens no port.
-  /// @returns `invalid_argument` for a bad SPEC, name or registration; `already_exists` for two nodes of one name; `unsupported` when CUDA is asked for and there
-  /// is
+  /// @returns `invalid_argument` for a bad SPEC, name or registration; `already_exists` for two nodes of one name;
+  /// `unsupported` when CUDA is asked for and there is
   ///          none.
   static Result<Cluster> embed(EmbedOptions options = {});
 

@@ -45,7 +45,8 @@ struct Options {
 
   // -- identity and life -----------------------------------------------------------------------
 
-  /// An actor's name, unique in the cluster, to find it by; a task's name in the event log.
+  /// An actor's name, unique in the cluster, to find it by. A task's name in the event log: tasks share leases only
+  /// with tasks of the same name and resources.
   std::string name{};
   /// Tasks: the answer must come within this time. None by default.
   std::optional<Duration> deadline{};

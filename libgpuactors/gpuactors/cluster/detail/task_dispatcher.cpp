@@ -1,9 +1,7 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
-
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <algorithm>
 #include <thread>
@@ -56,22 +54,6 @@ private:
   std::function<void()> due_;
 };
 
-namespace {
-
-/// The same request always gives the same bytes, maps included.
-std::string key_of(const v1::ResourceRequest& request) {
-  std::string key;
-  {
-    google::protobuf::io::StringOutputStream stream{&key};
-    google::protobuf::io::CodedOutputStream out{&stream};
-    out.SetSerializationDeterministic(true);
-    request.SerializeToCodedStream(&out);
-  }
-  return key;
-}
-
-} // namespace
-
 // -- TaskDispatcher -------------------------------------------------------------------------------
 
 TaskDispatcher::TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker)
@@ -90,7 +72,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const v1::
   if (queue_timeout)
     task->timers_[1] = start_timer(task, *queue_timeout,
                                    Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
-  const auto key = key_of(request);
+  const auto key = deterministic_bytes(request);
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};

@@ -85,8 +85,8 @@ private:
   };
 
   void answered(PendingTask& task, bool runner_suspect);
-  void granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease, caf::strong_actor_ptr runner,
-               caf::strong_actor_ptr control);
+  void granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
+               caf::strong_actor_ptr runner, caf::strong_actor_ptr control);
   void refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error);
   void runner_down(LeaseId lease);
   void sweep();

@@ -1,0 +1,158 @@
+// Calls of embedded actors and tasks, beside requests to a plain CAF actor in the same actor system.
+#include "rows.hpp"
+
+#include <gpuactors/bench/messages.pb.h>
+#include <gpuactors/gpuactors.hpp>
+
+#include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace gpuactors::bench {
+
+namespace {
+
+class Echo : public Actor {
+public:
+  using Actor::Actor;
+
+  Small echo(const Small& in) {
+    return in;
+  }
+};
+
+GPUACTORS_ACTOR("bench.echo", Echo).method("echo", &Echo::echo);
+GPUACTORS_TASK("bench.echo", [](TaskContext&, const Small& in) { return in; });
+
+template <class T>
+T check(Result<T> result) {
+  if (!result) {
+    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
+/// The floor: a plain actor on CAF's scheduler that answers with the same message.
+caf::behavior plain_echo() {
+  return {[](const Payload& in) { return in; }};
+}
+
+/// A cluster with one actor of ours and one plain actor, in one actor system.
+struct Bench {
+  Cluster cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
+  ActorRef actor = check(cluster.spawn("bench.echo", google::protobuf::Empty{}, {.gpus = 0.5}));
+  caf::actor plain = cluster.system().spawn(plain_echo);
+
+  ~Bench() {
+    caf::anon_send_exit(plain, caf::exit_reason::user_shutdown);
+  }
+};
+
+constexpr int lone_calls = 5'000;
+constexpr int flying = 1'000;
+constexpr int rounds = 50;
+
+Small small(std::int64_t n) {
+  Small message;
+  message.set_n(n);
+  return message;
+}
+
+double plain_lone(Bench& bench) {
+  caf::scoped_actor self{bench.cluster.system()};
+  const auto start = now_ns();
+  for (int i = 0; i < lone_calls; ++i)
+    self->request(bench.plain, caf::infinite, Payload::of(small(i)))
+        .receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
+  return (now_ns() - start) / lone_calls / 1'000;
+}
+
+double plain_rate(Bench& bench) {
+  caf::scoped_actor self{bench.cluster.system()};
+  const auto start = now_ns();
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < flying; ++i)
+      self->send(bench.plain, Payload::of(small(i)));
+    for (int i = 0; i < flying; ++i)
+      self->receive([](const Payload&) {});
+  }
+  return rounds * flying / (now_ns() - start) * 1e9;
+}
+
+double call_lone(Bench& bench) {
+  const auto start = now_ns();
+  for (int i = 0; i < lone_calls; ++i)
+    check(bench.actor.call<Small>("echo", small(i)).get());
+  return (now_ns() - start) / lone_calls / 1'000;
+}
+
+double task_lone(Bench& bench) {
+  const auto start = now_ns();
+  for (int i = 0; i < lone_calls; ++i)
+    check(bench.cluster.submit<Small>("bench.echo", small(i), {.gpus = 0.25}).get());
+  return (now_ns() - start) / lone_calls / 1'000;
+}
+
+template <class Start>
+double rate(Start&& start_one) {
+  std::vector<Future<Small>> futures;
+  futures.reserve(flying);
+  const auto start = now_ns();
+  for (int round = 0; round < rounds; ++round) {
+    futures.clear();
+    for (int i = 0; i < flying; ++i)
+      futures.push_back(start_one(i));
+    for (auto& future : futures)
+      check(future.get());
+  }
+  return rounds * flying / (now_ns() - start) * 1e9;
+}
+
+} // namespace
+
+std::vector<Benchmark> call_benchmarks() {
+  auto with_bench = [](auto run) {
+    return [run](int repeat) {
+      Bench bench;
+      return run(bench, repeat);
+    };
+  };
+  return {
+      {"call_lone", with_bench([](Bench& bench, int repeat) {
+         auto row = measure(
+             "call_lone", "us", repeat, [&] { return call_lone(bench); }, [&] { return plain_lone(bench); });
+         row.bound = 1.3;
+         return row;
+       })},
+      {"call_1000_in_flight", with_bench([](Bench& bench, int repeat) {
+         auto row = measure(
+             "call_1000_in_flight", "1/s", repeat,
+             [&] { return rate([&](int i) { return bench.actor.call<Small>("echo", small(i)); }); },
+             [&] { return plain_rate(bench); });
+         row.bound = 0.15;
+         row.at_most = false;
+         return row;
+       })},
+      {"task_lone", with_bench([](Bench& bench, int repeat) {
+         auto row = measure(
+             "task_lone", "us", repeat, [&] { return task_lone(bench); }, [&] { return plain_lone(bench); });
+         row.bound = 4;
+         return row;
+       })},
+      {"task_1000_in_flight", with_bench([](Bench& bench, int repeat) {
+         auto row = measure(
+             "task_1000_in_flight", "1/s", repeat,
+             [&] {
+               return rate([&](int i) { return bench.cluster.submit<Small>("bench.echo", small(i), {.gpus = 0.25}); });
+             },
+             [&] { return plain_rate(bench); });
+         row.bound = 0.15;
+         row.at_most = false;
+         return row;
+       })},
+  };
+}
+
+} // namespace gpuactors::bench

@@ -1,0 +1,27 @@
+// The groups of rows that gpuactors-bench knows.
+#pragma once
+
+#include "harness.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gpuactors::bench {
+
+/// A named row, run on demand. Bounds are those that the project holds itself to on two cores.
+struct Benchmark {
+  std::string name;
+  std::function<Row(int repeat)> run;
+};
+
+/// Calls and tasks against requests between plain CAF actors in the same process.
+[[nodiscard]] std::vector<Benchmark> call_benchmarks();
+
+/// Work on devices against the bare library.
+[[nodiscard]] std::vector<Benchmark> device_benchmarks();
+
+/// Resident memory after many tasks against after few.
+[[nodiscard]] std::vector<Benchmark> memory_benchmarks();
+
+} // namespace gpuactors::bench
