@@ -73,10 +73,13 @@ double plain_rate(Bench& bench) {
   caf::scoped_actor self{bench.cluster.system()};
   const auto start = now_ns();
   for (int round = 0; round < rounds; ++round) {
+    using Response = decltype(self->request(bench.plain, caf::infinite, Payload{}));
+    std::vector<Response> responses;
+    responses.reserve(flying);
     for (int i = 0; i < flying; ++i)
-      self->send(bench.plain, Payload::of(small(i)));
-    for (int i = 0; i < flying; ++i)
-      self->receive([](const Payload&) {});
+      responses.push_back(self->request(bench.plain, caf::infinite, Payload::of(small(i))));
+    for (auto& response : responses)
+      response.receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
   }
   return rounds * flying / (now_ns() - start) * 1e9;
 }

@@ -38,7 +38,7 @@ inline constexpr std::size_t leases_per_shape = 64;
 inline constexpr std::uint32_t stream_window = 32;
 
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
-inline constexpr std::size_t event_log = 65'536;
+inline constexpr std::size_t event_log = 4'096;
 
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};

@@ -1,5 +1,6 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,27 @@ public:
     this->complete(fail(std::move(error)));
   }
 };
+
+/// Reads options into a shape. Programs submit streams of tasks with the same options: each thread keeps the last one.
+Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
+                                                          LeaseId parent) {
+  struct Last {
+    Options options;
+    std::string task;
+    LeaseId parent;
+    std::shared_ptr<const detail::TaskShape> shape;
+  };
+  thread_local Last last;
+  if (last.shape != nullptr && last.parent == parent && last.task == task && last.options == options)
+    return last.shape;
+  GPUACTORS_LET(request, detail::to_request(options, task));
+  auto shape = std::make_shared<detail::TaskShape>();
+  shape->request = std::move(request);
+  shape->request.set_parent_lease(parent.value());
+  shape->key = deterministic_bytes(shape->request);
+  last = Last{options, task, parent, std::move(shape)};
+  return last.shape;
+}
 
 /// The answer to a spawn or a look-up.
 class ActorReply : public detail::FutureState<ActorRef>, public PendingReply {
@@ -149,18 +171,17 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
   if (dispatcher == nullptr)
     return pending->finish(closed());
   future.executor = core_->executor();
-  auto checked = [&]() -> Result<v1::ResourceRequest> {
+  auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
     GPUACTORS_LET(type, core_->registry().find_task(task));
     GPUACTORS_TRY(detail::check_call("task", *type, input, output, false));
     GPUACTORS_TRY(input.check_size());
-    return detail::to_request(options, type->name);
+    return shape_of(options, type->name, parent_);
   }();
   if (!checked)
     return pending->finish(fail(checked.error()));
-  checked->set_parent_lease(parent_.value());
   pending->call.method = task;
   pending->call.payload = std::move(input);
-  dispatcher->submit(pending, *checked, options.queue_timeout, options.deadline);
+  dispatcher->submit(pending, **checked, options.queue_timeout, options.deadline);
 }
 
 // -- actors ---------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ struct Options {
   int max_restarts = 0;
   /// Actors: calls of one client that may wait; more are refused with `queue_full`. 0 means the library's limit.
   std::size_t max_pending_calls = 0;
+
+  friend bool operator==(const Options&, const Options&) = default;
 };
 
 /// One node of an embedded cluster.

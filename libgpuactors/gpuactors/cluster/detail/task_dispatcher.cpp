@@ -61,7 +61,7 @@ TaskDispatcher::TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker)
   // nop
 }
 
-void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const v1::ResourceRequest& request,
+void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const TaskShape& wanted,
                             std::optional<Duration> queue_timeout, std::optional<Duration> deadline) {
   task->dispatcher_ = weak_from_this();
   if (deadline) {
@@ -72,11 +72,10 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const v1::
   if (queue_timeout)
     task->timers_[1] = start_timer(task, *queue_timeout,
                                    Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
-  const auto key = deterministic_bytes(request);
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    const auto& shape = shape_of(key, request);
+    const auto& shape = shape_of(wanted);
     shape->waiting.push_back(task);
     if (!shape->idle.empty()) {
       const auto lease = shape->idle.back();
@@ -161,6 +160,7 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
     slot.shape = shape;
     ++shape->leases;
     use(slot, outbox);
+    balance(shape, outbox);
   }
   flush(outbox);
 }
@@ -226,12 +226,12 @@ void TaskDispatcher::sweep() {
 
 // -- under the lock -------------------------------------------------------------------------------
 
-const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const std::string& key,
-                                                                       const v1::ResourceRequest& request) {
-  auto& shape = shapes_[key];
+const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const TaskShape& wanted) {
+  const auto& request = wanted.request;
+  auto& shape = shapes_[wanted.key];
   if (shape == nullptr) {
     shape = std::make_shared<Shape>();
-    shape->key = key;
+    shape->key = wanted.key;
     shape->request = request;
     // Work without a device is bounded by the machine, not by the ledger.
     const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
@@ -301,7 +301,9 @@ void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
 void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outbox) {
   auto& shape = *pointer;
   const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
-  const auto wanted = std::min(shape.waiting.size(), room);
+  // A few at a time, more with each that is granted: the broker is not asked for what the devices do not have.
+  const auto step = std::max<std::size_t>(4, 2 * shape.leases);
+  const auto wanted = std::min({shape.waiting.size(), room, step});
   while (shape.requested.size() < wanted) {
     shape.requested.push_back(++last_request_);
     outbox.acquires.push_back({pointer, last_request_});

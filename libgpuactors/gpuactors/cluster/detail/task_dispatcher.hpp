@@ -15,6 +15,12 @@
 
 namespace gpuactors::detail {
 
+/// What tasks share leases by: the same request, as bytes to compare by.
+struct TaskShape {
+  v1::ResourceRequest request;
+  std::string key;
+};
+
 /// Any thread may submit. Answers are handled on the thread that gives them, so that the next task is in the runner's
 /// mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent while it is held.
 class TaskDispatcher : public std::enable_shared_from_this<TaskDispatcher> {
@@ -22,8 +28,8 @@ public:
   TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker);
 
   /// Queues `task`; its result comes through `finish`. The times count from now.
-  void submit(const std::shared_ptr<PendingTask>& task, const v1::ResourceRequest& request,
-              std::optional<Duration> queue_timeout, std::optional<Duration> deadline);
+  void submit(const std::shared_ptr<PendingTask>& task, const TaskShape& wanted, std::optional<Duration> queue_timeout,
+              std::optional<Duration> deadline);
 
   /// Withdraws a task: one that waits does not start any more, one that runs is asked to stop.
   void cancel(PendingTask& task, const Error& reason);
@@ -91,7 +97,7 @@ private:
   void runner_down(LeaseId lease);
   void sweep();
 
-  const std::shared_ptr<Shape>& shape_of(const std::string& key, const v1::ResourceRequest& request);
+  const std::shared_ptr<Shape>& shape_of(const TaskShape& wanted);
   static std::shared_ptr<PendingTask> pop_waiting(Shape& shape);
   void use(Slot& slot, Outbox& outbox);
   void give_back(LeaseId lease, Outbox& outbox);
