@@ -64,7 +64,7 @@ double plain_lone(Bench& bench) {
   caf::scoped_actor self{bench.cluster.system()};
   const auto start = now_ns();
   for (int i = 0; i < lone_calls; ++i)
-    self->request(bench.plain, caf::infinite, Payload::of(small(i)))
+    caf_version::ask(self.ptr(), bench.plain, Payload::of(small(i)))
         .receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
   return (now_ns() - start) / lone_calls / 1'000;
 }
@@ -73,11 +73,11 @@ double plain_rate(Bench& bench) {
   caf::scoped_actor self{bench.cluster.system()};
   const auto start = now_ns();
   for (int round = 0; round < rounds; ++round) {
-    using Response = decltype(self->request(bench.plain, caf::infinite, Payload{}));
+    using Response = decltype(caf_version::ask(self.ptr(), bench.plain, Payload{}));
     std::vector<Response> responses;
     responses.reserve(flying);
     for (int i = 0; i < flying; ++i)
-      responses.push_back(self->request(bench.plain, caf::infinite, Payload::of(small(i))));
+      responses.push_back(caf_version::ask(self.ptr(), bench.plain, Payload::of(small(i))));
     for (auto& response : responses)
       response.receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
   }

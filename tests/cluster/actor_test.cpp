@@ -190,7 +190,7 @@ TEST_CASE("CAF programs call, monitor and end an actor as any other", "[cluster]
   auto actor = *cluster.spawn("accumulator", number(1));
   caf::scoped_actor self{cluster.system()};
   double seen = 0;
-  self->request(actor.handle(), caf::infinite, std::string{"add"}, Payload::of(number(2)))
+  caf_version::ask(self.ptr(), actor.handle(), std::string{"add"}, Payload::of(number(2)))
       .receive([&](Payload& answer) { seen = answer.live_as<Number>()->value(); }, [](caf::error&) {});
   CHECK(seen == 3);
   self->monitor(actor.handle());

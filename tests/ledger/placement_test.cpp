@@ -183,6 +183,9 @@ TEST_CASE("infeasible is answered at once and names the constraint and what the 
   request = gpus(0.5);
   request.node = "n2";
   CHECK(place(f.submit(request)) == "infeasible: no node is named \"n2\"; did you mean \"n0\" or \"n1\"?");
+  request = gpus(3);
+  request.node = "n0";
+  CHECK(place(f.submit(request)) == "infeasible: no node of that name has 3 devices: node n0 has 2");
   request = gpus(1);
   request.cpus = Share::whole(17);
   CHECK(place(f.submit(request)) == "infeasible: no node with 1 device has 17 cpus: node n0 has 16");
@@ -213,4 +216,18 @@ TEST_CASE("names that arrive in any order are ties broken by name") {
     CHECK(last < event.lease->node);
     last = event.lease->node;
   }
+}
+
+TEST_CASE("on a large cluster, too, a pending request is told what the best node has") {
+  std::vector<NodeSpec> nodes;
+  for (int i = 100; i < 200; ++i)
+    nodes.push_back(node_of("n" + std::to_string(i), 2));
+  Fixture f(nodes);
+  for (int i = 0; i < 199; ++i)
+    CHECK(f.submit(gpus(1)).kind == Kind::granted);
+  CHECK(f.submit(gpus(2)).reason == "no node has 2 devices free: node n199 has 1");
+  f.submit(gpus(0.4));
+  CHECK(f.submit(gpus(0.7)).reason == "no node has 0.7 of a device free: the most on one device is 0.6, on node n199");
+  f.submit(gpus(0.6));
+  CHECK(f.submit(gpus(1)).reason == "no node has 1 device free: node n100 has 0");
 }

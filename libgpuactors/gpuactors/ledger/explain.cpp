@@ -158,27 +158,82 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
 
 } // namespace
 
+namespace {
+
+bool has_type(const Node& node, const std::string& type) {
+  return std::any_of(node.pool.slots.begin(), node.pool.slots.end(), [&](const Slot& slot) {
+    return slot.ok && (type.empty() || node.device(slot).accelerator_type == type);
+  });
+}
+
+// The nodes that come closest by one measure or another, from the ends of the indexes.
+std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequest& request) {
+  std::vector<const Node*> nodes;
+  for (const auto& [key, kind] : cluster.kinds()) {
+    if (!request.accelerator_type.empty() && kind.accelerator_type != request.accelerator_type)
+      continue;
+    if (!kind.idle.empty())
+      nodes.push_back((*kind.idle.lower_bound((*kind.idle.rbegin())->idle))->node);
+    if (!kind.in_use.empty()) {
+      nodes.push_back((*kind.in_use.lower_bound(Need{(*kind.in_use.rbegin())->free_share, 0}))->node);
+      nodes.push_back((*kind.in_use.rbegin())->node);
+    }
+  }
+  for (const auto& by_cpus : cluster.by_cpus())
+    if (!by_cpus.empty())
+      nodes.push_back(*by_cpus.rbegin());
+  // Where all are full, any that has the type at all.
+  const auto any = std::find_if(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
+    return item.second.takes_leases() && has_type(item.second, request.accelerator_type);
+  });
+  if (any != cluster.nodes().end())
+    nodes.push_back(&any->second);
+  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->order < b->order; });
+  return nodes;
+}
+
+} // namespace
+
 std::string explain(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
   if (cluster.nodes().empty())
     return "no node is registered";
   const Node* best = nullptr;
   Refusal least;
-  for (const auto& [name, node] : cluster.nodes()) {
+  // Returns whether the request fits.
+  const auto ask = [&](const Node& node) {
     auto refusal = refusal_of(node.pool, request, lens, true);
     if (refusal.constraint == Constraint::none)
-      return {};
-    if (best != nullptr && std::tie(refusal.constraint, refusal.has) <= std::tie(least.constraint, least.has))
-      continue;
-    best = &node;
-    least = std::move(refusal);
-  }
-  if (least.constraint == Constraint::name) {
+      return true;
+    if (best == nullptr || std::tie(least.constraint, least.has) < std::tie(refusal.constraint, refusal.has)) {
+      best = &node;
+      least = std::move(refusal);
+    }
+    return false;
+  };
+  const auto* named = request.node.empty() ? nullptr : cluster.find(request.node);
+  if (!request.node.empty() && named == nullptr) {
     std::vector<std::string> names;
     for (const auto& [name, node] : cluster.nodes())
       names.push_back(name);
     return fmt::format("no node is named \"{}\"{}", request.node, did_you_mean(request.node, names));
   }
-  return render(best->pool, request, lens, least, "no node");
+  const bool few =
+      cluster.nodes().size() <= nodes_to_explain || lens.amount == Lens::Amount::all || !request.labels.empty();
+  if (named != nullptr) {
+    if (ask(*named))
+      return {};
+  } else if (few) {
+    for (const auto& [name, node] : cluster.nodes())
+      if (ask(node))
+        return {};
+  } else {
+    for (const auto* node : likely_nodes(cluster, request))
+      if (ask(*node))
+        return {};
+  }
+  if (best == nullptr)
+    return "no node takes new leases";
+  return render(best->pool, request, lens, least, named != nullptr ? "no node of that name" : "no node");
 }
 
 std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens, std::string_view what) {

@@ -1,5 +1,6 @@
-// The ledger behind its public face. One class, its methods by subject in requests.cpp (grant, wait, release),
-// nodes.cpp, groups.cpp, lending.cpp, reservations.cpp, views.cpp and invariants.cpp.
+// The ledger behind its public face. One class, its methods by subject in requests.cpp (submit, grant, release, time),
+// reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, reservations.cpp, views.cpp,
+// invariants.cpp.
 #pragma once
 
 #include <gpuactors/ledger/group_placement.hpp>
@@ -131,9 +132,18 @@ private:
   std::optional<Found> find_place(const ResourceRequest& request, QueueKey key);
   void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found, Events& events);
   void wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
+  // Moves time on: waits that are over, reservations that end or begin.
+  void pass_time(TimePoint now, Events& events);
+  static Events finish(Events answer, Events earlier);
+
+  // -- reasons.cpp -----------------------------------------------------------------------------
+
   Prospect prospect_of(const ShapeKey& key);
   std::string why_pending(const ShapeKey& key, bool feasible) const;
   std::string why_infeasible(const ShapeKey& key) const;
+
+  // -- serving.cpp -----------------------------------------------------------------------------
+
   void pump(Events& events);
   bool grant_head(QueueKey key, Shape& shape, Events& events);
   // Takes an entry out of the queue. What was held back for it is there for others then: pump.
@@ -143,9 +153,6 @@ private:
   template <class Which>
   void recheck(Which which, Events& events);
   void recheck_group(GroupId id, Events& events);
-  // Moves time on: waits that are over, reservations that end or begin.
-  void pass_time(TimePoint now, Events& events);
-  static Events finish(Events answer, Events earlier);
 
   // -- lending.cpp -----------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
-// Requests: from submission over the queue to the grant and back.
+// Requests: submitted, granted or queued, released, withdrawn; and the passing of time.
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/explain.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
 #include <fmt/format.h>
@@ -9,9 +8,6 @@
 
 namespace gpuactors {
 
-using ledger_detail::explain;
-using ledger_detail::explain_in;
-using ledger_detail::most_free;
 using ledger_detail::place;
 using ledger_detail::place_in;
 
@@ -165,165 +161,6 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
     ++waiting_children_[request.parent];
   if (request.group)
     ++groups_.at(request.group).waiting;
-}
-
-// -- reasons ---------------------------------------------------------------------------------------
-
-Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
-  Lens lens{Lens::Amount::all, {}};
-  if (key.is_group()) {
-    const bool fits = place_group(cluster_, key.bundles, key.strategy, lens).has_value();
-    return {fits, fits};
-  }
-  const auto& request = key.request;
-  if (request.parent)
-    lens.holds = ancestor_holds(request.parent);
-  bool fits = false;
-  if (request.group) {
-    const auto& bundles = groups_.at(request.group).bundles;
-    // A group that waits itself may turn out to have room.
-    if (bundles.empty())
-      return {true, false};
-    fits = std::any_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
-      return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
-             && place_in(*bundle.pool, request, lens).has_value();
-    });
-  } else {
-    fits = fits_somewhere(cluster_, request, lens);
-  }
-  return {fits || (request.parent && could_borrow(request, lens)), fits};
-}
-
-std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
-  Lens lens{Lens::Amount::all, {}};
-  if (key.is_group())
-    return explain_group(cluster_, key.bundles, key.strategy, lens);
-  const auto& request = key.request;
-  std::string reason;
-  if (request.group) {
-    const auto& bundles = groups_.at(request.group).bundles;
-    for (const auto& bundle : bundles)
-      if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
-    if (request.bundle == -1)
-      reason = "no bundle has room for it: " + reason;
-  } else {
-    reason = explain(cluster_, request, lens);
-  }
-  if (!request.parent || (!reason.empty() && !request.group))
-    return reason;
-  // It would fit if it were not for its own ancestors.
-  lens.holds = ancestor_holds(request.parent);
-  const auto rest = request.group ? reason : explain(cluster_, request, lens);
-  return fmt::format("it would wait for its own parent: it does not fit in lease {}, and as long as that is held {}",
-                     request.parent.value(), rest);
-}
-
-std::string Ledger::Impl::why_pending(const ShapeKey& key, bool feasible) const {
-  const auto& request = key.request;
-  const Lens lens{Lens::Amount::free, {}};
-  std::string reason;
-  if (!feasible)
-    return "it waits for new nodes: " + why_infeasible(key);
-  if (key.is_group()) {
-    reason = explain_group(cluster_, key.bundles, key.strategy, lens);
-  } else if (!request.group) {
-    reason = explain(cluster_, request, lens);
-  } else {
-    const auto& bundles = groups_.at(request.group).bundles;
-    if (bundles.empty())
-      return fmt::format("placement group {} waits itself", request.group.value());
-    for (const auto& bundle : bundles)
-      if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
-  }
-  return reason.empty() ? "what is free is held back for a request that has waited longer" : reason;
-}
-
-// -- the queue -------------------------------------------------------------------------------------
-
-// Grants what fits, in the order of the queue. One pass is enough: a grant only takes away. But a group's grant gives
-// room to those that wait for it, wherever they are in the queue.
-void Ledger::Impl::pump(Events& events) {
-  while (recheck_due_) {
-    recheck_due_ = false;
-    recheck([](const ShapeKey&) { return true; }, events);
-  }
-  sync_claims();
-  move_reservations();
-  bool again = true;
-  while (again) {
-    again = false;
-    std::optional<QueueKey> last;
-    while (true) {
-      // Those behind `last` are bound by all that binds `last`, so that nothing is passed over.
-      const auto lens = last ? binding(*last) : Lens{};
-      const auto [key, shape] = queue_.next(last ? &*last : nullptr,
-                                            [&](const std::string& type) { return most_free(cluster_, type, lens); });
-      if (shape == nullptr)
-        break;
-      const bool is_group = shape->key->is_group();
-      again |= grant_head(key, *shape, events) && is_group;
-      last = key;
-    }
-  }
-}
-
-bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
-  if (shape.key->is_group()) {
-    const auto id = queue_.find(key)->group;
-    return try_grant_group(id, groups_.at(id), events);
-  }
-  auto found = find_place(shape.key->request, key);
-  if (!found)
-    return false;
-  // The shape goes with its last entry.
-  const auto request = shape.key->request;
-  auto entry = leave_queue(key);
-  grant(entry.request, std::move(entry.name), request, key, std::move(*found), events);
-  return true;
-}
-
-Ledger::Impl::Entry Ledger::Impl::leave_queue(QueueKey key) {
-  const auto& request = queue_.find(key)->shape->key->request;
-  if (const auto it = waiting_children_.find(request.parent); it != waiting_children_.end() && --it->second == 0)
-    waiting_children_.erase(it);
-  if (const auto it = groups_.find(request.group); it != groups_.end())
-    --it->second.waiting;
-  if (const auto it = claims_.find(key.priority); it != claims_.end() && it->second.holder == key)
-    claims_.erase(it);
-  return queue_.remove(key);
-}
-
-void Ledger::Impl::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events) {
-  const auto entry = leave_queue(key);
-  events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
-  if (entry.group)
-    end_group(groups_.find(entry.group), "its placement group was never placed", events);
-}
-
-template <class Which>
-void Ledger::Impl::recheck(Which which, Events& events) {
-  std::vector<QueueKey> in_vain;
-  for (auto& [key, shape] : queue_.shapes()) {
-    if (!which(key))
-      continue;
-    const auto prospect = prospect_of(key);
-    queue_.set_prospect(shape, prospect);
-    if (prospect.feasible)
-      continue;
-    for (const auto age : shape.ages)
-      if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes)
-        in_vain.push_back(at);
-  }
-  std::sort(in_vain.begin(), in_vain.end());
-  for (const auto key : in_vain)
-    if (const auto* entry = queue_.find(key))
-      refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
-}
-
-void Ledger::Impl::recheck_group(GroupId id, Events& events) {
-  recheck([id](const ShapeKey& key) { return key.request.group == id; }, events);
 }
 
 // -- release, cancel, time -------------------------------------------------------------------------

@@ -22,8 +22,8 @@ Result<void> check_name(std::string_view what, std::string_view name) {
   if (name.size() > limits::name_length)
     return fail(Errc::invalid_argument,
                 fmt::format("{} has {} characters: at most {} are allowed", what, name.size(), limits::name_length));
-  for (const unsigned char c : name)
-    if (c < 0x20 || c == 0x7f)
+  for (const char c : name)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
       return fail(Errc::invalid_argument, fmt::format("{} has a control character: use printable ones", what));
   return {};
 }

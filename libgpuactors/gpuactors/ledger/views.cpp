@@ -21,6 +21,13 @@ NodeView view_of(const ledger_detail::Node& node) {
   return view;
 }
 
+// Groups come in the order of their ids, each once for a device.
+void add_group(NodeView& view, const BundleGrant& bundle, GroupId id) {
+  for (const auto& device : bundle.devices)
+    if (auto& ids = view.devices[static_cast<std::size_t>(device.index)].groups; ids.empty() || ids.back() != id)
+      ids.push_back(id);
+}
+
 } // namespace
 
 std::vector<NodeView> Ledger::Impl::nodes() const {
@@ -37,10 +44,7 @@ std::vector<NodeView> Ledger::Impl::nodes() const {
             record->lease.id);
   for (const auto& [id, group] : groups_)
     for (const auto& bundle : group.bundles)
-      for (const auto& device : bundle.grant.devices)
-        if (auto& ids = views[at.at(bundle.grant.node)].devices[static_cast<std::size_t>(device.index)].groups;
-            ids.empty() || ids.back() != id)
-          ids.push_back(id);
+      add_group(views[at.at(bundle.grant.node)], bundle.grant, id);
   return views;
 }
 
@@ -55,10 +59,8 @@ std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
         view.devices[static_cast<std::size_t>(device.index)].leases.push_back(record->lease.id);
   for (const auto& [id, group] : groups_)
     for (const auto& bundle : group.bundles)
-      for (const auto& device : bundle.grant.devices)
-        if (auto& ids = view.devices[static_cast<std::size_t>(device.index)].groups;
-            bundle.grant.node == name && (ids.empty() || ids.back() != id))
-          ids.push_back(id);
+      if (bundle.grant.node == name)
+        add_group(view, bundle.grant, id);
   return view;
 }
 

@@ -1,0 +1,94 @@
+// Serving the queue: who is granted what has become free, and who is told that waiting is in vain.
+#include <gpuactors/ledger/impl.hpp>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+using ledger_detail::most_free;
+
+// Grants what fits, in the order of the queue. One pass is enough: a grant only takes away. But a group's grant gives
+// room to those that wait for it, wherever they are in the queue.
+void Ledger::Impl::pump(Events& events) {
+  while (recheck_due_) {
+    recheck_due_ = false;
+    recheck([](const ShapeKey&) { return true; }, events);
+  }
+  sync_claims();
+  move_reservations();
+  bool again = true;
+  while (again) {
+    again = false;
+    std::optional<QueueKey> last;
+    while (true) {
+      // Those behind `last` are bound by all that binds `last`, so that nothing is passed over.
+      const auto lens = last ? binding(*last) : Lens{};
+      const auto [key, shape] = queue_.next(last ? &*last : nullptr,
+                                            [&](const std::string& type) { return most_free(cluster_, type, lens); });
+      if (shape == nullptr)
+        break;
+      const bool is_group = shape->key->is_group();
+      again |= grant_head(key, *shape, events) && is_group;
+      last = key;
+    }
+  }
+}
+
+bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
+  if (shape.key->is_group()) {
+    const auto id = queue_.find(key)->group;
+    return try_grant_group(id, groups_.at(id), events);
+  }
+  auto found = find_place(shape.key->request, key);
+  if (!found)
+    return false;
+  // The shape goes with its last entry.
+  const auto request = shape.key->request;
+  auto entry = leave_queue(key);
+  grant(entry.request, std::move(entry.name), request, key, std::move(*found), events);
+  return true;
+}
+
+Ledger::Impl::Entry Ledger::Impl::leave_queue(QueueKey key) {
+  const auto& request = queue_.find(key)->shape->key->request;
+  if (const auto it = waiting_children_.find(request.parent); it != waiting_children_.end() && --it->second == 0)
+    waiting_children_.erase(it);
+  if (const auto it = groups_.find(request.group); it != groups_.end())
+    --it->second.waiting;
+  if (const auto it = claims_.find(key.priority); it != claims_.end() && it->second.holder == key)
+    claims_.erase(it);
+  return queue_.remove(key);
+}
+
+void Ledger::Impl::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events) {
+  const auto entry = leave_queue(key);
+  events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
+  if (entry.group)
+    end_group(groups_.find(entry.group), "its placement group was never placed", events);
+}
+
+template <class Which>
+void Ledger::Impl::recheck(Which which, Events& events) {
+  std::vector<QueueKey> in_vain;
+  for (auto& [key, shape] : queue_.shapes()) {
+    if (!which(key))
+      continue;
+    const auto prospect = prospect_of(key);
+    queue_.set_prospect(shape, prospect);
+    if (prospect.feasible)
+      continue;
+    for (const auto age : shape.ages)
+      if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes)
+        in_vain.push_back(at);
+  }
+  std::sort(in_vain.begin(), in_vain.end());
+  for (const auto key : in_vain)
+    if (const auto* entry = queue_.find(key))
+      refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+}
+
+void Ledger::Impl::recheck_group(GroupId id, Events& events) {
+  recheck([id](const ShapeKey& key) { return key.request.group == id; }, events);
+}
+
+} // namespace gpuactors
