@@ -44,21 +44,33 @@ Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, 
   return result;
 }
 
-Result<std::string> read_document(const std::string& path) {
-  std::ostringstream text;
+Result<std::shared_ptr<std::istream>> open_document(const std::string& path) {
   if (path == "-") {
     if (isatty(STDIN_FILENO) != 0)
       std::cerr << "reading standard input; end it with Ctrl-D" << std::endl;
-    text << std::cin.rdbuf();
-    return text.str();
+    // Nothing here uses stdio beside it, and the standard streams are ten times faster on their own.
+    std::ios::sync_with_stdio(false);
+    return std::shared_ptr<std::istream>{std::shared_ptr<void>{}, &std::cin};
   }
   errno = 0;
-  std::ifstream file{path, std::ios::binary};
-  if (file && file.peek() != std::ifstream::traits_type::eof())
-    text << file.rdbuf();
-  if (!file.is_open() || file.bad())
+  auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
+  // A folder opens, and fails when it is read.
+  if (file->is_open())
+    file->peek();
+  if (!file->is_open() || file->bad())
     return fail(Errc::invalid_argument,
                 fmt::format("{} cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+  file->clear();
+  return std::shared_ptr<std::istream>{std::move(file)};
+}
+
+Result<std::string> read_document(const std::string& path) {
+  GPUACTORS_LET(in, open_document(path));
+  std::ostringstream text;
+  if (in->peek() != std::istream::traits_type::eof())
+    text << in->rdbuf();
+  if (in->bad())
+    return fail(Errc::invalid_argument, fmt::format("{} cannot be read to its end", path));
   return text.str();
 }
 

@@ -4,7 +4,9 @@
 #include <gpuactors/base/result.hpp>
 
 #include <cstdint>
+#include <iosfwd>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,10 @@ Result<std::int64_t> parse_integer(const std::string& what, const std::string& t
 /// Splits each "NAME=VALUE".
 /// @returns `invalid_argument`, naming `what`, without "=", with an empty name, or for a name that comes twice.
 Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs);
+
+/// The file `path`, or standard input for "-", to be read piece by piece.
+/// @returns `invalid_argument` that says why it cannot be read.
+Result<std::shared_ptr<std::istream>> open_document(const std::string& path);
 
 /// The contents of the file `path`, or of standard input for "-".
 /// @returns `invalid_argument` that says why it cannot be read.

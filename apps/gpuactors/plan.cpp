@@ -8,16 +8,14 @@
 
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 namespace gpuactors::cli {
 
 namespace {
 
 Result<void> run_scenario(const std::string& path) {
-  GPUACTORS_LET(text, read_document(path));
-  std::istringstream in{text};
-  if (auto result = run_plan(in, std::cout); !result)
+  GPUACTORS_LET(in, open_document(path));
+  if (auto result = run_plan(*in, std::cout); !result)
     return fail(result.error().code(),
                 fmt::format("{}: {}", path == "-" ? "standard input" : path, result.error().message()));
   return {};

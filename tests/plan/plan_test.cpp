@@ -101,6 +101,27 @@ TEST_CASE("release withdraws what waits and has no effect on what was refused or
   CHECK(lines.find("{\"step\":6,\"event\":\"released\",\"id\":\"a\"}\n") != std::string::npos);
 }
 
+TEST_CASE("ids that are over are remembered, however many they are") {
+  std::string steps;
+  for (int i = 0; i < 3000; ++i)
+    steps += R"({"submit":{"id":"job-)" + std::to_string(i) + R"("}},{"release":{"id":"job-)" + std::to_string(i)
+             + R"("}},)";
+  CHECK(error_of_step(steps + R"({"release":{"id":"job-1234"}})")
+        == "steps[6000].release.id is \"job-1234\", which was released before");
+  CHECK(error_of_step(steps + R"({"submit":{"id":"job-1"}})")
+        == "steps[6000].submit.id is \"job-1\", which is taken: each id is used once");
+  CHECK(with_steps(steps + R"({"submit":{"id":"job-3000"}})").find(R"("event":"granted","id":"job-3000")")
+        != std::string::npos);
+  // What a parent or group held is gone with it.
+  CHECK(with_steps(steps + R"({"submit":{"id":"c","gpus":1,"parent":"job-7"}})")
+            .find(R"({"step":6000,"event":"granted","id":"c")")
+        != std::string::npos);
+  CHECK(with_steps(R"({"submit_group":{"id":"g","bundles":[{"gpus":1}]}},{"release_group":{"id":"g"}},
+                      {"submit":{"id":"c","gpus":1,"group":"g"}})")
+            .find(R"("event":"rejected","id":"c","reason":"placement group \"g\" is not there any more")")
+        != std::string::npos);
+}
+
 TEST_CASE("nodes come and go by steps, and time passes by steps") {
   const auto lines = plan(R"({"steps":[{"submit":{"id":"a","gpus":1,"wait_for_nodes":true}},
       {"submit":{"id":"t","gpus":1,"wait_for_nodes":true,"queue_timeout":2}},{"advance":{"seconds":2}},
@@ -114,6 +135,16 @@ TEST_CASE("nodes come and go by steps, and time passes by steps") {
       lines.find(R"({"step":5,"event":"infeasible","id":"b","reason":"no node takes new leases: node n0 is draining"})")
       != std::string::npos);
   CHECK(lines.find(R"("state":"draining")") != std::string::npos);
+}
+
+TEST_CASE("time that passes late is noticed by the ledger with the next step") {
+  const std::string waiting = R"({"submit":{"id":"a","gpus":2}},{"submit":{"id":"t","gpus":1,"queue_timeout":2}},)";
+  CHECK(with_steps(waiting + R"({"advance":{"seconds":5,"late":true}},{"release":{"id":"a"}})")
+            .find(R"({"step":3,"event":"rejected","id":"t","reason":"waited 2 s in vain)")
+        != std::string::npos);
+  CHECK(with_steps(waiting + R"({"advance":{"seconds":5}},{"release":{"id":"a"}})")
+            .find(R"({"step":2,"event":"rejected","id":"t")")
+        != std::string::npos);
 }
 
 TEST_CASE("steps may come before the nodes in the file") {
@@ -164,6 +195,10 @@ TEST_CASE("ids that nobody submitted, or that were released before, are errors")
   CHECK(error_of_step(R"({"submit":{"id":"a","gpus":3}},{"release":{"id":"a"}},{"release":{"id":"a"}})")
         == "steps[2].release.id is \"a\", which was released before");
   CHECK(error_of_step(R"({"submit":{"id":"a"}},{"submit":{"id":"a"}})")
+        == "steps[1].submit.id is \"a\", which is taken: each id is used once");
+  CHECK(error_of_step(R"({"submit":{"id":"a"}},{"release":{"id":"a"}},{"submit":{"id":"a"}})")
+        == "steps[2].submit.id is \"a\", which is taken: each id is used once");
+  CHECK(error_of_step(R"({"submit":{"id":"a","gpus":3}},{"submit":{"id":"a"}})")
         == "steps[1].submit.id is \"a\", which is taken: each id is used once");
   CHECK(error_of_step(R"({"submit":{"id":"a","group":"g"}})")
         == "steps[0].submit.group is \"g\", which no step before has submitted");

@@ -256,8 +256,8 @@ NodeSpec read_node(const Json& value, const std::string& place) {
 }
 
 Submit read_submit(const Json& value, const std::string& place) {
-  const Reader reader(value, place,
-                      amount_fields + waiting_fields + std::vector<std::string>{"group", "bundle", "parent"});
+  static const auto fields = amount_fields + waiting_fields + std::vector<std::string>{"group", "bundle", "parent"};
+  const Reader reader(value, place, fields);
   Submit submit;
   submit.id = read_id(reader);
   read_amounts(reader, submit.request, submit.refused);
@@ -276,7 +276,8 @@ Submit read_submit(const Json& value, const std::string& place) {
 }
 
 SubmitGroup read_group(const Json& value, const std::string& place) {
-  const Reader reader(value, place, waiting_fields + std::vector<std::string>{"bundles"});
+  static const auto fields = waiting_fields + std::vector<std::string>{"bundles"};
+  const Reader reader(value, place, fields);
   static const std::vector<std::string> strategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
   SubmitGroup group;
   group.id = read_id(reader);

@@ -1,4 +1,4 @@
-#include <gpuactors/plan/writer.hpp>
+#include <gpuactors/plan/detail/writer.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -33,7 +33,7 @@ std::string place(const std::string& node, const std::vector<DeviceGrant>& devic
 
 } // namespace
 
-void write_event(std::ostream& out, std::size_t step, const Event& event, const std::string& id) {
+void LineWriter::on_event(const Ledger&, std::size_t step, const Event& event, const std::string& id) {
   auto line = fmt::format(R"({{"step":{},"event":"{}","id":{})", step, to_string(event.kind), quoted(id));
   if (event.kind == Event::Kind::granted && event.lease)
     line += "," + place(event.lease->node, event.lease->devices);
@@ -43,27 +43,36 @@ void write_event(std::ostream& out, std::size_t step, const Event& event, const 
             });
   if (!event.reason.empty())
     line += R"(,"reason":)" + quoted(event.reason);
-  out << line << "}\n";
+  out_ << line << "}\n";
 }
 
-void write_final(std::ostream& out, const std::vector<NodeView>& nodes, const std::vector<PendingView>& pending,
-                 const Names& names) {
+void LineWriter::on_end(const Ledger& ledger, const Names& names) {
   const auto device_text = [&](const DeviceView& device) {
     std::vector<std::string> ids;
     for (const auto id : device.groups)
       ids.push_back(names.of_group(id));
     for (const auto id : device.leases)
-      ids.push_back(names.of_lease(id));
+      ids.push_back(names.of_lease(ledger, id));
     return fmt::format(R"({{"index":{},"free_share":{},"free_memory_bytes":"{}","leases":{}{}}})", device.index,
                        to_string(device.free_share), device.free_memory_bytes, list(ids, quoted),
                        device.state == DeviceState::ok ? "" : R"(,"state":"failed")");
   };
-  out << R"({"final":{"nodes":)" << list(nodes, [&](const NodeView& node) {
-    return fmt::format(R"({{"name":{},"devices":{}{}}})", quoted(node.name), list(node.devices, device_text),
-                       node.state == NodeState::ok ? "" : R"(,"state":"draining")");
-  });
-  out << R"(,"pending":)"
-      << list(pending, [&](const PendingView& waiting) { return quoted(names.of_pending(waiting)); }) << "}}\n";
+  // Node by node: on a large cluster the line is long.
+  out_ << R"({"final":{"nodes":[)";
+  const char* comma = "";
+  for (const auto& node : ledger.nodes()) {
+    out_ << comma
+         << fmt::format(R"({{"name":{},"devices":{}{}}})", quoted(node.name), list(node.devices, device_text),
+                        node.state == NodeState::ok ? "" : R"(,"state":"draining")");
+    comma = ",";
+  }
+  out_ << R"(],"pending":[)";
+  comma = "";
+  for (const auto& waiting : ledger.pending()) {
+    out_ << comma << quoted(names.of_pending(waiting));
+    comma = ",";
+  }
+  out_ << "]}}\n";
 }
 
 } // namespace gpuactors::plan_detail

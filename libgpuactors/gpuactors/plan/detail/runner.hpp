@@ -1,0 +1,42 @@
+// Runs the steps of a scenario over a ledger.
+#pragma once
+
+#include <gpuactors/plan/detail/ids.hpp>
+#include <gpuactors/plan/detail/observer.hpp>
+#include <gpuactors/plan/reader.hpp>
+
+#include <vector>
+
+namespace gpuactors::plan_detail {
+
+/// A scenario in the making. Throws `ScenarioError` for what is in error.
+class Runner {
+public:
+  /// @param observers are told of everything, in this order.
+  explicit Runner(std::vector<Observer*> observers) : observers_(std::move(observers)) {
+    // nop
+  }
+
+  void add_node(const Json& value, const std::string& place);
+  void run_step(const Json& step, std::size_t number);
+  void finish();
+
+private:
+  void submit(const Json& value, const std::string& place);
+  void submit_group(const Json& value, const std::string& place);
+  void release(const Json& value, const std::string& place);
+  void release_group(const Json& value, const std::string& place);
+  void advance(const Json& value, const std::string& place);
+  void change_node(const std::string& action, const Json& value, const std::string& place);
+  void report(const Ledger::Events& events);
+  void tell(const Event& event, const std::string& id);
+
+  Ledger ledger_;
+  TimePoint now_{};
+  std::size_t step_ = 0;
+  IdTable requests_;
+  IdTable groups_;
+  std::vector<Observer*> observers_;
+};
+
+} // namespace gpuactors::plan_detail
