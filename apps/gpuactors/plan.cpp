@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -13,21 +16,56 @@ namespace gpuactors::cli {
 
 namespace {
 
-Result<void> run_scenario(const std::string& path) {
-  GPUACTORS_LET(in, open_document(path));
-  if (auto result = run_plan(*in, std::cout); !result)
-    return fail(result.error().code(),
-                fmt::format("{}: {}", path == "-" ? "standard input" : path, result.error().message()));
+/// The arguments as they were typed.
+struct Arguments {
+  std::string path = "-";
+  std::string explain;
+  bool json = false;
+  bool table = false;
+  std::string svg;
+};
+
+Result<void> run_scenario(const Arguments& arguments) {
+  PlanOptions options;
+  options.explain = arguments.explain;
+  options.json = arguments.json;
+  options.table = arguments.table;
+  options.events = arguments.explain.empty() && !arguments.table;
+  GPUACTORS_LET(in, open_document(arguments.path));
+  // Opened now, so that a name that cannot be written does not cost a long run.
+  std::ofstream picture;
+  if (!arguments.svg.empty()) {
+    picture.open(arguments.svg, std::ios::binary);
+    if (!picture)
+      return fail(Errc::invalid_argument,
+                  fmt::format("--svg {} cannot be written: {}", arguments.svg, std::strerror(errno)));
+    options.svg = &picture;
+  }
+  const auto result = run_plan(*in, std::cout, options);
+  if (options.svg != nullptr && !picture.flush())
+    return fail(Errc::internal, fmt::format("--svg {} cannot be written", arguments.svg));
+  if (!result)
+    return fail(result.error().code(), fmt::format("{}: {}", arguments.path == "-" ? "standard input" : arguments.path,
+                                                   result.error().message()));
   return {};
 }
 
 } // namespace
 
 Command add_plan(CLI::App& program) {
-  auto path = std::make_shared<std::string>("-");
+  auto arguments = std::make_shared<Arguments>();
   auto* parser = program.add_subcommand("plan", "Place without running: a scenario in JSON in, JSON lines out");
-  parser->add_option("scenario", *path, "File with the scenario; - (also when left out): standard input")
+  parser->add_option("scenario", arguments->path, "File with the scenario; - (also when left out): standard input")
       ->type_name("SCENARIO.json");
+  auto* explain = parser
+                      ->add_option("--explain", arguments->explain,
+                                   "Print, instead of the events, what every node said to this request or placement "
+                                   "group")
+                      ->type_name("ID");
+  parser->add_flag("--json", arguments->json, "The explanation as one JSON object")->needs(explain);
+  parser->add_flag("--table", arguments->table, "Draw, instead of the events, how full the devices are at the end");
+  parser->add_option("--svg", arguments->svg, "Draw the leases on the devices over the steps, into this file")
+      ->type_name("FILE");
   parser->footer(
       "The scenario names nodes with devices, and steps: submit, release, add_node, ... Each event is a line "
       "(granted,\npending, infeasible, rejected, released, lost), the last line is the final state.\n\n"
@@ -35,7 +73,7 @@ Command add_plan(CLI::App& program) {
       "  echo '{\"nodes\":[{\"name\":\"n0\",\"devices\":[{\"count\":2,\"memory_bytes\":\"17179869184\"}]}],\n"
       "         \"steps\":[{\"submit\":{\"id\":\"a\",\"gpus\":0.5}},{\"submit\":{\"id\":\"b\",\"gpus\":0.5}},\n"
       "                  {\"submit\":{\"id\":\"c\",\"gpus\":0.5}}]}' | gpuactors plan");
-  return {parser, [path] { return run_scenario(*path); }};
+  return {parser, [arguments] { return run_scenario(*arguments); }};
 }
 
 } // namespace gpuactors::cli

@@ -25,8 +25,9 @@ TEST_CASE("STRICT_PACK puts all bundles on one node or none anywhere") {
   Fixture f({node_of("n0", 2), node_of("n1", 3)});
   const auto event = f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1), gpus(0.5)});
   CHECK(nodes_of(event) == std::set<std::string>{"n1"});
-  CHECK(f.submit_group(GroupStrategy::strict_pack, {gpus(2), gpus(2)}).reason
-        == "no node takes all 2 bundles together");
+  CHECK(
+      f.submit_group(GroupStrategy::strict_pack, {gpus(2), gpus(2)}).reason
+      == "no node takes all 2 bundles together; they ask for 4 devices in all, the most on one node is 3, on node n1");
   CHECK(f.events.front().kind == Kind::infeasible);
   CHECK(f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1), gpus(1)}).kind == Kind::pending);
 }

@@ -52,7 +52,8 @@ TEST_CASE("a place is held back after a time, and moves to where a release leave
   CHECK(f.ledger.reservations().front().places.front().devices.front().index == 1);
   const auto behind = f.submit(gpus(0.5));
   CHECK(behind.kind == Kind::pending);
-  CHECK(behind.reason == "what is free is held back for a request that has waited longer");
+  CHECK(behind.reason
+        == "what is free is held back for request 4, which has waited longer: on node n0, for at most 30 s");
   const auto events = f.release(b);
   CHECK(events.back().request == whole.request);
   CHECK(f.ledger.reservations().empty());

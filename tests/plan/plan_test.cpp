@@ -213,6 +213,8 @@ TEST_CASE("ids that nobody submitted, or that were released before, are errors")
 TEST_CASE("what is not JSON, or has the wrong type, is an error with its place") {
   CHECK(error_of("{\n \"nodes\": [}").find("parse error at line 2, column 12") == 0);
   CHECK(error_of("").find("parse error at line 1, column 1") == 0);
+  CHECK(error_of_step(R"({"submit":{"id":"a","gpus":1e999}})") == "steps[0]: number overflow parsing '1e999'");
+  CHECK(error_of("{\"steps\":[],}").find("parse error at line 1, column 13") == 0);
   CHECK(error_of("[]") == "the scenario is no object: {\"nodes\":[...],\"steps\":[...]} is expected");
   CHECK(error_of("3") == "the scenario is no object: {\"nodes\":[...],\"steps\":[...]} is expected");
   CHECK(error_of(R"({"nodes":{}})") == "nodes is no array: an array of objects is expected");

@@ -257,6 +257,42 @@ refuses("plan refuses what is not JSON", ["plan"], r"gpuactors plan: standard in
 refuses("plan refuses an unknown field", ["plan", "{folder}/field.json"], r"gpuactors plan: .*field\.json: .*nodez")
 refuses("plan refuses a file that is not there", ["plan", "{folder}/none.json"],
         r"gpuactors plan: .*none\.json cannot be read")
+gives("plan explains a request to every node", ["plan", "{folder}/plan.json", "--explain", "d"],
+      contains('"d" asks for 3 devices\n', "step 3: infeasible: ", "  n0  never      asked 3 devices: has 2\n"))
+gives("plan explains as JSON", ["plan", "--explain", "d", "--json", "{folder}/plan.json"], document(
+    lambda all: all["when_submitted"] == [{"node": "n0", "verdict": "never", "reason": "asked 3 devices: has 2"}]))
+gives("plan draws how full the devices are", ["plan", "--table", "{folder}/plan.json"],
+      contains("n0 0  H100  [██████████▓▓▓▓▓▓▓▓▓▓]  1 of 1    ", "  a, b\n", "2 devices on 1 nodes; 0 wait\n"))
+gives("plan draws a picture beside the events", ["plan", "--svg", "{folder}/plan.svg", "{folder}/plan.json"], planned)
+refuses("plan names the nearest of an id that it is to explain", ["plan", "{folder}/plan.json", "--explain", "dd"],
+        r'gpuactors plan: .*no step has submitted "dd", which is to be explained; did you mean "d"\?')
+refuses("plan refuses a picture that cannot be written", ["plan", "{folder}/plan.json", "--svg", "{folder}/no/x.svg"],
+        r"gpuactors plan: --svg .*x\.svg cannot be written: No such file")
+refuses("plan refuses JSON without an explanation", ["plan", "--json"], r"gpuactors plan: --json requires --explain")
+
+
+def step(*steps):
+    return json.dumps({"nodes": PLAN["nodes"], "steps": list(steps)})
+
+
+for name, scenario, place in (
+        ("JSON that is not valid", '{"nodes":[\n{]}', r"parse error at line 2, column 2"),
+        ("an unknown field of a request", step({"submit": {"id": "a", "gpsu": 1}}),
+         r'steps\[0\]\.submit\.gpsu: unknown field; did you mean "gpus"\?'),
+        ("an unknown step", step({"sumbit": {}}), r'steps\[0\]\.sumbit: unknown field; did you mean "submit"'),
+        ("an unknown id", step({"submit": {"id": "job1"}}, {"release": {"id": "job2"}}),
+         r'steps\[1\]\.release\.id is "job2", which no step before has submitted; did you mean "job1"\?'),
+        ("an unknown node", step({"drain_node": {"name": "n1"}}), r'steps\[0\]\.drain_node: there is no node "n1"'),
+        ("an unknown device", step({"fail_device": {"node": "n0", "index": 9}}), r"steps\[0\]\.fail_device: .*9"),
+        ("a double release", step({"submit": {"id": "a"}}, {"release": {"id": "a"}}, {"release": {"id": "a"}}),
+         r'steps\[2\]\.release\.id is "a", which was released before'),
+        ("an id that is used twice", step({"submit": {"id": "a"}}, {"submit": {"id": "a"}}),
+         r'steps\[1\]\.submit\.id is "a", which is taken: each id is used once'),
+        ("a negative count of devices", '{"nodes":[{"name":"n","devices":[{"count":-2}]}]}',
+         r"nodes\[0\]\.devices\[0\]\.count is -2: it cannot be negative"),
+        ("a negative share", step({"submit": {"id": "a", "gpus": -1}}),
+         r"steps\[0\]\.submit\.gpus is -1: it cannot be negative")):
+    refuses(f"plan refuses {name} with the place", ["plan"], "gpuactors plan: standard input: " + place, stdin=scenario)
 
 
 # -- running them ----------------------------------------------------------------------------------

@@ -110,50 +110,74 @@ std::string has_types(const Node& node) {
   return text;
 }
 
-// "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
-std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const Refusal& refusal,
-                   std::string_view who) {
+// What was asked for and what a node has of it, after "no node has" and "node n0".
+struct Words {
+  std::string asked;
+  std::string has;
+  // What `has` says is about one device, and not the node's.
+  bool on_one_device = false;
+};
+
+Words words_of_devices(const Pool& pool, const ResourceRequest& request, const Refusal& refusal,
+                       const std::string& free) {
+  const bool whole = wants_whole_devices(request);
+  const auto count = fmt::format("has {}", refusal.has);
+  if (refusal.constraint == Constraint::devices)
+    return {describe_devices(request) + free,
+            whole ? count : "the most on one device is " + to_string(Share{refusal.has}), !whole};
+  if (whole)
+    return {fmt::format("{} with {} each{}", describe_devices(request), describe_bytes(request.memory_bytes), free),
+            count, false};
+  return {fmt::format("{} on one device{}{}",
+                      describe_bytes(need_on(request, pool.node->spec.devices.front().memory_bytes).bytes),
+                      request.accelerator_type.empty() ? "" : " of type " + request.accelerator_type, free),
+          "the most is " + describe_bytes(static_cast<std::uint64_t>(refusal.has)), true};
+}
+
+Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& lens, const Refusal& refusal) {
   const auto& node = *pool.node;
-  const auto& name = node.spec.name;
   const std::string free = lens.amount == Lens::Amount::free ? " free" : "";
-  const auto has = to_string(Share{refusal.has});
+  const auto has = "has " + to_string(Share{refusal.has});
   switch (refusal.constraint) {
-  case Constraint::name:
-    return fmt::format("{} is on node {}", who, name);
-  case Constraint::draining:
-    return fmt::format("{} takes new leases: node {} is draining", who, name);
   case Constraint::label: {
-    const auto& wanted = request.labels.at(refusal.label);
     const auto it = node.spec.labels.find(refusal.label);
-    return fmt::format("{} has the label {}={}: node {} has {}", who, refusal.label, wanted, name,
-                       it == node.spec.labels.end() ? "no label " + refusal.label
-                                                    : fmt::format("{}={}", refusal.label, it->second));
+    return {fmt::format("the label {}={}", refusal.label, request.labels.at(refusal.label)),
+            it == node.spec.labels.end() ? "has no label " + refusal.label
+                                         : fmt::format("has {}={}", refusal.label, it->second)};
   }
   case Constraint::type:
-    return fmt::format("{} has {}: node {} has {}", who, describe_devices(request), name, has_types(node));
+    return {describe_devices(request), "has " + has_types(node)};
   case Constraint::devices:
-    if (wants_whole_devices(request))
-      return fmt::format("{} has {}{}: node {} has {}", who, describe_devices(request), free, name, refusal.has);
-    return fmt::format("{} has {}{}: the most on one device is {}, on node {}", who, describe_devices(request), free,
-                       has, name);
   case Constraint::memory:
-    if (wants_whole_devices(request))
-      return fmt::format("{} has {} with {} each{}: node {} has {}", who, describe_devices(request),
-                         describe_bytes(request.memory_bytes), free, name, refusal.has);
-    return fmt::format("{} has {} on one device{}{}: the most is {}, on node {}", who,
-                       describe_bytes(need_on(request, pool.node->spec.devices.front().memory_bytes).bytes),
-                       request.accelerator_type.empty() ? "" : " of type " + request.accelerator_type, free,
-                       describe_bytes(static_cast<std::uint64_t>(refusal.has)), name);
+    return words_of_devices(pool, request, refusal, free);
   case Constraint::cpus:
-    return fmt::format("{}{} has {} cpus{}: node {} has {}", who, with_devices(request), to_string(request.cpus), free,
-                       name, has);
+    return {to_string(request.cpus) + " cpus" + free, has};
   case Constraint::resource:
-    return fmt::format("{}{} has {} {}{}: node {} has {}", who, with_devices(request),
-                       to_string(request.resources.at(refusal.label)), refusal.label, free, name, has);
+    return {fmt::format("{} {}{}", to_string(request.resources.at(refusal.label)), refusal.label, free), has};
+  case Constraint::name:
+  case Constraint::draining:
   case Constraint::none:
     break;
   }
   return {};
+}
+
+// "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
+std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const Refusal& refusal,
+                   std::string_view who) {
+  const auto& name = pool.node->spec.name;
+  if (refusal.constraint == Constraint::none)
+    return {};
+  if (refusal.constraint == Constraint::name)
+    return fmt::format("{} is on node {}: it is on node {}", who, request.node, name);
+  if (refusal.constraint == Constraint::draining)
+    return fmt::format("{} takes new leases: node {} is draining", who, name);
+  const auto words = words_of(pool, request, lens, refusal);
+  const bool after_devices = refusal.constraint == Constraint::cpus || refusal.constraint == Constraint::resource;
+  const auto with = after_devices ? with_devices(request) : "";
+  if (words.on_one_device)
+    return fmt::format("{}{} has {}: {}, on node {}", who, with, words.asked, words.has, name);
+  return fmt::format("{}{} has {}: node {} {}", who, with, words.asked, name, words.has);
 }
 
 } // namespace
@@ -234,6 +258,18 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
   if (best == nullptr)
     return "no node takes new leases";
   return render(best->pool, request, lens, least, named != nullptr ? "no node of that name" : "no node");
+}
+
+std::string explain_here(const Pool& pool, const ResourceRequest& request, const Lens& lens, bool new_lease) {
+  const auto refusal = refusal_of(pool, request, lens, new_lease);
+  if (refusal.constraint == Constraint::none)
+    return {};
+  if (refusal.constraint == Constraint::name)
+    return fmt::format("asked node {}", request.node);
+  if (refusal.constraint == Constraint::draining)
+    return "draining: takes no new leases";
+  const auto words = words_of(pool, request, lens, refusal);
+  return fmt::format("asked {}: {}", words.asked, words.has);
 }
 
 std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens, std::string_view what) {

@@ -23,4 +23,9 @@ inline constexpr std::size_t nodes_to_explain = 64;
 [[nodiscard]] std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens,
                                      std::string_view what);
 
+/// Why it does not fit in one pool, without the pool's name: "asked 3 devices free: has 2". Empty when it fits.
+/// `new_lease` is false for a pool that was set aside before, which a draining node still serves.
+[[nodiscard]] std::string explain_here(const Pool& pool, const ResourceRequest& request, const Lens& lens,
+                                       bool new_lease);
+
 } // namespace gpuactors::ledger_detail

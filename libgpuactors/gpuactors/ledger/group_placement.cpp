@@ -270,23 +270,64 @@ std::optional<std::vector<Placement>> place_group(Cluster& cluster, const std::v
   return GroupSearch{cluster, bundles, strategy, lens}.run();
 }
 
+namespace {
+
+// "; 2 of them have room for one", "; they ask for 2.5 devices, node n0 has 1.5". Empty on large clusters,
+// where a long queue would walk over the nodes for each group that joins it.
+std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, bool together,
+                             const Lens& lens) {
+  if (cluster.nodes().size() > nodes_to_explain && lens.amount == Lens::Amount::free)
+    return {};
+  std::size_t with_room = 0;
+  Share most;
+  std::string best;
+  for (const auto& [name, node] : cluster.nodes()) {
+    const auto fits_here = [&pool = node.pool, &lens](const ResourceRequest& bundle) {
+      return explain_here(pool, bundle, lens, true).empty();
+    };
+    with_room += std::any_of(bundles.begin(), bundles.end(), fits_here) ? 1 : 0;
+    Share sum;
+    for (const auto& slot : node.pool.slots)
+      sum = sum + (slot.ok && node.takes_leases() ? lens.share(node.pool, slot) : Share{});
+    if (sum > most) {
+      most = sum;
+      best = name;
+    }
+  }
+  if (!together)
+    return with_room == cluster.nodes().size()
+               ? std::string{}
+               : fmt::format("; {} of them {} room for one", with_room, with_room == 1 ? "has" : "have");
+  Share asked;
+  for (const auto& bundle : bundles)
+    asked = asked + bundle.gpus;
+  return asked == Share{} || best.empty()
+             ? std::string{}
+             : fmt::format("; they ask for {} devices in all, the most on one node is {}, on node {}", to_string(asked),
+                           to_string(most), best);
+}
+
+} // namespace
+
 std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy,
                           const Lens& lens) {
   for (std::size_t i = 0; i < bundles.size(); ++i)
     if (const auto reason = explain(cluster, bundles[i], lens); !reason.empty())
       return fmt::format("bundle {}: {}", i, reason);
-  const auto nodes = cluster.nodes().size();
   const std::string free = lens.amount == Lens::Amount::free ? " with what is free now" : "";
   switch (strategy) {
   case GroupStrategy::strict_pack:
-    return fmt::format("no node takes all {} bundles together{}", bundles.size(), free);
+    return fmt::format("no node takes all {} bundles together{}{}", bundles.size(), free,
+                       room_for_bundles(cluster, bundles, true, lens));
   case GroupStrategy::strict_spread:
-    return fmt::format("the {} bundles need a node each{}: the number of nodes is {}", bundles.size(), free, nodes);
+    return fmt::format("the {} bundles need a node each{}: the number of nodes is {}{}", bundles.size(), free,
+                       cluster.nodes().size(), room_for_bundles(cluster, bundles, false, lens));
   case GroupStrategy::pack:
   case GroupStrategy::spread:
     break;
   }
-  return fmt::format("the {} bundles fit one by one but not together{}", bundles.size(), free);
+  return fmt::format("the {} bundles fit one by one but not together{}{}", bundles.size(), free,
+                     room_for_bundles(cluster, bundles, true, lens));
 }
 
 } // namespace gpuactors::ledger_detail

@@ -49,6 +49,7 @@ public:
   std::vector<BundleGrant> bundles_of(GroupId id) const;
   std::vector<PendingView> pending() const;
   std::vector<ReservationView> reservations() const;
+  std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting) const;
   void check() const;
 
   const ledger_detail::Queue& queue() const {
@@ -140,7 +141,11 @@ private:
 
   Prospect prospect_of(const ShapeKey& key);
   std::string why_pending(const ShapeKey& key, bool feasible) const;
+  // The same without reservations: empty when only they are in the way.
+  std::string why_blocked(const ShapeKey& key, bool feasible) const;
   std::string why_infeasible(const ShapeKey& key) const;
+  // For whom what is free is held back, by the first reservation that binds `key`.
+  std::string held_back_for(QueueKey key) const;
 
   // -- serving.cpp -----------------------------------------------------------------------------
 

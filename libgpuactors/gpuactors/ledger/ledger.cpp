@@ -94,6 +94,10 @@ std::vector<ReservationView> Ledger::reservations() const {
   return impl_->reservations();
 }
 
+std::vector<NodeVerdict> Ledger::verdicts(const ResourceRequest& request, RequestId waiting) const {
+  return impl_->verdicts(request, waiting);
+}
+
 void Ledger::check() const {
   impl_->check();
 }

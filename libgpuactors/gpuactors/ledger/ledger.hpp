@@ -116,6 +116,11 @@ public:
 
   [[nodiscard]] std::vector<ReservationView> reservations() const;
 
+  /// What each node (for a request with a group: each bundle of the group) says to a request as of now, by name.
+  /// `waiting` is its id if it waits; without one it is taken to be new. Looks at all nodes; what a `parent` could lend
+  /// is not among the answers.
+  [[nodiscard]] std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting = {}) const;
+
   /// Recomputes every sum from the leases and aborts where the books disagree. Slow: for tests.
   void check() const;
 

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace gpuactors {
 
 using ledger_detail::explain;
+using ledger_detail::explain_here;
 using ledger_detail::explain_in;
 using ledger_detail::place_in;
 
@@ -17,6 +19,11 @@ namespace {
 // "lease 5 (\"a\")", or "lease 5" when it has no name.
 std::string named(std::string_view what, std::uint64_t id, std::string_view name) {
   return name.empty() ? fmt::format("{} {}", what, id) : fmt::format("{} {} (\"{}\")", what, id, name);
+}
+
+// Behind all that wait with this priority.
+ledger_detail::QueueKey newest(int priority) {
+  return {priority, std::numeric_limits<std::uint64_t>::max()};
 }
 
 } // namespace
@@ -73,6 +80,11 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
 }
 
 std::string Ledger::Impl::why_pending(const ShapeKey& key, bool feasible) const {
+  auto reason = why_blocked(key, feasible);
+  return reason.empty() ? held_back_for(newest(key.request.priority)) : reason;
+}
+
+std::string Ledger::Impl::why_blocked(const ShapeKey& key, bool feasible) const {
   const auto& request = key.request;
   const Lens lens{Lens::Amount::free, {}};
   std::string reason;
@@ -90,7 +102,53 @@ std::string Ledger::Impl::why_pending(const ShapeKey& key, bool feasible) const 
       if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
         reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
   }
-  return reason.empty() ? "what is free is held back for a request that has waited longer" : reason;
+  return reason;
+}
+
+std::string Ledger::Impl::held_back_for(QueueKey key) const {
+  for (const auto& [priority, claim] : claims_)
+    if (const auto* holder = queue_.find(claim.holder);
+        claim.reservation && claim.holder < key && holder != nullptr && !claim.reservation->places.empty()) {
+      const auto& place = claim.reservation->places.front();
+      const auto id = holder->request ? holder->request.value() : holder->group.value();
+      const auto left = std::chrono::duration<double>(claim.reservation->until - now_).count();
+      return fmt::format("what is free is held back for {}, which has waited longer: on node {}, for at most {:.3g} s",
+                         named(holder->request ? "request" : "placement group", id, holder->name),
+                         place.at.pool->node->spec.name, left);
+    }
+  return "what is free is held back for a request that has waited longer";
+}
+
+std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, RequestId waiting) const {
+  const auto* entry = waiting ? queue_.find(waiting) : nullptr;
+  const auto key = entry != nullptr ? entry->key : newest(request.priority);
+  const Lens now{Lens::Amount::free, {}};
+  const Lens all{Lens::Amount::all, {}};
+  const auto bound = binding(key);
+  const auto ask = [&](const Pool& pool, int bundle) {
+    using Kind = NodeVerdict::Kind;
+    const bool new_lease = bundle < 0;
+    const auto verdict = [&](Kind kind, std::string reason) {
+      return NodeVerdict{pool.node->spec.name, bundle, kind, std::move(reason)};
+    };
+    if (auto reason = explain_here(pool, request, all, new_lease); !reason.empty())
+      return verdict(Kind::never, std::move(reason));
+    if (auto reason = explain_here(pool, request, now, new_lease); !reason.empty())
+      return verdict(Kind::busy, std::move(reason));
+    if (!explain_here(pool, request, bound, new_lease).empty())
+      return verdict(Kind::held_back, held_back_for(key));
+    return verdict(Kind::fits, {});
+  };
+  std::vector<NodeVerdict> verdicts;
+  if (!request.group) {
+    for (const auto& [name, node] : cluster_.nodes())
+      verdicts.push_back(ask(node.pool, -1));
+  } else if (const auto it = groups_.find(request.group); it != groups_.end()) {
+    for (const auto& bundle : it->second.bundles)
+      if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+        verdicts.push_back(ask(*bundle.pool, bundle.grant.bundle));
+  }
+  return verdicts;
 }
 
 } // namespace gpuactors

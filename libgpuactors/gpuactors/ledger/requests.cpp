@@ -151,10 +151,12 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
   auto& shape = queue_.shape_of(kind, prospect);
   // What a bundle has free is not in the cluster's version.
   if (shape.reason.empty() || shape.reason_version != cluster_.version() || request.group) {
-    shape.reason = why_pending(kind, feasible);
+    shape.reason = why_blocked(kind, feasible);
     shape.reason_version = cluster_.version();
   }
-  events.push_back(refusal(id, Event::Kind::pending, Errc::none, shape.reason));
+  // Reservations are not in the cluster's version either.
+  events.push_back(
+      refusal(id, Event::Kind::pending, Errc::none, shape.reason.empty() ? why_pending(kind, feasible) : shape.reason));
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
   queue_.add(Entry{key, id, {}, std::move(request.name), now_, deadline, request.wait_for_nodes, &shape});
   if (request.parent)

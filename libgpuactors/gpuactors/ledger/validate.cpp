@@ -165,6 +165,20 @@ std::string_view to_string(DeviceState state) noexcept {
   return state == DeviceState::ok ? "ok" : "failed";
 }
 
+std::string_view to_string(NodeVerdict::Kind kind) noexcept {
+  switch (kind) {
+  case NodeVerdict::Kind::fits:
+    return "fits";
+  case NodeVerdict::Kind::held_back:
+    return "held back";
+  case NodeVerdict::Kind::busy:
+    return "busy";
+  case NodeVerdict::Kind::never:
+    return "never";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(NodeState state) noexcept {
   return state == NodeState::ok ? "ok" : "draining";
 }

@@ -79,4 +79,30 @@ struct ReservationView {
   TimePoint until;
 };
 
+/// What one node says to a request.
+struct NodeVerdict {
+  enum class Kind : std::uint8_t {
+    /// It could go there now.
+    fits,
+    /// It would fit if nothing there were held back for a request that has waited longer.
+    held_back,
+    /// It would fit if others gave back what they hold.
+    busy,
+    /// It could not go there even if all of the node were free.
+    never,
+  };
+
+  std::string node;
+  /// The bundle that this is about; -1 when it is about the node itself.
+  int bundle = -1;
+  Kind kind = Kind::fits;
+  /// "asked 3 devices free: has 2"; empty when it fits.
+  std::string reason;
+
+  friend bool operator==(const NodeVerdict&, const NodeVerdict&) = default;
+};
+
+/// Returns "fits", "held back", "busy" or "never". Any thread.
+[[nodiscard]] std::string_view to_string(NodeVerdict::Kind kind) noexcept;
+
 } // namespace gpuactors

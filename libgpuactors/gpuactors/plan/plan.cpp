@@ -1,6 +1,9 @@
 // Runs a scenario step by step as it is parsed, so that a long one needs no more memory than its state.
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/plan/detail/bars.hpp>
+#include <gpuactors/plan/detail/explainer.hpp>
 #include <gpuactors/plan/detail/runner.hpp>
+#include <gpuactors/plan/detail/timeline.hpp>
 #include <gpuactors/plan/detail/writer.hpp>
 #include <gpuactors/plan/plan.hpp>
 
@@ -8,6 +11,7 @@
 
 #include <algorithm>
 #include <istream>
+#include <memory>
 
 namespace gpuactors {
 
@@ -40,6 +44,11 @@ public:
       return false;
     }
     return true;
+  }
+
+  /// What is being read.
+  [[nodiscard]] std::string place() const {
+    return fmt::format("{}[{}]", field_, field_ == "nodes" ? next_node_ : next_step_ + early_steps_.size());
   }
 
   // Steps that came before the nodes run now.
@@ -85,21 +94,32 @@ std::string without_prefix(std::string_view text) {
 
 } // namespace
 
-Result<void> run_plan(std::istream& in, std::ostream& out) {
-  plan_detail::LineWriter lines(out);
-  Runner runner({&lines});
+Result<void> run_plan(std::istream& in, std::ostream& out, const PlanOptions& options) {
+  std::vector<std::unique_ptr<plan_detail::Observer>> observers;
+  if (options.events)
+    observers.push_back(std::make_unique<plan_detail::LineWriter>(out));
+  if (!options.explain.empty())
+    observers.push_back(std::make_unique<plan_detail::Explainer>(out, options.explain, options.json));
+  if (options.table)
+    observers.push_back(std::make_unique<plan_detail::BarWriter>(out));
+  if (options.svg != nullptr)
+    observers.push_back(std::make_unique<plan_detail::TimelineRecorder>(*options.svg));
+  Runner runner(observers);
   Scenario scenario(runner);
   try {
     // What the scenario runs is dropped as it is parsed: nothing is left in the end.
     const auto rest = Json::parse(
         in, [&](int depth, Json::parse_event_t event, Json& value) { return scenario(depth, event, value); });
     scenario.finish();
+    runner.finish();
   } catch (const ScenarioError& error) {
     return fail(Errc::invalid_argument, error.message);
   } catch (const Json::exception& error) {
-    return fail(Errc::invalid_argument, without_prefix(error.what()));
+    // A number that no double holds comes without its place.
+    const auto text = without_prefix(error.what());
+    return fail(Errc::invalid_argument,
+                text.find("line ") == std::string::npos ? scenario.place() + ": " + text : text);
   }
-  runner.finish();
   return {};
 }
 

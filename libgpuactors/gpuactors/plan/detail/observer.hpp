@@ -22,6 +22,8 @@ struct Names {
   }
 };
 
+enum class NodeChange : std::uint8_t { added, removed, drained, device_failed };
+
 /// Called in the order of the steps; one thread. Refers to nothing that it was given after a call.
 class Observer {
 public:
@@ -35,6 +37,11 @@ public:
   /// The same for a placement group.
   virtual void before_submit_group(const Ledger&, std::size_t /*step*/, const std::string& /*id*/,
                                    const GroupRequest&) {
+    // nop
+  }
+
+  /// A node has come or changed; `index` is the device that failed, or -1. Called before the events that this brings.
+  virtual void on_node(const Ledger&, std::size_t /*step*/, NodeChange, const std::string& /*node*/, int /*index*/) {
     // nop
   }
 

@@ -28,7 +28,11 @@ std::string read_name(const Json& value, const std::string& place, const char* f
 } // namespace
 
 void Runner::add_node(const Json& value, const std::string& place) {
-  report(expect(ledger_.add_node(read_node(value, place), now_), place));
+  auto node = read_node(value, place);
+  const auto name = node.name;
+  const auto events = expect(ledger_.add_node(std::move(node), now_), place);
+  tell_of_node(NodeChange::added, name, -1);
+  report(events);
 }
 
 void Runner::run_step(const Json& step, std::size_t number) {
@@ -56,14 +60,14 @@ void Runner::run_step(const Json& step, std::size_t number) {
     advance(value, at);
   else
     change_node(action, value, at);
-  for (auto* observer : observers_)
+  for (const auto& observer : observers_)
     observer->after_step(ledger_, step_, now_);
 }
 
 void Runner::finish() {
   const Names names{[this](RequestId id) { return requests_.name_of(id.value()); },
                     [this](GroupId id) { return groups_.name_of(id.value()); }};
-  for (auto* observer : observers_)
+  for (const auto& observer : observers_)
     observer->on_end(ledger_, names);
 }
 
@@ -82,7 +86,7 @@ void Runner::submit(const Json& value, const std::string& place) {
   const RequestId id{requests_.add(read.id, place + ".id")};
   if (!read.refused.empty())
     return report({Event{Event::Kind::rejected, id, {}, std::nullopt, {}, Errc::invalid_argument, read.refused}});
-  for (auto* observer : observers_)
+  for (const auto& observer : observers_)
     observer->before_submit(ledger_, step_, read.id, request);
   report(ledger_.submit(id, std::move(request), now_));
 }
@@ -92,7 +96,7 @@ void Runner::submit_group(const Json& value, const std::string& place) {
   const GroupId id{groups_.add(read.id, place + ".id")};
   if (!read.refused.empty())
     return report({Event{Event::Kind::rejected, {}, id, std::nullopt, {}, Errc::invalid_argument, read.refused}});
-  for (auto* observer : observers_)
+  for (const auto& observer : observers_)
     observer->before_submit_group(ledger_, step_, read.id, read.request);
   report(ledger_.submit_group(id, std::move(read.request), now_));
 }
@@ -130,10 +134,16 @@ void Runner::change_node(const std::string& action, const Json& value, const std
     const Reader reader(value, place, {"node", "index"});
     (void)reader.at("index");
     const auto index = std::min<std::int64_t>(reader.integer("index", 0, 0), std::numeric_limits<int>::max());
-    return report(expect(ledger_.fail_device(reader.text("node"), static_cast<int>(index), now_), place));
+    const auto name = reader.text("node");
+    const auto events = expect(ledger_.fail_device(name, static_cast<int>(index), now_), place);
+    tell_of_node(NodeChange::device_failed, name, static_cast<int>(index));
+    return report(events);
   }
   const auto name = read_name(value, place, "name");
-  report(expect(action == "drain_node" ? ledger_.drain_node(name, now_) : ledger_.remove_node(name, now_), place));
+  const bool drains = action == "drain_node";
+  const auto events = expect(drains ? ledger_.drain_node(name, now_) : ledger_.remove_node(name, now_), place);
+  tell_of_node(drains ? NodeChange::drained : NodeChange::removed, name, -1);
+  report(events);
 }
 
 void Runner::advance(const Json& value, const std::string& place) {
@@ -161,8 +171,13 @@ void Runner::advance(const Json& value, const std::string& place) {
   report(ledger_.advance(now_));
 }
 
+void Runner::tell_of_node(NodeChange change, const std::string& node, int index) {
+  for (const auto& observer : observers_)
+    observer->on_node(ledger_, step_, change, node, index);
+}
+
 void Runner::tell(const Event& event, const std::string& id) {
-  for (auto* observer : observers_)
+  for (const auto& observer : observers_)
     observer->on_event(ledger_, step_, event, id);
 }
 

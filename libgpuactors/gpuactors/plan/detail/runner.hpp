@@ -5,6 +5,7 @@
 #include <gpuactors/plan/detail/observer.hpp>
 #include <gpuactors/plan/reader.hpp>
 
+#include <memory>
 #include <vector>
 
 namespace gpuactors::plan_detail {
@@ -12,8 +13,8 @@ namespace gpuactors::plan_detail {
 /// A scenario in the making. Throws `ScenarioError` for what is in error.
 class Runner {
 public:
-  /// @param observers are told of everything, in this order.
-  explicit Runner(std::vector<Observer*> observers) : observers_(std::move(observers)) {
+  /// @param observers are told of everything, in this order; must outlive the runner.
+  explicit Runner(const std::vector<std::unique_ptr<Observer>>& observers) : observers_(observers) {
     // nop
   }
 
@@ -29,6 +30,7 @@ private:
   void advance(const Json& value, const std::string& place);
   void change_node(const std::string& action, const Json& value, const std::string& place);
   void report(const Ledger::Events& events);
+  void tell_of_node(NodeChange change, const std::string& node, int index);
   void tell(const Event& event, const std::string& id);
 
   Ledger ledger_;
@@ -36,7 +38,7 @@ private:
   std::size_t step_ = 0;
   IdTable requests_;
   IdTable groups_;
-  std::vector<Observer*> observers_;
+  const std::vector<std::unique_ptr<Observer>>& observers_;
 };
 
 } // namespace gpuactors::plan_detail

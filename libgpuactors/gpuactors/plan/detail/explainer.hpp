@@ -1,0 +1,65 @@
+// Explains one request or placement group: what every node said to it when it was submitted, and at the end if it waits
+// then.
+#pragma once
+
+#include <gpuactors/plan/detail/observer.hpp>
+
+#include <iosfwd>
+#include <optional>
+#include <vector>
+
+namespace gpuactors::plan_detail {
+
+/// Watches for one id, and writes at the end. Memory for a line a node, however long the scenario is.
+class Explainer : public Observer {
+public:
+  Explainer(std::ostream& out, std::string id, bool json) : out_(out), id_(std::move(id)), json_(json) {
+    // nop
+  }
+
+  void before_submit(const Ledger& ledger, std::size_t step, const std::string& id,
+                     const ResourceRequest& request) override;
+  void before_submit_group(const Ledger& ledger, std::size_t step, const std::string& id,
+                           const GroupRequest& group) override;
+  void on_event(const Ledger& ledger, std::size_t step, const Event& event, const std::string& id) override;
+
+  /// @throws ScenarioError when no step has submitted the id.
+  void on_end(const Ledger& ledger, const Names& names) override;
+
+private:
+  struct Answer {
+    std::size_t step = 0;
+    Event event;
+  };
+
+  /// What one node, or one bundle of a placement group, said to the request or to one bundle of the group.
+  struct Line {
+    int asked_bundle = -1;
+    NodeVerdict verdict;
+  };
+
+  struct Snapshot {
+    std::optional<std::size_t> step;
+    std::vector<Line> lines;
+  };
+
+  [[nodiscard]] std::vector<Line> ask(const Ledger& ledger, RequestId waiting) const;
+  void remember(const std::string& id);
+  void write_text() const;
+  void write_json() const;
+  void write_snapshot(const Snapshot& snapshot) const;
+
+  std::ostream& out_;
+  std::string id_;
+  bool json_;
+  bool is_group_ = false;
+  // One for a request, one for each bundle of a group.
+  std::vector<ResourceRequest> asked_;
+  RequestId request_;
+  std::vector<Answer> answers_;
+  std::vector<Snapshot> snapshots_;
+  // What it was probably meant to be, if it is never submitted.
+  std::vector<std::string> alike_;
+};
+
+} // namespace gpuactors::plan_detail

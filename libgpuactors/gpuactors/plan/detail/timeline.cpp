@@ -1,0 +1,133 @@
+#include <gpuactors/plan/detail/svg.hpp>
+#include <gpuactors/plan/detail/timeline.hpp>
+
+#include <fmt/format.h>
+
+#include <ostream>
+
+namespace gpuactors::plan_detail {
+
+bool TimelineRecorder::add(Block block) {
+  if (timeline_.stopped_at != Block::open)
+    return false;
+  if (timeline_.blocks.size() == most_blocks) {
+    timeline_.stopped_at = block.from;
+    return false;
+  }
+  timeline_.blocks.push_back(std::move(block));
+  return true;
+}
+
+void TimelineRecorder::on_node(const Ledger& ledger, std::size_t step, NodeChange change, const std::string& node,
+                               int index) {
+  if (change == NodeChange::added) {
+    const auto view = ledger.node(node);
+    for (const auto& device : view->devices) {
+      const DeviceKey key{node, device.index};
+      if (timeline_.devices.size() == most_devices && timeline_.devices.count(key) == 0) {
+        ++timeline_.devices_left_out;
+        continue;
+      }
+      timeline_.devices.emplace(key, device.spec.accelerator_type);
+      lanes_[key] = Lane{{Segment{0, Share::one}}};
+      if (step > 0)
+        add({Block::Kind::absent, key, {0, Share::one}, 0, step, 0, 0, "", "not there yet"});
+    }
+    return;
+  }
+  const auto kind = change == NodeChange::removed   ? Block::Kind::absent
+                    : change == NodeChange::drained ? Block::Kind::draining
+                                                    : Block::Kind::failed;
+  const auto* text = change == NodeChange::removed ? "removed" : change == NodeChange::drained ? "draining" : "failed";
+  for (auto it = lanes_.lower_bound({node, 0}); it != lanes_.end() && it->first.first == node; ++it)
+    if (index < 0 || it->first.second == index)
+      add({kind, it->first, {0, Share::one}, step, Block::open, 0, 0, "", text});
+}
+
+Lane& TimelineRecorder::lane_of(const Holder& holder, const DeviceKey& device) {
+  if (const auto it = holders_.find(holder); it != holders_.end())
+    if (const auto part = it->second.find(device); part != it->second.end())
+      return part->second.inside;
+  return lanes_.at(device);
+}
+
+void TimelineRecorder::open(std::size_t step, const Holder& holder, const Holder& source, const std::string& node,
+                            const std::vector<DeviceGrant>& devices, const std::string& name) {
+  for (const auto& grant : devices) {
+    const DeviceKey key{node, grant.index};
+    if (lanes_.count(key) == 0)
+      continue;
+    const auto from = holders_.find(source);
+    const bool inside = from != holders_.end() && from->second.count(key) > 0;
+    Part part{inside ? source : Holder{}, lane_of(source, key).take(grant.share.units()), {}, {}, 0};
+    part.inside = Lane{part.segments};
+    part.depth = inside ? from->second.at(key).depth + 1 : 0;
+    const auto details = fmt::format("{} of device {} of node {}, {}", to_string(grant.share), grant.index, node,
+                                     format_bytes(grant.memory_bytes));
+    for (const auto& segment : part.segments)
+      if (add({holder.group > 0 ? Block::Kind::bundle : Block::Kind::lease, key, segment, step, Block::open,
+               holder.lease, part.depth, name, details}))
+        part.blocks.push_back(timeline_.blocks.size() - 1);
+    holders_[holder].emplace(key, std::move(part));
+  }
+}
+
+// What others still have of it stays with them, and goes back to where this holder had it from.
+void TimelineRecorder::close(std::size_t step, const Holder& holder) {
+  auto node = holders_.extract(holder);
+  if (node.empty())
+    return;
+  for (auto& [device, part] : node.mapped()) {
+    for (const auto block : part.blocks)
+      timeline_.blocks[block].to = step;
+    lane_of(part.source, device).give_back(part.inside.free());
+    if (part.inside.free() == part.segments)
+      continue;
+    for (auto& [other, parts] : holders_)
+      if (const auto it = parts.find(device); it != parts.end() && it->second.source == holder)
+        it->second.source = part.source;
+  }
+}
+
+void TimelineRecorder::on_event(const Ledger&, std::size_t step, const Event& event, const std::string& id) {
+  const bool ends = event.kind == Event::Kind::released || event.kind == Event::Kind::lost;
+  if (event.group) {
+    if (event.kind == Event::Kind::granted)
+      for (const auto& bundle : event.bundles)
+        open(step, {0, event.group.value(), bundle.bundle}, {}, bundle.node, bundle.devices, id);
+    if (ends)
+      for (auto it = holders_.lower_bound({0, event.group.value(), 0});
+           it != holders_.end() && it->first.lease == 0 && it->first.group == event.group.value();) {
+        const auto holder = (it++)->first;
+        close(step, holder);
+      }
+  } else if (event.lease) {
+    const auto& lease = *event.lease;
+    const auto source = lease.parent  ? Holder{lease.parent.value(), 0, 0}
+                        : lease.group ? Holder{0, lease.group.value(), lease.bundle}
+                                      : Holder{};
+    if (event.kind == Event::Kind::granted)
+      open(step, {lease.id.value(), 0, 0}, source, lease.node, lease.devices, id);
+    else if (ends)
+      close(step, {lease.id.value(), 0, 0});
+  }
+}
+
+void TimelineRecorder::after_step(const Ledger& ledger, std::size_t step, TimePoint now) {
+  if (timeline_.stopped_at != Block::open)
+    return;
+  timeline_.steps = step + 1;
+  const auto waiting = ledger.pending_count();
+  if (waiting != (timeline_.waiting.empty() ? 0 : timeline_.waiting.back().second)
+      && timeline_.waiting.size() < most_blocks)
+    timeline_.waiting.emplace_back(step, waiting);
+  const auto seconds = std::chrono::duration<double>(now.time_since_epoch()).count();
+  if (seconds > (timeline_.times.empty() ? 0.0 : timeline_.times.back().second) && timeline_.times.size() < most_blocks)
+    timeline_.times.emplace_back(step, seconds);
+}
+
+void TimelineRecorder::on_end(const Ledger&, const Names&) {
+  draw_svg(out_, timeline_);
+}
+
+} // namespace gpuactors::plan_detail
