@@ -23,6 +23,11 @@ void ClusterOptions::add_to(CLI::App& parser) {
       ->type_name("SPEC")
       ->allow_extra_args(false);
   parser
+      .add_option("--accelerator-root", accelerator_root_,
+                  "Where the device files of accelerators other than GPUs are looked for (neuron_cores); / when left "
+                  "out")
+      ->type_name("DIR");
+  parser
       .add_option("--broker", broker_,
                   "Broker of a cluster, also by GPUACTORS_BROKER. Not in this version, which embeds its cluster")
       ->type_name("HOST:PORT");
@@ -49,6 +54,7 @@ Result<Cluster> ClusterOptions::open() const {
   GPUACTORS_TRY(check());
   EmbedOptions options;
   options.devices = fmt::format("{}", fmt::join(devices_, " "));
+  options.accelerator_root = accelerator_root_;
   return Cluster::embed(std::move(options));
 }
 

@@ -1,4 +1,4 @@
-// Which cluster a subcommand talks to: --devices and --broker.
+// Which cluster a subcommand talks to: --devices, --accelerator-root and --broker.
 #pragma once
 
 #include <gpuactors/cluster/cluster.hpp>
@@ -25,6 +25,7 @@ public:
 
 private:
   std::vector<std::string> devices_;
+  std::string accelerator_root_ = "/";
   std::string broker_;
 };
 

@@ -74,6 +74,13 @@ TEST_CASE("what waits says what no node has free and what the best has") {
   CHECK(pending(R"("gpus":3,"wait_for_nodes":true)") == "it waits for new nodes: no node has 3 devices: node n0 has 2");
 }
 
+TEST_CASE("accelerators without fractions are refused in parts") {
+  CHECK(reason_of(R"({"submit":{"id":"x","resources":{"neuron_cores":0.5}}})", "rejected", "x")
+        == "neuron_cores is 0.5: they are granted in whole units only, 1 for example");
+  CHECK(reason_of(R"({"submit_group":{"id":"g","bundles":[{"resources":{"neuron_cores":1.5}}]}})", "rejected", "g")
+        == "bundle 0: neuron_cores is 1.5: they are granted in whole units only, 2 for example");
+}
+
 TEST_CASE("groups say what their bundles lack together") {
   const auto group = [](const std::string& event, const std::string& before, const std::string& rest) {
     return reason_of(before + R"({"submit_group":{"id":"g",)" + rest + "}}", event, "g");

@@ -155,6 +155,16 @@ gives("node, priority, cpus, type and timeout are taken", [
     "submit", *TWO, "gpu_ids", "--node=local", "--priority=-5", "--cpus=0.5", "--accelerator-type=V100", "--gpus=0.3",
     "--timeout=60"], replies(lambda r: r["devices"][0]["share"] == 0.3))
 
+gives("neuron cores are found under a root and named to the task", [
+    "submit", *HOST, "--accelerator-root", "{folder}/neuron", "gpu_ids", "--resource", "neuron_cores=2"], replies(
+        lambda r: r["accelerators"] == [{"kind": "neuron_cores", "ids": [0, 1]}]
+        and r["environment"] == {"NEURON_RT_VISIBLE_CORES": "0,1"}))
+refuses("a part of a neuron core is refused", [
+    "submit", *HOST, "--accelerator-root", "{folder}/neuron", "gpu_ids", "--resource", "neuron_cores=0.5"],
+        r"gpuactors submit: neuron_cores is 0\.5: they are granted in whole units only, 1 for example")
+refuses("a root that is not there is refused", ["devices", "--accelerator-root", "{folder}/none"],
+        r"gpuactors devices: there is no folder .*none to look for accelerators in")
+
 # -- requests that break a rule --------------------------------------------------------------------
 
 refuses("an unknown task is answered with the nearest", submit("matmull"),
@@ -321,7 +331,9 @@ def run(program, folder, case):
 def write_files(folder):
     files = {"echo.json": '{"text":"file"}', "bad.json": '{"text":\n  "x",,}', "plan.json": json.dumps(PLAN),
              "field.json": '{"nodez":[]}'}
+    files.update({"neuron/dev/neuron0": "", "neuron/sys/devices/virtual/neuron_device/neuron0/core_count": "2\n"})
     for name, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
 

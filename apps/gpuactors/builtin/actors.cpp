@@ -44,6 +44,7 @@ public:
     out.set_node(lease().node);
     out.set_restarts(restarts());
     describe_all(*this, out);
+    describe_accelerators(*this, out);
     return out;
   }
 

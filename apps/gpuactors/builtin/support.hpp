@@ -30,6 +30,16 @@ void describe_all(Holder& holder, Message& message) {
     *message.add_devices() = describe(holder.lease(), holder.gpu(i), i);
 }
 
+/// The units of accelerators other than GPUs that the lease of `holder` has.
+template <class Holder, class Message>
+void describe_accelerators(Holder& holder, Message& message) {
+  for (const auto& [kind, ids] : holder.lease().accelerators) {
+    auto& units = *message.add_accelerators();
+    units.set_kind(kind);
+    units.mutable_ids()->Add(ids.begin(), ids.end());
+  }
+}
+
 /// Seconds since it was made.
 class Stopwatch {
 public:

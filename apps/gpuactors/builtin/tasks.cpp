@@ -1,6 +1,8 @@
 // The built-in tasks that show how a cluster behaves: echo, sleep, gpu_ids, leak.
 #include "support.hpp"
 
+#include <gpuactors/device/accelerators.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -40,9 +42,12 @@ v1::GpuIdsResult gpu_ids(TaskContext& ctx, const v1::GpuIds&) {
   out.set_node(ctx.lease().node);
   out.set_pid(static_cast<std::uint32_t>(getpid()));
   describe_all(ctx, out);
-  for (const auto* name : {"CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES"})
-    if (const auto* value = std::getenv(name); value != nullptr)
-      (*out.mutable_environment())[name] = value;
+  describe_accelerators(ctx, out);
+  for (const auto& kind : accelerator_kinds())
+    if (const auto* value = std::getenv(std::string{kind.variable}.c_str()); value != nullptr)
+      (*out.mutable_environment())[std::string{kind.variable}] = value;
+  for (const auto& [name, value] : ctx.lease().environment)
+    (*out.mutable_environment())[name] = value;
   return out;
 }
 

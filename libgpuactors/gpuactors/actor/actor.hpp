@@ -119,6 +119,11 @@ public:
   /// std::out_of_range, which fails the call.
   [[nodiscard]] Context& gpu(std::size_t i = 0);
 
+  /// Which units of a kind of accelerator ("gpus", "neuron_cores") the lease has; see `LeaseInfo`.
+  [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const {
+    return lease().accelerator_ids(kind);
+  }
+
   /// Whether the running call should end early: it was cancelled, or the actor is being stopped. Cheap.
   [[nodiscard]] bool stop_requested() const noexcept;
 

@@ -5,10 +5,14 @@
 #include <gpuactors/base/units.hpp>
 
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuactors {
+
+class Device;
 
 /// One device of a lease.
 struct LeasedDevice {
@@ -30,6 +34,19 @@ struct LeaseInfo {
   std::map<std::string, Share> resources;
   /// The lease that this one was carved out of, if any.
   LeaseId parent;
+  /// Which units of the node's accelerators it has, such as {"neuron_cores", {1}}; `gpus` are in `devices`.
+  std::map<std::string, std::vector<int>> accelerators;
+  /// The variables by which a process of its own is shown exactly its units: {"NEURON_RT_VISIBLE_CORES", "1"}. Only
+  /// kinds of which it has some; CUDA devices by their UUIDs.
+  std::map<std::string, std::string> environment;
+
+  /// The units that it has of a kind ("neuron_cores"), ascending; for "gpus", the indices of its devices. Empty when it
+  /// has none.
+  [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const;
 };
+
+/// What `LeaseInfo::environment` holds; `devices` are the node's, by index.
+[[nodiscard]] std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
+                                                                const std::vector<std::shared_ptr<Device>>& devices);
 
 } // namespace gpuactors

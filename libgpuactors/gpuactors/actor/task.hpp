@@ -37,6 +37,11 @@ public:
   /// task.
   [[nodiscard]] Context& gpu(std::size_t i = 0);
 
+  /// Which units of a kind of accelerator ("gpus", "neuron_cores") the lease has; see `LeaseInfo`.
+  [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const {
+    return lease().accelerator_ids(kind);
+  }
+
   /// Whether the task should end early: it was cancelled, or its worker is stopping. Cheap.
   [[nodiscard]] bool stop_requested() const noexcept;
 

@@ -1,24 +1,29 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/worker.hpp>
+#include <gpuactors/wire/errors.hpp>
+
+#include <tuple>
+#include <type_traits>
 
 namespace gpuactors {
 
-NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker)
-  : AgentHandle::base(config), services_(std::move(services)), broker_(std::move(broker)) {
+NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker,
+                     const std::map<std::string, Share>& resources)
+  : AgentHandle::base(config), services_(std::move(services)), instances_(resources), broker_(std::move(broker)) {
   // nop
 }
 
 AgentHandle::behavior_type NodeAgent::make_behavior() {
   worker_ =
       caf::actor_cast<AgentHandle>(system().spawn<Worker>(services_, caf::actor_cast<caf::strong_actor_ptr>(this)));
-  using Handle = caf::strong_actor_ptr;
   return {
-      [this](const v1::StartRunner& order) { return forward<v1::Started, Handle, Handle>(order); },
-      [this](const v1::StartActor& order, const Payload& config) {
-        return forward<v1::Started, Handle, Handle>(order, config);
-      },
+      [this](const v1::StartRunner& order) { return start(order); },
+      [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
       [this](const v1::EndLease& order) { return forward<v1::LeaseEnded>(order); },
-      [this](const v1::LeaseEnded& message) { caf_version::post(broker_, message); },
+      [this](const v1::LeaseEnded& message) {
+        instances_.give_back(LeaseId{message.lease()});
+        caf_version::post(broker_, message);
+      },
       [this](const v1::CancelCall& message) { caf_version::post(worker_, message); },
       [this](const v1::StreamCredit& message) { caf_version::post(worker_, message); },
       [](const v1::Tick&) {},
@@ -35,9 +40,36 @@ template <class... Outs, class... Ins>
 caf::result<Outs...> NodeAgent::forward(const Ins&... message) {
   auto promise = make_response_promise<Outs...>();
   caf_version::ask(this, worker_, message...)
-      .then([promise](Outs&... reply) mutable { promise.deliver(std::move(reply)...); },
-            [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
+      .then(
+          [this, promise](Outs&... reply) mutable {
+            // Before the broker hears of it and grants the units to others.
+            if constexpr (std::is_same_v<std::tuple<Outs...>, std::tuple<v1::LeaseEnded>>)
+              (instances_.give_back(LeaseId{reply.lease()}), ...);
+            promise.deliver(std::move(reply)...);
+          },
+          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
   return promise;
+}
+
+template <class Order, class... Ins>
+caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> NodeAgent::start(Order order,
+                                                                                        const Ins&... message) {
+  auto& lease = *order.mutable_lease();
+  std::map<std::string, Share> resources;
+  for (const auto& [name, units] : lease.resource_units())
+    resources.emplace(name, Share{units});
+  const auto instances = instances_.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
+  if (!instances) {
+    // Nothing was started: the lease is free.
+    v1::LeaseEnded ended;
+    ended.set_lease(lease.id());
+    ended.set_epoch(lease.epoch());
+    caf_version::post(broker_, ended);
+    return to_caf(instances.error());
+  }
+  for (const auto& [name, ids] : *instances)
+    (*lease.mutable_units())[name].mutable_ids()->Add(ids.begin(), ids.end());
+  return forward<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>(order, message...);
 }
 
 v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared_ptr<Device>>& devices) {

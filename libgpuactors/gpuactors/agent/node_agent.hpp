@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/agent/instance_table.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <map>
@@ -20,7 +21,9 @@ struct NodeOptions {
 /// The agent of a node whose one worker lives in its own process (embedded). Event-based; never blocks.
 class NodeAgent : public AgentHandle::base {
 public:
-  NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker);
+  /// @param resources what the node offers besides devices and cpus; the agent numbers the units of its accelerators.
+  NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker,
+            const std::map<std::string, Share>& resources);
 
   AgentHandle::behavior_type make_behavior() override;
   void on_exit() override;
@@ -33,7 +36,12 @@ private:
   template <class... Outs, class... Ins>
   caf::result<Outs...> forward(const Ins&... message);
 
+  /// Passes an order on with the units that its lease gets.
+  template <class Order, class... Ins>
+  caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> start(Order order, const Ins&... message);
+
   std::shared_ptr<const ProcessServices> services_{};
+  InstanceTable instances_;
   BrokerHandle broker_;
   AgentHandle worker_;
 };

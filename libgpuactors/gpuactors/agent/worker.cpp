@@ -8,7 +8,7 @@ namespace gpuactors {
 
 namespace {
 
-LeaseInfo from_wire(const v1::Lease& lease) {
+LeaseInfo from_wire(const v1::Lease& lease, const std::vector<std::shared_ptr<Device>>& devices) {
   LeaseInfo result;
   result.id = LeaseId{lease.id()};
   result.epoch = lease.epoch();
@@ -19,6 +19,9 @@ LeaseInfo from_wire(const v1::Lease& lease) {
   for (const auto& [name, units] : lease.resource_units())
     result.resources.emplace(name, Share{units});
   result.parent = LeaseId{lease.parent()};
+  for (const auto& [name, units] : lease.units())
+    result.accelerators[name].assign(units.ids().begin(), units.ids().end());
+  result.environment = environment_of(result, devices);
   return result;
 }
 
@@ -61,8 +64,8 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   auto& slot = slots_[LeaseId{lease.id()}];
   slot.epoch = lease.epoch();
   slot.control = std::make_shared<HolderControl>();
-  slot.holder =
-      caf::actor_cast<caf::actor>(system().spawn<Holder, caf::detached>(services_, slot.control, from_wire(lease)));
+  slot.holder = caf::actor_cast<caf::actor>(
+      system().spawn<Holder, caf::detached>(services_, slot.control, from_wire(lease, services_->devices)));
   v1::LeaseEnded ended;
   ended.set_lease(lease.id());
   ended.set_epoch(lease.epoch());

@@ -2,11 +2,23 @@
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 
 namespace gpuactors {
+
+namespace {
+
+// The ledger counts resources and does not know which of them come in whole units.
+Result<ResourceRequest> read_request(const v1::ResourceRequest& message) {
+  GPUACTORS_LET(request, from_wire(message));
+  GPUACTORS_TRY(check_whole_units(request.resources));
+  return std::move(request);
+}
+
+} // namespace
 
 ResourceBroker::ResourceBroker(caf::actor_config& config) : BrokerHandle::base(config) {
   // nop
@@ -54,7 +66,7 @@ caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, 
 
 caf::result<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr>
 ResourceBroker::acquire(const v1::AcquireLease& message, const caf::strong_actor_ptr& client) {
-  auto request = from_wire(message.request());
+  auto request = read_request(message.request());
   if (!request)
     return to_caf(request.error());
   const auto id = RequestId{++last_request_};
@@ -177,7 +189,7 @@ void ResourceBroker::submit_actor(ActorRecord& record) {
   record.state = ActorState::waiting;
   record.waiting_for = RequestId{++last_request_};
   actor_requests_[record.waiting_for] = record.id;
-  auto request = from_wire(record.request);
+  auto request = read_request(record.request);
   if (!request) {
     actor_requests_.erase(record.waiting_for);
     forget_actor(record.id, request.error());

@@ -68,6 +68,8 @@ struct EmbeddedNode {
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
+  /// Where accelerators other than GPUs are looked for: the root of a file system. What `resources` names is not.
+  std::string accelerator_root{"/"};
 };
 
 /// How an embedded cluster is made.
@@ -75,6 +77,8 @@ struct EmbedOptions {
   /// Device SPEC of the one node "local", when `nodes` is empty.
   std::string devices{};
   std::vector<EmbeddedNode> nodes{};
+  /// Of the one node "local", when `nodes` is empty.
+  std::string accelerator_root{"/"};
   /// The types it can run; null means those that the program registered.
   std::shared_ptr<const TypeRegistry> registry{};
 };

@@ -1,5 +1,6 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/plan/reader.hpp>
 
 #include <fmt/format.h>
@@ -72,6 +73,8 @@ void read_amounts(const Reader& reader, ResourceRequest& request, std::string& r
   request.accelerator_type = reader.text_or_empty("accelerator_type");
   for (const auto& [name, amount] : reader.numbers("resources"))
     request.resources[name] = share_of(Share::from_double(amount, "resource " + name), refused);
+  if (const auto whole = check_whole_units(request.resources); !whole && refused.empty())
+    refused = whole.error().message();
   request.node = reader.text_or_empty("node");
   request.labels = reader.texts("labels");
 }
@@ -247,6 +250,8 @@ NodeSpec read_node(const Json& value, const std::string& place) {
   node.labels = reader.texts("labels");
   for (const auto& [name, number] : reader.numbers("resources"))
     node.resources[name] = amount(number, "resource " + name);
+  if (const auto whole = check_whole_units(node.resources); !whole)
+    throw ScenarioError(fmt::format("{}.resources: {}", place, whole.error().message()));
   const auto& devices = reader.array("devices");
   for (std::size_t i = 0; i < devices.size(); ++i)
     read_devices(devices[i], fmt::format("{}[{}]", reader.place_of("devices"), i), node);

@@ -1,6 +1,7 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
 
@@ -92,6 +93,7 @@ Result<void> ClusterCore::start(EmbedOptions options) {
     EmbeddedNode local;
     local.name = "local";
     local.devices = options.devices;
+    local.accelerator_root = options.accelerator_root;
     options.nodes.push_back(std::move(local));
   }
   for (const auto& node : options.nodes)
@@ -113,6 +115,9 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
     GPUACTORS_LET(share, Share::from_double(amount, fmt::format("resource {} of node {}", name, node.name)));
     described.resources.emplace(name, share);
   }
+  GPUACTORS_TRY(check_whole_units(described.resources));
+  GPUACTORS_LET(found, discover_accelerators(node.accelerator_root, described.resources));
+  described.resources.merge(found);
   DiscoveryOptions discovery;
   discovery.node_name = node.name;
   GPUACTORS_LET(specs, parse_device_specs(node.devices));
@@ -126,7 +131,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   services->tensors = tensors_;
   services->cluster = weak_from_this();
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
-      system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_)));
+      system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_), described.resources));
   agents_.push_back(agent);
   v1::RegisterNode message;
   *message.mutable_node() = describe_node(described, devices);

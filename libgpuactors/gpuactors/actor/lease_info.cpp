@@ -1,0 +1,39 @@
+#include <gpuactors/actor/lease_info.hpp>
+#include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/device/backend.hpp>
+
+namespace gpuactors {
+
+std::vector<int> LeaseInfo::accelerator_ids(std::string_view kind) const {
+  if (kind == "gpus") {
+    std::vector<int> ids;
+    for (const auto& device : devices)
+      ids.push_back(device.index);
+    return ids;
+  }
+  const auto it = accelerators.find(std::string{kind});
+  return it == accelerators.end() ? std::vector<int>{} : it->second;
+}
+
+std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
+                                                  const std::vector<std::shared_ptr<Device>>& devices) {
+  std::map<std::string, std::string> environment;
+  for (const auto& kind : accelerator_kinds()) {
+    std::vector<std::string> units;
+    for (const auto id : lease.accelerator_ids(kind.name)) {
+      if (kind.name != "gpus") {
+        units.push_back(std::to_string(id));
+      } else if (const auto at = static_cast<std::size_t>(id); at < devices.size()) {
+        // Numbers would count from the first device that this process was shown.
+        const auto& info = devices[at]->info();
+        if (info.kind == DeviceKind::cuda)
+          units.push_back(info.uuid);
+      }
+    }
+    if (!units.empty())
+      environment.emplace(kind.variable, visible_units(units));
+  }
+  return environment;
+}
+
+} // namespace gpuactors
