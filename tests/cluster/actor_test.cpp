@@ -210,3 +210,32 @@ TEST_CASE("inside one process a message is shared, not serialized", "[cluster]")
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error() == Error{Errc::invalid_argument, "\xff\xfe"});
 }
+
+TEST_CASE("cancelling a call that was handed on reaches the work it was handed to", "[cluster]") {
+  auto cluster = embed();
+  auto actor = cluster.spawn("accumulator", number(0));
+  REQUIRE(actor.has_value());
+  gate().close();
+  auto call = actor->call<Number>("delegate", number(1));
+  gate().await(1);
+  call.cancel();
+  gate().open();
+  CHECK(call.get().error().code() == Errc::cancelled);
+  // The device is free only when the task has stopped.
+  CHECK(cluster.submit<Text>("echo", text("next"), {.gpus = 1}).get(std::chrono::seconds{60}).has_value());
+}
+
+TEST_CASE("an empty reference answers with nothing, not with a crash", "[cluster]") {
+  const ActorRef none;
+  CHECK_FALSE(none);
+  CHECK(none.id() == ActorId{});
+  CHECK(none.name().empty());
+  CHECK(none.type().empty());
+  CHECK(none.info().name().empty());
+  CHECK_FALSE(none.handle());
+  CHECK(none.call("add").get().error().code() == Errc::invalid_argument);
+  auto cluster = embed();
+  auto moved = std::move(cluster);
+  CHECK(cluster.types().tasks().empty()); // NOLINT(bugprone-use-after-move)
+  CHECK(cluster.state().error().code() == Errc::unavailable);
+}
