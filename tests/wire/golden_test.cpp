@@ -123,7 +123,7 @@ TEST_CASE("a call keeps its bytes", "[wire]") {
   REQUIRE(caf_version::encode(system.get(), call, bytes));
   std::string text;
   for (const auto byte : bytes)
-    text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   CHECK(text
         == "016d116770756163746f72732e76312e5469636b020805fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
            "fff000000000000000600");
