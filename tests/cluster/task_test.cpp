@@ -61,7 +61,7 @@ TEST_CASE("as many tasks run at once as fit, and the next one when one of them e
   CHECK(state->devices(0).free_units() == 1'000);
   gate().open();
   for (int i = 0; i < 4; ++i)
-    CHECK(futures[static_cast<std::size_t>(i)].get()->value() == i);
+    CHECK(must(futures[static_cast<std::size_t>(i)].get()).value() == i);
 }
 
 TEST_CASE("what a task never frees is free before its answer is seen", "[cluster]") {
@@ -78,7 +78,7 @@ TEST_CASE("tasks wait for tasks that they submit, to any depth, on one device", 
   const auto depth = cluster.submit<Number>("recurse", number(8), {.gpus = 1}).get();
   REQUIRE(depth.has_value());
   CHECK(depth->value() == 8);
-  CHECK(cluster.submit<Number>("recurse", number(40)).get()->value() == 40);
+  CHECK(must(cluster.submit<Number>("recurse", number(40)).get()).value() == 40);
 }
 
 TEST_CASE("a task that was cancelled before it began does not run, and its future is ready at once", "[cluster]") {
@@ -197,9 +197,9 @@ TEST_CASE("a stream is refused where one message is answered, and the other way 
 
 TEST_CASE("a type's own needs hold where a request names none", "[cluster]") {
   auto cluster = embed();
-  CHECK(cluster.submit<Number>("share_of").get()->value() == 0.25);
-  CHECK(cluster.submit<Number>("share_of", {}, {.gpus = 0.5}).get()->value() == 0.5);
-  CHECK(cluster.submit<Number>("share_of", {}, {.memory_bytes = 1}).get()->value() == 0.0001);
+  CHECK(must(cluster.submit<Number>("share_of").get()).value() == 0.25);
+  CHECK(must(cluster.submit<Number>("share_of", {}, {.gpus = 0.5}).get()).value() == 0.5);
+  CHECK(must(cluster.submit<Number>("share_of", {}, {.memory_bytes = 1}).get()).value() == 0.0001);
   const auto actor = cluster.spawn("half");
   REQUIRE(actor.has_value());
   CHECK(actor->info().lease().devices(0).share_units() == 5000);
