@@ -5,6 +5,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,7 +14,8 @@
 
 namespace gpuactors {
 
-/// What a task or actor asks for. Everything left out is zero, or any.
+/// What a task or actor asks for. Everything left out is zero, or any; a type may say what it needs when `gpus` and
+/// `memory_bytes`, or `cpus`, are left out (`Needs`).
 struct Options {
   // -- resources -------------------------------------------------------------------------------
 
@@ -70,6 +72,9 @@ struct EmbeddedNode {
   std::map<std::string, double> resources{};
   /// Where accelerators other than GPUs are looked for: the root of a file system. What `resources` names is not.
   std::string accelerator_root{"/"};
+  /// Puts a device of the program's own in the place of each that was found, for example one that fails on command in
+  /// a test; it must keep the index. Null leaves them as they are.
+  std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorate{};
 };
 
 /// How an embedded cluster is made.
