@@ -28,6 +28,10 @@ void ClusterOptions::add_to(CLI::App& parser) {
                   "out")
       ->type_name("DIR");
   parser
+      .add_option("--record", record_,
+                  "Write what is asked of the scheduler to this file, a scenario for gpuactors plan")
+      ->type_name("FILE");
+  parser
       .add_option("--broker", broker_,
                   "Broker of a cluster, also by GPUACTORS_BROKER. Not in this version, which embeds its cluster")
       ->type_name("HOST:PORT");
@@ -54,6 +58,7 @@ Result<Cluster> ClusterOptions::open() const {
   GPUACTORS_TRY(check());
   EmbedOptions options;
   options.devices = fmt::format("{}", fmt::join(devices_, " "));
+  options.record = record_;
   options.accelerator_root = accelerator_root_;
   return Cluster::embed(std::move(options));
 }

@@ -1,4 +1,4 @@
-// Which cluster a subcommand talks to: --devices, --accelerator-root and --broker.
+// Which cluster a subcommand talks to: --devices, --accelerator-root, --record and --broker.
 #pragma once
 
 #include <gpuactors/cluster/cluster.hpp>
@@ -26,6 +26,7 @@ public:
 private:
   std::vector<std::string> devices_;
   std::string accelerator_root_ = "/";
+  std::string record_;
   std::string broker_;
 };
 

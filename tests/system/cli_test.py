@@ -285,6 +285,12 @@ def step(*steps):
     return json.dumps({"nodes": PLAN["nodes"], "steps": list(steps)})
 
 
+gives("a run is recorded for plan", [*submit("--gpus", "0.5", "--record", "{folder}/run.json"), "echo"], contains("{"))
+refuses("a recording that cannot be written is refused", submit("--record", "{folder}/no/run.json", "echo"),
+        r"gpuactors submit: the recording .*run\.json cannot be written: No such file")
+gives("plan takes what was recorded", ["plan", "{folder}/run.json"], lines(
+    lambda events: events[0]["event"] == "granted" and events[0]["id"].startswith("echo#") and "final" in events[-1]))
+
 for name, scenario, place in (
         ("JSON that is not valid", '{"nodes":[\n{]}', r"parse error at line 2, column 2"),
         ("an unknown field of a request", step({"submit": {"id": "a", "gpsu": 1}}),

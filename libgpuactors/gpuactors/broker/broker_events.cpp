@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gpuactors {
 
 void ResourceBroker::apply(Result<Ledger::Events> events, std::string_view what) {
@@ -34,6 +36,8 @@ void ResourceBroker::apply(const Ledger::Events& events) {
       break;
     }
   }
+  if (ledger_.recording_failed() && !std::exchange(recording_failed_, true))
+    log_.add(Clock::now(), "error", "record").set_reason("the recording of the broker's calls cannot be written");
   schedule_tick();
 }
 

@@ -22,8 +22,10 @@ Result<ResourceRequest> read_request(const v1::ResourceRequest& message) {
 
 } // namespace
 
-ResourceBroker::ResourceBroker(caf::actor_config& config) : BrokerHandle::base(config) {
-  // nop
+ResourceBroker::ResourceBroker(caf::actor_config& config, std::shared_ptr<std::ostream> recording)
+  : BrokerHandle::base(config) {
+  if (recording != nullptr)
+    ledger_.record(std::move(recording));
 }
 
 BrokerHandle::behavior_type ResourceBroker::make_behavior() {
@@ -45,6 +47,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
 }
 
 void ResourceBroker::on_exit() {
+  ledger_.finish();
   nodes_.clear();
   task_requests_.clear();
   client_requests_.clear();

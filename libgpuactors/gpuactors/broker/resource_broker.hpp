@@ -3,11 +3,12 @@
 #pragma once
 
 #include <gpuactors/broker/event_log.hpp>
-#include <gpuactors/ledger/ledger.hpp>
+#include <gpuactors/broker/recorded_ledger.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ namespace gpuactors {
 /// stopping -> dead, or back to waiting while it has restarts left. Event-based; never blocks.
 class ResourceBroker : public BrokerHandle::base {
 public:
-  explicit ResourceBroker(caf::actor_config& config);
+  /// @param recording where the calls to its ledger are written as a scenario for `run_plan`; null: nowhere.
+  explicit ResourceBroker(caf::actor_config& config, std::shared_ptr<std::ostream> recording = nullptr);
 
   BrokerHandle::behavior_type make_behavior() override;
 
@@ -116,7 +118,8 @@ private:
   std::optional<TaskRequest> take_task_request(RequestId id);
   v1::Lease to_wire(const Lease& lease) const;
 
-  Ledger ledger_;
+  RecordedLedger ledger_;
+  bool recording_failed_ = false;
   EventLog log_;
   std::map<std::string, NodeRecord> nodes_;
   std::map<RequestId, TaskRequest> task_requests_;

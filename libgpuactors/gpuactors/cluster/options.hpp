@@ -84,6 +84,9 @@ struct EmbedOptions {
   std::vector<EmbeddedNode> nodes{};
   /// Of the one node "local", when `nodes` is empty.
   std::string accelerator_root{"/"};
+  /// A file that every call to the scheduler is written to, as a scenario for `gpuactors plan`, which gives the same
+  /// grants again. Complete once the cluster is closed. Empty: none.
+  std::string record{};
   /// The types it can run; null means those that the program registered.
   std::shared_ptr<const TypeRegistry> registry{};
 };

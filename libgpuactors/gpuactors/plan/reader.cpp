@@ -104,7 +104,7 @@ void read_waiting(const Reader& reader, Request& request) {
   request.queue = reader.flag("queue", true);
   if (reader.has("queue_timeout")) {
     const auto seconds = std::min(reader.number("queue_timeout"), most_seconds);
-    request.queue_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    request.queue_timeout = std::chrono::round<Duration>(std::chrono::duration<double>(seconds));
   }
 }
 

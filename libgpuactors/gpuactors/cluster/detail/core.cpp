@@ -8,6 +8,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -77,9 +80,17 @@ Result<void> ClusterCore::start(EmbedOptions options) {
   GPUACTORS_LET(context, Context::open(memory.front(), {.holder = "this program's tensors"}));
   memory_ = std::move(context);
 
+  std::shared_ptr<std::ofstream> recording;
+  if (!options.record.empty()) {
+    recording = std::make_shared<std::ofstream>(options.record, std::ios::binary);
+    if (!*recording)
+      return fail(Errc::invalid_argument,
+                  fmt::format("the recording {} cannot be written: {}", options.record, std::strerror(errno)));
+  }
+
   config_ = std::make_unique<Config>();
   system_ = std::make_unique<caf::actor_system>(*config_);
-  broker_ = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<ResourceBroker>());
+  broker_ = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<ResourceBroker>(std::move(recording)));
   port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
     const auto self = weak.lock();
     if (self != nullptr && content.match_elements<v1::ReclaimLease>())

@@ -1,0 +1,91 @@
+#include <gpuactors/broker/recorded_ledger.hpp>
+
+#include <ostream>
+
+namespace gpuactors {
+
+RecordedLedger::~RecordedLedger() {
+  finish();
+}
+
+void RecordedLedger::record(std::shared_ptr<std::ostream> out) {
+  out_ = std::move(out);
+  writer_ = std::make_unique<ScenarioWriter>(*out_);
+}
+
+bool RecordedLedger::recording_failed() const noexcept {
+  return out_ != nullptr && out_->fail();
+}
+
+void RecordedLedger::finish() {
+  if (writer_ != nullptr)
+    writer_->finish();
+  writer_.reset();
+}
+
+Result<Ledger::Events> RecordedLedger::noted(Result<Events> events) {
+  if (writer_ != nullptr && events)
+    writer_->forget(*events);
+  return events;
+}
+
+Result<Ledger::Events> RecordedLedger::add_node(NodeSpec spec, TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::add_node(std::move(spec), now);
+  const auto asked = spec;
+  auto events = Ledger::add_node(std::move(spec), now);
+  if (events)
+    writer_->add_node(asked, now);
+  return noted(std::move(events));
+}
+
+Result<Ledger::Events> RecordedLedger::fail_device(std::string_view node, int index, TimePoint now) {
+  auto events = Ledger::fail_device(node, index, now);
+  if (writer_ != nullptr && events)
+    writer_->fail_device(std::string{node}, index, now);
+  return noted(std::move(events));
+}
+
+Ledger::Events RecordedLedger::submit(RequestId id, ResourceRequest request, TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::submit(id, std::move(request), now);
+  const auto asked = request;
+  const auto* parent = find_lease(request.parent);
+  const auto parent_request = parent != nullptr ? parent->request : RequestId{};
+  auto events = Ledger::submit(id, std::move(request), now);
+  // What breaks a rule has no effect but that time has passed, and a scenario may have no words for it.
+  const auto& answer = events.front();
+  if (answer.kind == Event::Kind::rejected && answer.code != Errc::no_capacity && answer.code != Errc::queue_full)
+    writer_->advance(now);
+  else
+    writer_->submit(id, asked, parent_request, now);
+  writer_->forget(events);
+  return events;
+}
+
+Result<Ledger::Events> RecordedLedger::release(LeaseId id, std::uint64_t epoch, TimePoint now) {
+  const auto* lease = find_lease(id);
+  const auto request = lease != nullptr ? lease->request : RequestId{};
+  auto events = Ledger::release(id, epoch, now);
+  if (writer_ != nullptr && events)
+    writer_->release(request, now);
+  return noted(std::move(events));
+}
+
+Result<Ledger::Events> RecordedLedger::cancel(RequestId id, TimePoint now) {
+  auto events = Ledger::cancel(id, now);
+  if (writer_ != nullptr && events)
+    writer_->release(id, now);
+  return noted(std::move(events));
+}
+
+Ledger::Events RecordedLedger::advance(TimePoint now) {
+  auto events = Ledger::advance(now);
+  if (writer_ != nullptr) {
+    writer_->advance(now);
+    writer_->forget(events);
+  }
+  return events;
+}
+
+} // namespace gpuactors

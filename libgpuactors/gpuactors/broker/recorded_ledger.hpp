@@ -1,0 +1,46 @@
+// A ledger that can write down what is asked of it.
+#pragma once
+
+#include <gpuactors/ledger/ledger.hpp>
+#include <gpuactors/plan/scenario_writer.hpp>
+
+#include <iosfwd>
+#include <memory>
+
+namespace gpuactors {
+
+/// The broker's ledger. Once it records, each call that changes it becomes a step of a scenario: `run_plan` then gives
+/// the same answers in the same order. The calls that change it are hidden here by those that record; the broker makes
+/// no others.
+class RecordedLedger : public Ledger {
+public:
+  RecordedLedger() = default;
+  ~RecordedLedger();
+  RecordedLedger(RecordedLedger&&) = delete;
+  RecordedLedger& operator=(RecordedLedger&&) = delete;
+
+  /// Records from now on, before anything was asked of it.
+  void record(std::shared_ptr<std::ostream> out);
+
+  /// Whether there was a recording that could not be written to its end.
+  [[nodiscard]] bool recording_failed() const noexcept;
+
+  /// Ends the recording.
+  void finish();
+
+  // See Ledger.
+  Result<Events> add_node(NodeSpec spec, TimePoint now);
+  Result<Events> fail_device(std::string_view node, int index, TimePoint now);
+  Events submit(RequestId id, ResourceRequest request, TimePoint now);
+  Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
+  Result<Events> cancel(RequestId id, TimePoint now);
+  Events advance(TimePoint now);
+
+private:
+  Result<Events> noted(Result<Events> events);
+
+  std::shared_ptr<std::ostream> out_;
+  std::unique_ptr<ScenarioWriter> writer_;
+};
+
+} // namespace gpuactors

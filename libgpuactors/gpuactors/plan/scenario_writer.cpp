@@ -1,0 +1,138 @@
+#include <gpuactors/plan/scenario_writer.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <ostream>
+
+namespace gpuactors {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// All nine decimals: the reader rounds to the nanosecond.
+std::string seconds_of(Duration duration) {
+  const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+  return fmt::format("{}.{:09}", count / 1'000'000'000, count % 1'000'000'000);
+}
+
+Json amounts_of(const std::map<std::string, Share>& resources) {
+  Json result = Json::object();
+  for (const auto& [name, amount] : resources)
+    result[name] = amount.to_double();
+  return result;
+}
+
+Json to_json(const NodeSpec& node) {
+  Json devices = Json::array();
+  const DeviceSpec* last = nullptr;
+  for (const auto& device : node.devices) {
+    if (last != nullptr && *last == device) {
+      devices.back()["count"] = devices.back()["count"].get<int>() + 1;
+      continue;
+    }
+    last = &device;
+    devices.push_back({{"accelerator_type", device.accelerator_type},
+                       {"count", 1},
+                       {"memory_bytes", std::to_string(device.memory_bytes)},
+                       {"uuid", device.uuid}});
+  }
+  Json result{{"name", node.name}, {"cpus", node.cpus.to_double()}, {"devices", std::move(devices)}};
+  if (!node.labels.empty())
+    result["labels"] = node.labels;
+  if (!node.resources.empty())
+    result["resources"] = amounts_of(node.resources);
+  return result;
+}
+
+void add_amounts(Json& json, const ResourceRequest& request) {
+  if (request.gpus > Share{})
+    json["gpus"] = request.gpus.to_double();
+  if (request.memory_bytes > 0)
+    json["memory_bytes"] = std::to_string(request.memory_bytes);
+  if (request.cpus > Share{})
+    json["cpus"] = request.cpus.to_double();
+  if (!request.resources.empty())
+    json["resources"] = amounts_of(request.resources);
+  if (!request.accelerator_type.empty())
+    json["accelerator_type"] = request.accelerator_type;
+  if (!request.node.empty())
+    json["node"] = request.node;
+  if (!request.labels.empty())
+    json["labels"] = request.labels;
+}
+
+} // namespace
+
+ScenarioWriter::ScenarioWriter(std::ostream& out) : out_(out) {
+  out_ << "{\"nodes\":[],\n \"steps\":[";
+}
+
+void ScenarioWriter::step(const std::string& action, const std::string& content) {
+  out_ << (first_ ? "\n" : ",\n") << fmt::format(R"({{"{}":{}}})", action, content);
+  first_ = false;
+}
+
+void ScenarioWriter::pass_time(TimePoint now) {
+  if (last_ && now > *last_)
+    step("advance", fmt::format(R"({{"seconds":{},"late":true}})", seconds_of(now - *last_)));
+  last_ = last_ ? std::max(*last_, now) : now;
+}
+
+void ScenarioWriter::add_node(const NodeSpec& node, TimePoint now) {
+  pass_time(now);
+  step("add_node", to_json(node).dump());
+}
+
+void ScenarioWriter::fail_device(const std::string& node, int index, TimePoint now) {
+  pass_time(now);
+  step("fail_device", Json{{"node", node}, {"index", index}}.dump());
+}
+
+void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now) {
+  pass_time(now);
+  auto name = fmt::format("{}#{}", request.name, id.value());
+  Json json{{"id", name}};
+  add_amounts(json, request);
+  if (request.priority != 0)
+    json["priority"] = request.priority;
+  if (request.strategy == Strategy::spread)
+    json["strategy"] = "SPREAD";
+  if (request.wait_for_nodes)
+    json["wait_for_nodes"] = true;
+  if (!request.queue)
+    json["queue"] = false;
+  if (const auto known = names_.find(parent); known != names_.end())
+    json["parent"] = known->second;
+  auto text = json.dump();
+  // Exact, which a double need not be.
+  if (request.queue_timeout)
+    text.insert(text.size() - 1, fmt::format(R"(,"queue_timeout":{})", seconds_of(*request.queue_timeout)));
+  step("submit", text);
+  names_[id] = std::move(name);
+}
+
+void ScenarioWriter::release(RequestId id, TimePoint now) {
+  pass_time(now);
+  if (const auto known = names_.find(id); known != names_.end())
+    step("release", Json{{"id", known->second}}.dump());
+}
+
+void ScenarioWriter::advance(TimePoint now) {
+  pass_time(now);
+  step("advance", R"({"seconds":0})");
+}
+
+void ScenarioWriter::forget(const std::vector<Event>& events) {
+  for (const auto& event : events)
+    if (event.request && event.kind != Event::Kind::granted && event.kind != Event::Kind::pending)
+      names_.erase(event.request);
+}
+
+void ScenarioWriter::finish() {
+  out_ << "\n]}\n";
+  out_.flush();
+}
+
+} // namespace gpuactors
