@@ -48,13 +48,14 @@ private:
 };
 
 ResourceRequest make_request(Random& random) {
+  using Op = gpuactors::LabelCondition::Op;
   ResourceRequest r;
   switch (random.below(10)) {
   case 0:
     break;
   case 1:
   case 2:
-    r.gpus = Share::whole(random.one_of({1, 1, 1, 2, 3}));
+    r.gpus = Share::whole(random.one_of({1, 1, 1, 2, 2, 3}));
     break;
   case 3:
     r.memory_bytes = random.one_of<std::uint64_t>({1, 30, 40, 60, 100, 150});
@@ -72,10 +73,13 @@ ResourceRequest make_request(Random& random) {
     r.resources["x"] = Share{random.one_of({5000, 10000})};
   if (random.chance(15))
     r.accelerator_type = random.one_of<const char*>({"A", "B", "C"});
-  if (random.chance(8))
+  if (random.chance(12)) {
     r.node = random.one_of<const char*>({"n0", "n1", "n2"});
-  if (random.chance(8))
-    r.labels["zone"] = random.one_of<const char*>({"a", "b"});
+    r.node_is_soft = random.chance(40);
+  }
+  if (random.chance(12))
+    r.labels["zone"] = random.one_of<gpuactors::LabelCondition>(
+        {"a", "b", {Op::in, {"a", "c"}}, {Op::not_in, {"a"}}, Op::exists, Op::absent});
   if (random.chance(20))
     r.strategy = gpuactors::Strategy::spread;
   return r;
@@ -98,6 +102,17 @@ gpuactors::NodeSpec make_node(Random& random) {
       type = random.one_of<const char*>({"A", "B"});
       bytes = random.one_of<std::uint64_t>({100, 200});
     }
+  }
+  const auto topology = random.below(10);
+  if (topology < 3)
+    for (auto& device : node.devices)
+      device.numa_node = random.one_of({-1, 0, 0, 1, 1});
+  if (topology == 2 || topology == 3) {
+    const auto count = node.devices.size();
+    node.distances.assign(count, std::vector<int>(count, 0));
+    for (std::size_t a = 0; a < count; ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        node.distances[a][b] = node.distances[b][a] = random.one_of({1, 1, 2, 4});
   }
   return node;
 }
@@ -435,7 +450,7 @@ void print(std::ostream& out, const ResourceRequest& r) {
   for (const auto& [name, amount] : r.resources)
     out << " " << name << "=" << to_string(amount);
   for (const auto& [name, value] : r.labels)
-    out << " label " << name << "=" << value;
+    out << " label " << name << "=" << to_string(value);
   if (!r.accelerator_type.empty())
     out << " type=" << r.accelerator_type;
   if (!r.node.empty())

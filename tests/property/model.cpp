@@ -1,6 +1,7 @@
 #include <property/model.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace model {
@@ -57,6 +58,43 @@ Share resource_in(const Amounts& amounts, const std::string& name) {
   return it == amounts.resources.end() ? Share{} : it->second;
 }
 
+using Candidate = std::tuple<std::uint64_t, std::string, int>;
+
+int distance(const NodeSpec& node, int a, int b) {
+  const auto i = static_cast<std::size_t>(a);
+  const auto j = static_cast<std::size_t>(b);
+  if (!node.distances.empty())
+    return node.distances[i][j];
+  const bool any =
+      std::any_of(node.devices.begin(), node.devices.end(), [](const auto& d) { return d.numa_node >= 0; });
+  if (!any)
+    return 0;
+  return node.devices[i].numa_node >= 0 && node.devices[i].numa_node == node.devices[j].numa_node ? 1 : 2;
+}
+
+// Every choice, as a mask that is counted down, so that the first candidates come first; the best sum of distances.
+std::vector<std::size_t> closest(const NodeSpec& node, const std::vector<Candidate>& of, std::size_t count) {
+  std::vector<std::size_t> best;
+  std::optional<int> least;
+  for (auto mask = std::size_t{1} << of.size(); mask-- > 0;) {
+    std::vector<std::size_t> set;
+    for (std::size_t i = 0; i < of.size(); ++i)
+      if ((mask & (std::size_t{1} << (of.size() - 1 - i))) != 0)
+        set.push_back(i);
+    if (set.size() != count)
+      continue;
+    int sum = 0;
+    for (const auto a : set)
+      for (const auto b : set)
+        sum += a < b ? distance(node, std::get<2>(of[a]), std::get<2>(of[b])) : 0;
+    if (least && sum >= *least)
+      continue;
+    least = sum;
+    best = set;
+  }
+  return best;
+}
+
 void subtract(Amounts& from, const Amounts& what) {
   for (auto& device : from.devices)
     if (const auto* taken = device_in(what, device.index)) {
@@ -76,6 +114,21 @@ std::string place_text(const std::string& node, const std::vector<DeviceGrant>& 
     text += " " + std::to_string(device.index) + ":" + std::to_string(device.share.units()) + "/"
             + std::to_string(device.memory_bytes);
   return text;
+}
+
+bool is_right_node(const Model::Node& node, const ResourceRequest& r) {
+  if (!r.node.empty() && !r.node_is_soft && r.node != node.spec.name)
+    return false;
+  for (const auto& [name, wanted] : r.labels) {
+    const auto it = node.spec.labels.find(name);
+    const bool there = it != node.spec.labels.end();
+    const bool listed = there && std::count(wanted.values.begin(), wanted.values.end(), it->second) > 0;
+    using Op = gpuactors::LabelCondition::Op;
+    if ((wanted.op == Op::in && !listed) || (wanted.op == Op::not_in && listed) || (wanted.op == Op::exists && !there)
+        || (wanted.op == Op::absent && there))
+      return false;
+  }
+  return true;
 }
 
 // -- amounts ---------------------------------------------------------------------------------------
@@ -131,11 +184,8 @@ DeviceGrant Model::free_of(const std::string& node, int index) const {
 std::optional<std::vector<DeviceGrant>> Model::choose(const Source& source, const ResourceRequest& r, bool all,
                                                       const std::vector<Taken>& taken) const {
   const auto& node = node_of(source);
-  if (!r.node.empty() && r.node != node.spec.name)
+  if (!is_right_node(node, r))
     return std::nullopt;
-  for (const auto& label : r.labels)
-    if (node.spec.labels.count(label.first) == 0 || node.spec.labels.at(label.first) != label.second)
-      return std::nullopt;
   const auto left = left_of(source, all, taken);
   if (r.cpus > left.cpus)
     return std::nullopt;
@@ -206,7 +256,7 @@ std::optional<std::vector<DeviceGrant>> Model::choose_whole(const Source& source
   if (chosen.size() < how_many(r))
     return std::nullopt;
   std::vector<DeviceGrant> grants;
-  for (std::size_t i = 0; i < how_many(r); ++i)
+  for (const auto i : closest(node.spec, chosen, how_many(r)))
     grants.push_back({std::get<2>(chosen[i]), Share::whole(1), need(r, std::get<0>(chosen[i])).second});
   std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   return grants;
@@ -236,8 +286,9 @@ std::optional<Taken> Model::choose_node(const ResourceRequest& r, const std::vec
       if (device.share == Share::whole(1))
         ++idle[{spec.memory_bytes, spec.accelerator_type}];
     }
-    if (!r.node.empty()) {
-      offer({}, name, *in_node);
+    // A wish that can be granted comes before all others.
+    if (r.node == name) {
+      offer({std::numeric_limits<std::int64_t>::min(), 0, 0, 0, {}, 0, {}}, name, *in_node);
     } else if (r.strategy == gpuactors::Strategy::spread) {
       offer({-free_share, -shown.cpus.units(), 0, 0, name, 0, {}}, name, *in_node);
     } else if (!wants_device(r)) {

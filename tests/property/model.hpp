@@ -130,13 +130,13 @@ public:
     return complaint_;
   }
 
-private:
   struct Node {
     NodeSpec spec;
     bool draining = false;
     std::set<int> failed;
   };
 
+private:
   struct Reservation {
     std::uint64_t holder_age = 0;
     TimePoint since;
@@ -198,5 +198,8 @@ private:
   std::uint64_t age_ = 0;
   std::string complaint_;
 };
+
+/// Whether the node's name and labels are as asked.
+bool is_right_node(const Model::Node& node, const ResourceRequest& r);
 
 } // namespace model

@@ -364,11 +364,8 @@ std::vector<Taken> Model::held_back(const Waiting& waiting) const {
 bool Model::could_use(const Waiting& waiting, const Source& source, const std::vector<DeviceGrant>& devices) const {
   const auto& r = waiting.request;
   const auto& node = nodes_.at(source.node);
-  if ((!r.node.empty() && r.node != source.node) || r.group.value() != source.group)
+  if (!is_right_node(node, r) || r.group.value() != source.group)
     return false;
-  for (const auto& label : r.labels)
-    if (node.spec.labels.count(label.first) == 0 || node.spec.labels.at(label.first) != label.second)
-      return false;
   const auto right = [&](int index) {
     return r.accelerator_type.empty()
            || node.spec.devices.at(static_cast<std::size_t>(index)).accelerator_type == r.accelerator_type;

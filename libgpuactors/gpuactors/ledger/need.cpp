@@ -10,8 +10,8 @@ namespace gpuactors::ledger_detail {
 namespace {
 
 auto fields(const ResourceRequest& r) {
-  return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.strategy, r.group, r.bundle,
-                  r.parent, r.resources, r.labels);
+  return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.node_is_soft, r.strategy,
+                  r.group, r.bundle, r.parent, r.resources, r.labels);
 }
 
 } // namespace

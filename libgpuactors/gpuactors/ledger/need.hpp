@@ -23,6 +23,11 @@ struct Need {
   return request.gpus > Share{} || request.memory_bytes > 0;
 }
 
+/// Whether the request is for one node and no other.
+[[nodiscard]] inline bool needs_node(const ResourceRequest& request) {
+  return !request.node.empty() && !request.node_is_soft;
+}
+
 /// How many devices the request is for.
 [[nodiscard]] inline std::size_t device_count(const ResourceRequest& request) {
   if (wants_whole_devices(request))
