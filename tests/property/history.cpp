@@ -141,7 +141,9 @@ Op make_group(Random& random) {
   op.kind = Op::Kind::submit_group;
   op.bundles.strategy = static_cast<gpuactors::GroupStrategy>(random.below(4));
   for (auto count = 1 + random.below(3); count > 0; --count) {
-    auto bundle = make_request(random);
+    auto bundle = random.chance(50) ? ResourceRequest{} : make_request(random);
+    if (bundle.gpus == Share{} && bundle.memory_bytes == 0)
+      bundle.gpus = random.one_of({Share{3000}, Share{5000}, Share::whole(1)});
     bundle.strategy = gpuactors::Strategy::pack;
     op.bundles.bundles.push_back(bundle);
   }
@@ -166,9 +168,9 @@ Op make_op(Random& random, bool with_groups) {
     op = make_group(random);
   else if (dice < 86 && with_groups)
     op.kind = Op::Kind::release_group;
-  else if (dice < 94)
+  else if (dice < 93)
     op.kind = Op::Kind::advance;
-  else if (dice < 97)
+  else if (dice < 96)
     op.kind = Op::Kind::add_node;
   else
     op.kind = random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::fail_device});
@@ -340,6 +342,11 @@ private:
       ++coverage.events[event.kind];
       const bool granted = event.kind == Event::Kind::granted;
       coverage.groups += granted && event.group ? 1 : 0;
+      if (granted && event.group)
+        coverage.mended += torn_.erase(event.group.value());
+      else if (event.group && event.kind == Event::Kind::pending && op.kind != Op::Kind::submit_group
+               && event.bundles.empty() && !ledger_.bundles_of(event.group).empty())
+        coverage.torn += torn_.insert(event.group.value()).second ? 1 : 0;
       if (!granted || !event.lease)
         continue;
       coverage.from_queue += op.kind == Op::Kind::submit ? 0 : 1;
@@ -405,6 +412,7 @@ private:
   std::string broken_;
   std::uint64_t next_request_ = 0;
   std::uint64_t next_group_ = 0;
+  std::set<std::uint64_t> torn_;
 };
 
 } // namespace

@@ -54,6 +54,9 @@ struct Coverage {
   std::uint64_t borrowed = 0;
   std::uint64_t in_bundles = 0;
   std::uint64_t groups = 0;
+  /// Groups that lost bundles and kept others, and those of them that were placed again.
+  std::uint64_t torn = 0;
+  std::uint64_t mended = 0;
   /// Calls after which something was held back, and requests that fit but for that.
   std::uint64_t reservations = 0;
   std::uint64_t held_back = 0;

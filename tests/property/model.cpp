@@ -138,7 +138,7 @@ Amounts Model::all_of(const Source& source) const {
   if (source.lease != 0)
     return held_.at(source.lease).amounts;
   if (source.group != 0) {
-    const auto& bundle = groups_.at(source.group).bundles.at(static_cast<std::size_t>(source.bundle));
+    const auto& bundle = groups_.at(source.group).bundles.at(source.bundle);
     return {bundle.devices, bundle.cpus, bundle.resources};
   }
   const auto& node = nodes_.at(source.node);
@@ -162,7 +162,7 @@ Amounts Model::left_of(const Source& source, bool all, const std::vector<Taken>&
         subtract(left, held.amounts);
     if (source.group == 0 && source.lease == 0)
       for (const auto& [id, group] : groups_)
-        for (const auto& bundle : group.bundles)
+        for (const auto& [number, bundle] : group.bundles)
           if (bundle.node == source.node)
             subtract(left, {bundle.devices, bundle.cpus, bundle.resources});
   }
@@ -344,7 +344,7 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
   lender = 0;
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;
-    for (const auto& bundle : bundles) {
+    for (const auto& [number, bundle] : bundles) {
       const Source source{bundle.node, r.group.value(), bundle.bundle, 0};
       if (r.bundle == -1 || r.bundle == bundle.bundle)
         if (const auto devices = choose(source, r, false, taken))
@@ -370,9 +370,9 @@ bool Model::is_feasible(const Waiting& waiting) const {
   const auto taken = held_by_ancestors(r.parent.value());
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;
-    if (bundles.empty())
+    if (lacks(r))
       return true;
-    for (const auto& bundle : bundles)
+    for (const auto& [number, bundle] : bundles)
       if ((r.bundle == -1 || r.bundle == bundle.bundle)
           && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken))
         return true;
@@ -389,18 +389,33 @@ bool Model::is_feasible(const Waiting& waiting) const {
 
 // -- groups ----------------------------------------------------------------------------------------
 
+bool Model::lacks(const ResourceRequest& in_group) const {
+  const auto& group = groups_.at(in_group.group.value());
+  return in_group.bundle == -1 ? group.bundles.size() < group.request.bundles.size()
+                               : group.bundles.count(in_group.bundle) == 0;
+}
+
+// Bundles that have a place keep it.
 bool Model::group_fits(const Group& group, bool all) const {
   std::vector<Taken> taken;
   std::vector<std::string> nodes;
+  for (const auto& [number, bundle] : group.bundles) {
+    nodes.push_back(bundle.node);
+    // What is free is less by them already.
+    if (all)
+      taken.push_back({{bundle.node, 0, 0, 0}, {bundle.devices, bundle.cpus, bundle.resources}});
+  }
   return group_fits_from(group, all, 0, taken, nodes);
 }
 
 // Every bundle on every device of every node, until it fits.
-bool Model::group_fits_from(const Group& group, bool all, std::size_t bundle, std::vector<Taken>& taken,
+bool Model::group_fits_from(const Group& group, bool all, int bundle, std::vector<Taken>& taken,
                             std::vector<std::string>& nodes) const {
-  if (bundle == group.request.bundles.size())
+  if (bundle == static_cast<int>(group.request.bundles.size()))
     return true;
-  const auto& r = group.request.bundles[bundle];
+  if (group.bundles.count(bundle) > 0)
+    return group_fits_from(group, all, bundle + 1, taken, nodes);
+  const auto& r = group.request.bundles[static_cast<std::size_t>(bundle)];
   const auto strategy = group.request.strategy;
   for (const auto& [name, node] : nodes_) {
     const bool used = std::find(nodes.begin(), nodes.end(), name) != nodes.end();
@@ -458,11 +473,16 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
     return true;
   }
   std::set<std::string> nodes;
+  const auto kept = group.bundles;
   for (std::size_t i = 0; i < it->bundles.size(); ++i) {
     const auto& bundle = it->bundles[i];
-    auto r = group.request.bundles[i];
-    r.node = bundle.node;
+    const auto& r = group.request.bundles[i];
     nodes.insert(bundle.node);
+    if (const auto at = kept.find(static_cast<int>(i)); at != kept.end()) {
+      if (!(at->second == bundle))
+        complaint_ = "a bundle that had a place was moved";
+      continue;
+    }
     const auto left = nodes_.count(bundle.node) > 0 && !nodes_.at(bundle.node).draining
                           ? left_of({bundle.node, 0, 0, 0}, false, {})
                           : Amounts{};
@@ -484,7 +504,10 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
       if (!r.accelerator_type.empty() && spec.accelerator_type != r.accelerator_type)
         wrong("type");
     }
-    group.bundles.push_back(bundle);
+    if (bundle.bundle != static_cast<int>(i) || nodes_.count(bundle.node) == 0
+        || !is_right_node(nodes_.at(bundle.node), r))
+      wrong("node");
+    group.bundles[static_cast<int>(i)] = bundle;
   }
   const auto strategy = group.request.strategy;
   if (strategy == gpuactors::GroupStrategy::strict_pack && nodes.size() > 1)
@@ -518,7 +541,7 @@ std::vector<Taken> Model::held_by_ancestors(std::uint64_t parent) const {
   for (const auto id : leases)
     taken.push_back({held_.at(id).source, held_.at(id).amounts});
   for (const auto id : groups)
-    for (const auto& bundle : groups_.at(id).bundles)
+    for (const auto& [number, bundle] : groups_.at(id).bundles)
       taken.push_back({{bundle.node, 0, 0, 0}, {bundle.devices, bundle.cpus, bundle.resources}});
   return taken;
 }

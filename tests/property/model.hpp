@@ -65,7 +65,9 @@ struct Waiting {
 
 struct Group {
   GroupRequest request;
-  std::vector<BundleGrant> bundles;
+  // By number; those that wait for a place are not there.
+  std::map<int, BundleGrant> bundles;
+  std::uint64_t age = 0;
 };
 
 /// One event as far as the two must agree.
@@ -158,8 +160,9 @@ private:
   std::optional<Taken> find_place(const Waiting& waiting, std::uint64_t& lender) const;
   bool is_feasible(const Waiting& waiting) const;
   bool group_fits(const Group& group, bool all) const;
-  bool group_fits_from(const Group& group, bool all, std::size_t bundle, std::vector<Taken>& taken,
+  bool group_fits_from(const Group& group, bool all, int bundle, std::vector<Taken>& taken,
                        std::vector<std::string>& nodes) const;
+  bool lacks(const ResourceRequest& in_group) const;
   bool waits_before(const Waiting& a, const Waiting& b) const;
   std::vector<Taken> held_back(const Waiting& waiting) const;
   std::vector<Taken> held_by_ancestors(std::uint64_t parent) const;
@@ -173,6 +176,8 @@ private:
   void end(std::uint64_t id);
   void lose(const std::set<std::uint64_t>& ids, Outcomes& out);
   void end_group(std::uint64_t id, Outcomes& out);
+  void lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcomes& out);
+  std::set<std::uint64_t> held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const;
   void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
   void pass_time(const std::vector<Event>& events, Outcomes& out);
   void sync_reservations();

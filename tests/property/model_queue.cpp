@@ -85,23 +85,33 @@ void Model::settle(const std::vector<Event>& events, Outcomes& out) {
   }
 }
 
+// In the order of the queue, again and again: the end of a group ends leases, and with them hopes and hindrances.
 void Model::answer_vain(Outcomes& out) {
-  // A request whose parent has ended is an ordinary one.
-  for (auto& waiting : queue_)
-    if (waiting.request.parent && ancestors(waiting.request.parent.value()).empty())
-      waiting.request.parent = {};
-  const auto order = queue_;
-  for (const auto& waiting : order) {
-    const bool waits =
-        waiting.group != 0 ? groups_.at(waiting.group).request.wait_for_nodes : waiting.request.wait_for_nodes;
-    // Another answer may have taken it along.
-    if (std::none_of(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.age == waiting.age; }) || waits
-        || is_feasible(waiting))
-      continue;
-    out.push_back({Event::Kind::infeasible, waiting.id, waiting.group, {}});
-    forget(waiting.id, waiting.group);
-    if (waiting.group != 0)
-      end_group(waiting.group, out);
+  bool again = true;
+  while (again) {
+    again = false;
+    // A request whose parent has ended is an ordinary one.
+    for (auto& waiting : queue_)
+      if (waiting.request.parent && ancestors(waiting.request.parent.value()).empty())
+        waiting.request.parent = {};
+    auto order = queue_;
+    std::sort(order.begin(), order.end(), [this](const auto& a, const auto& b) { return waits_before(a, b); });
+    std::vector<std::uint64_t> vain;
+    for (const auto& waiting : order)
+      if (!(waiting.group != 0 ? groups_.at(waiting.group).request.wait_for_nodes : waiting.request.wait_for_nodes)
+          && !is_feasible(waiting))
+        vain.push_back(waiting.age);
+    for (const auto age : vain) {
+      const auto it = std::find_if(queue_.begin(), queue_.end(), [age](const auto& w) { return w.age == age; });
+      if (it == queue_.end() || is_feasible(*it))
+        continue;
+      const auto waiting = *it;
+      again = true;
+      out.push_back({Event::Kind::infeasible, waiting.id, waiting.group, {}});
+      forget(waiting.id, waiting.group);
+      if (waiting.group != 0)
+        end_group(waiting.group, out);
+    }
   }
 }
 
@@ -137,22 +147,14 @@ void Model::lose(const std::set<std::uint64_t>& ids, Outcomes& out) {
 }
 
 void Model::end_group(std::uint64_t id, Outcomes& out) {
-  std::set<std::uint64_t> ids;
-  bool more = true;
-  while (more) {
-    more = false;
-    for (const auto& [lease, held] : held_)
-      if ((held.source.group == id || ids.count(held.lender) > 0) && ids.insert(lease).second)
-        more = true;
-  }
-  lose(ids, out);
+  lose(held_in(id, [](int) { return true; }), out);
   const auto order = queue_;
   for (const auto& waiting : order)
     if (waiting.request.group.value() == id && waiting.group == 0) {
       out.push_back({Event::Kind::rejected, waiting.id, 0, {}});
       forget(waiting.id, 0);
     }
-  for (const auto& bundle : groups_.at(id).bundles)
+  for (const auto& [number, bundle] : groups_.at(id).bundles)
     drop_reservations_on(bundle.node);
   groups_.erase(id);
 }
@@ -168,13 +170,47 @@ void Model::lose_on(const std::string& name, std::optional<int> index, Outcomes&
     if (touches(held.source.node, held.amounts.devices))
       ids.insert(id);
   lose(ids, out);
-  const auto groups = groups_;
-  for (const auto& [id, group] : groups)
-    if (std::any_of(group.bundles.begin(), group.bundles.end(),
-                    [&](const BundleGrant& bundle) { return touches(bundle.node, bundle.devices); })) {
-      out.push_back({Event::Kind::lost, 0, id, {}});
-      end_group(id, out);
-    }
+  std::vector<std::uint64_t> groups;
+  for (const auto& [id, group] : groups_)
+    groups.push_back(id);
+  for (const auto id : groups) {
+    std::set<int> lost;
+    for (const auto& [number, bundle] : groups_.at(id).bundles)
+      if (touches(bundle.node, bundle.devices))
+        lost.insert(number);
+    if (lost.empty())
+      continue;
+    if (groups_.at(id).request.strategy == gpuactors::GroupStrategy::strict_pack)
+      for (const auto& [number, bundle] : groups_.at(id).bundles)
+        lost.insert(number);
+    lose_bundles(id, lost, out);
+  }
+}
+
+// The leases in them are lost, and the group is back in the queue, as old as it was.
+void Model::lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcomes& out) {
+  auto& group = groups_.at(id);
+  lose(held_in(id, [&](int bundle) { return numbers.count(bundle) > 0; }), out);
+  forget(0, id);
+  for (const auto number : numbers)
+    group.bundles.erase(number);
+  const auto deadline = group.request.queue_timeout ? now_ + *group.request.queue_timeout : never;
+  queue_.push_back({0, id, {}, now_, deadline, group.age, group.request.priority});
+  out.push_back({Event::Kind::pending, 0, id, {}});
+}
+
+// Leases in bundles of a group, and what these have lent.
+std::set<std::uint64_t> Model::held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const {
+  std::set<std::uint64_t> ids;
+  bool more = true;
+  while (more) {
+    more = false;
+    for (const auto& [lease, held] : held_)
+      if (((held.source.group == group && bundle(held.source.bundle)) || ids.count(held.lender) > 0)
+          && ids.insert(lease).second)
+        more = true;
+  }
+  return ids;
 }
 
 // -- calls -----------------------------------------------------------------------------------------
@@ -221,8 +257,8 @@ Model::Outcomes Model::submit_group(std::uint64_t id, GroupRequest request, cons
   pass_time(events, out);
   const auto deadline = request.queue_timeout ? now_ + *request.queue_timeout : never;
   const auto priority = request.priority;
-  groups_[id] = Group{std::move(request), {}};
-  enqueue({0, id, {}, now_, deadline, ++age_, priority}, events, out);
+  groups_[id] = Group{std::move(request), {}, ++age_};
+  enqueue({0, id, {}, now_, deadline, age_, priority}, events, out);
   return out;
 }
 
@@ -331,7 +367,7 @@ std::map<int, const Waiting*, std::greater<>> Model::oldest() const {
     const auto taken = held_by_ancestors(r.parent.value());
     bool somewhere = false;
     if (r.group) {
-      for (const auto& bundle : groups_.at(r.group.value()).bundles)
+      for (const auto& [number, bundle] : groups_.at(r.group.value()).bundles)
         somewhere |= (r.bundle == -1 || r.bundle == bundle.bundle)
                      && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken).has_value();
     } else {
@@ -401,7 +437,7 @@ void Model::reserve(const Waiting& waiting) {
   auto& reservation = reservations_.at(waiting.priority);
   std::vector<Source> sources;
   if (r.group) {
-    for (const auto& bundle : groups_.at(r.group.value()).bundles)
+    for (const auto& [number, bundle] : groups_.at(r.group.value()).bundles)
       if (r.bundle == -1 || r.bundle == bundle.bundle)
         sources.push_back({bundle.node, r.group.value(), bundle.bundle, 0});
   } else {

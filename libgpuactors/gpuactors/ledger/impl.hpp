@@ -80,15 +80,28 @@ private:
     std::unique_ptr<Pool> pool;
   };
 
-  // A placement group; it waits as long as it has no bundles.
+  // A placement group; it waits as long as bundles are missing: waiting -> placed -> (a bundle lost) waiting -> ...
   struct Group {
     GroupRequest request;
     QueueKey key;
+    // Those that have a place, by number.
     std::vector<Bundle> bundles;
     // Drawn from its bundles, those included that have ended but are lent on.
     std::set<LeaseId> leases;
     // Requests that wait for it.
     std::size_t waiting = 0;
+
+    [[nodiscard]] const Bundle* find(int number) const {
+      for (const auto& bundle : bundles)
+        if (bundle.grant.bundle == number)
+          return &bundle;
+      return nullptr;
+    }
+
+    // Whether the bundle, or for -1 any, has no place.
+    [[nodiscard]] bool lacks(int number) const {
+      return number == -1 ? bundles.size() < request.bundles.size() : find(number) == nullptr;
+    }
   };
   using Groups = std::map<GroupId, Group>;
 
@@ -172,8 +185,21 @@ private:
 
   // -- groups.cpp ------------------------------------------------------------------------------
 
+  // The shape of what a group waits for.
+  static ShapeKey shape_of_group(GroupId id, const Group& group);
+  // What the group keeps while it waits for the rest, and the nodes that this is on.
+  std::vector<Hold> kept_holds(GroupId keeper) const;
+  std::set<const Node*> kept_nodes(GroupId keeper) const;
   void answer_group(GroupId id, GroupRequest& request, Events& events);
+  void enqueue_group(GroupId id, Group& group, Prospect prospect);
+  static Event describe_grant(GroupId id, const Group& group);
   bool try_grant_group(GroupId id, Group& group, Events& events);
+  // Gives a bundle its place: takes it from the node and makes it there to be drawn from.
+  void set_aside(Group& group, BundleGrant grant, Pool& source);
+  // Loses bundles with what is in them; the group waits for them to be placed anew. Then recheck and pump.
+  void lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events);
+  // What was set aside for a bundle is free again. Nothing in it is held any more.
+  void give_back(Bundle& bundle);
   // Forgets a group that is no longer in the queue, with all that is in it. Says nothing of the group itself.
   void end_group(Groups::iterator it, const std::string& reason, Events& events);
 

@@ -49,14 +49,16 @@ public:
   /// Registers a node. @returns `invalid_argument` or `already_exists`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
 
-  /// Forgets a node; what was held on it is lost, and groups that had a bundle on it are lost as a whole.
+  /// Forgets a node; what was held on it is lost. A group that had bundles on it waits, at its old age, for these to be
+  /// placed anew, keeps the others, and answers with pending, then granted or infeasible; under STRICT_PACK it loses
+  /// all.
   /// @returns `not_found`.
   Result<Events> remove_node(std::string_view name, TimePoint now);
 
   /// Places nothing new on a node; what is held there stays until it is released. @returns `not_found`.
   Result<Events> drain_node(std::string_view name, TimePoint now);
 
-  /// Quarantines a device; leases and groups that use it are lost. @returns `not_found`.
+  /// Quarantines a device; leases that use it are lost, and bundles as with `remove_node`. @returns `not_found`.
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
 
   // -- requests --------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ public:
   /// The lease that a request holds, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* lease_of(RequestId id) const;
 
-  /// Where the bundles of a group are; empty when it waits or does not exist.
+  /// Where the bundles of a group are, as far as they have a place; empty when it does not exist.
   [[nodiscard]] std::vector<BundleGrant> bundles_of(GroupId id) const;
 
   [[nodiscard]] bool is_pending(RequestId id) const;

@@ -53,9 +53,11 @@ struct Need {
 struct ShapeKey {
   /// For a group, only the priority counts.
   ResourceRequest request;
-  /// The bundles of a group; empty for a request.
+  /// The bundles of a group that are to be placed; empty for a request.
   std::vector<ResourceRequest> bundles;
   GroupStrategy strategy = GroupStrategy::pack;
+  /// The group that keeps its other bundles meanwhile; none when it has no others.
+  GroupId keeper{};
 
   [[nodiscard]] bool is_group() const {
     return !bundles.empty();

@@ -129,6 +129,8 @@ void Ledger::Impl::reserve(const Entry& entry) {
 Ledger::Impl::Lens Ledger::Impl::target_lens(const Entry& entry) const {
   auto lens = binding(entry.key);
   lens.amount = Lens::Amount::all;
+  for (const auto& hold : kept_holds(entry.shape->key->keeper))
+    lens.holds.push_back(hold);
   if (const auto parent = entry.shape->key->request.parent)
     for (const auto& hold : ancestor_holds(parent))
       lens.holds.push_back(hold);
@@ -140,7 +142,7 @@ std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry,
   const auto& key = *entry.shape->key;
   if (key.is_group()) {
     std::vector<Place> places;
-    if (auto found = place_group(cluster_, key.bundles, key.strategy, lens))
+    if (auto found = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)))
       for (std::size_t i = 0; i < found->size(); ++i)
         places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
     return places;

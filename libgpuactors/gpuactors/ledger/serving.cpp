@@ -64,7 +64,7 @@ void Ledger::Impl::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::
   const auto entry = leave_queue(key);
   events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
   if (entry.group)
-    end_group(groups_.find(entry.group), "its placement group was never placed", events);
+    end_group(groups_.find(entry.group), "its placement group could not be placed", events);
 }
 
 template <class Which>
@@ -82,9 +82,15 @@ void Ledger::Impl::recheck(Which which, Events& events) {
         in_vain.push_back(at);
   }
   std::sort(in_vain.begin(), in_vain.end());
-  for (const auto key : in_vain)
-    if (const auto* entry = queue_.find(key))
-      refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+  bool ended_group = false;
+  for (const auto key : in_vain) {
+    const auto* entry = queue_.find(key);
+    // With a group, leases have ended that may have been in the way of this one.
+    if (entry == nullptr || (ended_group && prospect_of(*entry->shape->key).feasible))
+      continue;
+    ended_group |= static_cast<bool>(entry->group);
+    refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+  }
 }
 
 void Ledger::Impl::recheck_group(GroupId id, Events& events) {
