@@ -234,6 +234,49 @@ public:
     return compare_lists();
   }
 
+  // Builds a second ledger from what is held in the first: it must look the same, and be all free in the end.
+  std::string rebuild() {
+    Ledger other;
+    const auto now = model_.now();
+    for (const auto& [name, spec] : specs_)
+      if (!other.add_node(spec, now))
+        return "a node could not be added anew";
+    for (const auto id : model_.live_groups())
+      if (auto bundles = ledger_.bundles_of(GroupId{id}); bundles.size() == requests_.at(id).bundles.size())
+        if (const auto done = other.restore_group(GroupId{id}, requests_.at(id), std::move(bundles), now); !done)
+          return done.error().message();
+    const auto leases = ledger_.leases();
+    for (const auto& lease : leases) {
+      const bool apart = (lease.parent && ledger_.find_lease(lease.parent) == nullptr)
+                         || (lease.group && other.bundles_of(lease.group).empty());
+      // What the lender holds besides, or the group, would be missing.
+      if (apart)
+        return {};
+      if (const auto done = other.restore(lease, asker_of(lease)); !done)
+        return done.error().message();
+      if (other.restore(lease))
+        return "a lease was restored twice";
+    }
+    ++coverage.rebuilt;
+    other.check();
+    for (const auto& node : ledger_.nodes()) {
+      if (node.state == gpuactors::NodeState::draining)
+        (void)other.drain_node(node.name, now);
+      for (const auto& device : node.devices)
+        if (device.state == gpuactors::DeviceState::failed)
+          (void)other.fail_device(node.name, device.index, now);
+    }
+    if (leases != other.leases())
+      return "the leases of a ledger that was built anew differ";
+    if (auto trouble = compare_views(other); !trouble.empty())
+      return trouble;
+    for (const auto& lease : leases)
+      if (!other.release(lease.id, lease.epoch, now))
+        return "a restored lease cannot be released";
+    other.check();
+    return {};
+  }
+
   Coverage coverage;
 
 private:
@@ -289,6 +332,7 @@ private:
       const auto id = ++next_group_;
       events = ledger_.submit_group(GroupId{id}, op.bundles, model_.now());
       expected = model_.submit_group(id, op.bundles, events);
+      requests_[id] = op.bundles;
       return true;
     }
     case Op::Kind::release_group:
@@ -315,6 +359,7 @@ private:
         return false;
       events = *ledger_.add_node(op.node, model_.now());
       expected = model_.add_node(op.node, events);
+      specs_[op.node.name] = op.node;
       return true;
     }
     if (names.empty())
@@ -323,6 +368,7 @@ private:
     if (op.kind == Op::Kind::remove_node) {
       events = *ledger_.remove_node(name, model_.now());
       expected = model_.remove_node(name, events);
+      specs_.erase(name);
     } else if (op.kind == Op::Kind::drain_node) {
       events = *ledger_.drain_node(name, model_.now());
       expected = model_.drain_node(name, events);
@@ -407,8 +453,36 @@ private:
     return model_.broken_promise(ledger_.reservations());
   }
 
+  LeaseId asker_of(const gpuactors::Lease& lease) const {
+    const auto* asker = ledger_.lease_of(RequestId{model_.asked_by(lease.request.value())});
+    return asker == nullptr ? LeaseId{} : asker->id;
+  }
+
+  // Groups that wait for a bundle were left out: then the nodes differ by what the others hold.
+  std::string compare_views(const Ledger& other) const {
+    const auto mine = ledger_.nodes();
+    const auto theirs = other.nodes();
+    for (const auto id : model_.live_groups())
+      if (ledger_.bundles_of(GroupId{id}).size() != other.bundles_of(GroupId{id}).size())
+        return {};
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      bool same = mine[i].free_cpus == theirs[i].free_cpus && mine[i].free_resources == theirs[i].free_resources;
+      for (std::size_t d = 0; d < mine[i].devices.size(); ++d) {
+        const auto& a = mine[i].devices[d];
+        const auto& b = theirs[i].devices[d];
+        same = same && a.state == b.state && a.free_share == b.free_share && a.free_memory_bytes == b.free_memory_bytes
+               && a.leases == b.leases && a.groups == b.groups;
+      }
+      if (!same)
+        return "node " + mine[i].name + " of a ledger that was built anew differs";
+    }
+    return {};
+  }
+
   Ledger ledger_;
   model::Model model_;
+  std::map<std::string, gpuactors::NodeSpec> specs_;
+  std::map<std::uint64_t, gpuactors::GroupRequest> requests_;
   std::string broken_;
   std::uint64_t next_request_ = 0;
   std::uint64_t next_group_ = 0;
@@ -425,6 +499,8 @@ std::string run(const History& history, Coverage* coverage) {
   for (std::size_t i = 0; i < history.ops.size() && trouble.empty(); ++i)
     if (auto wrong = runner.step(history.ops[i]); !wrong.empty())
       trouble = "after call " + std::to_string(i) + ":\n" + wrong;
+  if (trouble.empty())
+    trouble = runner.rebuild();
   if (coverage != nullptr)
     *coverage = std::move(runner.coverage);
   return trouble;

@@ -34,14 +34,23 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
   }
   for (const auto& [kind, number] : coverage.events)
     std::cout << to_string(kind) << " " << number << ", ";
-  std::cout << "from the queue " << coverage.from_queue << ", borrowed " << coverage.borrowed << ", in bundles "
-            << coverage.in_bundles << ", groups " << coverage.groups << ", torn " << coverage.torn << ", mended "
-            << coverage.mended << ", calls with a reservation " << coverage.reservations << ", requests it held back "
-            << coverage.held_back << "\n";
+  const std::pair<const char*, std::uint64_t> seen[] = {{"from the queue", coverage.from_queue},
+                                                        {"borrowed", coverage.borrowed},
+                                                        {"in bundles", coverage.in_bundles},
+                                                        {"groups", coverage.groups},
+                                                        {"torn", coverage.torn},
+                                                        {"mended", coverage.mended},
+                                                        {"rebuilt", coverage.rebuilt},
+                                                        {"calls with a reservation", coverage.reservations},
+                                                        {"requests it held back", coverage.held_back}};
+  for (const auto& [what, number] : seen)
+    std::cout << what << " " << number << ", ";
+  std::cout << "done\n";
   if (count < 1000)
     return;
   CHECK(coverage.events.size() == 6);
-  for (const auto number : {coverage.from_queue, coverage.borrowed, coverage.in_bundles, coverage.groups, coverage.torn,
-                            coverage.mended, coverage.reservations, coverage.held_back})
+  for (const auto& [what, number] : seen) {
+    INFO(what);
     CHECK(number > 50);
+  }
 }

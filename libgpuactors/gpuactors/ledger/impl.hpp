@@ -1,5 +1,5 @@
 // The ledger behind its public face. One class, its methods by subject in requests.cpp (submit, grant, release, time),
-// reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, reservations.cpp, views.cpp,
+// reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, restore.cpp, reservations.cpp, views.cpp,
 // invariants.cpp.
 #pragma once
 
@@ -39,6 +39,8 @@ public:
   Result<Events> cancel(RequestId id, TimePoint now);
   Events submit_group(GroupId id, GroupRequest request, TimePoint now);
   Result<Events> release_group(GroupId id, TimePoint now);
+  Result<void> restore(Lease lease, LeaseId asked_by);
+  Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
   Events advance(TimePoint now);
   std::optional<TimePoint> next_timeout() const;
   std::vector<NodeView> nodes() const;
@@ -208,6 +210,10 @@ private:
   // Takes back what is on a node, or on one device of it.
   void lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events);
 
+  // -- restore.cpp -----------------------------------------------------------------------------
+
+  Result<Pool*> source_of(const Lease& lease);
+
   // -- reservations.cpp ------------------------------------------------------------------------
 
   Lens binding(QueueKey key) const;
@@ -242,6 +248,8 @@ private:
   std::vector<Pool*> freed_;
   // How many waiting requests each lease has as their parent.
   std::map<LeaseId, std::size_t> waiting_children_;
+  // A group waits that was not there before: the next call serves the queue.
+  bool serve_due_ = false;
   // Nodes or ancestors have changed: look again at what can ever be satisfied.
   bool recheck_due_ = false;
   TimePoint now_ = TimePoint::min();

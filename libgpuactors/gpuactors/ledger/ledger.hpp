@@ -82,6 +82,21 @@ public:
   /// @returns `not_found`.
   Result<Events> release_group(GroupId id, TimePoint now);
 
+  // -- restart ---------------------------------------------------------------------------------
+
+  // For a ledger that is built anew from what the nodes say that they run: first the nodes, then groups, then leases,
+  // lenders before borrowers, then `advance`. What is told here is taken as a fact: no rule of the queue applies, and a
+  // node that drains will do. Ids and epochs that are given out later are above all that were restored.
+
+  /// Puts a lease back where it was. `asked_by` is the lease of the task that asked for it, if there still is one.
+  /// @returns `invalid_argument`, `already_exists`, `not_found` (no such node, device, group, bundle or lender) or
+  /// `no_capacity` (something else holds it).
+  Result<void> restore(Lease lease, LeaseId asked_by = {});
+
+  /// Puts a placement group back. Bundles that are not named are placed anew, as if they had been lost just now.
+  /// @returns as `restore`.
+  Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
+
   // -- time ------------------------------------------------------------------------------------
 
   /// Ends waits and reservations whose time is over.

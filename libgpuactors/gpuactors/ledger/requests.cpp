@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuactors {
 
@@ -209,7 +210,8 @@ void Ledger::Impl::pass_time(TimePoint now, Events& events) {
   now_ = std::max(now_, now);
   if (queue_.entries().empty())
     return;
-  bool wake = expire_reservations();
+  bool wake = std::exchange(serve_due_, false);
+  wake |= expire_reservations();
   while (!queue_.deadlines().empty() && queue_.deadlines().begin()->first <= now_) {
     const auto key = queue_.deadlines().begin()->second;
     const auto waited = std::chrono::duration<double>(queue_.find(key)->deadline - queue_.find(key)->since).count();
