@@ -70,7 +70,8 @@ std::string run(const History& history, Coverage* coverage = nullptr);
 /// Takes out what the failure does not need.
 History shrink(History history);
 
-/// Renders the calls, one line each.
-std::string text(const History& history);
+/// Renders the calls, up to the first that goes wrong, as a scenario for `gpuactors plan`. Its reservations are those
+/// of the defaults, whatever `options` says.
+std::string scenario(const History& history);
 
 } // namespace history
