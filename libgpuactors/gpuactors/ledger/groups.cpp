@@ -129,8 +129,11 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
               *placed.back().pool);
   }
   events.push_back(describe_grant(id, group));
-  if (group.waiting > 0)
+  if (group.waiting > 0) {
+    for (const auto& bundle : group.bundles)
+      note_freed(*bundle.pool, id);
     recheck_group(id, events);
+  }
   if (!queue_.heads().empty())
     for (const auto& place : placed)
       count_pass(group.key, place);
@@ -173,10 +176,9 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
   }
   if (group.waiting > 0) {
     std::set<QueueKey> waiting;
-    for (const auto& [key, shape] : queue_.shapes())
-      if (key.request.group == id)
-        for (const auto age : shape.ages)
-          waiting.insert({key.request.priority, age});
+    for (const auto& [kind, shape] : queue_.shapes())
+      if (const auto& key = kind; key.request.group == id)
+        shape.ages.for_each([&](std::uint64_t age) { waiting.insert({key.request.priority, age}); });
     for (const auto key : waiting)
       refuse_entry(key, Event::Kind::rejected, Errc::not_found, reason, events);
   }
@@ -189,7 +191,8 @@ void Ledger::Impl::give_back(Bundle& bundle) {
   drop_reservations_on(*bundle.source->node);
   GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
   cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
-  freed_.erase(std::remove(freed_.begin(), freed_.end(), bundle.pool.get()), freed_.end());
+  forget_pool(*bundle.pool);
+  note_freed(*bundle.source, {});
   if (!claims_.empty())
     freed_.push_back(bundle.source);
 }

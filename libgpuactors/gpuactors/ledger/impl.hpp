@@ -121,6 +121,8 @@ private:
   struct Reservation {
     std::vector<Place> places;
     TimePoint until;
+    // Whose bundles they are in; none for nodes.
+    GroupId group;
   };
 
   // The oldest blocked request of a priority on its way to a reservation: counting -> reserved -> (served) or counting.
@@ -160,6 +162,9 @@ private:
   // -- serving.cpp -----------------------------------------------------------------------------
 
   void pump(Events& events);
+  // A node's pool, or the bundle of a group, has more free for those that wait; or it is gone.
+  void note_freed(Pool& pool, GroupId group);
+  void forget_pool(const Pool& pool);
   bool grant_head(QueueKey key, Shape& shape, Events& events);
   // Takes an entry out of the queue. What was held back for it is there for others then: pump.
   Entry leave_queue(QueueKey key);
@@ -224,6 +229,8 @@ private:
   // A grant behind them in the queue passes over the blocked requests that could have used it.
   void count_pass(QueueKey key, const Placement& granted);
   bool could_have_used(const ShapeKey& key, const Placement& granted) const;
+  // What was held back is there for others.
+  void end_reservation(Claim& claim);
   bool expire_reservations();
   void make_due_reservations();
   void reserve(const Entry& entry);
@@ -246,6 +253,8 @@ private:
   std::map<int, Claim> claims_;
   // Nodes and bundles that got something back since the last pump, as far as it matters to a reservation.
   std::vector<Pool*> freed_;
+  // Where more is free for some of those that wait than at the last pump.
+  ledger_detail::Freed changed_;
   // How many waiting requests each lease has as their parent.
   std::map<LeaseId, std::size_t> waiting_children_;
   // A group waits that was not there before: the next call serves the queue.

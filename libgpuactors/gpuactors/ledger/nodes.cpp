@@ -26,7 +26,7 @@ Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
     return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
   Events events;
   pass_time(now, events);
-  cluster_.add(std::move(spec), ++next_pool_);
+  note_freed(cluster_.add(std::move(spec), ++next_pool_).pool, {});
   recheck_due_ = !queue_.entries().empty();
   pump(events);
   return events;
@@ -54,7 +54,7 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   cluster_.drain(*node);
   drop_reservations_on(*node);
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
-  freed_.erase(std::remove(freed_.begin(), freed_.end(), &node->pool), freed_.end());
+  forget_pool(node->pool);
   cluster_.remove(*node);
   recheck_due_ = true;
   pump(events);
