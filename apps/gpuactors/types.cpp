@@ -86,17 +86,29 @@ std::string reply_of(const Type& type) {
   return (type.streamed ? "stream of " : "") + name_of(*type.output);
 }
 
+std::string words_for(const Needs& needs) {
+  std::vector<std::string> parts;
+  if (needs.gpus != 0)
+    parts.push_back(fmt::format("gpus {}", needs.gpus));
+  if (needs.memory_bytes != 0)
+    parts.push_back("memory " + format_bytes(needs.memory_bytes));
+  if (needs.cpus != 0)
+    parts.push_back(fmt::format("cpus {}", needs.cpus));
+  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
 void print_tables(const TypeRegistry& registry) {
-  Table tasks{{"TASK", "INPUT", "REPLY"}};
+  Table tasks{{"TASK", "INPUT", "REPLY", "NEEDS"}};
   for (const auto* task : registry.tasks())
-    tasks.add({task->name, name_of(*task->input), reply_of(*task)});
+    tasks.add({task->name, name_of(*task->input), reply_of(*task), words_for(task->needs)});
   tasks.print(std::cout);
 
-  Table actors{{"ACTOR", "OWNS", "METHOD", "INPUT", "REPLY"}};
+  Table actors{{"ACTOR", "OWNS", "NEEDS", "METHOD", "INPUT", "REPLY"}};
   for (const auto* actor : registry.actors()) {
-    actors.add({actor->name, std::string{name_of(actor->ownership)}, "(configuration)", name_of(*actor->config), ""});
+    actors.add({actor->name, std::string{name_of(actor->ownership)}, words_for(actor->needs), "(configuration)",
+                name_of(*actor->config), ""});
     for (const auto& [name, method] : actor->methods)
-      actors.add({"", "", name, name_of(*method.input), reply_of(method)});
+      actors.add({"", "", "", name, name_of(*method.input), reply_of(method)});
   }
   std::cout << '\n';
   actors.print(std::cout);
@@ -114,6 +126,10 @@ void print_tables(const TypeRegistry& registry) {
 
 // -- for programs ---------------------------------------------------------------------------------
 
+Json json_of(const Needs& needs) {
+  return {{"gpus", needs.gpus}, {"memory_bytes", std::to_string(needs.memory_bytes)}, {"cpus", needs.cpus}};
+}
+
 Json fields_of(const Descriptor& message) {
   auto fields = Json::object();
   for (int i = 0; i < message.field_count(); ++i)
@@ -128,7 +144,8 @@ void print_json(const TypeRegistry& registry) {
                     {"name", task->name},
                     {"input", name_of(*task->input)},
                     {"output", name_of(*task->output)},
-                    {"streamed", task->streamed}});
+                    {"streamed", task->streamed},
+                    {"needs", json_of(task->needs)}});
   for (const auto* actor : registry.actors()) {
     auto methods = Json::array();
     for (const auto& [name, method] : actor->methods)
@@ -140,6 +157,7 @@ void print_json(const TypeRegistry& registry) {
                     {"name", actor->name},
                     {"owns", name_of(actor->ownership)},
                     {"config", name_of(*actor->config)},
+                    {"needs", json_of(actor->needs)},
                     {"methods", std::move(methods)}});
   }
   for (const auto& [name, message] : messages_of(registry))

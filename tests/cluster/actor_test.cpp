@@ -13,8 +13,8 @@ TEST_CASE("an actor keeps its state between calls", "[cluster]") {
   auto cluster = embed();
   auto actor = cluster.spawn("accumulator", number(10));
   REQUIRE(actor.has_value());
-  CHECK(actor->call<Number>("add", number(1)).get()->value() == 11);
-  CHECK(actor->call<Number>("add", number(5)).get()->value() == 16);
+  CHECK(must(actor->call<Number>("add", number(1)).get()).value() == 11);
+  CHECK(must(actor->call<Number>("add", number(5)).get()).value() == 16);
 }
 
 TEST_CASE("a method's error or exception fails its call and leaves the actor as it was", "[cluster]") {
@@ -23,7 +23,7 @@ TEST_CASE("a method's error or exception fails its call and leaves the actor as 
   CHECK(actor.call<Number>("refuse", text("not today")).get().error() == Error{Errc::invalid_argument, "not today"});
   CHECK(actor.call<Number>("raise", text("boom")).get().error()
         == Error{Errc::task_failed, "raise threw an exception: boom"});
-  CHECK(actor.call<Number>("add", number(1)).get()->value() == 1);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
 }
 
 TEST_CASE("a constructor that throws is an error of spawn, and its share is free again", "[cluster]") {
@@ -54,7 +54,7 @@ TEST_CASE("three actors of half a device on two devices land on 0, 0 and 1", "[c
   for (const auto* expected : {"0", "0", "1"}) {
     auto actor = cluster.spawn("fraction", {}, {.gpus = 0.5});
     REQUIRE(actor.has_value());
-    CHECK(actor->call<Names>("ids").get()->names(0) == expected);
+    CHECK(must(actor->call<Names>("ids").get()).names(0) == expected);
   }
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("names are unique, found, and free again after a kill", "[cluster]") {
   auto actor = cluster.spawn("accumulator", number(1), {.name = "sum"});
   REQUIRE(actor.has_value());
   CHECK(cluster.spawn("accumulator", number(1), {.name = "sum"}).error().code() == Errc::already_exists);
-  CHECK(cluster.find("sum")->call<Number>("add", number(1)).get()->value() == 2);
+  CHECK(must(must(cluster.find("sum")).call<Number>("add", number(1)).get()).value() == 2);
   CHECK(cluster.find("sun").error()
         == Error{Errc::not_found, "there is no actor named \"sun\"; did you mean \"sum\"?"});
   CHECK(cluster.kill("sum").has_value());
@@ -115,9 +115,9 @@ TEST_CASE("kill reports an actor that is stuck in user code, and ends it when it
 TEST_CASE("an actor with restarts left is started anew, and its handle follows it", "[cluster]") {
   auto cluster = embed();
   auto actor = *cluster.spawn("accumulator", number(5), {.max_restarts = 1});
-  CHECK(actor.call<Number>("add", number(1)).get()->value() == 6);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 6);
   REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
-  CHECK(actor.call<Number>("add", number(1)).get()->value() == 6);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 6);
   CHECK(actor.info().restarts() == 1);
   REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
   CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
@@ -145,17 +145,17 @@ TEST_CASE("a reader that drops its stream stops the producer", "[cluster]") {
     auto stream = actor.stream<Number>("count", number(1e9));
     REQUIRE(stream.next()->has_value());
   }
-  CHECK(actor.call<Number>("add", number(1)).get()->value() == 1);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
 }
 
 TEST_CASE("a method that returns a future leaves the actor free for other calls", "[cluster]") {
   auto cluster = embed();
   auto actor = *cluster.spawn("accumulator", number(0));
   auto later = actor.call<Number>("later", number(42));
-  CHECK(actor.call<Number>("add", number(1)).get()->value() == 1);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
   CHECK_FALSE(later.ready());
   CHECK(actor.call<Number>("fulfil", number(1)).get().has_value());
-  CHECK(later.get()->value() == 42);
+  CHECK(must(later.get()).value() == 42);
 }
 
 TEST_CASE("a tensor put by an actor is read without a copy elsewhere, and is lost when its owner ends", "[cluster]") {
@@ -209,4 +209,33 @@ TEST_CASE("inside one process a message is shared, not serialized", "[cluster]")
   const auto refused = actor.call<Number>("refuse", text("\xff\xfe")).get();
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error() == Error{Errc::invalid_argument, "\xff\xfe"});
+}
+
+TEST_CASE("cancelling a call that was handed on reaches the work it was handed to", "[cluster]") {
+  auto cluster = embed();
+  auto actor = cluster.spawn("accumulator", number(0));
+  REQUIRE(actor.has_value());
+  gate().close();
+  auto call = actor->call<Number>("delegate", number(1));
+  gate().await(1);
+  call.cancel();
+  gate().open();
+  CHECK(call.get().error().code() == Errc::cancelled);
+  // The device is free only when the task has stopped.
+  CHECK(cluster.submit<Text>("echo", text("next"), {.gpus = 1}).get(std::chrono::seconds{60}).has_value());
+}
+
+TEST_CASE("an empty reference answers with nothing, not with a crash", "[cluster]") {
+  const ActorRef none;
+  CHECK_FALSE(none);
+  CHECK(none.id() == ActorId{});
+  CHECK(none.name().empty());
+  CHECK(none.type().empty());
+  CHECK(none.info().name().empty());
+  CHECK_FALSE(none.handle());
+  CHECK(none.call("add").get().error().code() == Errc::invalid_argument);
+  auto cluster = embed();
+  auto moved = std::move(cluster);
+  CHECK(cluster.types().tasks().empty()); // NOLINT(bugprone-use-after-move)
+  CHECK(cluster.state().error().code() == Errc::unavailable);
 }

@@ -80,6 +80,10 @@ public:
     return promises_.back().future();
   }
 
+  Future<Number> delegate(const Number& in) {
+    return Cluster::from(*this).submit<Number>("wait_for_stop", in, {.gpus = 1});
+  }
+
   Number fulfil(const Number& in) {
     for (auto& promise : promises_)
       promise.set(number(last_));
@@ -152,6 +156,30 @@ void define_tasks(TypeRegistry& registry) {
       },
       registry);
   define_task(
+      "wait_for_stop",
+      [](TaskContext& ctx, const Number& in) {
+        gate().pass();
+        while (!ctx.stop_requested())
+          std::this_thread::yield();
+        return in;
+      },
+      registry);
+  define_task(
+      "count",
+      [](TaskContext&, const Number& in, ReplyStream<Number>& out) -> Result<void> {
+        for (int i = 0; i < static_cast<int>(in.value()); ++i)
+          GPUACTORS_TRY(out.write(number(i)));
+        return {};
+      },
+      registry);
+  define_task(
+      "share_of",
+      [](TaskContext& ctx, const google::protobuf::Empty&) {
+        return number(ctx.gpu_count() > 0 ? ctx.lease().devices[0].share.to_double() : 0);
+      },
+      registry)
+      .needs({.gpus = 0.25});
+  define_task(
       "leak",
       [](TaskContext& ctx, const Number& bytes) -> Result<Number> {
         GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));
@@ -188,8 +216,10 @@ std::shared_ptr<const TypeRegistry> types() {
         .method("wait_for_stop", &Accumulator::wait_for_stop)
         .method("count", &Accumulator::count)
         .method("later", &Accumulator::later)
+        .method("delegate", &Accumulator::delegate)
         .method("fulfil", &Accumulator::fulfil);
     define_actor<Whole>("whole", *made).method("ids", &Whole::ids);
+    define_actor<Fraction>("half", *made).needs({.gpus = 0.5}).method("ids", &Fraction::ids);
     define_actor<Fraction>("fraction", *made)
         .method("ids", &Fraction::ids)
         .method("allocate", &Fraction::allocate)

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 
 namespace gpuactors::test {
@@ -36,6 +37,14 @@ std::shared_ptr<const TypeRegistry> types();
 
 /// An embedded cluster with `devices` on one node.
 Cluster embed(const std::string& devices = "host:1x64MiB");
+
+/// The value, or a failure of the test that shows the error.
+template <class T>
+T must(Result<T> result) {
+  if (!result)
+    throw std::runtime_error(to_string(result.error()));
+  return std::move(*result);
+}
 
 Number number(double value);
 Text text(std::string value);

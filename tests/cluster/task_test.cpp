@@ -61,7 +61,7 @@ TEST_CASE("as many tasks run at once as fit, and the next one when one of them e
   CHECK(state->devices(0).free_units() == 1'000);
   gate().open();
   for (int i = 0; i < 4; ++i)
-    CHECK(futures[static_cast<std::size_t>(i)].get()->value() == i);
+    CHECK(must(futures[static_cast<std::size_t>(i)].get()).value() == i);
 }
 
 TEST_CASE("what a task never frees is free before its answer is seen", "[cluster]") {
@@ -78,7 +78,7 @@ TEST_CASE("tasks wait for tasks that they submit, to any depth, on one device", 
   const auto depth = cluster.submit<Number>("recurse", number(8), {.gpus = 1}).get();
   REQUIRE(depth.has_value());
   CHECK(depth->value() == 8);
-  CHECK(cluster.submit<Number>("recurse", number(40)).get()->value() == 40);
+  CHECK(must(cluster.submit<Number>("recurse", number(40)).get()).value() == 40);
 }
 
 TEST_CASE("a task that was cancelled before it began does not run, and its future is ready at once", "[cluster]") {
@@ -164,4 +164,56 @@ TEST_CASE("after the cluster is closed everything fails with unavailable", "[clu
   cluster.close();
   CHECK(cluster.submit<Text>("echo", text("x")).get().error().code() == Errc::unavailable);
   CHECK(cluster.state().error().code() == Errc::unavailable);
+}
+
+TEST_CASE("a task may answer with a stream, which waits for its reader", "[cluster]") {
+  auto cluster = embed();
+  auto items = cluster.stream<Number>("count", number(1000));
+  for (int i = 0; i < 1000; ++i) {
+    const auto item = items.next();
+    REQUIRE(item.has_value());
+    REQUIRE(item->has_value());
+    CHECK((*item)->value() == i);
+  }
+  const auto end = items.next();
+  REQUIRE(end.has_value());
+  CHECK_FALSE(end->has_value());
+}
+
+TEST_CASE("dropping the reader of a task's stream ends the task, and its lease is free", "[cluster]") {
+  auto cluster = embed();
+  {
+    auto items = cluster.stream<Number>("count", number(1e9), {.gpus = 1});
+    REQUIRE(items.next().has_value());
+  }
+  CHECK(cluster.submit<Text>("echo", text("next"), {.gpus = 1}).get(std::chrono::seconds{60}).has_value());
+}
+
+TEST_CASE("a stream is refused where one message is answered, and the other way round", "[cluster]") {
+  auto cluster = embed();
+  CHECK(cluster.stream<Text>("echo", text("x")).next().error().code() == Errc::invalid_argument);
+  CHECK(cluster.submit<Number>("count", number(1)).get().error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("a type's own needs hold where a request names none", "[cluster]") {
+  auto cluster = embed();
+  CHECK(must(cluster.submit<Number>("share_of").get()).value() == 0.25);
+  CHECK(must(cluster.submit<Number>("share_of", {}, {.gpus = 0.5}).get()).value() == 0.5);
+  CHECK(must(cluster.submit<Number>("share_of", {}, {.memory_bytes = 1}).get()).value() == 0.0001);
+  const auto actor = cluster.spawn("half");
+  REQUIRE(actor.has_value());
+  CHECK(actor->info().lease().devices(0).share_units() == 5000);
+}
+
+TEST_CASE("needs that break the rules of shares are reported when a cluster opens", "[cluster]") {
+  auto registry = std::make_shared<TypeRegistry>();
+  define_task(
+      "greedy", [](TaskContext&, const Text& in) { return in; }, *registry)
+      .needs({.gpus = 1.5});
+  EmbedOptions options;
+  options.registry = registry;
+  const auto refused = Cluster::embed(std::move(options));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message().find("task type greedy") != std::string::npos);
 }

@@ -134,6 +134,8 @@ gives("matmul in float64 is more exact, and returns rows", submit(
         and len(r["rows"][0]["values"]) == 50))
 gives("the same seed gives the same product", submit("matmul", "--gpus", "1", "--count", "2", '{"n":32,"seed":1}'),
       lines(lambda r: len(r) == 2 and r[0]["norm"] == r[1]["norm"]))
+gives("matmul asks for a whole device by itself", submit("matmul", '{"n":32}'), replies(
+    lambda r: r["device"]["share"] == 1))
 gives("matmul of one row and column works", submit("matmul", "--gpus", "1", '{"n":1}'),
       replies(lambda r: r["relative_error"] < 1e-6))
 gives("elementwise is right", submit("elementwise", "--gpus", "0.25", '{"n":100000}'),
@@ -216,8 +218,6 @@ refuses("matmul in an unknown type is refused", submit("matmul", "--gpus", "1", 
         r'gpuactors submit: dtype is "f16": f32 or f64')
 refuses("matmul with too many rows back is refused", submit("matmul", "--gpus", "1", '{"n":1,"return_rows":17}'),
         r"gpuactors submit: return_rows is 17: 0 to 16")
-refuses("matmul without a device is refused, saying how to ask for one", submit("matmul", '{"n":10}'),
-        r"gpuactors submit: matmul computes on a device and was given none")
 refuses("elementwise of nothing is refused", submit("elementwise", "--gpus", "1"), r"gpuactors submit: n is 0: 1 to ")
 refuses("elementwise that overflows is refused", submit("elementwise", "--gpus", "1", '{"n":"9223372036854775807"}'),
         r"gpuactors submit: n is 9223372036854775807: 1 to 2305843009213693951 are expected")

@@ -189,9 +189,9 @@ Result<v1::GramResult> gram(TaskContext& ctx, const v1::Gram& in) {
   return out;
 }
 
-GPUACTORS_TASK("matmul", matmul);
-GPUACTORS_TASK("elementwise", elementwise);
-GPUACTORS_TASK("gram", gram);
+GPUACTORS_TASK("matmul", matmul).needs({.gpus = 1});
+GPUACTORS_TASK("elementwise", elementwise).needs({.gpus = 1});
+GPUACTORS_TASK("gram", gram).needs({.gpus = 1});
 
 } // namespace
 

@@ -61,7 +61,7 @@ Result<v1::Leaked> leak(TaskContext& ctx, const v1::Leak& in) {
 GPUACTORS_TASK("echo", echo);
 GPUACTORS_TASK("sleep", sleep_for);
 GPUACTORS_TASK("gpu_ids", gpu_ids);
-GPUACTORS_TASK("leak", leak);
+GPUACTORS_TASK("leak", leak).needs({.gpus = 1});
 
 } // namespace
 

@@ -9,6 +9,7 @@ ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessS
   : caf::event_based_actor(config), lease_(std::move(lease)) {
   host_.services = std::move(services);
   host_.control = std::move(control);
+  deferred_ = std::make_shared<detail::DeferredAnswers>(host_.control);
   host_.self = this;
 }
 
@@ -29,6 +30,8 @@ caf::behavior ActorShell::make_behavior() {
 void ActorShell::on_exit() {
   deferred_->fail_all(Error{Errc::actor_died, "the actor ended before it answered"});
   object_.reset();
+  if (host_.placement != nullptr)
+    host_.control->report_lost(host_.placement->lost_devices());
   host_.placement.reset();
 }
 
@@ -77,6 +80,9 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     return (*method)->run(*object_, frame);
   });
   host_.frame = nullptr;
+  // What it keeps on a lost device is lost: it ends, and is started anew elsewhere if its options say so.
+  if (!host_.placement->lost_devices().empty())
+    quit(caf::exit_reason::user_shutdown);
   if (!answer)
     return caf::delegated<Payload>{};
   if (!answer->has_value())

@@ -50,7 +50,8 @@ public:
   virtual void send_item(Payload item) = 0;
 
   /// Takes the call out of the handler's hands: the answer comes through the returned function, from any thread.
-  virtual std::function<void(Result<Payload>)> defer() = 0;
+  /// `withdraw` runs once if the call is cancelled before that; see `HolderControl::defer`.
+  virtual std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) = 0;
 
 private:
   const Payload& input_;

@@ -117,7 +117,12 @@ Answer answer_of(CallFrame& frame, Invoke&& invoke) {
     return Result<Payload>{Payload::of(google::protobuf::Empty{})};
   } else if constexpr (IsFuture<R>::value) {
     R future = invoke();
-    std::move(future).then([reply = frame.defer()](auto result) { reply(to_payload(std::move(result))); });
+    auto withdraw = [weak = std::weak_ptr{future.state()}] {
+      if (const auto state = weak.lock())
+        state->cancel();
+    };
+    std::move(future).then(
+        [reply = frame.defer(std::move(withdraw))](auto result) { reply(to_payload(std::move(result))); });
     return std::nullopt;
   } else {
     return to_payload(invoke());

@@ -33,16 +33,45 @@ bool HolderControl::take_credit(TimePoint deadline) {
   return true;
 }
 
-void HolderControl::cancel(CallId call) {
-  const std::lock_guard lock{mutex_};
-  if (!call)
-    return;
-  if (running_ == call) {
-    stop_.store(true, std::memory_order_relaxed);
-    wake_.notify_all();
-  } else if (cancelled_.size() < limits::actor_mailbox_calls) {
-    cancelled_.insert(call);
+void HolderControl::defer(CallId call, std::function<void()> withdraw) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!call)
+      return;
+    if (!stop_requested()) {
+      deferred_.emplace(call, std::move(withdraw));
+      return;
+    }
   }
+  withdraw();
+}
+
+void HolderControl::settle(CallId call) {
+  const std::lock_guard lock{mutex_};
+  deferred_.erase(call);
+}
+
+void HolderControl::cancel(CallId call) {
+  std::function<void()> withdraw;
+  {
+    const std::lock_guard lock{mutex_};
+    if (!call)
+      return;
+    if (auto deferred = deferred_.extract(call); !deferred.empty()) {
+      withdraw = std::move(deferred.mapped());
+    } else if (running_ == call) {
+      stop_.store(true, std::memory_order_relaxed);
+      wake_.notify_all();
+    } else if (cancelled_.insert(call).second) {
+      cancelled_order_.push_back(call);
+      if (cancelled_order_.size() > limits::remembered_cancellations) {
+        cancelled_.erase(cancelled_order_.front());
+        cancelled_order_.pop_front();
+      }
+    }
+  }
+  if (withdraw)
+    withdraw();
 }
 
 void HolderControl::credit(CallId call, std::uint32_t items) {
@@ -54,10 +83,26 @@ void HolderControl::credit(CallId call, std::uint32_t items) {
 }
 
 void HolderControl::stop_all() {
+  std::unordered_map<CallId, std::function<void()>> deferred;
+  {
+    const std::lock_guard lock{mutex_};
+    ending_ = true;
+    stop_.store(true, std::memory_order_relaxed);
+    wake_.notify_all();
+    deferred.swap(deferred_);
+  }
+  for (const auto& [call, withdraw] : deferred)
+    withdraw();
+}
+
+void HolderControl::report_lost(std::vector<int> devices) {
   const std::lock_guard lock{mutex_};
-  ending_ = true;
-  stop_.store(true, std::memory_order_relaxed);
-  wake_.notify_all();
+  lost_devices_ = std::move(devices);
+}
+
+std::vector<int> HolderControl::lost_devices() const {
+  const std::lock_guard lock{mutex_};
+  return lost_devices_;
 }
 
 } // namespace gpuactors

@@ -7,8 +7,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
+#include <functional>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 namespace gpuactors {
 
@@ -36,14 +40,25 @@ public:
   /// @returns false when the call was asked to stop or the deadline came first. Holder's thread.
   bool take_credit(TimePoint deadline);
 
-  /// Cancels `call`, whether it waits or runs.
+  /// The running call is answered later: until `settle`, cancelling it (or the end of the holder) runs `withdraw` once,
+  /// on the thread that cancels. Runs it at once when that has happened already. Holder's thread.
+  void defer(CallId call, std::function<void()> withdraw);
+
+  /// A deferred call has its answer.
+  void settle(CallId call);
+
+  /// Cancels `call`, whether it waits, runs or was deferred.
   void cancel(CallId call);
 
   /// Allows the running call's stream `items` more items.
   void credit(CallId call, std::uint32_t items);
 
-  /// The holder is to end: asks what runs, and all that comes, to stop.
+  /// The holder is to end: asks what runs, what was deferred and all that comes to stop.
   void stop_all();
+
+  /// Devices that the holder found lost to this process: told at its end, read by who reports the end.
+  void report_lost(std::vector<int> devices);
+  [[nodiscard]] std::vector<int> lost_devices() const;
 
 private:
   std::atomic<bool> stop_{false};
@@ -52,7 +67,11 @@ private:
   CallId running_;
   std::uint32_t credits_ = 0;
   bool ending_ = false;
+  std::unordered_map<CallId, std::function<void()>> deferred_;
+  // Cancelled before they began. A cancellation may come after the answer, so the oldest are forgotten.
   std::unordered_set<CallId> cancelled_;
+  std::deque<CallId> cancelled_order_;
+  std::vector<int> lost_devices_;
 };
 
 } // namespace gpuactors

@@ -18,10 +18,14 @@ namespace gpuactors::detail {
 /// Answers that come later, from any thread: they are kept here and the host is told to deliver them itself.
 class DeferredAnswers : public std::enable_shared_from_this<DeferredAnswers> {
 public:
-  /// Keeps `promise` and returns the function that answers it.
-  std::function<void(Result<Payload>)> add(caf::event_based_actor* host, caf::response_promise promise) {
+  explicit DeferredAnswers(std::shared_ptr<HolderControl> control) : control_(std::move(control)) {
+    // nop
+  }
+
+  /// Keeps `promise` of `call` and returns the function that answers it. The host's thread.
+  std::function<void(Result<Payload>)> add(caf::event_based_actor* host, CallId call, caf::response_promise promise) {
     const auto ticket = ++last_ticket_;
-    promises_.emplace(ticket, std::move(promise));
+    open_.emplace(ticket, Open{call, std::move(promise)});
     return [self = shared_from_this(), ticket,
             host = caf::actor_cast<caf::strong_actor_ptr>(host)](Result<Payload> result) {
       {
@@ -42,27 +46,37 @@ public:
       ready.swap(ready_);
     }
     for (auto& [ticket, result] : ready) {
-      auto promise = promises_.extract(ticket);
-      if (promise.empty())
+      auto found = open_.extract(ticket);
+      if (found.empty())
         continue;
+      auto& [call, promise] = found.mapped();
+      control_->settle(call);
       if (result)
-        promise.mapped().deliver(std::move(*result));
+        promise.deliver(std::move(*result));
       else
-        promise.mapped().deliver(to_caf(result.error()));
+        promise.deliver(to_caf(result.error()));
     }
   }
 
   /// Answers all that is still open with `error`. The host's thread, at its end.
   void fail_all(const Error& error) {
     deliver();
-    for (auto& [ticket, promise] : promises_)
-      promise.deliver(to_caf(error));
-    promises_.clear();
+    for (auto& [ticket, open] : open_) {
+      control_->settle(open.call);
+      open.promise.deliver(to_caf(error));
+    }
+    open_.clear();
   }
 
 private:
+  struct Open {
+    CallId call;
+    caf::response_promise promise;
+  };
+
+  std::shared_ptr<HolderControl> control_;
   std::uint64_t last_ticket_ = 0;
-  std::map<std::uint64_t, caf::response_promise> promises_;
+  std::map<std::uint64_t, Open> open_;
   std::mutex mutex_;
   std::vector<std::pair<std::uint64_t, Result<Payload>>> ready_;
 };
@@ -80,8 +94,10 @@ public:
       caf_version::enqueue(caller, caf::actor_cast<caf::strong_actor_ptr>(host_), 0, StreamItem{id(), std::move(item)});
   }
 
-  std::function<void(Result<Payload>)> defer() override {
-    return deferred_.add(host_, host_->make_response_promise());
+  std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
+    auto reply = deferred_.add(host_, id(), host_->make_response_promise());
+    control().defer(id(), std::move(withdraw));
+    return reply;
   }
 
 private:

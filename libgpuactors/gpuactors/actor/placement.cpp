@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 // -- QuotaTable -----------------------------------------------------------------------------------
@@ -31,17 +33,20 @@ Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::v
                                                    const std::string& holder, std::shared_ptr<QuotaTable> quotas) {
   auto result = std::unique_ptr<Placement>{new Placement(std::move(lease), std::move(quotas))};
   for (const auto& granted : result->lease_.devices) {
-    if (granted.index < 0 || static_cast<std::size_t>(granted.index) >= devices.size())
+    const auto device = std::find_if(devices.begin(), devices.end(), [&](const std::shared_ptr<Device>& candidate) {
+      return candidate->info().index == granted.index;
+    });
+    if (device == devices.end())
       return fail(Errc::device_lost,
-                  fmt::format("lease {} names device {} of node {}, which has {} devices", result->lease_.id.value(),
-                              granted.index, result->lease_.node, devices.size()));
+                  fmt::format("lease {} names device {} of node {}, which is none of its {} devices",
+                              result->lease_.id.value(), granted.index, result->lease_.node, devices.size()));
     ContextOptions options;
     options.share = granted.share;
     options.memory_bytes = granted.memory_bytes;
     options.holder = holder;
     if (result->lease_.parent)
       options.parent = result->quotas_->find(result->lease_.parent, granted.index);
-    GPUACTORS_LET(context, Context::open(devices[static_cast<std::size_t>(granted.index)], std::move(options)));
+    GPUACTORS_LET(context, Context::open(*device, std::move(options)));
     result->quotas_->add(result->lease_.id, granted.index, context->quota());
     result->contexts_.push_back(std::move(context));
   }
@@ -65,6 +70,14 @@ Result<std::uint64_t> Placement::reclaim() {
   if (first)
     return fail(*first);
   return bytes;
+}
+
+std::vector<int> Placement::lost_devices() const {
+  std::vector<int> lost;
+  for (std::size_t i = 0; i < contexts_.size(); ++i)
+    if (contexts_[i]->lost())
+      lost.push_back(lease_.devices[i].index);
+  return lost;
 }
 
 } // namespace gpuactors

@@ -28,7 +28,7 @@ private:
 /// The device contexts of one lease. Opened, used and destroyed by the holder's thread.
 class Placement {
 public:
-  /// Opens a context on each device of `lease`. `devices` are the node's, by index.
+  /// Opens a context on each device of `lease`. `devices` are the node's.
   /// @returns what `Context::open` reports, naming the device.
   static Result<std::unique_ptr<Placement>> open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
                                                  const std::string& holder, std::shared_ptr<QuotaTable> quotas);
@@ -52,6 +52,9 @@ public:
 
   /// Frees what was left allocated on all devices; see `Context::reclaim`.
   Result<std::uint64_t> reclaim();
+
+  /// Indices of the devices that a sticky error has lost to this process; mostly none.
+  [[nodiscard]] std::vector<int> lost_devices() const;
 
 private:
   explicit Placement(LeaseInfo lease, std::shared_ptr<QuotaTable> quotas)

@@ -1,6 +1,7 @@
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
 
@@ -39,12 +40,14 @@ TypeRegistry& TypeRegistry::global() {
   return registry;
 }
 
-void TypeRegistry::add(TaskType task) {
-  if (!well_formed(task.name))
-    add_problem(fmt::format("\"{}\" is no name for a task type: 1 to {} letters, digits, _ - . /", task.name,
+std::shared_ptr<TaskType> TypeRegistry::add(TaskType task) {
+  auto type = std::make_shared<TaskType>(std::move(task));
+  if (!well_formed(type->name))
+    add_problem(fmt::format("\"{}\" is no name for a task type: 1 to {} letters, digits, _ - . /", type->name,
                             limits::name_length));
-  else if (const auto name = task.name; !tasks_.emplace(name, std::move(task)).second)
-    add_problem(fmt::format("task type {} is registered twice", name));
+  else if (!tasks_.emplace(type->name, type).second)
+    add_problem(fmt::format("task type {} is registered twice", type->name));
+  return type;
 }
 
 std::shared_ptr<ActorType> TypeRegistry::add(ActorType actor) {
@@ -61,6 +64,20 @@ void TypeRegistry::add_problem(std::string problem) {
   problems_.push_back(std::move(problem));
 }
 
+void TypeRegistry::check_needs(const std::string& type, const Needs& needs) {
+  const auto problem = [&](const Error& error) { add_problem(fmt::format("{}: {}", type, error.message())); };
+  if (const auto gpus = parse_gpus(needs.gpus); !gpus)
+    problem(gpus.error());
+  if (const auto cpus = Share::from_double(needs.cpus, "cpus"); !cpus)
+    problem(cpus.error());
+}
+
+TaskTypeBuilder& TaskTypeBuilder::needs(Needs needs) {
+  registry_->check_needs("task type " + type_->name, needs);
+  type_->needs = needs;
+  return *this;
+}
+
 Result<void> TypeRegistry::check() const {
   if (!problems_.empty())
     return fail(Errc::invalid_argument, problems_.front());
@@ -69,7 +86,7 @@ Result<void> TypeRegistry::check() const {
 
 Result<const TaskType*> TypeRegistry::find_task(std::string_view name) const {
   if (const auto found = tasks_.find(name); found != tasks_.end())
-    return &found->second;
+    return found->second.get();
   return fail(Errc::not_found,
               fmt::format("there is no task type \"{}\"{}", name, did_you_mean(name, names_of(tasks_))));
 }
@@ -84,7 +101,7 @@ Result<const ActorType*> TypeRegistry::find_actor(std::string_view name) const {
 std::vector<const TaskType*> TypeRegistry::tasks() const {
   std::vector<const TaskType*> result;
   for (const auto& [name, type] : tasks_)
-    result.push_back(&type);
+    result.push_back(type.get());
   return result;
 }
 

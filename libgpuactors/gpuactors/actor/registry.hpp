@@ -15,9 +15,20 @@
 
 namespace gpuactors {
 
+/// What tasks or actors of a type ask for when a submit or spawn does not say: `gpus` and `memory_bytes` if it names
+/// neither of them, `cpus` if it names none. In the units of `Options`.
+struct Needs {
+  double gpus = 0;
+  std::uint64_t memory_bytes = 0;
+  double cpus = 0;
+
+  friend bool operator==(const Needs&, const Needs&) = default;
+};
+
 /// A task type. Immutable once registered.
 struct TaskType {
   std::string name;
+  Needs needs;
   const google::protobuf::Descriptor* input = nullptr;
   /// Type of the answer, or of the items when it is streamed.
   const google::protobuf::Descriptor* output = nullptr;
@@ -38,6 +49,7 @@ struct MethodType {
 /// An actor type. Methods are added while it is being registered; immutable afterwards.
 struct ActorType {
   std::string name;
+  Needs needs;
   const google::protobuf::Descriptor* config = nullptr;
   Ownership ownership = Ownership::any;
   std::map<std::string, MethodType, std::less<>> methods;
@@ -54,10 +66,12 @@ public:
   static TypeRegistry& global();
 
   /// Adds a task. A name that is taken or malformed is remembered as a problem, which `check` reports: registration
-  /// runs before main, where nobody could read an error.
-  void add(TaskType task);
+  /// runs before main, where nobody could read an error. The result is never null.
+  std::shared_ptr<TaskType> add(TaskType task);
   std::shared_ptr<ActorType> add(ActorType actor);
   void add_problem(std::string problem);
+  /// Adds a problem when `needs` break the rules of shares.
+  void check_needs(const std::string& type, const Needs& needs);
 
   /// @returns `invalid_argument` with the first problem of the registrations.
   [[nodiscard]] Result<void> check() const;
@@ -71,14 +85,30 @@ public:
   [[nodiscard]] std::vector<const ActorType*> actors() const;
 
 private:
-  std::map<std::string, TaskType, std::less<>> tasks_;
+  std::map<std::string, std::shared_ptr<TaskType>, std::less<>> tasks_;
   std::map<std::string, std::shared_ptr<ActorType>, std::less<>> actors_;
   std::vector<std::string> problems_;
 };
 
+/// Says more of the task type that `define_task` registered.
+class TaskTypeBuilder {
+public:
+  TaskTypeBuilder(std::shared_ptr<TaskType> type, TypeRegistry& registry)
+    : type_(std::move(type)), registry_(&registry) {
+    // nop
+  }
+
+  /// What it asks for unless a submit says otherwise.
+  TaskTypeBuilder& needs(Needs needs);
+
+private:
+  std::shared_ptr<TaskType> type_;
+  TypeRegistry* registry_;
+};
+
 /// Registers `function(TaskContext&, const In&[, ReplyStream<Out>&])` as task `name`. Before a cluster opens.
 template <class F>
-bool define_task(std::string name, F function, TypeRegistry& registry = TypeRegistry::global()) {
+TaskTypeBuilder define_task(std::string name, F function, TypeRegistry& registry = TypeRegistry::global()) {
   using S = detail::Signature<F>;
   TaskType task;
   task.name = std::move(name);
@@ -86,8 +116,7 @@ bool define_task(std::string name, F function, TypeRegistry& registry = TypeRegi
   task.output = detail::ItemOf<S, S::streamed>::Type::descriptor();
   task.streamed = S::streamed;
   task.run = detail::make_handler<S, TaskContext>(std::move(function));
-  registry.add(std::move(task));
-  return true;
+  return {registry.add(std::move(task)), registry};
 }
 
 /// Adds methods to the actor type that `define_actor` registered.
@@ -106,6 +135,13 @@ public:
       return add<detail::MethodSignature<F>>(std::move(name), std::mem_fn(function));
     else
       return add<detail::Signature<F>>(std::move(name), std::move(function));
+  }
+
+  /// What it asks for unless a spawn says otherwise.
+  ActorTypeBuilder& needs(Needs needs) {
+    registry_->check_needs("actor type " + type_->name, needs);
+    type_->needs = needs;
+    return *this;
   }
 
 private:
@@ -153,9 +189,10 @@ ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = Type
 #define GPUACTORS_CONCAT_(a, b) a##b
 #define GPUACTORS_CONCAT(a, b) GPUACTORS_CONCAT_(a, b)
 
-/// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`
+/// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`, or with what it needs unless a submit says
+/// otherwise: `GPUACTORS_TASK("name", function).needs({.gpus = 1});`
 #define GPUACTORS_TASK(name, ...)                                                                                      \
-  [[maybe_unused]] static const bool GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__) =                                  \
+  [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__) =                                  \
       ::gpuactors::define_task(name, __VA_ARGS__)
 
 /// Registers an actor at namespace scope: `GPUACTORS_ACTOR("name", Class[, Config]).method("m", &Class::m);`

@@ -21,7 +21,7 @@ public:
 /// Shared by a worker and everything that it hosts. Immutable after construction.
 struct ProcessServices {
   std::string node;
-  /// By index on the node.
+  /// The node's; a lease names them by `DeviceInfo::index`.
   std::vector<std::shared_ptr<Device>> devices;
   std::shared_ptr<const TypeRegistry> registry;
   std::shared_ptr<QuotaTable> quotas;

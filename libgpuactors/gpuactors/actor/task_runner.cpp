@@ -7,7 +7,7 @@ namespace gpuactors {
 TaskRunner::TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
                        std::shared_ptr<HolderControl> control, LeaseInfo lease)
   : caf::event_based_actor(config), services_(std::move(services)), control_(std::move(control)),
-    lease_(std::move(lease)) {
+    lease_(std::move(lease)), deferred_(std::make_shared<detail::DeferredAnswers>(control_)) {
   // nop
 }
 
@@ -27,6 +27,8 @@ caf::behavior TaskRunner::make_behavior() {
 
 void TaskRunner::on_exit() {
   deferred_->fail_all(Error{Errc::lease_expired, "the lease ended before the task was done"});
+  if (placement_ != nullptr)
+    control_->report_lost(placement_->lost_devices());
   placement_.reset();
 }
 
@@ -54,6 +56,8 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
   });
   // Before the answer: whoever sees it finds the device as free as before the task.
   auto reclaimed = placement_->reclaim();
+  if (!placement_->lost_devices().empty())
+    quit(caf::exit_reason::user_shutdown);
   if (!answer)
     return caf::delegated<Payload>{};
   if (answer->has_value() && !reclaimed)

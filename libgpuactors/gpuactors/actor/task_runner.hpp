@@ -33,7 +33,7 @@ private:
   std::shared_ptr<HolderControl> control_;
   LeaseInfo lease_;
   std::unique_ptr<Placement> placement_;
-  std::shared_ptr<detail::DeferredAnswers> deferred_ = std::make_shared<detail::DeferredAnswers>();
+  std::shared_ptr<detail::DeferredAnswers> deferred_;
 };
 
 } // namespace gpuactors

@@ -51,7 +51,7 @@ v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared
   for (const auto& device : devices) {
     const auto& info = device->info();
     auto* entry = node.add_devices();
-    entry->set_index(node.devices_size() - 1); // its place in the offer is its id on the node
+    entry->set_index(info.index);
     entry->set_kind(std::string{to_string(info.kind)});
     entry->set_name(info.name);
     entry->set_accelerator_type(info.accelerator_type);

@@ -34,8 +34,8 @@ inline constexpr std::size_t kernel_argument_bytes = 256;
 /// Calls and tasks that one client may have in flight.
 inline constexpr std::size_t calls_in_flight = 1U << 20;
 
-/// Calls that wait in front of one actor, unless its options say otherwise.
-inline constexpr std::size_t actor_mailbox_calls = 1U << 20;
+/// Cancelled calls that an actor or runner remembers until it would have begun them.
+inline constexpr std::size_t remembered_cancellations = calls_in_flight;
 
 /// Leases for tasks of one shape that a client asks for at once.
 inline constexpr std::size_t leases_per_shape = 64;

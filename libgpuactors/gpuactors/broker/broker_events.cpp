@@ -40,8 +40,8 @@ void ResourceBroker::apply(const Ledger::Events& events) {
 void ResourceBroker::on_granted(const Event& event) {
   if (!event.lease)
     return;
-  if (auto request = task_requests_.extract(event.request); !request.empty()) {
-    start_runner(*event.lease, std::move(request.mapped()));
+  if (auto request = take_task_request(event.request)) {
+    start_runner(*event.lease, std::move(*request));
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     start_actor(*event.lease, actors_.at(actor.mapped()));
   }
@@ -53,8 +53,8 @@ void ResourceBroker::on_refused(const Event& event) {
   if (code == Errc::deadline_exceeded)
     code = Errc::no_capacity;
   const Error error{code, event.reason};
-  if (auto request = task_requests_.extract(event.request); !request.empty()) {
-    request.mapped().promise.deliver(to_caf(error));
+  if (auto request = take_task_request(event.request)) {
+    request->promise.deliver(to_caf(error));
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     forget_actor(actor.mapped(), error);
   }
@@ -107,6 +107,15 @@ void ResourceBroker::schedule_tick() {
     return;
   tick_due_ = *due;
   caf_version::post_later(this, std::max(Duration::zero(), *due - Clock::now()), v1::Tick{});
+}
+
+v1::Lease ResourceBroker::to_wire(const Lease& lease) const {
+  auto result = gpuactors::to_wire(lease);
+  // The ledger counts a node's devices by their place in its offer, everybody else knows them by their index.
+  if (const auto node = nodes_.find(lease.node); node != nodes_.end())
+    for (auto& device : *result.mutable_devices())
+      device.set_index(node->second.node.devices(device.index()).index());
+  return result;
 }
 
 // -- state ----------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 ResourceBroker::ResourceBroker(caf::actor_config& config) : BrokerHandle::base(config) {
@@ -33,6 +35,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
 void ResourceBroker::on_exit() {
   nodes_.clear();
   task_requests_.clear();
+  client_requests_.clear();
   task_leases_.clear();
   actors_.clear();
 }
@@ -64,24 +67,28 @@ ResourceBroker::acquire(const v1::AcquireLease& message, const caf::strong_actor
   waiting.client_request = message.client_request();
   waiting.key = fmt::format("{}/{}", static_cast<const void*>(client.get()), deterministic_bytes(message.request()));
   waiting.promise = promise;
+  client_requests_[{client.get(), message.client_request()}] = id;
   task_requests_.emplace(id, std::move(waiting));
   apply(ledger_.submit(id, std::move(*request), Clock::now()));
   return promise;
 }
 
 void ResourceBroker::cancel(const v1::CancelAcquire& message, const caf::strong_actor_ptr& client) {
-  for (auto& [id, request] : task_requests_) {
-    if (request.client_request != message.client_request() || request.client != client)
-      continue;
-    // One that was granted meanwhile is on its way: the client gives it back when it arrives.
-    if (!ledger_.is_pending(id))
-      return;
-    request.promise.deliver(to_caf(Error{Errc::cancelled, "the request was withdrawn"}));
-    const auto withdrawn = id;
-    task_requests_.erase(id);
-    apply(ledger_.cancel(withdrawn, Clock::now()), "cancel");
+  // One that was granted meanwhile is on its way: the client gives it back when it arrives.
+  const auto found = client_requests_.find({client.get(), message.client_request()});
+  if (found == client_requests_.end() || !ledger_.is_pending(found->second))
     return;
-  }
+  const auto id = found->second;
+  take_task_request(id)->promise.deliver(to_caf(Error{Errc::cancelled, "the request was withdrawn"}));
+  apply(ledger_.cancel(id, Clock::now()), "cancel");
+}
+
+std::optional<ResourceBroker::TaskRequest> ResourceBroker::take_task_request(RequestId id) {
+  auto found = task_requests_.extract(id);
+  if (found.empty())
+    return std::nullopt;
+  client_requests_.erase({found.mapped().client.get(), found.mapped().client_request});
+  return std::move(found.mapped());
 }
 
 void ResourceBroker::release(const v1::ReleaseLease& message) {
@@ -301,6 +308,12 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
     return;
+  // First, so that nothing is placed there once the lease is free. A lease on a failed device is lost, not released.
+  const auto node = lease->node;
+  for (const auto index : message.lost_devices())
+    fail_device(node, index);
+  if (ledger_.find_lease(id) == nullptr)
+    return;
   task_leases_.erase(id);
   const auto holder = actor_leases_.extract(id);
   // Free first: whoever waits for it is served before an actor that starts anew.
@@ -310,6 +323,18 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
         message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::actor_died;
     actor_down(holder.mapped(), Error{code, message.text().empty() ? "the actor has ended" : message.text()});
   }
+}
+
+void ResourceBroker::fail_device(const std::string& node, int index) {
+  // The ledger counts a node's devices by their place in its offer.
+  const auto& devices = nodes_.at(node).node.devices();
+  const auto device = std::find_if(devices.begin(), devices.end(),
+                                   [&](const v1::Device& candidate) { return candidate.index() == index; });
+  if (device == devices.end())
+    return;
+  log_.add(Clock::now(), "device_failed", fmt::format("{}/{}", node, index))
+      .set_reason("a sticky error lost the device to the process that used it; it is offered again by a new process");
+  apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), Clock::now()), "fail_device");
 }
 
 } // namespace gpuactors

@@ -89,6 +89,7 @@ private:
   caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr> find(const v1::FindActor& message);
   caf::result<v1::Done> kill(const v1::KillActor& message);
   void lease_ended(const v1::LeaseEnded& message);
+  void fail_device(const std::string& node, int index);
   v1::ClusterState state(const v1::GetState& message) const;
 
   // -- events of the ledger --------------------------------------------------------------------
@@ -112,11 +113,15 @@ private:
   void forget_actor(ActorId id, const Error& error);
   ActorRecord* find_record(std::string_view name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
+  std::optional<TaskRequest> take_task_request(RequestId id);
+  v1::Lease to_wire(const Lease& lease) const;
 
   Ledger ledger_;
   EventLog log_;
   std::map<std::string, NodeRecord> nodes_;
   std::map<RequestId, TaskRequest> task_requests_;
+  // By the client and its own number for the request.
+  std::map<std::pair<const void*, std::uint64_t>, RequestId> client_requests_;
   std::map<RequestId, ActorId> actor_requests_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;

@@ -102,24 +102,34 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
 
 } // namespace detail
 
+namespace {
+
+const std::string no_text;
+
+} // namespace
+
 ActorId ActorRef::id() const noexcept {
-  return cell_->id;
+  return cell_ != nullptr ? cell_->id : ActorId{};
 }
 
 const std::string& ActorRef::name() const noexcept {
-  return cell_->name;
+  return cell_ != nullptr ? cell_->name : no_text;
 }
 
 const std::string& ActorRef::type() const noexcept {
-  return cell_->type;
+  return cell_ != nullptr ? cell_->type : no_text;
 }
 
 v1::ActorInfo ActorRef::info() const {
+  if (cell_ == nullptr)
+    return {};
   const std::lock_guard lock{cell_->mutex};
   return cell_->info;
 }
 
 caf::actor ActorRef::handle() const {
+  if (cell_ == nullptr)
+    return {};
   const std::lock_guard lock{cell_->mutex};
   return caf::actor_cast<caf::actor>(cell_->handle);
 }

@@ -14,31 +14,41 @@ namespace gpuactors {
 template <ProtobufMessage T>
 class StreamReader {
 public:
-  explicit StreamReader(std::shared_ptr<detail::StreamState<T>> state) : state_(std::move(state)) {
+  explicit StreamReader(std::shared_ptr<detail::StreamSource<T>> source) : source_(std::move(source)) {
     // nop
   }
 
   StreamReader(StreamReader&&) noexcept = default;
-  StreamReader& operator=(StreamReader&&) noexcept = default;
+
+  StreamReader& operator=(StreamReader&& other) noexcept {
+    if (this != &other) {
+      cancel();
+      source_ = std::move(other.source_);
+    }
+    return *this;
+  }
 
   ~StreamReader() {
-    if (state_ != nullptr)
-      state_->withdraw();
+    cancel();
   }
 
   /// Waits for the next item, at most `timeout`.
-  /// @returns the item; nothing at the end; the error that ended the stream, or `deadline_exceeded` (ask again).
+  /// @returns the item; nothing at the end; the error that ended the stream, or `deadline_exceeded` (ask again);
+  ///          `invalid_argument` when the reader was moved from.
   Result<std::optional<T>> next(Duration timeout = limits::call_deadline) {
-    return state_->next(deadline_after(Clock::now(), timeout));
+    if (source_ == nullptr)
+      return fail(Errc::invalid_argument, "the stream reader was moved from");
+    return source_->next(deadline_after(Clock::now(), timeout));
   }
 
   /// Asks the producer to stop; items that are under way can still be taken.
   void cancel() {
-    state_->withdraw();
+    if (source_ != nullptr)
+      source_->stop();
   }
 
 private:
-  std::shared_ptr<detail::StreamState<T>> state_;
+  std::shared_ptr<detail::StreamSource<T>> source_;
 };
 
 /// A handle to an actor. Copyable, cheap; any thread. It follows the actor over restarts. Handles do not keep an actor
@@ -55,15 +65,16 @@ public:
     return cell_ != nullptr;
   }
 
+  /// Zero and empty texts for an empty reference.
   [[nodiscard]] ActorId id() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] const std::string& type() const noexcept;
 
-  /// Node, devices, process and lease as of its last start.
+  /// Node, devices, process and lease as of its last start; empty for an empty reference.
   [[nodiscard]] v1::ActorInfo info() const;
 
   /// The CAF actor behind it, for CAF programs: send it `(std::string method, gpuactors::Payload)`, monitor it, link to
-  /// it. It changes with a restart.
+  /// it. It changes with a restart. Null for an empty reference and once the cluster has ended.
   [[nodiscard]] caf::actor handle() const;
 
   /// Calls `method`; the answer must come within `deadline`. The input is moved, not copied, if you give it so.
@@ -85,7 +96,7 @@ public:
   template <ProtobufMessage Item, ProtobufMessage In = google::protobuf::Empty>
   [[nodiscard]] StreamReader<Item> stream(std::string_view method, In input = {},
                                           Duration deadline = Duration::max()) const {
-    auto state = std::make_shared<detail::StreamState<Item>>();
+    auto state = std::make_shared<detail::StreamState<Item, detail::PendingCall>>();
     start(state, method, Payload::of(std::move(input)), Item::descriptor(), deadline, true);
     return StreamReader<Item>{std::move(state)};
   }

@@ -28,23 +28,25 @@ public:
 };
 
 /// Reads options into a shape. Programs submit streams of tasks with the same options: each thread keeps the last one.
-Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
+Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const TaskType& type,
                                                           LeaseId parent) {
   struct Last {
     Options options;
     std::string task;
+    Needs needs;
     LeaseId parent;
     std::shared_ptr<const detail::TaskShape> shape;
   };
   thread_local Last last;
-  if (last.shape != nullptr && last.parent == parent && last.task == task && last.options == options)
+  if (last.shape != nullptr && last.parent == parent && last.task == type.name && last.needs == type.needs
+      && last.options == options)
     return last.shape;
-  GPUACTORS_LET(request, detail::to_request(options, task));
+  GPUACTORS_LET(request, detail::to_request(options, type.needs, type.name));
   auto shape = std::make_shared<detail::TaskShape>();
   shape->request = std::move(request);
   shape->request.set_parent_lease(parent.value());
   shape->key = deterministic_bytes(shape->request);
-  last = Last{options, task, parent, std::move(shape)};
+  last = Last{options, type.name, type.needs, parent, std::move(shape)};
   return last.shape;
 }
 
@@ -160,22 +162,23 @@ Cluster Cluster::from(const Actor& actor) {
 
 Future<Payload> Cluster::submit_payload(std::string_view task, Payload input, const Options& options) {
   auto state = std::make_shared<detail::WorkState<Payload, detail::PendingTask>>();
-  submit(state, *state, task, std::move(input), nullptr, options);
+  submit(state, state.get(), task, std::move(input), nullptr, options);
   return Future<Payload>{std::move(state)};
 }
 
-void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore& future,
+void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future,
                      std::string_view task, Payload input, const google::protobuf::Descriptor* output,
                      const Options& options) {
   const auto dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
   if (dispatcher == nullptr)
     return pending->finish(closed());
-  future.executor = core_->executor();
+  if (future != nullptr)
+    future->executor = core_->executor();
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
     GPUACTORS_LET(type, core_->registry().find_task(task));
-    GPUACTORS_TRY(detail::check_call("task", *type, input, output, false));
+    GPUACTORS_TRY(detail::check_call("task", *type, input, output, pending->call.stream));
     GPUACTORS_TRY(input.check_size());
-    return shape_of(options, type->name, parent_);
+    return shape_of(options, *type, parent_);
   }();
   if (!checked)
     return pending->finish(fail(checked.error()));
@@ -195,7 +198,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
       return fail(Errc::invalid_argument, fmt::format("actor type {} is configured with a {}, not with a {}", type,
                                                       found->config->full_name(), config.type_name()));
     GPUACTORS_TRY(config.check_size());
-    GPUACTORS_LET(made, detail::to_request(options, ""));
+    GPUACTORS_LET(made, detail::to_request(options, found->needs, ""));
     GPUACTORS_TRY(check_ownership(found->ownership, Share{made.gpu_units()}, made.memory_bytes(), found->name));
     return std::move(made);
   }();
@@ -295,7 +298,8 @@ Result<v1::ClusterState> Cluster::state(std::uint64_t events_from) {
 }
 
 const TypeRegistry& Cluster::types() const {
-  return core_->registry();
+  static const TypeRegistry none;
+  return core_ != nullptr ? core_->registry() : none;
 }
 
 caf::actor_system& Cluster::system() {

@@ -57,8 +57,17 @@ public:
   template <ProtobufMessage Out = google::protobuf::Empty, ProtobufMessage In = google::protobuf::Empty>
   Future<Out> submit(std::string_view task, In input = {}, const Options& options = {}) {
     auto state = std::make_shared<detail::WorkState<Out, detail::PendingTask>>();
-    submit(state, *state, task, Payload::of(std::move(input)), Out::descriptor(), options);
+    submit(state, state.get(), task, Payload::of(std::move(input)), Out::descriptor(), options);
     return Future<Out>{std::move(state)};
+  }
+
+  /// Runs a task whose reply is a stream of `Item`s; the errors are those of `submit`, read from the stream.
+  template <ProtobufMessage Item, ProtobufMessage In = google::protobuf::Empty>
+  [[nodiscard]] StreamReader<Item> stream(std::string_view task, In input = {}, const Options& options = {}) {
+    auto state = std::make_shared<detail::StreamState<Item, detail::PendingTask>>();
+    state->call.stream = true;
+    submit(state, nullptr, task, Payload::of(std::move(input)), Item::descriptor(), options);
+    return StreamReader<Item>{std::move(state)};
   }
 
   /// The same with messages whose C++ types are not known here.
@@ -120,10 +129,11 @@ public:
   /// that number on, in order.
   Result<v1::ClusterState> state(std::uint64_t events_from = 0);
 
-  /// The types that can be submitted and spawned.
+  /// The types that can be submitted and spawned; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
 
-  /// For CAF programs: the actor system that the cluster runs in. Only while the owner lives.
+  /// For CAF programs: the actor system that the cluster runs in. Only while the owner lives, and not on an object that
+  /// was moved from.
   [[nodiscard]] caf::actor_system& system();
 
   /// Closes an owned cluster now; see the class. Idempotent.
@@ -132,7 +142,7 @@ public:
 private:
   Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool owner);
 
-  void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore& future, std::string_view task,
+  void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put_with(const std::function<Result<Tensor>(Stream&)>& make);
   Result<void> kill(std::string_view name, ActorId id, const KillOptions& options);

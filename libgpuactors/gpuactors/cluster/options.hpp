@@ -6,6 +6,7 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/ledger/label.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,7 +15,8 @@
 
 namespace gpuactors {
 
-/// What a task or actor asks for. Everything left out is zero, or any.
+/// What a task or actor asks for. Everything left out is zero, or any; a type may say what it needs when `gpus` and
+/// `memory_bytes`, or `cpus`, are left out (`Needs`).
 struct Options {
   // -- resources -------------------------------------------------------------------------------
 
@@ -71,6 +73,9 @@ struct EmbeddedNode {
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
+  /// Puts a device of the program's own in the place of each that was found, for example one that fails on command in
+  /// a test; it must keep the index. Null leaves them as they are.
+  std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorate{};
 };
 
 /// How an embedded cluster is made.

@@ -28,7 +28,8 @@ void PendingTask::on_reply(caf_version::Content& content) {
 }
 
 void PendingTask::on_error(Error error) {
-  const auto suspect = error.code() == Errc::actor_died || error.code() == Errc::worker_died;
+  const auto suspect =
+      error.code() == Errc::actor_died || error.code() == Errc::worker_died || error.code() == Errc::context_lost;
   if (const auto dispatcher = dispatcher_.lock())
     dispatcher->answered(*this, suspect);
   finish(fail(std::move(error)));
@@ -39,6 +40,11 @@ void PendingTask::withdraw() {
     dispatcher->cancel(*this, withdrawn());
   else
     finish(fail(withdrawn()));
+}
+
+void PendingTask::grant_credit(std::uint32_t items) {
+  if (const auto dispatcher = dispatcher_.lock())
+    dispatcher->credit(*this, items);
 }
 
 // -- PendingCall ----------------------------------------------------------------------------------

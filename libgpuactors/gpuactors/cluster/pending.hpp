@@ -50,6 +50,9 @@ public:
   /// Keeps it from starting, or asks it to stop; the future is ready with `cancelled`.
   void withdraw();
 
+  /// Allows the producer of the stream `items` more items.
+  void grant_credit(std::uint32_t items);
+
   Call call;
 
 private:
@@ -125,9 +128,22 @@ public:
   }
 };
 
-/// A streamed reply on the caller's side: the items that arrived and how it ended.
+/// A streamed reply as its reader sees it, whoever produces it.
 template <class T>
-class StreamState final : public PendingCall {
+class StreamSource {
+public:
+  virtual ~StreamSource() = default;
+
+  /// The next item; nothing at the end; `deadline_exceeded` when neither came in time.
+  virtual Result<std::optional<T>> next(TimePoint deadline) = 0;
+
+  /// Asks the producer to stop.
+  virtual void stop() = 0;
+};
+
+/// A streamed reply on the caller's side: the items that arrived and how it ended.
+template <class T, class Work>
+class StreamState final : public Work, public StreamSource<T> {
 public:
   void on_item(Payload item) override {
     const std::lock_guard lock{mutex_};
@@ -148,7 +164,11 @@ public:
     return end_.has_value();
   }
 
-  Result<std::optional<T>> next(TimePoint deadline);
+  Result<std::optional<T>> next(TimePoint deadline) override;
+
+  void stop() override {
+    this->withdraw();
+  }
 
 private:
   mutable std::mutex mutex_;
@@ -158,8 +178,8 @@ private:
   std::uint32_t taken_ = 0;
 };
 
-template <class T>
-Result<std::optional<T>> StreamState<T>::next(TimePoint deadline) {
+template <class T, class Work>
+Result<std::optional<T>> StreamState<T, Work>::next(TimePoint deadline) {
   std::unique_lock lock{mutex_};
   const auto decided = [this] { return !items_.empty() || end_.has_value(); };
   if (deadline == never)
@@ -180,7 +200,7 @@ Result<std::optional<T>> StreamState<T>::next(TimePoint deadline) {
     taken_ = 0;
   lock.unlock();
   if (refill)
-    grant_credit(credit);
+    this->grant_credit(credit);
   GPUACTORS_LET(message, decode<T>(std::move(item)));
   return std::optional<T>{std::move(message)};
 }

@@ -60,6 +60,10 @@ public:
   /// What was really granted, after rounding.
   [[nodiscard]] virtual ContextGrant granted() const = 0;
 
+  /// Whether a sticky error has been seen: every later call fails with `context_lost`, in this and any other backend
+  /// of the device in this process. Any thread.
+  [[nodiscard]] virtual bool lost() const noexcept = 0;
+
   // -- streams and events ----------------------------------------------------------------------
 
   virtual Result<StreamHandle> make_stream() = 0;

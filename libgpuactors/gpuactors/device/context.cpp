@@ -81,6 +81,10 @@ std::uint64_t Context::memory_limit() const noexcept {
   return quota_->limit();
 }
 
+bool Context::lost() const noexcept {
+  return state_->ground->backend->lost();
+}
+
 Result<std::uint64_t> Context::reclaim() {
   return state_->reclaim();
 }

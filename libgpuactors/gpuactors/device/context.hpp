@@ -276,6 +276,9 @@ public:
   /// @returns the bytes that were still allocated, pinned ones not counted, or the error of the outstanding work.
   Result<std::uint64_t> reclaim();
 
+  /// Whether the device is lost to this process by a sticky error (`context_lost`). Any thread.
+  [[nodiscard]] bool lost() const noexcept;
+
 private:
   explicit Context(std::shared_ptr<detail::ContextState> state);
 

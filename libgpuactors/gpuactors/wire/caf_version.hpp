@@ -23,6 +23,8 @@
 #else
 #define GPUACTORS_CAF_017 0
 #include <caf/anon_mail.hpp>
+#include <caf/binary_deserializer.hpp>
+#include <caf/binary_serializer.hpp>
 #include <caf/init_global_meta_objects.hpp>
 #endif
 
@@ -30,6 +32,7 @@
 
 #include <chrono>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -146,6 +149,79 @@ inline void set_scheduler(caf::actor_system_config& config, std::size_t threads)
 #else
   config.set("caf.scheduler.policy", "sharing");
   config.set("caf.scheduler.max-threads", threads);
+#endif
+}
+
+// -- serialization --------------------------------------------------------------------------------
+
+#if GPUACTORS_CAF_017
+template <class Inspector>
+using InspectResult = typename Inspector::result_type;
+#else
+template <class Inspector>
+using InspectResult = bool;
+#endif
+
+/// Reads or writes `x` through plain values: `Fields` has a tuple `values`, `save(x)`, which fills it or returns false,
+/// and `load(x)`, which makes `x` from it.
+template <class Fields, class Inspector, class T>
+InspectResult<Inspector> inspect_as(Inspector& f, [[maybe_unused]] const char* name, T& x) {
+  Fields fields;
+#if GPUACTORS_CAF_017
+  if constexpr (Inspector::reads_state) {
+    [[maybe_unused]] const bool saved = fields.save(x);
+    if constexpr (std::is_same_v<InspectResult<Inspector>, caf::error>)
+      if (!saved)
+        return caf::sec::invalid_argument;
+  }
+  auto load = [&]() -> caf::error {
+    fields.load(x);
+    return caf::none;
+  };
+  return std::apply(
+      [&](auto&... values) { return f(caf::meta::type_name(name), values..., caf::meta::load_callback(load)); },
+      fields.values);
+#else
+  if constexpr (!Inspector::is_loading) {
+    if (!fields.save(x)) {
+      f.set_error(caf::make_error(caf::sec::invalid_argument, "the message cannot be serialized"));
+      return false;
+    }
+  }
+  const bool done =
+      std::apply([&](auto&... values) { return f.object(x).fields(f.field("value", values)...); }, fields.values);
+  if constexpr (Inspector::is_loading)
+    if (done)
+      fields.load(x);
+  return done;
+#endif
+}
+
+#if GPUACTORS_CAF_017
+using Bytes = caf::binary_serializer::container_type;
+#else
+using Bytes = caf::byte_buffer;
+#endif
+
+/// Appends `x` to `bytes` as it would travel to another process; false when it cannot be serialized.
+template <class T>
+bool encode(caf::actor_system& system, const T& x, Bytes& bytes) {
+  caf::binary_serializer sink{system, bytes};
+#if GPUACTORS_CAF_017
+  return !sink(x);
+#else
+  return sink.apply(x);
+#endif
+}
+
+/// Reads what `encode` wrote; false when the bytes are no `T`.
+template <class T>
+bool decode(caf::actor_system& system, const Bytes& bytes, T& x) {
+  caf::binary_deserializer source{system, bytes};
+#if GPUACTORS_CAF_017
+  return !source(x);
+#else
+  return source.apply(x);
 #endif
 }
 

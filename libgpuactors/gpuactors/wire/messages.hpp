@@ -48,106 +48,80 @@ inline TimePoint from_remaining(std::int64_t remaining) {
 
 } // namespace detail
 
-#if GPUACTORS_CAF_017
+namespace detail {
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Payload& x) {
-  std::string type;
-  std::string bytes;
-  if constexpr (Inspector::reads_state) {
-    auto encoded = x.encoded();
-    if (encoded) {
-      type = encoded->type_name();
-      bytes = encoded->bytes();
-    } else if constexpr (std::is_same_v<typename Inspector::result_type, caf::error>) {
-      return caf::sec::invalid_argument;
-    }
-  }
-  auto load = [&]() -> caf::error {
-    x = Payload::from_bytes(std::move(type), std::move(bytes));
-    return caf::none;
-  };
-  return f(caf::meta::type_name("Payload"), type, bytes, caf::meta::load_callback(load));
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Call& x) {
-  std::int64_t remaining = 0;
-  auto id = x.id.value();
-  if constexpr (Inspector::reads_state)
-    remaining = detail::to_remaining(x.deadline);
-  auto load = [&]() -> caf::error {
-    x.deadline = detail::from_remaining(remaining);
-    x.id = CallId{id};
-    return caf::none;
-  };
-  return f(caf::meta::type_name("Call"), x.method, x.payload, remaining, id, x.stream, caf::meta::load_callback(load));
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, StreamItem& x) {
-  auto call = x.call.value();
-  auto load = [&]() -> caf::error {
-    x.call = CallId{call};
-    return caf::none;
-  };
-  return f(caf::meta::type_name("StreamItem"), call, x.payload, caf::meta::load_callback(load));
-}
-
-#else
-
-template <class Inspector, class T>
-bool inspect_id(Inspector& f, Id<T>& x) {
-  auto get = [&x] { return x.value(); };
-  auto set = [&x](std::uint64_t value) {
-    x = Id<T>{value};
-    return true;
-  };
-  return f.apply(get, set);
-}
-
-template <class Inspector, class Tag>
-bool inspect(Inspector& f, Id<Tag>& x) {
-  return inspect_id(f, x);
-}
-
-template <class Inspector>
-bool inspect(Inspector& f, Payload& x) {
-  std::string type;
-  std::string bytes;
-  if constexpr (!Inspector::is_loading) {
-    auto encoded = x.encoded();
-    if (!encoded) {
-      f.set_error(caf::make_error(caf::sec::invalid_argument, encoded.error().message()));
-      return false;
-    }
-    type = encoded->type_name();
-    bytes = encoded->bytes();
-  }
-  if (!f.object(x).fields(f.field("type", type), f.field("bytes", bytes)))
+/// The type's name and its bytes; false when the message cannot be serialized.
+inline bool save(const Payload& x, std::string& type, std::string& bytes) {
+  const auto encoded = x.encoded();
+  if (!encoded)
     return false;
-  if constexpr (Inspector::is_loading)
-    x = Payload::from_bytes(std::move(type), std::move(bytes));
+  type = encoded->type_name();
+  bytes = encoded->bytes();
   return true;
 }
 
+struct PayloadFields {
+  std::tuple<std::string, std::string> values;
+
+  bool save(const Payload& x) {
+    return detail::save(x, std::get<0>(values), std::get<1>(values));
+  }
+
+  void load(Payload& x) {
+    x = Payload::from_bytes(std::move(std::get<0>(values)), std::move(std::get<1>(values)));
+  }
+};
+
+struct CallFields {
+  // Method, type and bytes of the payload, time that remains in nanoseconds, id, stream.
+  std::tuple<std::string, std::string, std::string, std::int64_t, std::uint64_t, bool> values;
+
+  bool save(const Call& x) {
+    auto& [method, type, bytes, remaining, id, stream] = values;
+    method = x.method;
+    remaining = to_remaining(x.deadline);
+    id = x.id.value();
+    stream = x.stream;
+    return detail::save(x.payload, type, bytes);
+  }
+
+  void load(Call& x) {
+    auto& [method, type, bytes, remaining, id, stream] = values;
+    x = Call{std::move(method), Payload::from_bytes(std::move(type), std::move(bytes)), from_remaining(remaining),
+             CallId{id}, stream};
+  }
+};
+
+struct StreamItemFields {
+  std::tuple<std::uint64_t, std::string, std::string> values;
+
+  bool save(const StreamItem& x) {
+    std::get<0>(values) = x.call.value();
+    return detail::save(x.payload, std::get<1>(values), std::get<2>(values));
+  }
+
+  void load(StreamItem& x) {
+    auto& [call, type, bytes] = values;
+    x = StreamItem{CallId{call}, Payload::from_bytes(std::move(type), std::move(bytes))};
+  }
+};
+
+} // namespace detail
+
 template <class Inspector>
-bool inspect(Inspector& f, Call& x) {
-  auto get = [&x] { return detail::to_remaining(x.deadline); };
-  auto set = [&x](std::int64_t remaining) {
-    x.deadline = detail::from_remaining(remaining);
-    return true;
-  };
-  return f.object(x).fields(f.field("method", x.method), f.field("payload", x.payload), f.field("remaining", get, set),
-                            f.field("id", x.id), f.field("stream", x.stream));
+caf_version::InspectResult<Inspector> inspect(Inspector& f, Payload& x) {
+  return caf_version::inspect_as<detail::PayloadFields>(f, "Payload", x);
 }
 
 template <class Inspector>
-bool inspect(Inspector& f, StreamItem& x) {
-  return f.object(x).fields(f.field("call", x.call), f.field("payload", x.payload));
+caf_version::InspectResult<Inspector> inspect(Inspector& f, Call& x) {
+  return caf_version::inspect_as<detail::CallFields>(f, "Call", x);
 }
 
-#endif
+template <class Inspector>
+caf_version::InspectResult<Inspector> inspect(Inspector& f, StreamItem& x) {
+  return caf_version::inspect_as<detail::StreamItemFields>(f, "StreamItem", x);
+}
 
 // -- typed interfaces of the control actors -------------------------------------------------------
 

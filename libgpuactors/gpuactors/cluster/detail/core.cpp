@@ -72,10 +72,8 @@ Result<void> ClusterCore::start(EmbedOptions options) {
                   : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
   GPUACTORS_TRY(registry_->check());
   // The program's own tensors live in host memory, as on a device of their own that no lease is granted on.
-  DiscoveryOptions own;
-  own.node_name = "client";
   GPUACTORS_LET(specs, parse_device_specs("host:1"));
-  GPUACTORS_LET(memory, make_devices(specs, own));
+  GPUACTORS_LET(memory, make_devices(specs, discovery_options("client")));
   GPUACTORS_LET(context, Context::open(memory.front(), {.holder = "this program's tensors"}));
   memory_ = std::move(context);
 
@@ -114,10 +112,11 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
     GPUACTORS_LET(share, Share::from_double(amount, fmt::format("resource {} of node {}", name, node.name)));
     described.resources.emplace(name, share);
   }
-  DiscoveryOptions discovery;
-  discovery.node_name = node.name;
   GPUACTORS_LET(specs, parse_device_specs(node.devices));
-  GPUACTORS_LET(devices, make_devices(specs, discovery));
+  GPUACTORS_LET(devices, make_devices(specs, discovery_options(node.name)));
+  if (node.decorate)
+    for (auto& device : devices)
+      device = node.decorate(std::move(device));
 
   auto services = std::make_shared<ProcessServices>();
   services->node = node.name;
@@ -219,13 +218,14 @@ std::uint64_t to_milliseconds(Duration duration) noexcept {
   return count < 1 ? 1 : static_cast<std::uint64_t>(count);
 }
 
-Result<v1::ResourceRequest> to_request(const Options& options, const std::string& default_name) {
-  GPUACTORS_LET(gpus, parse_gpus(options.gpus));
-  GPUACTORS_LET(cpus, Share::from_double(options.cpus, "cpus"));
+Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs, const std::string& default_name) {
+  const bool says = options.gpus != 0 || options.memory_bytes != 0;
+  GPUACTORS_LET(gpus, parse_gpus(says ? options.gpus : needs.gpus));
+  GPUACTORS_LET(cpus, Share::from_double(options.cpus != 0 ? options.cpus : needs.cpus, "cpus"));
   v1::ResourceRequest request;
   request.set_name(options.name.empty() ? default_name : options.name);
   request.set_gpu_units(gpus.units());
-  request.set_memory_bytes(options.memory_bytes);
+  request.set_memory_bytes(says ? options.memory_bytes : needs.memory_bytes);
   request.set_cpu_units(cpus.units());
   request.set_accelerator_type(options.accelerator_type);
   for (const auto& [name, amount] : options.resources) {

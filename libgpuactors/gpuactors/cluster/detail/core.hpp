@@ -115,6 +115,7 @@ Result<void> check_call(std::string_view what, const Type& type, const Payload& 
 
 /// Reads options into a resource request.
 /// @returns `invalid_argument` with the rule that is broken (G5).
-[[nodiscard]] Result<v1::ResourceRequest> to_request(const Options& options, const std::string& default_name);
+[[nodiscard]] Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs,
+                                                     const std::string& default_name);
 
 } // namespace gpuactors::detail

@@ -108,6 +108,22 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason) {
     port_.tell(control, std::move(message));
 }
 
+void TaskDispatcher::credit(const PendingTask& task, std::uint32_t items) {
+  v1::StreamCredit message;
+  caf::strong_actor_ptr control;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto slot = slots_.find(task.lease_);
+    if (slot == slots_.end())
+      return; // over: nobody waits for credit
+    control = slot->second.control;
+    message.set_lease(task.lease_.value());
+    message.set_call(task.call.id.value());
+  }
+  message.set_items(items);
+  port_.tell(control, std::move(message));
+}
+
 void TaskDispatcher::reclaim(LeaseId lease) {
   Outbox outbox;
   {

@@ -34,6 +34,9 @@ public:
   /// Withdraws a task: one that waits does not start any more, one that runs is asked to stop.
   void cancel(PendingTask& task, const Error& reason);
 
+  /// Allows a running task's stream `items` more items.
+  void credit(const PendingTask& task, std::uint32_t items);
+
   /// The broker's word that others wait for this lease.
   void reclaim(LeaseId lease);
 

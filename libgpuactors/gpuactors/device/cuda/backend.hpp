@@ -31,6 +31,10 @@ public:
 
   [[nodiscard]] ContextGrant granted() const override;
 
+  [[nodiscard]] bool lost() const noexcept override {
+    return shared_.primary->lost();
+  }
+
   Result<StreamHandle> make_stream() override;
   void destroy_stream(StreamHandle stream) noexcept override;
   Result<void> synchronize(StreamHandle stream) override;

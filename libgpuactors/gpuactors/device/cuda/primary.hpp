@@ -34,6 +34,10 @@ public:
   /// `context_lost` once any call has seen a sticky error: later calls need not ask the driver.
   [[nodiscard]] Result<void> alive() const;
 
+  [[nodiscard]] bool lost() const noexcept {
+    return lost_.load(std::memory_order_acquire);
+  }
+
 private:
   Primary(const Driver& driver, int ordinal, CUdevice device, CUcontext context);
 

@@ -22,6 +22,10 @@ public:
     return inner_->granted();
   }
 
+  [[nodiscard]] bool lost() const noexcept override {
+    return plan_->context_lost() || inner_->lost();
+  }
+
   Result<StreamHandle> make_stream() override {
     GPUACTORS_TRY(plan_->enter(Call::make_stream));
     return counted(inner_->make_stream(), &Held::streams);

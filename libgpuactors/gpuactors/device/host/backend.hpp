@@ -25,6 +25,11 @@ public:
 
   [[nodiscard]] ContextGrant granted() const override;
 
+  /// Never: memory of a process is lost with the process only.
+  [[nodiscard]] bool lost() const noexcept override {
+    return false;
+  }
+
   Result<StreamHandle> make_stream() override;
   void destroy_stream(StreamHandle stream) noexcept override;
   Result<void> synchronize(StreamHandle stream) override;

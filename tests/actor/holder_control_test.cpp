@@ -1,0 +1,112 @@
+#include <gpuactors/actor/holder_control.hpp>
+#include <gpuactors/base/limits.hpp>
+
+#include <support/catch.hpp>
+
+#include <thread>
+
+using namespace gpuactors;
+
+TEST_CASE("a call that was cancelled while it waited does not begin", "[actor]") {
+  HolderControl control;
+  control.cancel(CallId{1});
+  CHECK(control.begin(CallId{1}, 0).error().code() == Errc::cancelled);
+  // Once: another call under the same number is another call.
+  CHECK(control.begin(CallId{1}, 0).has_value());
+}
+
+TEST_CASE("cancelling the running call asks it to stop, and the next one starts fresh", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  CHECK_FALSE(control.stop_requested());
+  control.cancel(CallId{1});
+  CHECK(control.stop_requested());
+  control.end();
+  REQUIRE(control.begin(CallId{2}, 0).has_value());
+  CHECK_FALSE(control.stop_requested());
+}
+
+TEST_CASE("cancelling another call leaves the running one alone", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  control.cancel(CallId{2});
+  control.cancel(CallId{});
+  CHECK_FALSE(control.stop_requested());
+}
+
+TEST_CASE("cancellations that come too late are forgotten, the oldest first", "[actor]") {
+  HolderControl control;
+  for (std::uint64_t i = 1; i <= limits::remembered_cancellations + 1; ++i)
+    control.cancel(CallId{i});
+  CHECK(control.begin(CallId{1}, 0).has_value());
+  control.end();
+  CHECK(control.begin(CallId{2}, 0).error().code() == Errc::cancelled);
+  CHECK(control.begin(CallId{limits::remembered_cancellations + 1}, 0).error().code() == Errc::cancelled);
+}
+
+TEST_CASE("a deferred call that is cancelled is withdrawn once", "[actor]") {
+  HolderControl control;
+  int withdrawn = 0;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  control.defer(CallId{1}, [&] { ++withdrawn; });
+  control.end();
+  control.cancel(CallId{1});
+  control.cancel(CallId{1});
+  CHECK(withdrawn == 1);
+}
+
+TEST_CASE("a deferred call that has its answer is not withdrawn", "[actor]") {
+  HolderControl control;
+  int withdrawn = 0;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  control.defer(CallId{1}, [&] { ++withdrawn; });
+  control.end();
+  control.settle(CallId{1});
+  control.cancel(CallId{1});
+  control.stop_all();
+  CHECK(withdrawn == 0);
+}
+
+TEST_CASE("a call that was asked to stop before it is deferred is withdrawn at once", "[actor]") {
+  HolderControl control;
+  int withdrawn = 0;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  control.cancel(CallId{1});
+  control.defer(CallId{1}, [&] { ++withdrawn; });
+  CHECK(withdrawn == 1);
+}
+
+TEST_CASE("a holder that ends stops what runs, withdraws what was deferred and begins nothing", "[actor]") {
+  HolderControl control;
+  int withdrawn = 0;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  control.defer(CallId{1}, [&] { ++withdrawn; });
+  control.end();
+  REQUIRE(control.begin(CallId{2}, 0).has_value());
+  control.stop_all();
+  CHECK(withdrawn == 1);
+  CHECK(control.stop_requested());
+  control.end();
+  CHECK(control.begin(CallId{3}, 0).error().code() == Errc::actor_died);
+}
+
+TEST_CASE("a producer takes the credit that it has, then waits for more", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 2).has_value());
+  CHECK(control.take_credit(never));
+  CHECK(control.take_credit(never));
+  CHECK_FALSE(control.take_credit(Clock::now()));
+  control.credit(CallId{7}, 5); // of another call
+  CHECK_FALSE(control.take_credit(Clock::now()));
+  std::thread reader{[&] { control.credit(CallId{1}, 1); }};
+  CHECK(control.take_credit(never));
+  reader.join();
+}
+
+TEST_CASE("a producer that waits for credit is woken when its call is cancelled", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  std::thread reader{[&] { control.cancel(CallId{1}); }};
+  CHECK_FALSE(control.take_credit(never));
+  reader.join();
+}

@@ -1,0 +1,24 @@
+#include <gpuactors/wire/errors.hpp>
+
+#include <support/catch.hpp>
+
+using namespace gpuactors;
+
+TEST_CASE("an error crosses CAF's border with its code and its text", "[wire]") {
+  for (int number = 1; number < 256; ++number) {
+    const auto code = errc_from_number(static_cast<std::uint8_t>(number));
+    if (code == Errc::none)
+      continue;
+    const Error error{code, "text " + std::to_string(number)};
+    CHECK(from_caf(to_caf(error)) == error);
+  }
+}
+
+TEST_CASE("CAF's own errors become errors that say what to do", "[wire]") {
+  CHECK(from_caf(caf::make_error(caf::sec::request_receiver_down)).code() == Errc::actor_died);
+  CHECK(from_caf(caf::make_error(caf::sec::request_timeout)).code() == Errc::deadline_exceeded);
+  CHECK(from_caf(caf::make_error(caf::sec::unexpected_message)).code() == Errc::invalid_argument);
+  const auto other = from_caf(caf::make_error(caf::sec::runtime_error, "of its own"));
+  CHECK(other.code() == Errc::internal);
+  CHECK(other.message().find("of its own") != std::string::npos);
+}

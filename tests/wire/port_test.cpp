@@ -1,0 +1,133 @@
+// RequestPort: every request is answered exactly once, whatever happens to its receiver.
+#include "system.hpp"
+
+#include <gpuactors/wire/request_port.hpp>
+
+#include <support/catch.hpp>
+
+#include <future>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+/// Counts its answers and keeps the first.
+class Waiter : public PendingReply {
+public:
+  void on_reply(caf_version::Content&) override {
+    if (++answers_ == 1)
+      first_.set_value({});
+  }
+
+  void on_error(Error error) override {
+    if (++answers_ == 1)
+      first_.set_value(fail(std::move(error)));
+  }
+
+  /// The error of the first answer, or none for a reply.
+  Result<void> wait() {
+    return first_.get_future().get();
+  }
+
+  /// The code of the error that the first answer is.
+  Errc wait_error() {
+    const auto answer = wait();
+    return answer ? Errc::none : answer.error().code();
+  }
+
+  [[nodiscard]] int answers() const {
+    return answers_;
+  }
+
+private:
+  std::promise<Result<void>> first_;
+  std::atomic<int> answers_{0};
+};
+
+/// Answers ticks; keeps what else it is asked.
+caf::behavior silent(caf::event_based_actor* self, std::shared_ptr<std::vector<caf::response_promise>> kept) {
+  return {
+      [](const v1::Tick&) { return v1::Done{}; },
+      [self, kept](const v1::KillActor&) {
+        kept->push_back(self->make_response_promise());
+        return kept->back();
+      },
+      [self](const v1::Done&) { self->quit(); },
+  };
+}
+
+struct Scene {
+  System system;
+  RequestPort port{system.get(), [](caf_version::Content&) {}};
+  std::shared_ptr<std::vector<caf::response_promise>> kept = std::make_shared<std::vector<caf::response_promise>>();
+  caf::strong_actor_ptr actor = caf::actor_cast<caf::strong_actor_ptr>(system.get().spawn(silent, kept));
+  std::shared_ptr<Waiter> waiter = std::make_shared<Waiter>();
+
+  ~Scene() {
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+    actor = nullptr;
+  }
+};
+
+} // namespace
+
+TEST_CASE("a reply answers the request that it belongs to", "[wire]") {
+  Scene scene;
+  scene.port.ask(scene.waiter, scene.actor, never, v1::Tick{});
+  CHECK(scene.waiter->wait().has_value());
+  CHECK(scene.port.pending() == 0);
+}
+
+TEST_CASE("a request without an answer ends at its deadline", "[wire]") {
+  Scene scene;
+  scene.port.ask(scene.waiter, scene.actor, Clock::now(), v1::KillActor{});
+  CHECK(scene.waiter->wait_error() == Errc::deadline_exceeded);
+  CHECK(scene.port.pending() == 0);
+}
+
+TEST_CASE("the death of the receiver fails what waits for it, at once", "[wire]") {
+  Scene scene;
+  scene.port.watch(scene.actor, Error{Errc::worker_died, "the worker ended"});
+  scene.port.ask(scene.waiter, scene.actor, never, v1::KillActor{});
+  caf_version::enqueue(scene.actor, nullptr, 0, v1::Done{});
+  const auto code = scene.waiter->wait_error();
+  // The watcher, or CAF's own answer to a request that found the mailbox closed: whichever comes first.
+  CHECK((code == Errc::worker_died || code == Errc::actor_died));
+  CHECK(scene.waiter->answers() == 1);
+}
+
+TEST_CASE("a request to an actor that is dead already is answered", "[wire]") {
+  Scene scene;
+  std::promise<void> ended;
+  scene.actor->get()->attach_functor([&] { ended.set_value(); });
+  caf_version::enqueue(scene.actor, nullptr, 0, v1::Done{});
+  ended.get_future().wait();
+  scene.port.ask(scene.waiter, scene.actor, never, v1::Tick{});
+  CHECK(scene.waiter->wait_error() == Errc::actor_died);
+  CHECK(scene.waiter->answers() == 1);
+}
+
+TEST_CASE("a request that is abandoned is answered once, and a late reply is dropped", "[wire]") {
+  Scene scene;
+  const auto ticket = scene.port.add(scene.waiter, scene.actor, never);
+  REQUIRE(ticket.has_value());
+  scene.port.abandon(*ticket, Error{Errc::cancelled, "no longer wanted"});
+  scene.port.deliver(*ticket, scene.actor, v1::Tick{});
+  CHECK(scene.waiter->wait_error() == Errc::cancelled);
+  scene.port.abandon(*ticket, Error{Errc::internal, "twice"});
+  const auto next = std::make_shared<Waiter>();
+  scene.port.ask(next, scene.actor, never, v1::Tick{});
+  CHECK(next->wait().has_value());
+  CHECK(scene.waiter->answers() == 1);
+}
+
+TEST_CASE("the end of the port answers all that waits and refuses what comes later", "[wire]") {
+  Scene scene;
+  scene.port.ask(scene.waiter, scene.actor, never, v1::KillActor{});
+  scene.port.close();
+  CHECK(scene.waiter->wait_error() == Errc::unavailable);
+  const auto late = std::make_shared<Waiter>();
+  scene.port.ask(late, scene.actor, never, v1::Tick{});
+  CHECK(late->wait_error() == Errc::unavailable);
+}

@@ -1,0 +1,26 @@
+// An actor system that knows the library's message types, for tests that serialize or send.
+#pragma once
+
+#include <gpuactors/wire/messages.hpp>
+
+#include <memory>
+
+namespace gpuactors::test {
+
+/// One system with its configuration; waits for its actors when it ends.
+class System {
+public:
+  System();
+  ~System();
+
+  [[nodiscard]] caf::actor_system& get() noexcept {
+    return *system_;
+  }
+
+private:
+  class Config;
+  std::unique_ptr<Config> config_;
+  std::unique_ptr<caf::actor_system> system_;
+};
+
+} // namespace gpuactors::test
