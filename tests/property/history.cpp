@@ -108,25 +108,8 @@ private:
     const auto leases = model_.live_leases();
     const auto groups = model_.live_groups();
     switch (op.kind) {
-    case Op::Kind::submit: {
-      auto request = op.request;
-      const auto parent = op.parent == 0 || leases.empty() ? 0 : pick(leases, op.parent);
-      if (op.group != 0 && !groups.empty())
-        request.group = GroupId{pick(groups, op.group)};
-      else
-        request.bundle = 0;
-      const auto id = ++next_request_;
-      if (steps_)
-        steps_->submit(id, request, parent);
-      auto to_ledger = request;
-      if (parent != 0)
-        to_ledger.parent = ledger_.lease_of(RequestId{parent})->id;
-      events = ledger_.submit(RequestId{id}, to_ledger, model_.now());
-      if (events.empty() || events.front().request.value() != id)
-        broken_ = "the first event is not the answer";
-      expected = model_.submit(id, request, parent, events);
-      return true;
-    }
+    case Op::Kind::submit:
+      return submit(op, leases, groups, events, expected);
     case Op::Kind::release: {
       if (leases.empty())
         return false;
@@ -179,6 +162,27 @@ private:
     default:
       return call_on_node(op, names, events, expected);
     }
+  }
+
+  bool submit(const Op& op, const std::vector<std::uint64_t>& leases, const std::vector<std::uint64_t>& groups,
+              Ledger::Events& events, model::Model::Outcomes& expected) {
+    auto request = op.request;
+    const auto parent = op.parent == 0 || leases.empty() ? 0 : pick(leases, op.parent);
+    if (op.group != 0 && !groups.empty())
+      request.group = GroupId{pick(groups, op.group)};
+    else
+      request.bundle = 0;
+    const auto id = ++next_request_;
+    if (steps_)
+      steps_->submit(id, request, parent);
+    auto to_ledger = request;
+    if (parent != 0)
+      to_ledger.parent = ledger_.lease_of(RequestId{parent})->id;
+    events = ledger_.submit(RequestId{id}, to_ledger, model_.now());
+    if (events.empty() || events.front().request.value() != id)
+      broken_ = "the first event is not the answer";
+    expected = model_.submit(id, request, parent, events);
+    return true;
   }
 
   bool call_on_node(const Op& op, const std::vector<std::string>& names, Ledger::Events& events,
