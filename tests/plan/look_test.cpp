@@ -56,11 +56,11 @@ std::size_t count(const std::string& text, const std::string& part) {
 TEST_CASE("an explanation says what every node said when the request was submitted") {
   CHECK(explain(R"({"submit":{"id":"a","gpus":0.6}},{"submit":{"id":"b","gpus":0.5,"labels":{"zone":"b"}}})", "b")
         == R"("b" asks for 0.5 of a device
-step 1: infeasible: no node has the label zone=b: node n1 has zone=a
+step 1: infeasible: no node has the labels: on node n1 label zone is "a", asked: b
 
 As step 1 found the nodes:
-  n0  never      asked the label zone=b: has no label zone
-  n1  never      asked the label zone=b: has zone=a
+  n0  never      asked label zone (b): there is no label zone
+  n1  never      asked label zone (b): label zone is "a"
 )");
   CHECK(explain(R"({"submit":{"id":"a","gpus":2}},{"submit":{"id":"b","gpus":0.25,"cpus":1}},
                    {"submit":{"id":"c","memory_bytes":"30"}}, {"release":{"id":"c"}})",

@@ -37,13 +37,32 @@ Json to_json(const NodeSpec& node) {
                        {"count", 1},
                        {"memory_bytes", std::to_string(device.memory_bytes)},
                        {"uuid", device.uuid}});
+    if (device.numa_node >= 0)
+      devices.back()["numa_node"] = device.numa_node;
   }
   Json result{{"name", node.name}, {"cpus", node.cpus.to_double()}, {"devices", std::move(devices)}};
   if (!node.labels.empty())
     result["labels"] = node.labels;
   if (!node.resources.empty())
     result["resources"] = amounts_of(node.resources);
+  if (!node.distances.empty())
+    result["distances"] = node.distances;
   return result;
+}
+
+Json to_json(const LabelCondition& condition) {
+  using Op = LabelCondition::Op;
+  switch (condition.op) {
+  case Op::in:
+    return {{"in", condition.values}};
+  case Op::not_in:
+    return {{"not_in", condition.values}};
+  case Op::exists:
+    return {{"exists", true}};
+  case Op::absent:
+    break;
+  }
+  return {{"exists", false}};
 }
 
 void add_amounts(Json& json, const ResourceRequest& request) {
@@ -59,8 +78,10 @@ void add_amounts(Json& json, const ResourceRequest& request) {
     json["accelerator_type"] = request.accelerator_type;
   if (!request.node.empty())
     json["node"] = request.node;
-  if (!request.labels.empty())
-    json["labels"] = request.labels;
+  if (request.node_is_soft)
+    json["node_soft"] = true;
+  for (const auto& [name, condition] : request.labels)
+    json["labels"][name] = to_json(condition);
 }
 
 } // namespace
