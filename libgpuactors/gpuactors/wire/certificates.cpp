@@ -1,0 +1,360 @@
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/certificates.hpp>
+#include <gpuactors/wire/detail/private_files.hpp>
+#include <gpuactors/wire/detail/x509.hpp>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+namespace gpuactors {
+
+using namespace detail;
+using Path = std::filesystem::path;
+
+namespace {
+
+constexpr auto authority_file = "ca.pem";
+constexpr auto authority_key_file = "ca.key";
+constexpr auto node_file = "node.pem";
+constexpr auto node_key_file = "node.key";
+constexpr std::size_t name_length = 64; // of a common name, by X.509
+constexpr std::size_t host_length = 253;
+constexpr std::size_t label_length = 63;
+
+using Days = std::chrono::duration<std::int64_t, std::ratio<86'400>>;
+
+// Clocks of machines differ: a certificate is good a little before it was made.
+constexpr std::chrono::minutes skew{10};
+
+std::string issue_command(const Path& out) {
+  return fmt::format("gpuactors certs issue NAME --out {}", out.string());
+}
+
+// -- names and lives ------------------------------------------------------------------------------
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+}
+
+bool is_host_name(std::string_view host) {
+  if (host.size() > host_length)
+    return false;
+  while (true) {
+    const auto dot = host.find('.');
+    const auto label = host.substr(0, dot);
+    if (!is_word(label) || label.size() > label_length || label.front() == '-' || label.back() == '-')
+      return false;
+    if (dot == std::string_view::npos)
+      return true;
+    host.remove_prefix(dot + 1);
+  }
+}
+
+Result<void> check_identity(const NodeIdentity& node) {
+  if (node.name.size() > name_length || !is_host_name(node.name))
+    return fail(Errc::invalid_argument,
+                fmt::format("\"{}\" cannot be the name of a certificate: 1 to {} letters, digits, dots, hyphens and "
+                            "underscores are expected, such as node-1",
+                            node.name, name_length));
+  for (const auto& host : node.hosts)
+    if (!is_host_name(host) && !is_address(host))
+      return fail(Errc::invalid_argument,
+                  fmt::format("\"{}\" is no host: a name such as gpu1.example.org or an address such as 10.0.0.1 or "
+                              "fd00::1 is expected, without port and brackets",
+                              host));
+  return {};
+}
+
+Result<void> check_days(std::int64_t days) {
+  if (days < 1 || days > limits::authority_days_most)
+    return fail(Errc::invalid_argument, fmt::format("a certificate cannot live for {} days: 1 to {} are expected", days,
+                                                    limits::authority_days_most));
+  return {};
+}
+
+/// This machine's name, or localhost when it has none that a certificate could carry.
+NodeIdentity this_machine() {
+  std::array<char, host_length + 1> host{};
+  const bool known = ::gethostname(host.data(), host.size() - 1) == 0 && is_host_name(host.data());
+  const std::string name = known ? host.data() : "localhost";
+  NodeIdentity node{name.size() <= name_length ? name : "localhost", {"localhost", "127.0.0.1", "::1"}, {}};
+  if (name != "localhost")
+    node.hosts.push_back(name);
+  return node;
+}
+
+// -- what a folder holds --------------------------------------------------------------------------
+
+Result<Certificate> load_certificate(const Path& file) {
+  GPUACTORS_LET(pem, read_file(file, Access::all));
+  return certificate_from_pem(pem, file);
+}
+
+Result<Key> load_key(const Path& file) {
+  GPUACTORS_LET(pem, read_file(file, Access::owner));
+  return key_from_pem(pem, file);
+}
+
+Result<void> check_dates(const CertificateInfo& info, WallTime now, const std::string& advice) {
+  if (now >= info.valid_until)
+    return fail(Errc::invalid_argument, fmt::format("{} expired on {}, and it is {} now: {}", info.file.string(),
+                                                    to_string(info.valid_until), to_string(now), advice));
+  if (now < info.valid_from)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is valid from {} on, and it is {} now: set the clock, or {}", info.file.string(),
+                            to_string(info.valid_from), to_string(now), advice));
+  return {};
+}
+
+struct Pair {
+  Certificate certificate;
+  Key key;
+};
+
+/// The authority with its key, able to sign.
+Result<Pair> load_authority(const Path& folder, WallTime now) {
+  auto key = load_key(folder / authority_key_file);
+  if (!key && key.error().code() == Errc::not_found)
+    return fail(Errc::not_found,
+                fmt::format("{} is missing: run this on the machine where the authority was made, or make one with "
+                            "gpuactors certs init --certs {}",
+                            (folder / authority_key_file).string(), folder.string()));
+  if (!key)
+    return fail(key.error());
+  GPUACTORS_LET(certificate, load_certificate(folder / authority_file));
+  if (!belongs_to(**key, *certificate))
+    return fail(Errc::invalid_argument,
+                fmt::format("{0}/{1} is not the key of {0}/{2}: put back the two that belong together", folder.string(),
+                            authority_key_file, authority_file));
+  GPUACTORS_TRY(check_dates(describe(*certificate, folder / authority_file), now,
+                            "make an authority in a new folder with gpuactors certs init, and issue for all nodes"));
+  return Pair{std::move(certificate), std::move(*key)};
+}
+
+struct Loaded {
+  CertificateInfo authority;
+  CertificateInfo node;
+};
+
+/// What a process needs, checked but for the dates.
+Result<Loaded> load(const Path& folder) {
+  const auto authority_path = folder / authority_file;
+  const auto node_path = folder / node_file;
+  const auto key_path = folder / node_key_file;
+  if (!is_there(authority_path) && !is_there(node_path) && !is_there(key_path))
+    return fail(
+        Errc::not_found,
+        fmt::format("{0} has no certificates: make them with gpuactors certs init --certs {0}, or copy {1}, {2} "
+                    "and {3} of gpuactors certs issue there",
+                    folder.string(), authority_file, node_file, node_key_file));
+  if (is_there(folder / authority_key_file)) // Never sent, but it would open the cluster to whoever reads it.
+    GPUACTORS_TRY(read_file(folder / authority_key_file, Access::owner));
+  const auto missing = [&](const Error& error, const std::string& advice) {
+    return fail(error.code(),
+                error.code() == Errc::not_found ? fmt::format("{}: {}", error.message(), advice) : error.message());
+  };
+  auto authority = load_certificate(authority_path);
+  if (!authority)
+    return missing(authority.error(), "copy it from the machine where the authority was made");
+  auto node = load_certificate(node_path);
+  if (!node)
+    return missing(node.error(), "issue it where the authority was made, with " + issue_command(folder));
+  auto key = load_key(key_path);
+  if (!key)
+    return missing(key.error(), fmt::format("it is made together with {}, by {}", node_file, issue_command(folder)));
+  if (!belongs_to(**key, **node))
+    return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: copy both from one folder of {}",
+                                                    key_path.string(), node_path.string(), issue_command("DIR")));
+  Loaded loaded{describe(**authority, authority_path), describe(**node, node_path)};
+  if (const auto why = why_refused(**node, **authority); !why.empty())
+    return fail(Errc::invalid_argument,
+                fmt::format("{} (by {}) was not issued by the authority in {} ({}): {}; issue it by this one, with {}",
+                            node_path.string(), loaded.node.issuer, authority_path.string(), loaded.authority.subject,
+                            why, issue_command(folder)));
+  return loaded;
+}
+
+/// The files of a folder whose certificates are valid now.
+Result<CertificateFiles> files_of(const Path& folder, const Loaded& loaded, WallTime now) {
+  GPUACTORS_TRY(check_dates(loaded.authority, now,
+                            "make an authority in a new folder with gpuactors certs init, and issue for all nodes"));
+  GPUACTORS_TRY(check_dates(loaded.node, now, "issue another with " + issue_command(folder)));
+  return CertificateFiles{folder / authority_file, folder / node_file, folder / node_key_file,
+                          std::min(loaded.authority.valid_until, loaded.node.valid_until)};
+}
+
+/// Whether a new certificate would last longer, and it is time for one.
+bool is_due(const Loaded& loaded, WallTime now) {
+  const auto& node = loaded.node;
+  const auto early =
+      std::min<WallTime::duration>(limits::certificate_renewal, (node.valid_until - node.valid_from) / 3);
+  return now >= node.valid_until - early && node.valid_until < loaded.authority.valid_until;
+}
+
+// -- making what it lacks: the caller holds the lock of the folder that is written to -----------------
+
+/// Makes an authority, or completes one of which a process that was stopped left the key only.
+Result<void> make_authority_in(const Path& folder, std::int64_t days, WallTime now) {
+  const auto key_path = folder / authority_key_file;
+  if (!is_there(key_path)) {
+    GPUACTORS_LET(key, make_key());
+    GPUACTORS_LET(pem, to_pem(*key));
+    GPUACTORS_TRY(write_file(key_path, pem, Access::owner, Existing::refuse));
+  }
+  GPUACTORS_LET(key, load_key(key_path));
+  GPUACTORS_LET(authority, make_authority(*key, {now - skew, now + Days{days}}));
+  GPUACTORS_LET(pem, to_pem(*authority));
+  return write_file(folder / authority_file, pem, Access::all, Existing::refuse);
+}
+
+Result<WallTime> end_of_life(const NodeIdentity& node, const CertificateInfo& authority, WallTime now) {
+  if (!node.days)
+    return std::min(now + Days{limits::certificate_days}, authority.valid_until);
+  GPUACTORS_TRY(check_days(*node.days));
+  const auto until = now + Days{*node.days};
+  if (until > authority.valid_until)
+    return fail(Errc::invalid_argument,
+                fmt::format("a certificate for {} days would outlive its authority, which ends on {}: ask for at most "
+                            "{} days, or for none",
+                            *node.days, to_string(authority.valid_until),
+                            std::chrono::floor<Days>(authority.valid_until - now).count()));
+  return until;
+}
+
+/// Writes the three files that a node needs; a key that is there stays.
+Result<void> issue_into(const Path& folder, const Path& out, NodeIdentity node, WallTime now) {
+  if (node.hosts.empty())
+    node.hosts.push_back(node.name);
+  GPUACTORS_TRY(check_identity(node));
+  GPUACTORS_LET(authority, load_authority(folder, now));
+  GPUACTORS_LET(until, end_of_life(node, describe(*authority.certificate, folder / authority_file), now));
+  if (!is_there(out / node_key_file)) {
+    GPUACTORS_LET(key, make_key());
+    GPUACTORS_LET(pem, to_pem(*key));
+    GPUACTORS_TRY(write_file(out / node_key_file, pem, Access::owner, Existing::refuse));
+  }
+  GPUACTORS_LET(key, load_key(out / node_key_file));
+  GPUACTORS_LET(certificate, make_node(node, *key, *authority.certificate, *authority.key, {now - skew, until}));
+  GPUACTORS_LET(pem, to_pem(*certificate));
+  if (std::error_code error; !std::filesystem::equivalent(folder, out, error)) {
+    GPUACTORS_LET(authority_pem, to_pem(*authority.certificate));
+    GPUACTORS_TRY(write_file(out / authority_file, authority_pem, Access::all, Existing::replace));
+  }
+  return write_file(out / node_file, pem, Access::all, Existing::replace);
+}
+
+Result<FolderLock> open_folder(const Path& folder) {
+  GPUACTORS_TRY(make_private_folder(folder));
+  return FolderLock::take(folder);
+}
+
+} // namespace
+
+// -- what others see ------------------------------------------------------------------------------
+
+std::string to_string(WallTime time) {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+CertificateFolder::CertificateFolder(Path path, Now now) : path_(std::move(path)), now_(std::move(now)) {
+  // nop
+}
+
+Result<Path> CertificateFolder::default_path() {
+  const Path below = Path{"gpuactors"} / "certs";
+  // By its specification, a relative XDG_STATE_HOME is to be ignored.
+  if (const auto* state = std::getenv("XDG_STATE_HOME"); state != nullptr && Path{state}.is_absolute())
+    return Path{state} / below;
+  const auto* home = std::getenv("HOME");
+  std::array<char, 16'384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (home == nullptr || *home == '\0')
+    if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+      home = found->pw_dir;
+  if (home == nullptr || !Path{home}.is_absolute())
+    return fail(Errc::not_found, "the user has no home folder for certificates: name a folder, or set HOME or "
+                                 "XDG_STATE_HOME");
+  return Path{home} / ".local" / "state" / below;
+}
+
+Result<CertificateFiles> CertificateFolder::init(std::int64_t days) const {
+  GPUACTORS_TRY(check_days(days));
+  GPUACTORS_LET(lock, open_folder(path_));
+  if (is_there(path_ / authority_file))
+    return fail(Errc::already_exists,
+                fmt::format("{} is there: issue certificates with gpuactors certs issue NAME --certs {}, or name a new "
+                            "folder for another authority",
+                            (path_ / authority_file).string(), path_.string()));
+  const auto now = now_();
+  GPUACTORS_TRY(make_authority_in(path_, days, now));
+  GPUACTORS_TRY(issue_into(path_, path_, this_machine(), now));
+  (void)lock;
+  return check();
+}
+
+Result<CertificateFiles> CertificateFolder::issue(const NodeIdentity& node, const Path& out) const {
+  GPUACTORS_TRY(check_identity(node));
+  const auto now = now_();
+  GPUACTORS_TRY(load_authority(path_, now)); // before anything is made
+  GPUACTORS_LET(lock, open_folder(out));
+  std::error_code error;
+  if (is_there(out / authority_key_file) && !std::filesystem::equivalent(path_, out, error))
+    return fail(Errc::invalid_argument, fmt::format("{} is the folder of another authority (it has {}): name another",
+                                                    out.string(), authority_key_file));
+  GPUACTORS_TRY(issue_into(path_, out, node, now));
+  (void)lock;
+  return CertificateFolder{out, now_}.check();
+}
+
+Result<CertificateFiles> CertificateFolder::check() const {
+  GPUACTORS_LET(loaded, load(path_));
+  return files_of(path_, loaded, now_());
+}
+
+Result<CertificateFiles> CertificateFolder::ensure() const {
+  const auto now = now_();
+  const auto has = [this](const char* file) { return is_there(path_ / file); };
+  // Most starts end here, without a lock, also where the folder cannot be written.
+  if (auto loaded = load(path_); loaded && !is_due(*loaded, now))
+    return files_of(path_, *loaded, now);
+  const auto is_new = [&] { return !has(authority_file) && !has(node_file) && !has(node_key_file); };
+  // The authority's key is the first file that is made: where it is not, somebody else makes the certificates.
+  if (!is_new() && !has(authority_key_file))
+    return check();
+  GPUACTORS_LET(lock, open_folder(path_));
+  if (!has(authority_file) && (is_new() || has(authority_key_file)))
+    GPUACTORS_TRY(make_authority_in(path_, limits::authority_days, now));
+  if (!has(node_file)) {
+    GPUACTORS_TRY(issue_into(path_, path_, this_machine(), now));
+  } else {
+    GPUACTORS_LET(loaded, load(path_));
+    if (is_due(loaded, now))
+      GPUACTORS_TRY(issue_into(path_, path_, {loaded.node.subject, loaded.node.hosts, {}}, now));
+  }
+  (void)lock;
+  return check();
+}
+
+Result<std::vector<CertificateInfo>> CertificateFolder::list() const {
+  std::vector<CertificateInfo> result;
+  for (const auto* name : {authority_file, node_file})
+    if (const auto file = path_ / name; is_there(file)) {
+      GPUACTORS_LET(certificate, load_certificate(file));
+      result.push_back(describe(*certificate, file));
+    }
+  if (result.empty()) // The same words as at the start of a process.
+    GPUACTORS_TRY(load(path_));
+  return result;
+}
+
+} // namespace gpuactors
