@@ -82,8 +82,10 @@ TEST_CASE_METHOD(CertificateFixture, "folder and keys are private from the start
 TEST_CASE_METHOD(CertificateFixture, "an authority is never made over another", "[certificates]") {
   good(certs().init(10));
   const auto before = text_of(folder / "certs/ca.pem");
-  CHECK_THAT(why_not(certs().init(10), Errc::already_exists), Contains("ca.pem is there: issue"));
+  CHECK_THAT(why_not(certs().init(10), Errc::already_exists), Contains("certs has an authority: issue"));
   CHECK(text_of(folder / "certs/ca.pem") == before);
+  good(certs().issue({"a", {}, {}}, folder / "a"));
+  CHECK_THAT(why_not(certs("a").init(10), Errc::already_exists), Contains("a/ca.pem is there, of an authority"));
 }
 
 TEST_CASE_METHOD(CertificateFixture, "an authority of which only the key was written is completed", "[certificates]") {
@@ -133,7 +135,7 @@ TEST_CASE_METHOD(CertificateFixture, "names and hosts that cannot be are refused
   for (const auto* name : {"", "-a", "a b", "../a", "a,DNS:b", "a..b"})
     CHECK_THAT(why_not(certs().issue({name, {}, {}}, folder / "a")), Contains("cannot be the name"));
   CHECK_THAT(why_not(certs().issue({std::string(65, 'a'), {}, {}}, folder / "a")), Contains("1 to 64"));
-  for (const auto* host : {"", "host:4711", "[::1]", "*.example.org", "http://a", "a,IP:1.2.3.4", "a\nb"})
+  for (const auto* host : {"", "host:4711", "[::1]", "*.example.org", "http://a", "10.0.0.300", "a,IP:1.2.3.4", "a\nb"})
     CHECK(certs().issue({"a", {host}, {}}, folder / "a").error().code() == Errc::invalid_argument);
   CHECK_THAT(why_not(certs().issue({"a", {"host:4711"}, {}}, folder / "a")), Contains("without port and brackets"));
   CHECK_FALSE(std::filesystem::exists(folder / "a"));

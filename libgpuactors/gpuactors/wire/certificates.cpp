@@ -1,5 +1,6 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/certificates.hpp>
+#include <gpuactors/wire/detail/loaded.hpp>
 #include <gpuactors/wire/detail/private_files.hpp>
 #include <gpuactors/wire/detail/x509.hpp>
 
@@ -20,10 +21,6 @@ using Path = std::filesystem::path;
 
 namespace {
 
-constexpr auto authority_file = "ca.pem";
-constexpr auto authority_key_file = "ca.key";
-constexpr auto node_file = "node.pem";
-constexpr auto node_key_file = "node.key";
 constexpr std::size_t name_length = 64; // of a common name, by X.509
 constexpr std::size_t host_length = 253;
 constexpr std::size_t label_length = 63;
@@ -32,10 +29,6 @@ using Days = std::chrono::duration<std::int64_t, std::ratio<86'400>>;
 
 // Clocks of machines differ: a certificate is good a little before it was made.
 constexpr std::chrono::minutes skew{10};
-
-std::string issue_command(const Path& out) {
-  return fmt::format("gpuactors certs issue NAME --out {}", out.string());
-}
 
 // -- names and lives ------------------------------------------------------------------------------
 
@@ -48,13 +41,13 @@ bool is_word(std::string_view text) {
 bool is_host_name(std::string_view host) {
   if (host.size() > host_length)
     return false;
-  while (true) {
+  for (bool first = true;; first = false) {
     const auto dot = host.find('.');
     const auto label = host.substr(0, dot);
     if (!is_word(label) || label.size() > label_length || label.front() == '-' || label.back() == '-')
       return false;
-    if (dot == std::string_view::npos)
-      return true;
+    if (dot == std::string_view::npos) // "10.0.0.300" was meant to be an address
+      return first || label.find_first_not_of("0123456789") != std::string_view::npos;
     host.remove_prefix(dot + 1);
   }
 }
@@ -90,114 +83,6 @@ NodeIdentity this_machine() {
   if (name != "localhost")
     node.hosts.push_back(name);
   return node;
-}
-
-// -- what a folder holds --------------------------------------------------------------------------
-
-Result<Certificate> load_certificate(const Path& file) {
-  GPUACTORS_LET(pem, read_file(file, Access::all));
-  return certificate_from_pem(pem, file);
-}
-
-Result<Key> load_key(const Path& file) {
-  GPUACTORS_LET(pem, read_file(file, Access::owner));
-  return key_from_pem(pem, file);
-}
-
-Result<void> check_dates(const CertificateInfo& info, WallTime now, const std::string& advice) {
-  if (now >= info.valid_until)
-    return fail(Errc::invalid_argument, fmt::format("{} expired on {}, and it is {} now: {}", info.file.string(),
-                                                    to_string(info.valid_until), to_string(now), advice));
-  if (now < info.valid_from)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is valid from {} on, and it is {} now: set the clock, or {}", info.file.string(),
-                            to_string(info.valid_from), to_string(now), advice));
-  return {};
-}
-
-struct Pair {
-  Certificate certificate;
-  Key key;
-};
-
-/// The authority with its key, able to sign.
-Result<Pair> load_authority(const Path& folder, WallTime now) {
-  auto key = load_key(folder / authority_key_file);
-  if (!key && key.error().code() == Errc::not_found)
-    return fail(Errc::not_found,
-                fmt::format("{} is missing: run this on the machine where the authority was made, or make one with "
-                            "gpuactors certs init --certs {}",
-                            (folder / authority_key_file).string(), folder.string()));
-  if (!key)
-    return fail(key.error());
-  GPUACTORS_LET(certificate, load_certificate(folder / authority_file));
-  if (!belongs_to(**key, *certificate))
-    return fail(Errc::invalid_argument,
-                fmt::format("{0}/{1} is not the key of {0}/{2}: put back the two that belong together", folder.string(),
-                            authority_key_file, authority_file));
-  GPUACTORS_TRY(check_dates(describe(*certificate, folder / authority_file), now,
-                            "make an authority in a new folder with gpuactors certs init, and issue for all nodes"));
-  return Pair{std::move(certificate), std::move(*key)};
-}
-
-struct Loaded {
-  CertificateInfo authority;
-  CertificateInfo node;
-};
-
-/// What a process needs, checked but for the dates.
-Result<Loaded> load(const Path& folder) {
-  const auto authority_path = folder / authority_file;
-  const auto node_path = folder / node_file;
-  const auto key_path = folder / node_key_file;
-  if (!is_there(authority_path) && !is_there(node_path) && !is_there(key_path))
-    return fail(
-        Errc::not_found,
-        fmt::format("{0} has no certificates: make them with gpuactors certs init --certs {0}, or copy {1}, {2} "
-                    "and {3} of gpuactors certs issue there",
-                    folder.string(), authority_file, node_file, node_key_file));
-  if (is_there(folder / authority_key_file)) // Never sent, but it would open the cluster to whoever reads it.
-    GPUACTORS_TRY(read_file(folder / authority_key_file, Access::owner));
-  const auto missing = [&](const Error& error, const std::string& advice) {
-    return fail(error.code(),
-                error.code() == Errc::not_found ? fmt::format("{}: {}", error.message(), advice) : error.message());
-  };
-  auto authority = load_certificate(authority_path);
-  if (!authority)
-    return missing(authority.error(), "copy it from the machine where the authority was made");
-  auto node = load_certificate(node_path);
-  if (!node)
-    return missing(node.error(), "issue it where the authority was made, with " + issue_command(folder));
-  auto key = load_key(key_path);
-  if (!key)
-    return missing(key.error(), fmt::format("it is made together with {}, by {}", node_file, issue_command(folder)));
-  if (!belongs_to(**key, **node))
-    return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: copy both from one folder of {}",
-                                                    key_path.string(), node_path.string(), issue_command("DIR")));
-  Loaded loaded{describe(**authority, authority_path), describe(**node, node_path)};
-  if (const auto why = why_refused(**node, **authority); !why.empty())
-    return fail(Errc::invalid_argument,
-                fmt::format("{} (by {}) was not issued by the authority in {} ({}): {}; issue it by this one, with {}",
-                            node_path.string(), loaded.node.issuer, authority_path.string(), loaded.authority.subject,
-                            why, issue_command(folder)));
-  return loaded;
-}
-
-/// The files of a folder whose certificates are valid now.
-Result<CertificateFiles> files_of(const Path& folder, const Loaded& loaded, WallTime now) {
-  GPUACTORS_TRY(check_dates(loaded.authority, now,
-                            "make an authority in a new folder with gpuactors certs init, and issue for all nodes"));
-  GPUACTORS_TRY(check_dates(loaded.node, now, "issue another with " + issue_command(folder)));
-  return CertificateFiles{folder / authority_file, folder / node_file, folder / node_key_file,
-                          std::min(loaded.authority.valid_until, loaded.node.valid_until)};
-}
-
-/// Whether a new certificate would last longer, and it is time for one.
-bool is_due(const Loaded& loaded, WallTime now) {
-  const auto& node = loaded.node;
-  const auto early =
-      std::min<WallTime::duration>(limits::certificate_renewal, (node.valid_until - node.valid_from) / 3);
-  return now >= node.valid_until - early && node.valid_until < loaded.authority.valid_until;
 }
 
 // -- making what it lacks: the caller holds the lock of the folder that is written to -----------------
@@ -290,11 +175,16 @@ Result<Path> CertificateFolder::default_path() {
 Result<CertificateFiles> CertificateFolder::init(std::int64_t days) const {
   GPUACTORS_TRY(check_days(days));
   GPUACTORS_LET(lock, open_folder(path_));
-  if (is_there(path_ / authority_file))
+  if (is_there(path_ / authority_file) && is_there(path_ / authority_key_file))
     return fail(Errc::already_exists,
-                fmt::format("{} is there: issue certificates with gpuactors certs issue NAME --certs {}, or name a new "
-                            "folder for another authority",
-                            (path_ / authority_file).string(), path_.string()));
+                fmt::format("{0} has an authority: issue certificates with gpuactors certs issue NAME --certs {0}, or "
+                            "name a new folder for another one",
+                            path_.string()));
+  for (const auto* file : {authority_file, node_file, node_key_file})
+    if (is_there(path_ / file) && !is_there(path_ / authority_key_file))
+      return fail(Errc::already_exists, fmt::format("{} is there, of an authority that was made elsewhere: name a new "
+                                                    "folder for another one",
+                                                    (path_ / file).string()));
   const auto now = now_();
   GPUACTORS_TRY(make_authority_in(path_, days, now));
   GPUACTORS_TRY(issue_into(path_, path_, this_machine(), now));
