@@ -85,10 +85,19 @@ TEST_CASE_METHOD(CertificateFixture, "a certificate that ends with its authority
                  "[certificates]") {
   good(certs().init(100));
   now += Days{99};
-  good(certs().ensure());
   const auto before = node_in(certs()).fingerprint;
   good(certs().ensure());
   CHECK(node_in(certs()).fingerprint == before);
+}
+
+TEST_CASE_METHOD(CertificateFixture, "a valid certificate that cannot be renewed still does", "[certificates]") {
+  good(certs().init(3'650));
+  std::filesystem::remove(folder / "certs/.lock");
+  std::filesystem::create_directory(folder / "certs/.lock"); // cannot be opened for writing, not even by root
+  now += Days{364};
+  CHECK(good(certs().ensure()).valid_until == now + Days{1});
+  now += Days{1};
+  CHECK(certs().ensure().error().message().find(".lock cannot be opened") != std::string::npos);
 }
 
 TEST_CASE_METHOD(CertificateFixture, "threads that start at once agree on one authority", "[certificates]") {
@@ -97,6 +106,7 @@ TEST_CASE_METHOD(CertificateFixture, "threads that start at once agree on one au
   std::barrier start{static_cast<std::ptrdiff_t>(count)};
   std::vector<std::optional<Result<CertificateFiles>>> results(count);
   std::vector<std::thread> threads;
+  threads.reserve(count);
   for (auto& result : results)
     threads.emplace_back([this, &start, &result] {
       start.arrive_and_wait();

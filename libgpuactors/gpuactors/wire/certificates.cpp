@@ -142,6 +142,25 @@ Result<FolderLock> open_folder(const Path& folder) {
   return FolderLock::take(folder);
 }
 
+bool is_new(const Path& folder) {
+  return !is_there(folder / authority_file) && !is_there(folder / node_file) && !is_there(folder / node_key_file);
+}
+
+/// Makes or renews what a folder lacks that is new or has the authority's key.
+Result<void> complete(const Path& folder, WallTime now) {
+  GPUACTORS_LET(lock, open_folder(folder));
+  (void)lock;
+  const bool has_key = is_there(folder / authority_key_file); // others may have been here before the lock
+  if (!is_there(folder / authority_file) && (has_key || is_new(folder)))
+    GPUACTORS_TRY(make_authority_in(folder, limits::authority_days, now));
+  if (!is_there(folder / node_file))
+    return issue_into(folder, folder, this_machine(), now);
+  GPUACTORS_LET(loaded, load(folder));
+  if (is_due(loaded, now))
+    return issue_into(folder, folder, {loaded.node.subject, loaded.node.hosts, {}}, now);
+  return {};
+}
+
 } // namespace
 
 // -- what others see ------------------------------------------------------------------------------
@@ -213,26 +232,18 @@ Result<CertificateFiles> CertificateFolder::check() const {
 
 Result<CertificateFiles> CertificateFolder::ensure() const {
   const auto now = now_();
-  const auto has = [this](const char* file) { return is_there(path_ / file); };
   // Most starts end here, without a lock, also where the folder cannot be written.
   if (auto loaded = load(path_); loaded && !is_due(*loaded, now))
     return files_of(path_, *loaded, now);
-  const auto is_new = [&] { return !has(authority_file) && !has(node_file) && !has(node_key_file); };
   // The authority's key is the first file that is made: where it is not, somebody else makes the certificates.
-  if (!is_new() && !has(authority_key_file))
+  if (!is_new(path_) && !is_there(path_ / authority_key_file))
     return check();
-  GPUACTORS_LET(lock, open_folder(path_));
-  if (!has(authority_file) && (is_new() || has(authority_key_file)))
-    GPUACTORS_TRY(make_authority_in(path_, limits::authority_days, now));
-  if (!has(node_file)) {
-    GPUACTORS_TRY(issue_into(path_, path_, this_machine(), now));
-  } else {
-    GPUACTORS_LET(loaded, load(path_));
-    if (is_due(loaded, now))
-      GPUACTORS_TRY(issue_into(path_, path_, {loaded.node.subject, loaded.node.hosts, {}}, now));
-  }
-  (void)lock;
-  return check();
+  const auto completed = complete(path_, now);
+  auto files = check();
+  // One that is valid and cannot be renewed, on a full disk for example, still does.
+  if (!files && !completed)
+    return fail(completed.error());
+  return files;
 }
 
 Result<std::vector<CertificateInfo>> CertificateFolder::list() const {

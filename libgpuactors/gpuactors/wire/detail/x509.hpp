@@ -13,11 +13,11 @@
 namespace gpuactors::detail {
 
 /// Calls OpenSSL's own function to free what a pointer owns.
-template <auto function>
+template <auto Function>
 struct FreeBy {
   template <class T>
   void operator()(T* object) const noexcept {
-    function(object);
+    Function(object);
   }
 };
 
