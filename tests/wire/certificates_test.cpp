@@ -11,7 +11,6 @@
 
 using namespace gpuactors;
 using namespace gpuactors::test;
-using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using std::filesystem::path;
 
@@ -30,6 +29,14 @@ const T& good(const Result<T>& result) {
   INFO((result.has_value() ? "" : to_string(result.error())));
   REQUIRE(result.has_value());
   return result.value();
+}
+
+/// Which of the parts a text lacks, with the text; empty when it has them all.
+std::string lacks(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts)
+    if (text.find(part) == std::string::npos)
+      return part + " is not in: " + text;
+  return {};
 }
 
 /// Replaces a file by that of another folder, with the right mode.
@@ -82,10 +89,10 @@ TEST_CASE_METHOD(CertificateFixture, "folder and keys are private from the start
 TEST_CASE_METHOD(CertificateFixture, "an authority is never made over another", "[certificates]") {
   good(certs().init(10));
   const auto before = text_of(folder / "certs/ca.pem");
-  CHECK_THAT(why_not(certs().init(10), Errc::already_exists), Contains("certs has an authority: issue"));
+  CHECK(lacks(why_not(certs().init(10), Errc::already_exists), {"certs has an authority: issue"}) == "");
   CHECK(text_of(folder / "certs/ca.pem") == before);
   good(certs().issue({"a", {}, {}}, folder / "a"));
-  CHECK_THAT(why_not(certs("a").init(10), Errc::already_exists), Contains("a/ca.pem is there, of an authority"));
+  CHECK(lacks(why_not(certs("a").init(10), Errc::already_exists), {"a/ca.pem is there, of an authority"}) == "");
 }
 
 TEST_CASE_METHOD(CertificateFixture, "an authority of which only the key was written is completed", "[certificates]") {
@@ -102,12 +109,13 @@ TEST_CASE_METHOD(CertificateFixture, "an authority of which only the key was wri
 
 TEST_CASE_METHOD(CertificateFixture, "lives that make no sense are refused with the range", "[certificates]") {
   for (const std::int64_t days : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{36'501}})
-    CHECK_THAT(why_not(certs().init(days)), Contains("1 to 36500 are expected"));
+    CHECK(lacks(why_not(certs().init(days)), {"1 to 36500 are expected"}) == "");
   CHECK_FALSE(std::filesystem::exists(folder / "certs"));
   good(certs().init(100));
-  CHECK_THAT(why_not(certs().issue({"a", {}, 0}, folder / "a")), Contains("0 days"));
-  CHECK_THAT(why_not(certs().issue({"a", {}, 101}, folder / "a")),
-             Contains("which ends on 2030-04-11 00:00 UTC: ask for at most 100 days"));
+  CHECK(lacks(why_not(certs().issue({"a", {}, 0}, folder / "a")), {"0 days"}) == "");
+  CHECK(lacks(why_not(certs().issue({"a", {}, 101}, folder / "a")),
+              {"which ends on 2030-04-11 00:00 UTC: ask for at most 100 days"})
+        == "");
   CHECK(good(certs().issue({"a", {}, 100}, folder / "a")).valid_until == now + Days{100});
   CHECK(good(certs().issue({"b", {}, {}}, folder / "b")).valid_until == now + Days{100});
 }
@@ -133,11 +141,11 @@ TEST_CASE_METHOD(CertificateFixture, "a certificate is for the hosts that were a
 TEST_CASE_METHOD(CertificateFixture, "names and hosts that cannot be are refused", "[certificates]") {
   good(certs().init(10));
   for (const auto* name : {"", "-a", "a b", "../a", "a,DNS:b", "a..b"})
-    CHECK_THAT(why_not(certs().issue({name, {}, {}}, folder / "a")), Contains("cannot be the name"));
-  CHECK_THAT(why_not(certs().issue({std::string(65, 'a'), {}, {}}, folder / "a")), Contains("1 to 64"));
+    CHECK(lacks(why_not(certs().issue({name, {}, {}}, folder / "a")), {"cannot be the name"}) == "");
+  CHECK(lacks(why_not(certs().issue({std::string(65, 'a'), {}, {}}, folder / "a")), {"1 to 64"}) == "");
   for (const auto* host : {"", "host:4711", "[::1]", "*.example.org", "http://a", "10.0.0.300", "a,IP:1.2.3.4", "a\nb"})
     CHECK(certs().issue({"a", {host}, {}}, folder / "a").error().code() == Errc::invalid_argument);
-  CHECK_THAT(why_not(certs().issue({"a", {"host:4711"}, {}}, folder / "a")), Contains("without port and brackets"));
+  CHECK(lacks(why_not(certs().issue({"a", {"host:4711"}, {}}, folder / "a")), {"without port and brackets"}) == "");
   CHECK_FALSE(std::filesystem::exists(folder / "a"));
 }
 
@@ -153,28 +161,30 @@ TEST_CASE_METHOD(CertificateFixture, "issuing again keeps the key, so that a pai
 }
 
 TEST_CASE_METHOD(CertificateFixture, "only the authority's own folder can issue", "[certificates]") {
-  CHECK_THAT(why_not(certs().issue({"a", {}, {}}, folder / "a"), Errc::not_found),
-             Contains("ca.key is missing") && Contains("gpuactors certs init --certs"));
+  CHECK(lacks(why_not(certs().issue({"a", {}, {}}, folder / "a"), Errc::not_found),
+              {"ca.key is missing", "gpuactors certs init --certs"})
+        == "");
   good(certs().init(10));
   good(certs("other").init(10));
   good(certs().issue({"a", {}, {}}, folder / "a"));
   why_not(certs("a").issue({"b", {}, {}}, folder / "b"), Errc::not_found);
-  CHECK_THAT(why_not(certs().issue({"b", {}, {}}, folder / "other")), Contains("the folder of another authority"));
+  CHECK(lacks(why_not(certs().issue({"b", {}, {}}, folder / "other")), {"the folder of another authority"}) == "");
   take(folder / "other/ca.key", folder / "certs/ca.key");
-  CHECK_THAT(why_not(certs().issue({"b", {}, {}}, folder / "b")), Contains("ca.key is not the key of"));
+  CHECK(lacks(why_not(certs().issue({"b", {}, {}}, folder / "b")), {"ca.key is not the key of"}) == "");
 }
 
 // -- checking -------------------------------------------------------------------------------------
 
 TEST_CASE_METHOD(CertificateFixture, "a missing file is named with what to do", "[certificates]") {
-  CHECK_THAT(why_not(certs().check(), Errc::not_found),
-             Contains("certs has no certificates: make them with gpuactors certs init --certs"));
+  CHECK(lacks(why_not(certs().check(), Errc::not_found),
+              {"certs has no certificates: make them with gpuactors certs init --certs"})
+        == "");
   good(certs().init(10));
   good(certs().issue({"a", {}, {}}, folder / "a"));
   for (const auto* name : {"ca.pem", "node.pem", "node.key"}) {
     std::filesystem::rename(folder / "a" / name, folder / "aside");
-    CHECK_THAT(why_not(certs("a").check(), Errc::not_found), Contains(fmt::format("a/{} is missing: ", name)));
-    CHECK_THAT(why_not(certs("a").ensure(), Errc::not_found), Contains(fmt::format("a/{} is missing: ", name)));
+    CHECK(lacks(why_not(certs("a").check(), Errc::not_found), {fmt::format("a/{} is missing: ", name)}) == "");
+    CHECK(lacks(why_not(certs("a").ensure(), Errc::not_found), {fmt::format("a/{} is missing: ", name)}) == "");
     std::filesystem::rename(folder / "aside", folder / "a" / name);
   }
   good(certs("a").check());
@@ -184,19 +194,19 @@ TEST_CASE_METHOD(CertificateFixture, "a key that others may read is refused with
   good(certs().init(10));
   for (const auto* name : {"ca.key", "node.key"}) {
     ::chmod((folder / "certs" / name).c_str(), 0640);
-    CHECK_THAT(why_not(certs().check()), Contains(name) && Contains("(mode 0640): chmod 600"));
-    CHECK_THAT(why_not(certs().ensure()), Contains("(mode 0640)"));
+    CHECK(lacks(why_not(certs().check()), {name, "(mode 0640): chmod 600"}) == "");
+    CHECK(lacks(why_not(certs().ensure()), {"(mode 0640)"}) == "");
     ::chmod((folder / "certs" / name).c_str(), 0600);
   }
   ::chmod((folder / "certs/ca.pem").c_str(), 0646);
-  CHECK_THAT(why_not(certs().check()), Contains("ca.pem may be changed by any user (mode 0646): chmod 644"));
+  CHECK(lacks(why_not(certs().check()), {"ca.pem may be changed by any user (mode 0646): chmod 644"}) == "");
 }
 
 TEST_CASE_METHOD(CertificateFixture, "keys are not put where any user may change them", "[certificates]") {
   std::filesystem::create_directory(folder / "open");
   ::chmod((folder / "open").c_str(), 0777);
-  CHECK_THAT(why_not(certs("open").init(10)), Contains("(mode 0777)") && Contains("chmod 700"));
-  CHECK_THAT(why_not(certs("open").ensure()), Contains("(mode 0777)"));
+  CHECK(lacks(why_not(certs("open").init(10)), {"(mode 0777)", "chmod 700"}) == "");
+  CHECK(lacks(why_not(certs("open").ensure()), {"(mode 0777)"}) == "");
   CHECK(std::filesystem::is_empty(folder / "open"));
 }
 
@@ -204,10 +214,10 @@ TEST_CASE_METHOD(CertificateFixture, "a file that cannot be read is refused with
   good(certs().init(10));
   std::filesystem::remove(folder / "certs/node.pem");
   std::filesystem::create_directory(folder / "certs/node.pem");
-  CHECK_THAT(why_not(certs().check()), Contains("node.pem is no certificate or key"));
+  CHECK(lacks(why_not(certs().check()), {"node.pem is no certificate or key"}) == "");
   if (!is_root()) {
     ::chmod((folder / "certs/ca.pem").c_str(), 0);
-    CHECK_THAT(why_not(certs().check()), Contains("ca.pem cannot be read: Permission denied"));
+    CHECK(lacks(why_not(certs().check()), {"ca.pem cannot be read: Permission denied"}) == "");
   }
 }
 
@@ -218,19 +228,19 @@ TEST_CASE_METHOD(CertificateFixture, "files that hold something else are refused
     std::ofstream{folder / "certs" / name, std::ios::binary} << text;
   };
   write("node.pem", "hello\n");
-  CHECK_THAT(why_not(certs().check()), Contains("node.pem is no certificate in PEM"));
+  CHECK(lacks(why_not(certs().check()), {"node.pem is no certificate in PEM"}) == "");
   write("node.pem", certificate + text_of(folder / "certs/ca.pem"));
-  CHECK_THAT(why_not(certs().check()), Contains("has more than one certificate"));
+  CHECK(lacks(why_not(certs().check()), {"has more than one certificate"}) == "");
   write("node.pem", certificate);
   write("node.key", certificate);
-  CHECK_THAT(why_not(certs().check()), Contains("node.key is no private key in PEM without a passphrase"));
+  CHECK(lacks(why_not(certs().check()), {"node.key is no private key in PEM without a passphrase"}) == "");
 }
 
 TEST_CASE_METHOD(CertificateFixture, "a key that is not the certificate's is refused", "[certificates]") {
   good(certs().init(10));
   good(certs().issue({"a", {}, {}}, folder / "a"));
   take(folder / "a/node.key", folder / "certs/node.key");
-  CHECK_THAT(why_not(certs().check()), Contains("node.key is not the key of"));
+  CHECK(lacks(why_not(certs().check()), {"node.key is not the key of"}) == "");
 }
 
 TEST_CASE_METHOD(CertificateFixture, "a certificate of another authority is refused with both names",
@@ -240,8 +250,9 @@ TEST_CASE_METHOD(CertificateFixture, "a certificate of another authority is refu
   take(folder / "other/ca.pem", folder / "certs/ca.pem");
   std::filesystem::remove(folder / "certs/ca.key");
   const auto text = why_not(certs().check());
-  CHECK_THAT(text, Contains(good(certs("other").list())[0].subject) && Contains(good(certs().list())[1].issuer)
-                       && Contains("was not issued by the authority in") && Contains("gpuactors certs issue"));
+  CHECK(lacks(text, {good(certs("other").list())[0].subject, good(certs().list())[1].issuer,
+                     "was not issued by the authority in", "gpuactors certs issue"})
+        == "");
 }
 
 TEST_CASE_METHOD(CertificateFixture, "certificates are good between their dates, which the error names",
@@ -251,13 +262,14 @@ TEST_CASE_METHOD(CertificateFixture, "certificates are good between their dates,
   now += Days{20} - std::chrono::seconds{1};
   good(certs("a").check());
   now += std::chrono::seconds{1};
-  CHECK_THAT(why_not(certs("a").check()), Contains("node.pem expired on 2030-01-21 00:00 UTC, and it is 2030-01-21 "
-                                                   "00:00 UTC now: issue another with gpuactors certs issue"));
+  CHECK(lacks(why_not(certs("a").check()), {"node.pem expired on 2030-01-21 00:00 UTC, and it is 2030-01-21 "
+                                            "00:00 UTC now: issue another with gpuactors certs issue"})
+        == "");
   now += Days{80};
-  CHECK_THAT(why_not(certs("a").check()), Contains("ca.pem expired on 2030-04-11"));
-  CHECK_THAT(why_not(certs().issue({"b", {}, {}}, folder / "b")), Contains("ca.pem expired on 2030-04-11"));
+  CHECK(lacks(why_not(certs("a").check()), {"ca.pem expired on 2030-04-11"}) == "");
+  CHECK(lacks(why_not(certs().issue({"b", {}, {}}, folder / "b")), {"ca.pem expired on 2030-04-11"}) == "");
   now -= Days{101};
-  CHECK_THAT(why_not(certs("a").check()), Contains("valid from 2029-12-31 23:50 UTC on") && Contains("set the clock"));
+  CHECK(lacks(why_not(certs("a").check()), {"valid from 2029-12-31 23:50 UTC on", "set the clock"}) == "");
 }
 
 // -- the default folder -----------------------------------------------------------------------------
