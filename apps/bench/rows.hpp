@@ -21,6 +21,9 @@ struct Benchmark {
 /// Work on devices against the bare library.
 [[nodiscard]] std::vector<Benchmark> device_benchmarks();
 
+/// The scheduler's decisions, by themselves, against the rates that the project promises.
+[[nodiscard]] std::vector<Benchmark> ledger_benchmarks();
+
 /// Resident memory after many tasks against after few.
 [[nodiscard]] std::vector<Benchmark> memory_benchmarks();
 

@@ -69,7 +69,7 @@ Result<Options> read_options(const Arguments& arguments) {
   options.accelerator_type = arguments.accelerator_type;
   options.node = arguments.node;
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
-  options.labels = std::move(labels);
+  options.labels.insert(labels.begin(), labels.end());
   if (arguments.priority) {
     using Limits = std::numeric_limits<std::int32_t>;
     GPUACTORS_LET(priority, parse_integer("--priority", *arguments.priority, Limits::min(), Limits::max()));

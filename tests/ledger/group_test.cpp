@@ -114,18 +114,6 @@ TEST_CASE("removing a group loses what is in it and frees everything") {
   CHECK(f.ledger.release_group(GroupId{1}, f.now).error().code() == Errc::not_found);
 }
 
-TEST_CASE("a group that loses a bundle is lost as a whole") {
-  Fixture f({node_of("n0", 1), node_of("n1", 1)});
-  f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)});
-  f.submit(in_bundle(1, gpus(1)));
-  const auto events = f.take(f.ledger.remove_node("n0", f.now));
-  REQUIRE(events.size() == 2);
-  CHECK(events[0].kind == Kind::lost);
-  CHECK(events[0].group == GroupId{1});
-  CHECK(events[1].kind == Kind::lost);
-  CHECK(f.submit(gpus(1)).kind == Kind::granted);
-}
-
 TEST_CASE("a group needs bundles, and its bundles keep the rules") {
   Fixture f({node_of("n0", 1)});
   CHECK(f.submit_group(GroupStrategy::pack, {}).code == Errc::invalid_argument);

@@ -191,7 +191,7 @@ TEST_CASE("infeasible is answered at once and names the constraint and what the 
   CHECK(place(f.submit(request)) == "infeasible: no node with 1 device has 17 cpus: node n0 has 16");
   request = gpus(1);
   request.labels["zone"] = "a";
-  CHECK(place(f.submit(request)) == "infeasible: no node has the label zone=a: node n0 has no label zone");
+  CHECK(place(f.submit(request)) == "infeasible: no node has the labels: on node n0 there is no label zone, asked: a");
   CHECK(place(Fixture{}.submit(gpus(1))) == "infeasible: no node is registered");
 }
 

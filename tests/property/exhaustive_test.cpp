@@ -67,7 +67,7 @@ std::uint64_t run_all(const std::vector<Op>& menu, std::size_t length, const gpu
       history.ops.push_back(menu[i]);
     ++count;
     if (const auto trouble = history::run(history); !trouble.empty())
-      FAIL(history::text(history) << trouble);
+      FAIL(history::scenario(history) << trouble);
     std::size_t digit = 0;
     while (digit < length && ++choice[digit] == menu.size())
       choice[digit++] = 0;
@@ -105,6 +105,36 @@ TEST_CASE("over every history of five calls with groups and failures the ledger 
                                 call(Op::Kind::release_group, 0),
                                 call(Op::Kind::fail_device, 0),
                                 call(Op::Kind::drain_node, 0),
+                                call(Op::Kind::remove_node, 0)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}
+
+TEST_CASE("over every history of five calls with labels, wishes and lost bundles the ledger does what a naive "
+          "scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_after = std::chrono::hours{1000};
+  options.reservation_passes = 1'000'000;
+  auto wish = submit(Share{6000});
+  wish.request.node = "n1";
+  wish.request.node_is_soft = true;
+  auto labelled = submit(Share{5000});
+  labelled.request.labels["zone"] = {gpuactors::LabelCondition::Op::not_in, {"a"}};
+  auto waiting = group(gpuactors::GroupStrategy::spread, {Share{6000}, Share{6000}});
+  waiting.bundles.wait_for_nodes = true;
+  auto another = call(Op::Kind::add_node);
+  another.node.name = "n1";
+  another.node.labels["zone"] = "a";
+  another.node.devices.assign(1, {"", 100, ""});
+  const std::vector<Op> menu = {wish,
+                                labelled,
+                                another,
+                                submit(Share::whole(2)),
+                                waiting,
+                                group(gpuactors::GroupStrategy::strict_pack, {Share{3000}, Share{6000}}),
+                                in_group(Share{5000}),
+                                call(Op::Kind::release, 0),
+                                call(Op::Kind::fail_device, 0),
                                 call(Op::Kind::remove_node, 0)};
   for (const int nodes : {1, 2})
     CHECK(run_all(menu, calls, options, nodes) == 100'000);

@@ -1,7 +1,10 @@
+// Runs a history on the ledger and on the naive model side by side.
+#include <property/books.hpp>
 #include <property/history.hpp>
+#include <property/scenario.hpp>
 
 #include <algorithm>
-#include <sstream>
+#include <set>
 
 namespace history {
 
@@ -12,192 +15,21 @@ using gpuactors::GroupId;
 using gpuactors::LeaseId;
 using gpuactors::Ledger;
 using gpuactors::RequestId;
-using gpuactors::ResourceRequest;
-using gpuactors::Share;
-
-// splitmix64: the same numbers everywhere.
-class Random {
-public:
-  explicit Random(std::uint64_t seed) : state_(seed) {
-    // nop
-  }
-
-  std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15ULL;
-    auto z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-
-  std::uint64_t below(std::uint64_t bound) {
-    return next() % bound;
-  }
-
-  bool chance(std::uint64_t percent) {
-    return below(100) < percent;
-  }
-
-  template <class T>
-  T one_of(std::initializer_list<T> items) {
-    return *(items.begin() + below(items.size()));
-  }
-
-private:
-  std::uint64_t state_;
-};
-
-ResourceRequest make_request(Random& random) {
-  ResourceRequest r;
-  switch (random.below(10)) {
-  case 0:
-    break;
-  case 1:
-  case 2:
-    r.gpus = Share::whole(random.one_of({1, 1, 1, 2, 3}));
-    break;
-  case 3:
-    r.memory_bytes = random.one_of<std::uint64_t>({1, 30, 40, 60, 100, 150});
-    break;
-  case 4:
-    r.gpus = Share{random.one_of({1000, 3000, 10000})};
-    r.memory_bytes = random.one_of<std::uint64_t>({10, 50, 90});
-    break;
-  default:
-    r.gpus = Share{random.one_of({1000, 2500, 3000, 5000, 5000, 6000, 9000})};
-  }
-  if (random.chance(20))
-    r.cpus = Share{random.one_of({5000, 10000, 20000, 40000})};
-  if (random.chance(10))
-    r.resources["x"] = Share{random.one_of({5000, 10000})};
-  if (random.chance(15))
-    r.accelerator_type = random.one_of<const char*>({"A", "B", "C"});
-  if (random.chance(8))
-    r.node = random.one_of<const char*>({"n0", "n1", "n2"});
-  if (random.chance(8))
-    r.labels["zone"] = random.one_of<const char*>({"a", "b"});
-  if (random.chance(20))
-    r.strategy = gpuactors::Strategy::spread;
-  return r;
-}
-
-gpuactors::NodeSpec make_node(Random& random) {
-  gpuactors::NodeSpec node;
-  node.name = random.one_of<const char*>({"n0", "n1", "n2", "n10"});
-  node.cpus = Share::whole(random.one_of({0, 1, 4}));
-  if (random.chance(40))
-    node.labels["zone"] = random.one_of<const char*>({"a", "b"});
-  if (random.chance(40))
-    node.resources["x"] = Share::whole(1);
-  const bool mixed = random.chance(30);
-  const auto* type = random.one_of<const char*>({"", "A", "B"});
-  std::uint64_t bytes = random.one_of<std::uint64_t>({100, 100, 200});
-  for (auto count = random.chance(15) ? 0 : 1 + random.below(4); count > 0; --count) {
-    node.devices.push_back({type, bytes, {}});
-    if (mixed) {
-      type = random.one_of<const char*>({"A", "B"});
-      bytes = random.one_of<std::uint64_t>({100, 200});
-    }
-  }
-  return node;
-}
-
-Op make_submit(Random& random, bool with_groups) {
-  Op op;
-  op.kind = Op::Kind::submit;
-  op.request = make_request(random);
-  if (random.chance(30))
-    op.request.priority = random.one_of({-1, 1, 2});
-  if (random.chance(10))
-    op.request.queue_timeout = std::chrono::seconds{random.one_of({1, 3})};
-  op.request.wait_for_nodes = random.chance(10);
-  op.request.queue = !random.chance(5);
-  if (random.chance(20))
-    op.parent = 1 + random.below(8);
-  if (with_groups && random.chance(30)) {
-    op.group = 1 + random.below(4);
-    op.request.bundle = random.one_of({-1, 0, 0, 1, 2});
-  }
-  return op;
-}
-
-Op make_group(Random& random) {
-  Op op;
-  op.kind = Op::Kind::submit_group;
-  op.bundles.strategy = static_cast<gpuactors::GroupStrategy>(random.below(4));
-  for (auto count = 1 + random.below(3); count > 0; --count) {
-    auto bundle = make_request(random);
-    bundle.strategy = gpuactors::Strategy::pack;
-    op.bundles.bundles.push_back(bundle);
-  }
-  op.bundles.priority = random.one_of({0, 0, 1});
-  op.bundles.wait_for_nodes = random.chance(10);
-  op.bundles.queue = !random.chance(5);
-  if (random.chance(10))
-    op.bundles.queue_timeout = std::chrono::seconds{2};
-  return op;
-}
-
-Op make_op(Random& random, bool with_groups) {
-  const auto dice = random.below(100);
-  Op op;
-  if (dice < 45)
-    op = make_submit(random, with_groups);
-  else if (dice < 72)
-    op.kind = Op::Kind::release;
-  else if (dice < 76)
-    op.kind = Op::Kind::cancel;
-  else if (dice < 82 && with_groups)
-    op = make_group(random);
-  else if (dice < 86 && with_groups)
-    op.kind = Op::Kind::release_group;
-  else if (dice < 94)
-    op.kind = Op::Kind::advance;
-  else if (dice < 97)
-    op.kind = Op::Kind::add_node;
-  else
-    op.kind = random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::fail_device});
-  op.pick = random.next();
-  op.seconds = random.one_of({1, 1, 2, 4});
-  if (op.kind == Op::Kind::add_node)
-    op.node = make_node(random);
-  return op;
-}
-
-} // namespace
-
-History make(std::uint64_t seed) {
-  Random random(seed);
-  History result;
-  const bool with_groups = random.chance(50);
-  if (with_groups) {
-    result.options.reservation_after = std::chrono::hours{1000};
-    result.options.reservation_passes = 1'000'000;
-  } else {
-    result.options.reservation_after = std::chrono::seconds{random.one_of({1, 3, 100})};
-    result.options.reservation_passes = random.one_of({1, 2, 4, 100});
-    result.options.reservation_for = std::chrono::seconds{random.one_of({2, 5})};
-  }
-  for (auto count = 1 + random.below(3); count > 0; --count) {
-    Op op;
-    op.kind = Op::Kind::add_node;
-    op.node = make_node(random);
-    result.ops.push_back(op);
-  }
-  for (auto count = 5 + random.below(35); count > 0; --count)
-    result.ops.push_back(make_op(random, with_groups));
-  return result;
-}
-
-// -- running ---------------------------------------------------------------------------------------
-
-namespace {
 
 class Runner {
 public:
   explicit Runner(const gpuactors::LedgerOptions& options)
     : ledger_(options), model_({options.reservation_after, options.reservation_passes, options.reservation_for}) {
     // nop
+  }
+
+  // Writes down from now on what is called.
+  void record() {
+    steps_.emplace();
+  }
+
+  const Scenario& steps() const {
+    return *steps_;
   }
 
   // Returns what went wrong.
@@ -214,7 +46,52 @@ public:
       return trouble;
     if (auto trouble = compare_nodes(); !trouble.empty())
       return trouble;
+    if (auto trouble = broken_books(ledger_); !trouble.empty())
+      return trouble;
     return compare_lists();
+  }
+
+  // Builds a second ledger from what is held in the first: it must look the same, and be all free in the end.
+  std::string rebuild() {
+    Ledger other;
+    const auto now = model_.now();
+    for (const auto& [name, spec] : specs_)
+      if (!other.add_node(spec, now))
+        return "a node could not be added anew";
+    for (const auto id : model_.live_groups())
+      if (auto bundles = ledger_.bundles_of(GroupId{id}); bundles.size() == requests_.at(id).bundles.size())
+        if (const auto done = other.restore_group(GroupId{id}, requests_.at(id), std::move(bundles), now); !done)
+          return done.error().message();
+    const auto leases = ledger_.leases();
+    for (const auto& lease : leases) {
+      const bool apart = (lease.parent && ledger_.find_lease(lease.parent) == nullptr)
+                         || (lease.group && other.bundles_of(lease.group).empty());
+      // What the lender holds besides, or the group, would be missing.
+      if (apart)
+        return {};
+      if (const auto done = other.restore(lease, asker_of(lease)); !done)
+        return done.error().message();
+      if (other.restore(lease))
+        return "a lease was restored twice";
+    }
+    ++coverage.rebuilt;
+    other.check();
+    for (const auto& node : ledger_.nodes()) {
+      if (node.state == gpuactors::NodeState::draining)
+        (void)other.drain_node(node.name, now);
+      for (const auto& device : node.devices)
+        if (device.state == gpuactors::DeviceState::failed)
+          (void)other.fail_device(node.name, device.index, now);
+    }
+    if (leases != other.leases())
+      return "the leases of a ledger that was built anew differ";
+    if (auto trouble = compare_views(other); !trouble.empty())
+      return trouble;
+    for (const auto& lease : leases)
+      if (!other.release(lease.id, lease.epoch, now))
+        return "a restored lease cannot be released";
+    other.check();
+    return {};
   }
 
   Coverage coverage;
@@ -231,28 +108,15 @@ private:
     const auto leases = model_.live_leases();
     const auto groups = model_.live_groups();
     switch (op.kind) {
-    case Op::Kind::submit: {
-      auto request = op.request;
-      const auto parent = op.parent == 0 || leases.empty() ? 0 : pick(leases, op.parent);
-      if (op.group != 0 && !groups.empty())
-        request.group = GroupId{pick(groups, op.group)};
-      else
-        request.bundle = 0;
-      const auto id = ++next_request_;
-      auto to_ledger = request;
-      if (parent != 0)
-        to_ledger.parent = ledger_.lease_of(RequestId{parent})->id;
-      events = ledger_.submit(RequestId{id}, to_ledger, model_.now());
-      if (events.empty() || events.front().request.value() != id)
-        broken_ = "the first event is not the answer";
-      expected = model_.submit(id, request, parent, events);
-      return true;
-    }
+    case Op::Kind::submit:
+      return submit(op, leases, groups, events, expected);
     case Op::Kind::release: {
       if (leases.empty())
         return false;
       const auto id = pick(leases, op.pick);
       const auto lease = *ledger_.lease_of(RequestId{id});
+      if (steps_)
+        steps_->release(id);
       events = *ledger_.release(lease.id, lease.epoch, model_.now());
       if (ledger_.release(lease.id, lease.epoch, model_.now()))
         broken_ = "a lease was released twice";
@@ -264,24 +128,33 @@ private:
       if (waiting.empty())
         return false;
       const auto id = pick(waiting, op.pick);
+      if (steps_)
+        steps_->release(id);
       events = *ledger_.cancel(RequestId{id}, model_.now());
       expected = model_.cancel(id, events);
       return true;
     }
     case Op::Kind::submit_group: {
       const auto id = ++next_group_;
+      if (steps_)
+        steps_->submit_group(id, op.bundles);
       events = ledger_.submit_group(GroupId{id}, op.bundles, model_.now());
       expected = model_.submit_group(id, op.bundles, events);
+      requests_[id] = op.bundles;
       return true;
     }
     case Op::Kind::release_group:
       if (groups.empty())
         return false;
+      if (steps_)
+        steps_->release_group(pick(groups, op.pick));
       events = *ledger_.release_group(GroupId{pick(groups, op.pick)}, model_.now());
       expected = model_.release_group(pick(groups, op.pick), events);
       return true;
     case Op::Kind::advance: {
       const auto now = model_.now() + std::chrono::seconds{op.seconds};
+      if (steps_)
+        steps_->advance(op.seconds);
       events = ledger_.advance(now);
       expected = model_.advance(now, events);
       return true;
@@ -291,21 +164,48 @@ private:
     }
   }
 
+  bool submit(const Op& op, const std::vector<std::uint64_t>& leases, const std::vector<std::uint64_t>& groups,
+              Ledger::Events& events, model::Model::Outcomes& expected) {
+    auto request = op.request;
+    const auto parent = op.parent == 0 || leases.empty() ? 0 : pick(leases, op.parent);
+    if (op.group != 0 && !groups.empty())
+      request.group = GroupId{pick(groups, op.group)};
+    else
+      request.bundle = 0;
+    const auto id = ++next_request_;
+    if (steps_)
+      steps_->submit(id, request, parent);
+    auto to_ledger = request;
+    if (parent != 0)
+      to_ledger.parent = ledger_.lease_of(RequestId{parent})->id;
+    events = ledger_.submit(RequestId{id}, to_ledger, model_.now());
+    if (events.empty() || events.front().request.value() != id)
+      broken_ = "the first event is not the answer";
+    expected = model_.submit(id, request, parent, events);
+    return true;
+  }
+
   bool call_on_node(const Op& op, const std::vector<std::string>& names, Ledger::Events& events,
                     model::Model::Outcomes& expected) {
     if (op.kind == Op::Kind::add_node) {
       if (std::find(names.begin(), names.end(), op.node.name) != names.end())
         return false;
+      if (steps_)
+        steps_->add_node(op.node);
       events = *ledger_.add_node(op.node, model_.now());
       expected = model_.add_node(op.node, events);
+      specs_[op.node.name] = op.node;
       return true;
     }
     if (names.empty())
       return false;
     const auto name = pick(names, op.pick);
+    if (steps_ && op.kind != Op::Kind::fail_device)
+      steps_->on_node(op.kind == Op::Kind::remove_node ? "remove_node" : "drain_node", name);
     if (op.kind == Op::Kind::remove_node) {
       events = *ledger_.remove_node(name, model_.now());
       expected = model_.remove_node(name, events);
+      specs_.erase(name);
     } else if (op.kind == Op::Kind::drain_node) {
       events = *ledger_.drain_node(name, model_.now());
       expected = model_.drain_node(name, events);
@@ -314,6 +214,8 @@ private:
       if (count == 0)
         return false;
       const auto index = static_cast<int>((op.pick >> 8) % count);
+      if (steps_)
+        steps_->fail_device(name, index);
       events = *ledger_.fail_device(name, index, model_.now());
       expected = model_.fail_device(name, index, events);
     }
@@ -325,6 +227,11 @@ private:
       ++coverage.events[event.kind];
       const bool granted = event.kind == Event::Kind::granted;
       coverage.groups += granted && event.group ? 1 : 0;
+      if (granted && event.group)
+        coverage.mended += torn_.erase(event.group.value());
+      else if (event.group && event.kind == Event::Kind::pending && op.kind != Op::Kind::submit_group
+               && event.bundles.empty() && !ledger_.bundles_of(event.group).empty())
+        coverage.torn += torn_.insert(event.group.value()).second ? 1 : 0;
       if (!granted || !event.lease)
         continue;
       coverage.from_queue += op.kind == Op::Kind::submit ? 0 : 1;
@@ -385,11 +292,41 @@ private:
     return model_.broken_promise(ledger_.reservations());
   }
 
+  LeaseId asker_of(const gpuactors::Lease& lease) const {
+    const auto* asker = ledger_.lease_of(RequestId{model_.asked_by(lease.request.value())});
+    return asker == nullptr ? LeaseId{} : asker->id;
+  }
+
+  // Groups that wait for a bundle were left out: then the nodes differ by what the others hold.
+  std::string compare_views(const Ledger& other) const {
+    const auto mine = ledger_.nodes();
+    const auto theirs = other.nodes();
+    for (const auto id : model_.live_groups())
+      if (ledger_.bundles_of(GroupId{id}).size() != other.bundles_of(GroupId{id}).size())
+        return {};
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      bool same = mine[i].free_cpus == theirs[i].free_cpus && mine[i].free_resources == theirs[i].free_resources;
+      for (std::size_t d = 0; d < mine[i].devices.size(); ++d) {
+        const auto& a = mine[i].devices[d];
+        const auto& b = theirs[i].devices[d];
+        same = same && a.state == b.state && a.free_share == b.free_share && a.free_memory_bytes == b.free_memory_bytes
+               && a.leases == b.leases && a.groups == b.groups;
+      }
+      if (!same)
+        return "node " + mine[i].name + " of a ledger that was built anew differs";
+    }
+    return {};
+  }
+
   Ledger ledger_;
   model::Model model_;
+  std::map<std::string, gpuactors::NodeSpec> specs_;
+  std::map<std::uint64_t, gpuactors::GroupRequest> requests_;
+  std::optional<Scenario> steps_;
   std::string broken_;
   std::uint64_t next_request_ = 0;
   std::uint64_t next_group_ = 0;
+  std::set<std::uint64_t> torn_;
 };
 
 } // namespace
@@ -402,6 +339,8 @@ std::string run(const History& history, Coverage* coverage) {
   for (std::size_t i = 0; i < history.ops.size() && trouble.empty(); ++i)
     if (auto wrong = runner.step(history.ops[i]); !wrong.empty())
       trouble = "after call " + std::to_string(i) + ":\n" + wrong;
+  if (trouble.empty())
+    trouble = runner.rebuild();
   if (coverage != nullptr)
     *coverage = std::move(runner.coverage);
   return trouble;
@@ -421,75 +360,13 @@ History shrink(History history) {
   return history;
 }
 
-// -- printing --------------------------------------------------------------------------------------
-
-namespace {
-
-void print(std::ostream& out, const ResourceRequest& r) {
-  if (r.gpus != Share{})
-    out << " gpus=" << to_string(r.gpus);
-  if (r.memory_bytes > 0)
-    out << " memory=" << r.memory_bytes;
-  if (r.cpus != Share{})
-    out << " cpus=" << to_string(r.cpus);
-  for (const auto& [name, amount] : r.resources)
-    out << " " << name << "=" << to_string(amount);
-  for (const auto& [name, value] : r.labels)
-    out << " label " << name << "=" << value;
-  if (!r.accelerator_type.empty())
-    out << " type=" << r.accelerator_type;
-  if (!r.node.empty())
-    out << " node=" << r.node;
-  if (r.priority != 0)
-    out << " priority=" << r.priority;
-  if (r.bundle != 0)
-    out << " bundle=" << r.bundle;
-  if (r.queue_timeout)
-    out << " timeout=" << std::chrono::duration_cast<std::chrono::seconds>(*r.queue_timeout).count();
-  out << (r.strategy == gpuactors::Strategy::spread ? " SPREAD" : "") << (r.wait_for_nodes ? " wait_for_nodes" : "")
-      << (r.queue ? "" : " no_queue");
-}
-
-} // namespace
-
-std::string text(const History& history) {
-  static const char* const names[] = {"submit",   "release",     "cancel",     "submit_group", "release_group",
-                                      "add_node", "remove_node", "drain_node", "fail_device",  "advance"};
-  std::ostringstream out;
-  out << "reservation after "
-      << std::chrono::duration_cast<std::chrono::seconds>(history.options.reservation_after).count() << " s or "
-      << history.options.reservation_passes << " passes, for "
-      << std::chrono::duration_cast<std::chrono::seconds>(history.options.reservation_for).count() << " s\n";
-  for (std::size_t i = 0; i < history.ops.size(); ++i) {
-    const auto& op = history.ops[i];
-    out << i << ": " << names[static_cast<std::size_t>(op.kind)];
-    if (op.kind == Op::Kind::submit) {
-      print(out, op.request);
-      if (op.parent != 0)
-        out << " parent#" << op.parent;
-      if (op.group != 0)
-        out << " group#" << op.group;
-    } else if (op.kind == Op::Kind::submit_group) {
-      out << " strategy " << static_cast<int>(op.bundles.strategy);
-      for (const auto& bundle : op.bundles.bundles) {
-        out << " {";
-        print(out, bundle);
-        out << " }";
-      }
-    } else if (op.kind == Op::Kind::add_node) {
-      out << " " << op.node.name << " cpus=" << to_string(op.node.cpus) << (op.node.resources.empty() ? "" : " x=1");
-      for (const auto& [name, value] : op.node.labels)
-        out << " " << name << "=" << value;
-      for (const auto& device : op.node.devices)
-        out << " [" << device.accelerator_type << " " << device.memory_bytes << "]";
-    } else if (op.kind == Op::Kind::advance) {
-      out << " " << op.seconds << " s";
-    } else {
-      out << " #" << op.pick;
-    }
-    out << "\n";
-  }
-  return out.str();
+std::string scenario(const History& history) {
+  Runner runner(history.options);
+  runner.record();
+  for (const auto& op : history.ops)
+    if (!runner.step(op).empty())
+      break;
+  return runner.steps().text();
 }
 
 } // namespace history

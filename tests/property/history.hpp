@@ -54,6 +54,11 @@ struct Coverage {
   std::uint64_t borrowed = 0;
   std::uint64_t in_bundles = 0;
   std::uint64_t groups = 0;
+  /// Groups that lost bundles and kept others, and those of them that were placed again.
+  std::uint64_t torn = 0;
+  std::uint64_t mended = 0;
+  /// Histories at whose end a second ledger was built from what the first one held.
+  std::uint64_t rebuilt = 0;
   /// Calls after which something was held back, and requests that fit but for that.
   std::uint64_t reservations = 0;
   std::uint64_t held_back = 0;
@@ -65,7 +70,8 @@ std::string run(const History& history, Coverage* coverage = nullptr);
 /// Takes out what the failure does not need.
 History shrink(History history);
 
-/// Renders the calls, one line each.
-std::string text(const History& history);
+/// Renders the calls, up to the first that goes wrong, as a scenario for `gpuactors plan`. Its reservations are those
+/// of the defaults, whatever `options` says.
+std::string scenario(const History& history);
 
 } // namespace history

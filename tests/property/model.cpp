@@ -1,6 +1,7 @@
 #include <property/model.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace model {
@@ -57,6 +58,43 @@ Share resource_in(const Amounts& amounts, const std::string& name) {
   return it == amounts.resources.end() ? Share{} : it->second;
 }
 
+using Candidate = std::tuple<std::uint64_t, std::string, int>;
+
+int distance(const NodeSpec& node, int a, int b) {
+  const auto i = static_cast<std::size_t>(a);
+  const auto j = static_cast<std::size_t>(b);
+  if (!node.distances.empty())
+    return node.distances[i][j];
+  const bool any =
+      std::any_of(node.devices.begin(), node.devices.end(), [](const auto& d) { return d.numa_node >= 0; });
+  if (!any)
+    return 0;
+  return node.devices[i].numa_node >= 0 && node.devices[i].numa_node == node.devices[j].numa_node ? 1 : 2;
+}
+
+// Every choice, as a mask that is counted down, so that the first candidates come first; the best sum of distances.
+std::vector<std::size_t> closest(const NodeSpec& node, const std::vector<Candidate>& of, std::size_t count) {
+  std::vector<std::size_t> best;
+  std::optional<int> least;
+  for (auto mask = std::size_t{1} << of.size(); mask-- > 0;) {
+    std::vector<std::size_t> set;
+    for (std::size_t i = 0; i < of.size(); ++i)
+      if ((mask & (std::size_t{1} << (of.size() - 1 - i))) != 0)
+        set.push_back(i);
+    if (set.size() != count)
+      continue;
+    int sum = 0;
+    for (const auto a : set)
+      for (const auto b : set)
+        sum += a < b ? distance(node, std::get<2>(of[a]), std::get<2>(of[b])) : 0;
+    if (least && sum >= *least)
+      continue;
+    least = sum;
+    best = set;
+  }
+  return best;
+}
+
 void subtract(Amounts& from, const Amounts& what) {
   for (auto& device : from.devices)
     if (const auto* taken = device_in(what, device.index)) {
@@ -78,6 +116,21 @@ std::string place_text(const std::string& node, const std::vector<DeviceGrant>& 
   return text;
 }
 
+bool is_right_node(const Model::Node& node, const ResourceRequest& r) {
+  if (!r.node.empty() && !r.node_is_soft && r.node != node.spec.name)
+    return false;
+  for (const auto& [name, wanted] : r.labels) {
+    const auto it = node.spec.labels.find(name);
+    const bool there = it != node.spec.labels.end();
+    const bool listed = there && std::count(wanted.values.begin(), wanted.values.end(), it->second) > 0;
+    using Op = gpuactors::LabelCondition::Op;
+    if ((wanted.op == Op::in && !listed) || (wanted.op == Op::not_in && listed) || (wanted.op == Op::exists && !there)
+        || (wanted.op == Op::absent && there))
+      return false;
+  }
+  return true;
+}
+
 // -- amounts ---------------------------------------------------------------------------------------
 
 Amounts Model::all_of(const Source& source) const {
@@ -85,7 +138,7 @@ Amounts Model::all_of(const Source& source) const {
   if (source.lease != 0)
     return held_.at(source.lease).amounts;
   if (source.group != 0) {
-    const auto& bundle = groups_.at(source.group).bundles.at(static_cast<std::size_t>(source.bundle));
+    const auto& bundle = groups_.at(source.group).bundles.at(source.bundle);
     return {bundle.devices, bundle.cpus, bundle.resources};
   }
   const auto& node = nodes_.at(source.node);
@@ -109,7 +162,7 @@ Amounts Model::left_of(const Source& source, bool all, const std::vector<Taken>&
         subtract(left, held.amounts);
     if (source.group == 0 && source.lease == 0)
       for (const auto& [id, group] : groups_)
-        for (const auto& bundle : group.bundles)
+        for (const auto& [number, bundle] : group.bundles)
           if (bundle.node == source.node)
             subtract(left, {bundle.devices, bundle.cpus, bundle.resources});
   }
@@ -131,11 +184,8 @@ DeviceGrant Model::free_of(const std::string& node, int index) const {
 std::optional<std::vector<DeviceGrant>> Model::choose(const Source& source, const ResourceRequest& r, bool all,
                                                       const std::vector<Taken>& taken) const {
   const auto& node = node_of(source);
-  if (!r.node.empty() && r.node != node.spec.name)
+  if (!is_right_node(node, r))
     return std::nullopt;
-  for (const auto& label : r.labels)
-    if (node.spec.labels.count(label.first) == 0 || node.spec.labels.at(label.first) != label.second)
-      return std::nullopt;
   const auto left = left_of(source, all, taken);
   if (r.cpus > left.cpus)
     return std::nullopt;
@@ -206,7 +256,7 @@ std::optional<std::vector<DeviceGrant>> Model::choose_whole(const Source& source
   if (chosen.size() < how_many(r))
     return std::nullopt;
   std::vector<DeviceGrant> grants;
-  for (std::size_t i = 0; i < how_many(r); ++i)
+  for (const auto i : closest(node.spec, chosen, how_many(r)))
     grants.push_back({std::get<2>(chosen[i]), Share::whole(1), need(r, std::get<0>(chosen[i])).second});
   std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   return grants;
@@ -236,8 +286,9 @@ std::optional<Taken> Model::choose_node(const ResourceRequest& r, const std::vec
       if (device.share == Share::whole(1))
         ++idle[{spec.memory_bytes, spec.accelerator_type}];
     }
-    if (!r.node.empty()) {
-      offer({}, name, *in_node);
+    // A wish that can be granted comes before all others.
+    if (r.node == name) {
+      offer({std::numeric_limits<std::int64_t>::min(), 0, 0, 0, {}, 0, {}}, name, *in_node);
     } else if (r.strategy == gpuactors::Strategy::spread) {
       offer({-free_share, -shown.cpus.units(), 0, 0, name, 0, {}}, name, *in_node);
     } else if (!wants_device(r)) {
@@ -293,7 +344,7 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
   lender = 0;
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;
-    for (const auto& bundle : bundles) {
+    for (const auto& [number, bundle] : bundles) {
       const Source source{bundle.node, r.group.value(), bundle.bundle, 0};
       if (r.bundle == -1 || r.bundle == bundle.bundle)
         if (const auto devices = choose(source, r, false, taken))
@@ -319,9 +370,9 @@ bool Model::is_feasible(const Waiting& waiting) const {
   const auto taken = held_by_ancestors(r.parent.value());
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;
-    if (bundles.empty())
+    if (lacks(r))
       return true;
-    for (const auto& bundle : bundles)
+    for (const auto& [number, bundle] : bundles)
       if ((r.bundle == -1 || r.bundle == bundle.bundle)
           && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken))
         return true;
@@ -338,18 +389,33 @@ bool Model::is_feasible(const Waiting& waiting) const {
 
 // -- groups ----------------------------------------------------------------------------------------
 
+bool Model::lacks(const ResourceRequest& in_group) const {
+  const auto& group = groups_.at(in_group.group.value());
+  return in_group.bundle == -1 ? group.bundles.size() < group.request.bundles.size()
+                               : group.bundles.count(in_group.bundle) == 0;
+}
+
+// Bundles that have a place keep it.
 bool Model::group_fits(const Group& group, bool all) const {
   std::vector<Taken> taken;
   std::vector<std::string> nodes;
+  for (const auto& [number, bundle] : group.bundles) {
+    nodes.push_back(bundle.node);
+    // What is free is less by them already.
+    if (all)
+      taken.push_back({{bundle.node, 0, 0, 0}, {bundle.devices, bundle.cpus, bundle.resources}});
+  }
   return group_fits_from(group, all, 0, taken, nodes);
 }
 
 // Every bundle on every device of every node, until it fits.
-bool Model::group_fits_from(const Group& group, bool all, std::size_t bundle, std::vector<Taken>& taken,
+bool Model::group_fits_from(const Group& group, bool all, int bundle, std::vector<Taken>& taken,
                             std::vector<std::string>& nodes) const {
-  if (bundle == group.request.bundles.size())
+  if (bundle == static_cast<int>(group.request.bundles.size()))
     return true;
-  const auto& r = group.request.bundles[bundle];
+  if (group.bundles.count(bundle) > 0)
+    return group_fits_from(group, all, bundle + 1, taken, nodes);
+  const auto& r = group.request.bundles[static_cast<std::size_t>(bundle)];
   const auto strategy = group.request.strategy;
   for (const auto& [name, node] : nodes_) {
     const bool used = std::find(nodes.begin(), nodes.end(), name) != nodes.end();
@@ -407,11 +473,16 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
     return true;
   }
   std::set<std::string> nodes;
+  const auto kept = group.bundles;
   for (std::size_t i = 0; i < it->bundles.size(); ++i) {
     const auto& bundle = it->bundles[i];
-    auto r = group.request.bundles[i];
-    r.node = bundle.node;
+    const auto& r = group.request.bundles[i];
     nodes.insert(bundle.node);
+    if (const auto at = kept.find(static_cast<int>(i)); at != kept.end()) {
+      if (!(at->second == bundle))
+        complaint_ = "a bundle that had a place was moved";
+      continue;
+    }
     const auto left = nodes_.count(bundle.node) > 0 && !nodes_.at(bundle.node).draining
                           ? left_of({bundle.node, 0, 0, 0}, false, {})
                           : Amounts{};
@@ -433,7 +504,10 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
       if (!r.accelerator_type.empty() && spec.accelerator_type != r.accelerator_type)
         wrong("type");
     }
-    group.bundles.push_back(bundle);
+    if (bundle.bundle != static_cast<int>(i) || nodes_.count(bundle.node) == 0
+        || !is_right_node(nodes_.at(bundle.node), r))
+      wrong("node");
+    group.bundles[static_cast<int>(i)] = bundle;
   }
   const auto strategy = group.request.strategy;
   if (strategy == gpuactors::GroupStrategy::strict_pack && nodes.size() > 1)
@@ -467,7 +541,7 @@ std::vector<Taken> Model::held_by_ancestors(std::uint64_t parent) const {
   for (const auto id : leases)
     taken.push_back({held_.at(id).source, held_.at(id).amounts});
   for (const auto id : groups)
-    for (const auto& bundle : groups_.at(id).bundles)
+    for (const auto& [number, bundle] : groups_.at(id).bundles)
       taken.push_back({{bundle.node, 0, 0, 0}, {bundle.devices, bundle.cpus, bundle.resources}});
   return taken;
 }

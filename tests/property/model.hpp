@@ -65,7 +65,9 @@ struct Waiting {
 
 struct Group {
   GroupRequest request;
-  std::vector<BundleGrant> bundles;
+  // By number; those that wait for a place are not there.
+  std::map<int, BundleGrant> bundles;
+  std::uint64_t age = 0;
 };
 
 /// One event as far as the two must agree.
@@ -113,6 +115,10 @@ public:
   std::vector<std::uint64_t> waiting_requests() const;
   std::vector<std::uint64_t> live_groups() const;
   std::vector<std::string> node_names() const;
+  /// The request whose lease asked for this one's; 0 for none.
+  std::uint64_t asked_by(std::uint64_t id) const {
+    return held_.at(id).asked_by;
+  }
   TimePoint now() const {
     return now_;
   }
@@ -130,13 +136,13 @@ public:
     return complaint_;
   }
 
-private:
   struct Node {
     NodeSpec spec;
     bool draining = false;
     std::set<int> failed;
   };
 
+private:
   struct Reservation {
     std::uint64_t holder_age = 0;
     TimePoint since;
@@ -158,8 +164,9 @@ private:
   std::optional<Taken> find_place(const Waiting& waiting, std::uint64_t& lender) const;
   bool is_feasible(const Waiting& waiting) const;
   bool group_fits(const Group& group, bool all) const;
-  bool group_fits_from(const Group& group, bool all, std::size_t bundle, std::vector<Taken>& taken,
+  bool group_fits_from(const Group& group, bool all, int bundle, std::vector<Taken>& taken,
                        std::vector<std::string>& nodes) const;
+  bool lacks(const ResourceRequest& in_group) const;
   bool waits_before(const Waiting& a, const Waiting& b) const;
   std::vector<Taken> held_back(const Waiting& waiting) const;
   std::vector<Taken> held_by_ancestors(std::uint64_t parent) const;
@@ -173,6 +180,8 @@ private:
   void end(std::uint64_t id);
   void lose(const std::set<std::uint64_t>& ids, Outcomes& out);
   void end_group(std::uint64_t id, Outcomes& out);
+  void lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcomes& out);
+  std::set<std::uint64_t> held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const;
   void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
   void pass_time(const std::vector<Event>& events, Outcomes& out);
   void sync_reservations();
@@ -198,5 +207,8 @@ private:
   std::uint64_t age_ = 0;
   std::string complaint_;
 };
+
+/// Whether the node's name and labels are as asked.
+bool is_right_node(const Model::Node& node, const ResourceRequest& r);
 
 } // namespace model

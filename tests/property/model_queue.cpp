@@ -1,4 +1,4 @@
-// The naive scheduler's queue: who is served when, who is answered in vain, and what is held back.
+// The naive scheduler's queue: who is served when, and who is answered in vain.
 #include <property/model.hpp>
 
 #include <algorithm>
@@ -85,23 +85,33 @@ void Model::settle(const std::vector<Event>& events, Outcomes& out) {
   }
 }
 
+// In the order of the queue, again and again: the end of a group ends leases, and with them hopes and hindrances.
 void Model::answer_vain(Outcomes& out) {
-  // A request whose parent has ended is an ordinary one.
-  for (auto& waiting : queue_)
-    if (waiting.request.parent && ancestors(waiting.request.parent.value()).empty())
-      waiting.request.parent = {};
-  const auto order = queue_;
-  for (const auto& waiting : order) {
-    const bool waits =
-        waiting.group != 0 ? groups_.at(waiting.group).request.wait_for_nodes : waiting.request.wait_for_nodes;
-    // Another answer may have taken it along.
-    if (std::none_of(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.age == waiting.age; }) || waits
-        || is_feasible(waiting))
-      continue;
-    out.push_back({Event::Kind::infeasible, waiting.id, waiting.group, {}});
-    forget(waiting.id, waiting.group);
-    if (waiting.group != 0)
-      end_group(waiting.group, out);
+  bool again = true;
+  while (again) {
+    again = false;
+    // A request whose parent has ended is an ordinary one.
+    for (auto& waiting : queue_)
+      if (waiting.request.parent && ancestors(waiting.request.parent.value()).empty())
+        waiting.request.parent = {};
+    auto order = queue_;
+    std::sort(order.begin(), order.end(), [this](const auto& a, const auto& b) { return waits_before(a, b); });
+    std::vector<std::uint64_t> vain;
+    for (const auto& waiting : order)
+      if (!(waiting.group != 0 ? groups_.at(waiting.group).request.wait_for_nodes : waiting.request.wait_for_nodes)
+          && !is_feasible(waiting))
+        vain.push_back(waiting.age);
+    for (const auto age : vain) {
+      const auto it = std::find_if(queue_.begin(), queue_.end(), [age](const auto& w) { return w.age == age; });
+      if (it == queue_.end() || is_feasible(*it))
+        continue;
+      const auto waiting = *it;
+      again = true;
+      out.push_back({Event::Kind::infeasible, waiting.id, waiting.group, {}});
+      forget(waiting.id, waiting.group);
+      if (waiting.group != 0)
+        end_group(waiting.group, out);
+    }
   }
 }
 
@@ -137,22 +147,14 @@ void Model::lose(const std::set<std::uint64_t>& ids, Outcomes& out) {
 }
 
 void Model::end_group(std::uint64_t id, Outcomes& out) {
-  std::set<std::uint64_t> ids;
-  bool more = true;
-  while (more) {
-    more = false;
-    for (const auto& [lease, held] : held_)
-      if ((held.source.group == id || ids.count(held.lender) > 0) && ids.insert(lease).second)
-        more = true;
-  }
-  lose(ids, out);
+  lose(held_in(id, [](int) { return true; }), out);
   const auto order = queue_;
   for (const auto& waiting : order)
     if (waiting.request.group.value() == id && waiting.group == 0) {
       out.push_back({Event::Kind::rejected, waiting.id, 0, {}});
       forget(waiting.id, 0);
     }
-  for (const auto& bundle : groups_.at(id).bundles)
+  for (const auto& [number, bundle] : groups_.at(id).bundles)
     drop_reservations_on(bundle.node);
   groups_.erase(id);
 }
@@ -168,13 +170,47 @@ void Model::lose_on(const std::string& name, std::optional<int> index, Outcomes&
     if (touches(held.source.node, held.amounts.devices))
       ids.insert(id);
   lose(ids, out);
-  const auto groups = groups_;
-  for (const auto& [id, group] : groups)
-    if (std::any_of(group.bundles.begin(), group.bundles.end(),
-                    [&](const BundleGrant& bundle) { return touches(bundle.node, bundle.devices); })) {
-      out.push_back({Event::Kind::lost, 0, id, {}});
-      end_group(id, out);
-    }
+  std::vector<std::uint64_t> groups;
+  for (const auto& [id, group] : groups_)
+    groups.push_back(id);
+  for (const auto id : groups) {
+    std::set<int> lost;
+    for (const auto& [number, bundle] : groups_.at(id).bundles)
+      if (touches(bundle.node, bundle.devices))
+        lost.insert(number);
+    if (lost.empty())
+      continue;
+    if (groups_.at(id).request.strategy == gpuactors::GroupStrategy::strict_pack)
+      for (const auto& [number, bundle] : groups_.at(id).bundles)
+        lost.insert(number);
+    lose_bundles(id, lost, out);
+  }
+}
+
+// The leases in them are lost, and the group is back in the queue, as old as it was.
+void Model::lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcomes& out) {
+  auto& group = groups_.at(id);
+  lose(held_in(id, [&](int bundle) { return numbers.count(bundle) > 0; }), out);
+  forget(0, id);
+  for (const auto number : numbers)
+    group.bundles.erase(number);
+  const auto deadline = group.request.queue_timeout ? now_ + *group.request.queue_timeout : never;
+  queue_.push_back({0, id, {}, now_, deadline, group.age, group.request.priority});
+  out.push_back({Event::Kind::pending, 0, id, {}});
+}
+
+// Leases in bundles of a group, and what these have lent.
+std::set<std::uint64_t> Model::held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const {
+  std::set<std::uint64_t> ids;
+  bool more = true;
+  while (more) {
+    more = false;
+    for (const auto& [lease, held] : held_)
+      if (((held.source.group == group && bundle(held.source.bundle)) || ids.count(held.lender) > 0)
+          && ids.insert(lease).second)
+        more = true;
+  }
+  return ids;
 }
 
 // -- calls -----------------------------------------------------------------------------------------
@@ -221,8 +257,8 @@ Model::Outcomes Model::submit_group(std::uint64_t id, GroupRequest request, cons
   pass_time(events, out);
   const auto deadline = request.queue_timeout ? now_ + *request.queue_timeout : never;
   const auto priority = request.priority;
-  groups_[id] = Group{std::move(request), {}};
-  enqueue({0, id, {}, now_, deadline, ++age_, priority}, events, out);
+  groups_[id] = Group{std::move(request), {}, ++age_};
+  enqueue({0, id, {}, now_, deadline, age_, priority}, events, out);
   return out;
 }
 
@@ -282,7 +318,7 @@ Model::Outcomes Model::advance(TimePoint now, const std::vector<Event>& events) 
   return out;
 }
 
-// -- time and reservations -------------------------------------------------------------------------
+// -- time  -------------------------------------------------------------------------
 
 void Model::pass_time(const std::vector<Event>& events, Outcomes& out) {
   bool wake = false;
@@ -319,218 +355,6 @@ void Model::pass_time(const std::vector<Event>& events, Outcomes& out) {
     if (!reservation.held && now_ - reservation.since >= options_.reservation_after)
       reserve(*waiting);
   }
-}
-
-// Of each priority, the first in the queue that a place could be held back for.
-std::map<int, const Waiting*, std::greater<>> Model::oldest() const {
-  std::map<int, const Waiting*, std::greater<>> result;
-  for (const auto& waiting : queue_) {
-    if (waiting.group != 0 || (result.count(waiting.priority) > 0 && result[waiting.priority]->age < waiting.age))
-      continue;
-    const auto& r = waiting.request;
-    const auto taken = held_by_ancestors(r.parent.value());
-    bool somewhere = false;
-    if (r.group) {
-      for (const auto& bundle : groups_.at(r.group.value()).bundles)
-        somewhere |= (r.bundle == -1 || r.bundle == bundle.bundle)
-                     && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken).has_value();
-    } else {
-      for (const auto& [name, node] : nodes_)
-        somewhere |= !node.draining && choose({name, 0, 0, 0}, r, true, taken).has_value();
-    }
-    if (somewhere)
-      result[waiting.priority] = &waiting;
-  }
-  return result;
-}
-
-void Model::sync_reservations() {
-  const auto first = oldest();
-  for (auto it = reservations_.begin(); it != reservations_.end();) {
-    const auto at = first.find(it->first);
-    it = at != first.end() && at->second->age == it->second.holder_age ? std::next(it) : reservations_.erase(it);
-  }
-}
-
-std::vector<Taken> Model::held_back(const Waiting& waiting) const {
-  std::vector<Taken> taken;
-  for (const auto& [priority, reservation] : reservations_)
-    for (const auto& holder : queue_)
-      if (reservation.held && holder.age == reservation.holder_age && waits_before(holder, waiting))
-        taken.push_back(reservation.taken);
-  return taken;
-}
-
-bool Model::could_use(const Waiting& waiting, const Source& source, const std::vector<DeviceGrant>& devices) const {
-  const auto& r = waiting.request;
-  const auto& node = nodes_.at(source.node);
-  if ((!r.node.empty() && r.node != source.node) || r.group.value() != source.group)
-    return false;
-  for (const auto& label : r.labels)
-    if (node.spec.labels.count(label.first) == 0 || node.spec.labels.at(label.first) != label.second)
-      return false;
-  const auto right = [&](int index) {
-    return r.accelerator_type.empty()
-           || node.spec.devices.at(static_cast<std::size_t>(index)).accelerator_type == r.accelerator_type;
-  };
-  if (r.gpus.units() > 0 || r.memory_bytes > 0)
-    return std::any_of(devices.begin(), devices.end(), [&](const DeviceGrant& device) { return right(device.index); });
-  if (r.accelerator_type.empty())
-    return true;
-  for (int i = 0; i < static_cast<int>(node.spec.devices.size()); ++i)
-    if (node.failed.count(i) == 0 && right(i))
-      return true;
-  return false;
-}
-
-void Model::count_pass(const Waiting& granted, const Source& source, const std::vector<DeviceGrant>& devices) {
-  for (const auto& [priority, waiting] : oldest()) {
-    if (!waits_before(*waiting, granted) || !could_use(*waiting, source, devices))
-      continue;
-    auto& reservation = reservations_[priority];
-    if (reservation.holder_age != waiting->age) {
-      reservation = Reservation{};
-      reservation.holder_age = waiting->age;
-      reservation.since = waiting->since;
-    }
-    if (!reservation.held && ++reservation.passes >= options_.reservation_passes)
-      reserve(*waiting);
-  }
-}
-
-// The place where the least has to come back, after those that were held back in vain.
-void Model::reserve(const Waiting& waiting) {
-  const auto& r = waiting.request;
-  auto& reservation = reservations_.at(waiting.priority);
-  std::vector<Source> sources;
-  if (r.group) {
-    for (const auto& bundle : groups_.at(r.group.value()).bundles)
-      if (r.bundle == -1 || r.bundle == bundle.bundle)
-        sources.push_back({bundle.node, r.group.value(), bundle.bundle, 0});
-  } else {
-    for (const auto& [name, node] : nodes_)
-      if (!node.draining)
-        sources.push_back({name, 0, 0, 0});
-  }
-  std::optional<std::pair<std::int64_t, std::int64_t>> least;
-  for (const auto& source : sources) {
-    const auto best = best_place_in(source, waiting, reservation);
-    if (!best || (least && !(best->first < *least)))
-      continue;
-    least = best->first;
-    reservation.taken = best->second;
-    reservation.held = true;
-    reservation.until = now_ + options_.reservation_for;
-  }
-  if (!least) {
-    reservation.since = now_;
-    reservation.passes = 0;
-  }
-}
-
-std::pair<std::int64_t, std::int64_t> Model::cost_of(const Taken& place, const Reservation& reservation) const {
-  std::pair<std::int64_t, std::int64_t> cost{0, 0};
-  const auto free = left_of(place.source, false, {});
-  if (place.amounts.devices.empty())
-    cost.second = std::max<std::int64_t>(0, (place.amounts.cpus - free.cpus).units());
-  for (const auto& wanted : place.amounts.devices) {
-    if (const auto vain = reservation.vain.find({place.source, wanted.index}); vain != reservation.vain.end())
-      cost.first += vain->second;
-    for (const auto& device : free.devices)
-      if (device.index == wanted.index)
-        cost.second += std::max<std::int64_t>(0, (wanted.share - device.share).units());
-  }
-  return cost;
-}
-
-std::optional<std::pair<std::pair<std::int64_t, std::int64_t>, Taken>>
-Model::best_place_in(const Source& source, const Waiting& waiting, const Reservation& reservation) const {
-  const auto& r = waiting.request;
-  auto taken = held_back(waiting);
-  for (auto& more : held_by_ancestors(r.parent.value()))
-    taken.push_back(std::move(more));
-  if (!choose(source, r, true, taken))
-    return std::nullopt;
-  Taken place{source, {{}, r.cpus, r.resources}};
-  std::vector<std::tuple<std::pair<std::int64_t, std::int64_t>, int, DeviceGrant>> ranked;
-  if (r.gpus.units() > 0 || r.memory_bytes > 0)
-    for (const auto& device : all_of(source).devices) {
-      auto one = r;
-      one.gpus = std::min(r.gpus, Share::whole(1));
-      // Hide the others.
-      auto hidden = taken;
-      for (const auto& other : all_of(source).devices)
-        if (other.index != device.index)
-          hidden.push_back({source, {{other}, {}, {}}});
-      if (const auto grant = choose(source, one, true, hidden))
-        ranked.emplace_back(cost_of({source, {*grant, {}, {}}}, reservation), device.index, grant->front());
-    }
-  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
-  });
-  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(1, r.gpus.units() / Share::one));
-  for (std::size_t i = 0; i < count && !ranked.empty(); ++i)
-    place.amounts.devices.push_back(std::get<2>(ranked.at(i)));
-  return std::pair{cost_of(place, reservation), place};
-}
-
-// Something has come back: is less missing there?
-void Model::move_reservations() {
-  const auto freed = std::exchange(freed_, {});
-  for (auto it = reservations_.rbegin(); it != reservations_.rend(); ++it) {
-    auto& reservation = it->second;
-    const auto holder =
-        std::find_if(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.age == reservation.holder_age; });
-    if (!reservation.held || holder == queue_.end())
-      continue;
-    const auto& r = holder->request;
-    for (const auto& source : freed) {
-      const bool there = nodes_.count(source.node) > 0 && (source.group == 0 || groups_.count(source.group) > 0);
-      if (!there || source.group != r.group.value() || (source.group == 0 && nodes_.at(source.node).draining)
-          || (source.group != 0 && r.bundle != -1 && r.bundle != source.bundle))
-        continue;
-      const auto best = best_place_in(source, *holder, reservation);
-      if (best && best->first < cost_of(reservation.taken, reservation))
-        reservation.taken = best->second;
-    }
-  }
-}
-
-void Model::drop_reservations_on(const std::string& name) {
-  for (auto& [priority, reservation] : reservations_)
-    if (reservation.held && reservation.taken.source.node == name) {
-      reservation.held = false;
-      reservation.since = now_;
-      reservation.passes = 0;
-    }
-}
-
-std::string Model::broken_promise(const std::vector<gpuactors::ReservationView>& reservations) const {
-  const auto first = oldest();
-  std::map<int, Taken> held;
-  for (const auto& view : reservations) {
-    const auto holder = first.find(view.priority);
-    if (holder == first.end() || holder->second->id != view.request.value())
-      return "a place is held back for request " + std::to_string(view.request.value()) + ", which is not the oldest";
-    if (now_ > view.until)
-      return "a place is held back for longer than its time";
-    const auto& place = view.places.at(0);
-    const Source source{place.node, holder->second->request.group.value(), 0, 0};
-    if (!held.emplace(view.priority, Taken{source, {place.devices, place.cpus, place.resources}}).second)
-      return "two places are held back for one priority";
-  }
-  for (const auto& waiting : queue_) {
-    if (waiting.group != 0 || waiting.request.group)
-      continue;
-    std::vector<Taken> before;
-    for (const auto& [priority, taken] : held)
-      if (waits_before(*first.at(priority), waiting) && taken.source.group == 0)
-        before.push_back(taken);
-    for (const auto& [name, node] : nodes_)
-      if (!node.draining && choose({name, 0, 0, 0}, waiting.request, false, before))
-        return "request " + std::to_string(waiting.id) + " waits although it fits";
-  }
-  return {};
 }
 
 // -- what there is ---------------------------------------------------------------------------------

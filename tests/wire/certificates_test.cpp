@@ -35,7 +35,7 @@ const T& good(const Result<T>& result) {
 std::string lacks(const std::string& text, const std::vector<std::string>& parts) {
   for (const auto& part : parts)
     if (text.find(part) == std::string::npos)
-      return part + " is not in: " + text;
+      return fmt::format("\"{}\" is not in: {}", part, text);
   return {};
 }
 

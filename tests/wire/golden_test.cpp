@@ -92,6 +92,13 @@ TEST_CASE("control messages keep their bytes", "[wire]") {
         == "0a0172108827180120022a044832303032110a0c6e6575726f6e5f636f72657310904e3a016e42090a047a6f6e65120161480350015"
            "8046001680170057806800107");
 
+  v1::ResourceRequest wish;
+  wish.set_node_soft(true);
+  auto& zone = (*wish.mutable_label_conditions())["zone"];
+  zone.set_op(v1::LabelCondition::NOT_IN);
+  zone.add_values("a");
+  CHECK(hex(wish) == "8a010d0a047a6f6e6512050801120161900101");
+
   v1::Lease lease;
   lease.set_id(1);
   lease.set_epoch(2);

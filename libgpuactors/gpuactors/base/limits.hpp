@@ -13,8 +13,14 @@ inline constexpr std::size_t payload_bytes = 4U << 20;
 /// Longest name of an actor, node, type, method, label or resource, in characters.
 inline constexpr std::size_t name_length = 128;
 
+/// Values that a request may list for one label.
+inline constexpr std::size_t values_per_label = 1024;
+
 /// Devices of one node.
 inline constexpr std::size_t devices_per_node = 4096;
+
+/// Distance of two devices of one node, in whatever unit the node reports.
+inline constexpr int distance = 1000;
 
 /// Bundles of one placement group.
 inline constexpr std::size_t bundles_per_group = 1024;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
@@ -18,7 +20,17 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   for (const auto& [name, units] : request.resource_units())
     result.resources.emplace(name, Share{units});
   result.node = request.node();
-  result.labels.insert(request.labels().begin(), request.labels().end());
+  result.node_is_soft = request.node_soft();
+  for (const auto& [key, value] : request.labels())
+    result.labels.emplace(key, value);
+  for (const auto& [key, condition] : request.label_conditions()) {
+    if (!v1::LabelCondition::Op_IsValid(condition.op()))
+      return fail(Errc::invalid_argument,
+                  fmt::format("label {}: {} is no operator that this version knows", key, int{condition.op()}));
+    // The numbers are those of LabelCondition::Op.
+    result.labels[key] = {static_cast<LabelCondition::Op>(condition.op()),
+                          {condition.values().begin(), condition.values().end()}};
+  }
   result.priority = request.priority();
   result.strategy = request.spread() ? Strategy::spread : Strategy::pack;
   if (request.queue_timeout_ms() != 0)
@@ -31,6 +43,19 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   return result;
 }
 
+void set_labels(const LabelConditions& labels, v1::ResourceRequest& request) {
+  for (const auto& [key, condition] : labels) {
+    if (condition.is_exact()) {
+      (*request.mutable_labels())[key] = condition.values.front();
+      continue;
+    }
+    auto& to = (*request.mutable_label_conditions())[key];
+    to.set_op(static_cast<v1::LabelCondition::Op>(condition.op));
+    for (const auto& value : condition.values)
+      to.add_values(value);
+  }
+}
+
 v1::ResourceRequest to_wire(const ResourceRequest& request) {
   v1::ResourceRequest result;
   result.set_name(request.name);
@@ -41,8 +66,8 @@ v1::ResourceRequest to_wire(const ResourceRequest& request) {
   for (const auto& [name, share] : request.resources)
     (*result.mutable_resource_units())[name] = share.units();
   result.set_node(request.node);
-  for (const auto& [key, value] : request.labels)
-    (*result.mutable_labels())[key] = value;
+  set_labels(request.labels, result);
+  result.set_node_soft(request.node_is_soft);
   result.set_priority(request.priority);
   result.set_spread(request.strategy == Strategy::spread);
   if (request.queue_timeout)
@@ -68,7 +93,15 @@ NodeSpec from_wire(const v1::Node& node) {
     spec.accelerator_type = device.accelerator_type();
     spec.memory_bytes = device.memory_bytes();
     spec.uuid = device.uuid();
+    spec.numa_node = device.numa() - 1;
     result.devices.push_back(std::move(spec));
+  }
+  // A number that does not fill the rows leaves one short, which the ledger refuses.
+  const auto count = std::max<std::ptrdiff_t>(1, node.devices_size());
+  for (auto at = node.distances().begin(); at != node.distances().end();) {
+    const auto end = at + std::min(count, node.distances().end() - at);
+    result.distances.emplace_back(at, end);
+    at = end;
   }
   return result;
 }

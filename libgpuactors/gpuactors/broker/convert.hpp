@@ -11,6 +11,9 @@ namespace gpuactors {
 
 [[nodiscard]] v1::ResourceRequest to_wire(const ResourceRequest& request);
 
+/// Writes the conditions on labels into the request.
+void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
+
 [[nodiscard]] NodeSpec from_wire(const v1::Node& node);
 
 [[nodiscard]] v1::Lease to_wire(const Lease& lease);

@@ -4,6 +4,7 @@
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/ledger/label.hpp>
 
 #include <functional>
 #include <map>
@@ -34,8 +35,10 @@ struct Options {
 
   /// Name of the node it must run on; empty means any.
   std::string node{};
-  /// Labels that the node must have.
-  std::map<std::string, std::string> labels{};
+  /// `node` is a wish: that node if it fits there now, otherwise any.
+  bool node_is_soft = false;
+  /// What the labels of the node must be: {{"zone", "a"}} asks for exactly that value.
+  LabelConditions labels{};
   /// Higher is served first.
   int priority = 0;
   /// Prefer the device with the most room instead of packing.

@@ -47,6 +47,7 @@ Node& Cluster::add(NodeSpec spec, std::uint64_t pool_id) {
   set_order(it);
   auto& node = it->second;
   node.spec = std::move(spec);
+  node.topology = Topology{node.spec};
   node.pool = Pool{pool_id, &node, node.spec.cpus, node.spec.cpus, node.spec.resources, node.spec.resources, {}};
   for (std::size_t i = 0; i < node.spec.devices.size(); ++i) {
     const auto& device = node.spec.devices[i];

@@ -3,6 +3,7 @@
 
 #include <gpuactors/ledger/node.hpp>
 #include <gpuactors/ledger/pool.hpp>
+#include <gpuactors/ledger/topology.hpp>
 #include <gpuactors/ledger/view.hpp>
 
 #include <array>
@@ -30,6 +31,7 @@ struct Node {
   /// Sum over its devices that have not failed.
   Share free_share;
   std::vector<NodeKind> kinds;
+  Topology topology;
 
   [[nodiscard]] const DeviceSpec& device(const Slot& slot) const {
     return spec.devices[static_cast<std::size_t>(slot.index)];

@@ -72,15 +72,13 @@ std::optional<Refusal> refuse_devices(const Pool& pool, const ResourceRequest& r
 
 Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens& lens, bool new_lease) {
   const auto& node = *pool.node;
-  if (!request.node.empty() && request.node != node.spec.name)
+  if (needs_node(request) && request.node != node.spec.name)
     return {Constraint::name, 0, {}};
   if (new_lease && !node.takes_leases())
     return {Constraint::draining, 0, {}};
-  for (const auto& [key, value] : request.labels) {
-    const auto it = node.spec.labels.find(key);
-    if (it == node.spec.labels.end() || it->second != value)
-      return {Constraint::label, it == node.spec.labels.end() ? 0 : 1, key};
-  }
+  for (const auto& [key, condition] : request.labels)
+    if (const auto* value = label_of(node, key); !condition.holds(value))
+      return {Constraint::label, value == nullptr ? 0 : 1, key};
   if (auto refusal = refuse_devices(pool, request, lens))
     return *refusal;
   if (lens.cpus(pool) < request.cpus)
@@ -123,11 +121,11 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
   case Constraint::draining:
     return fmt::format("{} takes new leases: node {} is draining", who, name);
   case Constraint::label: {
-    const auto& wanted = request.labels.at(refusal.label);
-    const auto it = node.spec.labels.find(refusal.label);
-    return fmt::format("{} has the label {}={}: node {} has {}", who, refusal.label, wanted, name,
-                       it == node.spec.labels.end() ? "no label " + refusal.label
-                                                    : fmt::format("{}={}", refusal.label, it->second));
+    const auto* value = label_of(node, refusal.label);
+    return fmt::format("{} has the labels: on node {} {}, asked: {}", who, name,
+                       value == nullptr ? "there is no label " + refusal.label
+                                        : fmt::format("label {} is \"{}\"", refusal.label, *value),
+                       to_string(request.labels.at(refusal.label)));
   }
   case Constraint::type:
     return fmt::format("{} has {}: node {} has {}", who, describe_devices(request), name, has_types(node));
@@ -210,8 +208,8 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
     }
     return false;
   };
-  const auto* named = request.node.empty() ? nullptr : cluster.find(request.node);
-  if (!request.node.empty() && named == nullptr) {
+  const auto* named = needs_node(request) ? cluster.find(request.node) : nullptr;
+  if (needs_node(request) && named == nullptr) {
     std::vector<std::string> names;
     for (const auto& [name, node] : cluster.nodes())
       names.push_back(name);

@@ -17,8 +17,9 @@ constexpr int nodes_to_pack = 64;
 
 class GroupSearch {
 public:
-  GroupSearch(Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy, const Lens& lens)
-    : cluster_(cluster), bundles_(bundles), strategy_(strategy), lens_(lens), chosen_(bundles.size()) {
+  GroupSearch(Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy, const Lens& lens,
+              const std::set<const Node*>& others)
+    : cluster_(cluster), bundles_(bundles), strategy_(strategy), lens_(lens), others_(others), chosen_(bundles.size()) {
     order_.resize(bundles.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     const auto hardness = [&](std::size_t i) {
@@ -34,7 +35,8 @@ public:
     if (strategy_ == GroupStrategy::strict_pack)
       found = pack_on_one_node(static_cast<int>(cluster_.nodes().size())) || search_one_node();
     else if (strategy_ == GroupStrategy::pack)
-      found = pack_on_one_node(nodes_to_pack) || pack_on_few_nodes() || search_all();
+      found = (!others_.empty() && pack_on_few_nodes()) || pack_on_one_node(nodes_to_pack) || pack_on_few_nodes()
+              || search_all();
     else
       found = spread_greedily(strict_spread) || (strict_spread ? match() : search_all());
     if (!found)
@@ -98,6 +100,10 @@ private:
 
   bool pack_on_few_nodes() {
     std::vector<Pool*> used;
+    for (const auto* node : others_)
+      if (node->takes_leases())
+        used.push_back(&cluster_.find(node->spec.name)->pool);
+    std::sort(used.begin(), used.end(), [](const Pool* a, const Pool* b) { return a->node->order < b->node->order; });
     for (const auto bundle : order_) {
       if (std::any_of(used.begin(), used.end(), [&](Pool* pool) { return put_in(bundle, *pool); }))
         continue;
@@ -116,7 +122,7 @@ private:
   }
 
   bool spread_greedily(bool strict) {
-    std::set<const Node*> used;
+    auto used = others_;
     for (const auto bundle : order_) {
       auto found = find(bundles_[bundle], used);
       if (!found && !strict)
@@ -136,7 +142,7 @@ private:
   bool match() {
     std::vector<std::vector<Placement>> candidates(bundles_.size());
     for (const auto bundle : order_) {
-      std::set<const Node*> seen;
+      auto seen = others_;
       while (candidates[bundle].size() < bundles_.size()) {
         auto found = find(bundles_[bundle], seen);
         if (!found)
@@ -257,6 +263,7 @@ private:
   const std::vector<ResourceRequest>& bundles_;
   GroupStrategy strategy_;
   Lens lens_;
+  const std::set<const Node*>& others_;
   std::vector<std::size_t> order_;
   std::vector<Placement> chosen_;
   int placed_ = 0;
@@ -266,12 +273,13 @@ private:
 } // namespace
 
 std::optional<std::vector<Placement>> place_group(Cluster& cluster, const std::vector<ResourceRequest>& bundles,
-                                                  GroupStrategy strategy, const Lens& lens) {
-  return GroupSearch{cluster, bundles, strategy, lens}.run();
+                                                  GroupStrategy strategy, const Lens& lens,
+                                                  const std::set<const Node*>& others) {
+  return GroupSearch{cluster, bundles, strategy, lens, others}.run();
 }
 
 std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy,
-                          const Lens& lens) {
+                          const Lens& lens, const std::set<const Node*>& others) {
   for (std::size_t i = 0; i < bundles.size(); ++i)
     if (const auto reason = explain(cluster, bundles[i], lens); !reason.empty())
       return fmt::format("bundle {}: {}", i, reason);
@@ -281,6 +289,9 @@ std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequ
   case GroupStrategy::strict_pack:
     return fmt::format("no node takes all {} bundles together{}", bundles.size(), free);
   case GroupStrategy::strict_spread:
+    if (!others.empty())
+      return fmt::format("{} of the bundles need a node each{} beside the {} of the others: the number of nodes is {}",
+                         bundles.size(), free, others.size(), nodes);
     return fmt::format("the {} bundles need a node each{}: the number of nodes is {}", bundles.size(), free, nodes);
   case GroupStrategy::pack:
   case GroupStrategy::spread:

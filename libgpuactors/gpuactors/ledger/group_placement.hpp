@@ -14,12 +14,17 @@ namespace gpuactors::ledger_detail {
 /// Steps of the search that follows a failed greedy pass.
 inline constexpr int search_steps = 20'000;
 
-/// One placement for each bundle in the group's order. `lens` shows what is free or all there is.
-[[nodiscard]] std::optional<std::vector<Placement>>
-place_group(Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy, const Lens& lens);
+/// One placement for each bundle in the group's order. `lens` shows what is free or all there is; `others` are the
+/// nodes of the bundles that the group has already: strict_spread avoids them, spread does if it can, pack goes there
+/// first.
+[[nodiscard]] std::optional<std::vector<Placement>> place_group(Cluster& cluster,
+                                                                const std::vector<ResourceRequest>& bundles,
+                                                                GroupStrategy strategy, const Lens& lens,
+                                                                const std::set<const Node*>& others = {});
 
 /// Why a group does not fit, in words: the bundle that fits nowhere, or that they do not fit together.
 [[nodiscard]] std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequest>& bundles,
-                                        GroupStrategy strategy, const Lens& lens);
+                                        GroupStrategy strategy, const Lens& lens,
+                                        const std::set<const Node*>& others = {});
 
 } // namespace gpuactors::ledger_detail

@@ -3,6 +3,7 @@
 #include <gpuactors/ledger/impl.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -11,21 +12,6 @@ namespace gpuactors {
 using ledger_detail::place_group;
 
 namespace {
-
-// Of a bundle, only what decides where it can go.
-ledger_detail::ShapeKey shape_key(const GroupRequest& group) {
-  ledger_detail::ShapeKey key{{}, group.bundles, group.strategy};
-  key.request.priority = group.priority;
-  for (auto& bundle : key.bundles) {
-    bundle.name.clear();
-    bundle.queue_timeout.reset();
-    bundle.priority = 0;
-    bundle.wait_for_nodes = false;
-    bundle.queue = true;
-    bundle.bundle = 0;
-  }
-  return key;
-}
 
 Event about(GroupId id, Event::Kind kind, Errc code, std::string reason) {
   return Event{kind, {}, id, std::nullopt, {}, code, std::move(reason)};
@@ -50,11 +36,43 @@ Ledger::Events Ledger::Impl::submit_group(GroupId id, GroupRequest request, Time
   return finish(std::move(events), std::move(earlier));
 }
 
+// Of a bundle, only what decides where it can go.
+Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& group) {
+  ShapeKey key{{}, {}, group.request.strategy, group.bundles.empty() ? GroupId{} : id};
+  key.request.priority = group.request.priority;
+  for (std::size_t i = 0; i < group.request.bundles.size(); ++i) {
+    if (!group.lacks(static_cast<int>(i)))
+      continue;
+    auto& bundle = key.bundles.emplace_back(group.request.bundles[i]);
+    bundle.name.clear();
+    bundle.queue_timeout.reset();
+    bundle.priority = 0;
+    bundle.wait_for_nodes = false;
+    bundle.queue = true;
+    bundle.bundle = 0;
+  }
+  return key;
+}
+
+std::vector<Ledger::Impl::Hold> Ledger::Impl::kept_holds(GroupId keeper) const {
+  std::vector<Hold> holds;
+  if (keeper)
+    for (const auto& bundle : groups_.at(keeper).bundles)
+      holds.push_back({bundle.source, &bundle.grant.devices, bundle.grant.cpus, &bundle.grant.resources});
+  return holds;
+}
+
+std::set<const Ledger::Impl::Node*> Ledger::Impl::kept_nodes(GroupId keeper) const {
+  std::set<const Node*> nodes;
+  if (keeper)
+    for (const auto& bundle : groups_.at(keeper).bundles)
+      nodes.insert(bundle.source->node);
+  return nodes;
+}
+
 void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& events) {
-  const auto key = queue_.next_key(request.priority);
-  const auto kind = shape_key(request);
   auto& group = groups_[id];
-  group.key = key;
+  group.key = queue_.next_key(request.priority);
   group.request = std::move(request);
   if (try_grant_group(id, group, events))
     return;
@@ -62,6 +80,7 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
     groups_.erase(id);
     events.push_back(about(id, how, code, std::move(reason)));
   };
+  const auto kind = shape_of_group(id, group);
   const auto& asked = group.request;
   const auto* known = queue_.find_shape(kind);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
@@ -74,39 +93,60 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
     return refuse(Event::Kind::rejected, Errc::queue_full,
                   fmt::format("{} requests wait already, more are not taken: try again when some are done",
                               options_.max_pending));
-  const auto deadline = asked.queue_timeout ? deadline_after(now_, *asked.queue_timeout) : never;
-  auto& shape = queue_.shape_of(kind, prospect);
-  queue_.add(Entry{key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes, &shape});
+  enqueue_group(id, group, prospect);
   events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(kind, feasible)));
 }
 
+void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
+  const auto& asked = group.request;
+  const auto deadline = asked.queue_timeout ? deadline_after(now_, *asked.queue_timeout) : never;
+  auto& shape = queue_.shape_of(shape_of_group(id, group), prospect);
+  queue_.add(Entry{group.key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes, &shape});
+}
+
+Event Ledger::Impl::describe_grant(GroupId id, const Group& group) {
+  auto granted = about(id, Event::Kind::granted, Errc::none, {});
+  for (const auto& bundle : group.bundles)
+    granted.bundles.push_back(bundle.grant);
+  return granted;
+}
+
 bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
-  const auto& wanted = group.request.bundles;
-  auto places = place_group(cluster_, wanted, group.request.strategy, binding(group.key));
+  const auto wanted = shape_of_group(id, group);
+  auto places = place_group(cluster_, wanted.bundles, wanted.strategy, binding(group.key), kept_nodes(wanted.keeper));
   if (!places)
     return false;
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);
-  auto granted = about(id, Event::Kind::granted, Errc::none, {});
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    auto& [pool, devices] = (*places)[i];
-    cluster_.take(*pool, devices, wanted[i].cpus, wanted[i].resources);
-    group.bundles.push_back(
-        {{static_cast<int>(i), pool->node->spec.name, std::move(devices), wanted[i].cpus, wanted[i].resources},
-         pool,
-         nullptr});
-    auto& bundle = group.bundles.back();
-    bundle.pool = std::make_unique<Pool>(ledger_detail::make_pool(++next_pool_, *pool->node, bundle.grant.devices,
-                                                                  bundle.grant.cpus, bundle.grant.resources));
-    granted.bundles.push_back(bundle.grant);
+  std::vector<Placement> placed;
+  std::size_t next = 0;
+  for (int i = 0; i < static_cast<int>(group.request.bundles.size()); ++i) {
+    if (!group.lacks(i))
+      continue;
+    placed.push_back(std::move((*places)[next++]));
+    const auto& asked = group.request.bundles[static_cast<std::size_t>(i)];
+    set_aside(group, {i, placed.back().pool->node->spec.name, placed.back().devices, asked.cpus, asked.resources},
+              *placed.back().pool);
   }
-  events.push_back(std::move(granted));
-  if (group.waiting > 0)
-    recheck_group(id, events);
-  if (!queue_.heads().empty())
+  events.push_back(describe_grant(id, group));
+  if (group.waiting > 0) {
     for (const auto& bundle : group.bundles)
-      count_pass(group.key, Placement{bundle.source, bundle.grant.devices});
+      note_freed(*bundle.pool, id);
+    recheck_group(id, events);
+  }
+  if (!queue_.heads().empty())
+    for (const auto& place : placed)
+      count_pass(group.key, place);
   return true;
+}
+
+void Ledger::Impl::set_aside(Group& group, BundleGrant grant, Pool& source) {
+  cluster_.take(source, grant.devices, grant.cpus, grant.resources);
+  auto pool = std::make_unique<Pool>(
+      ledger_detail::make_pool(++next_pool_, *source.node, grant.devices, grant.cpus, grant.resources));
+  const auto at = std::find_if(group.bundles.begin(), group.bundles.end(),
+                               [&](const Bundle& bundle) { return bundle.grant.bundle > grant.bundle; });
+  group.bundles.insert(at, Bundle{std::move(grant), &source, std::move(pool)});
 }
 
 Result<Ledger::Events> Ledger::Impl::release_group(GroupId id, TimePoint now) {
@@ -117,6 +157,8 @@ Result<Ledger::Events> Ledger::Impl::release_group(GroupId id, TimePoint now) {
   if (it->second.bundles.empty()) {
     refuse_entry(it->second.key, Event::Kind::released, Errc::cancelled, "withdrawn while it waited", events);
   } else {
+    if (it->second.lacks(-1))
+      leave_queue(it->second.key);
     events.push_back(about(id, Event::Kind::released, Errc::none, {}));
     end_group(it, "its placement group was removed", events);
   }
@@ -134,22 +176,52 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
   }
   if (group.waiting > 0) {
     std::set<QueueKey> waiting;
-    for (const auto& [key, shape] : queue_.shapes())
-      if (key.request.group == id)
-        for (const auto age : shape.ages)
-          waiting.insert({key.request.priority, age});
+    for (const auto& [kind, shape] : queue_.shapes())
+      if (const auto& key = kind; key.request.group == id)
+        shape.ages.for_each([&](std::uint64_t age) { waiting.insert({key.request.priority, age}); });
     for (const auto key : waiting)
       refuse_entry(key, Event::Kind::rejected, Errc::not_found, reason, events);
   }
-  for (auto& bundle : group.bundles) {
-    drop_reservations_on(*bundle.source->node);
-    GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
-    cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
-    freed_.erase(std::remove(freed_.begin(), freed_.end(), bundle.pool.get()), freed_.end());
-    if (!claims_.empty())
-      freed_.push_back(bundle.source);
-  }
+  for (auto& bundle : group.bundles)
+    give_back(bundle);
   groups_.erase(it);
+}
+
+void Ledger::Impl::give_back(Bundle& bundle) {
+  drop_reservations_on(*bundle.source->node);
+  GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
+  cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+  forget_pool(*bundle.pool);
+  note_freed(*bundle.source, {});
+  if (!claims_.empty())
+    freed_.push_back(bundle.source);
+}
+
+// -- lost bundles ----------------------------------------------------------------------------------
+
+void Ledger::Impl::lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events) {
+  auto& group = groups_.at(id);
+  const auto is_lost = [&](int number) { return numbers.count(number) > 0; };
+  std::set<LeaseId> ids;
+  for (const auto lease : group.leases)
+    if (is_lost(records_.at(lease).lease.bundle))
+      ids.insert(lease);
+  add_descendants(ids);
+  lose(ids, reason, events);
+  // It may wait already, for others.
+  if (queue_.find(group.key) != nullptr)
+    leave_queue(group.key);
+  for (auto& bundle : group.bundles)
+    if (is_lost(bundle.grant.bundle))
+      give_back(bundle);
+  group.bundles.erase(std::remove_if(group.bundles.begin(), group.bundles.end(),
+                                     [&](const Bundle& bundle) { return is_lost(bundle.grant.bundle); }),
+                      group.bundles.end());
+  enqueue_group(id, group, Prospect{});
+  events.push_back(
+      about(id, Event::Kind::pending, Errc::none,
+            fmt::format("{}: bundle{} {} of the group {} to be placed anew", reason, numbers.size() == 1 ? "" : "s",
+                        fmt::join(numbers, ", "), numbers.size() == 1 ? "is" : "are")));
 }
 
 } // namespace gpuactors

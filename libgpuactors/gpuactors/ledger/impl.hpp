@@ -1,5 +1,5 @@
 // The ledger behind its public face. One class, its methods by subject in requests.cpp (submit, grant, release, time),
-// reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, reservations.cpp, views.cpp,
+// reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, restore.cpp, reservations.cpp, views.cpp,
 // invariants.cpp.
 #pragma once
 
@@ -39,6 +39,8 @@ public:
   Result<Events> cancel(RequestId id, TimePoint now);
   Events submit_group(GroupId id, GroupRequest request, TimePoint now);
   Result<Events> release_group(GroupId id, TimePoint now);
+  Result<void> restore(Lease lease, LeaseId asked_by);
+  Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
   Events advance(TimePoint now);
   std::optional<TimePoint> next_timeout() const;
   std::vector<NodeView> nodes() const;
@@ -80,15 +82,28 @@ private:
     std::unique_ptr<Pool> pool;
   };
 
-  // A placement group; it waits as long as it has no bundles.
+  // A placement group; it waits as long as bundles are missing: waiting -> placed -> (a bundle lost) waiting -> ...
   struct Group {
     GroupRequest request;
     QueueKey key;
+    // Those that have a place, by number.
     std::vector<Bundle> bundles;
     // Drawn from its bundles, those included that have ended but are lent on.
     std::set<LeaseId> leases;
     // Requests that wait for it.
     std::size_t waiting = 0;
+
+    [[nodiscard]] const Bundle* find(int number) const {
+      for (const auto& bundle : bundles)
+        if (bundle.grant.bundle == number)
+          return &bundle;
+      return nullptr;
+    }
+
+    // Whether the bundle, or for -1 any, has no place.
+    [[nodiscard]] bool lacks(int number) const {
+      return number == -1 ? bundles.size() < request.bundles.size() : find(number) == nullptr;
+    }
   };
   using Groups = std::map<GroupId, Group>;
 
@@ -106,6 +121,8 @@ private:
   struct Reservation {
     std::vector<Place> places;
     TimePoint until;
+    // Whose bundles they are in; none for nodes.
+    GroupId group;
   };
 
   // The oldest blocked request of a priority on its way to a reservation: counting -> reserved -> (served) or counting.
@@ -145,6 +162,9 @@ private:
   // -- serving.cpp -----------------------------------------------------------------------------
 
   void pump(Events& events);
+  // A node's pool, or the bundle of a group, has more free for those that wait; or it is gone.
+  void note_freed(Pool& pool, GroupId group);
+  void forget_pool(const Pool& pool);
   bool grant_head(QueueKey key, Shape& shape, Events& events);
   // Takes an entry out of the queue. What was held back for it is there for others then: pump.
   Entry leave_queue(QueueKey key);
@@ -172,8 +192,21 @@ private:
 
   // -- groups.cpp ------------------------------------------------------------------------------
 
+  // The shape of what a group waits for.
+  static ShapeKey shape_of_group(GroupId id, const Group& group);
+  // What the group keeps while it waits for the rest, and the nodes that this is on.
+  std::vector<Hold> kept_holds(GroupId keeper) const;
+  std::set<const Node*> kept_nodes(GroupId keeper) const;
   void answer_group(GroupId id, GroupRequest& request, Events& events);
+  void enqueue_group(GroupId id, Group& group, Prospect prospect);
+  static Event describe_grant(GroupId id, const Group& group);
   bool try_grant_group(GroupId id, Group& group, Events& events);
+  // Gives a bundle its place: takes it from the node and makes it there to be drawn from.
+  void set_aside(Group& group, BundleGrant grant, Pool& source);
+  // Loses bundles with what is in them; the group waits for them to be placed anew. Then recheck and pump.
+  void lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events);
+  // What was set aside for a bundle is free again. Nothing in it is held any more.
+  void give_back(Bundle& bundle);
   // Forgets a group that is no longer in the queue, with all that is in it. Says nothing of the group itself.
   void end_group(Groups::iterator it, const std::string& reason, Events& events);
 
@@ -181,6 +214,10 @@ private:
 
   // Takes back what is on a node, or on one device of it.
   void lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events);
+
+  // -- restore.cpp -----------------------------------------------------------------------------
+
+  Result<Pool*> source_of(const Lease& lease);
 
   // -- reservations.cpp ------------------------------------------------------------------------
 
@@ -192,6 +229,8 @@ private:
   // A grant behind them in the queue passes over the blocked requests that could have used it.
   void count_pass(QueueKey key, const Placement& granted);
   bool could_have_used(const ShapeKey& key, const Placement& granted) const;
+  // What was held back is there for others.
+  void end_reservation(Claim& claim);
   bool expire_reservations();
   void make_due_reservations();
   void reserve(const Entry& entry);
@@ -214,8 +253,12 @@ private:
   std::map<int, Claim> claims_;
   // Nodes and bundles that got something back since the last pump, as far as it matters to a reservation.
   std::vector<Pool*> freed_;
+  // Where more is free for some of those that wait than at the last pump.
+  ledger_detail::Freed changed_;
   // How many waiting requests each lease has as their parent.
   std::map<LeaseId, std::size_t> waiting_children_;
+  // A group waits that was not there before: the next call serves the queue.
+  bool serve_due_ = false;
   // Nodes or ancestors have changed: look again at what can ever be satisfied.
   bool recheck_due_ = false;
   TimePoint now_ = TimePoint::min();

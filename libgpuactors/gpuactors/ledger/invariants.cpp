@@ -56,7 +56,7 @@ void Ledger::Impl::check() const {
   }
   GPUACTORS_LEDGER_CHECK(held == holders_.size(), "leases and their holders disagree");
   for (const auto& [id, group] : groups_) {
-    GPUACTORS_LEDGER_CHECK(group.bundles.empty() == (queue_.find(group.key) != nullptr),
+    GPUACTORS_LEDGER_CHECK(group.lacks(-1) == (queue_.find(group.key) != nullptr),
                            "a group neither waits nor has its bundles");
     for (const auto& bundle : group.bundles)
       sums[bundle.source].add(bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);

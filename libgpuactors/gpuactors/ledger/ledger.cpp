@@ -46,6 +46,14 @@ Result<Ledger::Events> Ledger::release_group(GroupId id, TimePoint now) {
   return impl_->release_group(id, now);
 }
 
+Result<void> Ledger::restore(Lease lease, LeaseId asked_by) {
+  return impl_->restore(std::move(lease), asked_by);
+}
+
+Result<void> Ledger::restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now) {
+  return impl_->restore_group(id, std::move(request), std::move(bundles), now);
+}
+
 Ledger::Events Ledger::advance(TimePoint now) {
   return impl_->advance(now);
 }

@@ -49,14 +49,16 @@ public:
   /// Registers a node. @returns `invalid_argument` or `already_exists`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
 
-  /// Forgets a node; what was held on it is lost, and groups that had a bundle on it are lost as a whole.
+  /// Forgets a node; what was held on it is lost. A group that had bundles on it waits, at its old age, for these to be
+  /// placed anew, keeps the others, and answers with pending, then granted or infeasible; under STRICT_PACK it loses
+  /// all.
   /// @returns `not_found`.
   Result<Events> remove_node(std::string_view name, TimePoint now);
 
   /// Places nothing new on a node; what is held there stays until it is released. @returns `not_found`.
   Result<Events> drain_node(std::string_view name, TimePoint now);
 
-  /// Quarantines a device; leases and groups that use it are lost. @returns `not_found`.
+  /// Quarantines a device; leases that use it are lost, and bundles as with `remove_node`. @returns `not_found`.
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
 
   // -- requests --------------------------------------------------------------------------------
@@ -79,6 +81,21 @@ public:
   /// Removes a group, held or waiting: leases inside are lost, and requests that wait for it are rejected.
   /// @returns `not_found`.
   Result<Events> release_group(GroupId id, TimePoint now);
+
+  // -- restart ---------------------------------------------------------------------------------
+
+  // For a ledger that is built anew from what the nodes say that they run: first the nodes, then groups, then leases,
+  // lenders before borrowers, then `advance`. What is told here is taken as a fact: no rule of the queue applies, and a
+  // node that drains will do. Ids and epochs that are given out later are above all that were restored.
+
+  /// Puts a lease back where it was. `asked_by` is the lease of the task that asked for it, if there still is one.
+  /// @returns `invalid_argument`, `already_exists`, `not_found` (no such node, device, group, bundle or lender) or
+  /// `no_capacity` (something else holds it).
+  Result<void> restore(Lease lease, LeaseId asked_by = {});
+
+  /// Puts a placement group back. Bundles that are not named are placed anew, as if they had been lost just now.
+  /// @returns as `restore`.
+  Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
 
   // -- time ------------------------------------------------------------------------------------
 
@@ -104,7 +121,7 @@ public:
   /// The lease that a request holds, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* lease_of(RequestId id) const;
 
-  /// Where the bundles of a group are; empty when it waits or does not exist.
+  /// Where the bundles of a group are, as far as they have a place; empty when it does not exist.
   [[nodiscard]] std::vector<BundleGrant> bundles_of(GroupId id) const;
 
   [[nodiscard]] bool is_pending(RequestId id) const;

@@ -93,8 +93,11 @@ void Ledger::Impl::settle(Records::iterator it) {
     GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
     cluster_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
     const auto lender = record.lease.parent;
-    if (!lender && !claims_.empty())
-      freed_.push_back(record.source);
+    if (!lender) {
+      note_freed(*record.source, record.lease.group);
+      if (!claims_.empty())
+        freed_.push_back(record.source);
+    }
     if (record.lease.group)
       groups_.at(record.lease.group).leases.erase(it->first);
     records_.erase(it);
@@ -114,10 +117,9 @@ void Ledger::Impl::orphan(LeaseId parent) {
   if (waiting_children_.erase(parent) == 0)
     return;
   std::vector<QueueKey> moving;
-  for (const auto& [key, shape] : queue_.shapes())
-    if (key.request.parent == parent)
-      for (const auto age : shape.ages)
-        moving.push_back({key.request.priority, age});
+  for (const auto& [kind, shape] : queue_.shapes())
+    if (const auto& key = kind; key.request.parent == parent)
+      shape.ages.for_each([&](std::uint64_t age) { moving.push_back({key.request.priority, age}); });
   for (const auto at : moving) {
     auto key = *queue_.find(at)->shape->key;
     key.request.parent = LeaseId{};

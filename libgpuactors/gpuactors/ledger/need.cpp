@@ -10,8 +10,8 @@ namespace gpuactors::ledger_detail {
 namespace {
 
 auto fields(const ResourceRequest& r) {
-  return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.strategy, r.group, r.bundle,
-                  r.parent, r.resources, r.labels);
+  return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.node_is_soft, r.strategy,
+                  r.group, r.bundle, r.parent, r.resources, r.labels);
 }
 
 } // namespace
@@ -45,8 +45,8 @@ std::string describe_devices(const ResourceRequest& request) {
 
 bool ShapeLess::operator()(const ShapeKey& a, const ShapeKey& b) const {
   if (a.is_group() || b.is_group()) {
-    const auto left = std::tuple{a.bundles.size(), a.request.priority, a.strategy};
-    const auto right = std::tuple{b.bundles.size(), b.request.priority, b.strategy};
+    const auto left = std::tuple{a.bundles.size(), a.request.priority, a.strategy, a.keeper};
+    const auto right = std::tuple{b.bundles.size(), b.request.priority, b.strategy, b.keeper};
     if (left != right)
       return left < right;
     return std::lexicographical_compare(a.bundles.begin(), a.bundles.end(), b.bundles.begin(), b.bundles.end(),

@@ -23,6 +23,11 @@ struct Need {
   return request.gpus > Share{} || request.memory_bytes > 0;
 }
 
+/// Whether the request is for one node and no other.
+[[nodiscard]] inline bool needs_node(const ResourceRequest& request) {
+  return !request.node.empty() && !request.node_is_soft;
+}
+
 /// How many devices the request is for.
 [[nodiscard]] inline std::size_t device_count(const ResourceRequest& request) {
   if (wants_whole_devices(request))
@@ -48,9 +53,11 @@ struct Need {
 struct ShapeKey {
   /// For a group, only the priority counts.
   ResourceRequest request;
-  /// The bundles of a group; empty for a request.
+  /// The bundles of a group that are to be placed; empty for a request.
   std::vector<ResourceRequest> bundles;
   GroupStrategy strategy = GroupStrategy::pack;
+  /// The group that keeps its other bundles meanwhile; none when it has no others.
+  GroupId keeper{};
 
   [[nodiscard]] bool is_group() const {
     return !bundles.empty();

@@ -26,7 +26,7 @@ Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
     return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
   Events events;
   pass_time(now, events);
-  cluster_.add(std::move(spec), ++next_pool_);
+  note_freed(cluster_.add(std::move(spec), ++next_pool_).pool, {});
   recheck_due_ = !queue_.entries().empty();
   pump(events);
   return events;
@@ -54,7 +54,7 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   cluster_.drain(*node);
   drop_reservations_on(*node);
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
-  freed_.erase(std::remove(freed_.begin(), freed_.end(), &node->pool), freed_.end());
+  forget_pool(node->pool);
   cluster_.remove(*node);
   recheck_due_ = true;
   pump(events);
@@ -95,16 +95,18 @@ void Ledger::Impl::lose_on(const Node& node, std::optional<int> index, const std
     if (touches(record.lease.node, record.lease.devices))
       ids.insert(id);
   lose(ids, reason, events);
-  // A group is there as a whole or not at all.
-  for (auto it = groups_.begin(); it != groups_.end();) {
-    const auto next = std::next(it);
-    for (const auto& bundle : it->second.bundles)
-      if (touches(bundle.grant.node, bundle.grant.devices)) {
-        events.push_back(Event{Event::Kind::lost, {}, it->first, std::nullopt, {}, Errc::lease_revoked, reason});
-        end_group(it, "its placement group was lost: " + reason, events);
-        break;
-      }
-    it = next;
+  for (const auto& [id, group] : groups_) {
+    std::set<int> numbers;
+    for (const auto& bundle : group.bundles)
+      if (touches(bundle.grant.node, bundle.grant.devices))
+        numbers.insert(bundle.grant.bundle);
+    if (numbers.empty())
+      continue;
+    // All on one node: the rest cannot stay where it is without the lost ones.
+    if (group.request.strategy == GroupStrategy::strict_pack)
+      for (const auto& bundle : group.bundles)
+        numbers.insert(bundle.grant.bundle);
+    lose_bundles(id, numbers, reason, events);
   }
 }
 

@@ -18,7 +18,9 @@ public:
   std::optional<Placement> run() {
     if (!request_.node.empty()) {
       auto* node = cluster_.find(request_.node);
-      return node != nullptr && node->takes_leases() && !excludes(*node) ? in(*node) : std::nullopt;
+      auto found = node != nullptr && node->takes_leases() && !excludes(*node) ? in(*node) : std::nullopt;
+      if (found || needs_node(request_))
+        return found;
     }
     if (request_.strategy == Strategy::spread)
       return first_of(cluster_.by_free_share());
@@ -151,19 +153,19 @@ private:
     return Placement{&slot->node->pool, {DeviceGrant{slot->index, need.share, need.bytes}}};
   }
 
-  // As many devices of one kind as are wanted, or none.
+  // As many devices of one kind as are wanted, the closest, or none.
   std::optional<Placement> whole_in(Node& node, const DeviceKind& kind, const Need& need) const {
     const auto count = device_count(request_);
-    std::vector<DeviceGrant> devices;
+    std::vector<const Slot*> candidates;
     for (const auto& slot : node.pool.slots) {
-      if (devices.size() == count)
+      if (candidates.size() == count && !node.topology.is_known())
         break;
       if (slot.ok && node.kinds[slot.kind].kind == &kind && fits(node.pool, slot, need, lens_))
-        devices.push_back({slot.index, need.share, need.bytes});
+        candidates.push_back(&slot);
     }
-    if (devices.size() < count)
+    if (candidates.size() < count)
       return std::nullopt;
-    return Placement{&node.pool, std::move(devices)};
+    return Placement{&node.pool, closest_of(candidates, count, request_)};
   }
 
   std::optional<Placement> whole_of_one_kind() const {
@@ -287,7 +289,7 @@ std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request,
 }
 
 bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
-  if (!request.node.empty()) {
+  if (needs_node(request)) {
     const auto* node = cluster.find(request.node);
     return node != nullptr && node->takes_leases() && place_in(node->pool, request, lens).has_value();
   }

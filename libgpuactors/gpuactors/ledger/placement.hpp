@@ -2,13 +2,14 @@
 //
 // Assumes that whatever fits on some node may go there: nodes differ in nothing that a request does not name.
 //
-// Packed fraction: among devices in use, the one with the least share left, then the least memory left, then by node
-// name and index. When none fits, an idle device: least left as before, then the node with the fewest idle devices of
-// that kind, then by name and index. Packed whole devices: the node with the fewest idle devices of one kind (type and
-// size) that are enough, then the kind with less memory, then by name; when no node has enough of one kind, the node
-// with the fewest idle devices of any matching kinds. Packed without devices: nodes without devices first, then the
-// least free cpus, then by name. Spread: the node with the most free share over all its devices, then the most free
-// cpus, then by name; in it the device with the most free.
+// A node that is a wish comes first if it fits there. Packed fraction: among devices in use, the one with the least
+// share left, then the least memory left, then by node name and index. When none fits, an idle device: least left as
+// before, then the node with the fewest idle devices of that kind, then by name and index. Packed whole devices: the
+// node with the fewest idle devices of one kind (type and size) that are enough, then the kind with less memory, then
+// by name; when no node has enough of one kind, the node with the fewest idle devices of any matching kinds; in it,
+// those closest to each other. Packed without devices: nodes without devices first, then the least free cpus, then by
+// name. Spread: the node with the most free share over all its devices, then the most free cpus, then by name; in it
+// the device with the most free.
 #pragma once
 
 #include <gpuactors/ledger/cluster.hpp>

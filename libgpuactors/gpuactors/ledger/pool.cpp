@@ -47,15 +47,7 @@ std::optional<std::vector<DeviceGrant>> place_whole(const Pool& pool, const Reso
     chosen = &all;
   if (chosen->size() < count)
     return std::nullopt;
-  std::vector<DeviceGrant> grants;
-  grants.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& slot = *(*chosen)[i];
-    const auto need = need_on(request, slot.node->device(slot).memory_bytes);
-    grants.push_back({slot.index, need.share, need.bytes});
-  }
-  std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-  return grants;
+  return closest_of(*chosen, count, request);
 }
 
 std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const ResourceRequest& request,
@@ -162,14 +154,21 @@ bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens
   return lens.share(pool, slot) >= need.share && lens.bytes(pool, slot) >= need.bytes;
 }
 
+const std::string* label_of(const Node& node, const std::string& name) {
+  const auto it = node.spec.labels.find(name);
+  return it == node.spec.labels.end() ? nullptr : &it->second;
+}
+
+bool has_labels(const Node& node, const LabelConditions& labels) {
+  return std::all_of(labels.begin(), labels.end(),
+                     [&](const auto& item) { return item.second.holds(label_of(node, item.first)); });
+}
+
 bool admits(const Node& node, const ResourceRequest& request) {
-  if (!request.node.empty() && request.node != node.spec.name)
+  if (needs_node(request) && request.node != node.spec.name)
     return false;
-  for (const auto& [key, value] : request.labels) {
-    const auto it = node.spec.labels.find(key);
-    if (it == node.spec.labels.end() || it->second != value)
-      return false;
-  }
+  if (!has_labels(node, request.labels))
+    return false;
   if (wants_devices(request) || request.accelerator_type.empty())
     return true;
   return std::any_of(node.pool.slots.begin(), node.pool.slots.end(),
@@ -181,6 +180,28 @@ bool suffices_besides_devices(const Pool& pool, const ResourceRequest& request, 
     return false;
   return std::all_of(request.resources.begin(), request.resources.end(),
                      [&](const auto& item) { return lens.resource(pool, item.first) >= item.second; });
+}
+
+std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, std::size_t count,
+                                    const ResourceRequest& request) {
+  std::vector<DeviceGrant> grants;
+  grants.reserve(count);
+  const auto take = [&](const Slot& slot) {
+    const auto need = need_on(request, slot.node->device(slot).memory_bytes);
+    grants.push_back({slot.index, need.share, need.bytes});
+  };
+  const auto& topology = candidates.front()->node->topology;
+  if (!topology.is_known() || candidates.size() == count) {
+    std::for_each_n(candidates.begin(), count, [&](const Slot* slot) { take(*slot); });
+  } else {
+    std::vector<int> indices;
+    for (const auto* slot : candidates)
+      indices.push_back(slot->index);
+    for (const auto position : topology.closest(indices, count))
+      take(*candidates[position]);
+  }
+  std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  return grants;
 }
 
 std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request, const Lens& lens) {

@@ -70,8 +70,14 @@ struct Lens {
 /// Whether the slot gives what is needed.
 [[nodiscard]] bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens);
 
-/// Whether node name, labels and, for a request without devices, the accelerator type are right.
+/// Whether node name (unless it is a wish), labels and, for a request without devices, the accelerator type are right.
 [[nodiscard]] bool admits(const Node& node, const ResourceRequest& request);
+
+/// Whether the labels of the node are as asked.
+[[nodiscard]] bool has_labels(const Node& node, const LabelConditions& labels);
+
+/// The label's value, or null.
+[[nodiscard]] const std::string* label_of(const Node& node, const std::string& name);
 
 /// Whether cpus and custom resources suffice.
 [[nodiscard]] bool suffices_besides_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens);
@@ -81,10 +87,14 @@ struct Lens {
 ///
 /// A fraction, packed: devices in use before idle ones, then least share left, least memory left, lowest index. Spread:
 /// most share free, then most memory free, lowest index. Whole devices: of one kind (type and size) if enough of one
-/// fit, of that with the fewest that do, less memory, lower type name; else of several kinds, less memory first; lowest
-/// index.
+/// fit, of that with the fewest that do, less memory, lower type name; else of several kinds, less memory first. Among
+/// those the closest to each other, if the node reports distances; lowest index.
 [[nodiscard]] std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request,
                                                                const Lens& lens);
+
+/// Of `candidates`, in order of preference, the `count` that are closest to each other. At least that many are needed.
+[[nodiscard]] std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, std::size_t count,
+                                                  const ResourceRequest& request);
 
 /// A pool with what `devices`, `cpus` and `resources` name, all of it free.
 [[nodiscard]] Pool make_pool(std::uint64_t id, Node& node, const std::vector<DeviceGrant>& devices, Share cpus,

@@ -1,9 +1,31 @@
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/queue.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace gpuactors::ledger_detail {
+
+void Ages::insert(std::uint64_t age) {
+  if (empty()) {
+    least_ = age;
+    return;
+  }
+  if (!others_)
+    others_ = std::make_unique<std::set<std::uint64_t>>();
+  others_->insert(std::max(age, least_));
+  least_ = std::min(age, least_);
+}
+
+void Ages::erase(std::uint64_t age) {
+  if (age == least_)
+    least_ = others_ ? *others_->begin() : 0;
+  if (!others_)
+    return;
+  others_->erase(std::max(age, least_));
+  if (others_->empty())
+    others_.reset();
+}
 
 Shape& Queue::shape_of(ShapeKey key, Prospect prospect) {
   const auto [it, added] = shapes_.try_emplace(std::move(key));
@@ -20,17 +42,13 @@ Shape* Queue::find_shape(const ShapeKey& key) {
 }
 
 void Queue::enter(Shape& shape) {
-  const auto threshold = threshold_of(*shape.key);
   heads_.emplace(shape.head(), &shape);
-  wake_[threshold.accelerator_type].insert(shape.head(), threshold, &shape);
+  wakes_.insert(shape);
 }
 
 void Queue::leave(Shape& shape) {
   heads_.erase(shape.head());
-  const auto it = wake_.find(threshold_of(*shape.key).accelerator_type);
-  it->second.erase(shape.head());
-  if (it->second.empty())
-    wake_.erase(it);
+  wakes_.erase(shape);
 }
 
 void Queue::attach(Shape& shape, std::uint64_t age) {
@@ -117,13 +135,10 @@ void Queue::check() const {
     GPUACTORS_LEDGER_CHECK(it != heads_.end() && it->second == &shape, "a shape is not at its place in the queue");
   }
   GPUACTORS_LEDGER_CHECK(count == entries_.size(), "entries and shapes of the queue disagree");
-  std::size_t woken = 0;
-  for (const auto& [type, index] : wake_)
-    woken += index.size();
-  GPUACTORS_LEDGER_CHECK(woken == heads_.size(), "the queue would not wake all that it holds");
+  GPUACTORS_LEDGER_CHECK(wakes_.size() == heads_.size(), "the queue would not wake all that it holds");
   GPUACTORS_LEDGER_CHECK(feasible == heads_.size(), "the queue has heads of no shape");
   for (const auto& [key, entry] : entries_)
-    GPUACTORS_LEDGER_CHECK(entry.shape->ages.count(key.age) == 1, "an entry is not in its shape");
+    GPUACTORS_LEDGER_CHECK(entry.shape->ages.contains(key.age), "an entry is not in its shape");
 }
 
 } // namespace gpuactors::ledger_detail

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/ledger/wake_index.hpp>
+#include <gpuactors/ledger/wakes.hpp>
 
 #include <compare>
 #include <map>
+#include <memory>
 #include <set>
 
 namespace gpuactors::ledger_detail {
@@ -19,18 +20,61 @@ struct Prospect {
   bool reservable = true;
 };
 
+/// Ages in ascending order. A single one, as all shapes have where all requests differ, costs no allocation.
+class Ages {
+public:
+  void insert(std::uint64_t age);
+  void erase(std::uint64_t age);
+
+  [[nodiscard]] bool empty() const {
+    return least_ == 0;
+  }
+
+  [[nodiscard]] std::size_t size() const {
+    return empty() ? 0 : 1 + (others_ ? others_->size() : 0);
+  }
+
+  [[nodiscard]] bool contains(std::uint64_t age) const {
+    return age == least_ || (others_ && others_->count(age) > 0);
+  }
+
+  [[nodiscard]] std::uint64_t least() const {
+    return least_;
+  }
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    if (!empty())
+      visit(least_);
+    if (others_)
+      for (const auto age : *others_)
+        visit(age);
+  }
+
+private:
+  // Ages count from 1.
+  std::uint64_t least_ = 0;
+  // Null when there is none.
+  std::unique_ptr<std::set<std::uint64_t>> others_;
+};
+
+/// Why a shape waits, and the version of the cluster that this is true of.
+struct Reason {
+  std::string text;
+  std::uint64_t version = 0;
+};
+
 /// All that waits with one shape.
 struct Shape {
   const ShapeKey* key = nullptr;
   /// Ages of what waits; all have the priority of the key.
-  std::set<std::uint64_t> ages;
+  Ages ages;
   Prospect prospect;
-  /// Why the shape waits, and the version of the cluster that this is true of.
-  std::string reason;
-  std::uint64_t reason_version = 0;
+  /// Once it has been told to more than one.
+  std::unique_ptr<Reason> reason;
 
   [[nodiscard]] QueueKey head() const {
-    return {key->request.priority, *ages.begin()};
+    return {key->request.priority, ages.least()};
   }
 };
 
@@ -86,16 +130,9 @@ public:
     return heads_;
   }
 
-  /// The first shape behind `after` (from the front, if it is null) that is worth a try. `limits_of` says, for an
-  /// accelerator type ("" is any), what there is at most.
-  template <class LimitsOf>
-  [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, LimitsOf limits_of) const {
-    std::pair<QueueKey, Shape*> first{};
-    for (const auto& [type, index] : wake_)
-      if (const auto found = index.next(after, limits_of(type));
-          found.second != nullptr && (first.second == nullptr || found.first < first.first))
-        first = found;
-    return first;
+  /// Who is worth asking.
+  [[nodiscard]] const Wakes& wakes() const {
+    return wakes_;
   }
 
   /// The first deadlines.
@@ -120,8 +157,7 @@ private:
   std::map<RequestId, QueueKey> by_request_;
   Shapes shapes_;
   Heads heads_;
-  // By accelerator type.
-  std::map<std::string, WakeIndex> wake_;
+  Wakes wakes_;
   std::set<std::pair<TimePoint, QueueKey>> deadlines_;
   std::uint64_t age_ = 0;
 };

@@ -24,7 +24,8 @@ std::string named(std::string_view what, std::uint64_t id, std::string_view name
 Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
   Lens lens{Lens::Amount::all, {}};
   if (key.is_group()) {
-    const bool fits = place_group(cluster_, key.bundles, key.strategy, lens).has_value();
+    lens.holds = kept_holds(key.keeper);
+    const bool fits = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value();
     return {fits, fits};
   }
   const auto& request = key.request;
@@ -32,14 +33,14 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
     lens.holds = ancestor_holds(request.parent);
   bool fits = false;
   if (request.group) {
-    const auto& bundles = groups_.at(request.group).bundles;
-    // A group that waits itself may turn out to have room.
-    if (bundles.empty())
-      return {true, false};
-    fits = std::any_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
+    const auto& group = groups_.at(request.group);
+    fits = std::any_of(group.bundles.begin(), group.bundles.end(), [&](const Bundle& bundle) {
       return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
              && place_in(*bundle.pool, request, lens).has_value();
     });
+    // A bundle that waits itself may turn out to have room.
+    if (group.lacks(request.bundle))
+      return {true, fits};
   } else {
     fits = fits_somewhere(cluster_, request, lens);
   }
@@ -48,8 +49,10 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
 
 std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
   Lens lens{Lens::Amount::all, {}};
-  if (key.is_group())
-    return explain_group(cluster_, key.bundles, key.strategy, lens);
+  if (key.is_group()) {
+    lens.holds = kept_holds(key.keeper);
+    return explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
+  }
   const auto& request = key.request;
   std::string reason;
   if (request.group) {
@@ -79,14 +82,14 @@ std::string Ledger::Impl::why_pending(const ShapeKey& key, bool feasible) const 
   if (!feasible)
     return "it waits for new nodes: " + why_infeasible(key);
   if (key.is_group()) {
-    reason = explain_group(cluster_, key.bundles, key.strategy, lens);
+    reason = explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
   } else if (!request.group) {
     reason = explain(cluster_, request, lens);
   } else {
-    const auto& bundles = groups_.at(request.group).bundles;
-    if (bundles.empty())
-      return named("placement group", request.group.value(), groups_.at(request.group).request.name) + " waits itself";
-    for (const auto& bundle : bundles)
+    const auto& group = groups_.at(request.group);
+    if (group.lacks(request.bundle))
+      return fmt::format("{} waits itself", named("placement group", request.group.value(), group.request.name));
+    for (const auto& bundle : group.bundles)
       if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
         reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
   }

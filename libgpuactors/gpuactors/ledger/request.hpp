@@ -5,6 +5,7 @@
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/ledger/label.hpp>
 
 #include <cstdint>
 #include <map>
@@ -36,8 +37,10 @@ struct ResourceRequest {
   std::map<std::string, Share> resources;
   /// Only this node; empty means any.
   std::string node;
-  /// Labels that the node must carry with exactly these values.
-  std::map<std::string, std::string> labels;
+  /// `node` is a wish: that node if it fits there now, otherwise any, also when there is no such node.
+  bool node_is_soft = false;
+  /// What the labels of the node must be.
+  LabelConditions labels;
   /// Higher is served first.
   int priority = 0;
   Strategy strategy = Strategy::pack;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuactors {
 
@@ -149,12 +150,16 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
     return;
   }
   auto& shape = queue_.shape_of(kind, prospect);
-  // What a bundle has free is not in the cluster's version.
-  if (shape.reason.empty() || shape.reason_version != cluster_.version() || request.group) {
-    shape.reason = why_pending(kind, feasible);
-    shape.reason_version = cluster_.version();
+  if (known == nullptr) {
+    // Where all differ, nobody reads it twice: a million of them are not kept.
+    events.push_back(refusal(id, Event::Kind::pending, Errc::none, why_pending(kind, feasible)));
+  } else {
+    // What a bundle has free is not in the cluster's version.
+    if (!shape.reason || shape.reason->version != cluster_.version() || request.group)
+      shape.reason = std::make_unique<ledger_detail::Reason>(
+          ledger_detail::Reason{why_pending(kind, feasible), cluster_.version()});
+    events.push_back(refusal(id, Event::Kind::pending, Errc::none, shape.reason->text));
   }
-  events.push_back(refusal(id, Event::Kind::pending, Errc::none, shape.reason));
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
   queue_.add(Entry{key, id, {}, std::move(request.name), now_, deadline, request.wait_for_nodes, &shape});
   if (request.parent)
@@ -209,7 +214,8 @@ void Ledger::Impl::pass_time(TimePoint now, Events& events) {
   now_ = std::max(now_, now);
   if (queue_.entries().empty())
     return;
-  bool wake = expire_reservations();
+  bool wake = std::exchange(serve_due_, false);
+  wake |= expire_reservations();
   while (!queue_.deadlines().empty() && queue_.deadlines().begin()->first <= now_) {
     const auto key = queue_.deadlines().begin()->second;
     const auto waited = std::chrono::duration<double>(queue_.find(key)->deadline - queue_.find(key)->since).count();

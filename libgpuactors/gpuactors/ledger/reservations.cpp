@@ -45,8 +45,10 @@ void Ledger::Impl::for_each_oldest(Visit visit) {
 
 Ledger::Impl::Claim& Ledger::Impl::claim_of(const Entry& entry) {
   auto& claim = claims_[entry.key.priority];
-  if (claim.holder != entry.key)
+  if (claim.holder != entry.key) {
+    end_reservation(claim);
     claim = Claim{entry.key, entry.since, 0, std::nullopt, {}};
+  }
   return claim;
 }
 
@@ -56,8 +58,22 @@ void Ledger::Impl::sync_claims() {
     return;
   std::set<QueueKey> oldest;
   for_each_oldest([&](const Entry& entry) { oldest.insert(entry.key); });
-  for (auto it = claims_.begin(); it != claims_.end();)
-    it = oldest.count(it->second.holder) > 0 ? std::next(it) : claims_.erase(it);
+  for (auto it = claims_.begin(); it != claims_.end();) {
+    if (oldest.count(it->second.holder) > 0) {
+      ++it;
+      continue;
+    }
+    end_reservation(it->second);
+    it = claims_.erase(it);
+  }
+}
+
+void Ledger::Impl::end_reservation(Claim& claim) {
+  if (!claim.reservation)
+    return;
+  for (const auto& place : claim.reservation->places)
+    note_freed(*place.at.pool, claim.reservation->group);
+  claim.reservation.reset();
 }
 
 bool Ledger::Impl::could_have_used(const ShapeKey& key, const Placement& granted) const {
@@ -99,7 +115,7 @@ bool Ledger::Impl::expire_reservations() {
     for (const auto& place : claim.reservation->places)
       for (const auto& device : place.at.devices)
         ++claim.vain[{place.at.pool->id, device.index}];
-    claim.reservation.reset();
+    end_reservation(claim);
     claim.since = now_;
     claim.passes = 0;
     any = true;
@@ -123,12 +139,15 @@ void Ledger::Impl::reserve(const Entry& entry) {
     claim.passes = 0;
     return;
   }
-  claim.reservation = Reservation{std::move(places), deadline_after(now_, options_.reservation_for)};
+  claim.reservation =
+      Reservation{std::move(places), deadline_after(now_, options_.reservation_for), entry.shape->key->request.group};
 }
 
 Ledger::Impl::Lens Ledger::Impl::target_lens(const Entry& entry) const {
   auto lens = binding(entry.key);
   lens.amount = Lens::Amount::all;
+  for (const auto& hold : kept_holds(entry.shape->key->keeper))
+    lens.holds.push_back(hold);
   if (const auto parent = entry.shape->key->request.parent)
     for (const auto& hold : ancestor_holds(parent))
       lens.holds.push_back(hold);
@@ -140,7 +159,7 @@ std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry,
   const auto& key = *entry.shape->key;
   if (key.is_group()) {
     std::vector<Place> places;
-    if (auto found = place_group(cluster_, key.bundles, key.strategy, lens))
+    if (auto found = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)))
       for (std::size_t i = 0; i < found->size(); ++i)
         places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
     return places;
@@ -228,8 +247,10 @@ void Ledger::Impl::move_reservations() {
           continue;
       }
       auto& place = claim.reservation->places.front();
-      if (auto other = best_place_in(*pool, request, claim, lens); other && other->first < cost_of(place, claim))
+      if (auto other = best_place_in(*pool, request, claim, lens); other && other->first < cost_of(place, claim)) {
+        note_freed(*place.at.pool, request.group);
         place = std::move(other->second);
+      }
     }
   }
 }
@@ -239,7 +260,7 @@ void Ledger::Impl::drop_reservations_on(const Node& node) {
     if (claim.reservation
         && std::any_of(claim.reservation->places.begin(), claim.reservation->places.end(),
                        [&](const Place& place) { return place.at.pool->node == &node; })) {
-      claim.reservation.reset();
+      end_reservation(claim);
       claim.since = now_;
       claim.passes = 0;
     }

@@ -5,8 +5,6 @@
 
 namespace gpuactors {
 
-using ledger_detail::most_free;
-
 // Grants what fits, in the order of the queue. One pass is enough: a grant only takes away. But a group's grant gives
 // room to those that wait for it, wherever they are in the queue.
 void Ledger::Impl::pump(Events& events) {
@@ -23,8 +21,7 @@ void Ledger::Impl::pump(Events& events) {
     while (true) {
       // Those behind `last` are bound by all that binds `last`, so that nothing is passed over.
       const auto lens = last ? binding(*last) : Lens{};
-      const auto [key, shape] = queue_.next(last ? &*last : nullptr,
-                                            [&](const std::string& type) { return most_free(cluster_, type, lens); });
+      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, cluster_, changed_, lens);
       if (shape == nullptr)
         break;
       const bool is_group = shape->key->is_group();
@@ -32,6 +29,18 @@ void Ledger::Impl::pump(Events& events) {
       last = key;
     }
   }
+  changed_.clear();
+}
+
+void Ledger::Impl::note_freed(Pool& pool, GroupId group) {
+  // Nobody to ask otherwise.
+  if (!queue_.entries().empty())
+    changed_.emplace(&pool, group);
+}
+
+void Ledger::Impl::forget_pool(const Pool& pool) {
+  changed_.erase(&pool);
+  freed_.erase(std::remove(freed_.begin(), freed_.end(), &pool), freed_.end());
 }
 
 bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
@@ -55,8 +64,10 @@ Ledger::Impl::Entry Ledger::Impl::leave_queue(QueueKey key) {
     waiting_children_.erase(it);
   if (const auto it = groups_.find(request.group); it != groups_.end())
     --it->second.waiting;
-  if (const auto it = claims_.find(key.priority); it != claims_.end() && it->second.holder == key)
+  if (const auto it = claims_.find(key.priority); it != claims_.end() && it->second.holder == key) {
+    end_reservation(it->second);
     claims_.erase(it);
+  }
   return queue_.remove(key);
 }
 
@@ -64,27 +75,35 @@ void Ledger::Impl::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::
   const auto entry = leave_queue(key);
   events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
   if (entry.group)
-    end_group(groups_.find(entry.group), "its placement group was never placed", events);
+    end_group(groups_.find(entry.group), "its placement group could not be placed", events);
 }
 
 template <class Which>
 void Ledger::Impl::recheck(Which which, Events& events) {
   std::vector<QueueKey> in_vain;
-  for (auto& [key, shape] : queue_.shapes()) {
+  for (auto& [kind, shape] : queue_.shapes()) {
+    const auto& key = kind;
     if (!which(key))
       continue;
     const auto prospect = prospect_of(key);
     queue_.set_prospect(shape, prospect);
     if (prospect.feasible)
       continue;
-    for (const auto age : shape.ages)
+    shape.ages.for_each([&](std::uint64_t age) {
       if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes)
         in_vain.push_back(at);
+    });
   }
   std::sort(in_vain.begin(), in_vain.end());
-  for (const auto key : in_vain)
-    if (const auto* entry = queue_.find(key))
-      refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+  bool ended_group = false;
+  for (const auto key : in_vain) {
+    const auto* entry = queue_.find(key);
+    // With a group, leases have ended that may have been in the way of this one.
+    if (entry == nullptr || (ended_group && prospect_of(*entry->shape->key).feasible))
+      continue;
+    ended_group |= static_cast<bool>(entry->group);
+    refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+  }
 }
 
 void Ledger::Impl::recheck_group(GroupId id, Events& events) {

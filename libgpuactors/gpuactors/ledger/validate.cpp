@@ -43,13 +43,32 @@ Result<void> check_bytes(std::string_view what, std::uint64_t bytes) {
   return {};
 }
 
+Result<void> check_label_name(const std::string& key) {
+  if (key.empty())
+    return fail(Errc::invalid_argument, "a label has an empty name: give it one");
+  return check_name("the name of a label", key);
+}
+
 Result<void> check_labels(const std::map<std::string, std::string>& labels) {
   for (const auto& [key, value] : labels) {
-    if (key.empty())
-      return fail(Errc::invalid_argument, "a label has an empty name: give it one");
-    GPUACTORS_TRY(check_name("the name of a label", key));
+    GPUACTORS_TRY(check_label_name(key));
     GPUACTORS_TRY(check_name(fmt::format("label {}", key), value));
   }
+  return {};
+}
+
+Result<void> check_condition(const std::string& key, const LabelCondition& condition) {
+  GPUACTORS_TRY(check_label_name(key));
+  const bool lists = condition.op == LabelCondition::Op::in || condition.op == LabelCondition::Op::not_in;
+  if (lists == condition.values.empty())
+    return fail(Errc::invalid_argument,
+                lists ? fmt::format("label {}: name at least one value", key)
+                      : fmt::format("label {}: whether it is there is asked, so no value can be named", key));
+  if (condition.values.size() > limits::values_per_label)
+    return fail(Errc::invalid_argument, fmt::format("label {} has {} values: at most {} are allowed", key,
+                                                    condition.values.size(), limits::values_per_label));
+  for (const auto& value : condition.values)
+    GPUACTORS_TRY(check_name(fmt::format("label {}", key), value));
   return {};
 }
 
@@ -88,6 +107,32 @@ Result<void> check_timeout(const std::optional<Duration>& timeout) {
   return {};
 }
 
+Result<void> check_distances(const NodeSpec& node) {
+  const auto& rows = node.distances;
+  if (rows.empty())
+    return {};
+  const auto wrong = [&](const std::string& text) {
+    return fail(Errc::invalid_argument, fmt::format("node {}: distances{}", node.name, text));
+  };
+  const auto count = node.devices.size();
+  if (rows.size() != count)
+    return wrong(fmt::format(" has {} rows for {} devices: one for each is needed", rows.size(), count));
+  for (std::size_t a = 0; a < count; ++a)
+    if (rows[a].size() != count)
+      return wrong(fmt::format("[{}] has {} numbers for {} devices: one for each is needed", a, rows[a].size(), count));
+  for (std::size_t a = 0; a < count; ++a)
+    for (std::size_t b = 0; b < count; ++b) {
+      if (rows[a][b] < 0 || rows[a][b] > limits::distance)
+        return wrong(fmt::format("[{}][{}] is {}: 0 to {} is allowed", a, b, rows[a][b], limits::distance));
+      if (a == b && rows[a][b] != 0)
+        return wrong(fmt::format("[{}][{}] is {}: a device is 0 from itself", a, b, rows[a][b]));
+      if (rows[a][b] != rows[b][a])
+        return wrong(fmt::format("[{}][{}] is {} and [{}][{}] is {}: both ways must be equal", a, b, rows[a][b], b, a,
+                                 rows[b][a]));
+    }
+  return {};
+}
+
 } // namespace
 
 Result<void> validate(const ResourceRequest& request) {
@@ -98,7 +143,10 @@ Result<void> validate(const ResourceRequest& request) {
   GPUACTORS_TRY(check_name("accelerator_type", request.accelerator_type));
   GPUACTORS_TRY(check_resources(request.resources));
   GPUACTORS_TRY(check_name("node", request.node));
-  GPUACTORS_TRY(check_labels(request.labels));
+  if (request.node_is_soft && request.node.empty())
+    return fail(Errc::invalid_argument, "a node is only a wish, but none is named: name it in node");
+  for (const auto& [key, condition] : request.labels)
+    GPUACTORS_TRY(check_condition(key, condition));
   GPUACTORS_TRY(check_timeout(request.queue_timeout));
   if (request.group ? request.bundle < -1 : request.bundle < -1 || request.bundle > 0)
     return fail(Errc::invalid_argument,
@@ -139,8 +187,11 @@ Result<void> validate(const NodeSpec& node) {
     GPUACTORS_TRY(check_name("accelerator_type", device.accelerator_type));
     GPUACTORS_TRY(check_name("uuid", device.uuid));
     GPUACTORS_TRY(check_bytes("memory_bytes", device.memory_bytes));
+    if (device.numa_node < -1)
+      return fail(Errc::invalid_argument,
+                  fmt::format("numa_node is {}: a NUMA node counts from 0, and -1 is unknown", device.numa_node));
   }
-  return {};
+  return check_distances(node);
 }
 
 std::string_view to_string(Event::Kind kind) noexcept {

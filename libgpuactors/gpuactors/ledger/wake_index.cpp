@@ -2,7 +2,6 @@
 #include <gpuactors/ledger/wake_index.hpp>
 
 #include <algorithm>
-#include <limits>
 
 namespace gpuactors::ledger_detail {
 
@@ -16,46 +15,25 @@ std::uint32_t weight_of(QueueKey key) {
   return static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
 }
 
-Threshold threshold_of_request(const ResourceRequest& request) {
-  const auto& type = request.accelerator_type;
-  if (wants_whole_devices(request))
-    return {Measure::devices, static_cast<std::int64_t>(device_count(request)), type};
-  if (request.gpus > Share{})
-    return {Measure::share, request.gpus.units(), type};
-  if (request.memory_bytes > 0)
-    return {Measure::bytes, static_cast<std::int64_t>(request.memory_bytes), type};
-  return {Measure::cpus, request.cpus.units(), {}};
+bool within(const Amounts& needs, const Amounts& limits) {
+  for (std::size_t i = 0; i < dimensions; ++i)
+    if (needs[i] > limits[i])
+      return false;
+  return true;
 }
 
 } // namespace
 
-Threshold threshold_of(const ShapeKey& key) {
-  if (key.is_group())
-    return threshold_of_request(
-        *std::max_element(key.bundles.begin(), key.bundles.end(),
-                          [](const auto& a, const auto& b) { return device_count(a) < device_count(b); }));
-  if (key.request.group || key.request.parent)
-    return {};
-  return threshold_of_request(key.request);
-}
-
-bool WakeIndex::may_hold(Index at, const Limits& limits) const {
-  if (at == none)
-    return false;
-  const auto& least = nodes_[at].least;
-  for (std::size_t i = 0; i < measures; ++i)
-    if (least[i] <= limits[i])
-      return true;
-  return false;
+bool WakeIndex::may_hold(Index at, const Amounts& limits) const {
+  return at != none && within(nodes_[at].least, limits);
 }
 
 void WakeIndex::update(Index at) {
   auto& node = nodes_[at];
-  node.least.fill(std::numeric_limits<std::int64_t>::max());
-  node.least[static_cast<std::size_t>(node.measure)] = node.amount;
+  node.least = node.needs;
   for (const auto child : {node.left, node.right})
     if (child != none)
-      for (std::size_t i = 0; i < measures; ++i)
+      for (std::size_t i = 0; i < dimensions; ++i)
         node.least[i] = std::min(node.least[i], nodes_[child].least[i]);
 }
 
@@ -87,7 +65,7 @@ std::pair<WakeIndex::Index, WakeIndex::Index> WakeIndex::split(Index at, QueueKe
   return {before, at};
 }
 
-void WakeIndex::insert(QueueKey key, const Threshold& threshold, Shape* shape) {
+void WakeIndex::insert(QueueKey key, const Amounts& needs, Shape* shape) {
   Index at = 0;
   if (unused_.empty()) {
     at = static_cast<Index>(nodes_.size());
@@ -96,7 +74,7 @@ void WakeIndex::insert(QueueKey key, const Threshold& threshold, Shape* shape) {
     at = unused_.back();
     unused_.pop_back();
   }
-  nodes_[at] = Node{key, shape, threshold.amount, threshold.measure, weight_of(key), none, none, {}};
+  nodes_[at] = Node{key, shape, needs, weight_of(key), none, none, {}};
   update(at);
   const auto [before, rest] = split(root_, key);
   root_ = merge(merge(before, at), rest);
@@ -124,7 +102,7 @@ void WakeIndex::erase(QueueKey key) {
   }
 }
 
-WakeIndex::Index WakeIndex::first_within(Index at, const QueueKey* after, const Limits& limits) const {
+WakeIndex::Index WakeIndex::first_within(Index at, const QueueKey* after, const Amounts& limits) const {
   if (!may_hold(at, limits))
     return none;
   const auto& node = nodes_[at];
@@ -132,13 +110,13 @@ WakeIndex::Index WakeIndex::first_within(Index at, const QueueKey* after, const 
     return first_within(node.right, after, limits);
   if (const auto found = first_within(node.left, after, limits); found != none)
     return found;
-  if (node.amount <= limits[static_cast<std::size_t>(node.measure)])
+  if (within(node.needs, limits))
     return at;
   // All to the right comes after `after`.
   return first_within(node.right, nullptr, limits);
 }
 
-std::pair<QueueKey, Shape*> WakeIndex::next(const QueueKey* after, const Limits& limits) const {
+std::pair<QueueKey, Shape*> WakeIndex::next(const QueueKey* after, const Amounts& limits) const {
   const auto found = first_within(root_, after, limits);
   if (found == none)
     return {{}, nullptr};

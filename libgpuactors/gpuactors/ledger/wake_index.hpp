@@ -1,10 +1,11 @@
 // Finds who in the queue could be served by what is free, without asking everyone.
 #pragma once
 
-#include <gpuactors/ledger/need.hpp>
-
 #include <array>
 #include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace gpuactors::ledger_detail {
@@ -40,26 +41,19 @@ inline constexpr std::size_t measures = 4;
 /// How much of each there is at most for one request: no more fits, but not all that is within these bounds does.
 using Limits = std::array<std::int64_t, measures>;
 
-/// The least that a shape needs to be worth a try.
-struct Threshold {
-  Measure measure = Measure::share;
-  std::int64_t amount = 0;
-  /// Of this type; empty means any.
-  std::string accelerator_type;
-};
+/// What a shape needs, side by side: devices, or share of one device; bytes of one device; cpus; two custom resources.
+inline constexpr std::size_t dimensions = 5;
+using Amounts = std::array<std::int64_t, dimensions>;
 
-/// Requests that draw from a bundle or may borrow are always worth a try; of a group, its largest bundle counts.
-[[nodiscard]] Threshold threshold_of(const ShapeKey& key);
-
-/// Shapes by their place in the queue, in a balanced tree that knows the least need below each of its nodes.
+/// Shapes by their place in the queue, in a balanced tree that knows the least needs below each of its nodes.
 class WakeIndex {
 public:
-  void insert(QueueKey key, const Threshold& threshold, Shape* shape);
+  void insert(QueueKey key, const Amounts& needs, Shape* shape);
   void erase(QueueKey key);
 
-  /// The first shape behind `after` (from the front, if it is null) whose need is within the limits; null if there is
-  /// none.
-  [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Limits& limits) const;
+  /// The first shape behind `after` (from the front, if it is null) whose needs are all within the limits; null if
+  /// there is none.
+  [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Amounts& limits) const;
 
   [[nodiscard]] bool empty() const {
     return root_ == none;
@@ -76,23 +70,22 @@ private:
   struct Node {
     QueueKey key;
     Shape* shape = nullptr;
-    std::int64_t amount = 0;
-    Measure measure = Measure::share;
+    Amounts needs{};
     // Heap order; a hash of the key, so that the tree is balanced and always the same.
     std::uint32_t weight = 0;
     Index left = none;
     Index right = none;
-    // The least need of each measure in this subtree.
-    Limits least{};
+    // The least that anything in this subtree needs, each dimension by itself.
+    Amounts least{};
   };
 
-  [[nodiscard]] bool may_hold(Index at, const Limits& limits) const;
+  [[nodiscard]] bool may_hold(Index at, const Amounts& limits) const;
   void update(Index at);
   Index merge(Index a, Index b);
   // Splits into what comes before `key` and the rest.
   std::pair<Index, Index> split(Index at, QueueKey key);
   Index erase_from(Index at, QueueKey key);
-  [[nodiscard]] Index first_within(Index at, const QueueKey* after, const Limits& limits) const;
+  [[nodiscard]] Index first_within(Index at, const QueueKey* after, const Amounts& limits) const;
 
   std::vector<Node> nodes_;
   std::vector<Index> unused_;

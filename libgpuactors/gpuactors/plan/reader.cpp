@@ -63,6 +63,30 @@ Share share_of(Result<Share> amount, std::string& refused) {
   return Share{};
 }
 
+std::vector<std::string> read_values(const Json& value, const std::string& place) {
+  if (!value.is_array() || !std::all_of(value.begin(), value.end(), [](const Json& v) { return v.is_string(); }))
+    wrong(place, value, "an array of strings");
+  return value.get<std::vector<std::string>>();
+}
+
+LabelCondition read_condition(const Json& value, const std::string& place) {
+  using Op = LabelCondition::Op;
+  if (value.is_string())
+    return value.get<std::string>();
+  if (value.is_array())
+    return {Op::in, read_values(value, place)};
+  if (!value.is_object())
+    wrong(place, value, "a string, an array of strings, or an object with in, not_in or exists");
+  const Reader reader(value, place, {"in", "not_in", "exists"});
+  if (value.size() != 1)
+    throw ScenarioError(
+        fmt::format("{} has {} fields: exactly one of in, not_in, exists is expected", place, value.size()));
+  if (reader.has("exists"))
+    return reader.flag("exists", true) ? Op::exists : Op::absent;
+  const auto* field = reader.has("in") ? "in" : "not_in";
+  return {reader.has("in") ? Op::in : Op::not_in, read_values(reader.at(field), reader.place_of(field))};
+}
+
 void read_amounts(const Reader& reader, ResourceRequest& request, std::string& refused) {
   if (reader.has("gpus"))
     request.gpus = share_of(parse_gpus(reader.number("gpus")), refused);
@@ -73,7 +97,8 @@ void read_amounts(const Reader& reader, ResourceRequest& request, std::string& r
   for (const auto& [name, amount] : reader.numbers("resources"))
     request.resources[name] = share_of(Share::from_double(amount, "resource " + name), refused);
   request.node = reader.text_or_empty("node");
-  request.labels = reader.texts("labels");
+  request.node_is_soft = reader.flag("node_soft", false);
+  request.labels = reader.conditions("labels");
 }
 
 std::string choice(const Reader& reader, const char* field, const std::vector<std::string>& allowed) {
@@ -112,8 +137,8 @@ std::string read_id(const Reader& reader) {
   return id;
 }
 
-const std::vector<std::string> amount_fields = {"gpus",      "memory_bytes", "cpus",  "accelerator_type",
-                                                "resources", "node",         "labels"};
+const std::vector<std::string> amount_fields = {"gpus",      "memory_bytes", "cpus",      "accelerator_type",
+                                                "resources", "node",         "node_soft", "labels"};
 const std::vector<std::string> waiting_fields = {"id",    "priority", "queue_timeout", "wait_for_nodes",
                                                  "queue", "strategy"};
 
@@ -122,15 +147,40 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
   return a;
 }
 
+// Clamped, so that whoever checks the value sees one that is too large.
+int read_int(const Reader& reader, const char* field, int otherwise) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  return static_cast<int>(std::min(reader.integer(field, 0, otherwise), most));
+}
+
+std::vector<std::vector<int>> read_distances(const Reader& reader) {
+  std::vector<std::vector<int>> rows;
+  const auto& values = reader.array("distances");
+  for (std::size_t a = 0; a < values.size(); ++a) {
+    const auto place = fmt::format("{}[{}]", reader.place_of("distances"), a);
+    if (!values[a].is_array())
+      wrong(place, values[a], "an array of whole numbers");
+    auto& row = rows.emplace_back();
+    for (std::size_t b = 0; b < values[a].size(); ++b) {
+      const auto number = as_integer(values[a][b]);
+      if (!number || *number < 0 || *number > limits::distance)
+        wrong(fmt::format("{}[{}]", place, b), values[a][b],
+              fmt::format("a whole number from 0 to {}", limits::distance));
+      row.push_back(static_cast<int>(*number));
+    }
+  }
+  return rows;
+}
+
 void read_devices(const Json& value, const std::string& place, NodeSpec& node) {
-  const Reader reader(value, place, {"accelerator_type", "count", "memory_bytes", "uuid"});
+  const Reader reader(value, place, {"accelerator_type", "count", "memory_bytes", "uuid", "numa_node"});
   const auto count = reader.integer("count", 0, 1);
   if (static_cast<std::uint64_t>(count) > limits::devices_per_node)
     throw ScenarioError(
         fmt::format("{} is {}: at most {} are allowed", reader.place_of("count"), count, limits::devices_per_node));
   const DeviceSpec device{reader.text_or_empty("accelerator_type"),
                           static_cast<std::uint64_t>(reader.integer("memory_bytes", 0, 0)),
-                          reader.text_or_empty("uuid")};
+                          reader.text_or_empty("uuid"), read_int(reader, "numa_node", -1)};
   node.devices.insert(node.devices.end(), static_cast<std::size_t>(count), device);
 }
 
@@ -210,6 +260,17 @@ std::map<std::string, std::string> Reader::texts(const char* field) const {
   return result;
 }
 
+LabelConditions Reader::conditions(const char* field) const {
+  LabelConditions result;
+  if (!has(field))
+    return result;
+  if (!at(field).is_object())
+    wrong(place_of(field), at(field), "an object of labels");
+  for (const auto& [name, value] : at(field).items())
+    result[name] = read_condition(value, place_of(field) + "." + name);
+  return result;
+}
+
 std::map<std::string, double> Reader::numbers(const char* field) const {
   std::map<std::string, double> result;
   if (!has(field))
@@ -233,7 +294,7 @@ const Json& Reader::array(const char* field) const {
 // -- objects of a scenario -------------------------------------------------------------------------
 
 NodeSpec read_node(const Json& value, const std::string& place) {
-  const Reader reader(value, place, {"name", "cpus", "labels", "resources", "devices"});
+  const Reader reader(value, place, {"name", "cpus", "labels", "resources", "devices", "distances"});
   NodeSpec node;
   node.name = reader.text("name");
   const auto amount = [&](double number, const std::string& field) {
@@ -250,6 +311,7 @@ NodeSpec read_node(const Json& value, const std::string& place) {
   const auto& devices = reader.array("devices");
   for (std::size_t i = 0; i < devices.size(); ++i)
     read_devices(devices[i], fmt::format("{}[{}]", reader.place_of("devices"), i), node);
+  node.distances = read_distances(reader);
   if (const auto valid = validate(node); !valid)
     throw ScenarioError(fmt::format("{}: {}", place, valid.error().message()));
   return node;

@@ -66,6 +66,8 @@ public:
   /// A number of at least 0.
   [[nodiscard]] double number(const char* field) const;
   [[nodiscard]] std::map<std::string, std::string> texts(const char* field) const;
+  /// Conditions on labels: a string, an array of strings, {"in": [...]}, {"not_in": [...]} or {"exists": true|false}.
+  [[nodiscard]] LabelConditions conditions(const char* field) const;
   [[nodiscard]] std::map<std::string, double> numbers(const char* field) const;
   /// An array; empty when it is not there.
   [[nodiscard]] const Json& array(const char* field) const;

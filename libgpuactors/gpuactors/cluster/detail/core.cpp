@@ -1,4 +1,5 @@
 #include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -232,8 +233,8 @@ Result<v1::ResourceRequest> to_request(const Options& options, const Needs& need
     (*request.mutable_resource_units())[name] = share.units();
   }
   request.set_node(options.node);
-  for (const auto& [key, value] : options.labels)
-    (*request.mutable_labels())[key] = value;
+  request.set_node_soft(options.node_is_soft);
+  set_labels(options.labels, request);
   request.set_priority(options.priority);
   request.set_spread(options.spread);
   request.set_wait_for_nodes(options.wait_for_nodes);

@@ -1,0 +1,165 @@
+// A ledger that is built anew: leases and groups that are known to be there are put back where they are.
+#include <gpuactors/base/suggest.hpp>
+#include <gpuactors/ledger/check.hpp>
+#include <gpuactors/ledger/impl.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+namespace {
+
+using ledger_detail::describe_bytes;
+using ledger_detail::Pool;
+
+// Whether the devices are in the pool and have that much free. `what` holds them: "lease 3".
+Result<void> check_devices(const Pool& pool, const std::vector<DeviceGrant>& devices, const std::string& what) {
+  int last = -1;
+  for (const auto& device : devices) {
+    const auto at = fmt::format("{}: device {} of node {}", what, device.index, pool.node->spec.name);
+    const auto* slot = pool.slot(device.index);
+    if (slot == nullptr)
+      return fail(Errc::not_found,
+                  fmt::format("{} is not there: where it comes from has {} devices", at, pool.slots.size()));
+    if (device.index <= last)
+      return fail(Errc::invalid_argument, fmt::format("{} comes after device {}: they must ascend", at, last));
+    last = device.index;
+    if (!slot->ok)
+      return fail(Errc::invalid_argument, fmt::format("{} has failed", at));
+    if (device.share <= Share{} || device.share > Share::whole(1))
+      return fail(Errc::invalid_argument,
+                  fmt::format("{}: its share is {}: above 0 and at most 1 is allowed", at, to_string(device.share)));
+    if (device.share > slot->free_share)
+      return fail(Errc::no_capacity, fmt::format("{} has {} free, less than its share of {}", at,
+                                                 to_string(slot->free_share), to_string(device.share)));
+    if (device.memory_bytes > slot->free_bytes)
+      return fail(Errc::no_capacity,
+                  fmt::format("{} has {} free, less than its {}", at, describe_bytes(slot->free_bytes),
+                              describe_bytes(device.memory_bytes)));
+  }
+  return {};
+}
+
+Result<void> check_room(const Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
+                        const std::map<std::string, Share>& resources, const std::string& what) {
+  GPUACTORS_TRY(check_devices(pool, devices, what));
+  const auto check = [&](const std::string& name, Share wanted, Share free) -> Result<void> {
+    if (wanted < Share{} || wanted > free)
+      return fail(wanted < Share{} ? Errc::invalid_argument : Errc::no_capacity,
+                  fmt::format("{}: node {} has {} {} free, it holds {}", what, pool.node->spec.name, to_string(free),
+                              name, to_string(wanted)));
+    return {};
+  };
+  GPUACTORS_TRY(check("cpus", cpus, pool.free_cpus));
+  for (const auto& [name, amount] : resources) {
+    const auto it = pool.free_resources.find(name);
+    GPUACTORS_TRY(check(name, amount, it == pool.free_resources.end() ? Share{} : it->second));
+  }
+  return {};
+}
+
+std::string name_of(const Lease& lease) {
+  return fmt::format("lease {}", lease.id.value());
+}
+
+} // namespace
+
+// Where the lease's resources came from: what another lease lends, a bundle, or its node.
+Result<Ledger::Impl::Pool*> Ledger::Impl::source_of(const Lease& lease) {
+  Pool* pool = nullptr;
+  if (lease.parent) {
+    const auto it = records_.find(lease.parent);
+    if (it == records_.end())
+      return fail(Errc::not_found, fmt::format("{} was lent by lease {}, which is not there: restore that one first",
+                                               name_of(lease), lease.parent.value()));
+    pool = &lent_pool(it->second);
+  } else if (lease.group) {
+    const auto it = groups_.find(lease.group);
+    const auto* bundle = it == groups_.end() ? nullptr : it->second.find(lease.bundle);
+    if (bundle == nullptr)
+      return fail(Errc::not_found,
+                  fmt::format("{} is in bundle {} of placement group {}, which is not there: restore it first",
+                              name_of(lease), lease.bundle, lease.group.value()));
+    pool = bundle->pool.get();
+  } else {
+    auto* node = cluster_.find(lease.node);
+    if (node == nullptr)
+      return fail(Errc::not_found,
+                  fmt::format("{} is on node \"{}\", which is not there: add it first", name_of(lease), lease.node));
+    return &node->pool;
+  }
+  if (pool->node->spec.name != lease.node)
+    return fail(Errc::invalid_argument, fmt::format("{} is on node \"{}\", but what it draws from is on node \"{}\"",
+                                                    name_of(lease), lease.node, pool->node->spec.name));
+  return pool;
+}
+
+Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
+  if (!lease.id || !lease.request)
+    return fail(Errc::invalid_argument, "a lease to restore needs its id and that of its request");
+  if (records_.count(lease.id) > 0)
+    return fail(Errc::already_exists, fmt::format("{} is already there", name_of(lease)));
+  if (holders_.count(lease.request) > 0 || queue_.find(lease.request) != nullptr)
+    return fail(Errc::already_exists,
+                fmt::format("{}: its request {} is already there", name_of(lease), lease.request.value()));
+  GPUACTORS_LET(source, source_of(lease));
+  GPUACTORS_TRY(check_room(*source, lease.devices, lease.cpus, lease.resources, name_of(lease)));
+  cluster_.take(*source, lease.devices, lease.cpus, lease.resources);
+  next_lease_ = std::max(next_lease_, lease.id.value());
+  epoch_ = std::max(epoch_, lease.epoch);
+  holders_.emplace(lease.request, lease.id);
+  if (lease.parent)
+    ++records_.at(lease.parent).lent_out;
+  else if (lease.group)
+    groups_.at(lease.group).leases.insert(lease.id);
+  auto& record = records_[lease.id];
+  record.source = source;
+  record.asked_by = live(asked_by) == nullptr ? LeaseId{} : asked_by;
+  record.lease = std::move(lease);
+  return {};
+}
+
+Result<void> Ledger::Impl::restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles,
+                                         TimePoint now) {
+  const auto what = fmt::format("placement group {}", id.value());
+  if (!id)
+    return fail(Errc::invalid_argument, "a group needs an id other than 0");
+  GPUACTORS_TRY(validate(request));
+  if (groups_.count(id) > 0)
+    return fail(Errc::already_exists, what + " is already there");
+  Group group;
+  group.key = queue_.next_key(request.priority);
+  group.request = std::move(request);
+  const auto put_back = [&](BundleGrant& bundle) -> Result<void> {
+    const auto at = fmt::format("bundle {} of {}", bundle.bundle, what);
+    if (bundle.bundle < 0 || bundle.bundle >= static_cast<int>(group.request.bundles.size()))
+      return fail(Errc::invalid_argument,
+                  fmt::format("{}: it has bundles 0 to {}", at, group.request.bundles.size() - 1));
+    if (!group.lacks(bundle.bundle))
+      return fail(Errc::invalid_argument, at + " is named twice");
+    auto* node = cluster_.find(bundle.node);
+    if (node == nullptr)
+      return fail(Errc::not_found,
+                  fmt::format("{} is on node \"{}\", which is not there: add it first", at, bundle.node));
+    GPUACTORS_TRY(check_room(node->pool, bundle.devices, bundle.cpus, bundle.resources, at));
+    set_aside(group, std::move(bundle), node->pool);
+    return {};
+  };
+  for (auto& bundle : bundles)
+    if (auto done = put_back(bundle); !done) {
+      for (auto& placed : group.bundles)
+        give_back(placed);
+      return done;
+    }
+  now_ = std::max(now_, now);
+  auto& kept = groups_.emplace(id, std::move(group)).first->second;
+  if (kept.lacks(-1)) {
+    enqueue_group(id, kept, prospect_of(shape_of_group(id, kept)));
+    serve_due_ = recheck_due_ = true;
+  }
+  return {};
+}
+
+} // namespace gpuactors

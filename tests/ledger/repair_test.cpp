@@ -1,0 +1,136 @@
+// Groups that lose bundles: the rest stays, the lost ones are placed anew.
+#include <ledger/fixture.hpp>
+
+using namespace ledger_test;
+
+namespace {
+
+ResourceRequest in_bundle(int bundle, ResourceRequest request) {
+  request.group = GroupId{1};
+  request.bundle = bundle;
+  return request;
+}
+
+// "lost 3, pending group 1, granted group 1 at n0:0 n2:0"
+std::string story(const Ledger::Events& events) {
+  std::string text;
+  for (const auto& event : events) {
+    text += (text.empty() ? "" : ", ") + std::string{to_string(event.kind)};
+    text += event.group ? " group " + std::to_string(event.group.value()) : " " + std::to_string(event.request.value());
+    for (const auto& bundle : event.bundles)
+      text += (&bundle == &event.bundles.front() ? " at " : " ") + bundle.node + ":"
+              + std::to_string(bundle.devices.front().index);
+  }
+  return text;
+}
+
+} // namespace
+
+TEST_CASE("a bundle on a lost node is placed anew, and what is in the others stays") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1), node_of("n2", 1)});
+  CHECK(story({f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)})}) == "granted group 1 at n0:0 n1:0");
+  CHECK(place(f.submit(in_bundle(0, gpus(1)))) == "n0:0");
+  CHECK(place(f.submit(in_bundle(1, gpus(1)))) == "n1:0");
+  const auto waits = f.submit(in_bundle(0, gpus(1)));
+  const auto events = f.take(f.ledger.remove_node("n0", f.now));
+  CHECK(story(events) == "lost 1, pending group 1, granted group 1 at n2:0 n1:0, granted 3");
+  CHECK(events[1].reason == "node n0 was removed: bundle 0 of the group is to be placed anew");
+  CHECK(events[3].lease->node == "n2");
+  CHECK(f.ledger.lease_of(RequestId{2})->node == "n1");
+}
+
+TEST_CASE("a lost bundle waits at the age of its group, and requests wait for it") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  f.submit_group(GroupStrategy::spread, {gpus(1), gpus(1)});
+  const auto other = f.submit(gpus(1));
+  const auto younger = f.submit(gpus(1));
+  CHECK(younger.kind == Kind::pending);
+  CHECK(story(f.take(f.ledger.fail_device("n1", 0, f.now))) == "pending group 1");
+  CHECK(f.ledger.bundles_of(GroupId{1}).size() == 1);
+  CHECK(f.submit(in_bundle(0, gpus(1))).reason == "placement group 1 waits itself");
+  CHECK(f.submit(in_bundle(1, gpus(1))).kind == Kind::granted);
+  // The group is older than the request that waited meanwhile. SPREAD may share a node where there is no other.
+  CHECK(story(f.release(other)) == "released 1, granted group 1 at n0:1 n0:0, granted 3");
+}
+
+TEST_CASE("a bundle that can be placed nowhere ends its group") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)});
+  f.submit(in_bundle(0, gpus(1)));
+  const auto events = f.take(f.ledger.remove_node("n1", f.now));
+  CHECK(story(events) == "pending group 1, infeasible group 1, lost 1");
+  CHECK(events[1].reason.find("no node has 1 device: node n0 has 0") != std::string::npos);
+  CHECK(events[2].reason == "its placement group could not be placed");
+  CHECK(f.ledger.find_lease(LeaseId{1}) == nullptr);
+  CHECK(f.submit(gpus(1)).kind == Kind::granted);
+}
+
+TEST_CASE("a group that may wait for nodes keeps its other bundles until one comes") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  GroupRequest group;
+  group.strategy = GroupStrategy::strict_spread;
+  group.bundles.assign(2, gpus(1));
+  group.wait_for_nodes = true;
+  f.submit_group(group);
+  CHECK(story(f.take(f.ledger.remove_node("n0", f.now))) == "pending group 1");
+  // More room where the other one is does not help.
+  CHECK(story(f.take(f.ledger.add_node(node_of("n2", 1), f.now))) == "granted group 1 at n2:0 n1:0");
+  CHECK(story(f.take(f.ledger.remove_node("n1", f.now))) == "pending group 1");
+  CHECK(story(f.take(f.ledger.remove_node("n2", f.now))) == "pending group 1");
+  CHECK(f.ledger.bundles_of(GroupId{1}).empty());
+  CHECK(story(f.take(f.ledger.release_group(GroupId{1}, f.now))) == "released group 1");
+}
+
+TEST_CASE("a group that waits for a lost bundle can be removed") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  GroupRequest group;
+  group.bundles.assign(2, gpus(1));
+  group.wait_for_nodes = true;
+  f.submit_group(group);
+  f.submit(in_bundle(1, gpus(1)));
+  f.take(f.ledger.remove_node("n0", f.now));
+  CHECK(story(f.take(f.ledger.release_group(GroupId{1}, f.now))) == "released group 1, lost 1");
+  CHECK(f.ledger.pending_count() == 0);
+  CHECK(f.submit(gpus(1)).kind == Kind::granted);
+}
+
+TEST_CASE("under STRICT_PACK the loss of one bundle moves the whole group") {
+  auto large = node_of("n0", 3);
+  Fixture f({large, node_of("n1", 3)});
+  f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1)});
+  f.submit(in_bundle(0, gpus(1)));
+  f.submit(in_bundle(1, gpus(1)));
+  const auto events = f.take(f.ledger.fail_device("n0", 1, f.now));
+  CHECK(story(events) == "lost 2, lost 1, pending group 1, granted group 1 at n0:0 n0:2");
+  CHECK(events[2].reason == "device 1 of node n0 failed: bundles 0, 1 of the group are to be placed anew");
+}
+
+TEST_CASE("a lost bundle of a PACK group goes where the others are if there is room") {
+  Fixture f({node_of("n0", 1), node_of("n1", 3), node_of("n2", 1)});
+  auto on = gpus(2);
+  on.node = "n1";
+  const auto first = f.submit(on);
+  on.node = "n2";
+  on.gpus = Share::whole(1);
+  const auto second = f.submit(on);
+  on.node = "n1";
+  CHECK(story({f.submit_group(GroupStrategy::pack, {on, gpus(1)})}) == "granted group 1 at n1:2 n0:0");
+  f.release(first);
+  f.release(second);
+  // A request of its own would go to n2, which has fewer idle devices.
+  CHECK(story(f.take(f.ledger.remove_node("n0", f.now))) == "pending group 1, granted group 1 at n1:2 n1:0");
+}
+
+TEST_CASE("the queue timeout of a group counts anew when it loses a bundle") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  GroupRequest group;
+  group.bundles.assign(2, gpus(1));
+  group.wait_for_nodes = true;
+  group.queue_timeout = seconds{5};
+  f.submit_group(group);
+  f.advance(seconds{10});
+  f.take(f.ledger.remove_node("n0", f.now));
+  CHECK(f.advance(seconds{4}).empty());
+  CHECK(story(f.advance(seconds{1})) == "rejected group 1");
+  CHECK(f.submit(gpus(1)).kind == Kind::granted);
+}
