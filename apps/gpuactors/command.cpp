@@ -33,23 +33,30 @@ int report(std::string_view who, std::string_view text, int code) {
   return code;
 }
 
-std::vector<std::string> names_of(const std::vector<Command>& commands) {
-  std::vector<std::string> names;
-  for (const auto& command : commands)
-    names.push_back(command.parser->get_name());
-  return names;
+/// The innermost subcommand that the arguments name, and its name with those around it: "gpuactors certs issue".
+struct Chosen {
+  const CLI::App* parser;
+  std::string name;
+};
+
+Chosen chosen_in(const CLI::App& program) {
+  Chosen chosen{&program, program.get_name()};
+  for (auto inner = program.get_subcommands(); !inner.empty(); inner = chosen.parser->get_subcommands())
+    chosen = {inner.front(), chosen.name + " " + inner.front()->get_name()};
+  return chosen;
 }
 
-/// What is wrong with arguments that name no subcommand.
-std::string explain_missing(const std::vector<Command>& commands, int argc, const char* const* argv) {
-  const auto* const* end = argv + argc;
-  const auto* const* word =
-      std::find_if(argv + 1, end, [](std::string_view argument) { return !argument.starts_with("-"); });
-  if (word != end)
-    return fmt::format("there is no subcommand \"{}\"{}", *word, did_you_mean(*word, names_of(commands)));
-  if (argc > 1)
-    return fmt::format("there is no option {} before a subcommand; see gpuactors --help", argv[1]);
-  return fmt::format("a subcommand is needed: {}; see gpuactors --help", fmt::join(names_of(commands), ", "));
+/// What is wrong with arguments that name no subcommand of `parser`; `extras` are those that nobody took.
+std::string explain_missing(const CLI::App& parser, const std::vector<std::string>& extras) {
+  std::vector<std::string> names;
+  for (const auto* inner : parser.get_subcommands([](const CLI::App* /*any*/) { return true; }))
+    names.push_back(inner->get_name());
+  const auto word = std::find_if(extras.begin(), extras.end(), [](const auto& text) { return !text.starts_with("-"); });
+  if (word != extras.end())
+    return fmt::format("there is no subcommand \"{}\"{}", *word, did_you_mean(*word, names));
+  if (!extras.empty())
+    return fmt::format("there is no option {} before a subcommand", extras.front());
+  return fmt::format("a subcommand is needed: {}", fmt::join(names, ", "));
 }
 
 /// What is wrong with arguments that are left over when `parser` has taken its own.
@@ -70,22 +77,23 @@ std::string explain_extra(const CLI::App& parser, const std::vector<std::string>
 }
 
 /// Reports arguments that could not be parsed.
-int report_usage(const CLI::App& program, const std::vector<Command>& commands, const CLI::ParseError& error, int argc,
-                 const char* const* argv) {
-  const auto chosen = program.get_subcommands();
-  if (chosen.empty())
-    return report("gpuactors", explain_missing(commands, argc, argv), exit_bad_input);
-  const auto who = "gpuactors " + chosen.front()->get_name();
-  auto what = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)
-                  ? explain_extra(*chosen.front(), program.remaining(true))
-                  : std::string{};
+int report_usage(const CLI::App& program, const CLI::ParseError& error) {
+  const auto [parser, who] = chosen_in(program);
+  const auto extras = program.remaining(true);
+  std::string what;
+  if (parser->get_require_subcommand_min() > 0)
+    what = explain_missing(*parser, extras);
+  else if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+    what = explain_extra(*parser, extras);
   if (what.empty())
     what = error.what();
-  return report(who, fmt::format("{}; see {} --help", one_line(what), who), exit_bad_input);
+  what = one_line(what);
+  if (!what.ends_with("?"))
+    what += fmt::format("; see {} --help", who);
+  return report(who, what, exit_bad_input);
 }
 
-int run_command(const Command& command) {
-  const auto who = "gpuactors " + command.parser->get_name();
+int run_command(const Command& command, const std::string& who) {
   if (const auto result = command.run(); !result) {
     std::cout.flush();
     return report(who, result.error().message(),
@@ -106,11 +114,11 @@ int run(CLI::App& program, const std::vector<Command>& commands, int argc, const
     program.exit(wish, std::cout, std::cerr);
     return std::cout.flush() ? 0 : report("gpuactors", "standard output cannot be written", exit_failure);
   } catch (const CLI::ParseError& error) {
-    return report_usage(program, commands, error, argc, argv);
+    return report_usage(program, error);
   }
   for (const auto& command : commands)
     if (command.parser->parsed())
-      return run_command(command);
+      return run_command(command, chosen_in(program).name);
   return report("gpuactors", "no subcommand was run", exit_failure);
 } catch (const std::exception& error) {
   return report("gpuactors", error.what(), exit_failure);

@@ -10,9 +10,11 @@ int main(int argc, char** argv) {
                  "  gpuactors devices                                     what this machine offers\n"
                  "  gpuactors types                                       what can be submitted, and its messages\n"
                  "  gpuactors submit matmul --gpus 0.5 '{\"n\":1000}'       run a task on half a device\n"
-                 "  gpuactors plan scenario.json                          place without running\n\n"
+                 "  gpuactors plan scenario.json                          place without running\n"
+                 "  gpuactors certs init                                  an authority for machines of a cluster\n\n"
                  "Exit code: 0 success, 2 bad usage or input, 1 any other failure.\n"
                  "More on a subcommand: gpuactors SUBCOMMAND --help");
-  const std::vector<Command> commands{add_types(program), add_devices(program), add_submit(program), add_plan(program)};
+  const std::vector<Command> commands{add_types(program), add_devices(program), add_submit(program), add_plan(program),
+                                      add_certs(program)};
   return run(program, commands, argc, argv);
 }

@@ -58,12 +58,12 @@ def submit(*arguments):
 # -- help, version, usage --------------------------------------------------------------------------
 
 gives("help says what the program is, lists the subcommands and shows examples", ["--help"],
-      contains("GPU", "types", "devices", "submit", "plan", "Examples:", "Exit code"))
-for subcommand in ("types", "devices", "submit", "plan"):
+      contains("GPU", "types", "devices", "submit", "plan", "certs", "Examples:", "Exit code"))
+for subcommand in ("types", "devices", "submit", "plan", "certs"):
     gives(f"help on {subcommand} shows an example", [subcommand, "--help"],
           contains("Example", f"gpuactors {subcommand}"))
 gives("the version is printed", ["--version"], lambda out: re.fullmatch(r"gpuactors \d+\.\d+\.\d+\n", out))
-refuses("no subcommand at all is bad usage", [], r"gpuactors: a subcommand is needed: types, devices, submit, plan")
+refuses("no subcommand at all is bad usage", [], r"gpuactors: a subcommand is needed: types, devices, submit, plan, certs")
 refuses("an unknown subcommand is answered with the nearest", ["device"],
         r'gpuactors: there is no subcommand "device"; did you mean "devices"\?')
 refuses("an unknown option is answered with the nearest", ["submit", "echo", "--gpu", "1"],
@@ -310,6 +310,60 @@ for name, scenario, place in (
          r"steps\[0\]\.submit\.gpus is -1: it cannot be negative")):
     refuses(f"plan refuses {name} with the place", ["plan"], "gpuactors plan: standard input: " + place, stdin=scenario)
 
+# -- certs: one after the other, in one folder -------------------------------------------------------
+
+CERTS = ["--certs", "{folder}/certs"]
+STATE = {"XDG_STATE_HOME": "{folder}/state"}
+
+
+def certs(*arguments):
+    return ["certs", *arguments]
+
+
+for subcommand in ("init", "issue", "show"):
+    gives(f"help on certs {subcommand} shows an example", certs(subcommand, "--help"),
+          contains("Example", f"gpuactors certs {subcommand}"))
+refuses("certs alone is bad usage", certs(),
+        r"gpuactors certs: a subcommand is needed: init, issue, show; see gpuactors certs --help$")
+refuses("an unknown subcommand of certs is answered with the nearest", certs("isue"),
+        r'gpuactors certs: there is no subcommand "isue"; did you mean "issue"\?$')
+refuses("an unknown option of certs issue is answered with the nearest", certs("issue", "a", "--hots", "b"),
+        r'gpuactors certs issue: there is no option --hots; did you mean "--host')
+refuses("certs issue needs a name", certs("issue"), r"gpuactors certs issue: .*name.*; see gpuactors certs issue --help")
+refuses("certs show of a folder without any says how to make them", certs("show", *CERTS),
+        r"gpuactors certs show: \S+/certs has no certificates: make them with gpuactors certs init --certs \S+/certs")
+refuses("certs issue without an authority says how to make one", certs("issue", "a", *CERTS),
+        r"gpuactors certs issue: \S+/certs/ca\.key is missing: .*gpuactors certs init --certs \S+/certs$")
+for days in ("0", "36501", "many"):
+    refuses(f"certs init for {days} days is refused with the range", certs("init", *CERTS, "--days", days),
+            rf'gpuactors certs init: --days is "{days}": a whole number from 1 to 36500 is expected')
+gives("certs init makes an authority", certs("init", *CERTS, "--days", "100"),
+      contains("/certs: an authority for 100 days", "ca.key", "stays here"))
+refuses("certs init does not replace an authority", certs("init", *CERTS),
+        r"gpuactors certs init: \S+/certs has an authority: issue certificates with gpuactors certs issue NAME")
+gives("certs issue writes a folder for another machine",
+      certs("issue", "node-1", *CERTS, "--host", "gpu1", "--host=10.0.0.1", "--out", "{folder}/node-1", "--days", "9"),
+      contains("/node-1: a certificate for gpu1, 10.0.0.1 until ", "copy ca.pem, node.pem and node.key"))
+gives("certs issue writes below the authority by itself, for its name as host", certs("issue", "node-2", *CERTS),
+      contains("/certs/node-2: a certificate for node-2 until "))
+refuses("certs issue refuses what is no host", certs("issue", "a", *CERTS, "--host", "gpu1:4711"),
+        r'gpuactors certs issue: "gpu1:4711" is no host: .*without port')
+refuses("certs issue refuses what is no name", certs("issue", "../a", *CERTS),
+        r'gpuactors certs issue: "\.\./a" cannot be the name')
+refuses("certs issue refuses a life beyond the authority's", certs("issue", "a", *CERTS, "--days", "101"),
+        r"gpuactors certs issue: .*101 days would outlive its authority.*at most \d+ days")
+gives("certs show lists authority and node", certs("show", *CERTS), lambda out: [line.split()[0] for line in
+      out.splitlines()] == ["FILE", "ca.pem", "node.pem"] and "localhost,127.0.0.1,::1" in out)
+gives("certs show as JSON carries what the table does", certs("show", "--json", "--certs", "{folder}/node-1"), document(
+    lambda all: [os.path.basename(c["file"]) for c in all] == ["ca.pem", "node.pem"]
+    and all[1]["subject"] == "node-1" and all[1]["issuer"] == all[0]["subject"] and all[0]["hosts"] == []
+    and all[1]["hosts"] == ["gpu1", "10.0.0.1"] and re.fullmatch(r"([0-9A-F]{2}:){31}[0-9A-F]{2}", all[1]["fingerprint"])
+    and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", all[1]["valid_until"])
+    and all[1]["valid_from"] < all[1]["valid_until"] < all[0]["valid_until"]))
+gives("certs init without a folder uses the user's own", certs("init"), contains("/state/gpuactors/certs: an authority"),
+      env=STATE)
+gives("certs show without a folder shows the user's own", certs("show"), contains("gpuactors authority"), env=STATE)
+
 
 # -- running them ----------------------------------------------------------------------------------
 
@@ -321,7 +375,8 @@ def run(program, folder, case):
     clean = {key: value for key, value in os.environ.items()
              if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES")}
     done = subprocess.run(command, input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**clean, **env}, timeout=120, check=False)
+                          env={**clean, **{key: value.replace("{folder}", folder) for key, value in env.items()}},
+                          timeout=120, check=False)
     out, error = done.stdout.decode(), done.stderr.decode()
     shown = f"{command}\n  exit code {done.returncode}\n  out: {out}\n  error: {error}"
     if done.returncode != code:

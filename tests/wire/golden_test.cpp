@@ -112,6 +112,10 @@ TEST_CASE("control messages keep their bytes", "[wire]") {
   lease.set_name("l");
   CHECK(hex(lease) == "080110021a016e2207080310882718062807380842016c");
 
+  v1::Lease units;
+  (*units.mutable_units())["neuron_cores"].add_ids(1);
+  CHECK(hex(units) == "4a130a0c6e6575726f6e5f636f72657312030a0101");
+
   v1::TensorRef tensor;
   tensor.set_id(1);
   tensor.add_shape(2);

@@ -55,7 +55,18 @@ inline constexpr std::chrono::seconds stop_grace{5};
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};
 
+/// Days that a certificate of a node lives unless told otherwise.
+inline constexpr std::int64_t certificate_days = 365;
+
+/// Days that a certificate authority lives unless told otherwise, and the most that any certificate may.
+inline constexpr std::int64_t authority_days = 3'650;
+inline constexpr std::int64_t authority_days_most = 36'500;
+
+/// How long before its end a node's certificate is renewed; later if that were more than a third of its life.
+inline constexpr std::chrono::hours certificate_renewal{30 * 24};
+
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
+static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(leases_per_shape < calls_in_flight);
 
 } // namespace gpuactors::limits

@@ -1,0 +1,261 @@
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/certificates.hpp>
+#include <gpuactors/wire/detail/loaded.hpp>
+#include <gpuactors/wire/detail/private_files.hpp>
+#include <gpuactors/wire/detail/x509.hpp>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+namespace gpuactors {
+
+using namespace detail;
+using Path = std::filesystem::path;
+
+namespace {
+
+constexpr std::size_t name_length = 64; // of a common name, by X.509
+constexpr std::size_t host_length = 253;
+constexpr std::size_t label_length = 63;
+
+using Days = std::chrono::duration<std::int64_t, std::ratio<86'400>>;
+
+// Clocks of machines differ: a certificate is good a little before it was made.
+constexpr std::chrono::minutes skew{10};
+
+// -- names and lives ------------------------------------------------------------------------------
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+}
+
+bool is_host_name(std::string_view host) {
+  if (host.size() > host_length)
+    return false;
+  for (bool first = true;; first = false) {
+    const auto dot = host.find('.');
+    const auto label = host.substr(0, dot);
+    if (!is_word(label) || label.size() > label_length || label.front() == '-' || label.back() == '-')
+      return false;
+    if (dot == std::string_view::npos) // "10.0.0.300" was meant to be an address
+      return first || label.find_first_not_of("0123456789") != std::string_view::npos;
+    host.remove_prefix(dot + 1);
+  }
+}
+
+Result<void> check_identity(const NodeIdentity& node) {
+  if (node.name.size() > name_length || !is_host_name(node.name))
+    return fail(Errc::invalid_argument,
+                fmt::format("\"{}\" cannot be the name of a certificate: 1 to {} letters, digits, dots, hyphens and "
+                            "underscores are expected, such as node-1",
+                            node.name, name_length));
+  for (const auto& host : node.hosts)
+    if (!is_host_name(host) && !is_address(host))
+      return fail(Errc::invalid_argument,
+                  fmt::format("\"{}\" is no host: a name such as gpu1.example.org or an address such as 10.0.0.1 or "
+                              "fd00::1 is expected, without port and brackets",
+                              host));
+  return {};
+}
+
+Result<void> check_days(std::int64_t days) {
+  if (days < 1 || days > limits::authority_days_most)
+    return fail(Errc::invalid_argument, fmt::format("a certificate cannot live for {} days: 1 to {} are expected", days,
+                                                    limits::authority_days_most));
+  return {};
+}
+
+/// This machine's name, or localhost when it has none that a certificate could carry.
+NodeIdentity this_machine() {
+  std::array<char, host_length + 1> host{};
+  const bool known = ::gethostname(host.data(), host.size() - 1) == 0 && is_host_name(host.data());
+  const std::string name = known ? host.data() : "localhost";
+  NodeIdentity node{name.size() <= name_length ? name : "localhost", {"localhost", "127.0.0.1", "::1"}, {}};
+  if (name != "localhost")
+    node.hosts.push_back(name);
+  return node;
+}
+
+// -- making what it lacks: the caller holds the lock of the folder that is written to -----------------
+
+/// Makes an authority, or completes one of which a process that was stopped left the key only.
+Result<void> make_authority_in(const Path& folder, std::int64_t days, WallTime now) {
+  const auto key_path = folder / authority_key_file;
+  if (!is_there(key_path)) {
+    GPUACTORS_LET(key, make_key());
+    GPUACTORS_LET(pem, to_pem(*key));
+    GPUACTORS_TRY(write_file(key_path, pem, Access::owner, Existing::refuse));
+  }
+  GPUACTORS_LET(key, load_key(key_path));
+  GPUACTORS_LET(authority, make_authority(*key, {now - skew, now + Days{days}}));
+  GPUACTORS_LET(pem, to_pem(*authority));
+  return write_file(folder / authority_file, pem, Access::all, Existing::refuse);
+}
+
+Result<WallTime> end_of_life(const NodeIdentity& node, const CertificateInfo& authority, WallTime now) {
+  if (!node.days)
+    return std::min(now + Days{limits::certificate_days}, authority.valid_until);
+  GPUACTORS_TRY(check_days(*node.days));
+  const auto until = now + Days{*node.days};
+  if (until > authority.valid_until)
+    return fail(Errc::invalid_argument,
+                fmt::format("a certificate for {} days would outlive its authority, which ends on {}: ask for at most "
+                            "{} days, or for none",
+                            *node.days, to_string(authority.valid_until),
+                            std::chrono::floor<Days>(authority.valid_until - now).count()));
+  return until;
+}
+
+/// Writes the three files that a node needs; a key that is there stays.
+Result<void> issue_into(const Path& folder, const Path& out, NodeIdentity node, WallTime now) {
+  if (node.hosts.empty())
+    node.hosts.push_back(node.name);
+  GPUACTORS_TRY(check_identity(node));
+  GPUACTORS_LET(authority, load_authority(folder, now));
+  GPUACTORS_LET(until, end_of_life(node, describe(*authority.certificate, folder / authority_file), now));
+  if (!is_there(out / node_key_file)) {
+    GPUACTORS_LET(key, make_key());
+    GPUACTORS_LET(pem, to_pem(*key));
+    GPUACTORS_TRY(write_file(out / node_key_file, pem, Access::owner, Existing::refuse));
+  }
+  GPUACTORS_LET(key, load_key(out / node_key_file));
+  GPUACTORS_LET(certificate, make_node(node, *key, *authority.certificate, *authority.key, {now - skew, until}));
+  GPUACTORS_LET(pem, to_pem(*certificate));
+  if (std::error_code error; !std::filesystem::equivalent(folder, out, error)) {
+    GPUACTORS_LET(authority_pem, to_pem(*authority.certificate));
+    GPUACTORS_TRY(write_file(out / authority_file, authority_pem, Access::all, Existing::replace));
+  }
+  return write_file(out / node_file, pem, Access::all, Existing::replace);
+}
+
+Result<FolderLock> open_folder(const Path& folder) {
+  GPUACTORS_TRY(make_private_folder(folder));
+  return FolderLock::take(folder);
+}
+
+bool is_new(const Path& folder) {
+  return !is_there(folder / authority_file) && !is_there(folder / node_file) && !is_there(folder / node_key_file);
+}
+
+/// Makes or renews what a folder lacks that is new or has the authority's key.
+Result<void> complete(const Path& folder, WallTime now) {
+  GPUACTORS_LET(lock, open_folder(folder));
+  (void)lock;
+  const bool has_key = is_there(folder / authority_key_file); // others may have been here before the lock
+  if (!is_there(folder / authority_file) && (has_key || is_new(folder)))
+    GPUACTORS_TRY(make_authority_in(folder, limits::authority_days, now));
+  if (!is_there(folder / node_file))
+    return issue_into(folder, folder, this_machine(), now);
+  GPUACTORS_LET(loaded, load(folder));
+  if (is_due(loaded, now))
+    return issue_into(folder, folder, {loaded.node.subject, loaded.node.hosts, {}}, now);
+  return {};
+}
+
+} // namespace
+
+// -- what others see ------------------------------------------------------------------------------
+
+std::string to_string(WallTime time) {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+CertificateFolder::CertificateFolder(Path path, Now now) : path_(std::move(path)), now_(std::move(now)) {
+  // nop
+}
+
+Result<Path> CertificateFolder::default_path() {
+  const Path below = Path{"gpuactors"} / "certs";
+  // By its specification, a relative XDG_STATE_HOME is to be ignored.
+  if (const auto* state = std::getenv("XDG_STATE_HOME"); state != nullptr && Path{state}.is_absolute())
+    return Path{state} / below;
+  const auto* home = std::getenv("HOME");
+  std::array<char, 16'384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (home == nullptr || *home == '\0')
+    if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+      home = found->pw_dir;
+  if (home == nullptr || !Path{home}.is_absolute())
+    return fail(Errc::not_found, "the user has no home folder for certificates: name a folder, or set HOME or "
+                                 "XDG_STATE_HOME");
+  return Path{home} / ".local" / "state" / below;
+}
+
+Result<CertificateFiles> CertificateFolder::init(std::int64_t days) const {
+  GPUACTORS_TRY(check_days(days));
+  GPUACTORS_LET(lock, open_folder(path_));
+  if (is_there(path_ / authority_file) && is_there(path_ / authority_key_file))
+    return fail(Errc::already_exists,
+                fmt::format("{0} has an authority: issue certificates with gpuactors certs issue NAME --certs {0}, or "
+                            "name a new folder for another one",
+                            path_.string()));
+  for (const auto* file : {authority_file, node_file, node_key_file})
+    if (is_there(path_ / file) && !is_there(path_ / authority_key_file))
+      return fail(Errc::already_exists, fmt::format("{} is there, of an authority that was made elsewhere: name a new "
+                                                    "folder for another one",
+                                                    (path_ / file).string()));
+  const auto now = now_();
+  GPUACTORS_TRY(make_authority_in(path_, days, now));
+  GPUACTORS_TRY(issue_into(path_, path_, this_machine(), now));
+  (void)lock;
+  return check();
+}
+
+Result<CertificateFiles> CertificateFolder::issue(const NodeIdentity& node, const Path& out) const {
+  GPUACTORS_TRY(check_identity(node));
+  const auto now = now_();
+  GPUACTORS_TRY(load_authority(path_, now)); // before anything is made
+  GPUACTORS_LET(lock, open_folder(out));
+  std::error_code error;
+  if (is_there(out / authority_key_file) && !std::filesystem::equivalent(path_, out, error))
+    return fail(Errc::invalid_argument, fmt::format("{} is the folder of another authority (it has {}): name another",
+                                                    out.string(), authority_key_file));
+  GPUACTORS_TRY(issue_into(path_, out, node, now));
+  (void)lock;
+  return CertificateFolder{out, now_}.check();
+}
+
+Result<CertificateFiles> CertificateFolder::check() const {
+  GPUACTORS_LET(loaded, load(path_));
+  return files_of(path_, loaded, now_());
+}
+
+Result<CertificateFiles> CertificateFolder::ensure() const {
+  const auto now = now_();
+  // Most starts end here, without a lock, also where the folder cannot be written.
+  if (auto loaded = load(path_); loaded && !is_due(*loaded, now))
+    return files_of(path_, *loaded, now);
+  // The authority's key is the first file that is made: where it is not, somebody else makes the certificates.
+  if (!is_new(path_) && !is_there(path_ / authority_key_file))
+    return check();
+  const auto completed = complete(path_, now);
+  auto files = check();
+  // One that is valid and cannot be renewed, on a full disk for example, still does.
+  if (!files && !completed)
+    return fail(completed.error());
+  return files;
+}
+
+Result<std::vector<CertificateInfo>> CertificateFolder::list() const {
+  std::vector<CertificateInfo> result;
+  for (const auto* name : {authority_file, node_file})
+    if (const auto file = path_ / name; is_there(file)) {
+      GPUACTORS_LET(certificate, load_certificate(file));
+      result.push_back(describe(*certificate, file));
+    }
+  if (result.empty()) // The same words as at the start of a process.
+    GPUACTORS_TRY(load(path_));
+  return result;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,113 @@
+#include "loaded.hpp"
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/detail/private_files.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gpuactors::detail {
+
+namespace {
+
+constexpr auto new_authority = "make an authority in a new folder with gpuactors certs init, and issue for all nodes";
+
+std::string issue_command(const std::filesystem::path& out) {
+  return fmt::format("gpuactors certs issue NAME --out {}", out.string());
+}
+
+Result<void> check_dates(const CertificateInfo& info, WallTime now, const std::string& advice) {
+  if (now >= info.valid_until)
+    return fail(Errc::invalid_argument, fmt::format("{} expired on {}, and it is {} now: {}", info.file.string(),
+                                                    to_string(info.valid_until), to_string(now), advice));
+  if (now < info.valid_from)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is valid from {} on, and it is {} now: set the clock, or {}", info.file.string(),
+                            to_string(info.valid_from), to_string(now), advice));
+  return {};
+}
+
+} // namespace
+
+Result<Certificate> load_certificate(const std::filesystem::path& file) {
+  GPUACTORS_LET(pem, read_file(file, Access::all));
+  return certificate_from_pem(pem, file);
+}
+
+Result<Key> load_key(const std::filesystem::path& file) {
+  GPUACTORS_LET(pem, read_file(file, Access::owner));
+  return key_from_pem(pem, file);
+}
+
+Result<Authority> load_authority(const std::filesystem::path& folder, WallTime now) {
+  auto key = load_key(folder / authority_key_file);
+  if (!key && key.error().code() == Errc::not_found)
+    return fail(Errc::not_found,
+                fmt::format("{} is missing: run this on the machine where the authority was made, or make one with "
+                            "gpuactors certs init --certs {}",
+                            (folder / authority_key_file).string(), folder.string()));
+  if (!key)
+    return fail(key.error());
+  GPUACTORS_LET(certificate, load_certificate(folder / authority_file));
+  if (!belongs_to(**key, *certificate))
+    return fail(Errc::invalid_argument,
+                fmt::format("{0}/{1} is not the key of {0}/{2}: put back the two that belong together", folder.string(),
+                            authority_key_file, authority_file));
+  GPUACTORS_TRY(check_dates(describe(*certificate, folder / authority_file), now, new_authority));
+  return Authority{std::move(certificate), std::move(*key)};
+}
+
+Result<Loaded> load(const std::filesystem::path& folder) {
+  const auto authority_path = folder / authority_file;
+  const auto node_path = folder / node_file;
+  const auto key_path = folder / node_key_file;
+  if (!is_there(authority_path) && !is_there(node_path) && !is_there(key_path))
+    return fail(
+        Errc::not_found,
+        fmt::format("{0} has no certificates: make them with gpuactors certs init --certs {0}, or copy {1}, {2} "
+                    "and {3} of gpuactors certs issue there",
+                    folder.string(), authority_file, node_file, node_key_file));
+  if (is_there(folder / authority_key_file)) // Never sent, but it would open the cluster to whoever reads it.
+    GPUACTORS_TRY(read_file(folder / authority_key_file, Access::owner));
+  const auto missing = [&](const Error& error, const std::string& advice) {
+    return fail(error.code(),
+                error.code() == Errc::not_found ? fmt::format("{}: {}", error.message(), advice) : error.message());
+  };
+  auto authority = load_certificate(authority_path);
+  if (!authority)
+    return missing(authority.error(), "copy it from the machine where the authority was made");
+  auto node = load_certificate(node_path);
+  if (!node)
+    return missing(node.error(), "issue it where the authority was made, with " + issue_command(folder));
+  auto key = load_key(key_path);
+  if (!key)
+    return missing(key.error(), fmt::format("it is made together with {}, by {}", node_file, issue_command(folder)));
+  if (!belongs_to(**key, **node))
+    return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: copy both from one folder of {}",
+                                                    key_path.string(), node_path.string(), issue_command("DIR")));
+  Loaded loaded{describe(**authority, authority_path), describe(**node, node_path)};
+  if (const auto why = why_refused(**node, **authority); !why.empty())
+    return fail(Errc::invalid_argument,
+                fmt::format("{} (by {}) was not issued by the authority in {} ({}): {}; issue it by this one, with {}",
+                            node_path.string(), loaded.node.issuer, authority_path.string(), loaded.authority.subject,
+                            why, issue_command(folder)));
+  return loaded;
+}
+
+Result<CertificateFiles> files_of(const std::filesystem::path& folder, const Loaded& loaded, WallTime now) {
+  GPUACTORS_TRY(check_dates(loaded.authority, now, new_authority));
+  GPUACTORS_TRY(check_dates(loaded.node, now, "issue another with " + issue_command(folder)));
+  return CertificateFiles{folder / authority_file, folder / node_file, folder / node_key_file,
+                          std::min(loaded.authority.valid_until, loaded.node.valid_until)};
+}
+
+bool is_due(const Loaded& loaded, WallTime now) {
+  const auto& node = loaded.node;
+  const auto early =
+      std::min<WallTime::duration>(limits::certificate_renewal, (node.valid_until - node.valid_from) / 3);
+  return now >= node.valid_until - early && node.valid_until < loaded.authority.valid_until;
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,193 @@
+#include "private_files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace gpuactors::detail {
+
+namespace {
+
+// No certificate or key comes near; a mistaken path may.
+constexpr off_t most_bytes = 1 << 20;
+
+/// A file descriptor that closes itself.
+class File {
+public:
+  explicit File(int file) : file_(file) {
+    // nop
+  }
+
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  ~File() {
+    if (file_ >= 0)
+      ::close(file_);
+  }
+
+  [[nodiscard]] int get() const noexcept {
+    return file_;
+  }
+
+private:
+  int file_;
+};
+
+/// A name that is removed again unless the file got its final one.
+struct Temporary {
+  std::string path;
+
+  ~Temporary() {
+    ::unlink(path.c_str());
+  }
+};
+
+/// Says what could not be done with `path`, by errno: a full disk is no fault of the request.
+Failure fail_errno(const std::filesystem::path& path, std::string_view what) {
+  const int error = errno;
+  const bool passing = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE;
+  return fail(passing ? Errc::unavailable : Errc::invalid_argument,
+              fmt::format("{} cannot be {}: {}", path.string(), what, std::generic_category().message(error)));
+}
+
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const auto written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno != EINTR)
+      return false;
+    if (written > 0)
+      text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+/// A rename lasts once its folder is on the disk too; a file system that cannot do that is no reason to fail.
+void sync_folder(const std::filesystem::path& folder) {
+  const File file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (file.get() >= 0)
+    ::fsync(file.get());
+}
+
+Result<void> check_mode(const std::filesystem::path& path, const struct stat& status, Access access) {
+  const auto mode = status.st_mode & 07777;
+  const auto owner = static_cast<unsigned>(status.st_mode) & 0700U;
+  if (access == Access::owner && (mode & 077) != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("{0} is a private key that others may read or change (mode {1:04o}): chmod 600 {0}, or "
+                            "remove it and issue another if somebody may have read it",
+                            path.string(), mode));
+  if ((mode & 02) != 0)
+    return fail(Errc::invalid_argument, fmt::format("{0} may be changed by any user (mode {1:04o}): chmod {2:o} {0}",
+                                                    path.string(), mode, owner | 044U));
+  return {};
+}
+
+} // namespace
+
+Result<void> make_private_folder(const std::filesystem::path& folder) {
+  auto path = folder.lexically_normal();
+  if (!path.has_filename())
+    path = path.parent_path(); // "certs/" is "certs"
+  std::error_code ignored;     // mkdir says why
+  if (path.has_parent_path())
+    std::filesystem::create_directories(path.parent_path(), ignored);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno(folder, "made");
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0)
+    return fail_errno(folder, "read");
+  if (!S_ISDIR(status.st_mode))
+    return fail(Errc::invalid_argument, fmt::format("{} is no folder", folder.string()));
+  if ((status.st_mode & 02) != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("{0} may be changed by any user (mode {1:04o}): keys need a folder of their own, chmod 700 "
+                            "{0} or name another",
+                            folder.string(), status.st_mode & 07777));
+  return {};
+}
+
+Result<void> write_file(const std::filesystem::path& path, std::string_view text, Access access, Existing existing) {
+  Temporary temporary{(path.parent_path() / fmt::format(".{}.XXXXXX", path.filename().string())).string()};
+  const File file{::mkostemp(temporary.path.data(), O_CLOEXEC)}; // mode 0600
+  if (file.get() < 0)
+    return fail_errno(path, "written");
+  if (!write_all(file.get(), text) || ::fchmod(file.get(), access == Access::owner ? 0600 : 0644) != 0
+      || ::fsync(file.get()) != 0)
+    return fail_errno(path, "written");
+  // A link, unlike a rename, does not take the place of a file.
+  const int named = existing == Existing::replace ? ::rename(temporary.path.c_str(), path.c_str())
+                                                  : ::link(temporary.path.c_str(), path.c_str());
+  if (named != 0 && errno == EEXIST)
+    return fail(Errc::already_exists, fmt::format("{} exists", path.string()));
+  if (named != 0)
+    return fail_errno(path, "written");
+  sync_folder(path.parent_path());
+  return {};
+}
+
+Result<std::string> read_file(const std::filesystem::path& path, Access access) {
+  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // a pipe must not hold us up
+  if (file.get() < 0 && errno == ENOENT)
+    return fail(Errc::not_found, fmt::format("{} is missing", path.string()));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0)
+    return fail_errno(path, "read");
+  if (!S_ISREG(status.st_mode) || status.st_size > most_bytes)
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("{} is no certificate or key: a file of at most {} bytes is expected", path.string(), most_bytes));
+  GPUACTORS_TRY(check_mode(path, status, access));
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto count = ::read(file.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno != EINTR)
+      return fail_errno(path, "read");
+    if (count == 0)
+      break;
+    if (count > 0)
+      done += static_cast<std::size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
+  const auto path = folder / ".lock";
+  // Never removed: a lock on a name that others may have replaced would hold nobody off.
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0)
+    return fail_errno(path, "opened");
+  FolderLock lock{file};
+  while (::flock(file, LOCK_EX) != 0)
+    if (errno != EINTR)
+      return fail_errno(path, "locked");
+  return lock;
+}
+
+FolderLock::FolderLock(int file) : file_(file) {
+  // nop
+}
+
+FolderLock::FolderLock(FolderLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {
+  // nop
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0)
+    ::close(file_);
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,70 @@
+// A temporary folder, a clock that is set by hand, and certificates in it.
+#pragma once
+
+#include "tls_pair.hpp"
+
+#include <gpuactors/wire/certificates.hpp>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace gpuactors::test {
+
+/// A folder that is gone with this object.
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "gpuactors-certs-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
+    return path_ / name;
+  }
+
+private:
+  std::filesystem::path path_;
+};
+
+/// Certificates of the year 2030, when nobody runs these tests.
+struct CertificateFixture {
+  using Days = std::chrono::duration<int, std::ratio<86'400>>;
+
+  TemporaryFolder folder;
+  WallTime now = std::chrono::system_clock::from_time_t(1'893'456'000); // 2030-01-01 00:00 UTC
+
+  CertificateFolder certs(const std::string& name = "certs") {
+    return CertificateFolder{folder / name, [this] { return now; }};
+  }
+};
+
+inline std::string text_of(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream{file, std::ios::binary}.rdbuf();
+  return text.str();
+}
+
+inline unsigned mode_of(const std::filesystem::path& file) {
+  struct stat status {};
+  return ::stat(file.c_str(), &status) == 0 ? status.st_mode & 07777U : 0;
+}
+
+inline TlsSide side_of(const CertificateFiles& files) {
+  return {files.authority, files.certificate, files.key};
+}
+
+} // namespace gpuactors::test
