@@ -23,6 +23,7 @@ Result<void> add_programs(std::vector<std::string>& only, const std::string& lis
     const auto& all = programs();
     if (std::none_of(all.begin(), all.end(), [&](const Program& program) { return program.id == id; })) {
       std::vector<std::string> known;
+      known.reserve(all.size());
       for (const auto& program : all)
         known.emplace_back(program.id);
       return gpuactors::fail(Errc::invalid_argument, fmt::format("--only: there is no program \"{}\"; there are {}", id,

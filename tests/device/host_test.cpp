@@ -126,7 +126,7 @@ TEST_CASE("a kernel that throws fails its stream once, and no other") {
   auto side = context->make_stream();
   REQUIRE(side);
   const auto thrower = kernel<Throw>("thrower");
-  for (const std::uint64_t at : {0, 5000, 99'999}) {
+  for (const auto at : std::vector<std::uint64_t>{0, 5000, 99'999}) {
     REQUIRE(context->stream().launch(thrower, 100'000, at));
     REQUIRE(side->launch(thrower, 10, std::uint64_t{10}));
     const auto failed = context->stream().synchronize();

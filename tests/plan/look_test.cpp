@@ -204,6 +204,21 @@ TEST_CASE("a picture draws what is in a bundle inside the bundle") {
   CHECK(svg.find("<title>after: 0.5 of device 0 of node n1, 20 B, steps 4 to the end</title>") != std::string::npos);
 }
 
+TEST_CASE("a picture shows which bundles a group keeps, and that one which cannot be placed anew ends") {
+  // Bundle 0 is on n1, which has the fewest idle devices, bundle 1 on n0.
+  const std::string group =
+      R"({"submit_group":{"id":"g","strategy":"STRICT_SPREAD","bundles":[{"gpus":1},{"gpus":1}]}},)";
+  const auto ended = picture(group + R"({"remove_node":{"name":"n1"}},{"advance":{"seconds":1}})");
+  CHECK(count(ended, "class=\"bundle\"") == 2);
+  CHECK(count(ended, ", steps 0 to 1</title>") == 2);
+  const auto repaired = picture(group + R"({"add_node":{"name":"n2","devices":[{"memory_bytes":"40"}]}},
+      {"remove_node":{"name":"n1"}},{"advance":{"seconds":1}})");
+  CHECK(count(repaired, "class=\"bundle\"") == 3);
+  CHECK(count(repaired, ", steps 0 to 2</title>") == 1);
+  CHECK(repaired.find("<title>g: 1 of device 0 of node n2, 40 B, steps 2 to the end</title>") != std::string::npos);
+  CHECK(count(repaired, ", steps 0 to the end</title>") == 1);
+}
+
 TEST_CASE("a picture of too much says what it leaves out") {
   std::string scenario = R"({"nodes":[{"name":"n0","devices":[{"count":300,"memory_bytes":"100"}]}],"steps":[)";
   for (int i = 0; i < 21'000; ++i)

@@ -116,7 +116,8 @@ std::string broken_books(const Ledger& ledger) {
         return trouble;
   for (const auto& [key, drawers] : drawn) {
     const auto bundles = ledger.bundles_of(key.first);
-    const auto it = std::find_if(bundles.begin(), bundles.end(), [&](const auto& b) { return b.bundle == key.second; });
+    const auto it = std::find_if(bundles.begin(), bundles.end(),
+                                 [number = key.second](const auto& b) { return b.bundle == number; });
     if (it == bundles.end())
       return "a lease is in a bundle that is not there";
     if (auto trouble = overdrawn("a bundle", it->devices, drawers); !trouble.empty())

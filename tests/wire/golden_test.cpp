@@ -68,6 +68,10 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::EndLease>() == 21);
   CHECK(id<v1::CancelCall>() == 22);
   CHECK(id<v1::StreamCredit>() == 23);
+  CHECK(id<v1::SubmitGroup>() == 24);
+  CHECK(id<v1::GroupInfo>() == 25);
+  CHECK(id<v1::ReleaseGroup>() == 26);
+  CHECK(id<v1::DrainNode>() == 27);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

@@ -5,6 +5,9 @@
 
 #include <type_traits>
 
+// `Functor` is the name of a template: it cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+
 /// Declares `name_f32` and `name_f64` for the functor template `Functor`, and `name<T>()`, which is the one for `T`.
 #define GPUACTORS_DECLARE_TYPED_KERNEL(name, Functor)                                                                  \
   GPUACTORS_DECLARE_KERNEL(name##_f32, Functor<float>);                                                                \
@@ -23,3 +26,5 @@
 #define GPUACTORS_DEFINE_TYPED_KERNEL(name, Functor)                                                                   \
   GPUACTORS_DEFINE_KERNEL(name##_f32, Functor<float>)                                                                  \
   GPUACTORS_DEFINE_KERNEL(name##_f64, Functor<double>)
+
+// NOLINTEND(bugprone-macro-parentheses)

@@ -14,6 +14,7 @@ namespace {
 template <class Map>
 std::vector<std::string> names_of(const Map& map) {
   std::vector<std::string> names;
+  names.reserve(map.size());
   for (const auto& [name, value] : map)
     names.push_back(name);
   return names;

@@ -19,7 +19,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
   return {
       [this](const v1::StartRunner& order) { return start(order); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
-      [this](const v1::EndLease& order) { return forward<v1::LeaseEnded>(order); },
+      [this](const v1::EndLease& order) { return end(order); },
       [this](const v1::LeaseEnded& message) {
         instances_.give_back(LeaseId{message.lease()});
         caf_version::post(broker_, message);
@@ -36,16 +36,14 @@ void NodeAgent::on_exit() {
   broker_ = nullptr;
 }
 
-template <class... Outs, class... Ins>
-caf::result<Outs...> NodeAgent::forward(const Ins&... message) {
-  auto promise = make_response_promise<Outs...>();
-  caf_version::ask(this, worker_, message...)
+caf::result<v1::LeaseEnded> NodeAgent::end(const v1::EndLease& order) {
+  auto promise = make_response_promise<v1::LeaseEnded>();
+  caf_version::ask(this, worker_, order)
       .then(
-          [this, promise](Outs&... reply) mutable {
+          [this, promise](v1::LeaseEnded& ended) mutable {
             // Before the broker hears of it and grants the units to others.
-            if constexpr (std::is_same_v<std::tuple<Outs...>, std::tuple<v1::LeaseEnded>>)
-              (instances_.give_back(LeaseId{reply.lease()}), ...);
-            promise.deliver(std::move(reply)...);
+            instances_.give_back(LeaseId{ended.lease()});
+            promise.deliver(std::move(ended));
           },
           [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
   return promise;
@@ -69,7 +67,14 @@ caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> NodeAgent
   }
   for (const auto& [name, ids] : *instances)
     (*lease.mutable_units())[name].mutable_ids()->Add(ids.begin(), ids.end());
-  return forward<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>(order, message...);
+  auto promise = make_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>();
+  caf_version::ask(this, worker_, order, message...)
+      .then(
+          [promise](v1::Started& started, caf::strong_actor_ptr& holder, caf::strong_actor_ptr& control) mutable {
+            promise.deliver(std::move(started), std::move(holder), std::move(control));
+          },
+          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
+  return promise;
 }
 
 v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared_ptr<Device>>& devices) {

@@ -33,8 +33,7 @@ public:
   }
 
 private:
-  template <class... Outs, class... Ins>
-  caf::result<Outs...> forward(const Ins&... message);
+  caf::result<v1::LeaseEnded> end(const v1::EndLease& order);
 
   /// Passes an order on with the units that its lease gets.
   template <class Order, class... Ins>

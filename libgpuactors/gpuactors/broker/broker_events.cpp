@@ -18,6 +18,10 @@ void ResourceBroker::apply(Result<Ledger::Events> events, std::string_view what)
 void ResourceBroker::apply(const Ledger::Events& events) {
   for (const auto& event : events) {
     log(event);
+    if (event.group) {
+      on_group(event);
+      continue;
+    }
     switch (event.kind) {
     case Event::Kind::granted:
       on_granted(event);
@@ -42,10 +46,8 @@ void ResourceBroker::apply(const Ledger::Events& events) {
 }
 
 void ResourceBroker::on_granted(const Event& event) {
-  if (!event.lease)
-    return;
   if (auto request = take_task_request(event.request)) {
-    start_runner(*event.lease, std::move(*request));
+    start_runner(*event.lease, *request);
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     start_actor(*event.lease, actors_.at(actor.mapped()));
   }
@@ -65,8 +67,6 @@ void ResourceBroker::on_refused(const Event& event) {
 }
 
 void ResourceBroker::on_lost(const Event& event) {
-  if (!event.lease)
-    return;
   task_leases_.erase(event.lease->id);
   v1::EndLease order;
   order.set_lease(event.lease->id.value());
@@ -93,7 +93,9 @@ void ResourceBroker::make_way(RequestId request) {
 
 void ResourceBroker::log(const Event& event) {
   std::string name;
-  if (event.lease) {
+  if (const auto group = groups_.find(event.group); group != groups_.end()) {
+    name = group->second.name;
+  } else if (event.lease) {
     name = event.lease->name;
   } else if (const auto actor = actor_requests_.find(event.request); actor != actor_requests_.end()) {
     name = actors_.at(actor->second).request.name();
@@ -173,6 +175,8 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
     *result.add_leases() = to_wire(lease);
   for (const auto& [id, record] : actors_)
     *result.add_actors() = info_of(record);
+  for (const auto& [id, record] : groups_)
+    *result.add_groups() = info_of(id, record);
   for (const auto& waiting : ledger_.pending()) {
     auto* entry = result.add_queue();
     entry->set_id(waiting.request.value());

@@ -81,6 +81,27 @@ v1::ResourceRequest to_wire(const ResourceRequest& request) {
   return result;
 }
 
+Result<GroupRequest> from_wire(const v1::SubmitGroup& group) {
+  GroupRequest result;
+  result.name = group.name();
+  // The numbers are those of GroupStrategy.
+  if (!v1::SubmitGroup::Strategy_IsValid(group.strategy()))
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is no strategy of a placement group", static_cast<int>(group.strategy())));
+  result.strategy = static_cast<GroupStrategy>(group.strategy());
+  for (int i = 0; i < group.bundles_size(); ++i) {
+    auto bundle = from_wire(group.bundles(i));
+    if (!bundle)
+      return fail(bundle.error().code(), fmt::format("bundle {}: {}", i, bundle.error().message()));
+    result.bundles.push_back(std::move(*bundle));
+  }
+  result.priority = group.priority();
+  if (group.queue_timeout_ms() != 0)
+    result.queue_timeout = std::chrono::milliseconds{group.queue_timeout_ms()};
+  result.wait_for_nodes = group.wait_for_nodes();
+  return result;
+}
+
 NodeSpec from_wire(const v1::Node& node) {
   NodeSpec result;
   result.name = node.name();

@@ -14,6 +14,9 @@ namespace gpuactors {
 /// Writes the conditions on labels into the request.
 void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
 
+/// @returns as for a request, naming the bundle.
+[[nodiscard]] Result<GroupRequest> from_wire(const v1::SubmitGroup& group);
+
 [[nodiscard]] NodeSpec from_wire(const v1::Node& node);
 
 [[nodiscard]] v1::Lease to_wire(const Lease& lease);

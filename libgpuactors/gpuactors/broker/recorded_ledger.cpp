@@ -4,6 +4,15 @@
 
 namespace gpuactors {
 
+namespace {
+
+// What breaks a rule has no effect but that time has passed, and a scenario may have no words for it.
+bool is_against_rules(const Event& answer) {
+  return answer.kind == Event::Kind::rejected && answer.code != Errc::no_capacity && answer.code != Errc::queue_full;
+}
+
+} // namespace
+
 RecordedLedger::~RecordedLedger() {
   finish();
 }
@@ -46,6 +55,33 @@ Result<Ledger::Events> RecordedLedger::fail_device(std::string_view node, int in
   return noted(std::move(events));
 }
 
+Result<Ledger::Events> RecordedLedger::drain_node(std::string_view name, TimePoint now) {
+  auto events = Ledger::drain_node(name, now);
+  if (writer_ != nullptr && events)
+    writer_->drain_node(std::string{name}, now);
+  return noted(std::move(events));
+}
+
+Ledger::Events RecordedLedger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::submit_group(id, std::move(request), now);
+  const auto asked = request;
+  auto events = Ledger::submit_group(id, std::move(request), now);
+  if (is_against_rules(events.front()))
+    writer_->advance(now);
+  else
+    writer_->submit_group(id, asked, now);
+  writer_->forget(events);
+  return events;
+}
+
+Result<Ledger::Events> RecordedLedger::release_group(GroupId id, TimePoint now) {
+  auto events = Ledger::release_group(id, now);
+  if (writer_ != nullptr && events)
+    writer_->release_group(id, now);
+  return noted(std::move(events));
+}
+
 Ledger::Events RecordedLedger::submit(RequestId id, ResourceRequest request, TimePoint now) {
   if (writer_ == nullptr)
     return Ledger::submit(id, std::move(request), now);
@@ -53,9 +89,7 @@ Ledger::Events RecordedLedger::submit(RequestId id, ResourceRequest request, Tim
   const auto* parent = find_lease(request.parent);
   const auto parent_request = parent != nullptr ? parent->request : RequestId{};
   auto events = Ledger::submit(id, std::move(request), now);
-  // What breaks a rule has no effect but that time has passed, and a scenario may have no words for it.
-  const auto& answer = events.front();
-  if (answer.kind == Event::Kind::rejected && answer.code != Errc::no_capacity && answer.code != Errc::queue_full)
+  if (is_against_rules(events.front()))
     writer_->advance(now);
   else
     writer_->submit(id, asked, parent_request, now);

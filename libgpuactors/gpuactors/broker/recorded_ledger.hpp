@@ -31,7 +31,10 @@ public:
   // See Ledger.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
+  Result<Events> drain_node(std::string_view name, TimePoint now);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
+  Events submit_group(GroupId id, GroupRequest request, TimePoint now);
+  Result<Events> release_group(GroupId id, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
   Result<Events> cancel(RequestId id, TimePoint now);
   Events advance(TimePoint now);

@@ -39,6 +39,9 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::KillActor& message) { return kill(message); },
       [this](const v1::GetState& message) { return state(message); },
       [this](const v1::LeaseEnded& message) { lease_ended(message); },
+      [this](const v1::SubmitGroup& message) { return submit_group(message); },
+      [this](const v1::ReleaseGroup& message) { return release_group(message); },
+      [this](const v1::DrainNode& message) { return drain(message); },
       [this](const v1::Tick&) {
         tick_due_ = never;
         apply(ledger_.advance(Clock::now()));
@@ -53,6 +56,7 @@ void ResourceBroker::on_exit() {
   client_requests_.clear();
   task_leases_.clear();
   actors_.clear();
+  groups_.clear();
 }
 
 // -- nodes ----------------------------------------------------------------------------------------
@@ -75,12 +79,15 @@ ResourceBroker::acquire(const v1::AcquireLease& message, const caf::strong_actor
   auto request = read_request(message.request());
   if (!request)
     return to_caf(request.error());
+  if (auto checked = check_group(request->group); !checked)
+    return to_caf(checked.error());
   const auto id = RequestId{++last_request_};
   auto promise = make_response_promise<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr>();
   TaskRequest waiting;
   waiting.client = client;
   waiting.client_request = message.client_request();
   waiting.key = fmt::format("{}/{}", static_cast<const void*>(client.get()), deterministic_bytes(message.request()));
+  waiting.group = request->group;
   waiting.promise = promise;
   client_requests_[{client.get(), message.client_request()}] = id;
   task_requests_.emplace(id, std::move(waiting));
@@ -113,7 +120,7 @@ void ResourceBroker::release(const v1::ReleaseLease& message) {
   end_lease(*lease, 0, std::nullopt);
 }
 
-void ResourceBroker::start_runner(const Lease& lease, TaskRequest request) {
+void ResourceBroker::start_runner(const Lease& lease, const TaskRequest& request) {
   v1::StartRunner order;
   *order.mutable_lease() = to_wire(lease);
   task_leases_[lease.id] = TaskLease{request.client, request.key, false};
@@ -200,6 +207,9 @@ void ResourceBroker::submit_actor(ActorRecord& record) {
   record.waiting_for = RequestId{++last_request_};
   actor_requests_[record.waiting_for] = record.id;
   auto request = read_request(record.request);
+  if (request)
+    if (auto checked = check_group(request->group); !checked)
+      request = fail(checked.error());
   if (!request) {
     actor_requests_.erase(record.waiting_for);
     forget_actor(record.id, request.error());
@@ -329,6 +339,7 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
     fail_device(node, index);
   if (ledger_.find_lease(id) == nullptr)
     return;
+  const auto group = lease->group;
   task_leases_.erase(id);
   const auto holder = actor_leases_.extract(id);
   // Free first: whoever waits for it is served before an actor that starts anew.
@@ -338,6 +349,8 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
         message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::actor_died;
     actor_down(holder.mapped(), Error{code, message.text().empty() ? "the actor has ended" : message.text()});
   }
+  if (const auto ending = groups_.find(group); ending != groups_.end() && !ending->second.removers.empty())
+    end_group(group);
 }
 
 void ResourceBroker::fail_device(const std::string& node, int index) {

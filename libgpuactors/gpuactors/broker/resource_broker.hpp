@@ -37,6 +37,7 @@ public:
 private:
   using GrantPromise = caf::typed_response_promise<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr>;
   using SpawnPromise = caf::typed_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>;
+  using GroupPromise = caf::typed_response_promise<v1::GroupInfo>;
   using DonePromise = caf::typed_response_promise<v1::Done>;
 
   struct NodeRecord {
@@ -50,13 +51,24 @@ private:
     std::uint64_t client_request = 0;
     /// Who asked for what: leases with another key make way for it.
     std::string key;
+    GroupId group;
     GrantPromise promise;
+  };
+
+  /// A placement group, waiting or placed.
+  struct GroupRecord {
+    std::string name;
+    std::optional<GroupPromise> placed;
+    /// Not empty: it is ending, and who waits for that.
+    std::vector<DonePromise> removers;
   };
 
   struct TaskLease {
     caf::strong_actor_ptr client;
     std::string key;
     bool reclaimed = false;
+    /// Its end was ordered.
+    bool ending = false;
   };
 
   enum class ActorState : std::uint8_t { waiting, starting, alive, stopping };
@@ -90,6 +102,9 @@ private:
                                                                                        const Payload& config);
   caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr> find(const v1::FindActor& message);
   caf::result<v1::Done> kill(const v1::KillActor& message);
+  caf::result<v1::Done> drain(const v1::DrainNode& message);
+  caf::result<v1::GroupInfo> submit_group(const v1::SubmitGroup& message);
+  caf::result<v1::Done> release_group(const v1::ReleaseGroup& message);
   void lease_ended(const v1::LeaseEnded& message);
   void fail_device(const std::string& node, int index);
   v1::ClusterState state(const v1::GetState& message) const;
@@ -101,15 +116,21 @@ private:
   void on_granted(const Event& event);
   void on_refused(const Event& event);
   void on_lost(const Event& event);
+  void on_group(const Event& event);
   void make_way(RequestId request);
   void log(const Event& event);
   void schedule_tick();
 
   // -- leases and actors -----------------------------------------------------------------------
 
-  void start_runner(const Lease& lease, TaskRequest request);
+  void start_runner(const Lease& lease, const TaskRequest& request);
   void start_actor(const Lease& lease, ActorRecord& record);
   void end_lease(const Lease& lease, std::uint64_t grace_ms, std::optional<ActorId> actor);
+  /// Refuses a request that names a group which does not exist or is ending.
+  Result<void> check_group(GroupId group) const;
+  void end_group(GroupId id);
+  void forget_group(GroupId id, const Error& error);
+  v1::GroupInfo info_of(GroupId id, const GroupRecord& record) const;
   void submit_actor(ActorRecord& record);
   void actor_down(ActorId id, const Error& error);
   void forget_actor(ActorId id, const Error& error);
@@ -126,12 +147,14 @@ private:
   // By the client and its own number for the request.
   std::map<std::pair<const void*, std::uint64_t>, RequestId> client_requests_;
   std::map<RequestId, ActorId> actor_requests_;
+  std::map<GroupId, GroupRecord> groups_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
   std::map<ActorId, ActorRecord> actors_;
   std::map<std::string, ActorId, std::less<>> names_;
   std::uint64_t last_request_ = 0;
   std::uint64_t last_actor_ = 0;
+  std::uint64_t last_group_ = 0;
   TimePoint tick_due_ = never;
 };
 

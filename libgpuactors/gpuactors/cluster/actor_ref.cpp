@@ -140,14 +140,15 @@ Future<Payload> ActorRef::call_payload(std::string_view method, Payload input, D
   return Future<Payload>{std::move(state)};
 }
 
-void ActorRef::start(std::shared_ptr<detail::PendingCall> call, detail::FutureCore& future, std::string_view method,
-                     Payload input, const google::protobuf::Descriptor* output, Duration deadline, bool stream) const {
+void ActorRef::start(const std::shared_ptr<detail::PendingCall>& call, detail::FutureCore& future,
+                     std::string_view method, Payload input, const google::protobuf::Descriptor* output,
+                     Duration deadline, bool stream) const {
   if (const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr)
     future.executor = core->executor();
-  start(std::move(call), method, std::move(input), output, deadline, stream);
+  start(call, method, std::move(input), output, deadline, stream);
 }
 
-void ActorRef::start(std::shared_ptr<detail::PendingCall> pending, std::string_view method, Payload input,
+void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::string_view method, Payload input,
                      const google::protobuf::Descriptor* output, Duration deadline, bool stream) const {
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
   if (core == nullptr) {

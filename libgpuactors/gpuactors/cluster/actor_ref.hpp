@@ -102,9 +102,9 @@ public:
   }
 
 private:
-  void start(std::shared_ptr<detail::PendingCall> call, detail::FutureCore& future, std::string_view method,
+  void start(const std::shared_ptr<detail::PendingCall>& call, detail::FutureCore& future, std::string_view method,
              Payload input, const google::protobuf::Descriptor* output, Duration deadline, bool stream) const;
-  void start(std::shared_ptr<detail::PendingCall> call, std::string_view method, Payload input,
+  void start(const std::shared_ptr<detail::PendingCall>& call, std::string_view method, Payload input,
              const google::protobuf::Descriptor* output, Duration deadline, bool stream) const;
 
   std::shared_ptr<detail::ActorCell> cell_;

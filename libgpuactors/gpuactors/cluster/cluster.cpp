@@ -256,6 +256,61 @@ Result<void> Cluster::kill(std::string_view name, ActorId id, const KillOptions&
   return {};
 }
 
+// -- placement groups and nodes -------------------------------------------------------------------
+
+Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles, const GroupOptions& options) {
+  if (core_ == nullptr)
+    return closed();
+  v1::SubmitGroup message;
+  message.set_name(options.name);
+  // The numbers are those of GroupStrategy.
+  message.set_strategy(static_cast<v1::SubmitGroup::Strategy>(options.strategy));
+  for (const auto& bundle : bundles) {
+    auto request = detail::to_request(bundle, {}, "");
+    if (!request)
+      return fail(request.error().code(),
+                  fmt::format("bundle {}: {}", message.bundles_size(), request.error().message()));
+    *message.add_bundles() = std::move(*request);
+  }
+  message.set_priority(options.priority);
+  if (options.queue_timeout)
+    message.set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
+  message.set_wait_for_nodes(options.wait_for_nodes);
+  auto reply = std::make_shared<MessageReply<v1::GroupInfo>>();
+  core_->ask_broker(reply, never, std::move(message));
+  GPUACTORS_LET(info, Future<v1::GroupInfo>{reply}.get());
+  PlacementGroup group{GroupId{info.id()}, info.name(), {}};
+  for (const auto& bundle : info.bundles()) {
+    auto& entry = group.bundles.emplace_back();
+    entry.node = bundle.node();
+    for (const auto& device : bundle.devices())
+      entry.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
+  }
+  return group;
+}
+
+Result<void> Cluster::remove_group(GroupId group) {
+  if (core_ == nullptr)
+    return closed();
+  v1::ReleaseGroup message;
+  message.set_id(group.value());
+  auto reply = std::make_shared<MessageReply<v1::Done>>();
+  core_->ask_broker(reply, never, std::move(message));
+  GPUACTORS_TRY(Future<v1::Done>{reply}.get());
+  return {};
+}
+
+Result<void> Cluster::drain(std::string_view node) {
+  if (core_ == nullptr)
+    return closed();
+  v1::DrainNode message;
+  message.set_name(std::string{node});
+  auto reply = std::make_shared<MessageReply<v1::Done>>();
+  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
+  GPUACTORS_TRY(Future<v1::Done>{reply}.get());
+  return {};
+}
+
 // -- tensors --------------------------------------------------------------------------------------
 
 Result<Shared<Tensor>> Cluster::put_with(const std::function<Result<Tensor>(Stream&)>& make) {

@@ -102,6 +102,23 @@ public:
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
   Result<void> kill(std::string_view name, const KillOptions& options = {});
 
+  // -- placement groups and nodes --------------------------------------------------------------
+
+  /// Sets aside the resources of all `bundles` together or not at all, and waits until they are. Of each bundle only
+  /// amounts, accelerator type, resources, node and labels count. Tasks and actors get into it by `Options::group` and
+  /// `Options::bundle`. When a node or device takes some of its bundles along, they are placed anew (`state` shows it).
+  /// It lives until it is removed or the cluster ends.
+  /// @returns `invalid_argument` naming the bundle and the rule, `infeasible` with the constraint, `no_capacity`
+  ///          (`queue_timeout`).
+  Result<PlacementGroup> create_group(const std::vector<Options>& bundles, const GroupOptions& options = {});
+
+  /// Ends the tasks and actors in a group, refuses what waits for it, and gives its resources back; returns when all of
+  /// it is free. @returns `not_found`.
+  Result<void> remove_group(GroupId group);
+
+  /// Places nothing new on a node; what runs there goes on. @returns `not_found` with the nearest names.
+  Result<void> drain(std::string_view node);
+
   // -- tensors ---------------------------------------------------------------------------------
 
   /// Copies `values` into shared host memory of this process; immutable from then on.

@@ -1,9 +1,11 @@
 // What programs may ask for: resources of a task or actor, and the shape of an embedded cluster.
 #pragma once
 
+#include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/ledger/group.hpp>
 #include <gpuactors/ledger/label.hpp>
 
 #include <functional>
@@ -48,6 +50,11 @@ struct Options {
   /// Wait for a node that could serve it instead of failing with `infeasible`.
   bool wait_for_nodes = false;
 
+  /// Draw from a bundle of this placement group (`Cluster::create_group`) and from nothing else.
+  GroupId group{};
+  /// Which bundle of `group`; -1 means any.
+  int bundle = 0;
+
   // -- identity and life -----------------------------------------------------------------------
 
   /// An actor's name, unique in the cluster, to find it by. A task's name in the event log: tasks share leases only
@@ -61,6 +68,32 @@ struct Options {
   std::size_t max_pending_calls = 0;
 
   friend bool operator==(const Options&, const Options&) = default;
+};
+
+/// How the bundles of a placement group are placed.
+struct GroupOptions {
+  /// Shown in states and reasons; need not be unique.
+  std::string name{};
+  GroupStrategy strategy = GroupStrategy::pack;
+  /// Higher is served first.
+  int priority = 0;
+  /// Give up with `no_capacity` after this time in the queue.
+  std::optional<Duration> queue_timeout{};
+  /// Wait for nodes that could serve it instead of failing with `infeasible`.
+  bool wait_for_nodes = false;
+};
+
+/// Resources that were set aside together, and where they are. A plain value: losing it gives nothing back.
+struct PlacementGroup {
+  struct Bundle {
+    std::string node;
+    std::vector<LeasedDevice> devices;
+  };
+
+  GroupId id;
+  std::string name;
+  /// In the order in which they were asked for.
+  std::vector<Bundle> bundles;
 };
 
 /// One node of an embedded cluster.

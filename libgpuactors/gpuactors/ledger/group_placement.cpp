@@ -232,6 +232,7 @@ private:
             {slot.index, need.share, need.bytes});
     }
     std::vector<std::vector<DeviceGrant>> groups;
+    groups.reserve(twins.size());
     for (auto& [key, devices] : twins)
       groups.push_back(std::move(devices));
     std::vector<DeviceGrant> chosen;

@@ -148,7 +148,8 @@ private:
   void answer(RequestId id, ResourceRequest& request, Events& events);
   std::optional<Error> refuse(RequestId id, ResourceRequest& request) const;
   std::optional<Found> find_place(const ResourceRequest& request, QueueKey key);
-  void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found, Events& events);
+  void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found&& found,
+             Events& events);
   void wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
   // Moves time on: waits that are over, reservations that end or begin.
   void pass_time(TimePoint now, Events& events);

@@ -195,6 +195,7 @@ std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, 
     std::for_each_n(candidates.begin(), count, [&](const Slot* slot) { take(*slot); });
   } else {
     std::vector<int> indices;
+    indices.reserve(candidates.size());
     for (const auto* slot : candidates)
       indices.push_back(slot->index);
     for (const auto position : topology.closest(indices, count))

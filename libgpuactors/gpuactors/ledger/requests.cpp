@@ -98,7 +98,7 @@ std::optional<Ledger::Impl::Found> Ledger::Impl::find_place(const ResourceReques
   return std::nullopt;
 }
 
-void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found found,
+void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found&& found,
                          Events& events) {
   auto& [pool, devices] = found.placement;
   cluster_.take(*pool, devices, request.cpus, request.resources);

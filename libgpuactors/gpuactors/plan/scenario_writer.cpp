@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <ostream>
 
 namespace gpuactors {
@@ -84,6 +85,14 @@ void add_amounts(Json& json, const ResourceRequest& request) {
     json["labels"][name] = to_json(condition);
 }
 
+std::string with_timeout(const Json& json, const std::optional<Duration>& queue_timeout) {
+  auto text = json.dump();
+  // Exact, which a double need not be.
+  if (queue_timeout)
+    text.insert(text.size() - 1, fmt::format(R"(,"queue_timeout":{})", seconds_of(*queue_timeout)));
+  return text;
+}
+
 } // namespace
 
 ScenarioWriter::ScenarioWriter(std::ostream& out) : out_(out) {
@@ -111,6 +120,35 @@ void ScenarioWriter::fail_device(const std::string& node, int index, TimePoint n
   step("fail_device", Json{{"node", node}, {"index", index}}.dump());
 }
 
+void ScenarioWriter::drain_node(const std::string& node, TimePoint now) {
+  pass_time(now);
+  step("drain_node", Json{{"name", node}}.dump());
+}
+
+void ScenarioWriter::submit_group(GroupId id, const GroupRequest& request, TimePoint now) {
+  static constexpr std::array<const char*, 4> strategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
+  pass_time(now);
+  auto name = fmt::format("{}#group{}", request.name, id.value());
+  Json json{{"id", name}, {"strategy", strategies.at(static_cast<std::size_t>(request.strategy))}};
+  json["bundles"] = Json::array();
+  for (const auto& bundle : request.bundles)
+    add_amounts(json["bundles"].emplace_back(Json::object()), bundle);
+  if (request.priority != 0)
+    json["priority"] = request.priority;
+  if (request.wait_for_nodes)
+    json["wait_for_nodes"] = true;
+  if (!request.queue)
+    json["queue"] = false;
+  step("submit_group", with_timeout(json, request.queue_timeout));
+  groups_[id] = std::move(name);
+}
+
+void ScenarioWriter::release_group(GroupId id, TimePoint now) {
+  pass_time(now);
+  if (const auto known = groups_.find(id); known != groups_.end())
+    step("release_group", Json{{"id", known->second}}.dump());
+}
+
 void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now) {
   pass_time(now);
   auto name = fmt::format("{}#{}", request.name, id.value());
@@ -126,11 +164,11 @@ void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, Reques
     json["queue"] = false;
   if (const auto known = names_.find(parent); known != names_.end())
     json["parent"] = known->second;
-  auto text = json.dump();
-  // Exact, which a double need not be.
-  if (request.queue_timeout)
-    text.insert(text.size() - 1, fmt::format(R"(,"queue_timeout":{})", seconds_of(*request.queue_timeout)));
-  step("submit", text);
+  if (const auto known = groups_.find(request.group); known != groups_.end()) {
+    json["group"] = known->second;
+    json["bundle"] = request.bundle;
+  }
+  step("submit", with_timeout(json, request.queue_timeout));
   names_[id] = std::move(name);
 }
 
@@ -149,6 +187,9 @@ void ScenarioWriter::forget(const std::vector<Event>& events) {
   for (const auto& event : events)
     if (event.request && event.kind != Event::Kind::granted && event.kind != Event::Kind::pending)
       names_.erase(event.request);
+  for (const auto& event : events)
+    if (event.group && event.kind != Event::Kind::granted && event.kind != Event::Kind::pending)
+      groups_.erase(event.group);
 }
 
 void ScenarioWriter::finish() {

@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/ledger/event.hpp>
+#include <gpuactors/ledger/group.hpp>
 #include <gpuactors/ledger/node.hpp>
 #include <gpuactors/ledger/request.hpp>
 
@@ -30,6 +31,10 @@ public:
   /// @param parent the request that holds the lease `request.parent`; none without one.
   void submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now);
 
+  void drain_node(const std::string& node, TimePoint now);
+  void submit_group(GroupId id, const GroupRequest& request, TimePoint now);
+  void release_group(GroupId id, TimePoint now);
+
   /// Gives back what a request holds, or withdraws it.
   void release(RequestId id, TimePoint now);
   void advance(TimePoint now);
@@ -48,6 +53,7 @@ private:
   bool first_ = true;
   std::optional<TimePoint> last_;
   std::map<RequestId, std::string> names_;
+  std::map<GroupId, std::string> groups_;
 };
 
 } // namespace gpuactors

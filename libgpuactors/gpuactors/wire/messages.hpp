@@ -141,7 +141,8 @@ using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::SpawnActor, Payload>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
     Rpc<In<v1::FindActor>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
     Rpc<In<v1::KillActor>, Out<v1::Done>>, Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Rpc<In<v1::LeaseEnded>, Out<>>,
-    Rpc<In<v1::Tick>, Out<>>>;
+    Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>, Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>,
+    Rpc<In<v1::DrainNode>, Out<v1::Done>>, Rpc<In<v1::Tick>, Out<>>>;
 
 /// A node's agent, and a worker below it: both start and end what runs under leases.
 using AgentHandle =
@@ -176,4 +177,8 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Started))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::EndLease))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::CancelCall))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StreamCredit))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SubmitGroup))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::GroupInfo))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReleaseGroup))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DrainNode))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -254,6 +254,8 @@ Result<v1::ResourceRequest> to_request(const Options& options, const Needs& need
   request.set_priority(options.priority);
   request.set_spread(options.spread);
   request.set_wait_for_nodes(options.wait_for_nodes);
+  request.set_group(options.group.value());
+  request.set_bundle(options.bundle);
   return request;
 }
 

@@ -89,18 +89,33 @@ void TimelineRecorder::close(std::size_t step, const Holder& holder) {
   }
 }
 
-void TimelineRecorder::on_event(const Ledger&, std::size_t step, const Event& event, const std::string& id) {
+// A group that lost a bundle keeps the others: closes what it has no more, opens what it has now.
+void TimelineRecorder::follow_group(const Ledger& ledger, std::size_t step, const Event& event, const std::string& id) {
+  const auto group = event.group.value();
+  const auto held = ledger.bundles_of(event.group);
+  const auto still_held = [&](int number, const std::map<DeviceKey, Part>& parts) {
+    const auto bundle = std::find_if(held.begin(), held.end(), [&](const auto& one) { return one.bundle == number; });
+    return bundle != held.end() && bundle->devices.size() == parts.size()
+           && std::all_of(bundle->devices.begin(), bundle->devices.end(), [&](const auto& device) {
+                return parts.count({bundle->node, device.index}) > 0;
+              });
+  };
+  for (auto it = holders_.lower_bound({0, group, 0});
+       it != holders_.end() && it->first.lease == 0 && it->first.group == group;) {
+    const auto& [holder, parts] = *it++;
+    if (!still_held(holder.bundle, parts))
+      close(step, Holder{holder});
+  }
+  if (event.kind == Event::Kind::granted)
+    for (const auto& bundle : event.bundles)
+      if (const Holder holder{0, group, bundle.bundle}; holders_.count(holder) == 0)
+        open(step, holder, {}, bundle.node, bundle.devices, id);
+}
+
+void TimelineRecorder::on_event(const Ledger& ledger, std::size_t step, const Event& event, const std::string& id) {
   const bool ends = event.kind == Event::Kind::released || event.kind == Event::Kind::lost;
   if (event.group) {
-    if (event.kind == Event::Kind::granted)
-      for (const auto& bundle : event.bundles)
-        open(step, {0, event.group.value(), bundle.bundle}, {}, bundle.node, bundle.devices, id);
-    if (ends)
-      for (auto it = holders_.lower_bound({0, event.group.value(), 0});
-           it != holders_.end() && it->first.lease == 0 && it->first.group == event.group.value();) {
-        const auto holder = (it++)->first;
-        close(step, holder);
-      }
+    follow_group(ledger, step, event, id);
   } else if (event.lease) {
     const auto& lease = *event.lease;
     const auto source = lease.parent  ? Holder{lease.parent.value(), 0, 0}

@@ -92,6 +92,7 @@ private:
   void open(std::size_t step, const Holder& holder, const Holder& source, const std::string& node,
             const std::vector<DeviceGrant>& devices, const std::string& name);
   void close(std::size_t step, const Holder& holder);
+  void follow_group(const Ledger& ledger, std::size_t step, const Event& event, const std::string& id);
   Lane& lane_of(const Holder& holder, const DeviceKey& device);
   bool add(Block block);
 

@@ -1,0 +1,108 @@
+// Placement groups and draining through the public interface.
+#include "fixtures.hpp"
+
+#include <support/catch.hpp>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+Cluster embed_two_nodes() {
+  EmbedOptions options;
+  for (const auto* name : {"n0", "n1"}) {
+    EmbeddedNode node;
+    node.name = name;
+    node.devices = "host:2x64MiB";
+    options.nodes.push_back(std::move(node));
+  }
+  options.registry = types();
+  return must(Cluster::embed(std::move(options)));
+}
+
+std::int64_t free_units(Cluster& cluster) {
+  std::int64_t sum = 0;
+  const auto state = must(cluster.state());
+  for (const auto& device : state.devices())
+    sum += device.free_units();
+  return sum;
+}
+
+} // namespace
+
+TEST_CASE("actors placed in the bundles of a group get the devices of their bundle", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  const auto group = must(
+      cluster.create_group({{.gpus = 1}, {.gpus = 1}}, {.name = "pair", .strategy = GroupStrategy::strict_spread}));
+  REQUIRE(group.bundles.size() == 2);
+  CHECK(group.name == "pair");
+  CHECK(group.bundles[0].node != group.bundles[1].node);
+  for (int bundle = 0; bundle < 2; ++bundle) {
+    const auto actor = must(cluster.spawn("whole", {}, {.gpus = 1, .group = group.id, .bundle = bundle}));
+    const auto& place = group.bundles[static_cast<std::size_t>(bundle)];
+    CHECK(actor.info().lease().node() == place.node);
+    CHECK(must(actor.call<Names>("ids").get()).names(0) == std::to_string(place.devices[0].index));
+  }
+  // Both came out of what was set aside: one device of each node is still free.
+  CHECK(free_units(cluster) == 20'000);
+}
+
+TEST_CASE("tasks in a bundle draw from it and from nothing else", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  const auto group = must(cluster.create_group({{.gpus = 0.5}}));
+  CHECK(must(cluster.submit<Number>("share_of", {}, {.gpus = 0.5, .group = group.id}).get()).value() == 0.5);
+  const auto refused = cluster.submit<Number>("share_of", {}, {.gpus = 0.75, .group = group.id}).get();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::infeasible);
+}
+
+TEST_CASE("removing a group ends what runs in it, refuses what waits for it, and frees everything", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  const auto group = must(cluster.create_group({{.gpus = 1}, {.gpus = 1}}));
+  const Options inside{.gpus = 1, .group = group.id, .bundle = 0};
+  auto actor = must(cluster.spawn("whole", {}, inside));
+  gate().close();
+  auto running = cluster.submit<Number>("wait_for_stop", number(1), {.gpus = 1, .group = group.id, .bundle = 1});
+  gate().await(1);
+  gate().open();
+  auto waiting = cluster.submit<Number>("share_of", {}, inside);
+  REQUIRE(cluster.remove_group(group.id).has_value());
+  CHECK(actor.call<Names>("ids").get().error().code() == Errc::actor_died);
+  CHECK(running.ready()); // it was asked to stop, and did
+  CHECK_FALSE(waiting.get().has_value());
+  CHECK(free_units(cluster) == 40'000);
+  CHECK(must(cluster.state()).groups_size() == 0);
+  CHECK(cluster.remove_group(group.id).error().code() == Errc::not_found);
+  CHECK(cluster.submit<Number>("share_of", {}, inside).get().error().code() == Errc::not_found);
+}
+
+TEST_CASE("a group that does not fit now waits, and is told when it can never fit", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  auto actor = must(cluster.spawn("whole", {}, {.gpus = 2}));
+  const std::vector<Options> bundles{{.gpus = 2}, {.gpus = 2}};
+  const auto late = cluster.create_group(bundles, {.queue_timeout = std::chrono::milliseconds{1}});
+  REQUIRE_FALSE(late.has_value());
+  CHECK(late.error().code() == Errc::no_capacity);
+  const auto never_fits = cluster.create_group({{.gpus = 2}, {.gpus = 2}, {.gpus = 1}});
+  REQUIRE_FALSE(never_fits.has_value());
+  CHECK(never_fits.error().code() == Errc::infeasible);
+  const auto wrong = cluster.create_group({{.gpus = 1}, {.gpus = 1.5}});
+  REQUIRE_FALSE(wrong.has_value());
+  CHECK(wrong.error().code() == Errc::invalid_argument);
+  CHECK(wrong.error().message().find("bundle 1") == 0);
+  REQUIRE(cluster.kill(actor).has_value());
+  CHECK(cluster.create_group(bundles).has_value());
+}
+
+TEST_CASE("a drained node keeps what runs there and gets nothing new", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  auto actor = must(cluster.spawn("fraction", {}, {.gpus = 0.5, .node = "n0"}));
+  REQUIRE(cluster.drain("n0").has_value());
+  CHECK(must(actor.call<Names>("ids").get()).names_size() == 1);
+  for (int i = 0; i < 2; ++i)
+    CHECK(must(cluster.spawn("whole", {}, {.gpus = 1})).info().lease().node() == "n1");
+  CHECK(cluster.spawn("whole", {}, {.gpus = 1, .node = "n0"}).error().code() == Errc::infeasible);
+  const auto unknown = cluster.drain("n2");
+  REQUIRE_FALSE(unknown.has_value());
+  CHECK(unknown.error().code() == Errc::not_found);
+}
