@@ -36,10 +36,12 @@ Result<std::vector<SleepReply>> sleep_four_times(Cluster& cluster, double gpus, 
   SleepRequest request;
   request.set_seconds(seconds);
   std::vector<Future<SleepReply>> futures;
+  futures.reserve(4);
   for (int i = 0; i < 4; ++i)
     futures.push_back(
         cluster.submit<SleepReply>("sleep", request, {.gpus = gpus, .name = fmt::format("sleeper {}", i)}));
   std::vector<SleepReply> replies;
+  replies.reserve(futures.size());
   for (auto& future : futures) {
     GPUACTORS_LET(reply, future.get());
     replies.push_back(std::move(reply));
@@ -49,6 +51,7 @@ Result<std::vector<SleepReply>> sleep_four_times(Cluster& cluster, double gpus, 
 
 std::vector<Span> spans_of(const std::vector<SleepReply>& replies) {
   std::vector<Span> spans;
+  spans.reserve(replies.size());
   for (const auto& reply : replies)
     spans.push_back(reply.span());
   return spans;

@@ -133,7 +133,7 @@ void check_losses(Row& row, const TrainingRun& run, const std::vector<float>& lo
 
 Result<void> run_t3(Tour& tour) {
   GPUACTORS_LET(cluster, embed(tour.machine().all()));
-  for (const std::size_t inputs : {100, 200, 300}) {
+  for (const auto inputs : std::vector<std::size_t>{100, 200, 300}) {
     auto& row = tour.row(fmt::format("linear {} -> 1, SGD", inputs));
     auto run = make_run(100, inputs, 1, 3 * inputs);
     run.rate = 0.01;

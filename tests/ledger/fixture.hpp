@@ -36,8 +36,10 @@ inline ResourceRequest memory(std::uint64_t bytes) {
 class Fixture {
 public:
   explicit Fixture(std::vector<NodeSpec> nodes = {}, LedgerOptions options = {}) : ledger(options) {
-    for (auto& node : nodes)
-      REQUIRE(ledger.add_node(std::move(node), now));
+    for (auto& node : nodes) {
+      const auto added = ledger.add_node(std::move(node), now);
+      REQUIRE(added);
+    }
   }
 
   /// Submits and returns the answer; what else happened is in `events`.
