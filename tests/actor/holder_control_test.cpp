@@ -90,6 +90,18 @@ TEST_CASE("a holder that ends stops what runs, withdraws what was deferred and b
   CHECK(control.begin(CallId{3}, 0).error().code() == Errc::actor_died);
 }
 
+TEST_CASE("the end is told once, when the devices are free and the handles are down", "[actor]") {
+  HolderControl control;
+  int told = 0;
+  control.on_end([&] { ++told; });
+  control.half_ended();
+  CHECK(told == 0);
+  control.half_ended();
+  CHECK(told == 1);
+  control.half_ended();
+  CHECK(told == 1);
+}
+
 TEST_CASE("a producer takes the credit that it has, then waits for more", "[actor]") {
   HolderControl control;
   REQUIRE(control.begin(CallId{1}, 2).has_value());

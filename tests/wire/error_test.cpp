@@ -1,10 +1,14 @@
+#include "system.hpp"
+
 #include <gpuactors/wire/errors.hpp>
 
 #include <support/catch.hpp>
 
 using namespace gpuactors;
+using gpuactors::test::System;
 
 TEST_CASE("an error crosses CAF's border with its code and its text", "[wire]") {
+  const System system;
   for (int number = 1; number < 256; ++number) {
     const auto code = errc_from_number(static_cast<std::uint8_t>(number));
     if (code == Errc::none)
@@ -15,6 +19,7 @@ TEST_CASE("an error crosses CAF's border with its code and its text", "[wire]") 
 }
 
 TEST_CASE("CAF's own errors become errors that say what to do", "[wire]") {
+  const System system;
   CHECK(from_caf(caf::make_error(caf::sec::request_receiver_down)).code() == Errc::actor_died);
   CHECK(from_caf(caf::make_error(caf::sec::request_timeout)).code() == Errc::deadline_exceeded);
   CHECK(from_caf(caf::make_error(caf::sec::unexpected_message)).code() == Errc::invalid_argument);

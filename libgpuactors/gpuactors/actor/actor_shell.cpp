@@ -33,6 +33,7 @@ void ActorShell::on_exit() {
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
   host_.placement.reset();
+  host_.control->half_ended();
 }
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {

@@ -95,6 +95,22 @@ void HolderControl::stop_all() {
     withdraw();
 }
 
+void HolderControl::on_end(std::function<void()> report) {
+  const std::lock_guard lock{mutex_};
+  report_ = std::move(report);
+}
+
+void HolderControl::half_ended() {
+  std::function<void()> report;
+  {
+    const std::lock_guard lock{mutex_};
+    if (++halves_ == 2)
+      report = std::move(report_);
+  }
+  if (report)
+    report();
+}
+
 void HolderControl::report_lost(std::vector<int> devices) {
   const std::lock_guard lock{mutex_};
   lost_devices_ = std::move(devices);

@@ -56,6 +56,13 @@ public:
   /// The holder is to end: asks what runs, what was deferred and all that comes to stop.
   void stop_all();
 
+  /// Sets who is told of the end, before the holder is known to anybody.
+  void on_end(std::function<void()> report);
+
+  /// One of the two things that make the end has happened: the holder has let go of its devices, or its handles are
+  /// marked as down. CAF 0.17 and 1.x do them in different orders; the second one tells of the end.
+  void half_ended();
+
   /// Devices that the holder found lost to this process: told at its end, read by who reports the end.
   void report_lost(std::vector<int> devices);
   [[nodiscard]] std::vector<int> lost_devices() const;
@@ -72,6 +79,8 @@ private:
   std::unordered_set<CallId> cancelled_;
   std::deque<CallId> cancelled_order_;
   std::vector<int> lost_devices_;
+  std::function<void()> report_;
+  int halves_ = 0;
 };
 
 } // namespace gpuactors

@@ -30,6 +30,7 @@ void TaskRunner::on_exit() {
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
   placement_.reset();
+  control_->half_ended();
 }
 
 caf::result<v1::Started> TaskRunner::open() {

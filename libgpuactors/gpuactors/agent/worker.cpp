@@ -69,16 +69,18 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   v1::LeaseEnded ended;
   ended.set_lease(lease.id());
   ended.set_epoch(lease.epoch());
-  // Attached before anybody else has the handle, so it runs after all that others attach: whoever learns that the lease
-  // is free finds its handles marked as down.
-  slot.holder->attach_functor(
-      [worker = caf::actor_cast<caf::strong_actor_ptr>(this), control = slot.control, ended]() mutable {
-        for (const auto index : control->lost_devices())
-          ended.add_lost_devices(index);
+  slot.control->on_end(
+      [worker = caf::actor_cast<caf::strong_actor_ptr>(this), control = std::weak_ptr{slot.control}, ended]() mutable {
+        if (const auto known = control.lock())
+          for (const auto index : known->lost_devices())
+            ended.add_lost_devices(index);
         if (ended.lost_devices_size() > 0)
           ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
         caf_version::enqueue(worker, nullptr, 0, ended);
       });
+  // Attached before anybody else has the handle, so it runs after all that others attach: whoever learns that the lease
+  // is free finds its handles marked as down.
+  slot.holder->attach_functor([control = slot.control] { control->half_ended(); });
   return slot;
 }
 
