@@ -1,4 +1,5 @@
 #include <gpuactors/actor/placement.hpp>
+#include <gpuactors/device/absent.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/device/faulty/device.hpp>
 
@@ -48,6 +49,21 @@ TEST_CASE("a lease on a device that the node does not have is refused with its n
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == Errc::device_lost);
   CHECK(refused.error().message().find("device 5") != std::string::npos);
+}
+
+TEST_CASE("a lease shows a process its CUDA devices by their indices on the node, not by their places", "[actor]") {
+  Devices devices;
+  for (const int index : {1, 3}) {
+    DeviceInfo info;
+    info.kind = DeviceKind::cuda;
+    info.index = index;
+    info.uuid = "GPU-" + std::to_string(index);
+    devices.push_back(std::make_shared<AbsentDevice>(info, "not there"));
+  }
+  const auto environment = environment_of(lease_on({{3, half, 1000}}), devices);
+  REQUIRE(environment.count("CUDA_VISIBLE_DEVICES") == 1);
+  CHECK(environment.at("CUDA_VISIBLE_DEVICES") == "GPU-3");
+  CHECK(environment_of(lease_on({{0, half, 1000}}), devices).empty());
 }
 
 TEST_CASE("a lease inside another one counts against both quotas", "[actor]") {

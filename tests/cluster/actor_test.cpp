@@ -211,6 +211,57 @@ TEST_CASE("inside one process a message is shared, not serialized", "[cluster]")
   CHECK(refused.error() == Error{Errc::invalid_argument, "\xff\xfe"});
 }
 
+namespace {
+
+/// A device under another number, as when CUDA_VISIBLE_DEVICES hides those before it.
+class Renumbered : public Device {
+public:
+  Renumbered(std::shared_ptr<Device> inner, int index) : inner_(std::move(inner)), info_(inner_->info()) {
+    info_.index = index;
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const noexcept override {
+    return info_;
+  }
+
+  Result<DeviceMemory> memory() override {
+    return inner_->memory();
+  }
+
+  Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override {
+    return inner_->open(options);
+  }
+
+private:
+  std::shared_ptr<Device> inner_;
+  DeviceInfo info_;
+};
+
+} // namespace
+
+TEST_CASE("devices keep the numbers that their node knows them by", "[cluster]") {
+  EmbeddedNode node;
+  node.name = "local";
+  node.devices = "host:2x64MiB";
+  node.decorate = [](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
+    const auto index = 1 + 2 * device->info().index;
+    return std::make_shared<Renumbered>(std::move(device), index);
+  };
+  EmbedOptions options;
+  options.nodes.push_back(std::move(node));
+  options.registry = types();
+  auto cluster = must(Cluster::embed(std::move(options)));
+  for (const auto* expected : {"1", "3"}) {
+    auto actor = must(cluster.spawn("whole", {}, {.gpus = 1}));
+    CHECK(must(actor.call<Names>("ids").get()).names(0) == expected);
+    CHECK(std::to_string(actor.info().lease().devices(0).index()) == expected);
+  }
+  const auto state = must(cluster.state());
+  REQUIRE(state.devices_size() == 2);
+  CHECK(state.devices(0).device().index() == 1);
+  CHECK(state.devices(1).device().index() == 3);
+}
+
 TEST_CASE("cancelling a call that was handed on reaches the work it was handed to", "[cluster]") {
   auto cluster = embed();
   auto actor = cluster.spawn("accumulator", number(0));

@@ -2,6 +2,8 @@
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/backend.hpp>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 std::vector<int> LeaseInfo::accelerator_ids(std::string_view kind) const {
@@ -15,6 +17,12 @@ std::vector<int> LeaseInfo::accelerator_ids(std::string_view kind) const {
   return it == accelerators.end() ? std::vector<int>{} : it->second;
 }
 
+std::shared_ptr<Device> find_device(const std::vector<std::shared_ptr<Device>>& devices, int index) {
+  const auto found =
+      std::find_if(devices.begin(), devices.end(), [&](const auto& device) { return device->info().index == index; });
+  return found == devices.end() ? nullptr : *found;
+}
+
 std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
                                                   const std::vector<std::shared_ptr<Device>>& devices) {
   std::map<std::string, std::string> environment;
@@ -23,11 +31,10 @@ std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
     for (const auto id : lease.accelerator_ids(kind.name)) {
       if (kind.name != "gpus") {
         units.push_back(std::to_string(id));
-      } else if (const auto at = static_cast<std::size_t>(id); at < devices.size()) {
+      } else if (const auto device = find_device(devices, id);
+                 device != nullptr && device->info().kind == DeviceKind::cuda) {
         // Numbers would count from the first device that this process was shown.
-        const auto& info = devices[at]->info();
-        if (info.kind == DeviceKind::cuda)
-          units.push_back(info.uuid);
+        units.push_back(device->info().uuid);
       }
     }
     if (!units.empty())

@@ -45,7 +45,10 @@ struct LeaseInfo {
   [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const;
 };
 
-/// What `LeaseInfo::environment` holds; `devices` are the node's, by index.
+/// The device that its node knows as `index`, which need not be its place among them; null if there is none.
+[[nodiscard]] std::shared_ptr<Device> find_device(const std::vector<std::shared_ptr<Device>>& devices, int index);
+
+/// What `LeaseInfo::environment` holds; `devices` are the node's.
 [[nodiscard]] std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
                                                                 const std::vector<std::shared_ptr<Device>>& devices);
 

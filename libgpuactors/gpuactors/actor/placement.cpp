@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace gpuactors {
 
 // -- QuotaTable -----------------------------------------------------------------------------------
@@ -33,10 +31,8 @@ Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::v
                                                    const std::string& holder, std::shared_ptr<QuotaTable> quotas) {
   auto result = std::unique_ptr<Placement>{new Placement(std::move(lease), std::move(quotas))};
   for (const auto& granted : result->lease_.devices) {
-    const auto device = std::find_if(devices.begin(), devices.end(), [&](const std::shared_ptr<Device>& candidate) {
-      return candidate->info().index == granted.index;
-    });
-    if (device == devices.end())
+    auto device = find_device(devices, granted.index);
+    if (device == nullptr)
       return fail(Errc::device_lost,
                   fmt::format("lease {} names device {} of node {}, which is none of its {} devices",
                               result->lease_.id.value(), granted.index, result->lease_.node, devices.size()));
@@ -46,7 +42,7 @@ Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::v
     options.holder = holder;
     if (result->lease_.parent)
       options.parent = result->quotas_->find(result->lease_.parent, granted.index);
-    GPUACTORS_LET(context, Context::open(*device, std::move(options)));
+    GPUACTORS_LET(context, Context::open(std::move(device), std::move(options)));
     result->quotas_->add(result->lease_.id, granted.index, context->quota());
     result->contexts_.push_back(std::move(context));
   }

@@ -2,9 +2,6 @@
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/wire/errors.hpp>
 
-#include <tuple>
-#include <type_traits>
-
 namespace gpuactors {
 
 NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker,

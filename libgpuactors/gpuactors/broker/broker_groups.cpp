@@ -1,5 +1,4 @@
 // The broker and placement groups: what clients ask, what the ledger's answers mean, and how a group ends.
-#include <gpuactors/base/suggest.hpp>
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 

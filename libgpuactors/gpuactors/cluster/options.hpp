@@ -109,7 +109,7 @@ struct EmbeddedNode {
   /// Where accelerators other than GPUs are looked for: the root of a file system. What `resources` names is not.
   std::string accelerator_root{"/"};
   /// Puts a device of the program's own in the place of each that was found, for example one that fails on command in
-  /// a test; it must keep the index. Null leaves them as they are.
+  /// a test; indices must stay different. Null leaves them as they are.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorate{};
 };
 
