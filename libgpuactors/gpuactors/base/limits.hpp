@@ -46,6 +46,19 @@ inline constexpr std::uint32_t stream_window = 32;
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
 inline constexpr std::size_t event_log = 4'096;
 
+/// Bytes of one line that a worker writes; the rest of a longer one is left out.
+inline constexpr std::size_t log_line_bytes = 16U << 10;
+
+/// Bytes of one file of a node's log, and how many files there are; the oldest is removed.
+inline constexpr std::size_t log_file_bytes = 16U << 20;
+inline constexpr std::size_t log_files = 8;
+
+/// Lines of a node's log that one look at its end may ask for.
+inline constexpr std::size_t log_tail_lines = 10'000;
+
+/// Lines that wait for one who follows a node's log; further ones are dropped.
+inline constexpr std::size_t log_follow_lines = 1'024;
+
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};
 
@@ -90,5 +103,6 @@ static_assert(stop_grace < call_deadline, "a kill must be answered before an ord
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(leases_per_shape < calls_in_flight);
+static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 
 } // namespace gpuactors::limits
