@@ -1,5 +1,6 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
@@ -48,7 +49,7 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
         for (const auto id : held->second.ids())
           units.push_back(std::to_string(id));
     }
-    result[std::string{kind.visibility_variable}] = fmt::format("{}", fmt::join(units, ","));
+    result[std::string{kind.variable}] = visible_units(units);
   }
   return result;
 }
@@ -312,6 +313,8 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   const auto& record = worker.mapped();
   if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
     by_key_.erase(known);
+  if (!record.ending)
+    options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);
     auto ended = lease.ended ? std::move(*lease.ended)
