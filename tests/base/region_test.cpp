@@ -20,10 +20,11 @@ std::string text_of(const SharedRegion& region) {
 }
 
 /// What another process would do with the descriptors.
-Result<SharedRegion> mapped(const SharedRegion& region, std::size_t bytes) {
+Result<SharedRegion> mapped(const SharedRegion& region, std::size_t bytes,
+                            const std::shared_ptr<MappedRegions>& regions = MappedRegions::create()) {
   GPUACTORS_LET(descriptors, region.descriptors());
-  return SharedRegion::map(Descriptor{::fcntl(descriptors.memory, F_DUPFD_CLOEXEC, 0)},
-                           Descriptor{::fcntl(descriptors.token, F_DUPFD_CLOEXEC, 0)}, bytes);
+  return regions->map(Descriptor{::fcntl(descriptors.memory, F_DUPFD_CLOEXEC, 0)},
+                      Descriptor{::fcntl(descriptors.token, F_DUPFD_CLOEXEC, 0)}, bytes, 7);
 }
 
 } // namespace
@@ -105,8 +106,9 @@ TEST_CASE("nobody can change or cut what was shared", "[region]") {
 TEST_CASE("memory that its owner could still cut is not mapped", "[region]") {
   Descriptor memory{::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   REQUIRE(::ftruncate(memory.get(), mib) == 0);
-  CHECK(SharedRegion::map(std::move(memory), {}, mib).error().code() == Errc::invalid_argument);
-  CHECK(SharedRegion::map(Descriptor{::open("/dev/null", O_RDONLY | O_CLOEXEC)}, {}, mib).error().code()
+  const auto regions = MappedRegions::create();
+  CHECK(regions->map(std::move(memory), {}, mib, 7).error().code() == Errc::invalid_argument);
+  CHECK(regions->map(Descriptor{::open("/dev/null", O_RDONLY | O_CLOEXEC)}, {}, mib, 7).error().code()
         == Errc::invalid_argument);
   const auto pool = RegionPool::create();
   const auto region = std::move(*pool->make(mib, RegionReaders::machine)).seal();
@@ -186,4 +188,46 @@ TEST_CASE("regions outlive their pool", "[region]") {
   const auto region = pool->copy(text.data(), text.size(), RegionReaders::machine);
   pool.reset();
   CHECK(text_of(*region) == text);
+}
+
+TEST_CASE("a mapping that nobody reads any more serves the next region in the same memory", "[region]") {
+  const auto pool = RegionPool::create();
+  const auto regions = MappedRegions::create();
+  const std::byte* first = nullptr;
+  for (const char text : {'a', 'b', 'c'}) {
+    auto draft = pool->make(mib, RegionReaders::machine);
+    std::memset(draft->data(), text, mib);
+    const auto region = std::move(*draft).seal();
+    const auto other = mapped(region, mib, regions);
+    REQUIRE(other.has_value());
+    CHECK(other->data()[mib - 1] == static_cast<std::byte>(text));
+    CHECK((first == nullptr || other->data() == first));
+    first = other->data();
+    CHECK(regions->warm_bytes() == 0);
+  }
+  CHECK(regions->warm_bytes() == mib);
+  regions->drop(8); // somebody else
+  CHECK(regions->warm_bytes() == mib);
+  regions->drop(7);
+  CHECK(regions->warm_bytes() == 0);
+}
+
+TEST_CASE("nothing of an owner that was dropped is kept, and no more than the bound says of others", "[region]") {
+  const auto pool = RegionPool::create();
+  const auto regions = MappedRegions::create(2 * mib);
+  const auto region = std::move(*pool->make(mib, RegionReaders::machine)).seal();
+  auto first = mapped(region, mib, regions);
+  auto second = mapped(region, mib, regions);
+  CHECK(first->data() != second->data());
+  *first = {};
+  CHECK(regions->warm_bytes() == mib);
+  *second = {}; // the same memory: once is enough
+  CHECK(regions->warm_bytes() == mib);
+  first = mapped(region, mib, regions);
+  regions->drop(7);
+  *first = {};
+  CHECK(regions->warm_bytes() == 0);
+  const auto large = std::move(*pool->make(3 * mib, RegionReaders::machine)).seal();
+  (void)mapped(large, 3 * mib, regions);
+  CHECK(regions->warm_bytes() == 0);
 }

@@ -1,31 +1,23 @@
-#include <gpuactors/base/region.hpp>
+#include <gpuactors/base/detail/region_block.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
-#include <system_error>
 
 namespace gpuactors {
 
 namespace {
 
+using detail::map_pages;
 using detail::RegionMapping;
 
-constexpr std::align_val_t alignment{256};
 constexpr std::size_t huge_page = 2U << 20;
-
-std::string errno_text() {
-  return std::generic_category().message(errno);
-}
 
 std::size_t round_to(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -36,23 +28,9 @@ std::size_t capacity_for(std::size_t bytes) {
   return round_to(bytes, bytes >= 8 * huge_page ? huge_page : static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
-/// Asks for huge pages, where the system gives them to those who ask.
-void prefer_huge_pages(std::byte* data, std::size_t capacity) {
-  if (capacity >= 2 * huge_page)
-    ::madvise(data, capacity, MADV_HUGEPAGE);
-}
-
-std::byte* map_pages(std::size_t capacity, int protection, int flags, int memory) {
-  void* data = ::mmap(nullptr, capacity, protection, flags, memory, 0);
-  if (data == MAP_FAILED)
-    return nullptr;
-  prefer_huge_pages(static_cast<std::byte*>(data), capacity);
-  return static_cast<std::byte*>(data);
-}
-
 RegionMapping make_heap(std::size_t bytes) {
   RegionMapping result;
-  result.data = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), alignment, std::nothrow));
+  result.data = detail::allocate(bytes);
   result.capacity = bytes;
   return result;
 }
@@ -81,64 +59,10 @@ bool write_file(int file, const void* source, std::size_t bytes) {
 
 } // namespace
 
-namespace detail {
-
-RegionMapping::RegionMapping(RegionMapping&& other) noexcept
-  : kind(other.kind), data(std::exchange(other.data, nullptr)), capacity(other.capacity),
-    memory(std::move(other.memory)), warm(other.warm) {
-  // nop
-}
-
-RegionMapping& RegionMapping::operator=(RegionMapping&& other) noexcept {
-  std::swap(kind, other.kind);
-  std::swap(data, other.data);
-  std::swap(capacity, other.capacity);
-  std::swap(memory, other.memory);
-  std::swap(warm, other.warm);
-  return *this;
-}
-
-RegionMapping::~RegionMapping() {
-  if (data == nullptr)
-    return;
-  if (kind == Kind::heap)
-    ::operator delete(data, alignment);
-  else
-    ::munmap(data, capacity);
-}
-
-struct RegionBlock {
-  // Declared first, so that it is closed after the memory is unmapped.
-  Descriptor held_token;
-  RegionMapping mapping;
-  std::size_t size = 0;
-  std::weak_ptr<RegionPool> pool;
-  std::mutex mutex;
-  // Both ends of the pipe whose writing end is handed out. Guarded by `mutex`.
-  Descriptor token_reader;
-  Descriptor token_writer;
-
-  ~RegionBlock() {
-    if (const auto home = pool.lock())
-      home->take_back(std::move(mapping), is_idle());
-  }
-
-  /// Whether no other process maps it. Only once nobody here can hand it out any more.
-  bool is_idle() {
-    if (!token_reader)
-      return true;
-    token_writer.reset();
-    pollfd entry{token_reader.get(), POLLIN, 0};
-    return ::poll(&entry, 1, 0) == 1 && (static_cast<unsigned>(entry.revents) & POLLHUP) != 0;
-  }
-};
-
-} // namespace detail
-
 // -- SharedRegion ---------------------------------------------------------------------------------
 
 const std::byte* SharedRegion::data() const noexcept {
-  return block_->mapping.data;
+  return block_->mapping.data.get();
 }
 
 std::size_t SharedRegion::size() const noexcept {
@@ -156,40 +80,17 @@ Result<RegionDescriptors> SharedRegion::descriptors() const {
   if (!block_->token_writer) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
-      return fail(Errc::unavailable, fmt::format("a region cannot be handed out: {}", errno_text()));
+      return fail(Errc::unavailable, fmt::format("a region cannot be handed out: {}", detail::errno_text()));
     block_->token_reader = Descriptor{ends[0]};
     block_->token_writer = Descriptor{ends[1]};
   }
   return RegionDescriptors{block_->mapping.memory.get(), block_->token_writer.get()};
 }
 
-Result<SharedRegion> SharedRegion::map(Descriptor memory, Descriptor token, std::size_t bytes) {
-  constexpr int needed = F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE;
-  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
-  struct stat status {};
-  if (seals < 0 || ::fstat(memory.get(), &status) != 0)
-    return fail(Errc::invalid_argument, fmt::format("what was handed over is no sealed memory: {}", errno_text()));
-  // Without the seals its owner could cut it, and reading would end this process.
-  if ((static_cast<unsigned>(seals) & needed) != needed)
-    return fail(Errc::invalid_argument,
-                fmt::format("the memory can still be changed: its seals are {:#x}, not {:#x}", seals, needed));
-  if (static_cast<std::uint64_t>(status.st_size) < bytes)
-    return fail(Errc::invalid_argument, fmt::format("the memory has {} bytes, not {}", status.st_size, bytes));
-  auto block = std::make_shared<detail::RegionBlock>();
-  block->mapping.kind = RegionMapping::Kind::foreign;
-  block->mapping.capacity = bytes;
-  block->mapping.data = map_pages(bytes, PROT_READ, MAP_SHARED, memory.get());
-  if (block->mapping.data == nullptr)
-    return fail(Errc::out_of_memory, fmt::format("a region of {} bytes cannot be mapped: {}", bytes, errno_text()));
-  block->held_token = std::move(token);
-  block->size = bytes;
-  return SharedRegion{std::move(block)};
-}
-
 // -- RegionDraft ----------------------------------------------------------------------------------
 
 std::byte* RegionDraft::data() noexcept {
-  return block_->mapping.data;
+  return block_->mapping.data.get();
 }
 
 std::size_t RegionDraft::size() const noexcept {
@@ -222,15 +123,15 @@ RegionPool::RegionPool(const RegionPoolOptions& options) : options_(options) {
 RegionPool::~RegionPool() = default;
 
 Result<RegionDraft> RegionPool::make(std::size_t bytes, RegionReaders readers) {
-  Mapping mapping;
+  RegionMapping mapping;
   // The one place that decides what a region is made of.
   if (bytes < options_.mappable_from || bytes > PTRDIFF_MAX) {
-    mapping = bytes <= PTRDIFF_MAX ? make_heap(bytes) : Mapping{};
+    mapping = bytes <= PTRDIFF_MAX ? make_heap(bytes) : RegionMapping{};
   } else {
     if (readers == RegionReaders::machine)
       mapping = make_shared(bytes);
     if (mapping.data == nullptr)
-      mapping = take_warm(Mapping::Kind::pages, bytes);
+      mapping = take_warm(bytes, false);
     if (mapping.data == nullptr)
       mapping = make_pages(bytes);
   }
@@ -240,7 +141,7 @@ Result<RegionDraft> RegionPool::make(std::size_t bytes, RegionReaders readers) {
   auto block = std::make_shared<detail::RegionBlock>();
   block->mapping = std::move(mapping);
   block->size = bytes;
-  block->pool = weak_from_this();
+  block->home = weak_from_this();
   return RegionDraft{std::move(block)};
 }
 
@@ -253,7 +154,8 @@ Result<SharedRegion> RegionPool::copy(const void* source, std::size_t bytes, Reg
   return std::move(draft).seal();
 }
 
-RegionPool::Mapping RegionPool::take_warm(Mapping::Kind kind, std::size_t bytes) {
+RegionMapping RegionPool::take_warm(std::size_t bytes, bool shared) {
+  const auto kind = shared ? RegionMapping::Kind::shared : RegionMapping::Kind::pages;
   const auto most = bytes + std::max(bytes / 4, huge_page);
   const std::lock_guard lock{mutex_};
   auto best = warm_.end();
@@ -269,8 +171,8 @@ RegionPool::Mapping RegionPool::take_warm(Mapping::Kind kind, std::size_t bytes)
   return result;
 }
 
-RegionPool::Mapping RegionPool::make_shared(std::size_t bytes) {
-  if (auto warm = take_warm(Mapping::Kind::shared, bytes); warm.data != nullptr)
+RegionMapping RegionPool::make_shared(std::size_t bytes) {
+  if (auto warm = take_warm(bytes, true); warm.data != nullptr)
     return warm;
   {
     const std::lock_guard lock{mutex_};
@@ -278,8 +180,8 @@ RegionPool::Mapping RegionPool::make_shared(std::size_t bytes) {
       return {};
     ++mappable_;
   }
-  Mapping result;
-  result.kind = Mapping::Kind::shared;
+  RegionMapping result;
+  result.kind = RegionMapping::Kind::shared;
   result.capacity = capacity_for(bytes);
   result.memory = Descriptor{::memfd_create("gpuactors", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   if (result.memory && ::ftruncate(result.memory.get(), static_cast<off_t>(result.capacity)) == 0
@@ -292,14 +194,14 @@ RegionPool::Mapping RegionPool::make_shared(std::size_t bytes) {
   return result;
 }
 
-void RegionPool::take_back(Mapping mapping, bool idle) {
-  if (mapping.kind == Mapping::Kind::heap)
+void RegionPool::take_back(RegionMapping mapping, bool idle) {
+  if (mapping.kind == RegionMapping::Kind::heap)
     return;
   // Unmapped after the lock is given back.
-  std::vector<Mapping> dropped;
+  std::vector<RegionMapping> dropped;
   const std::lock_guard lock{mutex_};
   const bool keeps =
-      idle && mapping.capacity <= options_.warm_bytes && (mapping.kind == Mapping::Kind::pages || mapping.memory);
+      idle && mapping.capacity <= options_.warm_bytes && (mapping.kind == RegionMapping::Kind::pages || mapping.memory);
   if (keeps) {
     mapping.warm = true;
     warm_bytes_ += mapping.capacity;
@@ -313,17 +215,17 @@ void RegionPool::take_back(Mapping mapping, bool idle) {
     dropped.push_back(std::move(mapping));
   }
   for (const auto& item : dropped)
-    if (item.kind == Mapping::Kind::shared)
+    if (item.kind == RegionMapping::Kind::shared)
       --mappable_;
 }
 
 void RegionPool::trim() {
-  std::vector<Mapping> dropped;
+  std::vector<RegionMapping> dropped;
   const std::lock_guard lock{mutex_};
   dropped.swap(warm_);
   warm_bytes_ = 0;
   for (const auto& item : dropped)
-    if (item.kind == Mapping::Kind::shared)
+    if (item.kind == RegionMapping::Kind::shared)
       --mappable_;
 }
 

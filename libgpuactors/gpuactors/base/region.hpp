@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 namespace gpuactors {
@@ -17,33 +18,20 @@ class RegionPool;
 
 namespace detail {
 
-/// Memory of a region and what keeps it. `memory` is its memfd, if it has one.
-struct RegionMapping {
-  enum class Kind : std::uint8_t {
-    /// From the heap.
-    heap,
-    /// Anonymous pages.
-    pages,
-    /// Pages of a memfd of this process.
-    shared,
-    /// Pages of another process's memfd, to read.
-    foreign,
-  };
-
-  Kind kind = Kind::heap;
-  std::byte* data = nullptr;
-  std::size_t capacity = 0;
-  Descriptor memory;
-  /// Whether it had a user before: its pages are there.
-  bool warm = false;
-
-  RegionMapping() = default;
-  RegionMapping(RegionMapping&& other) noexcept;
-  RegionMapping& operator=(RegionMapping&& other) noexcept;
-  ~RegionMapping();
-};
-
+struct RegionMapping;
 struct RegionBlock;
+
+/// Gets the memory of regions that ended; outlived by them.
+class RegionHome {
+public:
+  RegionHome() = default;
+  RegionHome(const RegionHome&) = delete;
+  RegionHome& operator=(const RegionHome&) = delete;
+  virtual ~RegionHome() = default;
+
+  /// `idle`: no other process maps it.
+  virtual void take_back(RegionMapping mapping, bool idle) = 0;
+};
 
 } // namespace detail
 
@@ -77,11 +65,8 @@ public:
   /// @returns `unsupported` when the region is not mappable, `unavailable` when there is no descriptor left.
   [[nodiscard]] Result<RegionDescriptors> descriptors() const;
 
-  /// Maps `bytes` of a region of another process.
-  /// @returns `invalid_argument` when the memory is smaller, or can still be changed or cut by others.
-  [[nodiscard]] static Result<SharedRegion> map(Descriptor memory, Descriptor token, std::size_t bytes);
-
 private:
+  friend class MappedRegions;
   friend class RegionDraft;
 
   explicit SharedRegion(std::shared_ptr<detail::RegionBlock> block) : block_(std::move(block)) {
@@ -132,12 +117,12 @@ struct RegionPoolOptions {
 ///
 /// Memory that other processes may map lies in a sealed memfd: it has no name anywhere, so that nothing is left behind
 /// however its processes end. It is used anew only when no other process maps it any more.
-class RegionPool : public std::enable_shared_from_this<RegionPool> {
+class RegionPool : public detail::RegionHome, public std::enable_shared_from_this<RegionPool> {
 public:
   [[nodiscard]] static std::shared_ptr<RegionPool> create(const RegionPoolOptions& options = {});
 
   /// Regions that are left keep their memory.
-  ~RegionPool();
+  ~RegionPool() override;
 
   /// Memory for `bytes`. Ordinary memory when a mappable one cannot be had.
   /// @returns `out_of_memory`.
@@ -154,24 +139,56 @@ public:
   [[nodiscard]] std::size_t warm_bytes() const;
 
 private:
-  friend struct detail::RegionBlock;
-  using Mapping = detail::RegionMapping;
-
   explicit RegionPool(const RegionPoolOptions& options);
-  RegionPool(const RegionPool&) = delete;
 
-  /// A kept one of this kind that fits; one of kind `heap` when there is none.
-  Mapping take_warm(Mapping::Kind kind, std::size_t bytes);
-  Mapping make_shared(std::size_t bytes);
-  /// Of a region that ended; `idle` when no other process maps it.
-  void take_back(Mapping mapping, bool idle);
+  void take_back(detail::RegionMapping mapping, bool idle) override;
+  /// Memory of its own, not from the heap, that was kept and fits.
+  detail::RegionMapping take_warm(std::size_t bytes, bool shared);
+  detail::RegionMapping make_shared(std::size_t bytes);
 
   RegionPoolOptions options_;
   mutable std::mutex mutex_;
   /// The oldest first.
-  std::vector<Mapping> warm_;
+  std::vector<detail::RegionMapping> warm_;
   std::size_t warm_bytes_ = 0;
   std::size_t mappable_ = 0;
+};
+
+/// Regions of other processes, mapped to be read. Any thread.
+///
+/// When the last handle to one goes, its owner may use the memory for another region; the mapping is kept, so that when
+/// that one is handed over, its pages need not be mapped once more, which takes as long as to copy them.
+class MappedRegions : public detail::RegionHome, public std::enable_shared_from_this<MappedRegions> {
+public:
+  /// @param warm_bytes how much may be kept mapped that nobody reads.
+  [[nodiscard]] static std::shared_ptr<MappedRegions> create(std::size_t warm_bytes = limits::region_warm_bytes);
+
+  /// Regions that are left keep their memory.
+  ~MappedRegions() override;
+
+  /// Maps `bytes` of a region of the process that is called `owner`.
+  /// @returns `invalid_argument` when the memory is smaller, or can still be changed or cut by others; `out_of_memory`.
+  [[nodiscard]] Result<SharedRegion> map(Descriptor memory, Descriptor token, std::size_t bytes, std::uint64_t owner);
+
+  /// Keeps nothing of this owner any more, until something of it is mapped again: it may have ended, and what is mapped
+  /// lives on.
+  void drop(std::uint64_t owner);
+
+  /// Bytes that are mapped and that nobody reads.
+  [[nodiscard]] std::size_t warm_bytes() const;
+
+private:
+  explicit MappedRegions(std::size_t warm_bytes);
+
+  void take_back(detail::RegionMapping mapping, bool idle) override;
+
+  const std::size_t most_bytes_;
+  mutable std::mutex mutex_;
+  /// Those whose memory is kept.
+  std::set<std::uint64_t> owners_;
+  /// The oldest first.
+  std::vector<detail::RegionMapping> warm_;
+  std::size_t warm_bytes_ = 0;
 };
 
 } // namespace gpuactors

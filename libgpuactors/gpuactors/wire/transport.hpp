@@ -72,7 +72,8 @@ struct BulkServerOptions {
 /// next to nothing. None of it is a thread or a connection of the control messages.
 class BulkServer {
 public:
-  /// @returns `invalid_argument` for a host or certificates that cannot be used, `unavailable` when there is no port.
+  /// @returns `invalid_argument` for a host or certificates that cannot be used, `unavailable` when there is no port or
+  /// thread.
   [[nodiscard]] static Result<std::unique_ptr<BulkServer>> start(BulkServerOptions options);
 
   /// Closes.
@@ -112,12 +113,13 @@ struct BulkClientOptions {
   BulkTimes times;
 };
 
-/// Fetches regions of other processes. Any thread; it has none of its own.
+/// Fetches regions of other processes. Any thread, which does the work; one of its own only lets go of what is idle.
 ///
-/// Connections are kept for a while and used again. Fetches from one server beyond `limits::bulk_streams` wait.
+/// Connections are kept for a while and used again, and so are mappings (`MappedRegions`). Fetches from one server
+/// beyond `limits::bulk_streams` wait.
 class BulkClient {
 public:
-  /// @returns `invalid_argument` for certificates that cannot be used.
+  /// @returns `invalid_argument` for certificates that cannot be used, `unavailable` when there is no thread.
   [[nodiscard]] static Result<std::unique_ptr<BulkClient>> create(BulkClientOptions options);
 
   /// Closes.

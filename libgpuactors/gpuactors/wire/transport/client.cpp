@@ -9,6 +9,8 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,10 @@ int descriptors_for_regions() {
   ::getrlimit(RLIMIT_NOFILE, &files);
   return static_cast<int>(std::min<rlim_t>(files.rlim_cur / 2, INT_MAX));
 }
+
+// How soon the memory of a server that has ended is let go.
+constexpr std::chrono::seconds look_around{1};
+constexpr std::chrono::milliseconds shortest_pause{1};
 
 /// A connection, and what it can do.
 struct Line {
@@ -71,6 +77,8 @@ struct Fetch {
 
 /// Connections to one server.
 struct Peer {
+  /// Whom what was mapped belongs to.
+  std::uint64_t server = 0;
   std::vector<Line> idle;
   /// Fetches that refer to this, and those among them that run.
   std::size_t users = 0;
@@ -94,6 +102,7 @@ public:
     close();
   }
 
+  Result<void> start();
   Result<SharedRegion> fetch(Fetch job);
   [[nodiscard]] std::size_t idle_connections() const;
   void close();
@@ -108,6 +117,7 @@ private:
   std::optional<Line> take_idle(Peer& peer);
   void give_back(Peer& peer, Line line);
   void drop_old();
+  void keep();
 
   Result<Line> connect(const Fetch& job);
   Result<Line> connect_remote(const Fetch& job, TimePoint until);
@@ -118,12 +128,16 @@ private:
   BulkClientOptions options_;
   std::optional<TlsContext> tls_;
   Signal stop_;
+  const std::shared_ptr<MappedRegions> mapped_ = MappedRegions::create();
   const int descriptors_most_ = descriptors_for_regions();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by `mutex_`; by the address as text. A peer stays while a fetch refers to it.
   Peers peers_;
   std::size_t running_ = 0;
+  std::condition_variable looks_;
+  std::mutex closing_;
+  std::thread keeper_;
 };
 
 // -- turns and kept connections -------------------------------------------------------------------
@@ -141,12 +155,29 @@ Result<void> BulkClient::Impl::enter(Peer& peer, const Fetch& job, Lock& lock) {
 
 void BulkClient::Impl::drop_old() {
   const auto oldest = Clock::now() - options_.times.idle;
+  const auto is_done = [&](const Line& line) { return line.since < oldest || line.channel.is_stale(); };
   for (auto item = peers_.begin(); item != peers_.end();) {
     auto& peer = item->second;
-    peer.idle.erase(
-        std::remove_if(peer.idle.begin(), peer.idle.end(), [&](const Line& line) { return line.since < oldest; }),
-        peer.idle.end());
-    item = peer.idle.empty() && peer.users == 0 ? peers_.erase(item) : std::next(item);
+    peer.idle.erase(std::remove_if(peer.idle.begin(), peer.idle.end(), is_done), peer.idle.end());
+    if (peer.idle.empty() && peer.users == 0) {
+      mapped_->drop(peer.server);
+      item = peers_.erase(item);
+    } else {
+      ++item;
+    }
+  }
+}
+
+/// Lets go of what is kept of servers that have ended, or that nobody asks any more.
+void BulkClient::Impl::keep() {
+  const auto pause = std::clamp<Duration>(options_.times.idle, shortest_pause, look_around);
+  Lock lock{mutex_};
+  while (!stop_.is_set()) {
+    if (peers_.empty())
+      looks_.wait(lock, [this] { return stop_.is_set() || !peers_.empty(); });
+    else
+      looks_.wait_for(lock, pause, [this] { return stop_.is_set(); });
+    drop_old();
   }
 }
 
@@ -172,8 +203,10 @@ Result<SharedRegion> BulkClient::Impl::fetch(Fetch job) {
   Lock lock{mutex_};
   if (stop_.is_set())
     return fail(Errc::cancelled, job.text("the client is closed"));
-  drop_old();
+  if (peers_.empty())
+    looks_.notify_all();
   auto& peer = peers_[to_string(job.address)];
+  peer.server = job.address.server;
   ++peer.users;
   ++running_;
   auto result = Result<SharedRegion>{fail(Errc::internal, {})};
@@ -192,6 +225,15 @@ Result<SharedRegion> BulkClient::Impl::fetch(Fetch job) {
   return result;
 }
 
+Result<void> BulkClient::Impl::start() {
+  try {
+    keeper_ = std::thread{[this] { keep(); }};
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, fmt::format("the client of bulk data has no thread: {}", error.what()));
+  }
+  return {};
+}
+
 std::size_t BulkClient::Impl::idle_connections() const {
   const std::lock_guard lock{mutex_};
   std::size_t count = 0;
@@ -201,11 +243,19 @@ std::size_t BulkClient::Impl::idle_connections() const {
 }
 
 void BulkClient::Impl::close() {
-  stop_.set();
-  Lock lock{mutex_};
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return running_ == 0; });
-  peers_.clear();
+  const std::lock_guard closing{closing_};
+  {
+    Lock lock{mutex_};
+    stop_.set();
+    changed_.notify_all();
+    looks_.notify_all();
+    changed_.wait(lock, [this] { return running_ == 0; });
+    for (const auto& [address, peer] : peers_)
+      mapped_->drop(peer.server);
+    peers_.clear();
+  }
+  if (keeper_.joinable())
+    keeper_.join();
 }
 
 // -- connecting -----------------------------------------------------------------------------------
@@ -297,7 +347,7 @@ Result<SharedRegion> BulkClient::Impl::map(Line& line, Fetch& job, Passed passed
     passed = {};
     return transfer(line, job);
   }
-  auto region = SharedRegion::map(std::move(passed.memory), std::move(passed.token), job.bytes);
+  auto region = mapped_->map(std::move(passed.memory), std::move(passed.token), job.bytes, job.address.server);
   if (!region)
     return job.failure(region.error());
   return region;
@@ -330,6 +380,7 @@ Result<std::unique_ptr<BulkClient>> BulkClient::create(BulkClientOptions options
   }
   GPUACTORS_LET(stop, Signal::make());
   auto impl = std::make_unique<Impl>(std::move(options), std::move(tls), std::move(stop));
+  GPUACTORS_TRY(impl->start());
   return std::unique_ptr<BulkClient>{new BulkClient{std::move(impl)}};
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -123,7 +124,11 @@ Result<void> BulkServer::Impl::start() {
     tls_ = std::move(tls);
   }
   GPUACTORS_TRY(listen());
-  acceptor_ = std::thread{[this] { accept_all(); }};
+  try {
+    acceptor_ = std::thread{[this] { accept_all(); }};
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, fmt::format("the server of bulk data has no thread: {}", error.what()));
+  }
   return {};
 }
 

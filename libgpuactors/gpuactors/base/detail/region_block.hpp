@@ -1,0 +1,90 @@
+// What a region consists of.
+#pragma once
+
+#include <gpuactors/base/region.hpp>
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace gpuactors::detail {
+
+/// What errno says.
+[[nodiscard]] std::string errno_text();
+
+/// Which memfd this is, of all that there are and were.
+struct MemoryKey {
+  dev_t device = 0;
+  ino_t number = 0;
+  timespec changed{};
+
+  friend bool operator==(const MemoryKey& a, const MemoryKey& b) {
+    return a.device == b.device && a.number == b.number && a.changed.tv_sec == b.changed.tv_sec
+           && a.changed.tv_nsec == b.changed.tv_nsec;
+  }
+};
+
+/// Gives memory back to where it came from.
+struct FreeMemory {
+  /// Pages that were mapped; 0 for memory from the heap.
+  std::size_t mapped = 0;
+
+  void operator()(std::byte* data) const noexcept;
+};
+
+using Memory = std::unique_ptr<std::byte, FreeMemory>;
+
+/// Memory, and what keeps it.
+struct RegionMapping {
+  enum class Kind : std::uint8_t {
+    /// From the heap.
+    heap,
+    /// Anonymous pages.
+    pages,
+    /// Pages of a memfd of this process.
+    shared,
+    /// Pages of another process's memfd, to read.
+    foreign,
+  };
+
+  Kind kind = Kind::heap;
+  Memory data;
+  std::size_t capacity = 0;
+  /// The memfd of this process.
+  Descriptor memory;
+  /// Whether it had a user before: its pages are there.
+  bool warm = false;
+  /// Of another process's.
+  MemoryKey key;
+  std::uint64_t owner = 0;
+};
+
+/// Memory from the heap, aligned as regions are. Null when there is none.
+[[nodiscard]] Memory allocate(std::size_t bytes);
+
+/// Maps pages of `memory`, or anonymous ones. Null when it cannot be done.
+[[nodiscard]] Memory map_pages(std::size_t capacity, int protection, int flags, int memory);
+
+/// What the handles to a region share.
+struct RegionBlock {
+  // Declared first, so that it is closed after the memory was given back.
+  Descriptor held_token;
+  RegionMapping mapping;
+  std::size_t size = 0;
+  std::weak_ptr<RegionHome> home;
+  std::mutex mutex;
+  // Both ends of the pipe whose writing end is handed out. Guarded by `mutex`.
+  Descriptor token_reader;
+  Descriptor token_writer;
+
+  ~RegionBlock();
+
+  /// Whether no other process maps it. Only once nobody here can hand it out any more.
+  bool is_idle();
+};
+
+} // namespace gpuactors::detail
