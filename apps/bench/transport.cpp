@@ -94,6 +94,31 @@ Row same_node(int repeat) {
   return row;
 }
 
+/// The same for the first tensors of a process, whose memory is new, beside memcpy into new memory.
+Row same_node_first(int repeat) {
+  const std::vector<char> source(tensor_bytes, 1);
+  Pair pair{{}, {}};
+  auto row = measure(
+      "tensor_same_node_first_64MiB", "GB/s", repeat,
+      [&] {
+        pair.pool->trim();
+        return rate([&] {
+          const auto id = pair.add(must(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
+          touch(pair.fetch(id));
+          pair.server->remove(id);
+        });
+      },
+      [&] {
+        return rate([&] {
+          auto draft = must(RegionPool::create()->make(tensor_bytes, RegionReaders::process));
+          std::memcpy(draft.data(), source.data(), tensor_bytes);
+        });
+      });
+  row.bound = 0.6;
+  row.at_most = false;
+  return row;
+}
+
 /// A tensor that lies there already, over TCP from one node to another, here both by loopback.
 Row stream(const std::string& name, int repeat, const std::optional<CertificateFiles>& certificates) {
   BulkServerOptions options;
@@ -125,6 +150,7 @@ Row stream_tls(int repeat) {
 
 std::vector<Benchmark> transport_benchmarks() {
   return {{"tensor_same_node_64MiB", same_node},
+          {"tensor_same_node_first_64MiB", same_node_first},
           {"tensor_stream_plain", [](int repeat) { return stream("tensor_stream_plain", repeat, {}); }},
           {"tensor_stream_tls", stream_tls}};
 }

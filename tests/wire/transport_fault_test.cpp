@@ -77,6 +77,33 @@ TEST_CASE_METHOD(TransportFixture, "what was mapped stays readable when its owne
   CHECK(fetched->data()[mib - 1] == std::byte{'p'});
 }
 
+TEST_CASE_METHOD(TransportFixture, "memory of an owner that was killed is let go although its mapping was kept",
+                 "[transport]") {
+  const auto is_mapped = [] { return text_of("/proc/self/maps").find("/memfd:gpuactors") != std::string::npos; };
+  Peer peer{Way::local, "whole", mib};
+  const auto fetches = client(Way::local);
+  REQUIRE(fetches->fetch(peer.address(), 1, mib, never).has_value()); // and let go at once
+  CHECK(is_mapped());
+  peer.kill();
+  CHECK(eventually([&] { return !is_mapped(); }));
+}
+
+TEST_CASE_METHOD(TransportFixture, "memory that another process maps is not used anew, and is once that was killed",
+                 "[transport]") {
+  const auto serves = server(Way::local);
+  REQUIRE(serves->add(1, filled(mib)).has_value());
+  {
+    const Peer living{serves->address(), mib};
+    CHECK(serves->remove(1));
+    CHECK(pool->warm_bytes() == 0);
+  }
+  REQUIRE(serves->add(1, filled(mib)).has_value());
+  Peer killed{serves->address(), mib};
+  killed.kill();
+  CHECK(serves->remove(1));
+  CHECK(pool->warm_bytes() == mib);
+}
+
 TEST_CASE_METHOD(TransportFixture, "a frozen process costs the deadline, or the time without progress", "[transport]") {
   const auto files = certificates();
   for (const auto way : all_ways) {

@@ -88,13 +88,21 @@ bool is_filled(const SharedRegion& region, std::size_t bytes, unsigned seed) {
 // -- Peer -----------------------------------------------------------------------------------------
 
 Peer::Peer(Way way, const std::string& mode, std::size_t bytes, const CertificateFiles* files) {
+  std::vector<std::string> words{PEER, name_of(way), mode, std::to_string(bytes)};
+  if (files != nullptr)
+    words.insert(words.end(), {files->authority.string(), files->certificate.string(), files->key.string()});
+  start(std::move(words));
+}
+
+Peer::Peer(const BulkAddress& address, std::size_t bytes) {
+  start({PEER, to_string(address), "fetch", std::to_string(bytes)});
+}
+
+void Peer::start(std::vector<std::string> words) {
   int input[2];
   int output[2];
   REQUIRE(::pipe2(input, O_CLOEXEC) == 0);
   REQUIRE(::pipe2(output, O_CLOEXEC) == 0);
-  std::vector<std::string> words{PEER, name_of(way), mode, std::to_string(bytes)};
-  if (files != nullptr)
-    words.insert(words.end(), {files->authority.string(), files->certificate.string(), files->key.string()});
   std::vector<char*> arguments;
   for (auto& word : words)
     arguments.push_back(word.data());

@@ -46,10 +46,15 @@ struct TransportFixture {
 /// Whether this is what `filled` made.
 [[nodiscard]] bool is_filled(const SharedRegion& region, std::size_t bytes, unsigned seed = 1);
 
-/// A process that serves a region under the id 1. It ends with this object.
+/// Another process, see transport_peer.cpp. It ends with this object.
 class Peer {
 public:
+  /// Serves a region under the id 1.
   Peer(Way way, const std::string& mode, std::size_t bytes, const CertificateFiles* files = nullptr);
+
+  /// Has fetched the region with the id 1.
+  Peer(const BulkAddress& address, std::size_t bytes);
+
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
   ~Peer();
@@ -67,6 +72,8 @@ public:
   void kill();
 
 private:
+  void start(std::vector<std::string> words);
+
   pid_t pid_ = -1;
   int input_ = -1;
   std::FILE* output_ = nullptr;

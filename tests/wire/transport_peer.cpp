@@ -1,7 +1,10 @@
-// Serves one region until its input ends: transport_peer SCHEME MODE BYTES [AUTHORITY CERTIFICATE KEY]
+// Serves or fetches one region, and stays until its input ends.
 //
-// SCHEME is local, tcp or tls. MODE is whole, or half: a server that falls silent in the middle of every answer.
-// It prints its address.
+//   transport_peer SCHEME MODE BYTES [AUTHORITY CERTIFICATE KEY]
+//     SCHEME is local, tcp or tls. MODE is whole, or half: a server that falls silent in the middle of its answer.
+//     Prints its address.
+//   transport_peer ADDRESS fetch BYTES
+//     Prints the address when the region with the id 1 is here.
 #include <gpuactors/wire/transport.hpp>
 #include <gpuactors/wire/transport/channel.hpp>
 
@@ -79,6 +82,14 @@ void serve_half(std::size_t bytes) {
   wait_for_end();
 }
 
+void fetch(const std::string& text, std::uint64_t bytes) {
+  const auto address = must(parse_bulk_address(text));
+  const auto client = must(BulkClient::create({}));
+  const auto region = must(client->fetch(address, 1, bytes, never));
+  say(text);
+  wait_for_end();
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -86,7 +97,9 @@ int main(int argc, char** argv) {
   if (words.size() != 3 && words.size() != 6)
     return 2;
   const auto bytes = std::strtoull(words[2].c_str(), nullptr, 10);
-  if (words[1] == "half")
+  if (words[1] == "fetch")
+    fetch(words[0], bytes);
+  else if (words[1] == "half")
     serve_half(bytes);
   else
     serve_whole(words, bytes);
