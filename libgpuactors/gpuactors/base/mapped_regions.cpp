@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -26,18 +27,19 @@ MappedRegions::~MappedRegions() = default;
 Result<SharedRegion> MappedRegions::map(Descriptor memory, Descriptor token, std::size_t bytes, std::uint64_t owner) {
   constexpr int needed = F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE;
   const int seals = ::fcntl(memory.get(), F_GET_SEALS);
-  struct stat status {};
-  if (seals < 0 || ::fstat(memory.get(), &status) != 0)
+  struct statx status {};
+  if (seals < 0 || ::statx(memory.get(), "", AT_EMPTY_PATH, STATX_SIZE | STATX_INO | STATX_BTIME, &status) != 0)
     return fail(Errc::invalid_argument,
                 fmt::format("what was handed over is no sealed memory: {}", detail::errno_text()));
   // Without the seals its owner could cut it, and reading would end this process.
   if ((static_cast<unsigned>(seals) & needed) != needed)
     return fail(Errc::invalid_argument,
                 fmt::format("the memory can still be changed: its seals are {:#x}, without {:#x}", seals, needed));
-  const auto capacity = static_cast<std::size_t>(status.st_size);
+  const std::size_t capacity = status.stx_size;
   if (capacity < bytes || capacity == 0)
     return fail(Errc::invalid_argument, fmt::format("the memory has {} bytes, not {}", capacity, bytes));
-  const MemoryKey key{status.st_dev, status.st_ino, status.st_ctim};
+  const MemoryKey key{(std::uint64_t{status.stx_dev_major} << 32) | status.stx_dev_minor, status.stx_ino,
+                      status.stx_btime.tv_sec, status.stx_btime.tv_nsec};
   auto block = std::make_shared<RegionBlock>();
   {
     const std::lock_guard lock{mutex_};

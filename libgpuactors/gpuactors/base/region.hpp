@@ -54,7 +54,7 @@ public:
     return block_ != nullptr;
   }
 
-  /// Aligned to 256 bytes at least.
+  /// Aligned to 256 bytes at least. Null for an empty handle.
   [[nodiscard]] const std::byte* data() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
 

@@ -3,8 +3,6 @@
 
 #include <gpuactors/base/region.hpp>
 
-#include <sys/stat.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,16 +14,15 @@ namespace gpuactors::detail {
 /// What errno says.
 [[nodiscard]] std::string errno_text();
 
-/// Which memfd this is, of all that there are and were.
+/// Which memfd this is, of all that there are and were: its device, its number there, and when it was made, where the
+/// kernel knows that.
 struct MemoryKey {
-  dev_t device = 0;
-  ino_t number = 0;
-  timespec changed{};
+  std::uint64_t device = 0;
+  std::uint64_t number = 0;
+  std::int64_t made_seconds = 0;
+  std::uint64_t made_nanoseconds = 0;
 
-  friend bool operator==(const MemoryKey& a, const MemoryKey& b) {
-    return a.device == b.device && a.number == b.number && a.changed.tv_sec == b.changed.tv_sec
-           && a.changed.tv_nsec == b.changed.tv_nsec;
-  }
+  friend bool operator==(const MemoryKey&, const MemoryKey&) = default;
 };
 
 /// Gives memory back to where it came from.
@@ -58,6 +55,8 @@ struct RegionMapping {
   Descriptor memory;
   /// Whether it had a user before: its pages are there.
   bool warm = false;
+  /// Whether this process's table has them all.
+  bool populated = false;
   /// Of another process's.
   MemoryKey key;
   std::uint64_t owner = 0;
