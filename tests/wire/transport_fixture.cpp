@@ -3,11 +3,11 @@
 #include <support/catch.hpp>
 
 #include <fcntl.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <csignal>
 #include <thread>
 
 namespace gpuactors::test {

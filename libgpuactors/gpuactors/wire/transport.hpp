@@ -83,7 +83,7 @@ public:
 
   /// Serves `region` under `id`, which is not 0, until it is removed.
   /// @returns `already_exists` when there is one under this id.
-  Result<void> add(std::uint64_t id, SharedRegion region);
+  Result<void> add(std::uint64_t id, const SharedRegion& region);
 
   /// Serves it no longer; transfers that run go on and keep the memory until they end.
   /// @returns whether there was one.

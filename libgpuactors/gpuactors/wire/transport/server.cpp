@@ -57,7 +57,7 @@ public:
     return address_;
   }
 
-  Result<void> add(std::uint64_t id, SharedRegion region);
+  Result<void> add(std::uint64_t id, const SharedRegion& region);
   bool remove(std::uint64_t id);
 
   [[nodiscard]] std::size_t connections() const {
@@ -147,13 +147,13 @@ void BulkServer::Impl::close() {
 
 // -- regions --------------------------------------------------------------------------------------
 
-Result<void> BulkServer::Impl::add(std::uint64_t id, SharedRegion region) {
+Result<void> BulkServer::Impl::add(std::uint64_t id, const SharedRegion& region) {
   if (id == 0 || !region)
     return fail(Errc::invalid_argument, fmt::format("there is no region to serve, or its id is 0 (id {})", id));
   const std::lock_guard lock{mutex_};
   if (stop_.is_set())
     return fail(Errc::unavailable, "the server of bulk data is closed");
-  if (!regions_.try_emplace(id, std::move(region)).second)
+  if (!regions_.try_emplace(id, region).second)
     return fail(Errc::already_exists, fmt::format("a region is served under the id {}", id));
   return {};
 }
@@ -268,8 +268,8 @@ const BulkAddress& BulkServer::address() const noexcept {
   return impl_->address();
 }
 
-Result<void> BulkServer::add(std::uint64_t id, SharedRegion region) {
-  return impl_->add(id, std::move(region));
+Result<void> BulkServer::add(std::uint64_t id, const SharedRegion& region) {
+  return impl_->add(id, region);
 }
 
 bool BulkServer::remove(std::uint64_t id) {
