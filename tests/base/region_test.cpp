@@ -1,3 +1,4 @@
+#include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/region.hpp>
 
 #include <support/catch.hpp>
@@ -10,6 +11,7 @@
 #include <vector>
 
 using namespace gpuactors;
+using detail::Descriptor;
 
 namespace {
 

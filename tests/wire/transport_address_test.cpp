@@ -11,7 +11,7 @@ using namespace gpuactors::transport;
 namespace {
 
 BulkAddress sample() {
-  return {0x1234'5678'9abc'def0, "0a1b-4026531840-1000", "gpuactors-00ff", "node1.example", 4711, true};
+  return {0x1234'5678'9abc'def0, "0a1b-4026531840-1000", "gpuactors-00ff", {"node1.example", 4711}, true};
 }
 
 } // namespace
@@ -22,12 +22,12 @@ TEST_CASE("an address of bulk data survives being text", "[transport]") {
   CHECK(parse_bulk_address(to_string(address)).value() == address);
   address.tls = false;
   CHECK(parse_bulk_address(to_string(address)).value() == address);
-  address.host = "2001:db8::1";
+  address.endpoint.host = "2001:db8::1";
   CHECK(to_string(address).rfind("tcp://[2001:db8::1]:4711/", 0) == 0);
   CHECK(parse_bulk_address(to_string(address)).value() == address);
   address.socket.clear();
   CHECK(parse_bulk_address(to_string(address)).value() == address);
-  const BulkAddress local{7, "m", "s", "", 0, true};
+  const BulkAddress local{7, "m", "s", {}, true};
   CHECK(to_string(local) == "local:///7/m/s");
   CHECK(parse_bulk_address(to_string(local)).value() == local);
 }

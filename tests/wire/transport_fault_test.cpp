@@ -131,8 +131,7 @@ TEST_CASE_METHOD(TransportFixture, "a client that stops reading is let go, and s
   const auto serves = server(Way::tcp, quick);
   const auto own = RegionPool::create();
   REQUIRE(serves->add(1, std::move(*own->make(64 * mib, RegionReaders::process)).seal()).has_value());
-  transport::Channel channel{std::move(*transport::connect_tcp("127.0.0.1", serves->address().port, stop, never)),
-                             stop};
+  transport::Channel channel{std::move(*transport::connect_tcp(serves->address().endpoint, stop, never)), stop};
   REQUIRE(channel.write_frame(encode(transport::Request{serves->address().server, 1, 64 * mib, false}), never));
   transport::Frame frame;
   REQUIRE(channel.read_frame(frame, never));
@@ -179,7 +178,7 @@ TEST_CASE_METHOD(TransportFixture, "a server that cannot be reached is reported 
   elsewhere.machine = "elsewhere";
   CHECK_THAT(why_not(client(Way::tcp)->fetch(elsewhere, 1, 10, never), Errc::unavailable),
              Contains("only processes of its own user, machine"));
-  BulkAddress unknown{1, "m", "", "no-such-host.invalid", 1, false};
+  BulkAddress unknown{1, "m", "", {"no-such-host.invalid", 1}, false};
   CHECK_THAT(why_not(client(Way::tcp)->fetch(unknown, 1, 10, never), Errc::unavailable), Contains("is not known"));
 }
 

@@ -44,7 +44,7 @@ std::unique_ptr<BulkServer> TransportFixture::server(Way way, BulkTimes times) {
   BulkServerOptions options;
   options.local = way == Way::local;
   if (way != Way::local)
-    options.listen_host = "127.0.0.1";
+    options.listen.host = "127.0.0.1";
   if (way == Way::tls)
     options.certificates = certificates();
   options.times = times;

@@ -48,7 +48,7 @@ void serve_whole(const std::vector<std::string>& words, std::size_t bytes) {
   BulkServerOptions options;
   options.local = words[0] == "local";
   if (!options.local)
-    options.listen_host = "127.0.0.1";
+    options.listen.host = "127.0.0.1";
   if (words.size() == 6)
     options.certificates = CertificateFiles{words[3], words[4], words[5], {}};
   const auto pool = RegionPool::create();
@@ -62,11 +62,10 @@ void serve_whole(const std::vector<std::string>& words, std::size_t bytes) {
 /// Answers one request with half of what it asks for.
 void serve_half(std::size_t bytes) {
   const auto stop = must(transport::Signal::make());
-  auto listener = must(transport::listen_tcp("127.0.0.1", 0));
+  auto listener = must(transport::listen_tcp({"127.0.0.1", 0}));
   BulkAddress address;
   address.server = 1;
-  address.host = "127.0.0.1";
-  address.port = listener.port;
+  address.endpoint = {"127.0.0.1", listener.port};
   address.tls = false;
   say(to_string(address));
   if (!transport::wait_for(listener.socket.get(), 1, stop, never))

@@ -27,8 +27,8 @@ std::string why_not(const Result<SharedRegion>& result, Errc code) {
 
 Channel connect(const BulkServer& server, const Signal& stop) {
   const auto& address = server.address();
-  auto socket = address.port == 0 ? transport::connect_local(address.socket, stop, never)
-                                  : transport::connect_tcp(address.host, address.port, stop, never);
+  auto socket = address.endpoint.port == 0 ? transport::connect_local(address.socket, stop, never)
+                                           : transport::connect_tcp(address.endpoint, stop, never);
   REQUIRE(socket.has_value());
   return Channel{std::move(*socket), stop};
 }
@@ -65,7 +65,7 @@ TEST_CASE_METHOD(TransportFixture, "who has no certificate is refused", "[transp
   auto channel = connect(*serves, stop);
   // TLS with a context that trusts the server and shows nothing.
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{SSL_CTX_new(TLS_method()), &SSL_CTX_free};
-  const auto socket = transport::connect_tcp("127.0.0.1", serves->address().port, stop, never);
+  const auto socket = transport::connect_tcp(serves->address().endpoint, stop, never);
   const std::unique_ptr<SSL, decltype(&SSL_free)> session{SSL_new(context.get()), &SSL_free};
   SSL_set_fd(session.get(), socket->get());
   int result = 0;
@@ -192,7 +192,7 @@ TEST_CASE_METHOD(TransportFixture, "strangers who say nothing make room for thos
 TEST_CASE_METHOD(TransportFixture, "a server needs certificates that can be used and an address that others can reach",
                  "[transport]") {
   BulkServerOptions options;
-  options.listen_host = "0.0.0.0";
+  options.listen.host = "0.0.0.0";
   const auto vague = BulkServer::start(options);
   REQUIRE_FALSE(vague.has_value());
   CHECK_THAT(vague.error().message(), Contains("all addresses"));

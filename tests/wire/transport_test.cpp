@@ -52,10 +52,10 @@ TEST_CASE_METHOD(TransportFixture, "on one machine a region is mapped, not copie
 TEST_CASE_METHOD(TransportFixture, "a server with a TCP port serves its own machine through the Unix socket",
                  "[transport]") {
   BulkServerOptions options;
-  options.listen_host = "127.0.0.1";
+  options.listen.host = "127.0.0.1";
   options.certificates = certificates();
   const auto serves = std::move(*BulkServer::start(options));
-  CHECK(serves->address().port != 0);
+  CHECK(serves->address().endpoint.port != 0);
   REQUIRE(serves->add(1, filled(mib)).has_value());
   // It has no certificates, and needs none.
   CHECK(is_filled(*client(Way::local)->fetch(serves->address(), 1, mib, never), mib));
@@ -153,8 +153,7 @@ TEST_CASE_METHOD(TransportFixture,
   const auto own = RegionPool::create();
   const std::size_t bytes = 64 * mib; // more than the sockets hold
   REQUIRE(serves->add(1, std::move(*own->make(bytes, RegionReaders::process)).seal()).has_value());
-  transport::Channel channel{std::move(*transport::connect_tcp("127.0.0.1", serves->address().port, stop, never)),
-                             stop};
+  transport::Channel channel{std::move(*transport::connect_tcp(serves->address().endpoint, stop, never)), stop};
   REQUIRE(channel.write_frame(encode(transport::Request{serves->address().server, 1, bytes, false}), never));
   transport::Frame frame;
   REQUIRE(channel.read_frame(frame, never));
@@ -183,8 +182,7 @@ TEST_CASE_METHOD(TransportFixture, "closing a client ends its fetches, closing a
   const auto stop = std::move(*transport::Signal::make());
   const auto serves = server(Way::tcp);
   REQUIRE(serves->add(1, std::move(*pool->make(64 * mib, RegionReaders::process)).seal()).has_value());
-  transport::Channel channel{std::move(*transport::connect_tcp("127.0.0.1", serves->address().port, stop, never)),
-                             stop};
+  transport::Channel channel{std::move(*transport::connect_tcp(serves->address().endpoint, stop, never)), stop};
   REQUIRE(channel.write_frame(encode(transport::Request{serves->address().server, 1, 64 * mib, false}), never));
   transport::Frame frame;
   REQUIRE(channel.read_frame(frame, never)); // it is sending, and nobody reads

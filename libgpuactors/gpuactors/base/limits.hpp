@@ -46,6 +46,19 @@ inline constexpr std::uint32_t stream_window = 32;
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
 inline constexpr std::size_t event_log = 4'096;
 
+/// Bytes of one line that a worker writes; the rest of a longer one is left out.
+inline constexpr std::size_t log_line_bytes = 16U << 10;
+
+/// Bytes of one file of a node's log, and how many files there are; the oldest is removed.
+inline constexpr std::size_t log_file_bytes = 16U << 20;
+inline constexpr std::size_t log_files = 8;
+
+/// Lines of a node's log that one look at its end may ask for.
+inline constexpr std::size_t log_tail_lines = 10'000;
+
+/// Lines that wait for one who follows a node's log; further ones are dropped.
+inline constexpr std::size_t log_follow_lines = 1'024;
+
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};
 
@@ -54,6 +67,27 @@ inline constexpr std::chrono::seconds stop_grace{5};
 
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};
+
+/// How often a process shows that it is alive, and how long others wait for a sign of it before it counts as dead.
+inline constexpr std::chrono::seconds heartbeat{1};
+inline constexpr std::chrono::seconds link_timeout{5};
+
+/// How long one attempt to connect may take.
+inline constexpr std::chrono::seconds connect_timeout{3};
+
+/// Pauses between attempts to connect: the first, and the longest.
+inline constexpr std::chrono::milliseconds redial_shortest{20};
+inline constexpr std::chrono::seconds redial_longest{1};
+
+/// How long a broker waits for the nodes and clients of the one before it.
+inline constexpr std::chrono::seconds settle{5};
+
+/// A device that so many worker processes lost within this time is not offered again.
+inline constexpr std::size_t device_losses = 3;
+inline constexpr std::chrono::minutes device_loss_window{10};
+
+/// How long a worker process may take to report to its agent after it was started.
+inline constexpr std::chrono::seconds worker_start{60};
 
 /// Days that a certificate of a node lives unless told otherwise.
 inline constexpr std::int64_t certificate_days = 365;
@@ -93,9 +127,11 @@ inline constexpr std::chrono::seconds bulk_progress{10};
 inline constexpr std::chrono::seconds bulk_idle{60};
 
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
+static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);
 static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
 static_assert(leases_per_shape < calls_in_flight);
+static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 
 } // namespace gpuactors::limits

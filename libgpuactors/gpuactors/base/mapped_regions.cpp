@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace gpuactors {
 
+using detail::Descriptor;
 using detail::MemoryKey;
 using detail::RegionBlock;
 using detail::RegionMapping;
@@ -30,7 +32,7 @@ Result<SharedRegion> MappedRegions::map(Descriptor memory, Descriptor token, std
   struct statx status {};
   if (seals < 0 || ::statx(memory.get(), "", AT_EMPTY_PATH, STATX_SIZE | STATX_INO | STATX_BTIME, &status) != 0)
     return fail(Errc::invalid_argument,
-                fmt::format("what was handed over is no sealed memory: {}", detail::errno_text()));
+                fmt::format("what was handed over is no sealed memory: {}", detail::errno_text(errno)));
   // Without the seals its owner could cut it, and reading would end this process.
   if ((static_cast<unsigned>(seals) & needed) != needed)
     return fail(Errc::invalid_argument,
@@ -56,7 +58,7 @@ Result<SharedRegion> MappedRegions::map(Descriptor memory, Descriptor token, std
     mapping.data = detail::map_pages(capacity, PROT_READ, MAP_SHARED, memory.get());
   if (mapping.data == nullptr)
     return fail(Errc::out_of_memory,
-                fmt::format("a region of {} bytes cannot be mapped: {}", bytes, detail::errno_text()));
+                fmt::format("a region of {} bytes cannot be mapped: {}", bytes, detail::errno_text(errno)));
   mapping.kind = RegionMapping::Kind::foreign;
   mapping.capacity = capacity;
   mapping.key = key;

@@ -14,6 +14,7 @@ namespace gpuactors {
 
 namespace {
 
+using detail::Descriptor;
 using detail::map_pages;
 using detail::RegionMapping;
 
@@ -89,7 +90,7 @@ Result<RegionDescriptors> SharedRegion::descriptors() const {
   if (!block_->token_writer) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
-      return fail(Errc::unavailable, fmt::format("a region cannot be handed out: {}", detail::errno_text()));
+      return fail(Errc::unavailable, fmt::format("a region cannot be handed out: {}", detail::errno_text(errno)));
     block_->token_reader = Descriptor{ends[0]};
     block_->token_writer = Descriptor{ends[1]};
   }

@@ -1,7 +1,6 @@
 // Blocks of host memory that are filled once, then immutable and counted; other processes of the machine can map them.
 #pragma once
 
-#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/result.hpp>
 
@@ -18,6 +17,7 @@ class RegionPool;
 
 namespace detail {
 
+class Descriptor;
 struct RegionMapping;
 struct RegionBlock;
 
@@ -168,7 +168,8 @@ public:
 
   /// Maps `bytes` of a region of the process that is called `owner`.
   /// @returns `invalid_argument` when the memory is smaller, or can still be changed or cut by others; `out_of_memory`.
-  [[nodiscard]] Result<SharedRegion> map(Descriptor memory, Descriptor token, std::size_t bytes, std::uint64_t owner);
+  [[nodiscard]] Result<SharedRegion> map(detail::Descriptor memory, detail::Descriptor token, std::size_t bytes,
+                                         std::uint64_t owner);
 
   /// Keeps nothing of this owner any more, until something of it is mapped again: it may have ended, and what is mapped
   /// lives on.

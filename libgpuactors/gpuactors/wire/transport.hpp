@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/region.hpp>
 #include <gpuactors/base/result.hpp>
@@ -24,9 +25,8 @@ struct BulkAddress {
   std::string machine;
   /// Name of the Unix socket, in the abstract namespace; empty when there is none.
   std::string socket;
-  /// Host name or address of the TCP port; a port of 0 means that there is none.
-  std::string host;
-  std::uint16_t port = 0;
+  /// The TCP port; 0 means that there is none.
+  Endpoint endpoint;
   /// Whether the TCP port speaks TLS.
   bool tls = true;
 
@@ -52,11 +52,10 @@ struct BulkTimes {
 };
 
 struct BulkServerOptions {
-  /// Host name or address to listen on for other machines; empty: only processes of this machine are served.
-  std::string listen_host;
-  /// Port; 0: any that is free.
-  std::uint16_t listen_port = 0;
-  /// Under which name or address others reach this machine; empty: `listen_host`.
+  /// Where to listen for other machines, on any free port if that is 0; without a host, only processes of this machine
+  /// are served.
+  Endpoint listen;
+  /// Under which name or address others reach this machine; empty: the host of `listen`.
   std::string advertised_host;
   /// Whom to trust and who to be. Without them the TCP port is plain: only where the operator has said so.
   std::optional<CertificateFiles> certificates;

@@ -4,9 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <new>
-#include <system_error>
 
 namespace gpuactors::detail {
 
@@ -16,10 +14,6 @@ constexpr std::align_val_t alignment{256};
 constexpr std::size_t large = 4U << 20;
 
 } // namespace
-
-std::string errno_text() {
-  return std::generic_category().message(errno);
-}
 
 void FreeMemory::operator()(std::byte* data) const noexcept {
   if (mapped == 0)

@@ -1,18 +1,15 @@
 // What a region consists of.
 #pragma once
 
+#include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/region.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 
 namespace gpuactors::detail {
-
-/// What errno says.
-[[nodiscard]] std::string errno_text();
 
 /// Which memfd this is, of all that there are and were: its device, its number there, and when it was made, where the
 /// kernel knows that.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 namespace gpuactors {
@@ -23,9 +24,8 @@ bool is_word(std::string_view text, std::size_t longest, std::string_view also) 
          });
 }
 
-template <class T>
-bool read_number(std::string_view text, int base, T& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+bool read_hex(std::string_view text, std::uint64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
   return error == std::errc{} && end == text.data() + text.size();
 }
 
@@ -40,18 +40,12 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-/// "host:port" or "[2001:db8::1]:port".
 bool read_endpoint(std::string_view text, BulkAddress& address) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string_view::npos || !read_number(text.substr(colon + 1), 10, address.port) || address.port == 0)
+  auto endpoint = parse_endpoint(text);
+  if (!endpoint || endpoint->port == 0 || !is_word(endpoint->host, host_length, ".:_%-"))
     return false;
-  auto host = text.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
-  else if (host.find(':') != std::string_view::npos)
-    return false;
-  address.host = host;
-  return !host.empty() && is_word(host, host_length, ".:_%-");
+  address.endpoint = std::move(*endpoint);
+  return true;
 }
 
 bool read_all(std::string_view text, BulkAddress& address) {
@@ -59,7 +53,7 @@ bool read_all(std::string_view text, BulkAddress& address) {
   if (text.size() > text_length || scheme.size() == text.size())
     return false;
   const auto parts = split(text.substr(scheme.size() + between.size()));
-  if (parts.size() != 4 || !read_number(parts[1], 16, address.server) || !is_word(parts[2], machine_length, "-")
+  if (parts.size() != 4 || !read_hex(parts[1], address.server) || !is_word(parts[2], machine_length, "-")
       || !is_word(parts[3], socket_length, "-"))
     return false;
   address.machine = parts[2];
@@ -73,11 +67,7 @@ bool read_all(std::string_view text, BulkAddress& address) {
 } // namespace
 
 std::string to_string(const BulkAddress& address) {
-  std::string endpoint;
-  if (address.port != 0) {
-    const bool colons = address.host.find(':') != std::string::npos;
-    endpoint = fmt::format("{}{}{}:{}", colons ? "[" : "", address.host, colons ? "]" : "", address.port);
-  }
+  const auto endpoint = address.endpoint.port == 0 ? std::string{} : to_string(address.endpoint);
   const auto* scheme = endpoint.empty() ? "local" : address.tls ? "tls" : "tcp";
   return fmt::format("{}://{}/{:x}/{}/{}", scheme, endpoint, address.server, address.machine, address.socket);
 }

@@ -269,10 +269,10 @@ Result<Line> BulkClient::Impl::connect(const Fetch& job) {
     if (socket)
       return Line{Channel{std::move(*socket), stop_}, true, false, now};
     // Its name ends with the process. Other errors may be about this socket only.
-    if (socket.error().code() != Errc::unavailable || address.port == 0)
+    if (socket.error().code() != Errc::unavailable || address.endpoint.port == 0)
       return fail(socket.error());
   }
-  if (address.port == 0)
+  if (address.endpoint.port == 0)
     return fail(Errc::unavailable, "it serves only processes of its own user, machine and network namespace");
   return connect_remote(job, until);
 }
@@ -282,7 +282,7 @@ Result<Line> BulkClient::Impl::connect_remote(const Fetch& job, TimePoint until)
   if (address.tls != tls_.has_value())
     return fail(Errc::invalid_argument, address.tls ? "its port speaks TLS, and this process has no certificates"
                                                     : "its port is plain, and this process demands TLS");
-  GPUACTORS_LET(socket, transport::connect_tcp(address.host, address.port, stop_, until));
+  GPUACTORS_LET(socket, transport::connect_tcp(address.endpoint, stop_, until));
   Line line{Channel{std::move(socket), stop_}, false, false, Clock::now()};
   if (tls_)
     GPUACTORS_TRY(line.channel.secure(*tls_, false, until));

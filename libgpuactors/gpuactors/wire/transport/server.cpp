@@ -14,6 +14,7 @@
 
 namespace gpuactors {
 
+using detail::Descriptor;
 using transport::Answer;
 using transport::Channel;
 using transport::decode_request;
@@ -103,18 +104,19 @@ Result<void> BulkServer::Impl::listen() {
     GPUACTORS_LET(socket, transport::listen_local(address_.socket));
     local_ = std::move(socket);
   }
-  if (options_.listen_host.empty())
+  if (options_.listen.host.empty())
     return {};
-  address_.host = options_.advertised_host.empty() ? options_.listen_host : options_.advertised_host;
-  if (is_wildcard(address_.host))
+  auto& host = address_.endpoint.host;
+  host = options_.advertised_host.empty() ? options_.listen.host : options_.advertised_host;
+  if (is_wildcard(host))
     return fail(Errc::invalid_argument,
-                fmt::format("{} is all addresses of this machine: say under which one others reach it", address_.host));
-  GPUACTORS_LET(listener, transport::listen_tcp(options_.listen_host, options_.listen_port));
-  address_.port = listener.port;
+                fmt::format("{} is all addresses of this machine: say under which one others reach it", host));
+  GPUACTORS_LET(listener, transport::listen_tcp(options_.listen));
+  address_.endpoint.port = listener.port;
   address_.tls = tls_.has_value();
   remote_ = std::move(listener.socket);
   if (const auto text = to_string(address_); !parse_bulk_address(text))
-    return fail(Errc::invalid_argument, fmt::format("{} is no host name or address", address_.host));
+    return fail(Errc::invalid_argument, fmt::format("{} is no host name or address", host));
   return {};
 }
 

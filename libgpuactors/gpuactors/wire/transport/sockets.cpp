@@ -18,7 +18,6 @@
 #include <fstream>
 #include <memory>
 #include <random>
-#include <system_error>
 
 namespace gpuactors::transport {
 
@@ -49,14 +48,14 @@ const sockaddr* generic(const LocalAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.value);
 }
 
-Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags) {
+Result<Addresses> resolve(const Endpoint& endpoint, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const int error = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
   if (error != 0)
-    return fail(Errc::unavailable, fmt::format("the host {} is not known: {}", host, ::gai_strerror(error)));
+    return fail(Errc::unavailable, fmt::format("the host {} is not known: {}", endpoint.host, ::gai_strerror(error)));
   return Addresses{found, &::freeaddrinfo};
 }
 
@@ -82,7 +81,7 @@ Failure refused(int error) {
 Result<Descriptor> connect_one(const addrinfo& address, const Signal& stop, TimePoint until) {
   Descriptor socket{::socket(address.ai_family, socket_flags, address.ai_protocol)};
   if (!socket)
-    return fail(Errc::unavailable, errno_text());
+    return fail(Errc::unavailable, errno_text(errno));
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS)
       return refused(errno);
@@ -110,18 +109,10 @@ std::string make_machine_identity() {
 
 } // namespace
 
-std::string errno_text() {
-  return errno_text(errno);
-}
-
-std::string errno_text(int error) {
-  return std::generic_category().message(error);
-}
-
 Result<Signal> Signal::make() {
   Descriptor event{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
   if (!event)
-    return fail(Errc::unavailable, fmt::format("there is no descriptor left: {}", errno_text()));
+    return fail(Errc::unavailable, fmt::format("there is no descriptor left: {}", errno_text(errno)));
   return Signal{std::move(event)};
 }
 
@@ -148,7 +139,7 @@ Result<void> wait_for(int socket, short events, const Signal& stop, TimePoint un
     pollfd entries[2] = {{socket, events, 0}, {stop.descriptor(), POLLIN, 0}};
     const int ready = ::poll(entries, 2, poll_timeout(until));
     if (ready < 0 && errno != EINTR)
-      return fail(Errc::unavailable, errno_text());
+      return fail(Errc::unavailable, errno_text(errno));
     if (ready > 0 && entries[1].revents != 0)
       return fail(Errc::cancelled, "closed");
     if (ready > 0)
@@ -178,19 +169,19 @@ Result<Descriptor> listen_local(const std::string& name) {
   Descriptor socket{::socket(AF_UNIX, socket_flags, 0)};
   const auto address = local_address(name);
   if (!socket || ::bind(socket.get(), generic(address), address.size) != 0 || ::listen(socket.get(), backlog) != 0)
-    return fail(Errc::unavailable, fmt::format("cannot listen on the Unix socket {}: {}", name, errno_text()));
+    return fail(Errc::unavailable, fmt::format("cannot listen on the Unix socket {}: {}", name, errno_text(errno)));
   return socket;
 }
 
-Result<TcpListener> listen_tcp(const std::string& host, std::uint16_t port) {
-  GPUACTORS_LET(addresses, resolve(host, port, AI_PASSIVE));
+Result<TcpListener> listen_tcp(const Endpoint& at) {
+  GPUACTORS_LET(addresses, resolve(at, AI_PASSIVE));
   Descriptor socket{::socket(addresses->ai_family, socket_flags, addresses->ai_protocol)};
   if (socket)
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
   if (!socket || ::bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0
       || ::listen(socket.get(), backlog) != 0)
     return fail(errno == EADDRNOTAVAIL ? Errc::invalid_argument : Errc::unavailable,
-                fmt::format("cannot listen on {}, port {}: {}", host, port, errno_text()));
+                fmt::format("cannot listen on {}: {}", to_string(at), errno_text(errno)));
   const auto got = port_of(socket.get());
   return TcpListener{std::move(socket), got};
 }
@@ -198,7 +189,7 @@ Result<TcpListener> listen_tcp(const std::string& host, std::uint16_t port) {
 Result<Descriptor> accept_next(int listener) {
   Descriptor socket{::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
   if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-    return fail(Errc::unavailable, errno_text());
+    return fail(Errc::unavailable, errno_text(errno));
   if (socket) {
     set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY); // a Unix socket has no such option: no matter
     set_option(socket.get(), SOL_SOCKET, SO_KEEPALIVE);
@@ -209,7 +200,7 @@ Result<Descriptor> accept_next(int listener) {
 Result<Descriptor> connect_local(const std::string& name, const Signal& stop, TimePoint until) {
   Descriptor socket{::socket(AF_UNIX, socket_flags, 0)};
   if (!socket)
-    return fail(Errc::unavailable, errno_text());
+    return fail(Errc::unavailable, errno_text(errno));
   const auto address = local_address(name);
   while (::connect(socket.get(), generic(address), address.size) != 0) {
     if (errno != EAGAIN && errno != EINTR)
@@ -226,8 +217,8 @@ Result<Descriptor> connect_local(const std::string& name, const Signal& stop, Ti
   return socket;
 }
 
-Result<Descriptor> connect_tcp(const std::string& host, std::uint16_t port, const Signal& stop, TimePoint until) {
-  GPUACTORS_LET(addresses, resolve(host, port, 0));
+Result<Descriptor> connect_tcp(const Endpoint& to, const Signal& stop, TimePoint until) {
+  GPUACTORS_LET(addresses, resolve(to, 0));
   auto result = Result<Descriptor>{fail(Errc::unavailable, "the host has no address")};
   for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next) {
     result = connect_one(*address, stop, until);

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/descriptor.hpp>
+#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <atomic>
@@ -12,9 +13,8 @@
 
 namespace gpuactors::transport {
 
-/// What errno says.
-[[nodiscard]] std::string errno_text();
-[[nodiscard]] std::string errno_text(int error);
+using detail::Descriptor;
+using detail::errno_text;
 
 /// A flag that threads can wait for beside a socket. Any thread.
 class Signal {
@@ -67,7 +67,7 @@ struct TcpListener {
   Descriptor socket;
   std::uint16_t port = 0;
 };
-[[nodiscard]] Result<TcpListener> listen_tcp(const std::string& host, std::uint16_t port);
+[[nodiscard]] Result<TcpListener> listen_tcp(const Endpoint& at);
 
 /// Takes the next connection; an empty one when there is none.
 /// @returns `unavailable` when there is no descriptor or memory left.
@@ -79,7 +79,6 @@ struct TcpListener {
 
 /// Connects to a TCP port, whichever of the host's addresses answers.
 /// @returns `worker_died` when nobody listens, `unavailable` for anything else, and what `wait_for` returns.
-[[nodiscard]] Result<Descriptor> connect_tcp(const std::string& host, std::uint16_t port, const Signal& stop,
-                                             TimePoint until);
+[[nodiscard]] Result<Descriptor> connect_tcp(const Endpoint& to, const Signal& stop, TimePoint until);
 
 } // namespace gpuactors::transport

@@ -1,0 +1,17 @@
+// Text out of bytes that programs write: UTF-8, whatever they wrote.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace gpuactors::detail {
+
+/// Returns `bytes` with U+FFFD in place of each byte that is not part of UTF-8, and of NUL, for which grep would take
+/// a file for a binary one. Any thread.
+[[nodiscard]] std::string to_utf8(std::string_view bytes);
+
+/// The number of bytes at the end of `text` that begin a character whose rest is missing. Any thread.
+[[nodiscard]] std::size_t begun_at_end(std::string_view text);
+
+} // namespace gpuactors::detail

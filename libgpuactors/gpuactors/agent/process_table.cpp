@@ -1,0 +1,273 @@
+#include "detail/line_cutter.hpp"
+#include "detail/spawn.hpp"
+
+#include <gpuactors/agent/process_table.hpp>
+#include <gpuactors/base/limits.hpp>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <deque>
+#include <future>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace gpuactors {
+
+namespace {
+
+using detail::Descriptor;
+
+// One read, so that a process that writes without end does not keep the others waiting.
+constexpr std::size_t read_bytes = 64U << 10;
+
+/// One of the two outputs of a process.
+struct Output {
+  OutputStream stream;
+  Descriptor pipe;
+  detail::LineCutter cutter{limits::log_line_bytes};
+};
+
+struct Child {
+  Process process;
+  Descriptor handle;
+  std::array<Output, 2> outputs;
+};
+
+} // namespace
+
+// -- the thread ----------------------------------------------------------------
+
+class ProcessTable::Loop {
+public:
+  Loop(ProcessHandlers handlers, Descriptor wake)
+    : handlers_(std::move(handlers)), wake_(std::move(wake)), buffer_(read_bytes, '\0'), thread_([this] { run(); }) {
+    // nop
+  }
+
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  ~Loop() {
+    {
+      const std::lock_guard guard{mutex_};
+      stopping_ = true;
+    }
+    wake();
+    thread_.join();
+  }
+
+  Result<Process> start(const Command& command) {
+    // A handler would wait for itself.
+    if (std::this_thread::get_id() == thread_.get_id())
+      return start_here(command);
+    std::promise<Result<Process>> promise;
+    auto started = promise.get_future();
+    {
+      const std::lock_guard guard{mutex_};
+      if (stopping_)
+        return fail_stopping(command);
+      wanted_.push_back({&command, &promise});
+    }
+    wake();
+    return started.get();
+  }
+
+  Result<void> signal(ProcessId id, int number) {
+    // Held, so that the handle is not closed meanwhile.
+    const std::lock_guard guard{mutex_};
+    const auto it = children_.find(id);
+    if (it != children_.end() && ::syscall(SYS_pidfd_send_signal, it->second.handle.get(), number, nullptr, 0) == 0)
+      return {};
+    if (it == children_.end() || errno == ESRCH)
+      return fail(Errc::not_found, fmt::format("process {} has ended, or there was none", id.value()));
+    return fail(Errc::invalid_argument,
+                fmt::format("signal {} cannot be sent to process {} (pid {}): {}; 1 to {} are expected", number,
+                            id.value(), it->second.process.pid, detail::errno_text(errno), SIGRTMAX));
+  }
+
+private:
+  struct Wanted {
+    const Command* command;
+    std::promise<Result<Process>>* promise;
+  };
+
+  static Failure fail_stopping(const Command& command) {
+    return fail(Errc::cancelled,
+                fmt::format("{} was not started: all processes are being ended", command.path.string()));
+  }
+
+  void wake() const {
+    // A counter that is full wakes as well.
+    [[maybe_unused]] const auto result = ::eventfd_write(wake_.get(), 1);
+  }
+
+  void run() {
+    while (take_orders())
+      wait_and_serve();
+  }
+
+  /// Starts what is wanted; kills all once when the table is to stop. @returns whether there is more to do.
+  bool take_orders() {
+    std::deque<Wanted> wanted;
+    bool stopping = false;
+    {
+      const std::lock_guard guard{mutex_};
+      wanted.swap(wanted_);
+      stopping = stopping_;
+    }
+    for (const auto& [command, promise] : wanted)
+      promise->set_value(start_here(*command));
+    if (stopping && !killed_) {
+      killed_ = true;
+      for (const auto& [id, child] : children_)
+        ::syscall(SYS_pidfd_send_signal, child.handle.get(), SIGKILL, nullptr, 0);
+    }
+    return !stopping || !children_.empty();
+  }
+
+  Result<Process> start_here(const Command& command) {
+    if (killed_)
+      return fail_stopping(command);
+    GPUACTORS_LET(spawned, detail::spawn(command));
+    const ProcessId id{++last_id_};
+    Process process{id, spawned.pid, command.tag};
+    Child child{process,
+                std::move(spawned.handle),
+                {Output{OutputStream::out, std::move(spawned.out)}, Output{OutputStream::err, std::move(spawned.err)}}};
+    const std::lock_guard guard{mutex_};
+    children_.emplace(id, std::move(child));
+    return process;
+  }
+
+  /// Only this thread changes the table, so that it reads it without the lock.
+  void wait_and_serve() {
+    std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}};
+    std::vector<ProcessId> ids;
+    for (const auto& [id, child] : children_) {
+      ids.push_back(id);
+      polled.push_back({child.handle.get(), POLLIN, 0});
+      for (const auto& output : child.outputs)
+        polled.push_back({output.pipe.get(), POLLIN, 0});
+    }
+    if (::poll(polled.data(), polled.size(), -1) < 0)
+      return; // a signal; or no memory: the next call will do
+    eventfd_t ignored = 0;
+    ::eventfd_read(wake_.get(), &ignored);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto* events = &polled[1 + 3 * i];
+      auto& child = children_.at(ids[i]);
+      if (events[0].revents != 0) {
+        bury(child);
+        continue;
+      }
+      for (std::size_t k = 0; k < child.outputs.size(); ++k)
+        if (events[1 + k].revents != 0)
+          read_some(child, child.outputs[k], read_bytes);
+    }
+  }
+
+  /// @returns the number of bytes read; closes the pipe at its end.
+  std::size_t read_some(Child& child, Output& output, std::size_t most) {
+    const auto count = ::read(output.pipe.get(), buffer_.data(), std::min(most, buffer_.size()));
+    if (count > 0) {
+      output.cutter.feed({buffer_.data(), static_cast<std::size_t>(count)}, sink_of(child, output));
+      return static_cast<std::size_t>(count);
+    }
+    if (count == 0 || (errno != EAGAIN && errno != EINTR))
+      output.pipe.reset();
+    return 0;
+  }
+
+  detail::LineCutter::Sink sink_of(const Child& child, const Output& output) const {
+    return [&](std::string_view text) {
+      if (handlers_.on_line)
+        handlers_.on_line(child.process, output.stream, text, std::chrono::system_clock::now());
+    };
+  }
+
+  /// Reads what an ended process left, reaps it and forgets it.
+  void bury(Child& child) {
+    const auto status = detail::reap(child.process.pid);
+    for (auto& output : child.outputs) {
+      // What is in the pipe now is all that the process wrote. The pipe's end need not come: something that it started
+      // and that left its group may hold it, and write on.
+      int left = 0;
+      if (output.pipe)
+        ::ioctl(output.pipe.get(), FIONREAD, &left);
+      for (auto most = static_cast<std::size_t>(left); most > 0;) {
+        const auto count = read_some(child, output, most);
+        if (count == 0)
+          break;
+        most -= count;
+      }
+      output.cutter.finish(sink_of(child, output));
+    }
+    const auto process = child.process;
+    {
+      const std::lock_guard guard{mutex_};
+      children_.erase(process.id);
+    }
+    if (handlers_.on_exit)
+      handlers_.on_exit(process, status);
+  }
+
+  const ProcessHandlers handlers_;
+  const Descriptor wake_;
+  std::string buffer_;
+
+  std::mutex mutex_;
+  std::deque<Wanted> wanted_;
+  std::map<ProcessId, Child> children_;
+  bool stopping_ = false;
+
+  // The thread's own.
+  std::uint64_t last_id_ = 0;
+  bool killed_ = false;
+
+  /// Last: it uses the others. One thread starts all processes, because the kernel takes the end of the thread that
+  /// started a process for the end of its parent.
+  std::thread thread_;
+};
+
+// -- the table -----------------------------------------------------------------
+
+Result<std::unique_ptr<ProcessTable>> ProcessTable::make(ProcessHandlers handlers) {
+  Descriptor wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const auto refuse = [](const std::string& why) {
+    return fail(Errc::unavailable, fmt::format("processes cannot be watched: {}; one thread and one descriptor more "
+                                               "than now are needed (ulimit -u, ulimit -n)",
+                                               why));
+  };
+  if (!wake)
+    return refuse(detail::errno_text(errno));
+  try {
+    return std::unique_ptr<ProcessTable>{
+        new ProcessTable{std::make_unique<Loop>(std::move(handlers), std::move(wake))}};
+  } catch (const std::system_error& error) { // from std::thread
+    return refuse(error.what());
+  }
+}
+
+ProcessTable::ProcessTable(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {
+  // nop
+}
+
+ProcessTable::~ProcessTable() = default;
+
+Result<Process> ProcessTable::start(const Command& command) {
+  return loop_->start(command);
+}
+
+Result<void> ProcessTable::signal(ProcessId id, int number) {
+  return loop_->signal(id, number);
+}
+
+} // namespace gpuactors
