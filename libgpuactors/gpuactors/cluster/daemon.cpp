@@ -60,6 +60,16 @@ std::uint64_t first_id() {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(1, seconds - epoch)) << bits;
 }
 
+void apply(const DaemonOptions& options, LinkOptions& links) {
+  links.notice = options.notice;
+  links.heartbeat = options.heartbeat;
+  links.timeout = options.link_timeout;
+}
+
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
 /// A broker in this process, and where it listens.
 class BrokerPart {
 public:
@@ -113,6 +123,8 @@ public:
     launch.setup.set_broker(to_string(broker));
     launch.setup.set_node(node.name());
     launch.setup.set_host(host);
+    launch.setup.set_heartbeat_ms(milliseconds(daemon.heartbeat));
+    launch.setup.set_link_timeout_ms(milliseconds(daemon.link_timeout));
     if (const auto& files = core.links().options().certificates)
       launch.setup.set_certificates(files->certificate.parent_path().string());
     launch.on_line = [notice = daemon.notice](std::string_view purpose, std::string_view line) {
@@ -199,7 +211,7 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options
   detail::Termination termination;
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
-  links.notice = options.notice;
+  apply(options, links);
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));
@@ -212,7 +224,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
   detail::Termination termination;
   GPUACTORS_LET(broker, parse_endpoint(node.broker));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, false));
-  links.notice = options.notice;
+  apply(options, links);
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   NodePart part;
   GPUACTORS_TRY(part.start(*core, node, broker, options));
@@ -225,7 +237,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   detail::Termination termination;
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
-  links.notice = options.notice;
+  apply(options, links);
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));
