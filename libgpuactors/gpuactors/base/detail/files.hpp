@@ -1,11 +1,14 @@
-// A file descriptor that closes itself, and what errno says.
+// Files by descriptor: one that closes itself, whole writes, and errors in words.
 #pragma once
+
+#include <gpuactors/base/result.hpp>
 
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
-#include <system_error>
+#include <string_view>
 #include <utility>
 
 namespace gpuactors::detail {
@@ -61,8 +64,13 @@ private:
 };
 
 /// What an errno means, for example "Permission denied".
-[[nodiscard]] inline std::string errno_text(int error) {
-  return std::generic_category().message(error);
-}
+[[nodiscard]] std::string errno_text(int error);
+
+/// Says by errno what could not be done with `path` ("written"): `unavailable` for what passes, such as a full disk,
+/// `invalid_argument` for the rest.
+Failure fail_errno(const std::filesystem::path& path, std::string_view what);
+
+/// Writes all of it; on a failure, which errno tells, possibly a part.
+[[nodiscard]] bool write_all(int file, std::string_view text) noexcept;
 
 } // namespace gpuactors::detail
