@@ -72,6 +72,14 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::GroupInfo>() == 25);
   CHECK(id<v1::ReleaseGroup>() == 26);
   CHECK(id<v1::DrainNode>() == 27);
+  CHECK(id<v1::LeaseStarted>() == 28);
+  CHECK(id<v1::LeaseStuck>() == 29);
+  CHECK(id<v1::Hello>() == 30);
+  CHECK(id<v1::FindHolder>() == 31);
+  CHECK(id<v1::WorkerHello>() == 32);
+  CHECK(id<v1::WorkerExited>() == 33);
+  CHECK(id<v1::PeerDown>() == 34);
+  CHECK(id<v1::LinkChanged>() == 35);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

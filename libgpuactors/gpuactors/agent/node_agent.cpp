@@ -2,6 +2,8 @@
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/wire/errors.hpp>
 
+#include <fmt/format.h>
+
 namespace gpuactors {
 
 NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker,
@@ -11,18 +13,25 @@ NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessSer
 }
 
 AgentHandle::behavior_type NodeAgent::make_behavior() {
-  worker_ =
-      caf::actor_cast<AgentHandle>(system().spawn<Worker>(services_, caf::actor_cast<caf::strong_actor_ptr>(this)));
+  worker_ = caf::actor_cast<WorkerHandle>(
+      system().spawn<Worker>(services_, caf::actor_cast<caf::strong_actor_ptr>(this), true));
   return {
-      [this](const v1::StartRunner& order) { return start(order); },
-      [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
-      [this](const v1::EndLease& order) { return end(order); },
+      [this](const v1::StartRunner& order) { start(order); },
+      [this](const v1::StartActor& order, const Payload& config) { start(order, config); },
+      [this](const v1::EndLease& order) { caf_version::post(worker_, order); },
+      [this](const v1::LeaseStarted& message, caf::strong_actor_ptr holder, caf::strong_actor_ptr control) {
+        caf_version::post(broker_, message, std::move(holder), std::move(control));
+      },
       [this](const v1::LeaseEnded& message) {
+        // Before the broker hears of it and grants the units to others.
         instances_.give_back(LeaseId{message.lease()});
         caf_version::post(broker_, message);
       },
-      [this](const v1::CancelCall& message) { caf_version::post(worker_, message); },
-      [this](const v1::StreamCredit& message) { caf_version::post(worker_, message); },
+      [this](const v1::LeaseStuck& message) { caf_version::post(broker_, message); },
+      [](const v1::WorkerHello&, const caf::strong_actor_ptr&) -> caf::result<v1::Done> { return v1::Done{}; },
+      [](const v1::WorkerExited&) {},
+      [](const v1::PeerDown&) {},
+      [](const v1::LinkChanged&, const caf::strong_actor_ptr&) {},
       [](const v1::Tick&) {},
   };
 }
@@ -33,45 +42,49 @@ void NodeAgent::on_exit() {
   broker_ = nullptr;
 }
 
-caf::result<v1::LeaseEnded> NodeAgent::end(const v1::EndLease& order) {
-  auto promise = make_response_promise<v1::LeaseEnded>();
-  caf_version::ask(this, worker_, order)
-      .then(
-          [this, promise](v1::LeaseEnded& ended) mutable {
-            // Before the broker hears of it and grants the units to others.
-            instances_.give_back(LeaseId{ended.lease()});
-            promise.deliver(std::move(ended));
-          },
-          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
-  return promise;
+template <class Order, class... Ins>
+void NodeAgent::start(Order order, const Ins&... message) {
+  if (const auto refused = take_units(instances_, *order.mutable_lease()))
+    caf_version::post(broker_, *refused);
+  else
+    caf_version::post(worker_, std::move(order), message...);
 }
 
-template <class Order, class... Ins>
-caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> NodeAgent::start(Order order,
-                                                                                        const Ins&... message) {
-  auto& lease = *order.mutable_lease();
+std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease) {
   std::map<std::string, Share> resources;
   for (const auto& [name, units] : lease.resource_units())
     resources.emplace(name, Share{units});
-  const auto instances = instances_.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
-  if (!instances) {
+  const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
+  if (!taken) {
     // Nothing was started: the lease is free.
     v1::LeaseEnded ended;
     ended.set_lease(lease.id());
     ended.set_epoch(lease.epoch());
-    caf_version::post(broker_, ended);
-    return to_caf(instances.error());
+    ended.set_error(static_cast<std::uint32_t>(taken.error().code()));
+    ended.set_text(taken.error().message());
+    return ended;
   }
-  for (const auto& [name, ids] : *instances)
+  for (const auto& [name, ids] : *taken)
     (*lease.mutable_units())[name].mutable_ids()->Add(ids.begin(), ids.end());
-  auto promise = make_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  caf_version::ask(this, worker_, order, message...)
-      .then(
-          [promise](v1::Started& started, caf::strong_actor_ptr& holder, caf::strong_actor_ptr& control) mutable {
-            promise.deliver(std::move(started), std::move(holder), std::move(control));
-          },
-          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
-  return promise;
+  return std::nullopt;
+}
+
+Result<DeviceInfo> from_wire(const v1::Device& device) {
+  DeviceInfo info;
+  if (device.kind() == to_string(DeviceKind::cuda))
+    info.kind = DeviceKind::cuda;
+  else if (device.kind() == to_string(DeviceKind::host))
+    info.kind = DeviceKind::host;
+  else
+    return fail(Errc::invalid_argument, fmt::format("device {} is of the unknown kind \"{}\"", device.index(), device.kind()));
+  info.index = device.index();
+  info.ordinal = device.index();
+  info.name = device.name();
+  info.accelerator_type = device.accelerator_type();
+  info.uuid = device.uuid();
+  info.memory_bytes = device.memory_bytes();
+  info.units = device.units();
+  return info;
 }
 
 v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared_ptr<Device>>& devices) {

@@ -3,9 +3,11 @@
 
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/agent/instance_table.hpp>
+#include <gpuactors/device/types.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace gpuactors {
@@ -33,17 +35,23 @@ public:
   }
 
 private:
-  caf::result<v1::LeaseEnded> end(const v1::EndLease& order);
-
   /// Passes an order on with the units that its lease gets.
   template <class Order, class... Ins>
-  caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> start(Order order, const Ins&... message);
+  void start(Order order, const Ins&... message);
 
   std::shared_ptr<const ProcessServices> services_{};
   InstanceTable instances_;
   BrokerHandle broker_;
-  AgentHandle worker_;
+  WorkerHandle worker_;
 };
+
+/// Takes the units of accelerators that an order's lease holds and writes them into it.
+/// @returns the report for the broker if they are not there, else nothing.
+[[nodiscard]] std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease);
+
+/// A device as another process described it.
+/// @returns `invalid_argument` for a kind that this version does not know.
+[[nodiscard]] Result<DeviceInfo> from_wire(const v1::Device& device);
 
 /// What the broker is told about a node with these devices.
 [[nodiscard]] v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared_ptr<Device>>& devices);

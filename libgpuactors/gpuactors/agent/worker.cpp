@@ -27,17 +27,20 @@ LeaseInfo from_wire(const v1::Lease& lease, const std::vector<std::shared_ptr<De
 
 } // namespace
 
-Worker::Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent)
-  : AgentHandle::base(config), services_(std::move(services)), agent_(std::move(agent)) {
+Worker::Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent,
+               bool hands_out_handles)
+  : WorkerHandle::base(config), services_(std::move(services)), agent_(std::move(agent)),
+    hands_out_handles_(hands_out_handles) {
   // nop
 }
 
-AgentHandle::behavior_type Worker::make_behavior() {
+WorkerHandle::behavior_type Worker::make_behavior() {
   return {
-      [this](const v1::StartRunner& order) { return start_runner(order); },
-      [this](const v1::StartActor& order, const Payload& config) { return start_actor(order, config); },
-      [this](const v1::EndLease& order) { return end(order); },
+      [this](const v1::StartRunner& order) { start<TaskRunner>(order); },
+      [this](const v1::StartActor& order, const Payload& config) { start<ActorShell>(order, config); },
+      [this](const v1::EndLease& order) { end(order); },
       [this](const v1::LeaseEnded& message) { ended(message); },
+      [this](const v1::FindHolder& message) { return find(message); },
       [this](const v1::CancelCall& message) {
         if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
           slot->second.control->cancel(CallId{message.call()});
@@ -84,50 +87,55 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   return slot;
 }
 
-caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>
-Worker::start_runner(const v1::StartRunner& order) {
-  auto promise = make_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  const auto holder = open_slot<TaskRunner>(order.lease()).holder;
-  caf_version::ask(this, holder, order)
-      .then(
-          [this, promise, holder](v1::Started& started) mutable {
-            promise.deliver(std::move(started), caf::actor_cast<caf::strong_actor_ptr>(holder),
-                            caf::actor_cast<caf::strong_actor_ptr>(this));
-          },
-          [promise, holder](caf::error& error) mutable {
-            caf::anon_send_exit(holder, caf::exit_reason::user_shutdown);
-            promise.deliver(std::move(error));
-          });
-  return promise;
+template <class Holder, class Order, class... Ins>
+void Worker::start(const Order& order, const Ins&... message) {
+  if (slots_.count(LeaseId{order.lease().id()}) > 0)
+    return; // told twice
+  const auto holder = open_slot<Holder>(order.lease()).holder;
+  caf_version::ask(this, holder, order, message...)
+      .then([this, lease = order.lease()](v1::Started& message) { started(lease, message.pid()); },
+            [this, id = LeaseId{order.lease().id()}](caf::error& error) { failed(id, from_caf(error)); });
 }
 
-caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> Worker::start_actor(const v1::StartActor& order,
-                                                                                           const Payload& config) {
-  auto promise = make_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  const auto holder = open_slot<ActorShell>(order.lease()).holder;
-  caf_version::ask(this, holder, order, config)
-      .then(
-          [this, promise, holder](v1::Started& started) mutable {
-            promise.deliver(std::move(started), caf::actor_cast<caf::strong_actor_ptr>(holder),
-                            caf::actor_cast<caf::strong_actor_ptr>(this));
-          },
-          [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
-  return promise;
+void Worker::started(const v1::Lease& lease, std::uint32_t pid) {
+  const auto slot = slots_.find(LeaseId{lease.id()});
+  if (slot == slots_.end())
+    return;
+  slot->second.started = true;
+  v1::LeaseStarted message;
+  message.set_lease(lease.id());
+  message.set_epoch(lease.epoch());
+  message.set_pid(pid);
+  if (hands_out_handles_)
+    caf_version::post(agent_, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(slot->second.holder),
+                      caf::actor_cast<caf::strong_actor_ptr>(this));
+  else
+    caf_version::post(agent_, std::move(message), caf::strong_actor_ptr{}, caf::strong_actor_ptr{});
 }
 
-caf::result<v1::LeaseEnded> Worker::end(const v1::EndLease& order) {
-  auto promise = make_response_promise<v1::LeaseEnded>();
+void Worker::failed(LeaseId lease, Error error) {
+  const auto slot = slots_.find(lease);
+  if (slot == slots_.end())
+    return;
+  // Told to the agent when the holder has ended.
+  slot->second.failure = std::move(error);
+  caf::anon_send_exit(slot->second.holder, caf::exit_reason::user_shutdown);
+}
+
+caf::result<v1::Started, caf::strong_actor_ptr> Worker::find(const v1::FindHolder& message) {
+  const auto slot = slots_.find(LeaseId{message.lease()});
+  if (slot == slots_.end() || slot->second.epoch != message.epoch() || !slot->second.started)
+    return to_caf(Error{Errc::stale_epoch,
+                        fmt::format("lease {} of epoch {} is not held here any more", message.lease(), message.epoch())});
+  return {v1::Started{}, caf::actor_cast<caf::strong_actor_ptr>(slot->second.holder)};
+}
+
+void Worker::end(const v1::EndLease& order) {
   const auto found = slots_.find(LeaseId{order.lease()});
-  if (found == slots_.end() || found->second.epoch != order.epoch()) {
-    // It ended by itself before the order came: its report is on the way or was given.
-    v1::LeaseEnded ended;
-    ended.set_lease(order.lease());
-    ended.set_epoch(order.epoch());
-    promise.deliver(std::move(ended));
-    return promise;
-  }
+  if (found == slots_.end() || found->second.epoch != order.epoch())
+    return; // it ended by itself before the order came: its report is on the way or was given
   auto& slot = found->second;
-  slot.waiting.push_back(promise);
+  slot.ending = true;
   slot.control->stop_all();
   caf::anon_send_exit(slot.holder, caf::exit_reason::user_shutdown);
   if (order.grace_ms() > 0) {
@@ -135,29 +143,29 @@ caf::result<v1::LeaseEnded> Worker::end(const v1::EndLease& order) {
     tick.set_id(order.lease());
     caf_version::post_later(this, std::chrono::milliseconds{order.grace_ms()}, std::move(tick));
   }
-  return promise;
 }
 
-void Worker::ended(const v1::LeaseEnded& message) {
-  auto slot = slots_.extract(LeaseId{message.lease()});
+void Worker::ended(v1::LeaseEnded message) {
+  const auto slot = slots_.extract(LeaseId{message.lease()});
   if (slot.empty())
     return;
-  for (auto& promise : slot.mapped().waiting)
-    promise.deliver(message);
-  if (slot.mapped().waiting.empty())
-    caf_version::post(agent_, message);
+  if (const auto& failure = slot.mapped().failure; failure && message.error() == 0) {
+    message.set_error(static_cast<std::uint32_t>(failure->code()));
+    message.set_text(failure->message());
+  }
+  caf_version::post(agent_, std::move(message));
 }
 
 void Worker::grace_over(LeaseId lease) {
   const auto slot = slots_.find(lease);
-  if (slot == slots_.end())
+  if (slot == slots_.end() || !slot->second.ending)
     return;
-  const Error error{Errc::deadline_exceeded,
-                    "what runs under this lease is stuck in user code and did not stop within its grace; a thread "
-                    "cannot be ended from outside, its devices are free when it returns"};
-  for (auto& promise : slot->second.waiting)
-    promise.deliver(to_caf(error));
-  slot->second.waiting.clear();
+  v1::LeaseStuck message;
+  message.set_lease(lease.value());
+  message.set_epoch(slot->second.epoch);
+  message.set_text("what runs under this lease is stuck in user code and did not stop within its grace; a thread "
+                   "cannot be ended from outside, its devices are free when it returns");
+  caf_version::post(agent_, std::move(message));
 }
 
 } // namespace gpuactors

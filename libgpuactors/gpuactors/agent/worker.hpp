@@ -3,10 +3,11 @@
 
 #include <gpuactors/actor/holder_control.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <map>
-#include <vector>
+#include <optional>
 
 namespace gpuactors {
 
@@ -14,12 +15,14 @@ namespace gpuactors {
 /// stream credit on to it, ends it, and reports when it has ended and its memory is back.
 ///
 /// Event-based; never runs user code, never blocks.
-class Worker : public AgentHandle::base {
+class Worker : public WorkerHandle::base {
 public:
-  /// @param agent is told of ends that nobody asked for.
-  Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent);
+  /// @param agent is told what becomes of leases.
+  /// @param hands_out_handles tell the agent where holders are; otherwise clients find them here by their leases.
+  Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent,
+         bool hands_out_handles);
 
-  AgentHandle::behavior_type make_behavior() override;
+  WorkerHandle::behavior_type make_behavior() override;
 
   /// Ends all holders.
   void on_exit() override;
@@ -29,27 +32,30 @@ public:
   }
 
 private:
-  using PlacedPromise = caf::typed_response_promise<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>;
-  using EndedPromise = caf::typed_response_promise<v1::LeaseEnded>;
-
   struct Slot {
     caf::actor holder;
     std::shared_ptr<HolderControl> control;
     std::uint64_t epoch = 0;
-    std::vector<EndedPromise> waiting;
+    /// Why it could not start.
+    std::optional<Error> failure;
+    bool started = false;
+    bool ending = false;
   };
 
+  template <class Holder, class Order, class... Ins>
+  void start(const Order& order, const Ins&... message);
   template <class Holder>
   Slot& open_slot(const v1::Lease& lease);
-  caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> start_runner(const v1::StartRunner& order);
-  caf::result<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr> start_actor(const v1::StartActor& order,
-                                                                                     const Payload& config);
-  caf::result<v1::LeaseEnded> end(const v1::EndLease& order);
-  void ended(const v1::LeaseEnded& message);
+  void started(const v1::Lease& lease, std::uint32_t pid);
+  void failed(LeaseId lease, Error error);
+  void end(const v1::EndLease& order);
+  void ended(v1::LeaseEnded message);
+  caf::result<v1::Started, caf::strong_actor_ptr> find(const v1::FindHolder& message);
   void grace_over(LeaseId lease);
 
   std::shared_ptr<const ProcessServices> services_;
   caf::strong_actor_ptr agent_;
+  bool hands_out_handles_;
   std::map<LeaseId, Slot> slots_;
 };
 

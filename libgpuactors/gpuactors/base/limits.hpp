@@ -68,6 +68,27 @@ inline constexpr std::chrono::seconds stop_grace{5};
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};
 
+/// How often a process shows that it is alive, and how long others wait for a sign of it before it counts as dead.
+inline constexpr std::chrono::seconds heartbeat{1};
+inline constexpr std::chrono::seconds link_timeout{5};
+
+/// How long one attempt to connect may take.
+inline constexpr std::chrono::seconds connect_timeout{3};
+
+/// Pauses between attempts to connect: the first, and the longest.
+inline constexpr std::chrono::milliseconds redial_shortest{20};
+inline constexpr std::chrono::seconds redial_longest{1};
+
+/// How long a broker waits for the nodes and clients of the one before it.
+inline constexpr std::chrono::seconds settle{5};
+
+/// A device that so many worker processes lost within this time is not offered again.
+inline constexpr std::size_t device_losses = 3;
+inline constexpr std::chrono::minutes device_loss_window{10};
+
+/// How long a worker process may take to report to its agent after it was started.
+inline constexpr std::chrono::seconds worker_start{60};
+
 /// Days that a certificate of a node lives unless told otherwise.
 inline constexpr std::int64_t certificate_days = 365;
 
@@ -79,6 +100,7 @@ inline constexpr std::int64_t authority_days_most = 36'500;
 inline constexpr std::chrono::hours certificate_renewal{30 * 24};
 
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
+static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(leases_per_shape < calls_in_flight);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");

@@ -67,14 +67,15 @@ void ResourceBroker::on_refused(const Event& event) {
 }
 
 void ResourceBroker::on_lost(const Event& event) {
-  task_leases_.erase(event.lease->id);
-  v1::EndLease order;
-  order.set_lease(event.lease->id.value());
-  order.set_epoch(event.lease->epoch);
-  if (const auto node = nodes_.find(event.lease->node); node != nodes_.end())
-    caf_version::ask(this, node->second.agent, order).then([](v1::LeaseEnded&) {}, [](caf::error&) {});
-  if (const auto holder = actor_leases_.extract(event.lease->id); !holder.empty() && actors_.count(holder.mapped()) > 0)
-    actor_down(holder.mapped(), Error{Errc::lease_revoked, event.reason});
+  const auto id = event.lease->id;
+  tell_agent_to_end(*event.lease, 0);
+  const auto node = nodes_.find(event.lease->node);
+  const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
+  const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, event.reason};
+  if (auto runner = task_leases_.extract(id); !runner.empty() && runner.mapped().starting)
+    runner.mapped().starting->deliver(to_caf(error));
+  if (const auto holder = actor_leases_.extract(id); !holder.empty() && actors_.count(holder.mapped()) > 0)
+    actor_down(holder.mapped(), error);
 }
 
 void ResourceBroker::make_way(RequestId request) {
@@ -87,7 +88,8 @@ void ResourceBroker::make_way(RequestId request) {
     lease.reclaimed = true;
     v1::ReclaimLease message;
     message.set_lease(id.value());
-    caf_version::post(lease.client, message);
+    if (const auto client = clients_.find(lease.client); client != clients_.end())
+      caf_version::post(client->second.port, message);
   }
 }
 
@@ -126,33 +128,6 @@ v1::Lease ResourceBroker::to_wire(const Lease& lease) const {
 
 // -- state ----------------------------------------------------------------------------------------
 
-v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
-  v1::ActorInfo info;
-  info.set_id(record.id.value());
-  info.set_name(record.spec.name());
-  info.set_type(record.spec.type());
-  switch (record.state) {
-  case ActorState::waiting:
-    info.set_state("waiting");
-    break;
-  case ActorState::starting:
-    info.set_state("starting");
-    break;
-  case ActorState::alive:
-    info.set_state("alive");
-    break;
-  case ActorState::stopping:
-    info.set_state("stopping");
-    break;
-  }
-  info.set_restarts(record.restarts);
-  if (record.lease)
-    *info.mutable_lease() = *record.lease;
-  info.set_pid(record.pid);
-  info.set_max_pending_calls(record.spec.max_pending_calls());
-  return info;
-}
-
 v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
   v1::ClusterState result;
   for (const auto& view : ledger_.nodes()) {
@@ -177,6 +152,11 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
     *result.add_actors() = info_of(record);
   for (const auto& [id, record] : groups_)
     *result.add_groups() = info_of(id, record);
+  for (const auto& [id, record] : clients_) {
+    auto* client = result.add_clients();
+    client->set_id(id);
+    client->set_name(record.name);
+  }
   for (const auto& waiting : ledger_.pending()) {
     auto* entry = result.add_queue();
     entry->set_id(waiting.request.value());

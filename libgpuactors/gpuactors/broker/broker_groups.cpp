@@ -14,24 +14,29 @@ Error no_group(GroupId id) {
 
 } // namespace
 
-caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
-  auto events = ledger_.drain_node(message.name(), Clock::now());
-  if (!events)
-    return to_caf(events.error());
-  log_.add(Clock::now(), "node_drained", message.name());
-  apply(*events);
-  return v1::Done{};
-}
-
 caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& message) {
+  if (clients_.count(message.client()) == 0)
+    return to_caf(Error{Errc::unavailable, "the broker does not know the client: its connection was lost"});
+  auto promise = make_response_promise<v1::GroupInfo>();
+  for (auto& [id, known] : groups_)
+    if (known.client == message.client() && known.client_request == message.client_request()) {
+      // Asked before, and the answer was lost.
+      if (known.placed)
+        known.placed = promise;
+      else
+        promise.deliver(info_of(id, known));
+      return promise;
+    }
   auto request = from_wire(message);
   if (!request)
     return to_caf(request.error());
   const GroupId id{++last_group_};
   auto& record = groups_[id];
+  record.client = message.client();
+  record.client_request = message.client_request();
+  record.detached = message.detached();
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
-  auto promise = make_response_promise<v1::GroupInfo>();
   record.placed = promise;
   apply(ledger_.submit_group(id, std::move(*request), Clock::now()));
   return promise;
@@ -40,12 +45,14 @@ caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& m
 caf::result<v1::Done> ResourceBroker::release_group(const v1::ReleaseGroup& message) {
   const GroupId id{message.id()};
   const auto found = groups_.find(id);
-  if (found == groups_.end())
+  if (found == groups_.end()) {
+    if (message.again())
+      return v1::Done{};
     return to_caf(no_group(id));
+  }
   auto promise = make_response_promise<v1::Done>();
-  const bool first = found->second.removers.empty();
   found->second.removers.push_back(promise);
-  if (first)
+  if (!found->second.ending)
     end_group(id);
   return promise;
 }
@@ -56,12 +63,13 @@ Result<void> ResourceBroker::check_group(GroupId group) const {
   const auto found = groups_.find(group);
   if (found == groups_.end())
     return fail(no_group(group));
-  if (!found->second.removers.empty())
+  if (found->second.ending)
     return fail(Errc::invalid_argument, fmt::format("placement group {} is being removed", group.value()));
   return {};
 }
 
 void ResourceBroker::end_group(GroupId id) {
+  groups_.at(id).ending = true;
   // What waits for the group is refused, so that nothing starts in it any more ...
   const Error removed{Errc::cancelled, fmt::format("placement group {} was removed", id.value())};
   std::vector<RequestId> waiting;
@@ -91,13 +99,12 @@ void ResourceBroker::end_group(GroupId id) {
     if (lease.group != id)
       continue;
     empty = false;
-    if (const auto task = task_leases_.find(lease.id); task != task_leases_.end()) {
-      if (!std::exchange(task->second.ending, true))
-        end_lease(lease, 0, std::nullopt);
+    if (task_leases_.count(lease.id) > 0) {
+      end_task_lease(lease.id);
     } else if (const auto holder = actor_leases_.find(lease.id); holder != actor_leases_.end()) {
       if (auto& record = actors_.at(holder->second); record.state != ActorState::stopping) {
         record.state = ActorState::stopping;
-        end_lease(lease, 0, std::nullopt);
+        tell_agent_to_end(lease, 0);
       }
     }
   }
@@ -156,7 +163,7 @@ v1::GroupInfo ResourceBroker::info_of(GroupId id, const GroupRecord& record) con
     *entry->mutable_devices() = to_wire(place).devices();
     placed = placed && !bundle.node.empty();
   }
-  info.set_state(!record.removers.empty() ? "ending" : placed && info.bundles_size() > 0 ? "placed" : "waiting");
+  info.set_state(record.ending ? "ending" : placed && info.bundles_size() > 0 ? "placed" : "waiting");
   return info;
 }
 

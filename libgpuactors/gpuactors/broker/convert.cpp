@@ -143,6 +143,27 @@ v1::Lease to_wire(const Lease& lease) {
     (*result.mutable_resource_units())[name] = share.units();
   result.set_parent(lease.parent.value());
   result.set_name(lease.name);
+  result.set_request(lease.request.value());
+  result.set_group(lease.group.value());
+  result.set_bundle(lease.bundle);
+  return result;
+}
+
+Lease from_wire(const v1::Lease& lease) {
+  Lease result;
+  result.id = LeaseId{lease.id()};
+  result.epoch = lease.epoch();
+  result.request = RequestId{lease.request()};
+  result.name = lease.name();
+  result.node = lease.node();
+  for (const auto& device : lease.devices())
+    result.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
+  result.cpus = Share{lease.cpu_units()};
+  for (const auto& [name, units] : lease.resource_units())
+    result.resources.emplace(name, Share{units});
+  result.parent = LeaseId{lease.parent()};
+  result.group = GroupId{lease.group()};
+  result.bundle = lease.bundle();
   return result;
 }
 

@@ -21,4 +21,7 @@ void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
 
 [[nodiscard]] v1::Lease to_wire(const Lease& lease);
 
+/// The lease with the device numbers that are in the message; nothing is checked, `Ledger::restore` does.
+[[nodiscard]] Lease from_wire(const v1::Lease& lease);
+
 } // namespace gpuactors

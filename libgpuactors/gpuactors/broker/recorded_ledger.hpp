@@ -14,7 +14,10 @@ namespace gpuactors {
 /// no others.
 class RecordedLedger : public Ledger {
 public:
-  RecordedLedger() = default;
+  explicit RecordedLedger(LedgerOptions options = {}) : Ledger(options) {
+    // nop
+  }
+
   ~RecordedLedger();
   RecordedLedger(RecordedLedger&&) = delete;
   RecordedLedger& operator=(RecordedLedger&&) = delete;

@@ -10,20 +10,31 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace gpuactors {
 
+struct BrokerOptions {
+  /// Where the calls to its ledger are written as a scenario for `run_plan`; null: nowhere.
+  std::shared_ptr<std::ostream> recording{};
+  /// Ids that are given out are above this: no lease or actor of an earlier broker has one of them.
+  std::uint64_t last_id = 0;
+  /// How long nodes and clients of an earlier broker may take to come back: until then a request that no node can
+  /// satisfy waits, and what belongs to a client that has not come back goes on.
+  Duration settle{};
+};
+
 /// An actor shell around `Ledger`: messages become ledger calls, events become answers and orders to agents.
 ///
 /// A lease goes: granted -> starting (its agent was told) -> held -> ending (its agent was told) -> released, when the
 /// agent reports that its holder has ended and its memory is back. An actor goes: waiting -> starting -> alive ->
-/// stopping -> dead, or back to waiting while it has restarts left. Event-based; never blocks.
+/// stopping -> dead, or back to waiting while it has restarts left. A node goes with the connection to its agent, and
+/// what a client holds with the connection to its port. Event-based; never blocks.
 class ResourceBroker : public BrokerHandle::base {
 public:
-  /// @param recording where the calls to its ledger are written as a scenario for `run_plan`; null: nowhere.
-  explicit ResourceBroker(caf::actor_config& config, std::shared_ptr<std::ostream> recording = nullptr);
+  ResourceBroker(caf::actor_config& config, BrokerOptions options);
 
   BrokerHandle::behavior_type make_behavior() override;
 
@@ -39,33 +50,62 @@ private:
   using SpawnPromise = caf::typed_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>;
   using GroupPromise = caf::typed_response_promise<v1::GroupInfo>;
   using DonePromise = caf::typed_response_promise<v1::Done>;
+  using ActorAnswer = caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>;
+  using ClientId = std::uint64_t;
+  using ActorName = std::pair<std::string, std::string>; // name space, name
 
   struct NodeRecord {
     v1::Node node;
-    AgentHandle agent;
+    std::uint64_t agent_id = 0;
+    /// None when it is being removed.
+    caf::strong_actor_ptr agent;
+    /// Of `peers_`.
+    std::uint64_t peer = 0;
   };
 
-  /// A request for tasks that is not granted yet, or whose runner is being started.
+  struct ClientRecord {
+    std::string name;
+    caf::strong_actor_ptr port;
+    /// Of `peers_`.
+    std::uint64_t peer = 0;
+    /// The leases that it said it holds.
+    std::set<LeaseId> claimed;
+  };
+
+  /// Whose connection it is: a node's or a client's.
+  struct Peer {
+    std::string node;
+    ClientId client = 0;
+  };
+
+  /// A request for tasks that is not granted yet.
   struct TaskRequest {
-    caf::strong_actor_ptr client;
+    ClientId client = 0;
     std::uint64_t client_request = 0;
     /// Who asked for what: leases with another key make way for it.
     std::string key;
     GroupId group;
+    bool isolated = false;
     GrantPromise promise;
   };
 
   /// A placement group, waiting or placed.
   struct GroupRecord {
     std::string name;
+    ClientId client = 0;
+    std::uint64_t client_request = 0;
+    bool detached = false;
     std::optional<GroupPromise> placed;
     /// Not empty: it is ending, and who waits for that.
     std::vector<DonePromise> removers;
+    bool ending = false;
   };
 
   struct TaskLease {
-    caf::strong_actor_ptr client;
+    ClientId client = 0;
     std::string key;
+    /// Set while its runner is being started.
+    std::optional<GrantPromise> starting;
     bool reclaimed = false;
     /// Its end was ordered.
     bool ending = false;
@@ -78,83 +118,114 @@ private:
     v1::ActorSpec spec;
     Payload config;
     v1::ResourceRequest request;
+    ClientId client = 0;
+    std::uint64_t client_request = 0;
     ActorState state = ActorState::waiting;
     int restarts = 0;
     bool no_restart = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
     std::uint32_t pid = 0;
+    std::string address;
     caf::strong_actor_ptr handle;
     caf::strong_actor_ptr control;
-    std::optional<SpawnPromise> spawned;
+    /// Who waits until it is alive.
     std::vector<SpawnPromise> seekers;
     std::vector<DonePromise> killers;
   };
 
-  // -- handlers --------------------------------------------------------------------------------
+  // -- nodes and clients: broker_peers.cpp -----------------------------------------------------
 
   caf::result<v1::Done> add_node(const v1::RegisterNode& message, const caf::strong_actor_ptr& agent);
-  caf::result<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr> acquire(const v1::AcquireLease& message,
-                                                                                 const caf::strong_actor_ptr& client);
-  void cancel(const v1::CancelAcquire& message, const caf::strong_actor_ptr& client);
-  void release(const v1::ReleaseLease& message);
-  caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr> spawn_actor(const v1::SpawnActor& message,
-                                                                                       const Payload& config);
-  caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr> find(const v1::FindActor& message);
-  caf::result<v1::Done> kill(const v1::KillActor& message);
   caf::result<v1::Done> drain(const v1::DrainNode& message);
-  caf::result<v1::GroupInfo> submit_group(const v1::SubmitGroup& message);
-  caf::result<v1::Done> release_group(const v1::ReleaseGroup& message);
+  caf::result<v1::Done> hello(const v1::Hello& message, const caf::strong_actor_ptr& port);
+  void peer_down(std::uint64_t peer);
+  void settled();
+  std::uint64_t watch(const caf::strong_actor_ptr& handle, Peer peer);
+  /// The same node on a new connection: what the two sides believe is brought together.
+  void reconcile(NodeRecord& record, const v1::RegisterNode& message);
+  void adopt(const v1::HeldLease& held, const v1::Node& node);
+  void adopt_actor(const v1::HeldLease& held);
+  void drop_node(const std::string& name);
+  void drop_client(ClientId id);
+  void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
+  void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
+
+  // -- leases for tasks: resource_broker.cpp ---------------------------------------------------
+
+  caf::result<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr> acquire(const v1::AcquireLease& message);
+  void cancel(const v1::CancelAcquire& message);
+  void release(const v1::ReleaseLease& message);
+  void start_runner(const Lease& lease, const TaskRequest& request);
+  std::optional<TaskRequest> take_task_request(RequestId id);
+  void lease_started(const v1::LeaseStarted& message, caf::strong_actor_ptr& holder, caf::strong_actor_ptr& control);
   void lease_ended(const v1::LeaseEnded& message);
   void fail_device(const std::string& node, int index);
-  v1::ClusterState state(const v1::GetState& message) const;
+  void end_task_lease(LeaseId id);
 
-  // -- events of the ledger --------------------------------------------------------------------
+  // -- actors: broker_actors.cpp ---------------------------------------------------------------
+
+  ActorAnswer spawn_actor(const v1::SpawnActor& message, const Payload& config);
+  ActorAnswer find(const v1::FindActor& message);
+  caf::result<v1::Done> kill(const v1::KillActor& message);
+  void kill(ActorRecord& record, std::uint64_t grace_ms);
+  void stuck(const v1::LeaseStuck& message);
+  void submit_actor(ActorRecord& record);
+  void start_actor(const Lease& lease, ActorRecord& record);
+  void actor_started(ActorRecord& record, const v1::LeaseStarted& message, caf::strong_actor_ptr& holder,
+                     caf::strong_actor_ptr& control);
+  void actor_down(ActorId id, const Error& error);
+  void forget_actor(ActorId id, const Error& error);
+  ActorAnswer answer_with(ActorRecord& record);
+  ActorRecord* find_record(const ActorName& name, std::uint64_t id);
+  v1::ActorInfo info_of(const ActorRecord& record) const;
+
+  // -- placement groups: broker_groups.cpp -----------------------------------------------------
+
+  caf::result<v1::GroupInfo> submit_group(const v1::SubmitGroup& message);
+  caf::result<v1::Done> release_group(const v1::ReleaseGroup& message);
+  /// Refuses a request that names a group which does not exist or is ending.
+  Result<void> check_group(GroupId group) const;
+  void end_group(GroupId id);
+  void forget_group(GroupId id, const Error& error);
+  void on_group(const Event& event);
+  v1::GroupInfo info_of(GroupId id, const GroupRecord& record) const;
+
+  // -- events of the ledger, and the state: broker_events.cpp ----------------------------------
 
   void apply(const Ledger::Events& events);
   void apply(Result<Ledger::Events> events, std::string_view what);
   void on_granted(const Event& event);
   void on_refused(const Event& event);
   void on_lost(const Event& event);
-  void on_group(const Event& event);
   void make_way(RequestId request);
   void log(const Event& event);
   void schedule_tick();
-
-  // -- leases and actors -----------------------------------------------------------------------
-
-  void start_runner(const Lease& lease, const TaskRequest& request);
-  void start_actor(const Lease& lease, ActorRecord& record);
-  void end_lease(const Lease& lease, std::uint64_t grace_ms, std::optional<ActorId> actor);
-  /// Refuses a request that names a group which does not exist or is ending.
-  Result<void> check_group(GroupId group) const;
-  void end_group(GroupId id);
-  void forget_group(GroupId id, const Error& error);
-  v1::GroupInfo info_of(GroupId id, const GroupRecord& record) const;
-  void submit_actor(ActorRecord& record);
-  void actor_down(ActorId id, const Error& error);
-  void forget_actor(ActorId id, const Error& error);
-  ActorRecord* find_record(std::string_view name, std::uint64_t id);
-  v1::ActorInfo info_of(const ActorRecord& record) const;
-  std::optional<TaskRequest> take_task_request(RequestId id);
   v1::Lease to_wire(const Lease& lease) const;
+  v1::ClusterState state(const v1::GetState& message) const;
 
+  const BrokerOptions options_;
   RecordedLedger ledger_;
   bool recording_failed_ = false;
+  bool settling_ = false;
   EventLog log_;
   std::map<std::string, NodeRecord> nodes_;
+  std::map<ClientId, ClientRecord> clients_;
+  std::map<std::uint64_t, Peer> peers_;
   std::map<RequestId, TaskRequest> task_requests_;
   // By the client and its own number for the request.
-  std::map<std::pair<const void*, std::uint64_t>, RequestId> client_requests_;
+  std::map<std::pair<ClientId, std::uint64_t>, RequestId> client_requests_;
   std::map<RequestId, ActorId> actor_requests_;
   std::map<GroupId, GroupRecord> groups_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
   std::map<ActorId, ActorRecord> actors_;
-  std::map<std::string, ActorId, std::less<>> names_;
-  std::uint64_t last_request_ = 0;
-  std::uint64_t last_actor_ = 0;
-  std::uint64_t last_group_ = 0;
+  std::map<ActorName, ActorId> names_;
+  std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
+  std::uint64_t last_request_;
+  std::uint64_t last_actor_;
+  std::uint64_t last_group_;
+  std::uint64_t last_peer_ = 0;
   TimePoint tick_due_ = never;
 };
 

@@ -14,11 +14,19 @@ public:
   static Result<void> check(ClusterCore& core, const ActorCell& cell, const Call& call,
                             const google::protobuf::Descriptor* output);
 
-  /// Sends `call` to the actor, looking it up again if it has ended since.
-  static void send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending, Call call);
+  /// Sends the call to the actor, looking it up again if it has ended since.
+  static void send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending);
+
+  /// Sends it once more if its actor's death is what ended it, and if it may be.
+  static bool retry(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
   static void bind(const std::shared_ptr<PendingCall>& pending, std::shared_ptr<ActorCell> cell) {
+    pending->retries_left_ = cell->max_retries;
     pending->cell_ = std::move(cell);
+  }
+
+  static Call& call_of(PendingCall& pending) {
+    return pending.call_;
   }
 
 private:
@@ -26,20 +34,21 @@ private:
 };
 
 /// The broker's answer to where the actor is now; then the call goes there.
-class CallStarter::Lookup : public PendingReply {
+class CallStarter::Lookup : public PendingReply, public std::enable_shared_from_this<CallStarter::Lookup> {
 public:
-  Lookup(std::shared_ptr<PendingCall> pending, Call call) : pending_(std::move(pending)), call_(std::move(call)) {
+  explicit Lookup(std::shared_ptr<PendingCall> pending) : pending_(std::move(pending)) {
     // nop
   }
 
   void on_reply(caf_version::Content& content) override {
-    const auto cell = pending_->cell_;
-    const auto core = cell->core.lock();
+    const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
-    core->set_place(*cell, content.get_as<v1::ActorInfo>(0), content.get_as<caf::strong_actor_ptr>(1),
-                    content.get_as<caf::strong_actor_ptr>(2));
-    send(*core, pending_, std::move(call_));
+    auto info = content.get_as<v1::ActorInfo>(0);
+    Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
+    core->locate(info, std::move(place), [self = shared_from_this(), info](Result<Place> found) {
+      self->located(info, std::move(found));
+    });
   }
 
   void on_error(Error error) override {
@@ -49,8 +58,24 @@ public:
   }
 
 private:
+  void located(const v1::ActorInfo& info, Result<Place> place) {
+    const auto core = pending_->cell_->core.lock();
+    if (core == nullptr)
+      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+    if (place) {
+      core->set_place(*pending_->cell_, info, *place);
+      return send(*core, pending_);
+    }
+    if (place.error().code() != Errc::worker_died && place.error().code() != Errc::stale_epoch)
+      return on_error(place.error());
+    // It has died since, and the broker has not heard of it yet.
+    core->links()->after(limits::redial_shortest, [pending = pending_] {
+      if (const auto again = pending->cell_->core.lock())
+        send(*again, pending);
+    });
+  }
+
   std::shared_ptr<PendingCall> pending_;
-  Call call_;
 };
 
 Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const Call& call,
@@ -66,15 +91,14 @@ Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const 
   return check_call(fmt::format("actor type {}: method", cell.type), *method, call.payload, output, call.stream);
 }
 
-void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending, Call call) {
+void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending) {
   if (pending->finished())
     return; // withdrawn while the actor was looked up
   auto& cell = *pending->cell_;
   if (cell.down.load(std::memory_order_acquire)) {
     v1::FindActor message;
     message.set_id(cell.id.value());
-    const auto deadline = call.deadline;
-    core.port().ask(std::make_shared<Lookup>(pending, std::move(call)), core.broker(), deadline, std::move(message));
+    core.ask_broker(std::make_shared<Lookup>(pending), pending->call_.deadline, std::move(message));
     return;
   }
   caf::strong_actor_ptr handle;
@@ -84,11 +108,12 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     pending->control_ = cell.control;
     pending->lease_ = LeaseId{cell.info.lease().id()};
   }
-  auto ticket = core.port().add(pending, handle, call.deadline);
+  auto ticket = core.port().add(pending, handle, pending->call_.deadline);
   if (!ticket) {
     pending->finish(fail(ticket.error()));
     return;
   }
+  auto call = pending->retries_left_ > 0 ? pending->call_ : std::move(pending->call_);
   call.id = core.port().call_id(*ticket);
   {
     const std::lock_guard lock{pending->mutex_};
@@ -98,6 +123,26 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (pending->finished())
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
   core.port().deliver(*ticket, handle, std::move(call));
+  // A request to another process that has gone down just now would wait for ever: whoever failed its requests may have
+  // done so before this one was entered.
+  if (cell.down.load(std::memory_order_acquire))
+    core.port().abandon(*ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died,
+                                       "the actor ended before it answered"});
+}
+
+bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
+  if (pending->retries_left_ <= 0 || (error.code() != Errc::worker_died && error.code() != Errc::actor_died))
+    return false;
+  const auto core = pending->cell_->core.lock();
+  if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))
+    return false;
+  --pending->retries_left_;
+  send(*core, pending);
+  return true;
+}
+
+bool retry_call(const std::shared_ptr<PendingCall>& pending, const Error& error) {
+  return CallStarter::retry(pending, error);
 }
 
 } // namespace detail
@@ -158,7 +203,7 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   }
   cell_->pending.fetch_add(1, std::memory_order_relaxed);
   detail::CallStarter::bind(pending, cell_);
-  Call call;
+  auto& call = detail::CallStarter::call_of(*pending);
   call.method = method;
   call.payload = std::move(input);
   call.deadline = deadline_after(Clock::now(), deadline);
@@ -167,7 +212,7 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
     pending->finish(fail(checked.error()));
     return;
   }
-  detail::CallStarter::send(*core, pending, std::move(call));
+  detail::CallStarter::send(*core, pending);
 }
 
 } // namespace gpuactors

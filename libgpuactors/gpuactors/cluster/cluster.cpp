@@ -1,4 +1,5 @@
 #include <gpuactors/cluster/cluster.hpp>
+#include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -28,8 +29,8 @@ public:
 };
 
 /// Reads options into a shape. Programs submit streams of tasks with the same options: each thread keeps the last one.
-Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const TaskType& type,
-                                                          LeaseId parent) {
+Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
+                                                          const Needs& needs, LeaseId parent) {
   struct Last {
     Options options;
     std::string task;
@@ -38,20 +39,22 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
     std::shared_ptr<const detail::TaskShape> shape;
   };
   thread_local Last last;
-  if (last.shape != nullptr && last.parent == parent && last.task == type.name && last.needs == type.needs
+  if (last.shape != nullptr && last.parent == parent && last.task == task && last.needs == needs
       && last.options == options)
     return last.shape;
-  GPUACTORS_LET(request, detail::to_request(options, type.needs, type.name));
+  GPUACTORS_LET(request, detail::to_request(options, needs, task));
   auto shape = std::make_shared<detail::TaskShape>();
   shape->request = std::move(request);
   shape->request.set_parent_lease(parent.value());
   shape->key = deterministic_bytes(shape->request);
-  last = Last{options, type.name, type.needs, parent, std::move(shape)};
+  last = Last{options, task, needs, parent, std::move(shape)};
   return last.shape;
 }
 
 /// The answer to a spawn or a look-up.
-class ActorReply : public detail::FutureState<ActorRef>, public PendingReply {
+class ActorReply : public detail::FutureState<ActorRef>,
+                   public PendingReply,
+                   public std::enable_shared_from_this<ActorReply> {
 public:
   explicit ActorReply(std::weak_ptr<detail::ClusterCore> core) : core_(std::move(core)) {
     // nop
@@ -61,15 +64,11 @@ public:
     const auto core = core_.lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
-    const auto& info = content.get_as<v1::ActorInfo>(0);
-    auto cell = std::make_shared<detail::ActorCell>();
-    cell->core = core_;
-    cell->id = ActorId{info.id()};
-    cell->name = info.name();
-    cell->type = info.type();
-    cell->max_pending = info.max_pending_calls();
-    core->set_place(*cell, info, content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2));
-    complete(ActorRef{std::move(cell)});
+    auto info = content.get_as<v1::ActorInfo>(0);
+    detail::Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
+    core->locate(info, std::move(place), [self = shared_from_this(), info](Result<detail::Place> found) {
+      self->located(info, std::move(found));
+    });
   }
 
   void on_error(Error error) override {
@@ -77,6 +76,29 @@ public:
   }
 
 private:
+  void located(const v1::ActorInfo& info, Result<detail::Place> place) {
+    const auto core = core_.lock();
+    if (core == nullptr)
+      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+    auto cell = std::make_shared<detail::ActorCell>();
+    cell->core = core_;
+    cell->id = ActorId{info.id()};
+    cell->name = info.name();
+    cell->type = info.type();
+    cell->max_pending = info.max_pending_calls();
+    cell->max_retries = info.max_task_retries();
+    if (place) {
+      core->set_place(*cell, info, *place);
+    } else if (place.error().code() == Errc::worker_died || place.error().code() == Errc::stale_epoch) {
+      // It has died since: the next call looks where it is then.
+      cell->info = info;
+      cell->down = true;
+    } else {
+      return on_error(place.error());
+    }
+    complete(ActorRef{std::move(cell)});
+  }
+
   std::weak_ptr<detail::ClusterCore> core_;
 };
 
@@ -120,10 +142,12 @@ Result<Cluster> Cluster::embed(EmbedOptions options) {
 }
 
 Result<Cluster> Cluster::open(int argc, const char* const* argv) {
+  if (const auto code = run_if_worker(argc, argv))
+    std::_Exit(*code);
   EmbedOptions options;
-  std::string broker;
+  ConnectOptions connection;
   if (const auto* set = std::getenv("GPUACTORS_BROKER"); set != nullptr)
-    broker = set;
+    connection.broker = set;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     const auto value = [&](std::string_view flag) -> Result<std::optional<std::string>> {
@@ -141,13 +165,23 @@ Result<Cluster> Cluster::open(int argc, const char* const* argv) {
       options.devices += (options.devices.empty() ? "" : " ") + *devices;
     GPUACTORS_LET(address, value("--broker"));
     if (address)
-      broker = *address;
+      connection.broker = *address;
+    GPUACTORS_LET(certificates, value("--certs"));
+    if (certificates)
+      connection.certificates = *certificates;
+    connection.insecure = connection.insecure || argument == "--insecure";
   }
-  if (!broker.empty())
-    return fail(Errc::unsupported, fmt::format("cannot connect to the broker at {}: this version has embedded clusters "
-                                               "only, leave out --broker and GPUACTORS_BROKER",
-                                               broker));
-  return embed(std::move(options));
+  if (connection.broker.empty())
+    return embed(std::move(options));
+  if (!options.devices.empty())
+    return fail(Errc::invalid_argument, "--devices is for an embedded cluster: with --broker the nodes say what they "
+                                        "have");
+  return connect(std::move(connection));
+}
+
+Result<Cluster> Cluster::connect(ConnectOptions options) {
+  GPUACTORS_LET(core, detail::ClusterCore::connect(std::move(options)));
+  return Cluster{std::move(core), LeaseId{}, true};
 }
 
 Cluster Cluster::from(const TaskContext& context) {
@@ -175,10 +209,14 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
   if (future != nullptr)
     future->executor = core_->executor();
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
-    GPUACTORS_LET(type, core_->registry().find_task(task));
-    GPUACTORS_TRY(detail::check_call("task", *type, input, output, pending->call.stream));
     GPUACTORS_TRY(input.check_size());
-    return shape_of(options, *type, parent_);
+    const auto type = core_->registry().find_task(task);
+    if (!type && core_->connected())
+      return shape_of(options, std::string{task}, {}, parent_); // the node that has it checks
+    if (!type)
+      return fail(type.error());
+    GPUACTORS_TRY(detail::check_call("task", **type, input, output, pending->call.stream));
+    return shape_of(options, (*type)->name, (*type)->needs, parent_);
   }();
   if (!checked)
     return pending->finish(fail(checked.error()));
@@ -193,11 +231,16 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   if (core_ == nullptr)
     return Future<ActorRef>::ready_with(closed());
   auto request = [&]() -> Result<v1::ResourceRequest> {
-    GPUACTORS_LET(found, core_->registry().find_actor(type));
+    GPUACTORS_TRY(config.check_size());
+    const auto known = core_->registry().find_actor(type);
+    if (!known && core_->connected())
+      return detail::to_request(options, {}, ""); // the node that has it checks
+    if (!known)
+      return fail(known.error());
+    const auto* found = *known;
     if (config.type_name() != found->config->full_name())
       return fail(Errc::invalid_argument, fmt::format("actor type {} is configured with a {}, not with a {}", type,
                                                       found->config->full_name(), config.type_name()));
-    GPUACTORS_TRY(config.check_size());
     GPUACTORS_LET(made, detail::to_request(options, found->needs, ""));
     GPUACTORS_TRY(check_ownership(found->ownership, Share{made.gpu_units()}, made.memory_bytes(), found->name));
     return std::move(made);
@@ -210,6 +253,13 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   spec->set_name(options.name);
   spec->set_max_restarts(options.max_restarts);
   spec->set_max_pending_calls(options.max_pending_calls);
+  spec->set_max_task_retries(options.max_task_retries);
+  spec->set_detached(options.detached);
+  spec->set_isolated(options.isolation == Isolation::process);
+  spec->set_name_space(options.name_space);
+  message.set_get_if_exists(options.get_if_exists);
+  message.set_client(core_->client());
+  message.set_client_request(core_->next_request());
   request->set_parent_lease(parent_.value());
   if (options.queue_timeout)
     request->set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
@@ -220,11 +270,12 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   return Future<ActorRef>{std::move(reply)};
 }
 
-Result<ActorRef> Cluster::find(std::string_view name) {
+Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_space) {
   if (core_ == nullptr)
     return closed();
   v1::FindActor message;
   message.set_name(std::string{name});
+  message.set_name_space(std::string{name_space});
   auto reply = std::make_shared<ActorReply>(core_);
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   return Future<ActorRef>{reply}.get();
@@ -233,20 +284,22 @@ Result<ActorRef> Cluster::find(std::string_view name) {
 Result<void> Cluster::kill(const ActorRef& actor, const KillOptions& options) {
   if (!actor)
     return fail(Errc::invalid_argument, "the actor reference is empty");
-  return kill("", actor.id(), options);
+  return kill("", "", actor.id(), options);
 }
 
-Result<void> Cluster::kill(std::string_view name, const KillOptions& options) {
+Result<void> Cluster::kill(std::string_view name, const KillOptions& options, std::string_view name_space) {
   if (name.empty())
     return fail(Errc::invalid_argument, "the name of the actor is empty");
-  return kill(name, ActorId{}, options);
+  return kill(name, name_space, ActorId{}, options);
 }
 
-Result<void> Cluster::kill(std::string_view name, ActorId id, const KillOptions& options) {
+Result<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id,
+                           const KillOptions& options) {
   if (core_ == nullptr)
     return closed();
   v1::KillActor message;
   message.set_name(std::string{name});
+  message.set_name_space(std::string{name_space});
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_milliseconds(options.grace));
@@ -276,6 +329,9 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
   if (options.queue_timeout)
     message.set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
   message.set_wait_for_nodes(options.wait_for_nodes);
+  message.set_detached(options.detached);
+  message.set_client(core_->client());
+  message.set_client_request(core_->next_request());
   auto reply = std::make_shared<MessageReply<v1::GroupInfo>>();
   core_->ask_broker(reply, never, std::move(message));
   GPUACTORS_LET(info, Future<v1::GroupInfo>{reply}.get());

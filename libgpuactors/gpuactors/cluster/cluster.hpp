@@ -32,10 +32,16 @@ public:
   ///          none.
   static Result<Cluster> embed(EmbedOptions options = {});
 
-  /// Opens the cluster that a program's command line names: `--devices SPEC` (may be repeated) sets the devices of the
-  /// embedded node; other arguments are left to the program.
-  /// @returns as `embed`; `unsupported` for `--broker HOST:PORT` (or GPUACTORS_BROKER): this version has embedded
-  ///          clusters only.
+  /// Connects to a cluster of processes; waits for the broker's first answer.
+  /// @returns `unavailable` when nobody answers, `invalid_argument` when the two sides do not trust each other, `not_found`
+  ///          when there are no certificates.
+  static Result<Cluster> connect(ConnectOptions options);
+
+  /// Opens the cluster that a program's command line names: `--broker HOST:PORT` (or GPUACTORS_BROKER) connects, with
+  /// `--certs DIR` or `--insecure`; otherwise one is embedded, with `--devices SPEC` (may be repeated) as the devices of
+  /// its node. Other arguments are left to the program. When a node started the program as its worker, this call does
+  /// that work and does not return.
+  /// @returns as `connect` or `embed`.
   static Result<Cluster> open(int argc, const char* const* argv);
 
   /// The cluster that a task or actor runs in, to submit and spawn from inside. What it submits may run inside its own
@@ -95,12 +101,12 @@ public:
   Future<ActorRef> spawn_payload(std::string_view type, Payload config, const Options& options = {});
 
   /// Finds an actor by name; waits while it is being started. @returns `not_found` with the nearest names.
-  Result<ActorRef> find(std::string_view name);
+  Result<ActorRef> find(std::string_view name, std::string_view name_space = {});
 
   /// Ends an actor; returns when it has ended and its memory is back.
   /// @returns `not_found`; `deadline_exceeded` when it is stuck in user code longer than the grace.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
-  Result<void> kill(std::string_view name, const KillOptions& options = {});
+  Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
 
   // -- placement groups and nodes --------------------------------------------------------------
 
@@ -162,7 +168,7 @@ private:
   void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put_with(const std::function<Result<Tensor>(Stream&)>& make);
-  Result<void> kill(std::string_view name, ActorId id, const KillOptions& options);
+  Result<void> kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options);
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;

@@ -17,6 +17,15 @@
 
 namespace gpuactors {
 
+/// What an actor shares its process with.
+enum class Isolation : std::uint8_t {
+  /// A thread in the worker of its device: a fault of one ends all that run there.
+  thread,
+  /// A process of its own, which sees exactly its devices. In an embedded cluster, which has one process, the same as
+  /// `thread`.
+  process,
+};
+
 /// What a task or actor asks for. Everything left out is zero, or any; a type may say what it needs when `gpus` and
 /// `memory_bytes`, or `cpus`, are left out (`Needs`).
 struct Options {
@@ -60,12 +69,23 @@ struct Options {
   /// An actor's name, unique in the cluster, to find it by. A task's name in the event log: tasks share leases only
   /// with tasks of the same name and resources.
   std::string name{};
+  /// Names are unique within a name space.
+  std::string name_space{};
   /// Tasks: the answer must come within this time. None by default.
   std::optional<Duration> deadline{};
   /// Actors: how often one that died is started anew (its state is lost).
   int max_restarts = 0;
+  /// Actors: how often a call that the actor's death interrupted is made again, on the actor that was started anew: the
+  /// method may then have run more than once.
+  int max_task_retries = 0;
   /// Actors: calls of one client that may wait; more are refused with `queue_full`. 0 means the library's limit.
   std::size_t max_pending_calls = 0;
+  /// Actors: it outlives the program that spawned it, until it is killed. Others end with the program's connection.
+  bool detached = false;
+  /// Actors with a name: if there is one of this name and type already, that one is the result.
+  bool get_if_exists = false;
+  /// Actors: the process that it runs in.
+  Isolation isolation = Isolation::thread;
 
   friend bool operator==(const Options&, const Options&) = default;
 };
@@ -81,6 +101,8 @@ struct GroupOptions {
   std::optional<Duration> queue_timeout{};
   /// Wait for nodes that could serve it instead of failing with `infeasible`.
   bool wait_for_nodes = false;
+  /// It outlives the program that asked for it, until it is removed.
+  bool detached = false;
 };
 
 /// Resources that were set aside together, and where they are. A plain value: losing it gives nothing back.
@@ -111,6 +133,20 @@ struct EmbeddedNode {
   /// Puts a device of the program's own in the place of each that was found, for example one that fails on command in
   /// a test; indices must stay different. Null leaves them as they are.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorate{};
+};
+
+/// How a program connects to a cluster.
+struct ConnectOptions {
+  /// Where the broker listens, "host:port".
+  std::string broker{};
+  /// The folder with this machine's certificates; empty means the user's own (`CertificateFolder::default_path`).
+  std::string certificates{};
+  /// Plaintext, against a cluster that was started so.
+  bool insecure = false;
+  /// How long the first connection may take; zero: do not wait for it.
+  Duration timeout = 2 * limits::link_timeout;
+  /// The types that it knows, so that calls are checked before they are sent; null means those of the program.
+  std::shared_ptr<const TypeRegistry> registry{};
 };
 
 /// How an embedded cluster is made.

@@ -59,7 +59,11 @@ void PendingCall::on_reply(caf_version::Content& content) {
   finish(take_payload(content));
 }
 
+bool retry_call(const std::shared_ptr<PendingCall>& pending, const Error& error);
+
 void PendingCall::on_error(Error error) {
+  if (retry_call(shared_from_this(), error))
+    return;
   if (error.code() == Errc::deadline_exceeded)
     ask_to_stop();
   let_go();

@@ -15,6 +15,7 @@
 
 namespace gpuactors::detail {
 
+class BrokerLink;
 class ClusterCore;
 class TaskDispatcher;
 
@@ -72,6 +73,7 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::string name;
   std::string type;
   std::size_t max_pending = 0;
+  int max_retries = 0;
   std::atomic<std::size_t> pending{0};
   /// The actor behind `handle` has ended; it may have been started anew elsewhere.
   std::atomic<bool> down{false};
@@ -103,6 +105,9 @@ private:
   void ask_to_stop();
 
   std::shared_ptr<ActorCell> cell_;
+  // What is sent again when the actor dies, as long as it may be.
+  Call call_;
+  int retries_left_ = 0;
   std::mutex mutex_;
   // Guarded by the mutex: where the call is, once it is sent.
   RequestPort::Ticket ticket_ = 0;

@@ -60,6 +60,25 @@ public:
     return *cuda_;
   }
 
+  Result<void> add_described(DeviceInfo info) {
+    if (info.kind == DeviceKind::host)
+      return push(std::make_shared<host::HostDevice>(std::move(info)));
+    if (info.uuid.empty()) {
+      auto reason = fmt::format("CUDA device {} does not exist, it was only offered", info.index);
+      return push(std::make_shared<AbsentDevice>(std::move(info), std::move(reason)));
+    }
+    const auto& list = cuda();
+    if (!list)
+      return fail(list.error());
+    for (const auto& visible : *list)
+      if (visible.uuid == info.uuid) {
+        info.ordinal = visible.ordinal;
+        GPUACTORS_LET(device, module_->device(info));
+        return push(std::move(device));
+      }
+    return fail(Errc::not_found, fmt::format("the CUDA device {} is not visible to this process", info.uuid));
+  }
+
   Devices take() {
     return std::move(devices_);
   }
@@ -210,6 +229,13 @@ private:
 };
 
 } // namespace
+
+Result<Devices> open_devices(const std::vector<DeviceInfo>& described, const DiscoveryOptions& options) {
+  Maker maker{{}, options};
+  for (const auto& info : described)
+    GPUACTORS_TRY(maker.add_described(info));
+  return maker.take();
+}
 
 DiscoveryOptions discovery_options(std::string node_name) {
   DiscoveryOptions options;

@@ -63,6 +63,12 @@ struct DiscoveryOptions {
 Result<std::vector<std::shared_ptr<Device>>> make_devices(const std::vector<DeviceOffer>& specs,
                                                           const DiscoveryOptions& options);
 
+/// Opens devices that another process has described, each with the index and the name that it has there: what a worker
+/// serves of its node. A CUDA device is found by its UUID; one without was offered but is not there.
+/// @returns `not_found` for a UUID that no device has, `unsupported` when one is asked for and there is no CUDA.
+Result<std::vector<std::shared_ptr<Device>>> open_devices(const std::vector<DeviceInfo>& described,
+                                                          const DiscoveryOptions& options);
+
 /// Limits a list of all devices of a machine by a value of CUDA_VISIBLE_DEVICES, as the driver does: indices, UUIDs
 /// or beginnings of one, order kept; an entry that names no device hides itself and all that follow; empty: none.
 /// For lists that do not come from the driver. Pure.

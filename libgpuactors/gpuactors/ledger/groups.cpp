@@ -85,7 +85,7 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
   const auto* known = queue_.find_shape(kind);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
   const bool feasible = prospect.feasible;
-  if (!feasible && !asked.wait_for_nodes)
+  if (!feasible && !asked.wait_for_nodes && !expecting_)
     return refuse(Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind));
   if (!asked.queue || asked.queue_timeout == Duration::zero())
     return refuse(Event::Kind::rejected, Errc::no_capacity, why_pending(kind, feasible));

@@ -24,7 +24,7 @@ public:
   using Shape = ledger_detail::Shape;
   using ShapeKey = ledger_detail::ShapeKey;
 
-  explicit Impl(LedgerOptions options) : options_(options) {
+  explicit Impl(LedgerOptions options) : options_(options), next_lease_(options.last_id), epoch_(options.last_id) {
     // nop
   }
 
@@ -39,6 +39,11 @@ public:
   Result<Events> cancel(RequestId id, TimePoint now);
   Events submit_group(GroupId id, GroupRequest request, TimePoint now);
   Result<Events> release_group(GroupId id, TimePoint now);
+  void pause() noexcept {
+    paused_ = true;
+  }
+  Events resume(TimePoint now);
+  Events expect_nodes(bool expected, TimePoint now);
   Result<void> restore(Lease lease, LeaseId asked_by);
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
   Events advance(TimePoint now);
@@ -270,6 +275,8 @@ private:
   TimePoint now_ = TimePoint::min();
   std::uint64_t next_lease_ = 0;
   std::uint64_t epoch_ = 0;
+  bool paused_ = false;
+  bool expecting_ = false;
   std::uint64_t next_pool_ = 0;
 };
 

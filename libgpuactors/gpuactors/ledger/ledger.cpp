@@ -46,6 +46,18 @@ Result<Ledger::Events> Ledger::release_group(GroupId id, TimePoint now) {
   return impl_->release_group(id, now);
 }
 
+void Ledger::pause() {
+  impl_->pause();
+}
+
+Ledger::Events Ledger::resume(TimePoint now) {
+  return impl_->resume(now);
+}
+
+Ledger::Events Ledger::expect_nodes(bool expected, TimePoint now) {
+  return impl_->expect_nodes(expected, now);
+}
+
 Result<void> Ledger::restore(Lease lease, LeaseId asked_by) {
   return impl_->restore(std::move(lease), asked_by);
 }

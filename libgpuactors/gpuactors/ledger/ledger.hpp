@@ -26,6 +26,8 @@ struct LedgerOptions {
   Duration reservation_for = std::chrono::seconds{30};
   /// More waiting requests than this are rejected with `queue_full`.
   std::size_t max_pending = std::size_t{1} << 20;
+  /// Ids and epochs of leases are above this: a ledger that follows another one does not use its ids again.
+  std::uint64_t last_id = 0;
 };
 
 /// Grants parts of devices and nodes, keeps the queue, and never grants anything twice.
@@ -96,6 +98,17 @@ public:
   /// Puts a placement group back. Bundles that are not named are placed anew, as if they had been lost just now.
   /// @returns as `restore`.
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
+
+  /// Until `resume`, nothing that waits is served: for several calls that make one change, such as a node that comes
+  /// with what is held on it.
+  void pause();
+
+  /// Serves what fits after all that was called since `pause`.
+  Events resume(TimePoint now);
+
+  /// While nodes are expected, a request that no node could ever satisfy waits, as if it had said so itself; when they
+  /// no longer are, those that still cannot be satisfied are infeasible.
+  Events expect_nodes(bool expected, TimePoint now);
 
   // -- time ------------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
   const auto* known = queue_.find_shape(kind);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
   const bool feasible = prospect.feasible;
-  if (!feasible && !request.wait_for_nodes) {
+  if (!feasible && !request.wait_for_nodes && !expecting_) {
     events.push_back(refusal(id, Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind)));
     return;
   }

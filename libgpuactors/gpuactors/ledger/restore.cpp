@@ -96,6 +96,23 @@ Result<Ledger::Impl::Pool*> Ledger::Impl::source_of(const Lease& lease) {
   return pool;
 }
 
+Ledger::Events Ledger::Impl::resume(TimePoint now) {
+  paused_ = false;
+  Events events;
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
+Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
+  expecting_ = expected;
+  recheck_due_ = recheck_due_ || !expected;
+  Events events;
+  pass_time(now, events);
+  pump(events);
+  return events;
+}
+
 Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
   if (!lease.id || !lease.request)
     return fail(Errc::invalid_argument, "a lease to restore needs its id and that of its request");

@@ -8,6 +8,8 @@ namespace gpuactors {
 // Grants what fits, in the order of the queue. One pass is enough: a grant only takes away. But a group's grant gives
 // room to those that wait for it, wherever they are in the queue.
 void Ledger::Impl::pump(Events& events) {
+  if (paused_)
+    return;
   while (recheck_due_) {
     recheck_due_ = false;
     recheck([](const ShapeKey&) { return true; }, events);
@@ -90,7 +92,7 @@ void Ledger::Impl::recheck(Which which, Events& events) {
     if (prospect.feasible)
       continue;
     shape.ages.for_each([&](std::uint64_t age) {
-      if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes)
+      if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes && !expecting_)
         in_vain.push_back(at);
     });
   }

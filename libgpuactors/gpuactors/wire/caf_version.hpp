@@ -152,6 +152,36 @@ inline void set_scheduler(caf::actor_system_config& config, std::size_t threads)
 #endif
 }
 
+/// Signs of life between processes: CAF 0.17 sends none unless both are set.
+inline void set_heartbeat(caf::actor_system_config& config, std::chrono::nanoseconds interval,
+                          std::chrono::nanoseconds timeout) {
+#if GPUACTORS_CAF_017
+  config.set("middleman.heartbeat-interval", caf::timespan{interval});
+  config.set("middleman.connection-timeout", caf::timespan{timeout});
+  config.set("middleman.enable-automatic-connections", false);
+  config.set("middleman.workers", std::size_t{0});
+#else
+  config.set("caf.middleman.heartbeat-interval", caf::timespan{interval});
+  config.set("caf.middleman.connection-timeout", caf::timespan{timeout});
+  config.set("caf.middleman.enable-automatic-connections", false);
+  config.set("caf.middleman.workers", std::size_t{0});
+#endif
+}
+
+/// Files for mutual TLS. Without them CAF would connect without a word to anybody.
+inline void set_tls(caf::actor_system_config& config, const std::string& authority, const std::string& certificate,
+                    const std::string& key) {
+#if GPUACTORS_CAF_017
+  config.openssl_cafile = authority;
+  config.openssl_certificate = certificate;
+  config.openssl_key = key;
+#else
+  config.set("caf.openssl.cafile", authority);
+  config.set("caf.openssl.certificate", certificate);
+  config.set("caf.openssl.key", key);
+#endif
+}
+
 // -- serialization --------------------------------------------------------------------------------
 
 #if GPUACTORS_CAF_017

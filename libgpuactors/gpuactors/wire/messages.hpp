@@ -129,26 +129,41 @@ using caf_version::In;
 using caf_version::Out;
 using caf_version::Rpc;
 
-/// Where something runs: the actor itself, and the control actor of its process (cancellation, stream credit).
-using Placed = Out<v1::Started, caf::strong_actor_ptr, caf::strong_actor_ptr>;
+/// What an order to start something leads to: the actor itself and the control actor of its process (cancellation,
+/// stream credit) beside the message, when both sides are in one process; else null, and the message has an address.
+template <class Message>
+using Placed = Out<Message, caf::strong_actor_ptr, caf::strong_actor_ptr>;
 
-/// The resource broker. Handles travel beside the messages: the client's port (for `ReclaimLease`), the agent, the
-/// runner or actor with its control actor.
+/// What is told to another process has no answer of CAF's own: an answer that a broken connection lost would never come
+/// (CAF drops it without a word). Agents and workers report, the broker keeps its own books of what it waits for.
+template <class... Ts>
+using Tell = Rpc<In<Ts...>, Out<>>;
+
+/// The resource broker. From clients, who ask again when the connection was lost: all that has an answer. From agents:
+/// `RegisterNode` with the agent's handle, then what becomes of leases.
 using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::RegisterNode, caf::strong_actor_ptr>, Out<v1::Done>>,
-    Rpc<In<v1::AcquireLease, caf::strong_actor_ptr>, Out<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
-    Rpc<In<v1::CancelAcquire, caf::strong_actor_ptr>, Out<>>, Rpc<In<v1::ReleaseLease>, Out<>>,
-    Rpc<In<v1::SpawnActor, Payload>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
-    Rpc<In<v1::FindActor>, Out<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>>,
-    Rpc<In<v1::KillActor>, Out<v1::Done>>, Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Rpc<In<v1::LeaseEnded>, Out<>>,
-    Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>, Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>,
-    Rpc<In<v1::DrainNode>, Out<v1::Done>>, Rpc<In<v1::Tick>, Out<>>>;
+    Rpc<In<v1::Hello, caf::strong_actor_ptr>, Out<v1::Done>>, Rpc<In<v1::AcquireLease>, Placed<v1::Granted>>,
+    Tell<v1::CancelAcquire>, Tell<v1::ReleaseLease>, Rpc<In<v1::SpawnActor, Payload>, Placed<v1::ActorInfo>>,
+    Rpc<In<v1::FindActor>, Placed<v1::ActorInfo>>, Rpc<In<v1::KillActor>, Out<v1::Done>>,
+    Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Tell<v1::LeaseStarted, caf::strong_actor_ptr, caf::strong_actor_ptr>,
+    Tell<v1::LeaseEnded>, Tell<v1::LeaseStuck>, Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>,
+    Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>,
+    Tell<v1::Tick>>;
 
-/// A node's agent, and a worker below it: both start and end what runs under leases.
+/// A node's agent: orders from the broker, reports from workers.
 using AgentHandle =
-    caf::typed_actor<Rpc<In<v1::StartRunner>, Placed>, Rpc<In<v1::StartActor, Payload>, Placed>,
-                     Rpc<In<v1::EndLease>, Out<v1::LeaseEnded>>, Rpc<In<v1::LeaseEnded>, Out<>>,
-                     Rpc<In<v1::CancelCall>, Out<>>, Rpc<In<v1::StreamCredit>, Out<>>, Rpc<In<v1::Tick>, Out<>>>;
+    caf::typed_actor<Tell<v1::StartRunner>, Tell<v1::StartActor, Payload>, Tell<v1::EndLease>,
+                     Tell<v1::LeaseStarted, caf::strong_actor_ptr, caf::strong_actor_ptr>, Tell<v1::LeaseEnded>,
+                     Tell<v1::LeaseStuck>, Rpc<In<v1::WorkerHello, caf::strong_actor_ptr>, Out<v1::Done>>,
+                     Tell<v1::WorkerExited>, Tell<v1::PeerDown>, Tell<v1::LinkChanged, caf::strong_actor_ptr>,
+                     Tell<v1::Tick>>;
+
+/// A worker: orders from its agent, and what clients ask of the holders in it.
+using WorkerHandle =
+    caf::typed_actor<Tell<v1::StartRunner>, Tell<v1::StartActor, Payload>, Tell<v1::EndLease>, Tell<v1::LeaseEnded>,
+                     Rpc<In<v1::FindHolder>, Out<v1::Started, caf::strong_actor_ptr>>, Tell<v1::CancelCall>,
+                     Tell<v1::StreamCredit>, Tell<v1::Tick>>;
 
 } // namespace gpuactors
 
@@ -181,4 +196,12 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SubmitGroup))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::GroupInfo))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReleaseGroup))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DrainNode))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LeaseStarted))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LeaseStuck))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Hello))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::FindHolder))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::WorkerHello))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::WorkerExited))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::PeerDown))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LinkChanged))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -66,12 +66,20 @@ void RequestPort::fail_receiver(const caf::actor_addr& receiver, const Error& er
   table_->fail_receiver(receiver, error);
 }
 
-void RequestPort::watch(const caf::strong_actor_ptr& receiver, Error error) {
-  receiver->get()->attach_functor(
-      [weak = std::weak_ptr{table_}, address = caf::actor_cast<caf::actor_addr>(receiver), error = std::move(error)] {
-        if (auto table = weak.lock())
-          table->fail_receiver(address, error);
-      });
+void RequestPort::watch(const caf::strong_actor_ptr& receiver, Error error, std::function<void()> first) {
+  receiver->get()->attach_functor([weak = std::weak_ptr{table_}, address = caf::actor_cast<caf::actor_addr>(receiver),
+                                   error = std::move(error), first = std::move(first)](const caf::error& reason) {
+    if (first)
+      first();
+    const auto table = weak.lock();
+    if (table == nullptr)
+      return;
+    if (reason == caf::exit_reason::remote_link_unreachable)
+      table->fail_receiver(address, Error{Errc::worker_died, "the process that it ran in has ended, or the connection "
+                                                             "to it is lost"});
+    else
+      table->fail_receiver(address, error);
+  });
 }
 
 std::size_t RequestPort::pending() const {

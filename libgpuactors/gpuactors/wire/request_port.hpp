@@ -89,8 +89,10 @@ public:
   /// Fails every request that waits for `receiver`. Called when it is down.
   void fail_receiver(const caf::actor_addr& receiver, const Error& error);
 
-  /// Arranges that requests to `receiver` fail when it dies.
-  void watch(const caf::strong_actor_ptr& receiver, Error error);
+  /// Arranges that requests to `receiver` fail when it dies: with `error`, or with `worker_died` when it was in another
+  /// process and that is gone. `first` runs before they do, on the same thread: who marks the receiver as down there,
+  /// and looks at the mark after each `add`, leaves no request waiting for a dead one.
+  void watch(const caf::strong_actor_ptr& receiver, Error error, std::function<void()> first = {});
 
   /// Requests that wait for an answer now.
   [[nodiscard]] std::size_t pending() const;

@@ -7,15 +7,40 @@
 #include <gpuactors/wire/errors.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <set>
+#include <random>
 #include <thread>
 
 namespace gpuactors::detail {
+
+void init_message_types() {
+  static const bool done = [] {
+    caf_version::init_types<caf::id_block::gpuactors>();
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make) {
+  LinkOptions options;
+  if (insecure)
+    return options;
+  std::filesystem::path path{certificates};
+  if (path.empty()) {
+    GPUACTORS_LET(standard, CertificateFolder::default_path());
+    path = standard;
+  }
+  const CertificateFolder folder{path};
+  GPUACTORS_LET(files, make ? folder.ensure() : folder.check());
+  options.certificates = files;
+  return options;
+}
 
 struct ClusterCore::Config : caf::actor_system_config {
   Config() {
@@ -42,6 +67,13 @@ Share hardware_cpus() {
   return Share::whole(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+/// "trainer on gpu-3, process 4711".
+std::string describe_process() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return fmt::format("{} on {}, process {}", program_invocation_short_name, host.data(), getpid());
+}
+
 } // namespace
 
 // -- life -----------------------------------------------------------------------------------------
@@ -65,14 +97,20 @@ Result<std::shared_ptr<ClusterCore>> ClusterCore::embed(EmbedOptions options) {
   return core;
 }
 
-Result<void> ClusterCore::start(EmbedOptions options) {
-  static const bool types_known = [] {
-    caf_version::init_types<caf::id_block::gpuactors>();
-    return true;
-  }();
-  static_cast<void>(types_known);
-  registry_ = options.registry != nullptr
-                  ? std::move(options.registry)
+Result<std::shared_ptr<ClusterCore>>
+ClusterCore::connect(ConnectOptions options, const std::function<Result<void>(ClusterCore&)>& on_system) {
+  auto core = std::shared_ptr<ClusterCore>{new ClusterCore};
+  if (auto started = core->start(options, on_system); !started) {
+    core->shutdown();
+    return fail(started.error());
+  }
+  return core;
+}
+
+Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, const std::optional<LinkOptions>& links) {
+  init_message_types();
+  registry_ = registry != nullptr
+                  ? std::move(registry)
                   : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
   GPUACTORS_TRY(registry_->check());
   // The program's own tensors live in host memory, as on a device of their own that no lease is granted on.
@@ -81,23 +119,46 @@ Result<void> ClusterCore::start(EmbedOptions options) {
   GPUACTORS_LET(context, Context::open(memory.front(), {.holder = "this program's tensors"}));
   memory_ = std::move(context);
 
-  std::shared_ptr<std::ofstream> recording;
-  if (!options.record.empty()) {
-    recording = std::make_shared<std::ofstream>(options.record, std::ios::binary);
-    if (!*recording)
-      return fail(Errc::invalid_argument,
-                  fmt::format("the recording {} cannot be written: {}", options.record, std::strerror(errno)));
-  }
-
   config_ = std::make_unique<Config>();
+  if (links)
+    configure_links(*config_, *links);
   system_ = std::make_unique<caf::actor_system>(*config_);
-  broker_ = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<ResourceBroker>(std::move(recording)));
+  std::random_device random;
+  client_ = std::uint64_t{random()} << 32U | random();
   port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
     const auto self = weak.lock();
     if (self != nullptr && content.match_elements<v1::ReclaimLease>())
       self->dispatcher_->reclaim(LeaseId{content.get_as<v1::ReclaimLease>(0).lease()});
   });
-  dispatcher_ = std::make_shared<TaskDispatcher>(*port_, broker_);
+  if (links) {
+    links_ = std::make_unique<Links>(*system_, *port_, *links);
+    workers_ = std::make_shared<WorkerLinks>(*port_, *links_);
+  }
+  broker_link_ = std::make_shared<BrokerLink>(*port_, [weak = weak_from_this(), client = client_] {
+    v1::Hello hello;
+    hello.set_client(client);
+    hello.set_name(describe_process());
+    if (const auto self = weak.lock())
+      for (const auto lease : self->dispatcher_->leases())
+        hello.add_leases(lease.value());
+    return hello;
+  });
+  dispatcher_ = std::make_shared<TaskDispatcher>(*port_, broker_link_, workers_, client_);
+  return {};
+}
+
+Result<void> ClusterCore::start(EmbedOptions options) {
+  GPUACTORS_TRY(open(std::move(options.registry), std::nullopt));
+  BrokerOptions broker;
+  if (!options.record.empty()) {
+    auto recording = std::make_shared<std::ofstream>(options.record, std::ios::binary);
+    if (!*recording)
+      return fail(Errc::invalid_argument,
+                  fmt::format("the recording {} cannot be written: {}", options.record, std::strerror(errno)));
+    broker.recording = std::move(recording);
+  }
+  broker_ = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<ResourceBroker>(std::move(broker)));
+  broker_link_->attach(broker_);
 
   if (options.nodes.empty()) {
     EmbeddedNode local;
@@ -108,6 +169,22 @@ Result<void> ClusterCore::start(EmbedOptions options) {
   }
   for (const auto& node : options.nodes)
     GPUACTORS_TRY(add_node(node));
+  return {};
+}
+
+Result<void> ClusterCore::start(const ConnectOptions& options,
+                                const std::function<Result<void>(ClusterCore&)>& on_system) {
+  GPUACTORS_LET(broker, parse_endpoint(options.broker));
+  GPUACTORS_LET(links, link_options(options.certificates, options.insecure, false));
+  GPUACTORS_TRY(open(options.registry, links));
+  if (on_system)
+    GPUACTORS_TRY(on_system(*this));
+  broker_link_->connect(*links_, broker);
+  if (options.timeout <= Duration::zero())
+    return {};
+  if (auto up = broker_link_->wait_until_up(options.timeout); !up)
+    return fail(up.error().code(),
+                fmt::format("cannot connect to the broker at {}: {}", to_string(broker), up.error().message()));
   return {};
 }
 
@@ -137,10 +214,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   auto services = std::make_shared<ProcessServices>();
   services->node = node.name;
   services->devices = devices;
-  services->registry = registry_;
-  services->quotas = quotas_;
-  services->tensors = tensors_;
-  services->cluster = weak_from_this();
+  fill(*services);
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
       system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_), described.resources));
   agents_.push_back(agent);
@@ -152,10 +226,22 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   return {};
 }
 
+void ClusterCore::fill(ProcessServices& services) {
+  services.registry = registry_;
+  services.quotas = quotas_;
+  services.tensors = tensors_;
+  services.cluster = weak_from_this();
+}
+
 void ClusterCore::shutdown() {
   std::call_once(shutdown_once_, [this] {
+    if (broker_link_ != nullptr)
+      broker_link_->close();
     if (port_ != nullptr)
       port_->close();
+    if (workers_ != nullptr)
+      workers_->close();
+    links_.reset();
     for (const auto& agent : agents_)
       caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
     agents_.clear();
@@ -172,13 +258,23 @@ void ClusterCore::shutdown() {
   });
 }
 
-void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const caf::strong_actor_ptr& handle,
-                            const caf::strong_actor_ptr& control) {
+void ClusterCore::locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done) {
+  if (place.holder != nullptr)
+    return done(std::move(place));
+  if (workers_ == nullptr)
+    return done(fail(Errc::internal, "the broker's answer has no handle"));
+  v1::FindHolder wanted;
+  wanted.set_lease(info.lease().id());
+  wanted.set_epoch(info.lease().epoch());
+  workers_->find(info.address(), wanted, std::move(done));
+}
+
+void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place) {
   {
     const std::lock_guard lock{cell.mutex};
     cell.info = info;
-    cell.handle = handle;
-    cell.control = control;
+    cell.handle = place.holder;
+    cell.control = place.control;
     cell.down.store(false, std::memory_order_release);
   }
   {
@@ -189,14 +285,15 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const ca
     }
     cells_.push_back(cell.weak_from_this());
   }
-  handle->get()->attach_functor([weak = std::weak_ptr{cell.shared_from_this()}, id = handle->id()] {
-    if (const auto known = weak.lock()) {
-      const std::lock_guard lock{known->mutex};
-      if (known->handle != nullptr && known->handle->id() == id)
-        known->down.store(true, std::memory_order_release);
-    }
-  });
-  port_->watch(handle, Error{Errc::actor_died, "the actor ended before it answered"});
+  // Marked as down before its requests fail: who is called back and calls again looks it up anew.
+  port_->watch(place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
+               [weak = std::weak_ptr{cell.shared_from_this()}, address = caf::actor_cast<caf::actor_addr>(place.holder)] {
+                 if (const auto known = weak.lock()) {
+                   const std::lock_guard lock{known->mutex};
+                   if (caf::actor_cast<caf::actor_addr>(known->handle) == address)
+                     known->down.store(true, std::memory_order_release);
+                 }
+               });
 }
 
 void ClusterCore::release_cells() {

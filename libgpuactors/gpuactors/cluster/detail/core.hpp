@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/cluster/detail/broker_link.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
+#include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/options.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
@@ -13,13 +15,19 @@
 
 namespace gpuactors::detail {
 
-/// The actor system with broker, agents and this program's own ends: request port, callback thread, task dispatcher.
+/// The actor system with this program's own ends: request port, callback thread, task dispatcher; in an embedded cluster
+/// also broker and agents, otherwise the connections to them.
 ///
-/// Lifecycle: embed -> used from any thread -> shutdown, by the owner, which waits for all tasks and actors to end;
-/// afterwards everything asked of it fails with `unavailable`.
+/// Lifecycle: embed or connect -> used from any thread -> shutdown, by the owner, which waits for all tasks and actors
+/// that run in this process to end; afterwards everything asked of it fails with `unavailable`.
 class ClusterCore : public ClusterLink, public std::enable_shared_from_this<ClusterCore> {
 public:
   static Result<std::shared_ptr<ClusterCore>> embed(EmbedOptions options);
+
+  /// @param on_system is called when the actor system stands, before the broker is dialled: a worker starts its own
+  ///        actors there.
+  static Result<std::shared_ptr<ClusterCore>> connect(ConnectOptions options,
+                                                      const std::function<Result<void>(ClusterCore&)>& on_system = {});
 
   ~ClusterCore() override;
 
@@ -29,8 +37,19 @@ public:
     return *port_;
   }
 
-  [[nodiscard]] const caf::strong_actor_ptr& broker() const noexcept {
-    return broker_;
+  /// Null when the cluster is embedded.
+  [[nodiscard]] Links* links() const noexcept {
+    return links_.get();
+  }
+
+  /// The number by which the broker knows this client.
+  [[nodiscard]] std::uint64_t client() const noexcept {
+    return client_;
+  }
+
+  /// Whether tasks and actors run in other processes, whose types need not be known here.
+  [[nodiscard]] bool connected() const noexcept {
+    return links_ != nullptr;
   }
 
   [[nodiscard]] const TypeRegistry& registry() const noexcept {
@@ -49,12 +68,23 @@ public:
   /// Asks the broker; fails with `unavailable` after shutdown.
   template <class... Ts>
   void ask_broker(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Ts&&... xs) {
-    port_->ask(reply, broker_, deadline, std::forward<Ts>(xs)...);
+    broker_link_->ask(reply, deadline, std::forward<Ts>(xs)...);
   }
 
+  /// The next number for a request that the broker must know again when it is asked twice.
+  [[nodiscard]] std::uint64_t next_request() noexcept {
+    return last_request_.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+
+  /// Fills in what the tasks and actors of this process share: types, quotas, tensors, the way back here.
+  void fill(ProcessServices& services);
+
+  /// From the broker's answer to where an actor is: its handles if they came along, else what its own process says.
+  /// `done` is called once, on any thread.
+  void locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done);
+
   /// Enters where an actor is now, and has its calls fail when it ends.
-  void set_place(ActorCell& cell, const v1::ActorInfo& info, const caf::strong_actor_ptr& handle,
-                 const caf::strong_actor_ptr& control);
+  void set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place);
 
   [[nodiscard]] const std::shared_ptr<TensorStore>& tensors() const noexcept {
     return tensors_;
@@ -76,6 +106,8 @@ private:
 
   ClusterCore();
   Result<void> start(EmbedOptions options);
+  Result<void> start(const ConnectOptions& options, const std::function<Result<void>(ClusterCore&)>& on_system);
+  Result<void> open(std::shared_ptr<const TypeRegistry> registry, const std::optional<LinkOptions>& links);
   void release_cells();
   Result<void> add_node(const EmbeddedNode& node);
 
@@ -88,6 +120,11 @@ private:
   caf::strong_actor_ptr broker_;
   std::vector<caf::strong_actor_ptr> agents_;
   std::unique_ptr<RequestPort> port_;
+  std::uint64_t client_ = 0;
+  std::atomic<std::uint64_t> last_request_{0};
+  std::unique_ptr<Links> links_;
+  std::shared_ptr<BrokerLink> broker_link_;
+  std::shared_ptr<WorkerLinks> workers_;
   std::shared_ptr<TaskDispatcher> dispatcher_;
   std::mutex memory_mutex_;
   std::unique_ptr<Context> memory_;
@@ -109,6 +146,13 @@ Result<void> check_call(std::string_view what, const Type& type, const Payload& 
                         const google::protobuf::Descriptor* output, bool stream) {
   return check_types(what, type.name, type.input, type.output, type.streamed, input, output, stream);
 }
+
+/// Registers the library's message types with CAF; once a process, before any configuration.
+void init_message_types();
+
+/// Reads how this process talks to others: with the certificates of a folder (empty: the user's own), which are checked,
+/// and made where `make` says so; or in plaintext.
+[[nodiscard]] Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make);
 
 /// A positive duration in whole milliseconds, at least 1.
 [[nodiscard]] std::uint64_t to_milliseconds(Duration duration) noexcept;

@@ -19,8 +19,8 @@ public:
 
   void on_reply(caf_version::Content& content) override {
     if (const auto dispatcher = dispatcher_.lock())
-      dispatcher->granted(shape_, request_, content.get_as<v1::Granted>(0).lease(),
-                          content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2));
+      dispatcher->placed(shape_, request_, content.get_as<v1::Granted>(0),
+                         Place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)});
   }
 
   void on_error(Error error) override {
@@ -56,8 +56,9 @@ private:
 
 // -- TaskDispatcher -------------------------------------------------------------------------------
 
-TaskDispatcher::TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker)
-  : port_(port), broker_(std::move(broker)) {
+TaskDispatcher::TaskDispatcher(RequestPort& port, std::shared_ptr<BrokerLink> broker,
+                               std::shared_ptr<WorkerLinks> workers, std::uint64_t client)
+  : port_(port), broker_(std::move(broker)), workers_(std::move(workers)), client_(client) {
   // nop
 }
 
@@ -156,15 +157,44 @@ void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
   flush(outbox);
 }
 
+void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Granted& message,
+                            Place place) {
+  if (place.holder != nullptr || workers_ == nullptr)
+    return granted(shape, request, message.lease(), std::move(place.holder), std::move(place.control));
+  v1::FindHolder wanted;
+  wanted.set_lease(message.lease().id());
+  wanted.set_epoch(message.lease().epoch());
+  workers_->find(message.address(), wanted,
+                 [weak = weak_from_this(), shape, request, lease = message.lease()](Result<Place> found) {
+                   const auto self = weak.lock();
+                   if (self == nullptr)
+                     return;
+                   if (found)
+                     return self->granted(shape, request, lease, std::move(found->holder), std::move(found->control));
+                   self->release(lease);
+                   self->refused(shape, request, found.error());
+                 });
+}
+
+void TaskDispatcher::release(const v1::Lease& lease) {
+  v1::ReleaseLease message;
+  message.set_lease(lease.id());
+  message.set_epoch(lease.epoch());
+  broker_->tell(std::move(message));
+}
+
+std::vector<LeaseId> TaskDispatcher::leases() const {
+  std::vector<LeaseId> result;
+  const std::lock_guard lock{mutex_};
+  for (const auto& [id, slot] : slots_)
+    result.push_back(id);
+  return result;
+}
+
 void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
                              caf::strong_actor_ptr runner, caf::strong_actor_ptr control) {
   const LeaseId id{lease.id()};
-  // Before the first task: whoever runs there when the runner ends is told.
-  runner->get()->attach_functor([weak = weak_from_this(), id] {
-    if (const auto dispatcher = weak.lock())
-      dispatcher->runner_down(id);
-  });
-  port_.watch(runner, Error{Errc::lease_revoked, "the lease ended while the task was running"});
+  const auto watched = runner;
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
@@ -178,6 +208,13 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
     use(slot, outbox);
     balance(shape, outbox);
   }
+  // Before the first task is sent: whoever runs there when the runner ends is told. The lease is taken out of the books
+  // first, so that no task is given to it afterwards.
+  port_.watch(watched, Error{Errc::lease_revoked, "the lease ended while the task was running"},
+              [weak = weak_from_this(), id] {
+                if (const auto dispatcher = weak.lock())
+                  dispatcher->runner_down(id);
+              });
   flush(outbox);
 }
 
@@ -348,23 +385,21 @@ void TaskDispatcher::flush(Outbox& outbox) {
     deliver(*outbox.first_run);
   for (const auto& run : outbox.runs)
     deliver(run);
-  for (const auto& lease : outbox.releases) {
-    v1::ReleaseLease message;
-    message.set_lease(lease.id());
-    message.set_epoch(lease.epoch());
-    port_.tell(broker_, std::move(message));
-  }
+  for (const auto& lease : outbox.releases)
+    release(lease);
   for (const auto& acquire : outbox.acquires) {
     v1::AcquireLease message;
     *message.mutable_request() = acquire.shape->request;
     message.set_client_request(acquire.request);
-    port_.ask(std::make_shared<LeaseReply>(weak_from_this(), acquire.shape, acquire.request), broker_, never,
-              std::move(message), port_.handle());
+    message.set_client(client_);
+    broker_->ask(std::make_shared<LeaseReply>(weak_from_this(), acquire.shape, acquire.request), never,
+                 std::move(message));
   }
   for (const auto request : outbox.withdrawals) {
     v1::CancelAcquire message;
     message.set_client_request(request);
-    port_.tell(broker_, std::move(message), port_.handle());
+    message.set_client(client_);
+    broker_->tell(std::move(message));
   }
   for (auto& [task, error] : outbox.failures)
     task->finish(fail(error));

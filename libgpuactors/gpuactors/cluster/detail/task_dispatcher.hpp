@@ -2,6 +2,8 @@
 // the broker each; a lease that others wait for is given back after the task that runs. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/cluster/detail/broker_link.hpp>
+#include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/pending.hpp>
 
 #include <deque>
@@ -25,7 +27,10 @@ struct TaskShape {
 /// mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent while it is held.
 class TaskDispatcher : public std::enable_shared_from_this<TaskDispatcher> {
 public:
-  TaskDispatcher(RequestPort& port, caf::strong_actor_ptr broker);
+  /// @param client the number by which the broker knows this client.
+  /// @param workers null when all run in this process.
+  TaskDispatcher(RequestPort& port, std::shared_ptr<BrokerLink> broker, std::shared_ptr<WorkerLinks> workers,
+                 std::uint64_t client);
 
   /// Queues `task`; its result comes through `finish`. The times count from now.
   void submit(const std::shared_ptr<PendingTask>& task, const TaskShape& wanted, std::optional<Duration> queue_timeout,
@@ -39,6 +44,9 @@ public:
 
   /// The broker's word that others wait for this lease.
   void reclaim(LeaseId lease);
+
+  /// The leases that it holds.
+  [[nodiscard]] std::vector<LeaseId> leases() const;
 
 private:
   friend class PendingTask;
@@ -94,8 +102,10 @@ private:
   };
 
   void answered(PendingTask& task, bool runner_suspect);
+  void placed(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Granted& granted, Place place);
   void granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
                caf::strong_actor_ptr runner, caf::strong_actor_ptr control);
+  void release(const v1::Lease& lease);
   void refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error);
   void runner_down(LeaseId lease);
   void sweep();
@@ -113,8 +123,10 @@ private:
   void stop_timers(PendingTask& task);
 
   RequestPort& port_;
-  caf::strong_actor_ptr broker_;
-  std::mutex mutex_;
+  std::shared_ptr<BrokerLink> broker_;
+  std::shared_ptr<WorkerLinks> workers_;
+  const std::uint64_t client_;
+  mutable std::mutex mutex_;
   // By the serialized request; a shape goes with its last task, lease and request.
   std::unordered_map<std::string, std::shared_ptr<Shape>> shapes_;
   std::unordered_map<LeaseId, Slot> slots_;

@@ -1,0 +1,354 @@
+#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/device/accelerators.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+namespace gpuactors {
+
+namespace {
+
+std::uint64_t random_id() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32U | random()) | 1U;
+}
+
+std::map<std::string, Share> resources_of(const v1::Node& node) {
+  std::map<std::string, Share> result;
+  for (const auto& [name, units] : node.resource_units())
+    result.emplace(name, Share{units});
+  return result;
+}
+
+v1::LeaseEnded end_of(const v1::Lease& lease, const Error& error) {
+  v1::LeaseEnded ended;
+  ended.set_lease(lease.id());
+  ended.set_epoch(lease.epoch());
+  ended.set_error(static_cast<std::uint32_t>(error.code()));
+  ended.set_text(error.message());
+  return ended;
+}
+
+/// The variables that show a process exactly these devices and units. All others of their kind are hidden.
+std::map<std::string, std::optional<std::string>> visibility(const std::vector<v1::Device>& devices,
+                                                             const v1::Lease* lease) {
+  std::map<std::string, std::optional<std::string>> result;
+  for (const auto& kind : accelerator_kinds()) {
+    std::vector<std::string> units;
+    if (kind.name == "gpus") {
+      // By UUID: numbers would count from the first device that this process was shown.
+      for (const auto& device : devices)
+        if (device.kind() == "cuda")
+          units.push_back(device.uuid());
+    } else if (lease != nullptr) {
+      if (const auto held = lease->units().find(std::string{kind.name}); held != lease->units().end())
+        for (const auto id : held->second.ids())
+          units.push_back(std::to_string(id));
+    }
+    result[std::string{kind.visibility_variable}] = fmt::format("{}", fmt::join(units, ","));
+  }
+  return result;
+}
+
+} // namespace
+
+ProcessAgent::ProcessAgent(caf::actor_config& config, ProcessAgentOptions options)
+  : AgentHandle::base(config), options_(std::move(options)), id_(random_id()),
+    instances_(resources_of(options_.node)) {
+  // nop
+}
+
+AgentHandle::behavior_type ProcessAgent::make_behavior() {
+  return {
+      [this](const v1::StartRunner& order) {
+        v1::HeldLease held;
+        held.set_client(order.client());
+        held.set_client_request(order.client_request());
+        start(order, std::move(held), order.isolated());
+      },
+      [this](const v1::StartActor& order, const Payload& config) {
+        v1::HeldLease held;
+        held.set_client(order.client());
+        held.set_client_request(order.client_request());
+        *held.mutable_actor() = order;
+        held.mutable_actor()->clear_lease();
+        if (const auto bytes = config.encoded()) {
+          held.set_config_type(std::string{bytes->type_name()});
+          held.set_config(std::string{bytes->bytes()});
+        }
+        start(order, std::move(held), order.spec().isolated() || order.request().isolated(), config);
+      },
+      [this](const v1::EndLease& order) { end(order); },
+      [this](const v1::LeaseStarted& message, const caf::strong_actor_ptr&, const caf::strong_actor_ptr&) {
+        started(message);
+      },
+      [this](const v1::LeaseEnded& message) { ended(message); },
+      [this](const v1::LeaseStuck& message) { stuck(message); },
+      [this](const v1::WorkerHello& message, const caf::strong_actor_ptr& control) {
+        return worker_up(message, control);
+      },
+      [this](const v1::WorkerExited& message) { worker_exited(message); },
+      [this](const v1::PeerDown& message) { worker_lost(message.peer()); },
+      [this](const v1::LinkChanged&, const caf::strong_actor_ptr& broker) { link_changed(broker); },
+      [this](const v1::Tick& message) {
+        if (message.id() == 0)
+          return register_node();
+        if (const auto worker = workers_.find(message.id());
+            worker != workers_.end() && worker->second.control == nullptr)
+          kill_worker(worker->second); // it has not come up in time
+      },
+  };
+}
+
+void ProcessAgent::on_exit() {
+  options_.launcher = nullptr;
+  broker_ = nullptr;
+  workers_.clear();
+  leases_.clear();
+}
+
+// -- leases ---------------------------------------------------------------------------------------
+
+template <class Message, class... Ins>
+void ProcessAgent::start(Message order, v1::HeldLease held, bool isolated, const Ins&... message) {
+  const LeaseId id{order.lease().id()};
+  if (leases_.count(id) > 0)
+    return;
+  if (const auto refused = take_units(instances_, *order.mutable_lease()))
+    return report(*refused);
+  *held.mutable_lease() = order.lease();
+  const auto& lease = order.lease();
+  auto& worker = worker_for(lease, isolated, lease.name());
+  auto& record = leases_[id];
+  record.held = std::move(held);
+  record.worker = worker.number;
+  worker.leases.insert(id);
+  Order send = [order = std::move(order), message...](const caf::strong_actor_ptr& to) {
+    caf_version::post(to, order, message...);
+  };
+  if (worker.control != nullptr)
+    send(worker.control);
+  else
+    worker.orders.push_back([this, id, send = std::move(send)](const caf::strong_actor_ptr& to) {
+      if (leases_.count(id) > 0)
+        send(to);
+    });
+}
+
+ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, bool isolated,
+                                                     const std::string& purpose) {
+  // What was lent counts against the lender's quota, which its process keeps.
+  if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated)
+    if (const auto worker = workers_.find(lender->second.worker); worker != workers_.end() && !worker->second.ending)
+      return worker->second;
+  std::vector<v1::Device> devices;
+  for (const auto& granted : lease.devices())
+    for (const auto& device : options_.node.devices())
+      if (device.index() == granted.index())
+        devices.push_back(device);
+  if (isolated || devices.size() > 1 || lease.units_size() > 0)
+    return start_worker(fmt::format("lease {}", lease.id()), true, std::move(devices), &lease, purpose);
+  auto key = devices.empty() ? std::string{"no device"} : fmt::format("device {}", devices.front().index());
+  if (const auto known = by_key_.find(key); known != by_key_.end())
+    return workers_.at(known->second);
+  return start_worker(key, false, std::move(devices), nullptr, key);
+}
+
+ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exclusive,
+                                                       std::vector<v1::Device> devices, const v1::Lease* lease,
+                                                       std::string purpose) {
+  WorkerCommand command;
+  command.number = ++last_worker_;
+  command.purpose = std::move(purpose);
+  command.environment = visibility(devices, lease);
+  command.devices = std::move(devices);
+  auto& worker = workers_[command.number];
+  worker.number = command.number;
+  worker.key = key;
+  worker.exclusive = exclusive;
+  by_key_[std::move(key)] = command.number;
+  if (auto started = options_.launcher->start(command); !started) {
+    v1::WorkerExited exited;
+    exited.set_worker(command.number);
+    exited.set_text(fmt::format("could not be started: {}", started.error().message()));
+    caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(this), std::move(exited));
+  } else {
+    v1::Tick tick;
+    tick.set_id(command.number);
+    caf_version::post_later(this, limits::worker_start, std::move(tick));
+  }
+  return worker;
+}
+
+void ProcessAgent::started(v1::LeaseStarted message) {
+  const auto lease = leases_.find(LeaseId{message.lease()});
+  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
+    return;
+  const auto& worker = workers_.at(lease->second.worker);
+  message.set_address(worker.address);
+  *lease->second.held.mutable_started() = message;
+  caf_version::post(broker_, std::move(message), caf::strong_actor_ptr{}, caf::strong_actor_ptr{});
+}
+
+void ProcessAgent::end(const v1::EndLease& order) {
+  const auto lease = leases_.find(LeaseId{order.lease()});
+  if (lease == leases_.end()) {
+    // Nothing runs under it here: it ended before the order came, or the order to start it was lost.
+    v1::LeaseEnded ended;
+    ended.set_lease(order.lease());
+    ended.set_epoch(order.epoch());
+    return report(std::move(ended));
+  }
+  if (lease->second.held.lease().epoch() != order.epoch())
+    return;
+  auto& worker = workers_.at(lease->second.worker);
+  if (worker.control != nullptr) {
+    caf_version::post(worker.control, order);
+    return;
+  }
+  v1::LeaseEnded ended;
+  ended.set_lease(order.lease());
+  ended.set_epoch(order.epoch());
+  this->ended(std::move(ended));
+}
+
+void ProcessAgent::ended(v1::LeaseEnded message) {
+  const auto lease = leases_.find(LeaseId{message.lease()});
+  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
+    return;
+  auto& worker = workers_.at(lease->second.worker);
+  bool lost = message.lost_devices_size() > 0;
+  if (lost) {
+    // The process is lost, not the device, unless that happens again and again.
+    std::vector<int> bad;
+    for (const auto index : message.lost_devices())
+      if (often_lost(index))
+        bad.push_back(index);
+    message.mutable_lost_devices()->Assign(bad.begin(), bad.end());
+  }
+  if (!worker.exclusive && !lost)
+    return report(std::move(message));
+  // Free when the process is gone.
+  lease->second.ended = std::move(message);
+  kill_worker(worker);
+}
+
+void ProcessAgent::report(v1::LeaseEnded message) {
+  const LeaseId id{message.lease()};
+  // Before the broker hears of it and grants the units to others.
+  instances_.give_back(id);
+  if (const auto lease = leases_.extract(id); !lease.empty())
+    if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end())
+      worker->second.leases.erase(id);
+  caf_version::post(broker_, std::move(message));
+}
+
+void ProcessAgent::stuck(const v1::LeaseStuck& message) {
+  const auto lease = leases_.find(LeaseId{message.lease()});
+  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
+    return;
+  // A thread cannot be ended from outside, a process can.
+  v1::LeaseEnded ended;
+  ended.set_lease(message.lease());
+  ended.set_epoch(message.epoch());
+  ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
+  ended.set_text("it was stuck in user code and did not stop within its grace: its process was killed");
+  lease->second.ended = std::move(ended);
+  kill_worker(workers_.at(lease->second.worker));
+}
+
+bool ProcessAgent::often_lost(int device) {
+  auto& times = losses_[device];
+  const auto now = Clock::now();
+  times.push_back(now);
+  while (!times.empty() && now - times.front() > limits::device_loss_window)
+    times.pop_front();
+  return times.size() >= limits::device_losses;
+}
+
+// -- workers --------------------------------------------------------------------------------------
+
+caf::result<v1::Done> ProcessAgent::worker_up(const v1::WorkerHello& message, const caf::strong_actor_ptr& control) {
+  const auto found = workers_.find(message.worker());
+  if (found == workers_.end() || found->second.ending || control == nullptr)
+    return to_caf(Error{Errc::not_found, fmt::format("worker {} is not expected", message.worker())});
+  auto& worker = found->second;
+  worker.control = control;
+  worker.pid = message.pid();
+  worker.address = to_string(Endpoint{options_.host, static_cast<std::uint16_t>(message.port())});
+  control->get()->attach_functor([self = caf::actor_cast<caf::actor_addr>(this), number = worker.number] {
+    v1::PeerDown down;
+    down.set_peer(number);
+    caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(self), std::move(down));
+  });
+  auto orders = std::move(worker.orders);
+  worker.orders.clear();
+  for (const auto& order : orders)
+    order(control);
+  return v1::Done{};
+}
+
+void ProcessAgent::worker_lost(std::uint64_t number) {
+  // It may be frozen: what it holds is free when it is gone.
+  if (const auto worker = workers_.find(number); worker != workers_.end())
+    kill_worker(worker->second);
+}
+
+void ProcessAgent::kill_worker(WorkerRecord& worker) {
+  // The next lease on the device gets a new one.
+  worker.ending = true;
+  if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == worker.number)
+    by_key_.erase(known);
+  options_.launcher->kill(worker.number);
+}
+
+void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
+  auto worker = workers_.extract(message.worker());
+  if (worker.empty())
+    return;
+  const auto& record = worker.mapped();
+  if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
+    by_key_.erase(known);
+  for (const auto id : record.leases) {
+    auto& lease = leases_.at(id);
+    auto ended = lease.ended ? std::move(*lease.ended)
+                             : end_of(lease.held.lease(), Error{Errc::worker_died, fmt::format("the worker process for {} {}",
+                                                                                         record.key, message.text())});
+    report(std::move(ended));
+  }
+}
+
+// -- broker ---------------------------------------------------------------------------------------
+
+void ProcessAgent::link_changed(const caf::strong_actor_ptr& broker) {
+  if (broker == nullptr && broker_ != nullptr)
+    options_.notice("the connection to the broker is lost: what runs here goes on");
+  broker_ = broker;
+  if (broker != nullptr)
+    register_node();
+}
+
+void ProcessAgent::register_node() {
+  if (broker_ == nullptr)
+    return;
+  v1::RegisterNode message;
+  *message.mutable_node() = options_.node;
+  message.set_agent(id_);
+  for (const auto& [id, lease] : leases_)
+    *message.add_held() = lease.held;
+  const auto broker = caf::actor_cast<BrokerHandle>(broker_);
+  caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
+      .then(
+          [this](v1::Done&) {
+            options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
+          },
+          [this](caf::error& error) {
+            options_.notice(fmt::format("the broker does not take the node: {}", from_caf(error).message()));
+            caf_version::post_later(this, limits::redial_longest, v1::Tick{});
+          });
+}
+
+} // namespace gpuactors

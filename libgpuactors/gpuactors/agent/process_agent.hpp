@@ -1,0 +1,124 @@
+// ProcessAgent: the agent of a node whose tasks and actors run in worker processes below it.
+#pragma once
+
+#include <gpuactors/agent/instance_table.hpp>
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/errors.hpp>
+#include <gpuactors/wire/messages.hpp>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace gpuactors {
+
+/// A worker process as an agent wants it.
+struct WorkerCommand {
+  std::uint64_t number = 0;
+  /// For people: "device 0", "actor trainer".
+  std::string purpose;
+  /// Those that it serves, whole or in part; none for work without a device.
+  std::vector<v1::Device> devices;
+  /// What it is shown by: set, or removed where there is no value.
+  std::map<std::string, std::optional<std::string>> environment;
+};
+
+/// Starts and ends worker processes. The agent is sent a `WorkerExited` for each that was started, after it was reaped.
+/// Not blocking.
+class WorkerLauncher {
+public:
+  virtual ~WorkerLauncher() = default;
+  virtual Result<void> start(const WorkerCommand& command) = 0;
+  /// Kills it; no effect when it has ended.
+  virtual void kill(std::uint64_t number) = 0;
+};
+
+struct ProcessAgentOptions {
+  /// What it offers.
+  v1::Node node;
+  /// The host that workers listen at.
+  std::string host;
+  std::shared_ptr<WorkerLauncher> launcher;
+  /// Told what the operator should know: registered, refused, connection lost.
+  std::function<void(std::string)> notice = [](const std::string&) {};
+};
+
+/// One worker for each device, for the leases on one device; one for work without a device; and one for each lease of
+/// several devices, of other accelerators or with `isolated`, which ends with the lease.
+///
+/// A worker goes: starting -> up -> (ending) -> reaped. What it held is reported as free when it was reaped, not before:
+/// its memory is then really free. A worker that does not answer is killed. The broker may come and go: the agent
+/// registers again with all that it holds. Event-based; never blocks; never touches a device.
+class ProcessAgent : public AgentHandle::base {
+public:
+  ProcessAgent(caf::actor_config& config, ProcessAgentOptions options);
+
+  AgentHandle::behavior_type make_behavior() override;
+  void on_exit() override;
+
+  const char* name() const override {
+    return "gpuactors.agent";
+  }
+
+private:
+  using Order = std::function<void(const caf::strong_actor_ptr& worker)>;
+
+  struct WorkerRecord {
+    std::uint64_t number = 0;
+    std::string key;
+    /// It ends with its only lease.
+    bool exclusive = false;
+    /// It was told or made to end: no more work for it.
+    bool ending = false;
+    caf::strong_actor_ptr control;
+    std::string address;
+    std::uint32_t pid = 0;
+    /// What it is told when it is up.
+    std::vector<Order> orders;
+    std::set<LeaseId> leases;
+  };
+
+  struct LeaseRecord {
+    v1::HeldLease held;
+    std::uint64_t worker = 0;
+    /// Its holder has ended; to be reported when the worker was reaped.
+    std::optional<v1::LeaseEnded> ended;
+  };
+
+  template <class Message, class... Ins>
+  void start(Message order, v1::HeldLease held, bool isolated, const Ins&... message);
+  WorkerRecord& worker_for(const v1::Lease& lease, bool isolated, const std::string& purpose);
+  WorkerRecord& start_worker(std::string key, bool exclusive, std::vector<v1::Device> devices, const v1::Lease* lease,
+                             std::string purpose);
+  void end(const v1::EndLease& order);
+  void started(v1::LeaseStarted message);
+  void ended(v1::LeaseEnded message);
+  void stuck(const v1::LeaseStuck& message);
+  void report(v1::LeaseEnded message);
+  caf::result<v1::Done> worker_up(const v1::WorkerHello& message, const caf::strong_actor_ptr& control);
+  void worker_lost(std::uint64_t number);
+  void worker_exited(const v1::WorkerExited& message);
+  void kill_worker(WorkerRecord& worker);
+  void link_changed(const caf::strong_actor_ptr& broker);
+  void register_node();
+  bool often_lost(int device);
+
+  ProcessAgentOptions options_;
+  const std::uint64_t id_;
+  InstanceTable instances_;
+  caf::strong_actor_ptr broker_;
+  std::uint64_t last_worker_ = 0;
+  std::map<std::uint64_t, WorkerRecord> workers_;
+  std::map<std::string, std::uint64_t> by_key_;
+  std::map<LeaseId, LeaseRecord> leases_;
+  // When sticky errors lost a device to its process.
+  std::map<int, std::deque<TimePoint>> losses_;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,42 @@
+#include <gpuactors/base/endpoint.hpp>
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace gpuactors {
+
+Result<Endpoint> parse_endpoint(std::string_view text) {
+  const auto colon = text.rfind(':');
+  const auto bad = [&](std::string_view why) {
+    return fail(Errc::invalid_argument, fmt::format("\"{}\" is no HOST:PORT: {}; 127.0.0.1:7711 would be right", text, why));
+  };
+  if (colon == std::string_view::npos)
+    return bad("the port is missing");
+  auto host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']'))
+    host = host.substr(1, host.size() - 2);
+  else if (host.find(':') != std::string_view::npos)
+    return bad("an IPv6 address stands in brackets");
+  if (host.empty())
+    return bad("the host is missing");
+  const auto digits = text.substr(colon + 1);
+  Endpoint result;
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), result.port);
+  if (digits.empty() || error != std::errc{} || stop != digits.data() + digits.size())
+    return bad(fmt::format("the port is \"{}\", a number from 0 to 65535 is expected", digits));
+  result.host = host;
+  return result;
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  if (endpoint.host.find(':') != std::string::npos)
+    return fmt::format("[{}]:{}", endpoint.host, endpoint.port);
+  return fmt::format("{}:{}", endpoint.host, endpoint.port);
+}
+
+bool is_loopback(std::string_view host) noexcept {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+} // namespace gpuactors

@@ -1,0 +1,242 @@
+// The broker and actors: their records, from the wish to the end of the last restart.
+#include <gpuactors/base/suggest.hpp>
+#include <gpuactors/broker/requests.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+namespace {
+
+Error no_actor(const std::string& name, std::uint64_t id) {
+  return Error{Errc::not_found, name.empty() ? fmt::format("there is no actor {}", id)
+                                             : fmt::format("there is no actor named \"{}\"", name)};
+}
+
+} // namespace
+
+// -- what clients ask -----------------------------------------------------------------------------
+
+ResourceBroker::ActorAnswer ResourceBroker::spawn_actor(const v1::SpawnActor& message, const Payload& config) {
+  if (clients_.count(message.client()) == 0)
+    return to_caf(Error{Errc::unavailable, "the broker does not know the client: its connection was lost"});
+  // Asked before, and the answer was lost.
+  const std::pair key{message.client(), message.client_request()};
+  if (const auto known = spawns_.find(key); known != spawns_.end())
+    return answer_with(actors_.at(known->second));
+  const ActorName name{message.spec().name_space(), message.spec().name()};
+  if (const auto taken = names_.find(name); !name.second.empty() && taken != names_.end()) {
+    auto& record = actors_.at(taken->second);
+    if (message.get_if_exists() && record.spec.type() == message.spec().type())
+      return answer_with(record);
+    return to_caf(Error{Errc::already_exists,
+                        fmt::format("there is an actor named \"{}\" already{}", name.second,
+                                    message.get_if_exists() ? ", of type " + record.spec.type() : std::string{})});
+  }
+  ActorRecord record;
+  record.id = ActorId{++last_actor_};
+  record.spec = message.spec();
+  record.config = config;
+  record.request = message.request();
+  record.client = message.client();
+  record.client_request = message.client_request();
+  if (record.request.name().empty())
+    record.request.set_name(name.second.empty() ? fmt::format("{}-{}", record.spec.type(), record.id.value())
+                                                : name.second);
+  auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
+  record.seekers.push_back(promise);
+  if (!name.second.empty())
+    names_[name] = record.id;
+  spawns_[key] = record.id;
+  auto& kept = actors_.emplace(record.id, std::move(record)).first->second;
+  submit_actor(kept);
+  return promise;
+}
+
+ResourceBroker::ActorAnswer ResourceBroker::answer_with(ActorRecord& record) {
+  auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
+  if (record.state == ActorState::alive)
+    promise.deliver(info_of(record), record.handle, record.control);
+  else
+    record.seekers.push_back(promise);
+  return promise;
+}
+
+ResourceBroker::ActorAnswer ResourceBroker::find(const v1::FindActor& message) {
+  if (auto* record = find_record({message.name_space(), message.name()}, message.id()))
+    return answer_with(*record);
+  if (message.name().empty())
+    return to_caf(Error{Errc::actor_died, fmt::format("actor {} has ended", message.id())});
+  std::vector<std::string> known;
+  for (const auto& [name, id] : names_)
+    if (name.first == message.name_space())
+      known.push_back(name.second);
+  return to_caf(Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", message.name(),
+                                                   did_you_mean(message.name(), known))});
+}
+
+caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
+  auto* record = find_record({message.name_space(), message.name()}, message.id());
+  if (record == nullptr) {
+    if (message.again())
+      return v1::Done{};
+    return to_caf(no_actor(message.name(), message.id()));
+  }
+  auto promise = make_response_promise<v1::Done>();
+  record->killers.push_back(promise);
+  record->no_restart = record->no_restart || message.no_restart();
+  kill(*record, message.grace_ms());
+  return promise;
+}
+
+void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
+  if (record.state == ActorState::waiting) {
+    const auto request = record.waiting_for;
+    actor_requests_.erase(request);
+    const auto id = record.id;
+    apply(ledger_.cancel(request, Clock::now()), "kill");
+    forget_actor(id, Error{Errc::cancelled, "the actor was killed before it was placed"});
+    return;
+  }
+  if (const auto* lease = ledger_.lease_of(record.waiting_for); lease != nullptr) {
+    record.state = ActorState::stopping;
+    tell_agent_to_end(*lease, grace_ms);
+  }
+}
+
+void ResourceBroker::stuck(const v1::LeaseStuck& message) {
+  const auto holder = actor_leases_.find(LeaseId{message.lease()});
+  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
+  if (actor == actors_.end() || actor->second.lease->epoch() != message.epoch())
+    return;
+  for (auto& killer : actor->second.killers)
+    killer.deliver(to_caf(Error{Errc::deadline_exceeded, message.text()}));
+  actor->second.killers.clear();
+}
+
+// -- their life -----------------------------------------------------------------------------------
+
+void ResourceBroker::submit_actor(ActorRecord& record) {
+  record.state = ActorState::waiting;
+  record.waiting_for = RequestId{++last_request_};
+  actor_requests_[record.waiting_for] = record.id;
+  auto request = read_request(record.request);
+  if (request)
+    if (auto checked = check_group(request->group); !checked)
+      request = fail(checked.error());
+  if (!request) {
+    actor_requests_.erase(record.waiting_for);
+    forget_actor(record.id, request.error());
+    return;
+  }
+  apply(ledger_.submit(record.waiting_for, std::move(*request), Clock::now()));
+}
+
+void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
+  record.state = ActorState::starting;
+  record.lease = to_wire(lease);
+  actor_leases_[lease.id] = record.id;
+  v1::StartActor order;
+  *order.mutable_lease() = *record.lease;
+  order.set_actor(record.id.value());
+  *order.mutable_spec() = record.spec;
+  order.set_restarts(record.restarts);
+  *order.mutable_request() = record.request;
+  order.set_client(record.client);
+  order.set_client_request(record.client_request);
+  caf_version::post(nodes_.at(lease.node).agent, std::move(order), record.config);
+}
+
+void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, caf::strong_actor_ptr& holder,
+                                   caf::strong_actor_ptr& control) {
+  if (actor.state != ActorState::starting)
+    return;
+  actor.state = ActorState::alive;
+  actor.pid = message.pid();
+  actor.address = message.address();
+  actor.handle = std::move(holder);
+  actor.control = std::move(control);
+  *log_.add(Clock::now(), "spawned", actor.request.name()).mutable_lease() = *actor.lease;
+  auto waiting = std::move(actor.seekers);
+  actor.seekers.clear();
+  for (auto& promise : waiting)
+    promise.deliver(info_of(actor), actor.handle, actor.control);
+}
+
+void ResourceBroker::actor_down(ActorId id, const Error& error) {
+  auto& record = actors_.at(id);
+  record.handle = nullptr;
+  record.control = nullptr;
+  record.address.clear();
+  record.lease.reset();
+  const bool again = !record.no_restart && record.restarts < record.spec.max_restarts();
+  auto& event = log_.add(Clock::now(), again ? "restarting" : "died", record.request.name());
+  event.set_reason(error.message());
+  if (!again) {
+    forget_actor(id, error);
+    return;
+  }
+  ++record.restarts;
+  for (auto& killer : record.killers)
+    killer.deliver(v1::Done{});
+  record.killers.clear();
+  submit_actor(record);
+}
+
+void ResourceBroker::forget_actor(ActorId id, const Error& error) {
+  auto node = actors_.extract(id);
+  if (node.empty())
+    return;
+  auto& record = node.mapped();
+  if (const auto named = names_.find({record.spec.name_space(), record.spec.name()});
+      named != names_.end() && named->second == id)
+    names_.erase(named);
+  spawns_.erase({record.client, record.client_request});
+  for (auto& seeker : record.seekers)
+    seeker.deliver(to_caf(error));
+  for (auto& killer : record.killers)
+    killer.deliver(v1::Done{});
+}
+
+ResourceBroker::ActorRecord* ResourceBroker::find_record(const ActorName& name, std::uint64_t id) {
+  if (!name.second.empty()) {
+    const auto named = names_.find(name);
+    return named == names_.end() ? nullptr : &actors_.at(named->second);
+  }
+  const auto found = actors_.find(ActorId{id});
+  return found == actors_.end() ? nullptr : &found->second;
+}
+
+v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
+  v1::ActorInfo info;
+  info.set_id(record.id.value());
+  info.set_name(record.spec.name());
+  info.set_name_space(record.spec.name_space());
+  info.set_type(record.spec.type());
+  switch (record.state) {
+  case ActorState::waiting:
+    info.set_state("waiting");
+    break;
+  case ActorState::starting:
+    info.set_state("starting");
+    break;
+  case ActorState::alive:
+    info.set_state("alive");
+    break;
+  case ActorState::stopping:
+    info.set_state("stopping");
+    break;
+  }
+  info.set_restarts(record.restarts);
+  if (record.lease)
+    *info.mutable_lease() = *record.lease;
+  info.set_pid(record.pid);
+  info.set_address(record.address);
+  info.set_max_pending_calls(record.spec.max_pending_calls());
+  info.set_max_task_retries(record.spec.max_task_retries());
+  info.set_detached(record.spec.detached());
+  return info;
+}
+
+} // namespace gpuactors

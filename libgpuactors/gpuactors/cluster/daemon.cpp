@@ -1,0 +1,234 @@
+#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/base/units.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/launcher.hpp>
+#include <gpuactors/device/accelerators.hpp>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <netdb.h>
+#include <thread>
+
+namespace gpuactors {
+
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// The address of this machine from which it reaches `to`. Sends nothing.
+Result<std::string> address_towards(const Endpoint& to) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (const auto code = ::getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found); code != 0)
+    return fail(Errc::unavailable, fmt::format("the host {} cannot be found: {}", to.host, ::gai_strerror(code)));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses{found, ::freeaddrinfo};
+  const int socket = ::socket(addresses->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  std::array<char, NI_MAXHOST> text{};
+  const bool done = socket >= 0 && ::connect(socket, addresses->ai_addr, addresses->ai_addrlen) == 0
+                    && ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0
+                    && ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
+                                     NI_NUMERICHOST)
+                           == 0;
+  if (socket >= 0)
+    ::close(socket);
+  if (!done)
+    return fail(Errc::unavailable, fmt::format("no way to {}: say with --host where this node can be reached", to.host));
+  return std::string{text.data()};
+}
+
+/// Ids of a broker that starts later are above all that this one gives out, as long as it lives: 16 million a second.
+std::uint64_t first_id() {
+  using std::chrono::system_clock;
+  constexpr std::int64_t epoch = 1'767'225'600; // 2026-01-01
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count();
+  constexpr int bits = 24;
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, seconds - epoch)) << bits;
+}
+
+/// A broker in this process, and where it listens.
+class BrokerPart {
+public:
+  Result<void> start(detail::DaemonCore& core, const BrokerDaemon& options) {
+    GPUACTORS_LET(listen, parse_endpoint(options.listen));
+    BrokerOptions config;
+    config.last_id = first_id();
+    config.settle = limits::settle;
+    handle_ = core.spawn<ResourceBroker>(std::move(config));
+    GPUACTORS_LET(port, core.links().publish(handle_, listen));
+    listen.port = port;
+    endpoint_ = std::move(listen);
+    return {};
+  }
+
+  [[nodiscard]] const Endpoint& endpoint() const noexcept {
+    return endpoint_;
+  }
+
+  /// Where a process of this machine reaches it.
+  [[nodiscard]] Endpoint local_endpoint() const {
+    return endpoint_.host == "0.0.0.0" ? Endpoint{"127.0.0.1", endpoint_.port} : endpoint_;
+  }
+
+  [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {
+    return handle_;
+  }
+
+private:
+  Endpoint endpoint_;
+  caf::strong_actor_ptr handle_;
+};
+
+/// An agent in this process, with its connection to the broker.
+class NodePart {
+public:
+  ~NodePart() {
+    if (redial_ != nullptr)
+      redial_->stop();
+    if (launcher_ != nullptr)
+      launcher_->close();
+  }
+
+  /// @param local the broker, when it is in this process.
+  Result<void> start(detail::DaemonCore& core, const NodeDaemon& options, const Endpoint& broker,
+                     const DaemonOptions& daemon, const caf::strong_actor_ptr& local = {}) {
+    GPUACTORS_LET(node, describe(options));
+    GPUACTORS_LET(host, options.host.empty() ? address_towards(broker) : Result<std::string>{options.host});
+    detail::LauncherOptions launch;
+    launch.program = program_of(options);
+    launch.setup.set_broker(to_string(broker));
+    launch.setup.set_node(node.name());
+    launch.setup.set_host(host);
+    if (const auto& files = core.links().options().certificates)
+      launch.setup.set_certificates(files->certificate.parent_path().string());
+    launch.on_line = [notice = daemon.notice](std::string_view purpose, std::string_view line) {
+      notice(fmt::format("[{}] {}", purpose, line));
+    };
+    // Workers reach the agent on this machine; its port is known only when it stands.
+    auto proxy = std::make_shared<LateLauncher>();
+    ProcessAgentOptions agent_options;
+    agent_options.node = node;
+    agent_options.host = host;
+    agent_options.launcher = proxy;
+    agent_options.notice = daemon.notice;
+    const auto agent = core.spawn<ProcessAgent>(std::move(agent_options));
+    GPUACTORS_LET(port, core.links().publish(agent, Endpoint{"127.0.0.1", 0}));
+    launch.setup.set_agent(to_string(Endpoint{"127.0.0.1", port}));
+    launcher_ = std::make_shared<detail::Launcher>(std::move(launch));
+    launcher_->report_to(agent);
+    proxy->target = launcher_;
+    if (local != nullptr) {
+      caf_version::post(agent, v1::LinkChanged{}, local);
+      return {};
+    }
+    redial_ = std::make_shared<Redial>(core.links(), broker, [agent, notice = daemon.notice, said = std::string{}](
+                                                                 Result<caf::strong_actor_ptr> handle) mutable {
+      if (!handle && handle.error().message() != said)
+        notice(said = handle.error().message());
+      caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
+    });
+    redial_->start();
+    return {};
+  }
+
+private:
+  /// Stands for the launcher, which can be made when the agent listens.
+  struct LateLauncher : WorkerLauncher {
+    std::shared_ptr<detail::Launcher> target;
+    Result<void> start(const WorkerCommand& command) override {
+      return target->start(command);
+    }
+    void kill(std::uint64_t number) override {
+      target->kill(number);
+    }
+  };
+
+  static std::string program_of(const NodeDaemon& options) {
+    if (!options.program.empty())
+      return options.program;
+    std::error_code error;
+    return std::filesystem::read_symlink("/proc/self/exe", error).string();
+  }
+
+  static Result<v1::Node> describe(const NodeDaemon& options) {
+    NodeOptions described;
+    described.name = options.name.empty() ? host_name() : options.name;
+    described.labels = options.labels;
+    if (options.cpus < 0) {
+      described.cpus = Share::whole(std::max(1U, std::thread::hardware_concurrency()));
+    } else {
+      GPUACTORS_LET(cpus, Share::from_double(options.cpus, "cpus"));
+      described.cpus = cpus;
+    }
+    for (const auto& [name, amount] : options.resources) {
+      GPUACTORS_LET(share, Share::from_double(amount, fmt::format("resource {}", name)));
+      described.resources.emplace(name, share);
+    }
+    GPUACTORS_TRY(check_whole_units(described.resources));
+    GPUACTORS_LET(found, discover_accelerators(options.accelerator_root, described.resources));
+    described.resources.merge(found);
+    GPUACTORS_LET(devices, detail::describe_devices(program_of(options), described.name, options.devices));
+    auto node = describe_node(described, {});
+    for (auto& device : devices)
+      *node.add_devices() = std::move(device);
+    return node;
+  }
+
+  std::shared_ptr<detail::Launcher> launcher_;
+  std::shared_ptr<Redial> redial_;
+};
+
+} // namespace
+
+Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options) {
+  detail::Termination termination;
+  GPUACTORS_LET(listen, parse_endpoint(broker.listen));
+  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
+  detail::DaemonCore core{links};
+  BrokerPart part;
+  GPUACTORS_TRY(part.start(core, broker));
+  options.ready(to_string(part.endpoint()));
+  termination.wait();
+  return {};
+}
+
+Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
+  detail::Termination termination;
+  GPUACTORS_LET(broker, parse_endpoint(node.broker));
+  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, false));
+  detail::DaemonCore core{links};
+  NodePart part;
+  GPUACTORS_TRY(part.start(core, node, broker, options));
+  options.ready(node.broker);
+  termination.wait();
+  return {};
+}
+
+Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options) {
+  detail::Termination termination;
+  GPUACTORS_LET(listen, parse_endpoint(broker.listen));
+  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
+  detail::DaemonCore core{links};
+  BrokerPart part;
+  GPUACTORS_TRY(part.start(core, broker));
+  NodePart local;
+  GPUACTORS_TRY(local.start(core, node, part.local_endpoint(), options, part.handle()));
+  options.ready(to_string(part.endpoint()));
+  termination.wait();
+  return {};
+}
+
+} // namespace gpuactors

@@ -1,0 +1,150 @@
+#include <gpuactors/cluster/detail/broker_link.hpp>
+
+namespace gpuactors::detail {
+
+/// Takes a request out of the book when it is answered.
+class BrokerLink::Tracked : public PendingReply {
+public:
+  Tracked(std::weak_ptr<BrokerLink> link, std::shared_ptr<PendingReply> reply)
+    : link_(std::move(link)), reply_(std::move(reply)) {
+    // nop
+  }
+
+  RequestPort::Ticket ticket = 0;
+
+  void on_reply(caf_version::Content& content) override {
+    forget();
+    reply_->on_reply(content);
+  }
+
+  void on_error(Error error) override {
+    forget();
+    reply_->on_error(std::move(error));
+  }
+
+private:
+  void forget() {
+    if (const auto link = link_.lock())
+      link->answered(ticket);
+  }
+
+  std::weak_ptr<BrokerLink> link_;
+  std::shared_ptr<PendingReply> reply_;
+};
+
+class BrokerLink::HelloReply : public PendingReply {
+public:
+  HelloReply(std::weak_ptr<BrokerLink> link, caf::strong_actor_ptr handle)
+    : link_(std::move(link)), handle_(std::move(handle)) {
+    // nop
+  }
+
+  void on_reply(caf_version::Content&) override {
+    if (const auto link = link_.lock())
+      link->greeted(handle_);
+  }
+
+  void on_error(Error error) override {
+    if (const auto link = link_.lock())
+      link->refused(std::move(error));
+  }
+
+private:
+  std::weak_ptr<BrokerLink> link_;
+  caf::strong_actor_ptr handle_;
+};
+
+BrokerLink::BrokerLink(RequestPort& port, std::function<v1::Hello()> hello) : port_(port), hello_(std::move(hello)) {
+  // nop
+}
+
+void BrokerLink::attach(caf::strong_actor_ptr broker) {
+  local_ = std::move(broker);
+  port_.ask(std::make_shared<HelloReply>(weak_from_this(), local_), local_, never, hello_(), port_.handle());
+}
+
+void BrokerLink::connect(Links& links, const Endpoint& to) {
+  redial_ = std::make_shared<Redial>(links, to, [weak = weak_from_this()](Result<caf::strong_actor_ptr> handle) {
+    if (const auto self = weak.lock())
+      self->changed(std::move(handle));
+  });
+  redial_->start();
+}
+
+Result<void> BrokerLink::wait_until_up(Duration timeout) {
+  std::unique_lock lock{mutex_};
+  if (wake_.wait_until(lock, deadline_after(Clock::now(), timeout), [this] { return handle_ != nullptr; }))
+    return {};
+  return fail(why_down_.value_or(Error{Errc::unavailable, "the broker did not answer in time"}));
+}
+
+void BrokerLink::close() {
+  if (redial_ != nullptr)
+    redial_->stop();
+  const std::lock_guard lock{mutex_};
+  handle_ = nullptr;
+  local_ = nullptr;
+  open_.clear();
+}
+
+void BrokerLink::track(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Send send) {
+  auto tracked = std::make_shared<Tracked>(weak_from_this(), reply);
+  std::optional<Error> error;
+  {
+    // An answer waits for the lock, so it finds the request in the book.
+    const std::lock_guard lock{mutex_};
+    const auto ticket = port_.add(tracked, nullptr, deadline);
+    if (ticket) {
+      tracked->ticket = *ticket;
+      auto& kept = open_.emplace(*ticket, std::move(send)).first->second;
+      if (handle_ != nullptr)
+        kept(*ticket, handle_, false);
+    } else {
+      error = ticket.error();
+    }
+  }
+  if (error)
+    reply->on_error(std::move(*error));
+}
+
+void BrokerLink::answered(RequestPort::Ticket ticket) {
+  const std::lock_guard lock{mutex_};
+  open_.erase(ticket);
+}
+
+caf::strong_actor_ptr BrokerLink::handle() {
+  if (local_ != nullptr)
+    return local_;
+  const std::lock_guard lock{mutex_};
+  return handle_;
+}
+
+void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
+  if (handle) {
+    port_.ask(std::make_shared<HelloReply>(weak_from_this(), *handle), *handle,
+              deadline_after(Clock::now(), limits::link_timeout), hello_(), port_.handle());
+    return;
+  }
+  const std::lock_guard lock{mutex_};
+  handle_ = nullptr;
+  why_down_ = handle.error();
+}
+
+void BrokerLink::greeted(const caf::strong_actor_ptr& handle) {
+  const std::lock_guard lock{mutex_};
+  handle_ = handle;
+  for (auto& [ticket, send] : open_)
+    send(ticket, handle_, true);
+  wake_.notify_all();
+}
+
+void BrokerLink::refused(Error error) {
+  {
+    const std::lock_guard lock{mutex_};
+    why_down_ = std::move(error);
+  }
+  if (redial_ != nullptr)
+    redial_->again();
+}
+
+} // namespace gpuactors::detail

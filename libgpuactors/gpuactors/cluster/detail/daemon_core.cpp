@@ -1,0 +1,49 @@
+#include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/daemon_core.hpp>
+
+#include <csignal>
+
+namespace gpuactors::detail {
+
+struct DaemonCore::Config : caf::actor_system_config {
+  explicit Config(const LinkOptions& links) {
+    caf_version::add_types<caf::id_block::gpuactors>(*this);
+    caf_version::set_scheduler(*this, 2);
+    configure_links(*this, links);
+  }
+};
+
+DaemonCore::DaemonCore(const LinkOptions& links) {
+  init_message_types();
+  config_ = std::make_unique<Config>(links);
+  system_ = std::make_unique<caf::actor_system>(*config_);
+  port_ = std::make_unique<RequestPort>(*system_, [](caf_version::Content&) {});
+  links_ = std::make_unique<Links>(*system_, *port_, links);
+}
+
+DaemonCore::~DaemonCore() {
+  port_->close();
+  links_.reset();
+  for (const auto& actor : actors_)
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  actors_.clear();
+  system_->await_all_actors_done();
+}
+
+Termination::Termination() {
+  sigemptyset(&waited_);
+  sigaddset(&waited_, SIGTERM);
+  sigaddset(&waited_, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &waited_, &before_);
+}
+
+Termination::~Termination() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void Termination::wait() {
+  int signal = 0;
+  sigwait(&waited_, &signal);
+}
+
+} // namespace gpuactors::detail

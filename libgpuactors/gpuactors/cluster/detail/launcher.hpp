@@ -1,0 +1,58 @@
+// How an agent's worker processes are started: this program, or the user's, with what it needs to know on its command
+// line. Internal to the cluster layer.
+#pragma once
+
+#include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/agent/process_table.hpp>
+
+#include <map>
+#include <mutex>
+
+namespace gpuactors::detail {
+
+struct LauncherOptions {
+  /// The program that workers are.
+  std::string program;
+  /// What all workers of the node have in common.
+  v1::WorkerSetup setup;
+  /// Where a line goes that a worker wrote, with the worker's purpose.
+  std::function<void(std::string_view purpose, std::string_view line)> on_line;
+};
+
+/// Starts workers through a `ProcessTable` and tells the agent of their end. Any thread.
+class Launcher : public WorkerLauncher {
+public:
+  explicit Launcher(LauncherOptions options);
+
+  /// Whom the ends of workers are told to. Before the first start.
+  void report_to(caf::strong_actor_ptr agent);
+
+  /// Kills all workers, and waits until they are reaped.
+  void close();
+
+  Result<void> start(const WorkerCommand& command) override;
+  void kill(std::uint64_t number) override;
+
+private:
+  void exited(const Process& process, const ExitStatus& status);
+
+  LauncherOptions options_;
+  std::mutex mutex_;
+  caf::strong_actor_ptr agent_;
+  struct Running {
+    ProcessId process;
+    std::string purpose;
+    // Why it ended, often.
+    std::string last_line;
+  };
+  // By the agent's number, which is also the tag in the table.
+  std::map<std::uint64_t, Running> running_;
+  std::shared_ptr<ProcessTable> table_;
+};
+
+/// Asks a process of `program` what a node has to offer, so that this one never touches a device.
+/// @returns the devices; the error that the process reports, or how it ended.
+[[nodiscard]] Result<std::vector<v1::Device>> describe_devices(const std::string& program, const std::string& node,
+                                                               const std::string& spec);
+
+} // namespace gpuactors::detail

@@ -1,0 +1,141 @@
+// The worker process: runs tasks and actors for the agent that started it, and ends with it.
+#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/process.hpp>
+#include <gpuactors/agent/worker.hpp>
+#include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/device/discovery.hpp>
+#include <gpuactors/wire/json.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <thread>
+
+namespace gpuactors {
+
+namespace {
+
+/// The agent's answer to the worker's first words.
+class Welcome : public PendingReply {
+public:
+  void on_reply(caf_version::Content&) override {
+    result_.set_value({});
+  }
+  void on_error(Error error) override {
+    result_.set_value(fail(std::move(error)));
+  }
+  Result<void> wait() {
+    return result_.get_future().get();
+  }
+
+private:
+  std::promise<Result<void>> result_;
+};
+
+/// One worker from its start to its end.
+class WorkerProcess {
+public:
+  Result<void> run(const v1::WorkerSetup& setup) {
+    // Before any thread is started, so that none of them is interrupted.
+    detail::Termination termination;
+    ConnectOptions options;
+    options.broker = setup.broker();
+    options.certificates = setup.certificates();
+    options.insecure = setup.certificates().empty();
+    // The broker may be away just now: what the agent wants is started all the same.
+    options.timeout = Duration::zero();
+    GPUACTORS_LET(core, detail::ClusterCore::connect(
+                            std::move(options), [&](detail::ClusterCore& made) { return start(made, setup); }));
+    termination.wait();
+    caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
+    worker_ = nullptr;
+    core->shutdown();
+    return {};
+  }
+
+private:
+  Result<void> start(detail::ClusterCore& core, const v1::WorkerSetup& setup) {
+    GPUACTORS_LET(endpoint, parse_endpoint(setup.agent()));
+    std::promise<Result<caf::strong_actor_ptr>> reached;
+    core.links()->connect(endpoint, limits::connect_timeout,
+                          [&](Result<caf::strong_actor_ptr> agent) { reached.set_value(std::move(agent)); });
+    GPUACTORS_LET(agent, reached.get_future().get());
+    // A node that has lost its agent has lost what ran there: the broker starts it elsewhere.
+    agent->get()->attach_functor([] { ::kill(::getpid(), SIGKILL); });
+
+    auto services = std::make_shared<ProcessServices>();
+    GPUACTORS_TRY(open(setup, *services));
+    core.fill(*services);
+    worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
+    GPUACTORS_LET(port, core.links()->publish(worker_, Endpoint{setup.host(), 0}));
+    v1::WorkerHello hello;
+    hello.set_worker(setup.number());
+    hello.set_pid(static_cast<std::uint32_t>(::getpid()));
+    hello.set_port(port);
+    auto welcome = std::make_shared<Welcome>();
+    core.port().ask(welcome, agent, deadline_after(Clock::now(), 2 * limits::link_timeout), std::move(hello), worker_);
+    return welcome->wait();
+  }
+
+  static Result<void> open(const v1::WorkerSetup& setup, ProcessServices& services) {
+    std::vector<DeviceInfo> described;
+    for (const auto& device : setup.devices()) {
+      GPUACTORS_LET(info, from_wire(device));
+      described.push_back(std::move(info));
+    }
+    GPUACTORS_LET(devices, open_devices(described, discovery_options(setup.node())));
+    services.node = setup.node();
+    services.devices = std::move(devices);
+    return {};
+  }
+
+  caf::strong_actor_ptr worker_;
+};
+
+/// `worker --describe NODE SPEC FILE`: what devices there are, as JSON.
+Result<void> describe(const std::string& node, const std::string& spec, const std::string& file) {
+  GPUACTORS_LET(specs, parse_device_specs(spec));
+  GPUACTORS_LET(devices, make_devices(specs, discovery_options(node)));
+  NodeOptions options;
+  options.name = node;
+  GPUACTORS_LET(json, message_to_json(describe_node(options, devices)));
+  std::ofstream out{file};
+  if (!(out << json).flush())
+    return fail(Errc::unavailable, fmt::format("{} cannot be written", file));
+  return {};
+}
+
+Result<void> run(int argc, const char* const* argv) {
+  constexpr int describe_arguments = 6;
+  if (argc == describe_arguments && std::string_view{argv[2]} == "--describe")
+    return describe(argv[3], argv[4], argv[5]);
+  constexpr int worker_arguments = 3;
+  if (argc != worker_arguments)
+    return fail(Errc::invalid_argument, "a worker is started by its node");
+  GPUACTORS_LET(payload, payload_from_json(*v1::WorkerSetup::descriptor(), argv[2]));
+  GPUACTORS_LET(setup, std::move(payload).take_as<v1::WorkerSetup>());
+  die_with_parent(static_cast<pid_t>(setup.parent()));
+  WorkerProcess process;
+  return process.run(setup);
+}
+
+} // namespace
+
+std::optional<int> run_if_worker(int argc, const char* const* argv) {
+  if (argc < 2 || std::string_view{argv[1]} != "worker")
+    return std::nullopt;
+  const auto done = run(argc, argv);
+  if (done)
+    return 0;
+  std::fprintf(stderr, "%s\n", done.error().message().c_str());
+  return 1;
+}
+
+} // namespace gpuactors
