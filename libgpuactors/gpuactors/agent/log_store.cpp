@@ -164,7 +164,7 @@ private:
   void show(const LogLine& line) {
     for (const auto& follower : followers_)
       if (follower->filter.admits(line)) {
-        if (follower->lines.size() < options_.follow_lines && follower->dropped == 0)
+        if (follower->lines.size() < options_.follow_lines)
           follower->lines.push_back(line);
         else
           ++follower->dropped;
