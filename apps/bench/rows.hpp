@@ -27,4 +27,7 @@ struct Benchmark {
 /// Resident memory after many tasks against after few.
 [[nodiscard]] std::vector<Benchmark> memory_benchmarks();
 
+/// Tensors from one process to another: on one machine against memcpy, over TCP against one raw stream.
+[[nodiscard]] std::vector<Benchmark> transport_benchmarks();
+
 } // namespace gpuactors::bench

@@ -1,5 +1,6 @@
 #include "cluster_options.hpp"
 
+#include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/device/discovery.hpp>
 
 #include <fmt/format.h>
@@ -33,20 +34,29 @@ void ClusterOptions::add_to(CLI::App& parser) {
       ->type_name("FILE");
   parser
       .add_option("--broker", broker_,
-                  "Broker of a cluster, also by GPUACTORS_BROKER. Not in this version, which embeds its cluster")
+                  "Broker of a running cluster, also by GPUACTORS_BROKER; left out, a cluster is embedded")
       ->type_name("HOST:PORT");
+  parser.add_option("--certs", certificates_, "Folder with this machine's certificates; the user's own when left out")
+      ->type_name("DIR");
+  parser.add_flag("--insecure", insecure_, "Connect in plaintext, to a cluster that was started so");
+}
+
+std::string ClusterOptions::broker() const {
+  const auto* set = std::getenv(broker_variable);
+  return broker_.empty() && set != nullptr ? set : broker_;
+}
+
+bool ClusterOptions::connects() const {
+  return !broker().empty();
 }
 
 Result<void> ClusterOptions::check() const {
-  const auto* set = std::getenv(broker_variable);
-  const bool by_variable = broker_.empty() && set != nullptr;
-  const std::string broker = by_variable ? set : broker_;
-  if (!broker.empty())
-    return fail(Errc::unsupported, fmt::format("cannot connect to the broker {}: this version has embedded clusters "
-                                               "only; {}",
-                                               broker,
-                                               by_variable ? fmt::format("unset {}", broker_variable)
-                                                           : std::string{"leave out --broker"}));
+  if (connects()) {
+    GPUACTORS_TRY(parse_endpoint(broker()));
+    if (!devices_.empty() || !record_.empty())
+      return fail(Errc::invalid_argument, "--devices and --record are for an embedded cluster: a running one, named by "
+                                          "--broker or GPUACTORS_BROKER, has its own");
+  }
   for (const auto& spec : devices_)
     if (spec.find_first_not_of(" \t\n") == std::string::npos)
       return fail(Errc::invalid_argument, "--devices is empty: cuda, cuda*4 or host:4x1GiB is expected, for example");
@@ -56,6 +66,13 @@ Result<void> ClusterOptions::check() const {
 
 Result<Cluster> ClusterOptions::open() const {
   GPUACTORS_TRY(check());
+  if (connects()) {
+    ConnectOptions connection;
+    connection.broker = broker();
+    connection.certificates = certificates_;
+    connection.insecure = insecure_;
+    return Cluster::connect(std::move(connection));
+  }
   EmbedOptions options;
   options.devices = fmt::format("{}", fmt::join(devices_, " "));
   options.record = record_;

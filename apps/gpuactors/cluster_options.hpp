@@ -1,4 +1,5 @@
-// Which cluster a subcommand talks to: --devices, --accelerator-root, --record and --broker.
+// Which cluster a subcommand talks to: --broker with --certs or --insecure, or an embedded one with --devices,
+// --accelerator-root and --record.
 #pragma once
 
 #include <gpuactors/cluster/cluster.hpp>
@@ -17,17 +18,24 @@ public:
   void add_to(CLI::App& parser);
 
   /// Checks what can be checked without a cluster.
-  /// @returns `unsupported` for a broker: this version has embedded clusters only; `invalid_argument` for a bad SPEC.
+  /// @returns `invalid_argument` for a bad SPEC or address, or for options of an embedded cluster beside a broker.
   [[nodiscard]] Result<void> check() const;
 
   /// The cluster that they name.
   [[nodiscard]] Result<Cluster> open() const;
 
+  /// Whether they name a cluster that runs elsewhere.
+  [[nodiscard]] bool connects() const;
+
 private:
+  [[nodiscard]] std::string broker() const;
+
   std::vector<std::string> devices_;
   std::string accelerator_root_ = "/";
   std::string record_;
   std::string broker_;
+  std::string certificates_;
+  bool insecure_ = false;
 };
 
 } // namespace gpuactors::cli

@@ -22,6 +22,9 @@ Command add_devices(CLI::App& program);
 Command add_submit(CLI::App& program);
 Command add_plan(CLI::App& program);
 Command add_certs(CLI::App& program);
+Command add_broker(CLI::App& program);
+Command add_node(CLI::App& program);
+Command add_up(CLI::App& program);
 
 /// Parses the arguments and runs the subcommand that they name. Errors go to standard error, one line each.
 /// @returns the exit code: 0 for success, 2 for bad usage or input, 1 for any other failure.

@@ -76,7 +76,8 @@ Result<DeviceInfo> from_wire(const v1::Device& device) {
   else if (device.kind() == to_string(DeviceKind::host))
     info.kind = DeviceKind::host;
   else
-    return fail(Errc::invalid_argument, fmt::format("device {} is of the unknown kind \"{}\"", device.index(), device.kind()));
+    return fail(Errc::invalid_argument,
+                fmt::format("device {} is of the unknown kind \"{}\"", device.index(), device.kind()));
   info.index = device.index();
   info.ordinal = device.index();
   info.name = device.name();

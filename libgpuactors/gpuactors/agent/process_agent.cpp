@@ -1,5 +1,6 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
@@ -48,7 +49,7 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
         for (const auto id : held->second.ids())
           units.push_back(std::to_string(id));
     }
-    result[std::string{kind.visibility_variable}] = fmt::format("{}", fmt::join(units, ","));
+    result[std::string{kind.variable}] = visible_units(units);
   }
   return result;
 }
@@ -56,8 +57,7 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
 } // namespace
 
 ProcessAgent::ProcessAgent(caf::actor_config& config, ProcessAgentOptions options)
-  : AgentHandle::base(config), options_(std::move(options)), id_(random_id()),
-    instances_(resources_of(options_.node)) {
+  : AgentHandle::base(config), options_(std::move(options)), id_(random_id()), instances_(resources_of(options_.node)) {
   // nop
 }
 
@@ -157,9 +157,8 @@ ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, boo
   return start_worker(key, false, std::move(devices), nullptr, key);
 }
 
-ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exclusive,
-                                                       std::vector<v1::Device> devices, const v1::Lease* lease,
-                                                       std::string purpose) {
+ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exclusive, std::vector<v1::Device> devices,
+                                                       const v1::Lease* lease, std::string purpose) {
   WorkerCommand command;
   command.number = ++last_worker_;
   command.purpose = std::move(purpose);
@@ -312,11 +311,15 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   const auto& record = worker.mapped();
   if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
     by_key_.erase(known);
+  if (!record.ending)
+    options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);
-    auto ended = lease.ended ? std::move(*lease.ended)
-                             : end_of(lease.held.lease(), Error{Errc::worker_died, fmt::format("the worker process for {} {}",
-                                                                                         record.key, message.text())});
+    auto ended =
+        lease.ended
+            ? std::move(*lease.ended)
+            : end_of(lease.held.lease(),
+                     Error{Errc::worker_died, fmt::format("the worker process for {} {}", record.key, message.text())});
     report(std::move(ended));
   }
 }

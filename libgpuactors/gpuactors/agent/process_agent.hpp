@@ -52,9 +52,9 @@ struct ProcessAgentOptions {
 /// One worker for each device, for the leases on one device; one for work without a device; and one for each lease of
 /// several devices, of other accelerators or with `isolated`, which ends with the lease.
 ///
-/// A worker goes: starting -> up -> (ending) -> reaped. What it held is reported as free when it was reaped, not before:
-/// its memory is then really free. A worker that does not answer is killed. The broker may come and go: the agent
-/// registers again with all that it holds. Event-based; never blocks; never touches a device.
+/// A worker goes: starting -> up -> (ending) -> reaped. What it held is reported as free when it was reaped, not
+/// before: its memory is then really free. A worker that does not answer is killed. The broker may come and go: the
+/// agent registers again with all that it holds. Event-based; never blocks; never touches a device.
 class ProcessAgent : public AgentHandle::base {
 public:
   ProcessAgent(caf::actor_config& config, ProcessAgentOptions options);

@@ -125,8 +125,8 @@ void Worker::failed(LeaseId lease, Error error) {
 caf::result<v1::Started, caf::strong_actor_ptr> Worker::find(const v1::FindHolder& message) {
   const auto slot = slots_.find(LeaseId{message.lease()});
   if (slot == slots_.end() || slot->second.epoch != message.epoch() || !slot->second.started)
-    return to_caf(Error{Errc::stale_epoch,
-                        fmt::format("lease {} of epoch {} is not held here any more", message.lease(), message.epoch())});
+    return to_caf(Error{Errc::stale_epoch, fmt::format("lease {} of epoch {} is not held here any more",
+                                                       message.lease(), message.epoch())});
   return {v1::Started{}, caf::actor_cast<caf::strong_actor_ptr>(slot->second.holder)};
 }
 

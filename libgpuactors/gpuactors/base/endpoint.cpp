@@ -9,7 +9,8 @@ namespace gpuactors {
 Result<Endpoint> parse_endpoint(std::string_view text) {
   const auto colon = text.rfind(':');
   const auto bad = [&](std::string_view why) {
-    return fail(Errc::invalid_argument, fmt::format("\"{}\" is no HOST:PORT: {}; 127.0.0.1:7711 would be right", text, why));
+    return fail(Errc::invalid_argument,
+                fmt::format("\"{}\" is no HOST:PORT: {}; 127.0.0.1:7711 would be right", text, why));
   };
   if (colon == std::string_view::npos)
     return bad("the port is missing");

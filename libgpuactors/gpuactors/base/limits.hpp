@@ -99,9 +99,38 @@ inline constexpr std::int64_t authority_days_most = 36'500;
 /// How long before its end a node's certificate is renewed; later if that were more than a third of its life.
 inline constexpr std::chrono::hours certificate_renewal{30 * 24};
 
+/// Regions of memory below this size are not mapped by other processes but copied.
+inline constexpr std::size_t region_mappable_from = 64U << 10;
+
+/// Memory that a process keeps for the next regions when some end.
+inline constexpr std::size_t region_warm_bytes = 256U << 20;
+
+/// Connections for bulk data that a server has at once, for each of its two ports; the next ones wait.
+inline constexpr std::size_t bulk_connections = 128;
+
+/// Strangers among them, who have not shown a certificate or asked for anything yet; the oldest makes room.
+inline constexpr std::size_t bulk_strangers = 32;
+
+/// Fetches from one server that a client runs at once, and connections to it; further fetches wait.
+inline constexpr std::size_t bulk_streams = 8;
+
+/// Bytes of bulk data that one system call moves at most.
+inline constexpr std::size_t bulk_chunk = 1U << 20;
+
+/// How long a peer of bulk data may take to connect and show who it is, or to finish a request that it began.
+inline constexpr std::chrono::seconds bulk_handshake{5};
+
+/// How long a transfer may stand still before the peer counts as gone.
+inline constexpr std::chrono::seconds bulk_progress{10};
+
+/// How long a connection for bulk data is kept for the next transfer.
+inline constexpr std::chrono::seconds bulk_idle{60};
+
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
+static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);
+static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
 static_assert(leases_per_shape < calls_in_flight);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 

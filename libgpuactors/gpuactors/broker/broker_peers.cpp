@@ -50,8 +50,8 @@ caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, 
   if (agent == nullptr)
     return to_caf(Error{Errc::invalid_argument, "a node registers with the handle of its agent"});
   const auto& node = message.node();
-  if (const auto known = nodes_.find(node.name()); known != nodes_.end() && message.agent() != 0
-                                                   && known->second.agent_id == message.agent()) {
+  if (const auto known = nodes_.find(node.name());
+      known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
     known->second.agent = agent;
     known->second.peer = watch(agent, Peer{node.name(), 0});

@@ -46,9 +46,8 @@ public:
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
     auto info = content.get_as<v1::ActorInfo>(0);
     Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
-    core->locate(info, std::move(place), [self = shared_from_this(), info](Result<Place> found) {
-      self->located(info, std::move(found));
-    });
+    core->locate(info, std::move(place),
+                 [self = shared_from_this(), info](Result<Place> found) { self->located(info, std::move(found)); });
   }
 
   void on_error(Error error) override {
@@ -126,8 +125,8 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   // A request to another process that has gone down just now would wait for ever: whoever failed its requests may have
   // done so before this one was entered.
   if (cell.down.load(std::memory_order_acquire))
-    core.port().abandon(*ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died,
-                                       "the actor ended before it answered"});
+    core.port().abandon(
+        *ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died, "the actor ended before it answered"});
 }
 
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {

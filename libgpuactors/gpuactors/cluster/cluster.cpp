@@ -293,8 +293,7 @@ Result<void> Cluster::kill(std::string_view name, const KillOptions& options, st
   return kill(name, name_space, ActorId{}, options);
 }
 
-Result<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id,
-                           const KillOptions& options) {
+Result<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options) {
   if (core_ == nullptr)
     return closed();
   v1::KillActor message;

@@ -33,14 +33,15 @@ public:
   static Result<Cluster> embed(EmbedOptions options = {});
 
   /// Connects to a cluster of processes; waits for the broker's first answer.
-  /// @returns `unavailable` when nobody answers, `invalid_argument` when the two sides do not trust each other, `not_found`
+  /// @returns `unavailable` when nobody answers, `invalid_argument` when the two sides do not trust each other,
+  /// `not_found`
   ///          when there are no certificates.
   static Result<Cluster> connect(ConnectOptions options);
 
   /// Opens the cluster that a program's command line names: `--broker HOST:PORT` (or GPUACTORS_BROKER) connects, with
-  /// `--certs DIR` or `--insecure`; otherwise one is embedded, with `--devices SPEC` (may be repeated) as the devices of
-  /// its node. Other arguments are left to the program. When a node started the program as its worker, this call does
-  /// that work and does not return.
+  /// `--certs DIR` or `--insecure`; otherwise one is embedded, with `--devices SPEC` (may be repeated) as the devices
+  /// of its node. Other arguments are left to the program. When a node started the program as its worker, this call
+  /// does that work and does not return.
   /// @returns as `connect` or `embed`.
   static Result<Cluster> open(int argc, const char* const* argv);
 

@@ -8,12 +8,12 @@
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
-#include <netdb.h>
 #include <thread>
 
 namespace gpuactors {
@@ -38,15 +38,16 @@ Result<std::string> address_towards(const Endpoint& to) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   std::array<char, NI_MAXHOST> text{};
-  const bool done = socket >= 0 && ::connect(socket, addresses->ai_addr, addresses->ai_addrlen) == 0
-                    && ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0
-                    && ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
-                                     NI_NUMERICHOST)
-                           == 0;
+  const bool done =
+      socket >= 0 && ::connect(socket, addresses->ai_addr, addresses->ai_addrlen) == 0
+      && ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0
+      && ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST)
+             == 0;
   if (socket >= 0)
     ::close(socket);
   if (!done)
-    return fail(Errc::unavailable, fmt::format("no way to {}: say with --host where this node can be reached", to.host));
+    return fail(Errc::unavailable,
+                fmt::format("no way to {}: say with --host where this node can be reached", to.host));
   return std::string{text.data()};
 }
 
@@ -134,12 +135,13 @@ public:
       caf_version::post(agent, v1::LinkChanged{}, local);
       return {};
     }
-    redial_ = std::make_shared<Redial>(core.links(), broker, [agent, notice = daemon.notice, said = std::string{}](
-                                                                 Result<caf::strong_actor_ptr> handle) mutable {
-      if (!handle && handle.error().message() != said)
-        notice(said = handle.error().message());
-      caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
-    });
+    redial_ = std::make_shared<Redial>(
+        core.links(), broker,
+        [agent, notice = daemon.notice, said = std::string{}](Result<caf::strong_actor_ptr> handle) mutable {
+          if (!handle && handle.error().message() != said)
+            notice(said = handle.error().message());
+          caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
+        });
     redial_->start();
     return {};
   }

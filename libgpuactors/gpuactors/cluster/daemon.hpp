@@ -63,8 +63,8 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options);
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options);
 
 /// If the arguments say that a node started this program as its worker, does that work until the node says otherwise
-/// and returns the exit code of the process; nothing for any other start. The first thing that a program calls which has
-/// tasks or actors of its own, unless it calls `Cluster::open` first of all.
+/// and returns the exit code of the process; nothing for any other start. The first thing that a program calls which
+/// has tasks or actors of its own, unless it calls `Cluster::open` first of all.
 std::optional<int> run_if_worker(int argc, const char* const* argv);
 
 } // namespace gpuactors

@@ -51,8 +51,8 @@ public:
     options.insecure = setup.certificates().empty();
     // The broker may be away just now: what the agent wants is started all the same.
     options.timeout = Duration::zero();
-    GPUACTORS_LET(core, detail::ClusterCore::connect(
-                            std::move(options), [&](detail::ClusterCore& made) { return start(made, setup); }));
+    GPUACTORS_LET(core, detail::ClusterCore::connect(std::move(options),
+                                                     [&](detail::ClusterCore& made) { return start(made, setup); }));
     termination.wait();
     caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     worker_ = nullptr;

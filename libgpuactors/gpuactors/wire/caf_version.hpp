@@ -168,17 +168,20 @@ inline void set_heartbeat(caf::actor_system_config& config, std::chrono::nanosec
 #endif
 }
 
-/// Files for mutual TLS. Without them CAF would connect without a word to anybody.
-inline void set_tls(caf::actor_system_config& config, const std::string& authority, const std::string& certificate,
-                    const std::string& key) {
+/// The bytes of a connection.
 #if GPUACTORS_CAF_017
-  config.openssl_cafile = authority;
-  config.openssl_certificate = certificate;
-  config.openssl_key = key;
+using LinkBuffer = std::vector<char>;
 #else
-  config.set("caf.openssl.cafile", authority);
-  config.set("caf.openssl.certificate", certificate);
-  config.set("caf.openssl.key", key);
+using LinkBuffer = caf::byte_buffer;
+#endif
+
+/// The actor that speaks CAF's protocol with other processes; the middleman has made it.
+template <class System>
+caf::actor basp_broker(System& system) {
+#if GPUACTORS_CAF_017
+  return system.middleman().template named_broker<caf::io::basp_broker>(caf::atom("BASP"));
+#else
+  return system.middleman().get_named_broker("BASP");
 #endif
 }
 

@@ -1,11 +1,11 @@
-#include <gpuactors/wire/detail/probe.hpp>
+#include <gpuactors/wire/detail/link_middleman.hpp>
 #include <gpuactors/wire/links.hpp>
 
-#include <caf/io/all.hpp>
-#include <caf/openssl/all.hpp>
+#include <caf/io/middleman.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <list>
 #include <random>
 #include <set>
@@ -16,11 +16,6 @@ namespace gpuactors {
 void configure_links(caf::actor_system_config& config, const LinkOptions& options) {
   config.load<caf::io::middleman>();
   caf_version::set_heartbeat(config, options.heartbeat, options.timeout);
-  if (!options.certificates)
-    return;
-  config.load<caf::openssl::manager>();
-  caf_version::set_tls(config, options.certificates->authority, options.certificates->certificate,
-                       options.certificates->key);
 }
 
 namespace {
@@ -28,36 +23,21 @@ namespace {
 /// Calls a function when the port answers or gives up.
 class Answer : public PendingReply {
 public:
-  using Done = std::function<void(Result<caf::strong_actor_ptr>)>;
+  using Done = std::function<void(Result<caf_version::Content*>)>;
 
-  Answer(std::string where, bool secure, Done done)
-    : where_(std::move(where)), secure_(secure), done_(std::move(done)) {
+  explicit Answer(Done done) : done_(std::move(done)) {
     // nop
   }
 
   void on_reply(caf_version::Content& content) override {
-    using Interfaces = std::set<std::string>;
-    if (!content.match_elements<caf::node_id, caf::strong_actor_ptr, Interfaces>())
-      return done_(fail(Errc::internal, "CAF answered a connection with another message than it should"));
-    auto handle = content.get_as<caf::strong_actor_ptr>(1);
-    if (handle == nullptr)
-      return done_(fail(Errc::invalid_argument, fmt::format("{} is no port of gpuactors", where_)));
-    done_(std::move(handle));
+    done_(&content);
   }
 
   void on_error(Error error) override {
-    if (error.code() == Errc::unavailable)
-      return done_(fail(std::move(error)));
-    if (error.code() == Errc::deadline_exceeded)
-      return done_(fail(Errc::unavailable, fmt::format("{} took the connection but did not answer in time", where_)));
-    const auto why = secure_ ? "it speaks no TLS, or its certificate and ours are not of the same authority"
-                             : "it may speak TLS, which --insecure turns off here";
-    done_(fail(Errc::invalid_argument, fmt::format("{} refused the connection: {} ({})", where_, why, error.message())));
+    done_(fail(std::move(error)));
   }
 
 private:
-  std::string where_;
-  bool secure_;
   Done done_;
 };
 
@@ -84,11 +64,13 @@ private:
 
 // -- Links ----------------------------------------------------------------------------------------
 
-/// The threads that look whether somebody listens, one an attempt: a host that does not answer delays no other.
+/// The threads that dial, one an attempt: a host that does not answer delays no other.
 class Links::Attempts {
 public:
-  void run(std::function<void(const std::atomic<bool>&)> attempt) {
+  void run(std::function<void()> attempt) {
     const std::lock_guard lock{mutex_};
+    if (stopped_)
+      return;
     threads_.remove_if([](Entry& entry) {
       if (!*entry.over)
         return false;
@@ -96,15 +78,21 @@ public:
       return true;
     });
     auto over = std::make_shared<std::atomic<bool>>(false);
-    threads_.push_back({over, std::thread{[this, over, attempt = std::move(attempt)] {
-                          attempt(stop_);
+    threads_.push_back({over, std::thread{[over, attempt = std::move(attempt)] {
+                          attempt();
                           *over = true;
                         }}});
   }
 
-  ~Attempts() {
-    stop_ = true;
-    for (auto& entry : threads_)
+  /// Waits for all; the gate was closed, so that is soon.
+  void stop() {
+    std::list<Entry> threads;
+    {
+      const std::lock_guard lock{mutex_};
+      stopped_ = true;
+      threads.swap(threads_);
+    }
+    for (auto& entry : threads)
       entry.thread.join();
   }
 
@@ -114,37 +102,93 @@ private:
     std::thread thread;
   };
 
-  std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::list<Entry> threads_;
+  bool stopped_ = false;
 };
 
-Links::Links(caf::actor_system& system, RequestPort& port, LinkOptions options)
-  : system_(system), port_(port), options_(std::move(options)), attempts_(std::make_shared<Attempts>()) {
-  middleman_ = caf::actor_cast<caf::strong_actor_ptr>(options_.certificates ? system.openssl_manager().actor_handle()
-                                                                            : system.middleman().actor_handle());
+Result<std::unique_ptr<Links>> Links::make(caf::actor_system& system, RequestPort& port, LinkOptions options) {
+  std::optional<transport::TlsContext> tls;
+  if (options.certificates) {
+    GPUACTORS_LET(loaded, transport::TlsContext::load(*options.certificates));
+    tls = std::move(loaded);
+  }
+  GPUACTORS_LET(gate, detail::LinkGate::make(std::move(tls), options.notice));
+  return std::unique_ptr<Links>{new Links{system, port, std::move(options), std::move(gate)}};
 }
 
-Links::~Links() = default;
+Links::Links(caf::actor_system& system, RequestPort& port, LinkOptions options, std::shared_ptr<detail::LinkGate> gate)
+  : system_(system), port_(port), options_(std::move(options)), gate_(std::move(gate)),
+    middleman_(detail::spawn_link_middleman(system, gate_)), attempts_(std::make_unique<Attempts>()) {
+  // nop
+}
+
+Links::~Links() {
+  gate_->close();
+  attempts_->stop();
+  caf::anon_send_exit(middleman_, caf::exit_reason::user_shutdown);
+}
 
 Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const Endpoint& listen) {
-  const auto handle = caf::actor_cast<caf::actor>(actor);
-  const auto* host = listen.host.c_str();
-  auto port = options_.certificates ? caf::openssl::publish(handle, listen.port, host, true)
-                                    : system_.middleman().publish(handle, listen.port, host, true);
-  if (!port)
+  std::promise<Result<std::uint16_t>> port;
+  auto answer = std::make_shared<Answer>([&](Result<caf_version::Content*> content) {
+    if (!content)
+      port.set_value(fail(content.error()));
+    else if ((*content)->match_elements<std::uint16_t>())
+      port.set_value((*content)->get_as<std::uint16_t>(0));
+    else
+      port.set_value(fail(Errc::internal, "CAF answered with another message than it should"));
+  });
+  auto host = listen.host;
+  auto shown = actor;
+  port_.ask(answer, middleman_, deadline_after(Clock::now(), limits::link_timeout), caf::publish_atom_v, listen.port,
+            std::move(shown), std::set<std::string>{}, std::move(host), true);
+  auto result = port.get_future().get();
+  if (!result)
     return fail(Errc::unavailable,
-                fmt::format("cannot listen at {}: {}", to_string(listen), caf_version::render(port.error())));
-  return *port;
+                fmt::format("cannot listen at {}: {}; the port may be taken, or the address not this machine's",
+                            to_string(listen), result.error().message()));
+  return result;
 }
 
 void Links::connect(const Endpoint& to, Duration timeout, OnConnected done) {
-  const auto deadline = deadline_after(Clock::now(), timeout);
-  attempts_->run([this, to, timeout, deadline, done = std::move(done)](const std::atomic<bool>& stop) {
-    if (auto found = detail::probe(to, timeout, stop); !found)
-      return done(fail(found.error()));
-    auto answer = std::make_shared<Answer>(to_string(to), options_.certificates.has_value(), done);
-    port_.ask(answer, middleman_, deadline, caf::connect_atom_v, to.host, to.port);
+  // CAF ends a fresh connection whose first bytes its heartbeat does not wait for: once more then.
+  constexpr int attempts = 2;
+  dial(to, deadline_after(Clock::now(), timeout), attempts, done);
+}
+
+void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnConnected& done) {
+  attempts_->run([this, to, deadline, attempts, done] {
+    auto session = gate_->dial(to, deadline);
+    if (!session)
+      return done(fail(session.error()));
+    gate_->keep(to, std::move(*session));
+    auto answer = std::make_shared<Answer>([this, to, deadline, attempts, done](Result<caf_version::Content*> content) {
+      static_cast<void>(gate_->take(to)); // unless CAF has known the way
+      using Interfaces = std::set<std::string>;
+      if (content && (*content)->match_elements<caf::node_id, caf::strong_actor_ptr, Interfaces>()) {
+        auto handle = (*content)->get_as<caf::strong_actor_ptr>(1);
+        if (handle != nullptr)
+          return done(std::move(handle));
+        return done(fail(Errc::invalid_argument, fmt::format("{} is no port of gpuactors", to_string(to))));
+      }
+      if (content)
+        return done(fail(Errc::internal, "CAF answered a connection with another message than it should"));
+      const auto& error = content.error();
+      if (error.code() == Errc::unavailable)
+        return done(fail(error));
+      if (error.code() == Errc::deadline_exceeded)
+        return done(fail(Errc::unavailable,
+                         fmt::format("{} took the connection but did not answer in time", to_string(to))));
+      if (attempts > 1)
+        return dial(to, deadline, attempts - 1, done);
+      done(fail(Errc::invalid_argument,
+                fmt::format("{} ended the connection{} ({})", to_string(to),
+                            gate_->is_secure() ? "" : ": it may speak TLS, which --insecure turns off here",
+                            error.message())));
+    });
+    auto host = to.host;
+    port_.ask(answer, middleman_, deadline, caf::connect_atom_v, std::move(host), to.port);
   });
 }
 

@@ -14,6 +14,10 @@
 
 namespace gpuactors {
 
+namespace detail {
+class LinkGate;
+} // namespace detail
+
 /// How a process talks to others. The same in all processes of a cluster.
 struct LinkOptions {
   /// Mutual TLS with these; none means plaintext, which only an operator may wish.
@@ -21,9 +25,11 @@ struct LinkOptions {
   /// How often a process shows that it is alive, and how long the others wait for a sign of it.
   Duration heartbeat = limits::heartbeat;
   Duration timeout = limits::link_timeout;
+  /// Told in one line of who was refused; any thread.
+  std::function<void(std::string_view)> notice = [](std::string_view) {};
 };
 
-/// Loads CAF's remoting, with or without TLS, into a configuration. Before the actor system is made.
+/// Loads CAF's remoting into a configuration. Before the actor system is made.
 void configure_links(caf::actor_system_config& config, const LinkOptions& options);
 
 /// The connections of one process. Any thread.
@@ -32,11 +38,13 @@ public:
   using OnConnected = std::function<void(Result<caf::strong_actor_ptr>)>;
 
   /// @param port whose deadlines serve; closed before the links go.
-  Links(caf::actor_system& system, RequestPort& port, LinkOptions options);
+  /// @returns `invalid_argument` for certificates that cannot be used.
+  static Result<std::unique_ptr<Links>> make(caf::actor_system& system, RequestPort& port, LinkOptions options);
+
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  /// Ends attempts that are under way; their callbacks are called.
+  /// Ends attempts that are under way; their callbacks are called. Connections that stand end with the actor system.
   ~Links();
 
   /// Lets others connect to `actor`. Blocks for a moment; not from an actor.
@@ -60,11 +68,16 @@ public:
 private:
   class Attempts;
 
+  Links(caf::actor_system& system, RequestPort& port, LinkOptions options, std::shared_ptr<detail::LinkGate> gate);
+
+  void dial(const Endpoint& to, TimePoint deadline, int attempts, const OnConnected& done);
+
   caf::actor_system& system_;
   RequestPort& port_;
   LinkOptions options_;
+  std::shared_ptr<detail::LinkGate> gate_;
   caf::strong_actor_ptr middleman_;
-  std::shared_ptr<Attempts> attempts_;
+  std::unique_ptr<Attempts> attempts_;
 };
 
 /// Keeps one connection: dials until it stands, and again when it is lost, with growing pauses and some jitter.

@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <system_error>
+#include <cerrno>
 
 namespace gpuactors::detail {
-
-std::string errno_text(int error) {
-  return std::generic_category().message(error);
-}
 
 Failure fail_errno(const std::filesystem::path& path, std::string_view what) {
   const int error = errno;

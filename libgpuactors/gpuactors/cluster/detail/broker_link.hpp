@@ -36,8 +36,8 @@ public:
     if (local_ != nullptr)
       return port_.ask(reply, local_, deadline, std::move(message), std::move(xs)...);
     track(reply, deadline,
-          [this, message = std::move(message), ... xs = std::move(xs)](
-              RequestPort::Ticket ticket, const caf::strong_actor_ptr& to, bool again) mutable {
+          [this, message = std::move(message),
+           ... xs = std::move(xs)](RequestPort::Ticket ticket, const caf::strong_actor_ptr& to, bool again) mutable {
             if constexpr (requires { message.set_again(true); })
               message.set_again(again);
             port_.deliver(ticket, to, message, xs...);

@@ -97,8 +97,8 @@ Result<std::shared_ptr<ClusterCore>> ClusterCore::embed(EmbedOptions options) {
   return core;
 }
 
-Result<std::shared_ptr<ClusterCore>>
-ClusterCore::connect(ConnectOptions options, const std::function<Result<void>(ClusterCore&)>& on_system) {
+Result<std::shared_ptr<ClusterCore>> ClusterCore::connect(ConnectOptions options,
+                                                          const std::function<Result<void>(ClusterCore&)>& on_system) {
   auto core = std::shared_ptr<ClusterCore>{new ClusterCore};
   if (auto started = core->start(options, on_system); !started) {
     core->shutdown();
@@ -286,14 +286,15 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
     cells_.push_back(cell.weak_from_this());
   }
   // Marked as down before its requests fail: who is called back and calls again looks it up anew.
-  port_->watch(place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
-               [weak = std::weak_ptr{cell.shared_from_this()}, address = caf::actor_cast<caf::actor_addr>(place.holder)] {
-                 if (const auto known = weak.lock()) {
-                   const std::lock_guard lock{known->mutex};
-                   if (caf::actor_cast<caf::actor_addr>(known->handle) == address)
-                     known->down.store(true, std::memory_order_release);
-                 }
-               });
+  port_->watch(
+      place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
+      [weak = std::weak_ptr{cell.shared_from_this()}, address = caf::actor_cast<caf::actor_addr>(place.holder)] {
+        if (const auto known = weak.lock()) {
+          const std::lock_guard lock{known->mutex};
+          if (caf::actor_cast<caf::actor_addr>(known->handle) == address)
+            known->down.store(true, std::memory_order_release);
+        }
+      });
 }
 
 void ClusterCore::release_cells() {

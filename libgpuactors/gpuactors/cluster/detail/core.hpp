@@ -15,8 +15,8 @@
 
 namespace gpuactors::detail {
 
-/// The actor system with this program's own ends: request port, callback thread, task dispatcher; in an embedded cluster
-/// also broker and agents, otherwise the connections to them.
+/// The actor system with this program's own ends: request port, callback thread, task dispatcher; in an embedded
+/// cluster also broker and agents, otherwise the connections to them.
 ///
 /// Lifecycle: embed or connect -> used from any thread -> shutdown, by the owner, which waits for all tasks and actors
 /// that run in this process to end; afterwards everything asked of it fails with `unavailable`.
@@ -150,8 +150,8 @@ Result<void> check_call(std::string_view what, const Type& type, const Payload& 
 /// Registers the library's message types with CAF; once a process, before any configuration.
 void init_message_types();
 
-/// Reads how this process talks to others: with the certificates of a folder (empty: the user's own), which are checked,
-/// and made where `make` says so; or in plaintext.
+/// Reads how this process talks to others: with the certificates of a folder (empty: the user's own), which are
+/// checked, and made where `make` says so; or in plaintext.
 [[nodiscard]] Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make);
 
 /// A positive duration in whole milliseconds, at least 1.

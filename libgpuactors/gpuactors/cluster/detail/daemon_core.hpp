@@ -1,4 +1,5 @@
-// What every process of a cluster has: an actor system with links, and a port to ask from. Internal to the cluster layer.
+// What every process of a cluster has: an actor system with links, and a port to ask from. Internal to the cluster
+// layer.
 #pragma once
 
 #include <gpuactors/cluster/daemon.hpp>

@@ -38,7 +38,10 @@ Launcher::Launcher(LauncherOptions options) : options_(std::move(options)) {
     options_.on_line(purpose, text);
   };
   handlers.on_exit = [this](const Process& process, const ExitStatus& status) { exited(process, status); };
-  table_ = std::make_shared<ProcessTable>(std::move(handlers));
+  if (auto made = ProcessTable::make(std::move(handlers)))
+    table_ = std::move(*made);
+  else
+    why_no_table_ = made.error().message();
 }
 
 void Launcher::report_to(caf::strong_actor_ptr agent) {
@@ -77,8 +80,13 @@ Result<void> Launcher::start(const WorkerCommand& command) {
     table = table_;
     running_[command.number].purpose = command.purpose;
   }
+<<<<<<< HEAD
   auto process = table != nullptr ? table->start(child)
-                                  : Result<Process>{fail(Errc::unavailable, "the node is ending")};
+                                  : Result<Process>{fail(Errc::unavailable, why_no_table_)};
+=======
+  auto process =
+      table != nullptr ? table->start(child) : Result<Process>{fail(Errc::unavailable, "the node is ending")};
+>>>>>>> bulk
   const std::lock_guard lock{mutex_};
   if (!process) {
     running_.erase(command.number);
@@ -143,8 +151,8 @@ Result<std::vector<v1::Device>> describe_devices(const std::string& program, con
   command.tag = "describe";
   Result<void> done;
   {
-    ProcessTable table{std::move(handlers)};
-    auto started = table.start(command);
+    GPUACTORS_LET(table, ProcessTable::make(std::move(handlers)));
+    auto started = table->start(command);
     if (!started) {
       done = fail(started.error());
     } else {

@@ -48,6 +48,7 @@ private:
   // By the agent's number, which is also the tag in the table.
   std::map<std::uint64_t, Running> running_;
   std::shared_ptr<ProcessTable> table_;
+  std::string why_no_table_{"the node is ending"};
 };
 
 /// Asks a process of `program` what a node has to offer, so that this one never touches a device.

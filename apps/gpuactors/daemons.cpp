@@ -1,0 +1,170 @@
+// gpuactors broker, node and up: the processes of a cluster.
+#include "command.hpp"
+#include "input.hpp"
+
+#include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/device/discovery.hpp>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <mutex>
+
+namespace gpuactors::cli {
+
+namespace {
+
+/// The arguments as they were typed.
+struct Arguments {
+  BrokerDaemon broker;
+  NodeDaemon node;
+  std::string certificates;
+  bool insecure = false;
+  std::vector<std::string> devices;
+  std::vector<std::string> resources;
+  std::vector<std::string> labels;
+  std::optional<std::string> cpus;
+};
+
+void add_security_options(CLI::App& parser, Arguments& arguments) {
+  parser
+      .add_option("--certs", arguments.certificates,
+                  "Folder with this machine's certificates; left out, the user's own, which a broker on loopback fills "
+                  "when it is empty")
+      ->type_name("DIR");
+  parser.add_flag("--insecure", arguments.insecure,
+                  "Plaintext, without certificates: only where nobody else can reach the ports");
+}
+
+void add_broker_options(CLI::App& parser, Arguments& arguments) {
+  parser
+      .add_option("--listen", arguments.broker.listen,
+                  "Where clients and nodes connect to; 127.0.0.1:7711 when left out. Port 0: any that is free")
+      ->type_name("HOST:PORT");
+}
+
+void add_node_options(CLI::App& parser, Arguments& arguments) {
+  auto& node = arguments.node;
+  parser.add_option("--name", node.name, "Name of the node; the host's when left out")->type_name("N");
+  parser
+      .add_option("--devices", arguments.devices,
+                  "Devices of the node: cuda, cuda:GPU-uuid,..., cuda*N or host:COUNT[xMEMORY][@TYPE], such as "
+                  "host:4x1GiB@V100; may be repeated. Left out: CUDA if there is any, else host:1")
+      ->type_name("SPEC")
+      ->allow_extra_args(false);
+  parser.add_option("--cpus", arguments.cpus, "CPUs it offers; the hardware threads when left out")->type_name("F");
+  parser.add_option("--label", arguments.labels, "Label of the node; may be repeated")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
+  parser.add_option("--resource", arguments.resources, "Another countable resource; may be repeated")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
+  parser
+      .add_option("--accelerator-root", node.accelerator_root,
+                  "Where the device files of accelerators other than GPUs are looked for (neuron_cores); / when left "
+                  "out")
+      ->type_name("DIR");
+  parser
+      .add_option("--host", node.host,
+                  "The address that clients reach this node's workers by; when left out, the one from which this "
+                  "machine reaches the broker")
+      ->type_name("ADDRESS");
+  parser
+      .add_option("--program", node.program,
+                  "The program that workers are: yours, with your tasks and actors. This one when left out")
+      ->type_name("FILE");
+}
+
+Result<void> read_node(Arguments& arguments) {
+  auto& node = arguments.node;
+  node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
+  GPUACTORS_TRY(parse_device_specs(node.devices));
+  GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
+  node.labels = std::move(labels);
+  GPUACTORS_LET(resources, parse_pairs("--resource", arguments.resources));
+  for (const auto& [name, text] : resources) {
+    GPUACTORS_LET(amount, parse_number("--resource " + name, text));
+    node.resources[name] = amount;
+  }
+  if (arguments.cpus) {
+    GPUACTORS_LET(cpus, parse_number("--cpus", *arguments.cpus));
+    if (!(cpus >= 0))
+      return fail(Errc::invalid_argument, fmt::format("--cpus is {}: 0 or more is expected", *arguments.cpus));
+    node.cpus = cpus;
+  }
+  return {};
+}
+
+/// Lines for the operator, on standard error with the time; the line that says where it listens, on standard output.
+DaemonOptions options_of(const Arguments& arguments, std::string ready) {
+  DaemonOptions options;
+  options.certificates = arguments.certificates;
+  options.insecure = arguments.insecure;
+  auto mutex = std::make_shared<std::mutex>();
+  options.notice = [mutex](std::string_view line) {
+    const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+    const std::lock_guard lock{*mutex};
+    std::cerr << fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", now, line) << std::endl;
+  };
+  options.ready = [mutex, ready = std::move(ready)](std::string_view where) {
+    const std::lock_guard lock{*mutex};
+    std::cout << ready << ' ' << where << std::endl;
+  };
+  return options;
+}
+
+} // namespace
+
+Command add_broker(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("broker", "Run the broker of a cluster: it places tasks and actors on nodes");
+  add_broker_options(*parser, *arguments);
+  add_security_options(*parser, *arguments);
+  parser->footer("It runs until Ctrl-C. When it is started again, nodes and clients come back by themselves; running "
+                 "actors never stop.\n\n"
+                 "Examples:\n"
+                 "  gpuactors broker                                 on this machine\n"
+                 "  gpuactors broker --listen 0.0.0.0:7711 --certs /etc/gpuactors");
+  return {parser, [arguments] { return run_broker(arguments->broker, options_of(*arguments, "broker listens at")); }};
+}
+
+Command add_node(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("node", "Run a node of a cluster: it offers this machine's devices");
+  parser->add_option("--broker", arguments->node.broker, "Where the broker listens")
+      ->type_name("HOST:PORT")
+      ->required()
+      ->envname("GPUACTORS_BROKER");
+  add_node_options(*parser, *arguments);
+  add_security_options(*parser, *arguments);
+  parser->footer("Tasks and actors run in worker processes below it: one for each device, one of its own for what "
+                 "asks for several devices or for --isolation process.\n\n"
+                 "Examples:\n"
+                 "  gpuactors node --broker 127.0.0.1:7711\n"
+                 "  gpuactors node --broker 10.0.0.1:7711 --name gpu-3 --label zone=a --program ./my_actors");
+  return {parser, [arguments]() -> Result<void> {
+            GPUACTORS_TRY(read_node(*arguments));
+            return run_node(arguments->node, options_of(*arguments, "node joins the broker at"));
+          }};
+}
+
+Command add_up(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("up", "Run a broker and one node on this machine");
+  add_broker_options(*parser, *arguments);
+  add_node_options(*parser, *arguments);
+  add_security_options(*parser, *arguments);
+  parser->footer("Then, in another terminal: gpuactors submit matmul --broker 127.0.0.1:7711 '{\"n\":1000}'\n\n"
+                 "Examples:\n"
+                 "  gpuactors up\n"
+                 "  gpuactors up --devices host:2x1GiB --listen 127.0.0.1:0");
+  return {parser, [arguments]() -> Result<void> {
+            GPUACTORS_TRY(read_node(*arguments));
+            return run_up(arguments->broker, arguments->node, options_of(*arguments, "broker listens at"));
+          }};
+}
+
+} // namespace gpuactors::cli

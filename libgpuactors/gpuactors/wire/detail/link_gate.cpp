@@ -1,0 +1,150 @@
+#include <gpuactors/wire/detail/link_gate.hpp>
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+
+namespace gpuactors::detail {
+
+namespace {
+
+std::string peer_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0
+      || ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host.data(), host.size(), port.data(), port.size(),
+                       NI_NUMERICHOST | NI_NUMERICSERV)
+             != 0)
+    return "somebody";
+  return fmt::format("{}:{}", host.data(), port.data());
+}
+
+void set_options(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+/// What OpenSSL says, in words that tell what to do.
+std::string explain(const std::string& error) {
+  const auto has = [&](std::string_view part) { return error.find(part) != std::string::npos; };
+  if (has("wrong version number") || has("packet length too long") || has("http request") || has("record layer"))
+    return "it does not speak TLS: one of the two was started with --insecure";
+  if (has("unknown ca") || has("certificate verify failed") || has("bad signature") || has("decrypt error"))
+    return "the two certificates are not of the same authority, or one of them has expired";
+  if (has("expired"))
+    return "the certificate has expired: gpuactors certs show tells when, gpuactors certs issue makes a new one";
+  if (has("certificate required") || has("peer did not return a certificate"))
+    return "it shows no certificate";
+  return error;
+}
+
+} // namespace
+
+Result<std::shared_ptr<LinkGate>> LinkGate::make(std::optional<transport::TlsContext> tls, Notice notice) {
+  GPUACTORS_LET(stop, transport::Signal::make());
+  GPUACTORS_LET(changed, transport::Signal::make());
+  return std::shared_ptr<LinkGate>{
+      new LinkGate{std::move(tls), std::move(notice), std::move(stop), std::move(changed)}};
+}
+
+LinkGate::LinkGate(std::optional<transport::TlsContext> tls, Notice notice, transport::Signal stop,
+                   transport::Signal changed)
+  : tls_(std::move(tls)), notice_(std::move(notice)), stop_(std::move(stop)), changed_(std::move(changed)),
+    guests_(changed_, limits::links) {
+  // nop
+}
+
+LinkGate::~LinkGate() {
+  close();
+}
+
+void LinkGate::close() {
+  stop_.set();
+  guests_.join_all();
+  const std::lock_guard lock{mutex_};
+  kept_.clear();
+}
+
+Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
+  auto socket = transport::connect_tcp(to.host, to.port, stop_, until);
+  if (!socket && socket.error().code() == Errc::worker_died)
+    return fail(Errc::unavailable, fmt::format("nobody listens at {}", to_string(to)));
+  if (!socket)
+    return fail(Errc::unavailable, fmt::format("no connection to {}: {}", to_string(to), socket.error().message()));
+  set_options(socket->get());
+  if (!tls_)
+    return LinkSession{std::move(*socket), nullptr};
+  transport::Channel channel{std::move(*socket), stop_};
+  auto secured = channel.secure(*tls_, false, until);
+  // What the other side thinks of this one's certificate is in its first words.
+  if (secured)
+    secured = channel.wait_for_bytes(until);
+  if (!secured && secured.error().code() == Errc::deadline_exceeded)
+    return fail(Errc::unavailable, fmt::format("{} took the connection but did not answer in time", to_string(to)));
+  if (!secured && secured.error().code() == Errc::worker_died)
+    return fail(Errc::unavailable, fmt::format("{} ended the connection during the handshake", to_string(to)));
+  if (!secured)
+    return fail(secured.error().code() == Errc::cancelled ? Errc::unavailable : Errc::invalid_argument,
+                fmt::format("{} is not trusted, or does not trust this process: {}", to_string(to),
+                            explain(secured.error().message())));
+  auto [ready, session] = std::move(channel).release();
+  return LinkSession{std::move(ready), std::move(session)};
+}
+
+void LinkGate::keep(const Endpoint& to, LinkSession session) {
+  const std::lock_guard lock{mutex_};
+  kept_.emplace(to_string(to), std::move(session));
+}
+
+std::optional<LinkSession> LinkGate::take(const Endpoint& to) {
+  const std::lock_guard lock{mutex_};
+  const auto found = kept_.find(to_string(to));
+  if (found == kept_.end())
+    return std::nullopt;
+  auto session = std::move(found->second);
+  kept_.erase(found);
+  return session;
+}
+
+void LinkGate::greet(Descriptor socket, OnReady ready) {
+  set_options(socket.get());
+  if (!tls_)
+    return ready(LinkSession{std::move(socket), nullptr});
+  guests_.join_ended();
+  auto ignored = never;
+  if (stop_.is_set() || !guests_.make_room(ignored))
+    return; // who was turned away dials again
+  guests_.add(transport::Channel{std::move(socket), stop_},
+              [this, ready = std::move(ready)](transport::Guests::Guest& guest) {
+                const auto peer = peer_of(guest.channel().socket());
+                const auto until = deadline_after(Clock::now(), limits::connect_timeout);
+                if (auto secured = guest.channel().secure(*tls_, true, until); !secured) {
+                  // Whoever only looks whether the port is open is no news.
+                  if (secured.error().code() == Errc::unavailable)
+                    notice_(fmt::format("refused a connection from {}: {}", peer, explain(secured.error().message())));
+                  return;
+                }
+                auto [socket, session] = std::move(guest.channel()).release();
+                ready(LinkSession{std::move(socket), std::move(session)});
+              });
+}
+
+bool LinkGate::entered() {
+  if (links_.fetch_add(1) < limits::links)
+    return true;
+  --links_;
+  return false;
+}
+
+void LinkGate::left() {
+  --links_;
+}
+
+} // namespace gpuactors::detail

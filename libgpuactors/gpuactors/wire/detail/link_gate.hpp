@@ -1,0 +1,77 @@
+// LinkGate: who gets a connection to this process, and how it gets one elsewhere. Everything before CAF sees a byte:
+// dialling, TLS, time limits, the number of strangers. Internal to the layer.
+#pragma once
+
+#include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/wire/transport/guests.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace gpuactors::detail {
+
+/// A connection whose other side has shown its certificate; in plaintext, one that was made.
+struct LinkSession {
+  Descriptor socket;
+  /// None in plaintext.
+  transport::TlsSession tls;
+};
+
+/// CAF's own TLS module fails healthy connections: with logging compiled out it leaves an error of one session in
+/// OpenSSL's queue, where the next session finds it; and it spins while a handshake waits. So handshakes are made here,
+/// on threads of their own, and CAF gets connections that stand (docs/design/0009-own-links.md).
+///
+/// Any thread.
+class LinkGate {
+public:
+  using Notice = std::function<void(std::string_view)>;
+  using OnReady = std::function<void(LinkSession)>;
+
+  /// @param tls none means plaintext.
+  static Result<std::shared_ptr<LinkGate>> make(std::optional<transport::TlsContext> tls, Notice notice);
+
+  /// Ends as `close` does.
+  ~LinkGate();
+  LinkGate(const LinkGate&) = delete;
+  LinkGate& operator=(const LinkGate&) = delete;
+
+  [[nodiscard]] bool is_secure() const noexcept {
+    return tls_.has_value();
+  }
+
+  /// Connects, and makes the handshake up to the other side's first word. Blocks until `until`.
+  /// @returns `unavailable` when nobody answers, `invalid_argument` when the two sides do not trust each other.
+  Result<LinkSession> dial(const Endpoint& to, TimePoint until);
+
+  /// Keeps a connection until CAF asks for it; `take` gives it out.
+  void keep(const Endpoint& to, LinkSession session);
+  std::optional<LinkSession> take(const Endpoint& to);
+
+  /// Makes the handshake with somebody who has connected here, on another thread; calls `ready` there if it goes well.
+  void greet(Descriptor socket, OnReady ready);
+
+  /// A connection is given to CAF, or has ended. `entered` refuses more than `limits::links`.
+  [[nodiscard]] bool entered();
+  void left();
+
+  /// Ends all attempts and handshakes. Idempotent.
+  void close();
+
+private:
+  LinkGate(std::optional<transport::TlsContext> tls, Notice notice, transport::Signal stop, transport::Signal changed);
+
+  std::optional<transport::TlsContext> tls_;
+  Notice notice_;
+  transport::Signal stop_;
+  transport::Signal changed_;
+  transport::Guests guests_;
+  std::mutex mutex_;
+  std::multimap<std::string, LinkSession> kept_;
+  std::atomic<std::size_t> links_{0};
+};
+
+} // namespace gpuactors::detail

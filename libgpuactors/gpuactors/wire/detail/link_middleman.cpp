@@ -1,0 +1,250 @@
+#include <gpuactors/wire/detail/link_middleman.hpp>
+
+#include <caf/io/all.hpp>
+#include <caf/io/basp_broker.hpp>
+#include <caf/io/middleman_actor_impl.hpp>
+#include <caf/io/network/default_multiplexer.hpp>
+#include <caf/io/network/doorman_impl.hpp>
+#include <caf/io/network/interfaces.hpp>
+#include <caf/io/network/stream_impl.hpp>
+#include <openssl/err.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace gpuactors::detail {
+
+namespace {
+
+using caf::io::network::default_multiplexer;
+using caf::io::network::native_socket;
+using caf::io::network::rw_state;
+
+/// How a stream of CAF reads and writes: through the session, which never blocks.
+class LinkPolicy {
+public:
+  explicit LinkPolicy(transport::TlsSession tls) : tls_(std::move(tls)) {
+    // nop
+  }
+
+  rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
+    done = 0;
+    if (tls_ == nullptr)
+      return moved(::recv(socket, data, size, MSG_DONTWAIT), done, true);
+    ERR_clear_error();
+    errno = 0;
+    const int result = SSL_read_ex(tls_.get(), data, size, &done);
+    return result == 1 ? rw_state::success : judge(result);
+  }
+
+  rw_state write_some(std::size_t& done, native_socket socket, const void* data, std::size_t size) {
+    done = 0;
+    if (size == 0)
+      return rw_state::indeterminate;
+    if (tls_ == nullptr)
+      return moved(::send(socket, data, size, MSG_NOSIGNAL | MSG_DONTWAIT), done, false);
+    // A record is 16 KiB: many at once, so that a large message does not go through the event loop for each.
+    const auto* bytes = static_cast<const char*>(data);
+    while (done < size && done < write_burst) {
+      std::size_t written = 0;
+      ERR_clear_error();
+      errno = 0;
+      const int result = SSL_write_ex(tls_.get(), bytes + done, std::min(size - done, write_burst - done), &written);
+      if (result != 1)
+        return done > 0 ? rw_state::success : judge(result);
+      done += written;
+    }
+    return rw_state::success;
+  }
+
+  /// Whether the session holds bytes that the socket will not announce any more.
+  [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
+    return tls_ != nullptr && SSL_has_pending(tls_.get()) == 1;
+  }
+
+private:
+  static constexpr std::size_t write_burst = 1U << 20;
+
+  static rw_state moved(ssize_t count, std::size_t& done, bool zero_is_end) {
+    if (count > 0) {
+      done = static_cast<std::size_t>(count);
+      return rw_state::success;
+    }
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+      return rw_state::success;
+    return count == 0 && !zero_is_end ? rw_state::success : rw_state::failure;
+  }
+
+  rw_state judge(int result) {
+    switch (SSL_get_error(tls_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+      return rw_state::success;
+    default:
+      ERR_clear_error();
+      return rw_state::failure;
+    }
+  }
+
+  transport::TlsSession tls_;
+};
+
+/// One connection, as CAF's broker sees it.
+class LinkScribe final : public caf::io::scribe {
+public:
+  LinkScribe(default_multiplexer& multiplexer, LinkSession session, std::shared_ptr<LinkGate> gate)
+    : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(gate)),
+      socket_(std::move(session.socket)), stream_(multiplexer, socket_.get(), std::move(session.tls)) {
+    // The stream closes the socket when the event loop lets go of it.
+    static_cast<void>(socket_.release());
+  }
+
+  ~LinkScribe() override {
+    gate_->left();
+  }
+
+  void configure_read(caf::io::receive_policy::config config) override {
+    // The size that a peer announces is what CAF would allocate for it.
+    if (config.second > limits::link_message_bytes) {
+      ::shutdown(stream_.fd(), SHUT_RDWR);
+      config.second = 1;
+    }
+    stream_.configure_read(config);
+    if (!launched_)
+      launch();
+  }
+
+  void ack_writes(bool enable) override {
+    stream_.ack_writes(enable);
+  }
+
+  caf_version::LinkBuffer& wr_buf() override {
+    return stream_.wr_buf();
+  }
+
+  caf_version::LinkBuffer& rd_buf() override {
+    return stream_.rd_buf();
+  }
+
+  void graceful_shutdown() override {
+    stream_.graceful_shutdown();
+    detach(&stream_.backend(), false);
+  }
+
+  void flush() override {
+    stream_.flush(this);
+  }
+
+  std::string addr() const override {
+    const auto address = caf::io::network::remote_addr_of_fd(stream_.fd());
+    return address ? *address : std::string{};
+  }
+
+  std::uint16_t port() const override {
+    const auto port = caf::io::network::remote_port_of_fd(stream_.fd());
+    return port ? *port : std::uint16_t{0};
+  }
+
+  void add_to_loop() override {
+    stream_.activate(this);
+  }
+
+  void remove_from_loop() override {
+    stream_.passivate();
+  }
+
+private:
+  void launch() {
+    launched_ = true;
+    stream_.start(this);
+    // What came with the handshake lies in the session: the socket will not announce it.
+    stream_.backend().post([self = caf::intrusive_ptr<LinkScribe>{this}] {
+      if (!self->detached())
+        self->stream_.handle_event(caf::io::network::operation::read);
+    });
+  }
+
+  std::shared_ptr<LinkGate> gate_;
+  Descriptor socket_;
+  caf::io::network::stream_impl<LinkPolicy> stream_;
+  bool launched_ = false;
+};
+
+/// A port: whoever connects meets the gate first.
+class LinkDoorman final : public caf::io::network::doorman_impl {
+public:
+  LinkDoorman(default_multiplexer& multiplexer, native_socket socket, std::shared_ptr<LinkGate> gate)
+    : doorman_impl(multiplexer, socket), gate_(std::move(gate)) {
+    // nop
+  }
+
+  bool new_connection() override {
+    Descriptor socket{acceptor_.accepted_socket()};
+    if (detached())
+      return false;
+    caf::io::network::nonblocking(socket.get(), true);
+    gate_->greet(std::move(socket), [self = caf::intrusive_ptr<LinkDoorman>{this}](LinkSession session) {
+      auto shared = std::make_shared<LinkSession>(std::move(session));
+      self->acceptor_.backend().post([self, shared] { self->admit(std::move(*shared)); });
+    });
+    return true;
+  }
+
+private:
+  void admit(LinkSession session) {
+    if (detached() || !gate_->entered())
+      return;
+    auto& multiplexer = acceptor_.backend();
+    auto scribe = caf::make_counted<LinkScribe>(multiplexer, std::move(session), gate_);
+    const auto handle = scribe->hdl();
+    parent()->add_scribe(std::move(scribe));
+    doorman::new_connection(&multiplexer, handle);
+  }
+
+  std::shared_ptr<LinkGate> gate_;
+};
+
+class LinkMiddleman final : public caf::io::middleman_actor_impl {
+public:
+  LinkMiddleman(caf::actor_config& config, caf::actor broker, std::shared_ptr<LinkGate> gate)
+    : middleman_actor_impl(config, std::move(broker)), gate_(std::move(gate)) {
+    // nop
+  }
+
+  const char* name() const override {
+    return "gpuactors.links";
+  }
+
+protected:
+  caf::expected<caf::io::scribe_ptr> connect(const std::string& host, std::uint16_t port) override {
+    // Made by whoever asked for it.
+    auto session = gate_->take(Endpoint{host, port});
+    if (!session || !gate_->entered())
+      return caf::make_error(caf::sec::cannot_connect_to_node);
+    caf::io::network::nonblocking(session->socket.get(), true);
+    return caf::io::scribe_ptr{caf::make_counted<LinkScribe>(multiplexer(), std::move(*session), gate_)};
+  }
+
+  caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* address, bool reuse) override {
+    auto socket = caf::io::network::new_tcp_acceptor_impl(port, address, reuse);
+    if (!socket)
+      return std::move(socket.error());
+    return caf::io::doorman_ptr{caf::make_counted<LinkDoorman>(multiplexer(), *socket, gate_)};
+  }
+
+private:
+  default_multiplexer& multiplexer() {
+    return static_cast<default_multiplexer&>(system().middleman().backend());
+  }
+
+  std::shared_ptr<LinkGate> gate_;
+};
+
+} // namespace
+
+caf::strong_actor_ptr spawn_link_middleman(caf::actor_system& system, std::shared_ptr<LinkGate> gate) {
+  return caf::actor_cast<caf::strong_actor_ptr>(system.spawn<LinkMiddleman, caf::detached + caf::hidden>(
+      caf_version::basp_broker(system), std::move(gate)));
+}
+
+} // namespace gpuactors::detail

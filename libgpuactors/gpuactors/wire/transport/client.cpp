@@ -1,0 +1,400 @@
+#include <gpuactors/wire/transport.hpp>
+#include <gpuactors/wire/transport/channel.hpp>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <climits>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gpuactors {
+
+using transport::Answer;
+using transport::Channel;
+using transport::decode_answer;
+using transport::Frame;
+using transport::Passed;
+using transport::Request;
+using transport::Signal;
+using transport::Status;
+using transport::TlsContext;
+
+namespace {
+
+/// Descriptors are numbered from 0 on, the lowest that is free first: half of the numbers are for other things.
+int descriptors_for_regions() {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  return static_cast<int>(std::min<rlim_t>(files.rlim_cur / 2, INT_MAX));
+}
+
+// How soon the memory of a server that has ended is let go.
+constexpr std::chrono::seconds look_around{1};
+constexpr std::chrono::milliseconds shortest_pause{1};
+
+/// A connection, and what it can do.
+struct Line {
+  Channel channel;
+  bool local = false;
+  /// Whether the last answer was read to its end.
+  bool intact = false;
+  TimePoint since;
+};
+
+/// One fetch.
+struct Fetch {
+  const BulkAddress& address;
+  std::uint64_t id;
+  std::uint64_t bytes;
+  TimePoint deadline;
+  /// How far it came, for texts.
+  std::size_t done = 0;
+  /// Whether the server has said something.
+  bool answered = false;
+  /// Whether to map what can be mapped.
+  bool maps = true;
+
+  /// An error of a connection, as one of this fetch.
+  [[nodiscard]] Failure failure(const Error& error) const {
+    auto code = error.code();
+    // Time can be over for the caller or for the peer.
+    if (code == Errc::deadline_exceeded && Clock::now() < deadline)
+      return fail(Errc::unavailable, text("the process that keeps it stands still: it did not answer in time"));
+    return fail(code, text(code == Errc::deadline_exceeded ? "the deadline has passed" : error.message()));
+  }
+
+  [[nodiscard]] std::string text(std::string_view why) const {
+    return fmt::format("tensor {} of {}: {} ({} of {} bytes had come)", id, to_string(address), why, done, bytes);
+  }
+};
+
+/// Connections to one server.
+struct Peer {
+  /// Whom what was mapped belongs to.
+  std::uint64_t server = 0;
+  std::vector<Line> idle;
+  /// Fetches that refer to this, and those among them that run.
+  std::size_t users = 0;
+  std::size_t running = 0;
+};
+
+} // namespace
+
+class BulkClient::Impl {
+public:
+  Impl(BulkClientOptions options, std::optional<TlsContext> tls, Signal stop)
+    : options_(std::move(options)), tls_(std::move(tls)), stop_(std::move(stop)) {
+    if (options_.pool == nullptr)
+      options_.pool = RegionPool::create();
+  }
+
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ~Impl() {
+    close();
+  }
+
+  Result<void> start();
+  Result<SharedRegion> fetch(Fetch job);
+  [[nodiscard]] std::size_t idle_connections() const;
+  void close();
+
+private:
+  using Lock = std::unique_lock<std::mutex>;
+  using Peers = std::map<std::string, Peer>;
+
+  /// Waits for a turn.
+  Result<void> enter(Peer& peer, const Fetch& job, Lock& lock);
+  Result<SharedRegion> run(Peer& peer, Fetch& job);
+  std::optional<Line> take_idle(Peer& peer);
+  void give_back(Peer& peer, Line line);
+  void drop_old();
+  void keep();
+
+  Result<Line> connect(const Fetch& job);
+  Result<Line> connect_remote(const Fetch& job, TimePoint until);
+  Result<SharedRegion> transfer(Line& line, Fetch& job);
+  Result<SharedRegion> map(Line& line, Fetch& job, Passed passed);
+  Result<SharedRegion> receive(Line& line, Fetch& job);
+
+  BulkClientOptions options_;
+  std::optional<TlsContext> tls_;
+  Signal stop_;
+  const std::shared_ptr<MappedRegions> mapped_ = MappedRegions::create();
+  const int descriptors_most_ = descriptors_for_regions();
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by `mutex_`; by the address as text. A peer stays while a fetch refers to it.
+  Peers peers_;
+  std::size_t running_ = 0;
+  std::condition_variable looks_;
+  std::mutex closing_;
+  std::thread keeper_;
+};
+
+// -- turns and kept connections -------------------------------------------------------------------
+
+Result<void> BulkClient::Impl::enter(Peer& peer, const Fetch& job, Lock& lock) {
+  const auto may_go = [&] { return stop_.is_set() || peer.running < limits::bulk_streams; };
+  if (job.deadline == never)
+    changed_.wait(lock, may_go);
+  else if (!changed_.wait_until(lock, job.deadline, may_go))
+    return fail(Errc::deadline_exceeded, job.text("the deadline has passed while other fetches ran"));
+  if (stop_.is_set())
+    return fail(Errc::cancelled, job.text("the client is closed"));
+  return {};
+}
+
+void BulkClient::Impl::drop_old() {
+  const auto oldest = Clock::now() - options_.times.idle;
+  const auto is_done = [&](const Line& line) { return line.since < oldest || line.channel.is_stale(); };
+  for (auto item = peers_.begin(); item != peers_.end();) {
+    auto& peer = item->second;
+    peer.idle.erase(std::remove_if(peer.idle.begin(), peer.idle.end(), is_done), peer.idle.end());
+    if (peer.idle.empty() && peer.users == 0) {
+      mapped_->drop(peer.server);
+      item = peers_.erase(item);
+    } else {
+      ++item;
+    }
+  }
+}
+
+/// Lets go of what is kept of servers that have ended, or that nobody asks any more.
+void BulkClient::Impl::keep() {
+  const auto pause = std::clamp<Duration>(options_.times.idle, shortest_pause, look_around);
+  Lock lock{mutex_};
+  while (!stop_.is_set()) {
+    if (peers_.empty())
+      looks_.wait(lock, [this] { return stop_.is_set() || !peers_.empty(); });
+    else
+      looks_.wait_for(lock, pause, [this] { return stop_.is_set(); });
+    drop_old();
+  }
+}
+
+std::optional<Line> BulkClient::Impl::take_idle(Peer& peer) {
+  const std::lock_guard lock{mutex_};
+  while (!peer.idle.empty()) {
+    auto line = std::move(peer.idle.back());
+    peer.idle.pop_back();
+    if (!line.channel.is_stale())
+      return line;
+  }
+  return std::nullopt;
+}
+
+void BulkClient::Impl::give_back(Peer& peer, Line line) {
+  line.since = Clock::now();
+  const std::lock_guard lock{mutex_};
+  if (line.intact && !stop_.is_set())
+    peer.idle.push_back(std::move(line));
+}
+
+Result<SharedRegion> BulkClient::Impl::fetch(Fetch job) {
+  Lock lock{mutex_};
+  if (stop_.is_set())
+    return fail(Errc::cancelled, job.text("the client is closed"));
+  if (peers_.empty())
+    looks_.notify_all();
+  auto& peer = peers_[to_string(job.address)];
+  peer.server = job.address.server;
+  ++peer.users;
+  ++running_;
+  auto result = Result<SharedRegion>{fail(Errc::internal, {})};
+  if (auto entered = enter(peer, job, lock); !entered) {
+    result = fail(entered.error());
+  } else {
+    ++peer.running;
+    lock.unlock();
+    result = run(peer, job);
+    lock.lock();
+    --peer.running;
+  }
+  --peer.users;
+  --running_;
+  changed_.notify_all();
+  return result;
+}
+
+Result<void> BulkClient::Impl::start() {
+  try {
+    keeper_ = std::thread{[this] { keep(); }};
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, fmt::format("the client of bulk data has no thread: {}", error.what()));
+  }
+  return {};
+}
+
+std::size_t BulkClient::Impl::idle_connections() const {
+  const std::lock_guard lock{mutex_};
+  std::size_t count = 0;
+  for (const auto& [address, peer] : peers_)
+    count += peer.idle.size();
+  return count;
+}
+
+void BulkClient::Impl::close() {
+  const std::lock_guard closing{closing_};
+  {
+    Lock lock{mutex_};
+    stop_.set();
+    changed_.notify_all();
+    looks_.notify_all();
+    changed_.wait(lock, [this] { return running_ == 0; });
+    for (const auto& [address, peer] : peers_)
+      mapped_->drop(peer.server);
+    peers_.clear();
+  }
+  if (keeper_.joinable())
+    keeper_.join();
+}
+
+// -- connecting -----------------------------------------------------------------------------------
+
+Result<Line> BulkClient::Impl::connect(const Fetch& job) {
+  const auto now = Clock::now();
+  const auto until = std::min(job.deadline, deadline_after(now, options_.times.handshake));
+  const auto& address = job.address;
+  if (options_.local && !address.socket.empty() && address.machine == transport::machine_identity()) {
+    auto socket = transport::connect_local(address.socket, stop_, until);
+    if (socket)
+      return Line{Channel{std::move(*socket), stop_}, true, false, now};
+    // Its name ends with the process. Other errors may be about this socket only.
+    if (socket.error().code() != Errc::unavailable || address.endpoint.port == 0)
+      return fail(socket.error());
+  }
+  if (address.endpoint.port == 0)
+    return fail(Errc::unavailable, "it serves only processes of its own user, machine and network namespace");
+  return connect_remote(job, until);
+}
+
+Result<Line> BulkClient::Impl::connect_remote(const Fetch& job, TimePoint until) {
+  const auto& address = job.address;
+  if (address.tls != tls_.has_value())
+    return fail(Errc::invalid_argument, address.tls ? "its port speaks TLS, and this process has no certificates"
+                                                    : "its port is plain, and this process demands TLS");
+  GPUACTORS_LET(socket, transport::connect_tcp(address.endpoint, stop_, until));
+  Line line{Channel{std::move(socket), stop_}, false, false, Clock::now()};
+  if (tls_)
+    GPUACTORS_TRY(line.channel.secure(*tls_, false, until));
+  return line;
+}
+
+// -- a transfer -----------------------------------------------------------------------------------
+
+Result<SharedRegion> BulkClient::Impl::run(Peer& peer, Fetch& job) {
+  if (auto kept = take_idle(peer)) {
+    auto result = transfer(*kept, job);
+    give_back(peer, std::move(*kept));
+    // The server may have closed it at the same moment: once more, with a new one.
+    if (result || job.answered || result.error().code() != Errc::worker_died)
+      return result;
+  }
+  auto line = connect(job);
+  if (!line)
+    return job.failure(line.error());
+  auto result = transfer(*line, job);
+  give_back(peer, std::move(*line));
+  return result;
+}
+
+Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
+  const auto until = std::min(job.deadline, deadline_after(Clock::now(), options_.times.progress));
+  const Request request{job.address.server, job.id, job.bytes, line.local && job.maps};
+  line.intact = false;
+  if (auto sent = line.channel.write_frame(encode(request), until); !sent)
+    return job.failure(sent.error());
+  Frame frame;
+  Passed passed;
+  auto read = line.local ? line.channel.read_frame(frame, passed, until) : line.channel.read_frame(frame, until);
+  if (!read)
+    return job.failure(read.error());
+  job.answered = true;
+  const auto answer = decode_answer(frame);
+  if (!answer || answer->id != job.id || (answer->status == Status::mapped && !line.local))
+    return fail(Errc::unavailable, job.text("what answers is no server of bulk data of this version"));
+  line.intact = answer->status != Status::streamed;
+  switch (answer->status) {
+  case Status::not_found:
+    return fail(Errc::not_found, job.text("it is gone: nobody keeps it any more"));
+  case Status::other_size:
+    return fail(Errc::invalid_argument, job.text(fmt::format("it has {} bytes", answer->bytes)));
+  case Status::other_server:
+    return fail(Errc::worker_died, job.text("the process that kept it has ended, another one has its port"));
+  case Status::mapped:
+    return map(line, job, std::move(passed));
+  case Status::streamed:
+    break;
+  }
+  return receive(line, job);
+}
+
+Result<SharedRegion> BulkClient::Impl::map(Line& line, Fetch& job, Passed passed) {
+  // Each mapped region holds a descriptor. A process with few left takes a copy instead.
+  if (!passed.memory || !passed.token || passed.token.get() >= descriptors_most_) {
+    if (!job.maps)
+      return fail(Errc::unavailable, job.text("it was handed over without being asked to"));
+    job.maps = false;
+    passed = {};
+    return transfer(line, job);
+  }
+  auto region = mapped_->map(std::move(passed.memory), std::move(passed.token), job.bytes, job.address.server);
+  if (!region)
+    return job.failure(region.error());
+  return region;
+}
+
+Result<SharedRegion> BulkClient::Impl::receive(Line& line, Fetch& job) {
+  auto draft = options_.pool->make(job.bytes, RegionReaders::process);
+  if (!draft)
+    return job.failure(draft.error());
+  if (auto read = line.channel.read_all(draft->data(), draft->size(), options_.times.progress, job.deadline, job.done);
+      !read)
+    return job.failure(read.error());
+  line.intact = true;
+  return std::move(*draft).seal();
+}
+
+// -- BulkClient -----------------------------------------------------------------------------------
+
+BulkClient::BulkClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  // nop
+}
+
+BulkClient::~BulkClient() = default;
+
+Result<std::unique_ptr<BulkClient>> BulkClient::create(BulkClientOptions options) {
+  std::optional<TlsContext> tls;
+  if (options.certificates) {
+    GPUACTORS_LET(loaded, TlsContext::load(*options.certificates));
+    tls = std::move(loaded);
+  }
+  GPUACTORS_LET(stop, Signal::make());
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(tls), std::move(stop));
+  GPUACTORS_TRY(impl->start());
+  return std::unique_ptr<BulkClient>{new BulkClient{std::move(impl)}};
+}
+
+Result<SharedRegion> BulkClient::fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,
+                                       TimePoint deadline) {
+  return impl_->fetch({address, id, bytes, deadline});
+}
+
+std::size_t BulkClient::idle_connections() const {
+  return impl_->idle_connections();
+}
+
+void BulkClient::close() {
+  impl_->close();
+}
+
+} // namespace gpuactors

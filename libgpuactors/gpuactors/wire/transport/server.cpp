@@ -1,0 +1,289 @@
+#include <gpuactors/wire/transport.hpp>
+#include <gpuactors/wire/transport/channel.hpp>
+#include <gpuactors/wire/transport/guests.hpp>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+namespace gpuactors {
+
+using detail::Descriptor;
+using transport::Answer;
+using transport::Channel;
+using transport::decode_request;
+using transport::Frame;
+using transport::Guests;
+using transport::GuestState;
+using transport::Request;
+using transport::Signal;
+using transport::Status;
+using transport::TlsContext;
+
+namespace {
+
+// Without a descriptor for the next connection there is nothing to wait for.
+constexpr std::chrono::milliseconds accept_pause{100};
+
+bool is_wildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+} // namespace
+
+class BulkServer::Impl {
+public:
+  Impl(BulkServerOptions options, Signal stop, Signal wake)
+    : options_(std::move(options)), stop_(std::move(stop)), wake_(std::move(wake)),
+      local_guests_(wake_, limits::bulk_connections), remote_guests_(wake_, limits::bulk_connections) {
+    // nop
+  }
+
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ~Impl() {
+    close();
+  }
+
+  Result<void> start();
+
+  [[nodiscard]] const BulkAddress& address() const noexcept {
+    return address_;
+  }
+
+  Result<void> add(std::uint64_t id, const SharedRegion& region);
+  bool remove(std::uint64_t id);
+
+  [[nodiscard]] std::size_t connections() const {
+    return local_guests_.size() + remote_guests_.size();
+  }
+
+  void close();
+
+private:
+  Result<void> listen();
+  void accept_all();
+  void accept_from(const Descriptor& listener, Guests& guests, bool local);
+  void serve(Guests::Guest& guest, bool local);
+  [[nodiscard]] Result<void> answer(Channel& channel, const Request& request, bool local);
+  [[nodiscard]] SharedRegion find(std::uint64_t id) const;
+
+  BulkServerOptions options_;
+  BulkAddress address_;
+  std::optional<TlsContext> tls_;
+  Signal stop_;
+  // Set when a connection has ended: there is room for another.
+  Signal wake_;
+  Descriptor local_;
+  Descriptor remote_;
+  Guests local_guests_;
+  Guests remote_guests_;
+  std::thread acceptor_;
+  std::mutex closing_;
+  mutable std::mutex mutex_;
+  // Guarded by `mutex_`.
+  std::unordered_map<std::uint64_t, SharedRegion> regions_;
+};
+
+// -- start and end --------------------------------------------------------------------------------
+
+Result<void> BulkServer::Impl::listen() {
+  do
+    address_.server = transport::random_number();
+  while (address_.server == 0);
+  address_.machine = transport::machine_identity();
+  if (options_.local) {
+    address_.socket = fmt::format("gpuactors-{:016x}{:016x}", transport::random_number(), address_.server);
+    GPUACTORS_LET(socket, transport::listen_local(address_.socket));
+    local_ = std::move(socket);
+  }
+  if (options_.listen.host.empty())
+    return {};
+  auto& host = address_.endpoint.host;
+  host = options_.advertised_host.empty() ? options_.listen.host : options_.advertised_host;
+  if (is_wildcard(host))
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is all addresses of this machine: say under which one others reach it", host));
+  GPUACTORS_LET(listener, transport::listen_tcp(options_.listen));
+  address_.endpoint.port = listener.port;
+  address_.tls = tls_.has_value();
+  remote_ = std::move(listener.socket);
+  if (const auto text = to_string(address_); !parse_bulk_address(text))
+    return fail(Errc::invalid_argument, fmt::format("{} is no host name or address", host));
+  return {};
+}
+
+Result<void> BulkServer::Impl::start() {
+  if (options_.certificates) {
+    GPUACTORS_LET(tls, TlsContext::load(*options_.certificates));
+    tls_ = std::move(tls);
+  }
+  GPUACTORS_TRY(listen());
+  try {
+    acceptor_ = std::thread{[this] { accept_all(); }};
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, fmt::format("the server of bulk data has no thread: {}", error.what()));
+  }
+  return {};
+}
+
+void BulkServer::Impl::close() {
+  const std::lock_guard closing{closing_};
+  stop_.set();
+  if (acceptor_.joinable())
+    acceptor_.join();
+  local_guests_.join_all();
+  remote_guests_.join_all();
+  local_.reset();
+  remote_.reset();
+  const std::lock_guard lock{mutex_};
+  regions_.clear();
+}
+
+// -- regions --------------------------------------------------------------------------------------
+
+Result<void> BulkServer::Impl::add(std::uint64_t id, const SharedRegion& region) {
+  if (id == 0 || !region)
+    return fail(Errc::invalid_argument, fmt::format("there is no region to serve, or its id is 0 (id {})", id));
+  const std::lock_guard lock{mutex_};
+  if (stop_.is_set())
+    return fail(Errc::unavailable, "the server of bulk data is closed");
+  if (!regions_.try_emplace(id, region).second)
+    return fail(Errc::already_exists, fmt::format("a region is served under the id {}", id));
+  return {};
+}
+
+bool BulkServer::Impl::remove(std::uint64_t id) {
+  SharedRegion last; // freed after the lock
+  const std::lock_guard lock{mutex_};
+  const auto found = regions_.find(id);
+  if (found == regions_.end())
+    return false;
+  last = std::move(found->second);
+  regions_.erase(found);
+  return true;
+}
+
+SharedRegion BulkServer::Impl::find(std::uint64_t id) const {
+  const std::lock_guard lock{mutex_};
+  const auto found = regions_.find(id);
+  return found == regions_.end() ? SharedRegion{} : found->second;
+}
+
+// -- connections ----------------------------------------------------------------------------------
+
+void BulkServer::Impl::accept_all() {
+  while (!stop_.is_set()) {
+    wake_.clear();
+    local_guests_.join_ended();
+    remote_guests_.join_ended();
+    // A negative descriptor is left out: while there is no room, callers wait in the socket's own queue.
+    TimePoint again = never;
+    pollfd entries[4] = {{stop_.descriptor(), POLLIN, 0},
+                         {wake_.descriptor(), POLLIN, 0},
+                         {local_guests_.make_room(again) ? local_.get() : -1, POLLIN, 0},
+                         {remote_guests_.make_room(again) ? remote_.get() : -1, POLLIN, 0}};
+    ::poll(entries, 4, transport::poll_timeout(again));
+    if (entries[2].revents != 0)
+      accept_from(local_, local_guests_, true);
+    if (entries[3].revents != 0)
+      accept_from(remote_, remote_guests_, false);
+  }
+}
+
+void BulkServer::Impl::accept_from(const Descriptor& listener, Guests& guests, bool local) {
+  auto socket = transport::accept_next(listener.get());
+  if (!socket) {
+    guests.evict();
+    (void)transport::wait_for(-1, 0, stop_, deadline_after(Clock::now(), accept_pause));
+    return;
+  }
+  // Every user of the machine can connect to an abstract socket; only this one is served.
+  if (*socket && (!local || transport::is_same_user(socket->get())))
+    guests.add(Channel{std::move(*socket), stop_}, [this, local](Guests::Guest& guest) { serve(guest, local); });
+}
+
+void BulkServer::Impl::serve(Guests::Guest& guest, bool local) {
+  auto& channel = guest.channel();
+  auto until = deadline_after(Clock::now(), options_.times.handshake);
+  if (!local && tls_ && !channel.secure(*tls_, true, until))
+    return;
+  // The first request must come as soon as a handshake would; later ones may take their time to begin.
+  for (;;) {
+    Frame frame;
+    auto begun = channel.read_some(frame.data(), 1, until);
+    if (!begun)
+      return;
+    guest.set(GuestState::busy);
+    std::size_t done = 0;
+    if (!channel.read_all(frame.data() + 1, frame.size() - 1, options_.times.progress,
+                          deadline_after(Clock::now(), options_.times.handshake), done))
+      return;
+    const auto request = decode_request(frame);
+    if (!request || !answer(channel, *request, local))
+      return;
+    guest.set(GuestState::idle);
+    until = deadline_after(Clock::now(), options_.times.idle);
+  }
+}
+
+Result<void> BulkServer::Impl::answer(Channel& channel, const Request& request, bool local) {
+  const auto until = deadline_after(Clock::now(), options_.times.progress);
+  if (request.server != address_.server)
+    return channel.write_frame(encode(Answer{Status::other_server, request.id, 0}), until);
+  const auto region = find(request.id);
+  if (!region)
+    return channel.write_frame(encode(Answer{Status::not_found, request.id, 0}), until);
+  if (region.size() != request.bytes)
+    return channel.write_frame(encode(Answer{Status::other_size, request.id, region.size()}), until);
+  if (local && request.maps && region.is_mappable())
+    if (const auto descriptors = region.descriptors())
+      return channel.write_frame(encode(Answer{Status::mapped, request.id, region.size()}), *descriptors, until);
+  GPUACTORS_TRY(channel.write_frame(encode(Answer{Status::streamed, request.id, region.size()}), until));
+  return channel.write_all(region.data(), region.size(), options_.times.progress, never);
+}
+
+// -- BulkServer -----------------------------------------------------------------------------------
+
+BulkServer::BulkServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  // nop
+}
+
+BulkServer::~BulkServer() = default;
+
+Result<std::unique_ptr<BulkServer>> BulkServer::start(BulkServerOptions options) {
+  GPUACTORS_LET(stop, Signal::make());
+  GPUACTORS_LET(wake, Signal::make());
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(stop), std::move(wake));
+  GPUACTORS_TRY(impl->start());
+  return std::unique_ptr<BulkServer>{new BulkServer{std::move(impl)}};
+}
+
+const BulkAddress& BulkServer::address() const noexcept {
+  return impl_->address();
+}
+
+Result<void> BulkServer::add(std::uint64_t id, const SharedRegion& region) {
+  return impl_->add(id, region);
+}
+
+bool BulkServer::remove(std::uint64_t id) {
+  return impl_->remove(id);
+}
+
+std::size_t BulkServer::connections() const {
+  return impl_->connections();
+}
+
+void BulkServer::close() {
+  impl_->close();
+}
+
+} // namespace gpuactors
