@@ -324,8 +324,9 @@ TEST_CASE_METHOD(TableFixture, "what is no program is refused with what would be
   CHECK_THAT(start_file(write("text", "x", true)), Contains("Exec format error; a program for this machine"));
   CHECK_THAT(start_file(write("script", "#!/no/such\n", true)), Contains("the interpreter that it names is not"));
   CHECK_THAT(start_file(""), StartsWith("a process was to be started without a program"));
-  CHECK_THAT(why_not(table->start({"/bin/sh", {std::string(10'000'000, 'x')}, {}, {}, {}}), Errc::invalid_argument),
-             Contains("Argument list too long; arguments and environment may have"));
+  CHECK_THAT(
+      why_not(table->start({"/bin/sh", Lines(100, std::string(100'000, 'x')), {}, {}, {}}), Errc::invalid_argument),
+      Contains("Argument list too long; arguments and environment may have"));
   CHECK_THAT(why_not(table->start({"/bin/sh", {std::string("a\0b", 3)}, {}, {}, {}}), Errc::invalid_argument),
              Contains("the character 0"));
   CHECK_THAT(why_not(table->start({"/bin/sh", {}, {{"A=B", ""}}, {}, {}}), Errc::invalid_argument),
