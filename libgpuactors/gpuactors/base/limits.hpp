@@ -75,6 +75,11 @@ inline constexpr std::chrono::seconds link_timeout{5};
 /// How long one attempt to connect may take.
 inline constexpr std::chrono::seconds connect_timeout{3};
 
+/// Connections of one process, and the largest message that one of them may announce: more than any that the library
+/// sends, except a node's first words when what it holds was configured with very large messages.
+inline constexpr std::size_t links = 4096;
+inline constexpr std::size_t link_message_bytes = 64U << 20;
+
 /// Pauses between attempts to connect: the first, and the longest.
 inline constexpr std::chrono::milliseconds redial_shortest{20};
 inline constexpr std::chrono::seconds redial_longest{1};

@@ -7,6 +7,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/io/middleman.hpp>
 #include <caf/mailbox_element.hpp>
 #include <caf/message_id.hpp>
 #include <caf/response_promise.hpp>
@@ -175,11 +176,11 @@ using LinkBuffer = std::vector<char>;
 using LinkBuffer = caf::byte_buffer;
 #endif
 
-/// The actor that speaks CAF's protocol with other processes; the middleman has made it.
-template <class System>
-caf::actor basp_broker(System& system) {
+/// The actor that speaks CAF's protocol (`Broker` is its type) with other processes; the middleman has made it.
+template <class Broker>
+caf::actor protocol_broker(caf::actor_system& system) {
 #if GPUACTORS_CAF_017
-  return system.middleman().template named_broker<caf::io::basp_broker>(caf::atom("BASP"));
+  return system.middleman().template named_broker<Broker>(caf::atom("BASP"));
 #else
   return system.middleman().get_named_broker("BASP");
 #endif

@@ -178,8 +178,8 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
       if (error.code() == Errc::unavailable)
         return done(fail(error));
       if (error.code() == Errc::deadline_exceeded)
-        return done(fail(Errc::unavailable,
-                         fmt::format("{} took the connection but did not answer in time", to_string(to))));
+        return done(
+            fail(Errc::unavailable, fmt::format("{} took the connection but did not answer in time", to_string(to))));
       if (attempts > 1)
         return dial(to, deadline, attempts - 1, done);
       done(fail(Errc::invalid_argument,

@@ -47,6 +47,11 @@ public:
     errno = before;
   }
 
+  /// Gives it up to somebody who will close it.
+  [[nodiscard]] int release() noexcept {
+    return std::exchange(number_, -1);
+  }
+
   /// Negative when there is none; poll() skips such entries.
   [[nodiscard]] int get() const noexcept {
     return number_;

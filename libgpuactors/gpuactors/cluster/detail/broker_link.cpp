@@ -73,7 +73,9 @@ void BrokerLink::connect(Links& links, const Endpoint& to) {
 
 Result<void> BrokerLink::wait_until_up(Duration timeout) {
   std::unique_lock lock{mutex_};
-  if (wake_.wait_until(lock, deadline_after(Clock::now(), timeout), [this] { return handle_ != nullptr; }))
+  // Who is not trusted now will not be in a second.
+  const auto decided = [this] { return handle_ != nullptr || (why_down_ && why_down_->remedy() == Remedy::give_up); };
+  if (wake_.wait_until(lock, deadline_after(Clock::now(), timeout), decided) && handle_ != nullptr)
     return {};
   return fail(why_down_.value_or(Error{Errc::unavailable, "the broker did not answer in time"}));
 }
@@ -128,6 +130,7 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
   const std::lock_guard lock{mutex_};
   handle_ = nullptr;
   why_down_ = handle.error();
+  wake_.notify_all();
 }
 
 void BrokerLink::greeted(const caf::strong_actor_ptr& handle) {
@@ -142,6 +145,7 @@ void BrokerLink::refused(Error error) {
   {
     const std::lock_guard lock{mutex_};
     why_down_ = std::move(error);
+    wake_.notify_all();
   }
   if (redial_ != nullptr)
     redial_->again();

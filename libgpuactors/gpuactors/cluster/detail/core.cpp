@@ -131,7 +131,8 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
       self->dispatcher_->reclaim(LeaseId{content.get_as<v1::ReclaimLease>(0).lease()});
   });
   if (links) {
-    links_ = std::make_unique<Links>(*system_, *port_, *links);
+    GPUACTORS_LET(made, Links::make(*system_, *port_, *links));
+    links_ = std::move(made);
     workers_ = std::make_shared<WorkerLinks>(*port_, *links_);
   }
   broker_link_ = std::make_shared<BrokerLink>(*port_, [weak = weak_from_this(), client = client_] {

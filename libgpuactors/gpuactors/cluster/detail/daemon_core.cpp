@@ -18,7 +18,13 @@ DaemonCore::DaemonCore(const LinkOptions& links) {
   config_ = std::make_unique<Config>(links);
   system_ = std::make_unique<caf::actor_system>(*config_);
   port_ = std::make_unique<RequestPort>(*system_, [](caf_version::Content&) {});
-  links_ = std::make_unique<Links>(*system_, *port_, links);
+}
+
+Result<std::unique_ptr<DaemonCore>> DaemonCore::make(const LinkOptions& links) {
+  std::unique_ptr<DaemonCore> core{new DaemonCore{links}};
+  GPUACTORS_LET(made, Links::make(*core->system_, *core->port_, links));
+  core->links_ = std::move(made);
+  return core;
 }
 
 DaemonCore::~DaemonCore() {

@@ -12,7 +12,7 @@ namespace gpuactors::detail {
 /// Ends in the order that CAF needs: links, actors, system.
 class DaemonCore {
 public:
-  explicit DaemonCore(const LinkOptions& links);
+  static Result<std::unique_ptr<DaemonCore>> make(const LinkOptions& links);
   DaemonCore(const DaemonCore&) = delete;
   DaemonCore& operator=(const DaemonCore&) = delete;
   ~DaemonCore();
@@ -37,6 +37,8 @@ public:
 
 private:
   struct Config;
+
+  explicit DaemonCore(const LinkOptions& links);
 
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;

@@ -80,13 +80,7 @@ Result<void> Launcher::start(const WorkerCommand& command) {
     table = table_;
     running_[command.number].purpose = command.purpose;
   }
-<<<<<<< HEAD
-  auto process = table != nullptr ? table->start(child)
-                                  : Result<Process>{fail(Errc::unavailable, why_no_table_)};
-=======
-  auto process =
-      table != nullptr ? table->start(child) : Result<Process>{fail(Errc::unavailable, "the node is ending")};
->>>>>>> bulk
+  auto process = table != nullptr ? table->start(child) : Result<Process>{fail(Errc::unavailable, why_no_table_)};
   const std::lock_guard lock{mutex_};
   if (!process) {
     running_.erase(command.number);

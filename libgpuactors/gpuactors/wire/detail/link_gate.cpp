@@ -12,17 +12,18 @@ namespace gpuactors::detail {
 
 namespace {
 
-std::string peer_of(int socket) {
+constexpr std::chrono::seconds refusals_said_every{10};
+
+std::string host_of(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> port{};
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0
-      || ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host.data(), host.size(), port.data(), port.size(),
-                       NI_NUMERICHOST | NI_NUMERICSERV)
+      || ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host.data(), host.size(), nullptr, 0,
+                       NI_NUMERICHOST)
              != 0)
     return "somebody";
-  return fmt::format("{}:{}", host.data(), port.data());
+  return host.data();
 }
 
 void set_options(int socket) {
@@ -73,7 +74,7 @@ void LinkGate::close() {
 }
 
 Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
-  auto socket = transport::connect_tcp(to.host, to.port, stop_, until);
+  auto socket = transport::connect_tcp(to, stop_, until);
   if (!socket && socket.error().code() == Errc::worker_died)
     return fail(Errc::unavailable, fmt::format("nobody listens at {}", to_string(to)));
   if (!socket)
@@ -123,17 +124,36 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
     return; // who was turned away dials again
   guests_.add(transport::Channel{std::move(socket), stop_},
               [this, ready = std::move(ready)](transport::Guests::Guest& guest) {
-                const auto peer = peer_of(guest.channel().socket());
+                const auto host = host_of(guest.channel().socket());
                 const auto until = deadline_after(Clock::now(), limits::connect_timeout);
                 if (auto secured = guest.channel().secure(*tls_, true, until); !secured) {
                   // Whoever only looks whether the port is open is no news.
                   if (secured.error().code() == Errc::unavailable)
-                    notice_(fmt::format("refused a connection from {}: {}", peer, explain(secured.error().message())));
+                    refuse(host, explain(secured.error().message()));
                   return;
                 }
                 auto [socket, session] = std::move(guest.channel()).release();
                 ready(LinkSession{std::move(socket), std::move(session)});
               });
+}
+
+void LinkGate::refuse(const std::string& host, const std::string& why) {
+  std::string line;
+  {
+    const std::lock_guard lock{mutex_};
+    auto refused = fmt::format("refused a connection from {}: {}", host, why);
+    const auto now = Clock::now();
+    ++refused_since_;
+    if (refused == refused_ && now < refused_said_ + refusals_said_every)
+      return;
+    line = refused;
+    if (refused == refused_ && refused_since_ > 1)
+      line += fmt::format(" ({} times)", refused_since_);
+    refused_ = std::move(refused);
+    refused_said_ = now;
+    refused_since_ = 0;
+  }
+  notice_(line);
 }
 
 bool LinkGate::entered() {

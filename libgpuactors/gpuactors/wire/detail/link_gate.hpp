@@ -64,6 +64,9 @@ public:
 private:
   LinkGate(std::optional<transport::TlsContext> tls, Notice notice, transport::Signal stop, transport::Signal changed);
 
+  /// Says that somebody was refused, but not again and again.
+  void refuse(const std::string& host, const std::string& why);
+
   std::optional<transport::TlsContext> tls_;
   Notice notice_;
   transport::Signal stop_;
@@ -71,6 +74,10 @@ private:
   transport::Guests guests_;
   std::mutex mutex_;
   std::multimap<std::string, LinkSession> kept_;
+  // Who was refused last, why, since when it was said, and how often since.
+  std::string refused_;
+  TimePoint refused_said_ = TimePoint::min();
+  std::size_t refused_since_ = 0;
   std::atomic<std::size_t> links_{0};
 };
 

@@ -244,7 +244,7 @@ private:
 
 caf::strong_actor_ptr spawn_link_middleman(caf::actor_system& system, std::shared_ptr<LinkGate> gate) {
   return caf::actor_cast<caf::strong_actor_ptr>(system.spawn<LinkMiddleman, caf::detached + caf::hidden>(
-      caf_version::basp_broker(system), std::move(gate)));
+      caf_version::protocol_broker<caf::io::basp_broker>(system), std::move(gate)));
 }
 
 } // namespace gpuactors::detail

@@ -111,6 +111,16 @@ Result<std::size_t> Channel::move_secure(Move move, std::byte* data, std::size_t
   }
 }
 
+Result<void> Channel::wait_for_bytes(TimePoint until) {
+  if (session_ == nullptr)
+    return wait(POLLIN, until);
+  std::byte first{};
+  GPUACTORS_TRY(
+      move_secure([](SSL* s, std::byte* to, std::size_t n, std::size_t* done) { return SSL_peek_ex(s, to, n, done); },
+                  &first, 1, until));
+  return {};
+}
+
 /// Closing a socket with unread bytes resets it, and the other side would not read the alert that says why.
 void Channel::linger(TimePoint until) const {
   constexpr int most_reads = 64; // a refused side has one request under way, not more

@@ -49,6 +49,18 @@ public:
   /// Whether a connection on which nothing is expected was closed, or has bytes.
   [[nodiscard]] bool is_stale() const;
 
+  /// Waits until the other side has sent something, which stays to be read.
+  [[nodiscard]] Result<void> wait_for_bytes(TimePoint until);
+
+  [[nodiscard]] int socket() const noexcept {
+    return socket_.get();
+  }
+
+  /// Gives the socket and the session to somebody else.
+  [[nodiscard]] std::pair<Descriptor, TlsSession> release() && {
+    return {std::move(socket_), std::move(session_)};
+  }
+
   /// Ends the connection, whoever reads or writes. Any thread, while the channel lives.
   void interrupt() const noexcept;
 
