@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <csignal>
+#include <cstdlib>
 #include <new>
 #include <thread>
 

@@ -51,13 +51,15 @@ Result<std::string> address_towards(const Endpoint& to) {
   return std::string{text.data()};
 }
 
-/// Ids of a broker that starts later are above all that this one gives out, as long as it lives: 16 million a second.
+/// Ids of a broker that starts later are above all that this one gives out, as long as it gives out less than 8 million
+/// a second; and below 2^53 for 16 years, as JSON likes them.
 std::uint64_t first_id() {
+  using std::chrono::milliseconds;
   using std::chrono::system_clock;
-  constexpr std::int64_t epoch = 1'767'225'600; // 2026-01-01
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count();
-  constexpr int bits = 24;
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, seconds - epoch)) << bits;
+  constexpr std::int64_t epoch = 1'767'225'600'000; // 2026-01-01
+  const auto now = std::chrono::duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+  constexpr int bits = 13;
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, now - epoch)) << bits;
 }
 
 void apply(const DaemonOptions& options, LinkOptions& links) {
