@@ -50,6 +50,7 @@ ResourceBroker::ActorAnswer ResourceBroker::spawn_actor(const v1::SpawnActor& me
     names_[name] = record.id;
   spawns_[key] = record.id;
   auto& kept = actors_.emplace(record.id, std::move(record)).first->second;
+  keep(kept);
   submit_actor(kept);
   return promise;
 }
@@ -91,6 +92,8 @@ caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
 }
 
 void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
+  if (record.state == ActorState::returning)
+    return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before its node came back"});
   if (record.state == ActorState::waiting) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
@@ -178,6 +181,7 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
     return;
   }
   ++record.restarts;
+  keep(record);
   for (auto& killer : record.killers)
     killer.deliver(v1::Done{});
   record.killers.clear();
@@ -193,6 +197,10 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
       named != names_.end() && named->second == id)
     names_.erase(named);
   spawns_.erase({record.client, record.client_request});
+  if (id.value() <= options_.last_id)
+    forgotten_.insert(id);
+  if (record.spec.detached() || !record.spec.name().empty())
+    drop(StateSection::actors, id.value());
   for (auto& seeker : record.seekers)
     seeker.deliver(to_caf(error));
   for (auto& killer : record.killers)
@@ -215,6 +223,9 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
   info.set_name_space(record.spec.name_space());
   info.set_type(record.spec.type());
   switch (record.state) {
+  case ActorState::returning:
+    info.set_state("returning");
+    break;
   case ActorState::waiting:
     info.set_state("waiting");
     break;

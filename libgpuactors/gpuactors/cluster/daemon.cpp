@@ -80,6 +80,17 @@ public:
     BrokerOptions config;
     config.last_id = first_id();
     config.settle = limits::settle;
+    if (!options.store.empty()) {
+      GPUACTORS_LET(store, StateStore::open(options.store));
+      // A clock that was set back must not give out again what is stored.
+      for (const auto section : {StateSection::actors, StateSection::groups}) {
+        GPUACTORS_LET(entries, store->load(section));
+        for (const auto& entry : entries)
+          if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
+            config.last_id = std::max(config.last_id, *id);
+      }
+      config.store = std::move(store);
+    }
     handle_ = core.spawn<ResourceBroker>(std::move(config));
     GPUACTORS_LET(port, core.links().publish(handle_, listen));
     listen.port = port;
