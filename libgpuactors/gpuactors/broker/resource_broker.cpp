@@ -77,6 +77,7 @@ void ResourceBroker::on_exit() {
   actors_.clear();
   groups_.clear();
   arrivals_.clear();
+  early_finds_.clear();
   if (commit_due_)
     commit();
 }

@@ -194,6 +194,7 @@ private:
 
   ActorAnswer spawn_actor(const v1::SpawnActor& message, const Payload& config);
   ActorAnswer find(const v1::FindActor& message);
+  void find(const v1::FindActor& message, SpawnPromise promise);
   caf::result<v1::Done> kill(const v1::KillActor& message);
   void kill(ActorRecord& record, std::uint64_t grace_ms);
   void stuck(const v1::LeaseStuck& message);
@@ -204,6 +205,7 @@ private:
   void actor_down(ActorId id, const Error& error);
   void forget_actor(ActorId id, const Error& error);
   ActorAnswer answer_with(ActorRecord& record);
+  void answer_with(ActorRecord& record, SpawnPromise promise);
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
 
@@ -256,6 +258,8 @@ private:
   // Of an earlier broker, and ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
   std::vector<Arrival> arrivals_;
+  // Asked for while nodes and clients of an earlier broker may still come.
+  std::vector<std::pair<v1::FindActor, SpawnPromise>> early_finds_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;

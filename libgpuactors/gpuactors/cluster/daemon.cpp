@@ -146,6 +146,7 @@ public:
     // Workers reach the agent on this machine; its port is known only when it stands.
     auto proxy = std::make_shared<LateLauncher>();
     ProcessAgentOptions agent_options;
+    node.set_address(host);
     agent_options.node = node;
     agent_options.host = host;
     agent_options.launcher = proxy;
@@ -162,10 +163,12 @@ public:
     }
     redial_ = std::make_shared<Redial>(
         core.links(), broker,
-        [agent, notice = daemon.notice, said = std::string{}](Result<caf::strong_actor_ptr> handle) mutable {
-          if (!handle && handle.error().message() != said)
-            notice(said = handle.error().message());
-          caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
+        [agent, notice = daemon.notice, said = std::make_shared<std::string>()](Result<caf::strong_actor_ptr> handle) {
+      if (handle)
+        said->clear();
+      else if (handle.error().message() != *said)
+        notice(*said = handle.error().message());
+      caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
         });
     redial_->start();
     return {};
