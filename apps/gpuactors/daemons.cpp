@@ -23,6 +23,8 @@ struct Arguments {
   NodeDaemon node;
   std::string certificates;
   bool insecure = false;
+  double heartbeat = std::chrono::duration<double>{limits::heartbeat}.count();
+  double link_timeout = std::chrono::duration<double>{limits::link_timeout}.count();
   std::vector<std::string> devices;
   std::vector<std::string> resources;
   std::vector<std::string> labels;
@@ -37,6 +39,16 @@ void add_security_options(CLI::App& parser, Arguments& arguments) {
       ->type_name("DIR");
   parser.add_flag("--insecure", arguments.insecure,
                   "Plaintext, without certificates: only where nobody else can reach the ports");
+  parser
+      .add_option("--heartbeat", arguments.heartbeat,
+                  "How often it shows that it is alive; 1 when left out. The same in all processes of a cluster")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.05, 60.0));
+  parser
+      .add_option("--link-timeout", arguments.link_timeout,
+                  "How long others may be silent before they count as dead; 5 when left out. The same everywhere")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.2, 600.0));
 }
 
 void add_broker_options(CLI::App& parser, Arguments& arguments) {
@@ -103,6 +115,9 @@ DaemonOptions options_of(const Arguments& arguments, std::string ready) {
   DaemonOptions options;
   options.certificates = arguments.certificates;
   options.insecure = arguments.insecure;
+  const auto seconds = [](double value) { return std::chrono::ceil<Duration>(std::chrono::duration<double>{value}); };
+  options.heartbeat = seconds(arguments.heartbeat);
+  options.link_timeout = seconds(arguments.link_timeout);
   auto mutex = std::make_shared<std::mutex>();
   options.notice = [mutex](std::string_view line) {
     const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());

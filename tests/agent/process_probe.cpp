@@ -38,9 +38,8 @@ int print_signals() {
     struct sigaction action {};
     if (::sigismember(&blocked, i) == 1)
       say("blocked " + std::to_string(i));
-    // The C library keeps two signals for itself.
-    if (::sigaction(i, nullptr, &action) == 0 && action.sa_handler != SIG_DFL)
-      say("not default " + std::to_string(i));
+    if (::sigaction(i, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+      say("ignored " + std::to_string(i));
   }
   say(::getpgrp() == ::getpid() ? "own group" : "group of another");
   return 0;

@@ -5,6 +5,8 @@
 
 #include <gpuactors/wire/certificates.hpp>
 
+#include <support/temporary_folder.hpp>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,30 +17,6 @@
 #include <string>
 
 namespace gpuactors::test {
-
-/// A folder that is gone with this object.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "gpuactors-certs-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
-    return path_ / name;
-  }
-
-private:
-  std::filesystem::path path_;
-};
 
 /// Certificates of the year 2030, when nobody runs these tests.
 struct CertificateFixture {

@@ -51,13 +51,25 @@ Result<std::string> address_towards(const Endpoint& to) {
   return std::string{text.data()};
 }
 
-/// Ids of a broker that starts later are above all that this one gives out, as long as it lives: 16 million a second.
+/// Ids of a broker that starts later are above all that this one gives out, as long as it gives out less than 8 million
+/// a second; and below 2^53 for 16 years, as JSON likes them.
 std::uint64_t first_id() {
+  using std::chrono::milliseconds;
   using std::chrono::system_clock;
-  constexpr std::int64_t epoch = 1'767'225'600; // 2026-01-01
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count();
-  constexpr int bits = 24;
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, seconds - epoch)) << bits;
+  constexpr std::int64_t epoch = 1'767'225'600'000; // 2026-01-01
+  const auto now = std::chrono::duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+  constexpr int bits = 13;
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, now - epoch)) << bits;
+}
+
+void apply(const DaemonOptions& options, LinkOptions& links) {
+  links.notice = options.notice;
+  links.heartbeat = options.heartbeat;
+  links.timeout = options.link_timeout;
+}
+
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
 /// A broker in this process, and where it listens.
@@ -113,6 +125,8 @@ public:
     launch.setup.set_broker(to_string(broker));
     launch.setup.set_node(node.name());
     launch.setup.set_host(host);
+    launch.setup.set_heartbeat_ms(milliseconds(daemon.heartbeat));
+    launch.setup.set_link_timeout_ms(milliseconds(daemon.link_timeout));
     if (const auto& files = core.links().options().certificates)
       launch.setup.set_certificates(files->certificate.parent_path().string());
     launch.on_line = [notice = daemon.notice](std::string_view purpose, std::string_view line) {
@@ -199,7 +213,7 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options
   detail::Termination termination;
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
-  links.notice = options.notice;
+  apply(options, links);
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));
@@ -212,7 +226,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
   detail::Termination termination;
   GPUACTORS_LET(broker, parse_endpoint(node.broker));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, false));
-  links.notice = options.notice;
+  apply(options, links);
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   NodePart part;
   GPUACTORS_TRY(part.start(*core, node, broker, options));
@@ -225,7 +239,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   detail::Termination termination;
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
-  links.notice = options.notice;
+  apply(options, links);
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));

@@ -2,6 +2,8 @@
 // `gpuactors`, and for programs of users that bring their own tasks and actors.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <functional>
@@ -18,6 +20,10 @@ struct DaemonOptions {
   std::string certificates{};
   /// Plaintext on all ports of this process.
   bool insecure = false;
+  /// How often the process shows that it is alive, and how long it waits for a sign of the others before it takes them
+  /// for dead. The same in all processes of a cluster.
+  Duration heartbeat = limits::heartbeat;
+  Duration link_timeout = limits::link_timeout;
   /// Told in one line what an operator should know; any thread.
   std::function<void(std::string_view)> notice = [](std::string_view) {};
   /// Told once, when the process does its work: where it listens.

@@ -145,6 +145,10 @@ struct ConnectOptions {
   bool insecure = false;
   /// How long the first connection may take; zero: do not wait for it.
   Duration timeout = 2 * limits::link_timeout;
+  /// How often the process shows that it is alive, and how long it waits for a sign of the others before it takes them
+  /// for dead. The same in all processes of a cluster.
+  Duration heartbeat = limits::heartbeat;
+  Duration link_timeout = limits::link_timeout;
   /// The types that it knows, so that calls are checked before they are sent; null means those of the program.
   std::shared_ptr<const TypeRegistry> registry{};
 };

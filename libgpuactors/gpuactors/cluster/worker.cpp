@@ -51,6 +51,8 @@ public:
     options.insecure = setup.certificates().empty();
     // The broker may be away just now: what the agent wants is started all the same.
     options.timeout = Duration::zero();
+    options.heartbeat = std::chrono::milliseconds{setup.heartbeat_ms()};
+    options.link_timeout = std::chrono::milliseconds{setup.link_timeout_ms()};
     GPUACTORS_LET(core, detail::ClusterCore::connect(std::move(options),
                                                      [&](detail::ClusterCore& made) { return start(made, setup); }));
     termination.wait();

@@ -155,6 +155,7 @@ std::vector<std::string> environment_of(const Command& command) {
 /// As execve wants them; they point into `texts`.
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (auto& text : texts)
     result.push_back(text.data());
   result.push_back(nullptr);

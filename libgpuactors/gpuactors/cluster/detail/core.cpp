@@ -177,6 +177,8 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
                                 const std::function<Result<void>(ClusterCore&)>& on_system) {
   GPUACTORS_LET(broker, parse_endpoint(options.broker));
   GPUACTORS_LET(links, link_options(options.certificates, options.insecure, false));
+  links.heartbeat = options.heartbeat;
+  links.timeout = options.link_timeout;
   GPUACTORS_TRY(open(options.registry, links));
   if (on_system)
     GPUACTORS_TRY(on_system(*this));

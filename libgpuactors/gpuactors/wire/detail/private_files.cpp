@@ -1,5 +1,7 @@
 #include "private_files.hpp"
 
+#include <gpuactors/base/detail/files.hpp>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -17,29 +19,6 @@ namespace {
 // No certificate or key comes near; a mistaken path may.
 constexpr off_t most_bytes = 1 << 20;
 
-/// A file descriptor that closes itself.
-class File {
-public:
-  explicit File(int file) : file_(file) {
-    // nop
-  }
-
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  ~File() {
-    if (file_ >= 0)
-      ::close(file_);
-  }
-
-  [[nodiscard]] int get() const noexcept {
-    return file_;
-  }
-
-private:
-  int file_;
-};
-
 /// A name that is removed again unless the file got its final one.
 struct Temporary {
   std::string path;
@@ -49,28 +28,9 @@ struct Temporary {
   }
 };
 
-/// Says what could not be done with `path`, by errno: a full disk is no fault of the request.
-Failure fail_errno(const std::filesystem::path& path, std::string_view what) {
-  const int error = errno;
-  const bool passing = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE;
-  return fail(passing ? Errc::unavailable : Errc::invalid_argument,
-              fmt::format("{} cannot be {}: {}", path.string(), what, std::generic_category().message(error)));
-}
-
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const auto written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno != EINTR)
-      return false;
-    if (written > 0)
-      text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 /// A rename lasts once its folder is on the disk too; a file system that cannot do that is no reason to fail.
 void sync_folder(const std::filesystem::path& folder) {
-  const File file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  const Descriptor file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (file.get() >= 0)
     ::fsync(file.get());
 }
@@ -115,7 +75,7 @@ Result<void> make_private_folder(const std::filesystem::path& folder) {
 
 Result<void> write_file(const std::filesystem::path& path, std::string_view text, Access access, Existing existing) {
   Temporary temporary{(path.parent_path() / fmt::format(".{}.XXXXXX", path.filename().string())).string()};
-  const File file{::mkostemp(temporary.path.data(), O_CLOEXEC)}; // mode 0600
+  const Descriptor file{::mkostemp(temporary.path.data(), O_CLOEXEC)}; // mode 0600
   if (file.get() < 0)
     return fail_errno(path, "written");
   if (!write_all(file.get(), text) || ::fchmod(file.get(), access == Access::owner ? 0600 : 0644) != 0
@@ -133,7 +93,7 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, Access access) {
-  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // a pipe must not hold us up
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // a pipe must not hold us up
   if (file.get() < 0 && errno == ENOENT)
     return fail(Errc::not_found, fmt::format("{} is missing", path.string()));
   struct stat status {};

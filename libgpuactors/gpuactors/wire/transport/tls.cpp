@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -60,6 +61,18 @@ const BIO_METHOD* method() {
   return instance.get();
 }
 
+/// Has OpenSSL read the extensions of the certificates that all sessions share: now, not in whichever thread comes
+/// first.
+void read_extensions(SSL_CTX* context) {
+  constexpr int no_purpose = -1;
+  const auto* trusted = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
+  for (int i = 0; i < sk_X509_OBJECT_num(trusted); ++i)
+    if (auto* certificate = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(trusted, i)))
+      X509_check_purpose(certificate, no_purpose, 0);
+  X509_check_purpose(SSL_CTX_get0_certificate(context), no_purpose, 0);
+  ERR_clear_error(); // what is wrong with them, a handshake says
+}
+
 } // namespace
 
 std::string tls_error() {
@@ -91,6 +104,7 @@ Result<TlsContext> TlsContext::load(const CertificateFiles& files) {
     return fail(Errc::invalid_argument, fmt::format("{} cannot be used: {}", files.certificate.string(), tls_error()));
   if (SSL_CTX_use_PrivateKey_file(raw, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
     return fail(Errc::invalid_argument, fmt::format("{} cannot be used: {}", files.key.string(), tls_error()));
+  read_extensions(raw);
   return TlsContext{std::move(context)};
 }
 

@@ -1,0 +1,157 @@
+#include "rotating_files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace gpuactors::detail {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "output-";
+constexpr std::string_view suffix = ".log";
+
+fs::path path_of(const fs::path& folder, std::uint64_t number) {
+  return folder / fmt::format("{}{:010}{}", prefix, number, suffix);
+}
+
+std::optional<std::uint64_t> number_of(std::string_view name) {
+  if (name.substr(0, prefix.size()) != prefix || name.size() <= prefix.size() + suffix.size()
+      || name.substr(name.size() - suffix.size()) != suffix)
+    return {};
+  const char* const end = name.data() + name.size() - suffix.size();
+  std::uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, number);
+  return error == std::errc{} && rest == end ? std::optional{number} : std::nullopt;
+}
+
+/// Ascending; empty when the folder cannot be read.
+std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
+  std::vector<std::uint64_t> result;
+  std::error_code error;
+  for (fs::directory_iterator it{folder, error}, end; !error && it != end; it.increment(error))
+    if (const auto number = number_of(it->path().filename().native()))
+      result.push_back(*number);
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// The first `most` bytes of a file, or fewer.
+std::string text_of(const fs::path& path, std::uint64_t most) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0)
+    return {};
+  std::string text(std::min(most, static_cast<std::uint64_t>(status.st_size)), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto count = ::read(file.get(), text.data() + done, text.size() - done);
+    if (count == 0 || (count < 0 && errno != EINTR))
+      break;
+    done += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+  }
+  text.resize(done);
+  return text;
+}
+
+} // namespace
+
+RotatingFiles::RotatingFiles(fs::path folder, std::uint64_t file_bytes, std::size_t files)
+  : folder_(std::move(folder)), file_bytes_(file_bytes), files_(files) {
+  // nop
+}
+
+Result<RotatingFiles> RotatingFiles::open(fs::path folder, std::uint64_t file_bytes, std::size_t files) {
+  RotatingFiles result{std::move(folder), file_bytes, files};
+  GPUACTORS_TRY(result.resume());
+  return result;
+}
+
+Result<std::string> RotatingFiles::append(std::string_view line) {
+  struct stat status {};
+  std::string lost;
+  if (file_ && (::fstat(file_.get(), &status) != 0 || status.st_nlink == 0)) {
+    lost = fmt::format("the log file {} was removed", path_of(folder_, end_.file).string());
+    file_.reset();
+    ++end_.file; // a place in the file that is gone stays in the past
+  } else if (file_) {
+    end_.bytes = static_cast<std::uint64_t>(status.st_size); // someone may have emptied it
+  }
+  if (!file_)
+    GPUACTORS_TRY(resume());
+  if (end_.bytes > 0 && end_.bytes + line.size() + 1 > file_bytes_)
+    GPUACTORS_TRY(use(end_.file + 1));
+  GPUACTORS_TRY(write(line));
+  return lost;
+}
+
+Result<void> RotatingFiles::resume() {
+  // What workers write may be anything: it is for who runs them.
+  std::error_code ignored; // mkdir says why
+  if (folder_.has_parent_path())
+    fs::create_directories(folder_.parent_path(), ignored);
+  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno(folder_, "made");
+  const auto numbers = numbers_in(folder_);
+  GPUACTORS_TRY(use(std::max({end_.file, std::uint64_t{1}, numbers.empty() ? 0 : numbers.back()})));
+  // A process that was killed may have left half a line.
+  char last = '\n';
+  if (end_.bytes > 0 && ::pread(file_.get(), &last, 1, static_cast<off_t>(end_.bytes) - 1) == 1 && last != '\n')
+    return write({});
+  return {};
+}
+
+Result<void> RotatingFiles::use(std::uint64_t number) {
+  // First, since the disk may be full.
+  auto numbers = numbers_in(folder_);
+  numbers.erase(std::remove(numbers.begin(), numbers.end(), number), numbers.end());
+  for (std::size_t i = 0; i + files_ < numbers.size() + 1; ++i)
+    ::unlink(path_of(folder_, numbers[i]).c_str());
+  const auto path = path_of(folder_, number);
+  Descriptor file{::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0)
+    return fail_errno(path, "written");
+  file_ = std::move(file);
+  end_ = {number, static_cast<std::uint64_t>(status.st_size)};
+  return {};
+}
+
+Result<void> RotatingFiles::write(std::string_view line) {
+  std::string text{line};
+  text += '\n';
+  if (!write_all(file_.get(), text)) {
+    auto failure = fail_errno(path_of(folder_, end_.file), "written");
+    // No half lines. If this fails too, the next line follows half of this one.
+    [[maybe_unused]] const auto result = ::ftruncate(file_.get(), static_cast<off_t>(end_.bytes));
+    return failure;
+  }
+  end_.bytes += text.size();
+  return {};
+}
+
+void RotatingFiles::read_back(const fs::path& folder, LogPlace end, const std::function<bool(std::string_view)>& more) {
+  const auto numbers = numbers_in(folder);
+  for (auto it = numbers.rbegin(); it != numbers.rend(); ++it) {
+    if (*it > end.file)
+      continue;
+    const auto text = text_of(path_of(folder, *it), *it == end.file ? end.bytes : UINT64_MAX);
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      if (rest.back() == '\n')
+        rest.remove_suffix(1);
+      const auto begin = rest.rfind('\n') + 1; // npos + 1 is 0
+      if (!more(rest.substr(begin)))
+        return;
+      rest = rest.substr(0, begin);
+    }
+  }
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,237 @@
+// What happens to workers, nodes and clients, and what the others see of it.
+#include "fixture.hpp"
+
+#include <csignal>
+#include <set>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+double seconds_since(TimePoint begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+} // namespace
+
+TEST_CASE("tasks and actors run in worker processes, one for each device", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto first = must(cluster.spawn("counter", number(1), {.gpus = 0.5}));
+  auto second = must(cluster.spawn("counter", number(2), {.gpus = 0.5}));
+  auto other = must(cluster.spawn("counter", number(3), {.gpus = 1}));
+  auto bare = must(cluster.spawn("counter", number(4)));
+  CHECK(pid_of(first) == pid_of(second));
+  const std::set<pid_t> workers{pid_of(first), pid_of(other), pid_of(bare), getpid()};
+  CHECK(workers.size() == 4);
+  CHECK(must(first.call<Number>("add", number(10)).get()).value() == 11);
+  const auto state = must(cluster.state());
+  REQUIRE(state.actors_size() == 4);
+  CHECK(static_cast<pid_t>(state.actors(0).pid()) == pid_of(first));
+  CHECK(must(cluster.submit<Number>("pid").get()).value() == pid_of(bare));
+}
+
+TEST_CASE("streamed replies cross processes with back-pressure", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0)));
+  auto stream = actor.stream<Number>("count", number(1000));
+  for (int i = 0; i < 1000; ++i) {
+    const auto item = must(stream.next());
+    REQUIRE(item.has_value());
+    REQUIRE(item->value() == i);
+  }
+  CHECK_FALSE(must(stream.next()).has_value());
+}
+
+TEST_CASE("a killed worker fails its callers at once, and what it held is free", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  auto actor = must(cluster.spawn("counter", number(0), {.gpus = 1}));
+  const auto pid = pid_of(actor);
+  auto stuck = actor.call<Number>("fall", text("endless loop"), 60s);
+  auto waiting = actor.call<Number>("add", number(1), 60s);
+  const auto begin = Clock::now();
+  Processes::signal(pid, SIGKILL);
+  const auto error = stuck.get(10s);
+  REQUIRE_FALSE(error);
+  CHECK(error.error().code() == Errc::worker_died);
+  REQUIRE_FALSE(waiting.get(10s));
+  CHECK(seconds_since(begin) < 5);
+  CHECK(eventually([&] { return is_idle(cluster); }));
+  // The device is served by another worker.
+  CHECK(must(cluster.submit<Number>("pid", {}, {.gpus = 1}).get(20s)).value() != pid);
+}
+
+TEST_CASE("a frozen worker fails its callers within the link timeout", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  auto actor = must(cluster.spawn("counter", number(0), {.gpus = 1}));
+  const auto pid = pid_of(actor);
+  auto call = actor.call<Number>("add", number(1), 60s);
+  must(call.get());
+  const auto begin = Clock::now();
+  Processes::signal(pid, SIGSTOP);
+  const auto error = actor.call<Number>("add", number(1), 60s).get(20s);
+  REQUIRE_FALSE(error);
+  CHECK(error.error().code() == Errc::worker_died);
+  CHECK(seconds_since(begin) < 5);
+  // Its agent has killed and reaped it.
+  CHECK(eventually([&] { return ::kill(pid, 0) != 0; }));
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
+TEST_CASE("an actor with restarts left is started anew and its handle follows", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(5), {.gpus = 1, .max_restarts = 1}));
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 6);
+  Processes::signal(pid_of(actor), SIGKILL);
+  REQUIRE(eventually([&] {
+    const auto sum = actor.call<Number>("add", number(1), 10s).get();
+    return sum && sum->value() == 6;
+  }));
+  CHECK(must(actor.call<Number>("restarts").get()).value() == 1);
+  Processes::signal(pid_of(actor), SIGKILL);
+  REQUIRE(eventually([&] {
+    const auto sum = actor.call<Number>("add", number(1), 10s).get();
+    return !sum && sum.error().code() == Errc::actor_died;
+  }));
+}
+
+TEST_CASE("a call is made again on the actor that was started anew, as often as it may be", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.gpus = 1, .max_restarts = 2, .max_task_retries = 1}));
+  CHECK(must(actor.call<Number>("fall_once", text("kill")).get(20s)).value() == 1);
+  const auto again = actor.call<Number>("fall", text("kill")).get(20s);
+  REQUIRE_FALSE(again);
+  CHECK((again.error().code() == Errc::worker_died || again.error().code() == Errc::actor_died));
+}
+
+TEST_CASE("each fault in user code costs its own worker alone", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:2x64MiB");
+  auto bystander = must(cluster.spawn("counter", number(0), {.gpus = 1}));
+  const auto pid = pid_of(bystander);
+  for (const auto* how : {"abort", "segmentation fault", "stop signal", "kill"}) {
+    INFO(how);
+    const auto failed = cluster.submit<Number>("fall", text(how), {.gpus = 1}).get(20s);
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code() == Errc::worker_died);
+    CHECK(pid_of(bystander) == pid);
+  }
+  const auto thrown = cluster.submit<Number>("fall", text("bad_alloc"), {.gpus = 1}).get(20s);
+  REQUIRE_FALSE(thrown);
+  CHECK(thrown.error().code() == Errc::task_failed);
+  const auto late = cluster.submit<Number>("fall", text("endless loop"), {.gpus = 1, .deadline = 300ms}).get(20s);
+  REQUIRE_FALSE(late);
+  CHECK(late.error().code() == Errc::deadline_exceeded);
+  CHECK(pid_of(bystander) == pid);
+}
+
+TEST_CASE("killing an actor that is stuck replaces its worker after the grace", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  auto actor = must(cluster.spawn("counter", number(0), {.gpus = 0.5}));
+  auto neighbour = must(cluster.spawn("counter", number(0), {.gpus = 0.5, .max_restarts = 1}));
+  const auto pid = pid_of(actor);
+  auto call = actor.call<Number>("fall", text("endless loop"), 60s);
+  KillOptions options;
+  options.grace = 200ms;
+  must(cluster.kill(actor, options));
+  CHECK_FALSE(call.get(10s));
+  REQUIRE(eventually([&] {
+    const auto now = neighbour.call<Number>("pid", google::protobuf::Empty{}, 5s).get();
+    return now && now->value() != pid;
+  }));
+}
+
+TEST_CASE("a client that vanishes takes its actors along, save those that are detached", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  {
+    auto other = processes.connect();
+    must(other.spawn("counter", number(0), {.gpus = 1, .name = "owned"}));
+    must(other.spawn("counter", number(7), {.gpus = 1, .name = "kept", .detached = true}));
+    CHECK(must(must(cluster.find("owned")).call<Number>("add", number(0)).get()).value() == 0);
+  }
+  CHECK(eventually([&] { return must(cluster.state()).actors_size() == 1; }));
+  auto kept = must(cluster.find("kept"));
+  CHECK(must(kept.call<Number>("add", number(1)).get()).value() == 8);
+  must(cluster.kill("kept"));
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
+TEST_CASE("a node that dies takes its workers along, and its actors start elsewhere", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  auto actor = must(cluster.spawn("counter", number(3), {.gpus = 1, .max_restarts = 1}));
+  const auto pid = pid_of(actor);
+  processes.start_node("n1", "host:1x64MiB");
+  processes.signal("n0", SIGKILL);
+  REQUIRE(eventually([&] {
+    const auto sum = actor.call<Number>("add", number(1), 10s).get();
+    return sum && sum->value() >= 4;
+  }));
+  CHECK(actor.info().lease().node() == "n1");
+  CHECK(eventually([&] { return ::kill(pid, 0) != 0; }));
+}
+
+TEST_CASE("the broker may be killed and started again while actors serve", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:2x64MiB");
+  auto actor = must(cluster.spawn("counter", number(0), {.gpus = 0.5, .name = "a", .max_restarts = 1}));
+  auto detached = must(cluster.spawn("counter", number(0), {.gpus = 1, .name = "d", .detached = true}));
+  const auto before = must(cluster.state());
+  const auto pid = pid_of(actor);
+  processes.signal("broker", SIGKILL);
+  for (int i = 1; i <= 100; ++i)
+    REQUIRE(must(actor.call<Number>("add", number(1)).get()).value() == i);
+  // Asked while nobody listens; answered when somebody does.
+  auto task = cluster.submit<Number>("pid", {}, {.gpus = 0.5});
+  processes.start_broker();
+  CHECK(must(task.get(20s)).value() == pid);
+  REQUIRE(eventually([&] { return must(cluster.state()).actors_size() == 2; }));
+  const auto after = must(cluster.state());
+  REQUIRE(after.devices_size() == before.devices_size());
+  for (int i = 0; i < before.actors_size(); ++i) {
+    CHECK(after.actors(i).id() == before.actors(i).id());
+    CHECK(after.actors(i).lease().id() == before.actors(i).lease().id());
+    CHECK(after.actors(i).pid() == before.actors(i).pid());
+  }
+  CHECK(pid_of(must(cluster.find("d"))) == pid_of(detached));
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 101);
+  // The new broker knows how to start it again.
+  Processes::signal(pid, SIGKILL);
+  REQUIRE(eventually([&] {
+    const auto sum = actor.call<Number>("add", number(1), 10s).get();
+    return sum && sum->value() == 1;
+  }));
+  must(cluster.kill("a"));
+  must(cluster.kill("d"));
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
+TEST_CASE("an actor with a process of its own sees exactly its devices", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0", "host:2x64MiB", {"--resource", "neuron_cores=2"});
+  auto cluster = processes.connect();
+  auto alone = must(cluster.spawn("counter", number(0), {.gpus = 0.25, .isolation = Isolation::process}));
+  auto shared = must(cluster.spawn("counter", number(0), {.gpus = 0.25}));
+  CHECK(pid_of(alone) != pid_of(shared));
+  const auto pid = pid_of(alone);
+  must(cluster.kill(alone));
+  CHECK(eventually([&] { return ::kill(pid, 0) != 0; }));
+  // Other accelerators are shown by a variable: a process for each lease of them.
+  Options one_core;
+  one_core.resources["neuron_cores"] = 1;
+  auto first = cluster.submit<Number>("nap", number(0.3), one_core);
+  auto second = cluster.submit<Text>("variable", text("NEURON_RT_VISIBLE_CORES"), one_core);
+  CHECK(must(second.get(20s)).text() != "(not set)");
+  CHECK(must(first.get(20s)).value() != getpid());
+  CHECK(must(cluster.submit<Text>("variable", text("NEURON_RT_VISIBLE_CORES")).get(20s)).text().empty());
+}

@@ -1,0 +1,138 @@
+#include "fixture.hpp"
+
+#include <csignal>
+#include <thread>
+
+namespace gpuactors::test {
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto end = Clock::now() + std::chrono::seconds{10};
+  while (!condition()) {
+    if (Clock::now() > end)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  }
+  return true;
+}
+
+Processes::Processes() {
+  ProcessHandlers handlers;
+  handlers.on_line = [this](const Process& process, OutputStream, std::string_view line, LogTime) {
+    const std::lock_guard lock{mutex_};
+    lines_.push_back(process.tag + ": " + std::string{line});
+  };
+  handlers.on_exit = [this](const Process& process, const ExitStatus& status) {
+    const std::lock_guard lock{mutex_};
+    lines_.push_back(process.tag + " " + to_string(status));
+    if (const auto known = running_.find(process.tag); known != running_.end() && known->second.id == process.id)
+      running_.erase(known);
+  };
+  table_ = must(ProcessTable::make(std::move(handlers)));
+}
+
+Processes::~Processes() {
+  UNSCOPED_INFO(output());
+  table_.reset();
+}
+
+void Processes::start(const std::string& name, std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", "1"});
+  Command command;
+  command.path = GPUACTORS_PROGRAM;
+  command.arguments = std::move(arguments);
+  command.set["XDG_STATE_HOME"] = folder_.path().string();
+  command.removed = {"GPUACTORS_BROKER"};
+  command.tag = name;
+  auto process = must(table_->start(command));
+  const std::lock_guard lock{mutex_};
+  running_[name] = process;
+}
+
+std::string Processes::await_line(const std::string& part) {
+  std::string found;
+  const bool there = eventually([&] {
+    const std::lock_guard lock{mutex_};
+    for (auto line = lines_.rbegin(); line != lines_.rend(); ++line)
+      if (line->find(part) != std::string::npos) {
+        found = *line;
+        return true;
+      }
+    return false;
+  });
+  INFO(output());
+  REQUIRE(there);
+  return found;
+}
+
+void Processes::start_broker(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"broker", "--listen", broker_.empty() ? "127.0.0.1:0" : broker_});
+  start("broker", std::move(arguments));
+  const auto line = await_line("broker listens at ");
+  broker_ = line.substr(line.rfind(' ') + 1);
+}
+
+void Processes::start_node(const std::string& name, const std::string& devices, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"node", "--broker", broker_, "--name", name, "--devices", devices, "--program",
+                                       GPUACTORS_TEST_PROGRAM});
+  start(name, std::move(arguments));
+  await_line("node " + name + " is registered");
+}
+
+Cluster Processes::up(const std::string& devices) {
+  start_broker();
+  start_node("n0", devices);
+  return connect();
+}
+
+Cluster Processes::connect() {
+  ConnectOptions options;
+  options.broker = broker_;
+  options.certificates = (folder_ / "gpuactors/certs").string();
+  options.heartbeat = std::chrono::milliseconds{200};
+  options.link_timeout = link_timeout;
+  return must(Cluster::connect(std::move(options)));
+}
+
+void Processes::signal(const std::string& name, int number) {
+  ProcessId id;
+  {
+    const std::lock_guard lock{mutex_};
+    REQUIRE(running_.count(name) == 1);
+    id = running_.at(name).id;
+  }
+  must(table_->signal(id, number));
+  if (number == SIGKILL)
+    await_end(name);
+}
+
+void Processes::await_end(const std::string& name) {
+  REQUIRE(eventually([&] { return !runs(name); }));
+}
+
+bool Processes::runs(const std::string& name) {
+  const std::lock_guard lock{mutex_};
+  return running_.count(name) > 0;
+}
+
+std::string Processes::output() {
+  const std::lock_guard lock{mutex_};
+  std::string text;
+  for (const auto& line : lines_)
+    text += line + "\n";
+  return text;
+}
+
+void Processes::signal(pid_t pid, int number) {
+  REQUIRE(::kill(pid, number) == 0);
+}
+
+pid_t pid_of(const ActorRef& actor) {
+  return static_cast<pid_t>(must(actor.call<Number>("pid").get()).value());
+}
+
+bool is_idle(Cluster& cluster) {
+  const auto state = cluster.state();
+  return state && state->leases().empty() && state->actors().empty() && state->queue().empty();
+}
+
+} // namespace gpuactors::test

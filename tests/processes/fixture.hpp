@@ -1,0 +1,96 @@
+// A cluster of real processes on loopback: started, hurt and ended by a test.
+#pragma once
+
+#include <gpuactors/agent/process_table.hpp>
+#include <gpuactors/gpuactors.hpp>
+#include <gpuactors/test/messages.pb.h>
+
+#include <support/catch.hpp>
+#include <support/temporary_folder.hpp>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gpuactors::test {
+
+Number number(double value);
+Text text(std::string value);
+
+/// The value, or a failure of the test that shows the error.
+template <class T>
+T must(Result<T> result) {
+  if (!result)
+    FAIL(to_string(result.error()));
+  return std::move(*result);
+}
+
+inline void must(const Result<void>& result) {
+  if (!result)
+    FAIL(to_string(result.error()));
+}
+
+/// Looks again and again until it holds; false after ten seconds.
+bool eventually(const std::function<bool()>& condition);
+
+/// Processes of a cluster, by name. All of them are gone with the object.
+class Processes {
+public:
+  Processes();
+  ~Processes();
+
+  /// Starts `gpuactors broker`; it keeps its port when it is started again under the same name.
+  void start_broker(std::vector<std::string> arguments = {});
+
+  /// Starts `gpuactors node` whose workers are this program.
+  void start_node(const std::string& name, const std::string& devices = "host:2x64MiB",
+                  std::vector<std::string> arguments = {});
+
+  /// A broker and one node, and a client of them.
+  Cluster up(const std::string& devices = "host:2x64MiB");
+
+  /// A client. Its heartbeats are as fast as those of the others.
+  Cluster connect();
+
+  /// Signals one of the processes; for SIGKILL returns when it is reaped.
+  void signal(const std::string& name, int number);
+
+  /// Waits until it is gone.
+  void await_end(const std::string& name);
+
+  [[nodiscard]] bool runs(const std::string& name);
+
+  /// All that the processes wrote.
+  [[nodiscard]] std::string output();
+
+  [[nodiscard]] const std::string& broker() const noexcept {
+    return broker_;
+  }
+
+  /// How long a frozen process may go unnoticed.
+  static constexpr std::chrono::milliseconds link_timeout{1000};
+
+  /// Sends a signal to any process of this cluster, by its number.
+  static void signal(pid_t pid, int number);
+
+private:
+  void start(const std::string& name, std::vector<std::string> arguments);
+  std::string await_line(const std::string& part);
+
+  TemporaryFolder folder_;
+  std::mutex mutex_;
+  std::map<std::string, Process> running_;
+  std::vector<std::string> lines_;
+  std::string broker_;
+  std::unique_ptr<ProcessTable> table_;
+};
+
+/// The pid of the process that an actor runs in, as the actor says.
+pid_t pid_of(const ActorRef& actor);
+
+/// Whether nothing is held any more, by what the broker says.
+bool is_idle(Cluster& cluster);
+
+} // namespace gpuactors::test

@@ -1,0 +1,11 @@
+// The main function of the tests of whole clusters: the program is its own worker, so that its types are known there.
+#include <gpuactors/cluster/daemon.hpp>
+
+#define CATCH_CONFIG_RUNNER
+#include <support/catch.hpp>
+
+int main(int argc, char** argv) {
+  if (const auto code = gpuactors::run_if_worker(argc, argv))
+    return *code;
+  return Catch::Session().run(argc, argv);
+}

@@ -1,0 +1,128 @@
+// The types of these tests: what they do to the process that they run in.
+#include "fixture.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+namespace gpuactors::test {
+
+namespace {
+
+[[noreturn]] void spin() {
+  volatile int never_ending = 1;
+  while (never_ending == 1) {
+    // for ever
+  }
+  std::abort();
+}
+
+/// Ends the calling process, or this thread's usefulness, in the way that is asked for.
+void fall(const std::string& how) {
+  if (how == "abort")
+    std::abort();
+  if (how == "segmentation fault")
+    ::raise(SIGSEGV);
+  if (how == "bad_alloc")
+    throw std::bad_alloc{};
+  if (how == "endless loop")
+    spin();
+  if (how == "stop signal")
+    ::raise(SIGSTOP);
+  if (how == "kill")
+    ::raise(SIGKILL);
+}
+
+class Counter : public Actor {
+public:
+  Counter(Init init, const Number& start) : Actor(std::move(init)), sum_(start.value()) {
+    // nop
+  }
+
+  Number add(const Number& in) {
+    sum_ += in.value();
+    return number(sum_);
+  }
+
+  Number pid(const google::protobuf::Empty&) {
+    return number(::getpid());
+  }
+
+  Number restarts(const google::protobuf::Empty&) {
+    return number(Actor::restarts());
+  }
+
+  Number fall(const Text& how) {
+    test::fall(how.text());
+    return number(0);
+  }
+
+  /// Falls unless it was started anew.
+  Number fall_once(const Text& how) {
+    if (Actor::restarts() == 0)
+      test::fall(how.text());
+    return number(Actor::restarts());
+  }
+
+  void count(const Number& in, ReplyStream<Number>& out) {
+    for (int i = 0; i < static_cast<int>(in.value()); ++i)
+      if (!out.write(number(i)))
+        return;
+  }
+
+  /// Another actor of this one's process, to be owned by it.
+  Text spawn(const Text& name) {
+    auto child = Cluster::from(*this).spawn("counter", number(0), {.name = name.text()});
+    return text(child ? "" : child.error().message());
+  }
+
+private:
+  double sum_;
+};
+
+} // namespace
+
+Number number(double value) {
+  Number result;
+  result.set_value(value);
+  return result;
+}
+
+Text text(std::string value) {
+  Text result;
+  result.set_text(std::move(value));
+  return result;
+}
+
+} // namespace gpuactors::test
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+GPUACTORS_ACTOR("counter", test::Counter, Number)
+    .method("add", &Counter::add)
+    .method("pid", &Counter::pid)
+    .method("restarts", &Counter::restarts)
+    .method("fall", &Counter::fall)
+    .method("fall_once", &Counter::fall_once)
+    .method("count", &Counter::count)
+    .method("spawn", &Counter::spawn);
+
+GPUACTORS_TASK("pid", [](TaskContext&, const google::protobuf::Empty&) { return number(::getpid()); });
+GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {
+  test::fall(how.text());
+  return number(0);
+});
+GPUACTORS_TASK("variable", [](TaskContext&, const Text& name) {
+  const char* value = std::getenv(name.text().c_str());
+  return text(value != nullptr ? value : "(not set)");
+});
+GPUACTORS_TASK("nap", [](TaskContext& ctx, const Number& seconds) {
+  const auto end = Clock::now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>{seconds.value()});
+  while (Clock::now() < end && !ctx.stop_requested())
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  return number(::getpid());
+});
