@@ -1,9 +1,7 @@
 // What subcommands read: numbers, times, NAME=VALUE pairs, and documents from an argument, a file or standard input.
 #pragma once
 
-#include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/result.hpp>
-#include <gpuactors/wire/json.hpp>
+#include <gpuactors/gpuactors.hpp>
 
 #include <cstdint>
 #include <iosfwd>
