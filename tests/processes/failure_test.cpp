@@ -276,3 +276,34 @@ TEST_CASE("what should be there is in the broker's file: it starts again with it
   must(cluster.kill("again"));
   CHECK(eventually([&] { return is_idle(cluster); }));
 }
+
+TEST_CASE("tasks are run again when their worker dies, and get fresh processes when they ask for them", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  Options retried;
+  retried.gpus = 1;
+  retried.max_retries = 2;
+  const auto begin = must(cluster.state(1)).events_size();
+  const auto failed = cluster.submit<Number>("fall", text("kill"), retried).get(20s);
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().code() == Errc::worker_died);
+  int granted = 0;
+  const auto log = must(cluster.state(1));
+  for (int i = begin; i < log.events_size(); ++i)
+    granted += log.events(i).kind() == "granted" ? 1 : 0;
+  CHECK(granted == 3);
+  auto survivor = cluster.submit<Number>("nap", number(0.3), retried);
+  REQUIRE(eventually([&] { return must(cluster.state()).leases_size() == 1; }));
+  const auto pid = must(cluster.submit<Number>("pid").get()).value();
+  CHECK(pid != getpid());
+  CHECK(must(survivor.get(20s)).value() > 0);
+
+  Options fresh;
+  fresh.gpus = 1;
+  fresh.max_calls = 1;
+  std::set<double> pids;
+  for (int i = 0; i < 3; ++i)
+    pids.insert(must(cluster.submit<Number>("pid", {}, fresh).get(20s)).value());
+  CHECK(pids.size() == 3);
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}

@@ -46,7 +46,9 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
   auto shape = std::make_shared<detail::TaskShape>();
   shape->request = std::move(request);
   shape->request.set_parent_lease(parent.value());
-  shape->key = deterministic_bytes(shape->request);
+  shape->request.set_isolated(options.isolation == Isolation::process || options.max_calls > 0);
+  shape->max_calls = options.max_calls;
+  shape->key = fmt::format("{}/{}", options.max_calls, deterministic_bytes(shape->request));
   last = Last{options, task, needs, parent, std::move(shape)};
   return last.shape;
 }
@@ -222,7 +224,9 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
     return pending->finish(fail(checked.error()));
   pending->call.method = task;
   pending->call.payload = std::move(input);
-  dispatcher->submit(pending, **checked, options.queue_timeout, options.deadline);
+  pending->retries_left = options.max_retries;
+  pending->retry_errors = options.retry_errors;
+  dispatcher->submit(pending, std::move(*checked), options.queue_timeout, options.deadline);
 }
 
 // -- actors ---------------------------------------------------------------------------------------

@@ -84,8 +84,16 @@ struct Options {
   bool detached = false;
   /// Actors with a name: if there is one of this name and type already, that one is the result.
   bool get_if_exists = false;
-  /// Actors: the process that it runs in.
+  /// The process that it runs in. Tasks of one shape share a process of their own, one after the other.
   Isolation isolation = Isolation::thread;
+  /// Tasks: how often one whose worker died is run again; -1 means as often as it takes. It may then have run more than
+  /// once. Streamed tasks are not run again.
+  int max_retries = 0;
+  /// Tasks: errors of the task itself after which it is run again too, within `max_retries`.
+  std::vector<Errc> retry_errors{};
+  /// Tasks: after so many of a shape a process is replaced, which implies a process of their own; 1 gives each task a
+  /// fresh one. 0 means no limit.
+  int max_calls = 0;
 
   friend bool operator==(const Options&, const Options&) = default;
 };

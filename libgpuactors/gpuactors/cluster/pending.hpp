@@ -19,6 +19,14 @@ class BrokerLink;
 class ClusterCore;
 class TaskDispatcher;
 
+/// What tasks share leases by: the same request, as bytes to compare by.
+struct TaskShape {
+  v1::ResourceRequest request;
+  std::string key;
+  /// After so many tasks a lease is given back; 0: no limit.
+  int max_calls = 0;
+};
+
 /// A payload as what the caller wants: the message, or the payload itself.
 template <class T>
 Result<T> decode(Result<Payload> payload) {
@@ -55,11 +63,16 @@ public:
   void grant_credit(std::uint32_t items);
 
   Call call;
+  /// How often it may be run again when its worker dies; -1: always. Set before it is submitted.
+  int retries_left = 0;
+  /// Errors of its own after which it may be run again too.
+  std::vector<Errc> retry_errors;
 
 private:
   friend class TaskDispatcher;
 
   std::weak_ptr<TaskDispatcher> dispatcher_;
+  std::shared_ptr<const TaskShape> shape_;
   // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
   std::array<RequestPort::Ticket, 2> timers_{};
   // Guarded by the dispatcher's mutex: the lease it runs under.

@@ -62,9 +62,10 @@ TaskDispatcher::TaskDispatcher(RequestPort& port, std::shared_ptr<BrokerLink> br
   // nop
 }
 
-void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const TaskShape& wanted,
+void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::shared_ptr<const TaskShape> wanted,
                             std::optional<Duration> queue_timeout, std::optional<Duration> deadline) {
   task->dispatcher_ = weak_from_this();
+  task->shape_ = std::move(wanted);
   if (deadline) {
     task->call.deadline = deadline_after(Clock::now(), *deadline);
     task->timers_[0] =
@@ -76,7 +77,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, const Task
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    const auto& shape = shape_of(wanted);
+    const auto& shape = shape_of(*task->shape_);
     shape->waiting.push_back(task);
     if (!shape->idle.empty()) {
       const auto lease = shape->idle.back();
@@ -149,7 +150,8 @@ void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
     if (slot == slots_.end())
       return;
     slot->second.busy = false;
-    if (slot->second.reclaimed || runner_suspect)
+    const auto most = slot->second.shape->max_calls;
+    if (slot->second.reclaimed || runner_suspect || (most > 0 && slot->second.calls >= most))
       give_back(slot->first, outbox);
     else
       use(slot->second, outbox);
@@ -189,6 +191,33 @@ std::vector<LeaseId> TaskDispatcher::leases() const {
   for (const auto& [id, slot] : slots_)
     result.push_back(id);
   return result;
+}
+
+bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
+  const auto died =
+      error.code() == Errc::worker_died || error.code() == Errc::lease_revoked || error.code() == Errc::context_lost;
+  const auto& wanted = task->retry_errors;
+  if (task->retries_left == 0 || task->call.stream || task->finished()
+      || (!died && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))
+    return false;
+  const auto now = Clock::now();
+  if (task->call.deadline != never && now >= task->call.deadline)
+    return false;
+  if (task->retries_left > 0)
+    --task->retries_left;
+  if (task->call.deadline != never)
+    task->timers_[0] = start_timer(task, task->call.deadline - now,
+                                   Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto& shape = shape_of(*task->shape_);
+    // It has waited its turn before.
+    shape->waiting.push_front(task);
+    balance(shape, outbox);
+  }
+  flush(outbox);
+  return true;
 }
 
 void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
@@ -286,6 +315,7 @@ const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const Tas
     shape = std::make_shared<Shape>();
     shape->key = wanted.key;
     shape->request = request;
+    shape->max_calls = wanted.max_calls;
     // Work without a device is bounded by the machine, not by the ledger.
     const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
     const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
@@ -322,6 +352,7 @@ void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
       continue;
     }
     slot.busy = true;
+    ++slot.calls;
     task->lease_ = id;
     task->call.id = port_.call_id(*ticket);
     outbox.run({std::move(task), slot.runner, *ticket});
@@ -402,7 +433,8 @@ void TaskDispatcher::flush(Outbox& outbox) {
     broker_->tell(std::move(message));
   }
   for (auto& [task, error] : outbox.failures)
-    task->finish(fail(error));
+    if (!retry(task, error))
+      task->finish(fail(error));
   if (outbox.start_sweep)
     schedule_sweep();
 }

@@ -17,12 +17,6 @@
 
 namespace gpuactors::detail {
 
-/// What tasks share leases by: the same request, as bytes to compare by.
-struct TaskShape {
-  v1::ResourceRequest request;
-  std::string key;
-};
-
 /// Any thread may submit. Answers are handled on the thread that gives them, so that the next task is in the runner's
 /// mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent while it is held.
 class TaskDispatcher : public std::enable_shared_from_this<TaskDispatcher> {
@@ -33,8 +27,8 @@ public:
                  std::uint64_t client);
 
   /// Queues `task`; its result comes through `finish`. The times count from now.
-  void submit(const std::shared_ptr<PendingTask>& task, const TaskShape& wanted, std::optional<Duration> queue_timeout,
-              std::optional<Duration> deadline);
+  void submit(const std::shared_ptr<PendingTask>& task, std::shared_ptr<const TaskShape> wanted,
+              std::optional<Duration> queue_timeout, std::optional<Duration> deadline);
 
   /// Withdraws a task: one that waits does not start any more, one that runs is asked to stop.
   void cancel(PendingTask& task, const Error& reason);
@@ -62,6 +56,8 @@ private:
     caf::strong_actor_ptr control;
     std::shared_ptr<Shape> shape;
     bool busy = false;
+    /// Tasks that were given to it.
+    int calls = 0;
     TimePoint idle_since = never;
     /// Others wait for it: give it back after the running task.
     bool reclaimed = false;
@@ -72,6 +68,7 @@ private:
     std::string key;
     v1::ResourceRequest request;
     std::size_t most_leases = 0;
+    int max_calls = 0;
     std::deque<std::shared_ptr<PendingTask>> waiting;
     std::vector<LeaseId> idle;
     std::size_t leases = 0;
@@ -102,6 +99,8 @@ private:
   };
 
   void answered(PendingTask& task, bool runner_suspect);
+  /// Queues a task again that `error` ended, if it may be.
+  bool retry(const std::shared_ptr<PendingTask>& task, const Error& error);
   void placed(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Granted& granted, Place place);
   void granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
                caf::strong_actor_ptr runner, caf::strong_actor_ptr control);
