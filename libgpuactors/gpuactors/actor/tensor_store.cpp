@@ -12,9 +12,8 @@ using detail::TensorEntry;
 using detail::TensorTable;
 
 TensorStore::TensorStore(std::optional<TensorLinks> links)
-  : links_(std::move(links)),
-    table_(std::make_shared<TensorTable>(links_ && links_->shares_memory ? RegionReaders::machine
-                                                                         : RegionReaders::process)) {
+  : links_(std::move(links)), table_(std::make_shared<TensorTable>(
+                                  links_ && links_->shares_memory ? RegionReaders::machine : RegionReaders::process)) {
   // nop
 }
 

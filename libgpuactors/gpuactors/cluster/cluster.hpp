@@ -129,7 +129,8 @@ public:
 
   /// Copies `values` into host memory of this process, immutable from then on. Others on this machine read it where it
   /// is, those on other machines get a copy.
-  /// @returns `invalid_argument` when the shape does not fit the values, `out_of_memory`, `unavailable` when there is no
+  /// @returns `invalid_argument` when the shape does not fit the values, `out_of_memory`, `unavailable` when there is
+  /// no
   ///          port or thread to serve it.
   template <class T>
   Result<Shared<Tensor>> put(std::span<const T> values, std::vector<std::int64_t> shape) {

@@ -146,13 +146,14 @@ public:
   /// @param hand_over if not 0, the server's source is told of this number afterwards, unless the connection breaks.
   /// @returns `not_found` when the server has none under this id (any more), `worker_died` when the process that
   ///          served it has ended, before or midway, `actor_died` when only the part of it that had the memory has,
-  ///          `unavailable` when it cannot be reached, stands still or refuses, `deadline_exceeded`, `invalid_argument` when it has another size or the ways to talk do not fit,
-  ///          `out_of_memory`, `cancelled` when the client is closed. Texts say how many bytes had come.
+  ///          `unavailable` when it cannot be reached, stands still or refuses, `deadline_exceeded`, `invalid_argument`
+  ///          when it has another size or the ways to talk do not fit, `out_of_memory`, `cancelled` when the client is
+  ///          closed. Texts say how many bytes had come.
   [[nodiscard]] Result<SharedRegion> fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,
                                            TimePoint deadline, std::uint64_t hand_over = 0);
 
-  /// Tells the server's source that this hand-over of region `id` has arrived, as `fetch` does. Blocks until it is sent;
-  /// not told when the server cannot be reached.
+  /// Tells the server's source that this hand-over of region `id` has arrived, as `fetch` does. Blocks until it is
+  /// sent; not told when the server cannot be reached.
   void taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over);
 
   /// Connections that are kept for later fetches.

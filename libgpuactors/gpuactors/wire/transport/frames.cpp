@@ -52,8 +52,8 @@ std::optional<Request> decode_request(const Frame& frame) {
   const auto flags = get(frame, kind_at, 4);
   if (get(frame, mark_at, 4) != request_mark || flags > (maps_flag | taken_flag))
     return std::nullopt;
-  return Request{get(frame, server_at, 8), get(frame, id_at, 8), get(frame, bytes_at, 8),
-                 (flags & maps_flag) != 0, (flags & taken_flag) != 0};
+  return Request{get(frame, server_at, 8), get(frame, id_at, 8), get(frame, bytes_at, 8), (flags & maps_flag) != 0,
+                 (flags & taken_flag) != 0};
 }
 
 std::optional<Answer> decode_answer(const Frame& frame) {
