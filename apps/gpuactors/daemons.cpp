@@ -56,6 +56,11 @@ void add_broker_options(CLI::App& parser, Arguments& arguments) {
       .add_option("--listen", arguments.broker.listen,
                   "Where clients and nodes connect to; 127.0.0.1:7711 when left out. Port 0: any that is free")
       ->type_name("HOST:PORT");
+  parser
+      .add_option("--store", arguments.broker.store,
+                  "A file that keeps over restarts which actors with a name or without an owner, placement groups and "
+                  "drained nodes there should be; left out, what nodes and clients tell")
+      ->type_name("FILE");
 }
 
 void add_node_options(CLI::App& parser, Arguments& arguments) {

@@ -235,3 +235,44 @@ TEST_CASE("an actor with a process of its own sees exactly its devices", "[proce
   CHECK(must(first.get(20s)).value() != getpid());
   CHECK(must(cluster.submit<Text>("variable", text("NEURON_RT_VISIBLE_CORES")).get(20s)).text().empty());
 }
+
+TEST_CASE("what should be there is in the broker's file: it starts again with its groups and detached actors",
+          "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0", "host:2x64MiB");
+  auto cluster = processes.connect();
+  auto group = must(cluster.create_group({{.gpus = 0.5}, {.gpus = 0.5}}, {.name = "g", .detached = true}));
+  auto inside = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .group = group.id, .bundle = 1, .name = "in"}));
+  auto again =
+      must(cluster.spawn("counter", number(2), {.gpus = 1, .name = "again", .max_restarts = 1, .detached = true}));
+  const auto before = must(cluster.state());
+  processes.signal("broker", SIGKILL);
+  // One of them dies while the broker is away.
+  Processes::signal(pid_of(again), SIGKILL);
+  processes.start_broker({"--store", store});
+  const auto same = [&] {
+    const auto now = cluster.state();
+    return now && now->actors_size() == 2 && now->actors(0).state() == "alive" && now->actors(1).state() == "alive";
+  };
+  REQUIRE(eventually(same));
+  const auto after = must(cluster.state());
+  REQUIRE(after.groups_size() == 1);
+  CHECK(after.groups(0).SerializeAsString() == before.groups(0).SerializeAsString());
+  CHECK(must(inside.call<Number>("add", number(1)).get()).value() == 2);
+  auto restarted = must(cluster.find("again"));
+  CHECK(must(restarted.call<Number>("add", number(1)).get()).value() == 3);
+  CHECK(must(restarted.call<Number>("restarts").get()).value() == 1);
+  // What was placed in the group is still there, and nothing else fits.
+  Options too_much;
+  too_much.gpus = 0.75;
+  too_much.queue_timeout = 50ms;
+  const auto refused = cluster.submit<Number>("pid", {}, too_much).get(20s);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::no_capacity);
+  must(cluster.remove_group(group.id));
+  must(cluster.kill("again"));
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}

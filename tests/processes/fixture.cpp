@@ -1,5 +1,7 @@
 #include "fixture.hpp"
 
+#include "client.hpp"
+
 #include <csignal>
 #include <thread>
 
@@ -35,10 +37,11 @@ Processes::~Processes() {
   table_.reset();
 }
 
-void Processes::start(const std::string& name, std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", "1"});
+void Processes::start(const std::string& name, std::vector<std::string> arguments, const std::string& program) {
   Command command;
-  command.path = GPUACTORS_PROGRAM;
+  command.path = program.empty() ? GPUACTORS_PROGRAM : program;
+  if (program.empty())
+    arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", "1"});
   command.arguments = std::move(arguments);
   command.set["XDG_STATE_HOME"] = folder_.path().string();
   command.removed = {"GPUACTORS_BROKER"};
@@ -78,6 +81,10 @@ void Processes::start_node(const std::string& name, const std::string& devices, 
   await_line("node " + name + " is registered");
 }
 
+void Processes::start_client(const std::string& name) {
+  start(name, {"client", broker_, (folder_ / "gpuactors/certs").string()}, GPUACTORS_TEST_PROGRAM);
+}
+
 Cluster Processes::up(const std::string& devices) {
   start_broker();
   start_node("n0", devices);
@@ -85,12 +92,7 @@ Cluster Processes::up(const std::string& devices) {
 }
 
 Cluster Processes::connect() {
-  ConnectOptions options;
-  options.broker = broker_;
-  options.certificates = (folder_ / "gpuactors/certs").string();
-  options.heartbeat = std::chrono::milliseconds{200};
-  options.link_timeout = link_timeout;
-  return must(Cluster::connect(std::move(options)));
+  return must(connect_quickly(broker_, (folder_ / "gpuactors/certs").string()));
 }
 
 void Processes::signal(const std::string& name, int number) {

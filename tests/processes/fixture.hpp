@@ -54,6 +54,9 @@ public:
   /// A client. Its heartbeats are as fast as those of the others.
   Cluster connect();
 
+  /// Starts a client of its own: two actors that end with it, and tasks without end.
+  void start_client(const std::string& name);
+
   /// Signals one of the processes; for SIGKILL returns when it is reaped.
   void signal(const std::string& name, int number);
 
@@ -76,7 +79,7 @@ public:
   static void signal(pid_t pid, int number);
 
 private:
-  void start(const std::string& name, std::vector<std::string> arguments);
+  void start(const std::string& name, std::vector<std::string> arguments, const std::string& program = {});
   std::string await_line(const std::string& part);
 
   TemporaryFolder folder_;

@@ -1,4 +1,6 @@
 // The main function of the tests of whole clusters: the program is its own worker, so that its types are known there.
+#include "client.hpp"
+
 #include <gpuactors/cluster/daemon.hpp>
 
 #define CATCH_CONFIG_RUNNER
@@ -7,5 +9,7 @@
 int main(int argc, char** argv) {
   if (const auto code = gpuactors::run_if_worker(argc, argv))
     return *code;
+  if (argc > 1 && std::string{argv[1]} == "client")
+    return gpuactors::test::run_client(argc, argv);
   return Catch::Session().run(argc, argv);
 }

@@ -255,6 +255,8 @@ void ProcessAgent::stuck(const v1::LeaseStuck& message) {
   ended.set_epoch(message.epoch());
   ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
   ended.set_text("it was stuck in user code and did not stop within its grace: its process was killed");
+  options_.notice(fmt::format("{} is stuck in user code: its worker is killed, with all that runs there",
+                              lease->second.held.lease().name()));
   lease->second.ended = std::move(ended);
   kill_worker(workers_.at(lease->second.worker));
 }
@@ -292,8 +294,11 @@ caf::result<v1::Done> ProcessAgent::worker_up(const v1::WorkerHello& message, co
 
 void ProcessAgent::worker_lost(std::uint64_t number) {
   // It may be frozen: what it holds is free when it is gone.
-  if (const auto worker = workers_.find(number); worker != workers_.end())
-    kill_worker(worker->second);
+  const auto worker = workers_.find(number);
+  if (worker == workers_.end())
+    return;
+  worker->second.exclusive = worker->second.exclusive && worker->second.ending;
+  kill_worker(worker->second);
 }
 
 void ProcessAgent::kill_worker(WorkerRecord& worker) {
@@ -311,7 +316,8 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   const auto& record = worker.mapped();
   if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
     by_key_.erase(known);
-  if (!record.ending)
+  // Not of one that had nothing more to do.
+  if (!record.exclusive || record.leases.size() > 1 || !record.ending)
     options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);

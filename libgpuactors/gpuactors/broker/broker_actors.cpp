@@ -9,9 +9,13 @@ namespace gpuactors {
 
 namespace {
 
-Error no_actor(const std::string& name, std::uint64_t id) {
-  return Error{Errc::not_found, name.empty() ? fmt::format("there is no actor {}", id)
-                                             : fmt::format("there is no actor named \"{}\"", name)};
+template <class Names>
+Error no_actor(const Names& names, const std::string& name_space, const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [key, id] : names)
+    if (key.first == name_space)
+      known.push_back(key.second);
+  return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name, did_you_mean(name, known))};
 }
 
 } // namespace
@@ -50,30 +54,43 @@ ResourceBroker::ActorAnswer ResourceBroker::spawn_actor(const v1::SpawnActor& me
     names_[name] = record.id;
   spawns_[key] = record.id;
   auto& kept = actors_.emplace(record.id, std::move(record)).first->second;
+  keep(kept);
   submit_actor(kept);
   return promise;
 }
 
 ResourceBroker::ActorAnswer ResourceBroker::answer_with(ActorRecord& record) {
   auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  if (record.state == ActorState::alive)
-    promise.deliver(info_of(record), record.handle, record.control);
-  else
-    record.seekers.push_back(promise);
+  answer_with(record, promise);
   return promise;
 }
 
+void ResourceBroker::answer_with(ActorRecord& record, SpawnPromise promise) {
+  if (record.state == ActorState::alive)
+    promise.deliver(info_of(record), record.handle, record.control);
+  else
+    record.seekers.push_back(std::move(promise));
+}
+
 ResourceBroker::ActorAnswer ResourceBroker::find(const v1::FindActor& message) {
+  auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
+  find(message, promise);
+  return promise;
+}
+
+void ResourceBroker::find(const v1::FindActor& message, SpawnPromise promise) {
   if (auto* record = find_record({message.name_space(), message.name()}, message.id()))
-    return answer_with(*record);
-  if (message.name().empty())
-    return to_caf(Error{Errc::actor_died, fmt::format("actor {} has ended", message.id())});
-  std::vector<std::string> known;
-  for (const auto& [name, id] : names_)
-    if (name.first == message.name_space())
-      known.push_back(name.second);
-  return to_caf(Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", message.name(),
-                                                   did_you_mean(message.name(), known))});
+    return answer_with(*record, std::move(promise));
+  if (settling_) {
+    // The node that it runs on may not have come back yet.
+    early_finds_.emplace_back(message, std::move(promise));
+    return;
+  }
+  if (message.name().empty()) {
+    promise.deliver(to_caf(Error{Errc::actor_died, fmt::format("actor {} has ended", message.id())}));
+    return;
+  }
+  promise.deliver(to_caf(no_actor(names_, message.name_space(), message.name())));
 }
 
 caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
@@ -81,7 +98,9 @@ caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
   if (record == nullptr) {
     if (message.again())
       return v1::Done{};
-    return to_caf(no_actor(message.name(), message.id()));
+    return to_caf(message.name().empty()
+                      ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
+                      : no_actor(names_, message.name_space(), message.name()));
   }
   auto promise = make_response_promise<v1::Done>();
   record->killers.push_back(promise);
@@ -91,6 +110,8 @@ caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
 }
 
 void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
+  if (record.state == ActorState::returning)
+    return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before its node came back"});
   if (record.state == ActorState::waiting) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
@@ -125,6 +146,9 @@ void ResourceBroker::submit_actor(ActorRecord& record) {
   if (request)
     if (auto checked = check_group(request->group); !checked)
       request = fail(checked.error());
+  // One that has run may run again when its node, or another one, comes.
+  if (request && record.restarts > 0)
+    request->wait_for_nodes = true;
   if (!request) {
     actor_requests_.erase(record.waiting_for);
     forget_actor(record.id, request.error());
@@ -169,6 +193,7 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
   record.handle = nullptr;
   record.control = nullptr;
   record.address.clear();
+  record.pid = 0;
   record.lease.reset();
   const bool again = !record.no_restart && record.restarts < record.spec.max_restarts();
   auto& event = log_.add(Clock::now(), again ? "restarting" : "died", record.request.name());
@@ -178,6 +203,7 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
     return;
   }
   ++record.restarts;
+  keep(record);
   for (auto& killer : record.killers)
     killer.deliver(v1::Done{});
   record.killers.clear();
@@ -193,6 +219,10 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
       named != names_.end() && named->second == id)
     names_.erase(named);
   spawns_.erase({record.client, record.client_request});
+  if (id.value() <= options_.last_id)
+    forgotten_.insert(id);
+  if (record.spec.detached() || !record.spec.name().empty())
+    drop(StateSection::actors, id.value());
   for (auto& seeker : record.seekers)
     seeker.deliver(to_caf(error));
   for (auto& killer : record.killers)
@@ -215,6 +245,9 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
   info.set_name_space(record.spec.name_space());
   info.set_type(record.spec.type());
   switch (record.state) {
+  case ActorState::returning:
+    info.set_state("returning");
+    break;
   case ActorState::waiting:
     info.set_state("waiting");
     break;

@@ -19,7 +19,7 @@ caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& m
     return to_caf(Error{Errc::unavailable, "the broker does not know the client: its connection was lost"});
   auto promise = make_response_promise<v1::GroupInfo>();
   for (auto& [id, known] : groups_)
-    if (known.client == message.client() && known.client_request == message.client_request()) {
+    if (known.request.client() == message.client() && known.request.client_request() == message.client_request()) {
       // Asked before, and the answer was lost.
       if (known.placed)
         known.placed = promise;
@@ -32,13 +32,12 @@ caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& m
     return to_caf(request.error());
   const GroupId id{++last_group_};
   auto& record = groups_[id];
-  record.client = message.client();
-  record.client_request = message.client_request();
-  record.detached = message.detached();
+  record.request = message;
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
   record.placed = promise;
   apply(ledger_.submit_group(id, std::move(*request), Clock::now()));
+  keep(id);
   return promise;
 }
 
@@ -116,6 +115,7 @@ void ResourceBroker::forget_group(GroupId id, const Error& error) {
   auto group = groups_.extract(id);
   if (group.empty())
     return;
+  drop(StateSection::groups, id.value());
   if (group.mapped().placed)
     group.mapped().placed->deliver(to_caf(error));
   for (auto& remover : group.mapped().removers)
@@ -130,9 +130,11 @@ void ResourceBroker::on_group(const Event& event) {
   case Event::Kind::granted:
     if (auto placed = std::exchange(found->second.placed, std::nullopt))
       placed->deliver(info_of(event.group, found->second));
+    keep(event.group);
     break;
   case Event::Kind::pending:
     make_way(RequestId{});
+    keep(event.group);
     break;
   case Event::Kind::infeasible:
     forget_group(event.group, Error{Errc::infeasible, event.reason});

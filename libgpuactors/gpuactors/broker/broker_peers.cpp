@@ -31,6 +31,9 @@ void ResourceBroker::peer_down(std::uint64_t id) {
 
 void ResourceBroker::settled() {
   settling_ = false;
+  if (!arrivals_.empty())
+    admit(std::exchange(arrivals_, {}));
+  restore_groups();
   // Who has not come back by now will not.
   std::set<ClientId> gone;
   for (const auto& [id, held] : task_leases_)
@@ -39,8 +42,14 @@ void ResourceBroker::settled() {
   for (const auto& [id, actor] : actors_)
     if (clients_.count(actor.client) == 0)
       gone.insert(actor.client);
+  for (const auto& [id, group] : groups_)
+    if (clients_.count(group.request.client()) == 0)
+      gone.insert(group.request.client());
   for (const auto id : gone)
     drop_client(id);
+  start_missing_actors();
+  for (auto& [message, promise] : std::exchange(early_finds_, {}))
+    find(message, std::move(promise));
   apply(ledger_.expect_nodes(false, Clock::now()));
 }
 
@@ -58,29 +67,48 @@ caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, 
     reconcile(known->second, message);
     return v1::Done{};
   }
+  auto promise = make_response_promise<v1::Done>();
+  arrivals_.push_back({message, agent, promise});
+  // Bundles of a group are put back together, or those that are missing would be placed anew.
+  if (!settling_ || !awaits_nodes())
+    admit(std::exchange(arrivals_, {}));
+  return promise;
+}
+
+void ResourceBroker::admit(std::vector<Arrival> arrivals) {
   // What is held there must be in the books before anything else is placed there.
   ledger_.pause();
-  auto events = ledger_.add_node(from_wire(node), Clock::now());
-  if (!events) {
-    apply(ledger_.resume(Clock::now()));
-    return to_caf(events.error());
+  std::vector<std::pair<const v1::HeldLease*, const v1::Node*>> held;
+  for (auto& arrival : arrivals) {
+    const auto& node = arrival.message.node();
+    auto events = ledger_.add_node(from_wire(node), Clock::now());
+    if (!events) {
+      arrival.answer.deliver(to_caf(events.error()));
+      continue;
+    }
+    auto& record = nodes_[node.name()];
+    record.node = node;
+    record.agent_id = arrival.message.agent();
+    record.agent = arrival.agent;
+    record.peer = watch(arrival.agent, Peer{node.name(), 0});
+    log_.add(Clock::now(), "node_added", node.name());
+    apply(*events);
+    for (const auto& lease : arrival.message.held())
+      held.emplace_back(&lease, &node);
+    if (const auto known = stored_nodes_.find(node.name());
+        known != stored_nodes_.end() && known->second.drained() && known->second.agent() == record.agent_id)
+      apply(ledger_.drain_node(node.name(), Clock::now()), "drain_node");
+    arrival.answer.deliver(v1::Done{});
   }
-  auto& record = nodes_[node.name()];
-  record.node = node;
-  record.agent_id = message.agent();
-  record.agent = agent;
-  record.peer = watch(agent, Peer{node.name(), 0});
-  log_.add(Clock::now(), "node_added", node.name());
-  apply(*events);
-  std::vector<const v1::HeldLease*> held;
-  for (const auto& lease : message.held())
-    held.push_back(&lease);
+  restore_groups();
   // Lenders are older than borrowers.
-  std::sort(held.begin(), held.end(), [](const auto* a, const auto* b) { return a->lease().id() < b->lease().id(); });
-  for (const auto* lease : held)
-    adopt(*lease, node);
+  std::sort(held.begin(), held.end(),
+            [](const auto& a, const auto& b) { return a.first->lease().id() < b.first->lease().id(); });
+  for (const auto& [lease, node] : held)
+    adopt(*lease, *node);
   apply(ledger_.resume(Clock::now()));
-  return v1::Done{};
+  for (auto& [message, promise] : std::exchange(early_finds_, {}))
+    find(message, std::move(promise));
 }
 
 void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& message) {
@@ -146,8 +174,11 @@ void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {
   last_request_ = std::max(last_request_, lease.request.value());
   // Of this broker's own time: it was lost here, or has ended, before the node came back.
   const bool ours = options_.last_id < id.value();
-  if (held.has_actor() && !ours && actors_.count(ActorId{held.actor().actor()}) == 0)
-    return adopt_actor(held);
+  if (held.has_actor() && !ours && forgotten_.count(ActorId{held.actor().actor()}) == 0) {
+    const auto known = actors_.find(ActorId{held.actor().actor()});
+    if (known == actors_.end() || known->second.state == ActorState::returning)
+      return adopt_actor(held);
+  }
   auto& task = task_leases_[id];
   task.client = held.client();
   const auto client = clients_.find(held.client());
@@ -157,25 +188,19 @@ void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {
 
 void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   const auto& order = held.actor();
-  ActorRecord record;
-  record.id = ActorId{order.actor()};
-  record.spec = order.spec();
-  record.config = Payload::from_bytes(held.config_type(), held.config());
-  record.request = order.request();
-  record.client = held.client();
-  record.client_request = held.client_request();
+  const ActorId id{order.actor()};
+  if (actors_.count(id) == 0)
+    load_actor(held);
+  auto& record = actors_.at(id);
   record.restarts = order.restarts();
   record.waiting_for = RequestId{held.lease().request()};
   record.lease = held.lease();
-  record.state = held.has_started() ? ActorState::alive : ActorState::starting;
-  record.pid = held.started().pid();
-  record.address = held.started().address();
-  last_actor_ = std::max(last_actor_, order.actor());
-  actor_leases_[LeaseId{held.lease().id()}] = record.id;
-  spawns_[{record.client, record.client_request}] = record.id;
-  if (!record.spec.name().empty())
-    names_[{record.spec.name_space(), record.spec.name()}] = record.id;
-  actors_.emplace(record.id, std::move(record));
+  record.state = ActorState::starting;
+  actor_leases_[LeaseId{held.lease().id()}] = id;
+  if (held.has_started()) {
+    caf::strong_actor_ptr none;
+    actor_started(record, held.started(), none, none);
+  }
 }
 
 void ResourceBroker::drop_node(const std::string& name) {
@@ -194,6 +219,7 @@ caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
   if (!events)
     return to_caf(events.error());
   log_.add(Clock::now(), "node_drained", message.name());
+  keep_drained(message.name());
   apply(*events);
   return v1::Done{};
 }
@@ -246,7 +272,7 @@ void ResourceBroker::drop_client(ClientId id) {
     }
   std::vector<GroupId> groups;
   for (const auto& [group, record] : groups_)
-    if (record.client == id && !record.detached)
+    if (record.request.client() == id && !record.request.detached())
       groups.push_back(group);
   for (const auto group : groups)
     end_group(group);

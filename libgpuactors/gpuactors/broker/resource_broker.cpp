@@ -32,8 +32,9 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
     settling_ = true;
     apply(ledger_.expect_nodes(true, Clock::now()));
     v1::Tick tick;
-    tick.set_id(1);
+    tick.set_id(tick_settled);
     caf_version::post_later(this, options_.settle, tick);
+    load();
   }
   return {
       [this](const v1::RegisterNode& message, const caf::strong_actor_ptr& agent) { return add_node(message, agent); },
@@ -55,8 +56,10 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::DrainNode& message) { return drain(message); },
       [this](const v1::PeerDown& message) { peer_down(message.peer()); },
       [this](const v1::Tick& message) {
-        if (message.id() == 1)
+        if (message.id() == tick_settled)
           return settled();
+        if (message.id() == tick_commit)
+          return commit();
         tick_due_ = never;
         apply(ledger_.advance(Clock::now()));
       },
@@ -73,6 +76,10 @@ void ResourceBroker::on_exit() {
   task_leases_.clear();
   actors_.clear();
   groups_.clear();
+  arrivals_.clear();
+  early_finds_.clear();
+  if (commit_due_)
+    commit();
 }
 
 // -- requests -------------------------------------------------------------------------------------

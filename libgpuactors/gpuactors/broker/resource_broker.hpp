@@ -4,6 +4,7 @@
 
 #include <gpuactors/broker/event_log.hpp>
 #include <gpuactors/broker/recorded_ledger.hpp>
+#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/messages.hpp>
 
@@ -24,6 +25,9 @@ struct BrokerOptions {
   /// How long nodes and clients of an earlier broker may take to come back: until then a request that no node can
   /// satisfy waits, and what belongs to a client that has not come back goes on.
   Duration settle{};
+  /// What should be there over restarts: actors with a name or that are detached, placement groups, drained nodes;
+  /// null: only what the nodes know.
+  std::shared_ptr<StateStore> store{};
 };
 
 /// An actor shell around `Ledger`: messages become ledger calls, events become answers and orders to agents.
@@ -89,12 +93,17 @@ private:
     GrantPromise promise;
   };
 
+  /// A node that came while others are waited for.
+  struct Arrival {
+    v1::RegisterNode message;
+    caf::strong_actor_ptr agent;
+    DonePromise answer;
+  };
+
   /// A placement group, waiting or placed.
   struct GroupRecord {
     std::string name;
-    ClientId client = 0;
-    std::uint64_t client_request = 0;
-    bool detached = false;
+    v1::SubmitGroup request;
     std::optional<GroupPromise> placed;
     /// Not empty: it is ending, and who waits for that.
     std::vector<DonePromise> removers;
@@ -111,7 +120,8 @@ private:
     bool ending = false;
   };
 
-  enum class ActorState : std::uint8_t { waiting, starting, alive, stopping };
+  /// `returning`: it is in the store, and no node has spoken of it yet.
+  enum class ActorState : std::uint8_t { returning, waiting, starting, alive, stopping };
 
   struct ActorRecord {
     ActorId id;
@@ -144,12 +154,29 @@ private:
   std::uint64_t watch(const caf::strong_actor_ptr& handle, Peer peer);
   /// The same node on a new connection: what the two sides believe is brought together.
   void reconcile(NodeRecord& record, const v1::RegisterNode& message);
+  /// Takes nodes in with all that is held there, and the groups that have bundles on them.
+  void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
   void drop_node(const std::string& name);
   void drop_client(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
+
+  // -- what is kept over restarts: broker_store.cpp --------------------------------------------
+
+  void load();
+  void load_actor(const v1::HeldLease& stored);
+  void restore_groups();
+  void start_missing_actors();
+  /// Whether nodes are still to come that bundles of stored groups are on.
+  [[nodiscard]] bool awaits_nodes() const;
+  void keep(const ActorRecord& record);
+  void keep(GroupId id);
+  void keep_drained(const std::string& node);
+  void drop(StateSection section, std::uint64_t id);
+  void commit_soon();
+  void commit();
 
   // -- leases for tasks: resource_broker.cpp ---------------------------------------------------
 
@@ -167,6 +194,7 @@ private:
 
   ActorAnswer spawn_actor(const v1::SpawnActor& message, const Payload& config);
   ActorAnswer find(const v1::FindActor& message);
+  void find(const v1::FindActor& message, SpawnPromise promise);
   caf::result<v1::Done> kill(const v1::KillActor& message);
   void kill(ActorRecord& record, std::uint64_t grace_ms);
   void stuck(const v1::LeaseStuck& message);
@@ -177,6 +205,7 @@ private:
   void actor_down(ActorId id, const Error& error);
   void forget_actor(ActorId id, const Error& error);
   ActorAnswer answer_with(ActorRecord& record);
+  void answer_with(ActorRecord& record, SpawnPromise promise);
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
 
@@ -204,6 +233,10 @@ private:
   v1::Lease to_wire(const Lease& lease) const;
   v1::ClusterState state(const v1::GetState& message) const;
 
+  // What a `Tick` is for; none: the ledger's time.
+  static constexpr std::uint64_t tick_settled = 1;
+  static constexpr std::uint64_t tick_commit = 2;
+
   const BrokerOptions options_;
   RecordedLedger ledger_;
   bool recording_failed_ = false;
@@ -222,6 +255,14 @@ private:
   std::map<ActorId, ActorRecord> actors_;
   std::map<ActorName, ActorId> names_;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
+  // Of an earlier broker, and ended since: their nodes may not know.
+  std::set<ActorId> forgotten_;
+  std::vector<Arrival> arrivals_;
+  // Asked for while nodes and clients of an earlier broker may still come.
+  std::vector<std::pair<v1::FindActor, SpawnPromise>> early_finds_;
+  std::map<GroupId, v1::StoredGroup> stored_groups_;
+  std::map<std::string, v1::StoredNode> stored_nodes_;
+  bool commit_due_ = false;
   std::uint64_t last_request_;
   std::uint64_t last_actor_;
   std::uint64_t last_group_;

@@ -54,6 +54,17 @@ public:
     BrokerOptions config;
     config.last_id = first_id();
     config.settle = limits::settle;
+    if (!options.store.empty()) {
+      GPUACTORS_LET(store, StateStore::open(options.store));
+      // A clock that was set back must not give out again what is stored.
+      for (const auto section : {StateSection::actors, StateSection::groups}) {
+        GPUACTORS_LET(entries, store->load(section));
+        for (const auto& entry : entries)
+          if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
+            config.last_id = std::max(config.last_id, *id);
+      }
+      config.store = std::move(store);
+    }
     handle_ = core.spawn<ResourceBroker>(std::move(config));
     GPUACTORS_LET(port, core.links().publish(handle_, listen));
     listen.port = port;
@@ -109,6 +120,7 @@ public:
     // Workers reach the agent on this machine; its port is known only when it stands.
     auto proxy = std::make_shared<LateLauncher>();
     ProcessAgentOptions agent_options;
+    node.set_address(host);
     agent_options.node = node;
     agent_options.host = host;
     agent_options.launcher = proxy;
@@ -125,10 +137,12 @@ public:
     }
     redial_ = std::make_shared<Redial>(
         core.links(), broker,
-        [agent, notice = daemon.notice, said = std::string{}](Result<caf::strong_actor_ptr> handle) mutable {
-          if (!handle && handle.error().message() != said)
-            notice(said = handle.error().message());
-          caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
+        [agent, notice = daemon.notice, said = std::make_shared<std::string>()](Result<caf::strong_actor_ptr> handle) {
+      if (handle)
+        said->clear();
+      else if (handle.error().message() != *said)
+        notice(*said = handle.error().message());
+      caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
         });
     redial_->start();
     return {};

@@ -33,6 +33,9 @@ struct DaemonOptions {
 struct BrokerDaemon {
   /// "HOST:PORT" that clients and nodes connect to; port 0 lets the system choose.
   std::string listen{"127.0.0.1:7711"};
+  /// A file that keeps over restarts what should be there: actors with a name or that are detached, placement groups,
+  /// drained nodes. Empty means that a broker which starts again knows only what its nodes and clients tell.
+  std::string store{};
 };
 
 struct NodeDaemon {

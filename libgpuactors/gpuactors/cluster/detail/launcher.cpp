@@ -164,6 +164,11 @@ Result<std::vector<v1::Device>> describe_devices(const std::string& program, con
     return fail(Errc::invalid_argument,
                 last_line.empty() ? fmt::format("{} {} when it was asked for its devices", program, to_string(*ended))
                                   : last_line);
+  if (text.str().empty())
+    return fail(Errc::invalid_argument, fmt::format("{} is no program of gpuactors: it does not say what devices there "
+                                                    "are. A program of yours calls Cluster::open, or run_if_worker, "
+                                                    "first of all",
+                                                    program));
   GPUACTORS_LET(payload, payload_from_json(*v1::Node::descriptor(), text.str()));
   GPUACTORS_LET(described, std::move(payload).take_as<v1::Node>());
   return std::vector<v1::Device>{described.devices().begin(), described.devices().end()};

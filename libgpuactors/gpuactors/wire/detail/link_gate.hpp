@@ -23,7 +23,7 @@ struct LinkSession {
 
 /// CAF's own TLS module fails healthy connections: with logging compiled out it leaves an error of one session in
 /// OpenSSL's queue, where the next session finds it; and it spins while a handshake waits. So handshakes are made here,
-/// on threads of their own, and CAF gets connections that stand (docs/design/0009-own-links.md).
+/// on threads of their own, and CAF gets connections that stand (docs/design/0010-processes-and-links.md).
 ///
 /// Any thread.
 class LinkGate {

@@ -1,0 +1,197 @@
+// What the broker keeps over restarts: what should be there. What is there, its nodes tell.
+#include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+namespace {
+
+/// Where a node knows a device that the ledger knows by its place; both ways.
+int index_at(const v1::Node& node, int place) {
+  return node.devices(place).index();
+}
+
+int place_of(const v1::Node& node, int index) {
+  const auto at = std::find_if(node.devices().begin(), node.devices().end(),
+                               [&](const v1::Device& device) { return device.index() == index; });
+  return static_cast<int>(at - node.devices().begin());
+}
+
+} // namespace
+
+// -- from the file --------------------------------------------------------------------------------
+
+void ResourceBroker::load() {
+  if (options_.store == nullptr)
+    return;
+  const auto complain = [this](const std::string& what) { log_.add(Clock::now(), "error", "store").set_reason(what); };
+  const auto each = [&](StateSection section, auto message, auto use) {
+    const auto entries = options_.store->load(section);
+    if (!entries)
+      return complain(entries.error().message());
+    for (const auto& entry : *entries)
+      if (message.ParseFromString(entry.value))
+        use(entry.key, message);
+      else
+        complain(fmt::format("an entry of section {} cannot be read", to_string(section)));
+  };
+  each(StateSection::actors, v1::HeldLease{},
+       [this](const StateKey&, const v1::HeldLease& stored) { load_actor(stored); });
+  each(StateSection::groups, v1::StoredGroup{}, [this](const StateKey&, const v1::StoredGroup& stored) {
+    const GroupId id{stored.id()};
+    stored_groups_[id] = stored;
+    groups_[id].name = stored.request().name();
+    groups_[id].request = stored.request();
+  });
+  each(StateSection::nodes, v1::StoredNode{}, [this](const StateKey& key, const v1::StoredNode& stored) {
+    if (const auto* name = std::get_if<std::string>(&key))
+      stored_nodes_[*name] = stored;
+  });
+}
+
+void ResourceBroker::load_actor(const v1::HeldLease& stored) {
+  const auto& order = stored.actor();
+  ActorRecord record;
+  record.id = ActorId{order.actor()};
+  record.spec = order.spec();
+  record.config = Payload::from_bytes(stored.config_type(), stored.config());
+  record.request = order.request();
+  record.client = order.client();
+  record.client_request = order.client_request();
+  record.restarts = order.restarts();
+  record.state = ActorState::returning;
+  spawns_[{record.client, record.client_request}] = record.id;
+  if (!record.spec.name().empty())
+    names_[{record.spec.name_space(), record.spec.name()}] = record.id;
+  actors_.emplace(record.id, std::move(record));
+}
+
+bool ResourceBroker::awaits_nodes() const {
+  const auto arrived = [this](const std::string& name) {
+    return nodes_.count(name) > 0 || std::any_of(arrivals_.begin(), arrivals_.end(), [&](const Arrival& arrival) {
+             return arrival.message.node().name() == name;
+           });
+  };
+  for (const auto& [id, group] : stored_groups_)
+    for (const auto& bundle : group.bundles())
+      if (!arrived(bundle.node()))
+        return true;
+  return false;
+}
+
+void ResourceBroker::restore_groups() {
+  for (auto& [id, stored] : std::exchange(stored_groups_, {})) {
+    auto request = from_wire(stored.request());
+    if (!request || groups_.count(id) == 0)
+      continue;
+    request->name = groups_.at(id).name;
+    std::vector<BundleGrant> bundles;
+    for (const auto& kept : stored.bundles()) {
+      const auto node = nodes_.find(kept.node());
+      if (node == nodes_.end())
+        continue; // placed anew
+      auto lease = from_wire(kept);
+      for (auto& device : lease.devices)
+        device.index = place_of(node->second.node, device.index);
+      bundles.push_back({lease.bundle, lease.node, lease.devices, lease.cpus, lease.resources});
+    }
+    if (auto done = ledger_.restore_group(id, *request, std::move(bundles), Clock::now()); !done) {
+      log_.add(Clock::now(), "error", request->name).set_reason(done.error().message());
+      forget_group(id, done.error());
+    }
+  }
+}
+
+void ResourceBroker::start_missing_actors() {
+  std::vector<ActorId> missing;
+  for (const auto& [id, record] : actors_)
+    if (record.state == ActorState::returning)
+      missing.push_back(id);
+  for (const auto id : missing)
+    actor_down(id, Error{Errc::worker_died, "its node did not come back to the broker that started again"});
+}
+
+// -- to the file ----------------------------------------------------------------------------------
+
+void ResourceBroker::keep(const ActorRecord& record) {
+  if (options_.store == nullptr || (record.spec.name().empty() && !record.spec.detached()))
+    return;
+  v1::HeldLease stored;
+  auto& order = *stored.mutable_actor();
+  order.set_actor(record.id.value());
+  *order.mutable_spec() = record.spec;
+  *order.mutable_request() = record.request;
+  order.set_restarts(record.restarts);
+  order.set_client(record.client);
+  order.set_client_request(record.client_request);
+  if (const auto config = record.config.encoded()) {
+    stored.set_config_type(std::string{config->type_name()});
+    stored.set_config(std::string{config->bytes()});
+  }
+  options_.store->put(StateSection::actors, record.id.value(), stored.SerializeAsString());
+  commit_soon();
+}
+
+void ResourceBroker::keep(GroupId id) {
+  const auto found = groups_.find(id);
+  if (options_.store == nullptr || found == groups_.end())
+    return;
+  v1::StoredGroup stored;
+  stored.set_id(id.value());
+  *stored.mutable_request() = found->second.request;
+  stored.mutable_request()->set_name(found->second.name);
+  for (const auto& bundle : ledger_.bundles_of(id)) {
+    const auto node = nodes_.find(bundle.node);
+    if (node == nodes_.end())
+      continue;
+    Lease place;
+    place.node = bundle.node;
+    place.bundle = bundle.bundle;
+    place.devices = bundle.devices;
+    place.cpus = bundle.cpus;
+    place.resources = bundle.resources;
+    for (auto& device : place.devices)
+      device.index = index_at(node->second.node, device.index);
+    *stored.add_bundles() = gpuactors::to_wire(place);
+  }
+  options_.store->put(StateSection::groups, id.value(), stored.SerializeAsString());
+  commit_soon();
+}
+
+void ResourceBroker::keep_drained(const std::string& node) {
+  if (options_.store == nullptr)
+    return;
+  v1::StoredNode stored;
+  stored.set_agent(nodes_.at(node).agent_id);
+  stored.set_drained(true);
+  options_.store->put(StateSection::nodes, node, stored.SerializeAsString());
+  commit_soon();
+}
+
+void ResourceBroker::drop(StateSection section, std::uint64_t id) {
+  if (options_.store == nullptr)
+    return;
+  options_.store->erase(section, id);
+  commit_soon();
+}
+
+void ResourceBroker::commit_soon() {
+  // One transaction for all that a burst of messages changes.
+  if (std::exchange(commit_due_, true))
+    return;
+  v1::Tick tick;
+  tick.set_id(tick_commit);
+  caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(this), tick);
+}
+
+void ResourceBroker::commit() {
+  commit_due_ = false;
+  if (auto done = options_.store->commit(); !done)
+    log_.add(Clock::now(), "error", "store").set_reason(done.error().message());
+}
+
+} // namespace gpuactors

@@ -1,0 +1,16 @@
+// A client process of these tests.
+#pragma once
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <string>
+
+namespace gpuactors::test {
+
+/// A client whose heartbeats are as fast as those of the other processes of these tests.
+Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates);
+
+/// `client BROKER CERTIFICATES`: owns two actors and runs tasks until it is killed.
+int run_client(int argc, char** argv);
+
+} // namespace gpuactors::test
