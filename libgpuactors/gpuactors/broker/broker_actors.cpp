@@ -98,9 +98,8 @@ caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
   if (record == nullptr) {
     if (message.again())
       return v1::Done{};
-    return to_caf(message.name().empty()
-                      ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
-                      : no_actor(names_, message.name_space(), message.name()));
+    return to_caf(message.name().empty() ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
+                                         : no_actor(names_, message.name_space(), message.name()));
   }
   auto promise = make_response_promise<v1::Done>();
   record->killers.push_back(promise);

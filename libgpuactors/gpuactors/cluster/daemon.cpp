@@ -138,11 +138,11 @@ public:
     redial_ = std::make_shared<Redial>(
         core.links(), broker,
         [agent, notice = daemon.notice, said = std::make_shared<std::string>()](Result<caf::strong_actor_ptr> handle) {
-      if (handle)
-        said->clear();
-      else if (handle.error().message() != *said)
-        notice(*said = handle.error().message());
-      caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
+          if (handle)
+            said->clear();
+          else if (handle.error().message() != *said)
+            notice(*said = handle.error().message());
+          caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
         });
     redial_->start();
     return {};

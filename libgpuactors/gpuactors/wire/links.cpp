@@ -169,10 +169,11 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
       if (content && (*content)->match_elements<caf::node_id, caf::strong_actor_ptr, Interfaces>()) {
         auto handle = (*content)->get_as<caf::strong_actor_ptr>(1);
         if (handle != nullptr && handle->node() == system_.node())
-          return done(fail(Errc::invalid_argument,
-                           fmt::format("{} has the same identity as this process: CAF makes it from the machine and the "
-                                       "process id, which two containers of one machine may share",
-                                       to_string(to))));
+          return done(
+              fail(Errc::invalid_argument,
+                   fmt::format("{} has the same identity as this process: CAF makes it from the machine and the "
+                               "process id, which two containers of one machine may share",
+                               to_string(to))));
         if (handle != nullptr)
           return done(std::move(handle));
         return done(fail(Errc::invalid_argument, fmt::format("{} is no port of gpuactors", to_string(to))));

@@ -38,6 +38,8 @@ int descriptors_for_regions() {
 // How soon the memory of a server that has ended is let go.
 constexpr std::chrono::seconds look_around{1};
 constexpr std::chrono::milliseconds shortest_pause{1};
+// More than any host has: a size that somebody made up must not overflow a time.
+constexpr std::uint64_t most_gathered = 1ULL << 44;
 
 /// A connection, and what it can do.
 struct Line {
@@ -326,7 +328,7 @@ Result<SharedRegion> BulkClient::Impl::use(Line& line, Fetch& job) {
 
 Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
   // Its process may have to bring it to host memory first.
-  const auto gathering = std::chrono::seconds{job.bytes / limits::bulk_gathered_a_second};
+  const auto gathering = std::chrono::seconds{std::min(job.bytes, most_gathered) / limits::bulk_gathered_a_second};
   const auto until = std::min(job.deadline, deadline_after(Clock::now(), options_.times.progress + gathering));
   const Request request{job.address.server, job.id, job.bytes, line.local && job.maps};
   line.intact = false;
