@@ -1,6 +1,7 @@
 // gpuactors certs: the authority of a cluster and the certificates of its machines.
 #include "command.hpp"
 #include "input.hpp"
+#include "json.hpp"
 #include "table.hpp"
 
 #include <gpuactors/base/limits.hpp>
@@ -8,7 +9,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <iostream>
 #include <memory>
@@ -16,8 +16,6 @@
 namespace gpuactors::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string certs;
@@ -83,7 +81,7 @@ std::string iso(WallTime time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
 }
 
-void print_json(const std::vector<CertificateInfo>& list) {
+void print_infos(const std::vector<CertificateInfo>& list) {
   auto array = Json::array();
   for (const auto& info : list)
     array.push_back({{"file", info.file.string()},
@@ -93,14 +91,14 @@ void print_json(const std::vector<CertificateInfo>& list) {
                      {"valid_from", iso(info.valid_from)},
                      {"valid_until", iso(info.valid_until)},
                      {"fingerprint", info.fingerprint}});
-  std::cout << array.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  print_json(std::cout, array);
 }
 
 Result<void> run_show(const Arguments& arguments) {
   GPUACTORS_LET(folder, open_folder(arguments));
   GPUACTORS_LET(list, folder.list());
   if (arguments.json)
-    print_json(list);
+    print_infos(list);
   else
     print_table(list);
   GPUACTORS_TRY(folder.check()); // what a process would say that starts with them

@@ -15,7 +15,7 @@ constexpr auto broker_variable = "GPUACTORS_BROKER";
 
 } // namespace
 
-void ClusterOptions::add_to(CLI::App& parser) {
+void ClusterOptions::add_embedded(CLI::App& parser) {
   parser
       .add_option(
           "--devices", devices_,
@@ -32,9 +32,17 @@ void ClusterOptions::add_to(CLI::App& parser) {
       .add_option("--record", record_,
                   "Write what is asked of the scheduler to this file, a scenario for gpuactors plan")
       ->type_name("FILE");
+}
+
+void ClusterOptions::add_to(CLI::App& parser, Kinds kinds) {
+  kinds_ = kinds;
+  if (kinds == Kinds::any)
+    add_embedded(parser);
   parser
       .add_option("--broker", broker_,
-                  "Broker of a running cluster, also by GPUACTORS_BROKER; left out, a cluster is embedded")
+                  kinds == Kinds::any
+                      ? "Broker of a running cluster, also by GPUACTORS_BROKER; left out, a cluster is embedded"
+                      : "Broker of the cluster; left out: what GPUACTORS_BROKER says")
       ->type_name("HOST:PORT");
   parser.add_option("--certs", certificates_, "Folder with this machine's certificates; the user's own when left out")
       ->type_name("DIR");
@@ -56,6 +64,9 @@ Result<void> ClusterOptions::check() const {
     if (!devices_.empty() || !record_.empty())
       return fail(Errc::invalid_argument, "--devices and --record are for an embedded cluster: a running one, named by "
                                           "--broker or GPUACTORS_BROKER, has its own");
+  } else if (kinds_ == Kinds::running) {
+    return fail(Errc::invalid_argument, "there is no cluster to ask: start one with gpuactors up, and name it by "
+                                        "--broker HOST:PORT or GPUACTORS_BROKER");
   }
   for (const auto& spec : devices_)
     if (spec.find_first_not_of(" \t\n") == std::string::npos)

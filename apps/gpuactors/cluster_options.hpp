@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,20 @@ namespace gpuactors::cli {
 /// The options that all client subcommands take.
 class ClusterOptions {
 public:
+  /// The clusters that a subcommand makes sense with.
+  enum class Kinds : std::uint8_t {
+    /// A running one, or one that is embedded and ends with the command.
+    any,
+    /// Only one that goes on when the command ends.
+    running,
+  };
+
   /// Adds them to a subcommand. The object must outlive the parsing.
-  void add_to(CLI::App& parser);
+  void add_to(CLI::App& parser, Kinds kinds = Kinds::any);
 
   /// Checks what can be checked without a cluster.
-  /// @returns `invalid_argument` for a bad SPEC or address, or for options of an embedded cluster beside a broker.
+  /// @returns `invalid_argument` for a bad SPEC or address, for options of an embedded cluster beside a broker, and
+  ///          without a broker where only a running cluster will do.
   [[nodiscard]] Result<void> check() const;
 
   /// The cluster that they name.
@@ -29,7 +39,9 @@ public:
 
 private:
   [[nodiscard]] std::string broker() const;
+  void add_embedded(CLI::App& parser);
 
+  Kinds kinds_ = Kinds::any;
   std::vector<std::string> devices_;
   std::string accelerator_root_ = "/";
   std::string record_;

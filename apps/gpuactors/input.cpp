@@ -13,6 +13,12 @@
 
 namespace gpuactors::cli {
 
+namespace {
+
+constexpr double most_seconds = 366.0 * 86'400;
+
+} // namespace
+
 Result<double> parse_number(const std::string& what, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
@@ -30,6 +36,14 @@ Result<std::int64_t> parse_integer(const std::string& what, const std::string& t
     return fail(Errc::invalid_argument,
                 fmt::format("{} is \"{}\": a whole number from {} to {} is expected", what, text, least, most));
   return value;
+}
+
+Result<Duration> parse_seconds(const std::string& what, const std::string& text) {
+  GPUACTORS_LET(seconds, parse_number(what, text));
+  if (!(seconds > 0 && seconds <= most_seconds))
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is {}: more than 0 and at most {} seconds are expected", what, text, most_seconds));
+  return std::chrono::ceil<Duration>(std::chrono::duration<double>(seconds));
 }
 
 Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs) {
@@ -72,6 +86,19 @@ Result<std::string> read_document(const std::string& path) {
   if (in->bad())
     return fail(Errc::invalid_argument, fmt::format("{} cannot be read to its end", path));
   return text.str();
+}
+
+Result<Payload> read_message(const google::protobuf::Descriptor& descriptor, const std::string& argument) {
+  const auto from_file = argument == "-" || argument.starts_with("@");
+  if (!from_file)
+    return payload_from_json(descriptor, argument);
+  const auto path = argument == "-" ? argument : argument.substr(1);
+  GPUACTORS_LET(text, read_document(path));
+  auto payload = payload_from_json(descriptor, text);
+  if (!payload)
+    return fail(payload.error().code(),
+                fmt::format("{}: {}", path == "-" ? "standard input" : path, payload.error().message()));
+  return payload;
 }
 
 } // namespace gpuactors::cli

@@ -1,7 +1,7 @@
-// What subcommands read: numbers, NAME=VALUE pairs, and documents from an argument, a file or standard input.
+// What subcommands read: numbers, times, NAME=VALUE pairs, and documents from an argument, a file or standard input.
 #pragma once
 
-#include <gpuactors/base/result.hpp>
+#include <gpuactors/gpuactors.hpp>
 
 #include <cstdint>
 #include <iosfwd>
@@ -21,6 +21,10 @@ Result<double> parse_number(const std::string& what, const std::string& text);
 Result<std::int64_t> parse_integer(const std::string& what, const std::string& text, std::int64_t least,
                                    std::int64_t most);
 
+/// Reads a number of seconds above 0, up to a year.
+/// @returns `invalid_argument`, naming `what` and the range.
+Result<Duration> parse_seconds(const std::string& what, const std::string& text);
+
 /// Splits each "NAME=VALUE".
 /// @returns `invalid_argument`, naming `what`, without "=", with an empty name, or for a name that comes twice.
 Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs);
@@ -32,5 +36,13 @@ Result<std::shared_ptr<std::istream>> open_document(const std::string& path);
 /// The contents of the file `path`, or of standard input for "-".
 /// @returns `invalid_argument` that says why it cannot be read.
 Result<std::string> read_document(const std::string& path);
+
+/// What the help says of an argument that `read_message` reads.
+inline constexpr auto message_argument = "JSON|@FILE|-";
+
+/// The message of type `descriptor` that an argument names: JSON, @FILE to read it from a file, - from standard input,
+/// and an empty message for an empty argument.
+/// @returns `invalid_argument`, with the place, for what is no such message.
+Result<Payload> read_message(const google::protobuf::Descriptor& descriptor, const std::string& argument);
 
 } // namespace gpuactors::cli

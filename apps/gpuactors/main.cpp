@@ -1,4 +1,4 @@
-// The program `gpuactors`: look at devices and types, submit tasks, try placements.
+// The program `gpuactors`: run a cluster, look at it, submit tasks, spawn and call actors, try placements.
 #include "command.hpp"
 
 #include <gpuactors/cluster/daemon.hpp>
@@ -14,13 +14,21 @@ int main(int argc, char** argv) {
                  "  gpuactors devices                                     what this machine offers\n"
                  "  gpuactors types                                       what can be submitted, and its messages\n"
                  "  gpuactors submit matmul --gpus 0.5 '{\"n\":1000}'       run a task on half a device\n"
-                 "  gpuactors up                                          a cluster on this machine; then, elsewhere,\n"
-                 "  gpuactors submit matmul --broker 127.0.0.1:7711       work for it\n"
-                 "  gpuactors plan scenario.json                          place without running\n"
-                 "  gpuactors certs init                                  an authority for machines of a cluster\n\n"
+                 "  gpuactors plan scenario.json                          place without running\n\n"
+                 "A cluster on this machine:\n"
+                 "  gpuactors up                                          in another terminal, until Ctrl-C\n"
+                 "  export GPUACTORS_BROKER=127.0.0.1:7711                what it says; or --broker each time\n"
+                 "  gpuactors spawn counter --name c0 --gpus 0.5          an actor, which stays\n"
+                 "  gpuactors call c0 add '{\"n\":5}'\n"
+                 "  gpuactors status                                      also: nodes, actors, leases, queue\n"
+                 "  gpuactors kill c0 --no-restart\n"
+                 "More machines: gpuactors certs init, gpuactors broker, gpuactors node.\n\n"
                  "Exit code: 0 success, 2 bad usage or input, 1 any other failure.\n"
                  "More on a subcommand: gpuactors SUBCOMMAND --help");
-  const std::vector<Command> commands{add_types(program), add_devices(program), add_submit(program), add_plan(program),
-                                      add_certs(program), add_up(program),      add_broker(program), add_node(program)};
+  const std::vector<Command> commands{
+      add_types(program),  add_devices(program), add_submit(program), add_spawn(program),  add_call(program),
+      add_kill(program),   add_status(program),  add_nodes(program),  add_actors(program), add_leases(program),
+      add_queue(program),  add_drain(program),   add_plan(program),   add_certs(program),  add_up(program),
+      add_broker(program), add_node(program)};
   return run(program, commands, argc, argv);
 }

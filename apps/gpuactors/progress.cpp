@@ -24,18 +24,17 @@ std::string describe_queue(Cluster& cluster) {
 
 } // namespace
 
-void show_progress(Cluster& cluster, const std::vector<Future<Payload>>& futures) {
+void show_progress(Cluster& cluster, std::size_t count, const std::function<std::size_t(Duration)>& wait_for) {
   if (isatty(STDERR_FILENO) == 0)
     return;
   const auto start = Clock::now();
   bool shown = false;
   for (;;) {
-    const auto ready = wait(futures, futures.size(), std::chrono::seconds{1});
-    if (ready.size() == futures.size())
+    const auto ready = wait_for(std::chrono::seconds{1});
+    if (ready == count)
       break;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start).count();
-    std::cerr << clear_line
-              << fmt::format("{} s, {} of {} done{}", seconds, ready.size(), futures.size(), describe_queue(cluster))
+    std::cerr << clear_line << fmt::format("{} s, {} of {} done{}", seconds, ready, count, describe_queue(cluster))
               << std::flush;
     shown = true;
   }

@@ -1,14 +1,22 @@
-// A line on the terminal while tasks take their time.
+// A line on the terminal that says how far work is while it is waited for.
 #pragma once
 
-#include <gpuactors/cluster/cluster.hpp>
+#include <gpuactors/gpuactors.hpp>
 
+#include <functional>
 #include <vector>
 
 namespace gpuactors::cli {
 
-/// Waits until all of `futures` are ready, and says on standard error, once a second, how far they are and what the
-/// oldest one that waits is waiting for. Silent, and back at once, where standard error is no terminal.
-void show_progress(Cluster& cluster, const std::vector<Future<Payload>>& futures);
+/// Waits for `count` things; `wait_for` waits for all of them up to a time, and returns how many are ready. On a
+/// terminal, standard error says each second how many are, and what the first in the queue waits for. Returns at once
+/// when standard error is no terminal.
+void show_progress(Cluster& cluster, std::size_t count, const std::function<std::size_t(Duration)>& wait_for);
+
+template <class T>
+void show_progress(Cluster& cluster, const std::vector<Future<T>>& futures) {
+  show_progress(cluster, futures.size(),
+                [&futures](Duration timeout) { return wait(futures, futures.size(), timeout).size(); });
+}
 
 } // namespace gpuactors::cli

@@ -1,12 +1,14 @@
 // gpuactors types: what can be submitted and spawned, and the messages that go in and come out.
+#include "types.hpp"
+
 #include "cluster_options.hpp"
 #include "command.hpp"
+#include "json.hpp"
 #include "table.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <iostream>
 #include <map>
@@ -16,7 +18,6 @@ namespace gpuactors::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
@@ -126,8 +127,8 @@ void print_tables(const TypeRegistry& registry) {
 
 // -- for programs ---------------------------------------------------------------------------------
 
-Json json_of(const Needs& needs) {
-  return {{"gpus", needs.gpus}, {"memory_bytes", std::to_string(needs.memory_bytes)}, {"cpus", needs.cpus}};
+Json amounts_of(const Needs& needs) {
+  return {{"gpus", needs.gpus}, {"memory_bytes", json_of(needs.memory_bytes)}, {"cpus", needs.cpus}};
 }
 
 Json fields_of(const Descriptor& message) {
@@ -137,7 +138,7 @@ Json fields_of(const Descriptor& message) {
   return fields;
 }
 
-void print_json(const TypeRegistry& registry) {
+void print_array(const TypeRegistry& registry) {
   auto list = Json::array();
   for (const auto* task : registry.tasks())
     list.push_back({{"kind", "task"},
@@ -145,7 +146,7 @@ void print_json(const TypeRegistry& registry) {
                     {"input", name_of(*task->input)},
                     {"output", name_of(*task->output)},
                     {"streamed", task->streamed},
-                    {"needs", json_of(task->needs)}});
+                    {"needs", amounts_of(task->needs)}});
   for (const auto* actor : registry.actors()) {
     auto methods = Json::array();
     for (const auto& [name, method] : actor->methods)
@@ -157,12 +158,12 @@ void print_json(const TypeRegistry& registry) {
                     {"name", actor->name},
                     {"owns", name_of(actor->ownership)},
                     {"config", name_of(*actor->config)},
-                    {"needs", json_of(actor->needs)},
+                    {"needs", amounts_of(actor->needs)},
                     {"methods", std::move(methods)}});
   }
   for (const auto& [name, message] : messages_of(registry))
     list.push_back({{"kind", "message"}, {"name", name}, {"fields", fields_of(*message)}});
-  std::cout << list.dump(2) << '\n';
+  print_json(std::cout, list);
 }
 
 struct Arguments {
@@ -175,13 +176,23 @@ Result<void> run_types(const Arguments& arguments) {
   const auto& registry = TypeRegistry::global();
   GPUACTORS_TRY(registry.check());
   if (arguments.json)
-    print_json(registry);
+    print_array(registry);
   else
     print_tables(registry);
   return {};
 }
 
 } // namespace
+
+Result<const ActorType*> find_actor_type(std::string_view name) {
+  const auto& registry = TypeRegistry::global();
+  GPUACTORS_TRY(registry.check());
+  auto type = registry.find_actor(name);
+  if (!type)
+    return fail(type.error().code(),
+                fmt::format("{} (the command line knows the messages of built-in types only)", type.error().message()));
+  return type;
+}
 
 Command add_types(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();

@@ -20,6 +20,8 @@ PLAN = {
 }
 # Protobuf itself says where from version 22 on.
 PLACE = r"gpuactors submit: .*the JSON is no gpuactors\.builtin\.v1\.Echo.*(at line {0}, column \d+|near {0}:\d+)"
+SUBCOMMANDS = ["types", "devices", "submit", "spawn", "call", "kill", "status", "nodes", "actors", "leases", "queue", "drain",
+               "plan", "certs", "up", "broker", "node"]
 CASES = []
 
 
@@ -58,12 +60,12 @@ def submit(*arguments):
 # -- help, version, usage --------------------------------------------------------------------------
 
 gives("help says what the program is, lists the subcommands and shows examples", ["--help"],
-      contains("GPU", "types", "devices", "submit", "plan", "certs", "Examples:", "Exit code"))
-for subcommand in ("types", "devices", "submit", "plan", "certs"):
+      contains("GPU", *SUBCOMMANDS, "Examples:", "Exit code"))
+for subcommand in SUBCOMMANDS:
     gives(f"help on {subcommand} shows an example", [subcommand, "--help"],
           contains("Example", f"gpuactors {subcommand}"))
 gives("the version is printed", ["--version"], lambda out: re.fullmatch(r"gpuactors \d+\.\d+\.\d+\n", out))
-refuses("no subcommand at all is bad usage", [], r"gpuactors: a subcommand is needed: types, devices, submit, plan, certs")
+refuses("no subcommand at all is bad usage", [], "gpuactors: a subcommand is needed: " + ", ".join(SUBCOMMANDS))
 refuses("an unknown subcommand is answered with the nearest", ["device"],
         r'gpuactors: there is no subcommand "device"; did you mean "devices"\?')
 refuses("an unknown option is answered with the nearest", ["submit", "echo", "--gpu", "1"],
@@ -82,7 +84,7 @@ gives("types as JSON are one array of tasks, actors and messages", ["types", "--
     lambda all: {t["name"] for t in all if t["kind"] == "task"}
     == {"echo", "sleep", "matmul", "elementwise", "gram", "gpu_ids", "leak"}
     and {a["name"]: [m["name"] for m in a["methods"]] for a in all if a["kind"] == "actor"}
-    == {"counter": ["add", "crash", "get", "where"], "holder": ["allocate", "free", "used"]}
+    == {"counter": ["add", "crash", "get", "steps", "where"], "holder": ["allocate", "free", "used"]}
     and {"kind": "message", "name": "gpuactors.builtin.v1.Sleep", "fields": {"seconds": "double"}} in all))
 
 # -- devices ---------------------------------------------------------------------------------------
@@ -109,11 +111,22 @@ refuses("use of a device that does not exist is a clear error",
 
 # -- broker ----------------------------------------------------------------------------------------
 
-for subcommand in (["types"], ["devices"], ["submit", "echo"]):
-    refuses(f"a broker is refused by {subcommand[0]}, saying why", [*subcommand, "--broker", "localhost:4711"],
-            rf"gpuactors {subcommand[0]}: cannot connect to the broker localhost:4711: this version has embedded")
-refuses("a broker by the environment is refused too", ["devices"], r"gpuactors devices: .*unset GPUACTORS_BROKER",
-        env={"GPUACTORS_BROKER": "localhost:4711"})
+for subcommand in (["spawn", "counter", "--name", "c"], ["call", "c", "get"], ["kill", "c"], ["actors"], ["leases"], ["queue"],
+                   ["drain", "n"]):
+    refuses(f"{subcommand[0]} without a broker says how to start and name one", subcommand,
+            rf"gpuactors {subcommand[0]}: there is no cluster to ask: start one with gpuactors up, and name it by --broker")
+gives("nodes shows the embedded one", ["nodes", "--json", *TWO], document(
+    lambda all: [(n["name"], n["state"], n["devices"]) for n in all] == [("local", "ok", 2)]))
+gives("status counts what is embedded", ["status", "--json", *TWO], document(
+    lambda all: [(s["nodes"], s["devices"], s["memory_bytes"]) for s in all] == [(1, 2, str(2 << 30))]))
+for address, pattern in (("localhost", "the port is missing"), (":7711", "host")):
+    refuses(f"the broker {address} is refused, saying why", ["devices", "--broker", address],
+            rf'gpuactors devices: "{address}" is no HOST:PORT: .*{pattern}')
+refuses("a broker by the environment is taken, and its certificates are needed", ["devices"],
+        r"gpuactors devices: .*gpuactors certs init", env={"GPUACTORS_BROKER": "localhost:4711",
+                                                           "XDG_STATE_HOME": "{folder}/nobody"})
+refuses("devices of an embedded cluster beside a broker are refused", ["devices", *TWO, "--broker", "localhost:4711"],
+        r"gpuactors devices: --devices and --record are for an embedded cluster")
 
 # -- tasks -----------------------------------------------------------------------------------------
 

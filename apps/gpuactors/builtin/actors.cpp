@@ -32,6 +32,19 @@ public:
     return get({});
   }
 
+  /// Adds 1 so many times, and streams what it has after each.
+  Result<void> steps(const v1::Add& in, ReplyStream<v1::CounterValue>& out) {
+    if (in.n() < 0)
+      return fail(Errc::invalid_argument, fmt::format("n is {}: a number of steps, 0 or more, is expected", in.n()));
+    v1::Add one;
+    one.set_n(1);
+    for (std::int64_t i = 0; i < in.n(); ++i) {
+      GPUACTORS_LET(value, add(one));
+      GPUACTORS_TRY(out.write(std::move(value)));
+    }
+    return {};
+  }
+
   v1::CounterValue get(const google::protobuf::Empty&) {
     v1::CounterValue out;
     out.set_value(value_);
@@ -109,6 +122,7 @@ private:
 GPUACTORS_ACTOR("counter", Counter)
     .method("add", &Counter::add)
     .method("get", &Counter::get)
+    .method("steps", &Counter::steps)
     .method("where", &Counter::where)
     .method("crash", &Counter::crash);
 GPUACTORS_ACTOR("holder", Holder)

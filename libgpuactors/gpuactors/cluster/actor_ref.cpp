@@ -184,6 +184,12 @@ Future<Payload> ActorRef::call_payload(std::string_view method, Payload input, D
   return Future<Payload>{std::move(state)};
 }
 
+StreamReader<Payload> ActorRef::stream_payload(std::string_view method, Payload input, Duration deadline) const {
+  auto state = std::make_shared<detail::StreamState<Payload, detail::PendingCall>>();
+  start(state, method, std::move(input), nullptr, deadline, true);
+  return StreamReader<Payload>{std::move(state)};
+}
+
 void ActorRef::start(const std::shared_ptr<detail::PendingCall>& call, detail::FutureCore& future,
                      std::string_view method, Payload input, const google::protobuf::Descriptor* output,
                      Duration deadline, bool stream) const {

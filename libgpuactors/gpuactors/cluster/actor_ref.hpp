@@ -4,14 +4,17 @@
 #include <gpuactors/cluster/pending.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <string_view>
 
 namespace gpuactors {
 
-/// A streamed reply, item by item. Movable; one thread at a time. Dropping it before the end withdraws the call.
-template <ProtobufMessage T>
+/// A streamed reply, item by item: messages, or payloads where their C++ type is not known. Movable; one thread at a
+/// time. Dropping it before the end withdraws the call.
+template <class T>
+requires ProtobufMessage<T> || std::same_as<T, Payload>
 class StreamReader {
 public:
   explicit StreamReader(std::shared_ptr<detail::StreamSource<T>> source) : source_(std::move(source)) {
@@ -100,6 +103,10 @@ public:
     start(state, method, Payload::of(std::move(input)), Item::descriptor(), deadline, true);
     return StreamReader<Item>{std::move(state)};
   }
+
+  /// The same with messages whose C++ types are not known here.
+  [[nodiscard]] StreamReader<Payload> stream_payload(std::string_view method, Payload input,
+                                                     Duration deadline = Duration::max()) const;
 
 private:
   void start(const std::shared_ptr<detail::PendingCall>& call, detail::FutureCore& future, std::string_view method,

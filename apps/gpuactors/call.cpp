@@ -1,0 +1,85 @@
+// gpuactors call: calls a method of an actor, and prints its reply.
+#include "cluster_options.hpp"
+#include "command.hpp"
+#include "input.hpp"
+#include "types.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <iostream>
+#include <memory>
+#include <optional>
+
+namespace gpuactors::cli {
+
+namespace {
+
+/// The arguments as they were typed.
+struct Arguments {
+  ClusterOptions cluster;
+  std::string name;
+  std::string name_space;
+  std::string method;
+  std::string input;
+  std::optional<std::string> timeout;
+};
+
+/// One line an item, as soon as it is there.
+Result<void> print_items(StreamReader<Payload> items) {
+  for (;;) {
+    GPUACTORS_LET(item, items.next(Duration::max()));
+    if (!item)
+      return {};
+    GPUACTORS_LET(json, payload_to_json(*item));
+    std::cout << json << std::endl;
+  }
+}
+
+Result<void> run_call(const Arguments& arguments) {
+  std::optional<Duration> timeout;
+  if (arguments.timeout) {
+    GPUACTORS_LET(seconds, parse_seconds("--timeout", *arguments.timeout));
+    timeout = seconds;
+  }
+  GPUACTORS_LET(cluster, arguments.cluster.open());
+  GPUACTORS_LET(actor, cluster.find(arguments.name, arguments.name_space));
+  GPUACTORS_LET(type, find_actor_type(actor.type()));
+  GPUACTORS_LET(method, type->find_method(arguments.method));
+  GPUACTORS_LET(input, read_message(*method->input, arguments.input));
+  if (method->streamed)
+    return print_items(actor.stream_payload(method->name, std::move(input), timeout.value_or(Duration::max())));
+  GPUACTORS_LET(reply,
+                actor.call_payload(method->name, std::move(input), timeout.value_or(limits::call_deadline)).get());
+  GPUACTORS_LET(json, payload_to_json(reply));
+  std::cout << json << '\n';
+  return {};
+}
+
+} // namespace
+
+Command add_call(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("call", "Call a method of an actor and print its reply as JSON");
+  parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
+  parser->add_option("method", arguments->method, "The method; gpuactors types lists them")
+      ->required()
+      ->type_name("METHOD");
+  parser
+      ->add_option("input", arguments->input,
+                   "The method's input as JSON, @FILE to read it from a file, - from standard input; left out: {}")
+      ->type_name(message_argument);
+  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  parser
+      ->add_option("--timeout", arguments->timeout,
+                   "The answer must come within this time; 60 when left out, and no limit for a stream")
+      ->type_name("SECONDS");
+  arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
+  parser->footer("A streamed reply is printed item by item, one line each.\n\n"
+                 "Examples:\n"
+                 "  gpuactors call c0 add '{\"n\":5}' --broker 127.0.0.1:7711\n"
+                 "  gpuactors call c0 steps '{\"n\":3}' --broker 127.0.0.1:7711     three lines\n"
+                 "  echo '{\"bytes\":1048576}' | gpuactors call h0 allocate - --timeout 5 --broker 127.0.0.1:7711");
+  return {parser, [arguments] { return run_call(*arguments); }};
+}
+
+} // namespace gpuactors::cli

@@ -1,0 +1,55 @@
+// gpuactors kill: ends an actor.
+#include "cluster_options.hpp"
+#include "command.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+namespace gpuactors::cli {
+
+namespace {
+
+struct Arguments {
+  ClusterOptions cluster;
+  std::string name;
+  std::string name_space;
+  bool no_restart = false;
+};
+
+Result<void> run_kill(const Arguments& arguments) {
+  GPUACTORS_LET(cluster, arguments.cluster.open());
+  KillOptions options;
+  options.restart = !arguments.no_restart;
+  GPUACTORS_TRY(cluster.kill(arguments.name, options, arguments.name_space));
+  GPUACTORS_LET(state, cluster.state());
+  const auto again = std::find_if(state.actors().begin(), state.actors().end(), [&](const v1::ActorInfo& actor) {
+    return actor.name() == arguments.name && actor.name_space() == arguments.name_space;
+  });
+  std::cout << (again == state.actors().end()
+                    ? fmt::format("{} has ended\n", arguments.name)
+                    : fmt::format("{} has ended and is started anew, restart {}\n", arguments.name, again->restarts()));
+  return {};
+}
+
+} // namespace
+
+Command add_kill(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("kill", "End an actor; it is started anew while it has restarts left");
+  parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
+  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  parser->add_flag("--no-restart", arguments->no_restart, "It stays ended, whatever restarts it has left");
+  arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
+  parser->footer("It returns when the actor's memory is free again. A method that runs has 5 seconds to stop.\n\n"
+                 "Examples:\n"
+                 "  gpuactors kill c0 --broker 127.0.0.1:7711                      start it anew, if it may be\n"
+                 "  gpuactors kill c0 --no-restart --broker 127.0.0.1:7711");
+  return {parser, [arguments] { return run_kill(*arguments); }};
+}
+
+} // namespace gpuactors::cli

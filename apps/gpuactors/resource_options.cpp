@@ -1,0 +1,65 @@
+#include "resource_options.hpp"
+
+#include "input.hpp"
+
+#include <gpuactors/base/units.hpp>
+
+#include <limits>
+
+namespace gpuactors::cli {
+
+void ResourceOptions::add_to(CLI::App& parser) {
+  parser.add_option("--gpus", gpus_, "Devices: a share below 1 in steps of 0.0001, or a whole number")->type_name("F");
+  parser.add_option("--memory", memory_, "Device memory on each device, such as 6GiB")->type_name("BYTES");
+  parser.add_option("--cpus", cpus_, "CPUs of the node, in steps of 0.0001")->type_name("F");
+  parser.add_option("--accelerator-type", accelerator_type_, "Kind of device, such as H200")->type_name("T");
+  parser.add_option("--node", node_, "Node it must run on")->type_name("N");
+  parser.add_option("--label", labels_, "Label that the node must have; may be repeated")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
+  parser.add_option("--resource", resources_, "Another countable resource of the node; may be repeated")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
+  parser.add_option("--priority", priority_, "Higher is served first; 0 when left out")->type_name("P");
+}
+
+Result<void> ResourceOptions::read_amounts(Options& options) const {
+  if (gpus_) {
+    GPUACTORS_LET(gpus, parse_number("--gpus", *gpus_));
+    GPUACTORS_TRY(parse_gpus(gpus));
+    options.gpus = gpus;
+  }
+  if (memory_) {
+    GPUACTORS_LET(bytes, parse_bytes(*memory_));
+    options.memory_bytes = bytes;
+  }
+  if (cpus_) {
+    GPUACTORS_LET(cpus, parse_number("--cpus", *cpus_));
+    GPUACTORS_TRY(Share::from_double(cpus, "cpus"));
+    options.cpus = cpus;
+  }
+  GPUACTORS_LET(resources, parse_pairs("--resource", resources_));
+  for (const auto& [name, text] : resources) {
+    GPUACTORS_LET(amount, parse_number("--resource " + name, text));
+    GPUACTORS_TRY(Share::from_double(amount, "resource " + name));
+    options.resources[name] = amount;
+  }
+  return {};
+}
+
+Result<Options> ResourceOptions::read() const {
+  Options options;
+  GPUACTORS_TRY(read_amounts(options));
+  options.accelerator_type = accelerator_type_;
+  options.node = node_;
+  GPUACTORS_LET(labels, parse_pairs("--label", labels_));
+  options.labels.insert(labels.begin(), labels.end());
+  if (priority_) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    GPUACTORS_LET(priority, parse_integer("--priority", *priority_, Limits::min(), Limits::max()));
+    options.priority = static_cast<int>(priority);
+  }
+  return options;
+}
+
+} // namespace gpuactors::cli

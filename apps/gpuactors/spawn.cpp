@@ -1,0 +1,126 @@
+// gpuactors spawn: starts an actor that stays when the command has ended.
+#include "input.hpp"
+#include "progress.hpp"
+#include "resource_options.hpp"
+#include "state_view.hpp"
+#include "types.hpp"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+
+namespace gpuactors::cli {
+
+namespace {
+
+/// The arguments as they were typed.
+struct Arguments {
+  ClusterOptions cluster;
+  std::string actor;
+  std::string config;
+  std::string name;
+  std::string name_space;
+  ResourceOptions resources;
+  std::optional<std::string> max_restarts;
+  std::optional<std::string> max_task_retries;
+  std::string isolation = "thread";
+  bool get_if_exists = false;
+  bool json = false;
+};
+
+/// A number of times; 0 when left out.
+Result<int> read_times(const std::string& what, const std::optional<std::string>& text) {
+  GPUACTORS_LET(times, parse_integer(what, text.value_or("0"), 0, std::numeric_limits<std::int32_t>::max()));
+  return static_cast<int>(times);
+}
+
+Result<Options> read_options(const Arguments& arguments) {
+  GPUACTORS_LET(options, arguments.resources.read());
+  if (arguments.name.empty())
+    return fail(Errc::invalid_argument, "--name is empty: the actor is found by it later");
+  options.name = arguments.name;
+  options.name_space = arguments.name_space;
+  GPUACTORS_LET(max_restarts, read_times("--max-restarts", arguments.max_restarts));
+  options.max_restarts = max_restarts;
+  GPUACTORS_LET(max_task_retries, read_times("--max-task-retries", arguments.max_task_retries));
+  options.max_task_retries = max_task_retries;
+  if (arguments.isolation != "thread" && arguments.isolation != "process")
+    return fail(Errc::invalid_argument,
+                fmt::format("--isolation is \"{}\": thread or process is expected", arguments.isolation));
+  options.isolation = arguments.isolation == "process" ? Isolation::process : Isolation::thread;
+  options.get_if_exists = arguments.get_if_exists;
+  options.detached = true; // the command ends now, the actor when it is killed
+  return std::move(options);
+}
+
+Result<void> run_spawn(const Arguments& arguments) {
+  GPUACTORS_TRY(arguments.cluster.check());
+  GPUACTORS_LET(type, find_actor_type(arguments.actor));
+  GPUACTORS_LET(options, read_options(arguments));
+  GPUACTORS_LET(config, read_message(*type->config, arguments.config));
+  GPUACTORS_LET(cluster, arguments.cluster.open());
+  std::vector<Future<ActorRef>> spawned;
+  spawned.push_back(cluster.spawn_payload(arguments.actor, std::move(config), options));
+  show_progress(cluster, spawned);
+  GPUACTORS_LET(actor, spawned.front().get());
+  const auto info = actor.info();
+  if (arguments.json)
+    print_json(std::cout, json_of(info));
+  else
+    std::cout << fmt::format("{} {} (id {}) on node {}, devices: {}, process {}\n", info.type(), info.name(), info.id(),
+                             info.lease().node(), devices_in_words(info.lease()), info.pid());
+  return {};
+}
+
+void add_life_options(CLI::App& parser, Arguments& arguments) {
+  parser.add_option("--name", arguments.name, "Its name, unique in the cluster, to call it by")
+      ->required()
+      ->type_name("N");
+  parser.add_option("--name-space", arguments.name_space, "Names are unique within one")->type_name("S");
+  parser
+      .add_option("--max-restarts", arguments.max_restarts,
+                  "How often it is started anew, with an empty state, when it has died; 0 when left out")
+      ->type_name("N");
+  parser
+      .add_option("--max-task-retries", arguments.max_task_retries,
+                  "How often a call that its death interrupted is made again; 0 when left out")
+      ->type_name("N");
+  parser
+      .add_option("--isolation", arguments.isolation,
+                  "thread: in the worker process of its device; process: one of its own, which sees only its devices")
+      ->type_name("thread|process");
+  parser.add_flag("--get-if-exists", arguments.get_if_exists,
+                  "If there is an actor of this name and type, that one is the result");
+  parser.add_flag("--json", arguments.json, "Print the actor as one object");
+}
+
+} // namespace
+
+Command add_spawn(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand("spawn", "Start an actor, which lives until it is killed");
+  parser->add_option("actor", arguments->actor, "Actor type; gpuactors types lists them")
+      ->required()
+      ->type_name("ACTOR");
+  parser
+      ->add_option("config", arguments->config,
+                   "The actor's configuration as JSON, @FILE to read it from a file, - from standard input; left out: "
+                   "{}")
+      ->type_name(message_argument);
+  add_life_options(*parser, *arguments);
+  arguments->resources.add_to(*parser);
+  arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
+  parser->footer("It waits until the actor runs. Then gpuactors call calls its methods, gpuactors kill ends it.\n\n"
+                 "Examples:\n"
+                 "  gpuactors up                                  in another terminal: a cluster on this machine\n"
+                 "  export GPUACTORS_BROKER=127.0.0.1:7711\n"
+                 "  gpuactors spawn counter --name c0\n"
+                 "  gpuactors spawn holder --name h0 --gpus 0.5 --max-restarts 3\n"
+                 "  gpuactors spawn holder --name h1 --memory 64MiB --isolation process --json | jq .pid");
+  return {parser, [arguments] { return run_spawn(*arguments); }};
+}
+
+} // namespace gpuactors::cli

@@ -1,0 +1,70 @@
+#include "state_view.hpp"
+
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <map>
+#include <memory>
+
+namespace gpuactors::cli {
+
+namespace {
+
+struct Arguments {
+  ClusterOptions cluster;
+  bool json = false;
+};
+
+} // namespace
+
+Command add_state_view(CLI::App& program, const StateView& view) {
+  auto arguments = std::make_shared<Arguments>();
+  auto* parser = program.add_subcommand(view.name, view.description);
+  parser->add_flag("--json", arguments->json, view.json_help);
+  arguments->cluster.add_to(*parser, view.kinds);
+  parser->footer(view.footer);
+  return {parser, [arguments, print = view.print, json = view.json]() -> Result<void> {
+            GPUACTORS_LET(cluster, arguments->cluster.open());
+            GPUACTORS_LET(state, cluster.state());
+            if (arguments->json)
+              print_json(std::cout, json(state));
+            else
+              print(state, std::cout);
+            return {};
+          }};
+}
+
+Json devices_of(const v1::Lease& lease) {
+  auto list = Json::array();
+  for (const auto& device : lease.devices())
+    list.push_back({{"index", device.index()},
+                    {"share", Share{device.share_units()}.to_double()},
+                    {"memory_bytes", json_of(device.memory_bytes())}});
+  return list;
+}
+
+Json amounts_of(const google::protobuf::Map<std::string, std::int64_t>& units) {
+  auto amounts = Json::object();
+  for (const auto& [name, amount] : std::map<std::string, std::int64_t>{units.begin(), units.end()})
+    amounts[name] = Share{amount}.to_double();
+  return amounts;
+}
+
+std::string devices_in_words(const v1::Lease& lease) {
+  std::string words;
+  for (const auto& device : lease.devices())
+    words += fmt::format("{}{} ({}, {})", words.empty() ? "" : ", ", device.index(),
+                         to_string(Share{device.share_units()}), format_bytes(device.memory_bytes()));
+  return words.empty() ? "none" : words;
+}
+
+std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units) {
+  std::string words;
+  for (const auto& [name, amount] : std::map<std::string, std::int64_t>{units.begin(), units.end()})
+    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", name, to_string(Share{amount}));
+  return words;
+}
+
+} // namespace gpuactors::cli

@@ -1,0 +1,107 @@
+// gpuactors status: the cluster in a few lines.
+#include "state_view.hpp"
+#include "table.hpp"
+
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace gpuactors::cli {
+
+namespace {
+
+/// What a few lines can say of a state.
+struct Totals {
+  std::ptrdiff_t draining = 0;
+  std::ptrdiff_t used_devices = 0;
+  std::ptrdiff_t failed_devices = 0;
+  Share free_share;
+  std::uint64_t memory = 0;
+  std::uint64_t free_memory = 0;
+  /// Actors by state.
+  std::map<std::string, std::size_t> actors;
+};
+
+Totals totals_of(const v1::ClusterState& state) {
+  Totals totals;
+  totals.draining = std::count_if(state.nodes().begin(), state.nodes().end(),
+                                  [](const auto& node) { return node.state() == "draining"; });
+  for (const auto& device : state.devices()) {
+    totals.used_devices += device.leases_size() > 0 ? 1 : 0;
+    totals.failed_devices += device.state() == "failed" ? 1 : 0;
+    totals.free_share += Share{device.free_units()};
+    totals.memory += device.device().memory_bytes();
+    totals.free_memory += device.free_memory_bytes();
+  }
+  for (const auto& actor : state.actors())
+    ++totals.actors[actor.state()];
+  return totals;
+}
+
+/// ", 2 failed"; empty for none.
+std::string and_also(std::ptrdiff_t count, std::string_view what) {
+  return count == 0 ? std::string{} : fmt::format(", {} {}", count, what);
+}
+
+std::string in_words(const std::map<std::string, std::size_t>& by_state) {
+  std::string words;
+  for (const auto& [state, count] : by_state)
+    words += fmt::format("{}{} {}", words.empty() ? ": " : ", ", count, state);
+  return words;
+}
+
+void print_status(const v1::ClusterState& state, std::ostream& out) {
+  const auto totals = totals_of(state);
+  Table table{{"WHAT", "HOW MANY"}};
+  table.add({"nodes", fmt::format("{}{}", state.nodes_size(), and_also(totals.draining, "draining"))});
+  table.add({"devices",
+             fmt::format("{}, {} in use{}; free: share {}, memory {} of {}", state.devices_size(), totals.used_devices,
+                         and_also(totals.failed_devices, "failed"), to_string(totals.free_share),
+                         format_bytes(totals.free_memory), format_bytes(totals.memory))});
+  table.add({"actors", fmt::format("{}{}", state.actors_size(), in_words(totals.actors))});
+  table.add({"leases", std::to_string(state.leases_size())});
+  table.add({"groups", std::to_string(state.groups_size())});
+  table.add({"queue", fmt::format("{}{}{}", state.queue_size(), state.queue().empty() ? "" : ", first: ",
+                                  state.queue().empty() ? "" : state.queue(0).reason())});
+  table.add({"clients", std::to_string(state.clients_size())});
+  table.print(out);
+}
+
+Json json_status(const v1::ClusterState& state) {
+  const auto totals = totals_of(state);
+  auto by_state = Json::object();
+  for (const auto& [name, count] : totals.actors)
+    by_state[name] = count;
+  return Json::array({{{"nodes", state.nodes_size()},
+                       {"nodes_draining", totals.draining},
+                       {"devices", state.devices_size()},
+                       {"devices_in_use", totals.used_devices},
+                       {"devices_failed", totals.failed_devices},
+                       {"free_share", totals.free_share.to_double()},
+                       {"memory_bytes", json_of(totals.memory)},
+                       {"free_memory_bytes", json_of(totals.free_memory)},
+                       {"actors", state.actors_size()},
+                       {"actors_by_state", by_state},
+                       {"leases", state.leases_size()},
+                       {"groups", state.groups_size()},
+                       {"queue", state.queue_size()},
+                       {"clients", state.clients_size()}}});
+}
+
+} // namespace
+
+Command add_status(CLI::App& program) {
+  return add_state_view(program, {"status", "The cluster in a few lines: nodes, devices, actors, leases, queue",
+                                  "Print one array with one object",
+                                  "Programs that are connected are clients, this one and the cluster's own workers "
+                                  "among them.\n\n"
+                                  "Examples:\n"
+                                  "  gpuactors status --broker 127.0.0.1:7711\n"
+                                  "  gpuactors status --broker 127.0.0.1:7711 --json | jq '.[0].queue'",
+                                  ClusterOptions::Kinds::any, print_status, json_status});
+}
+
+} // namespace gpuactors::cli
