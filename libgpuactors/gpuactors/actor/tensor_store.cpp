@@ -1,162 +1,169 @@
+#include <gpuactors/actor/detail/tensor_table.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
+#include <gpuactors/device/detail/shape.hpp>
 
 #include <fmt/format.h>
 
-#include <random>
+#include <system_error>
 
 namespace gpuactors {
 
-struct Shared<Tensor>::Entry {
-  std::weak_ptr<TensorStore> store;
-  std::uint64_t id = 0;
-  Tensor tensor;
-  // For copies to other devices and to the host once the owner's stream is not at hand: the device it lies on.
-  std::shared_ptr<Device> device;
+using detail::TensorEntry;
+using detail::TensorTable;
 
-  ~Entry();
-};
-
-struct TensorStore::Slot {
-  std::weak_ptr<Shared<Tensor>::Entry> entry;
-  // Set while a reference that was handed over is on its way.
-  std::shared_ptr<Shared<Tensor>::Entry> kept;
-};
-
-namespace {
-
-Failure owner_ended() {
-  return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
+TensorStore::TensorStore(std::optional<TensorLinks> links)
+  : links_(std::move(links)), table_(std::make_shared<TensorTable>(
+                                  links_ && links_->shares_memory ? RegionReaders::machine : RegionReaders::process)) {
+  // nop
 }
 
-} // namespace
+TensorStore::~TensorStore() {
+  close();
+}
 
-Shared<Tensor>::Entry::~Entry() {
-  if (const auto home = store.lock()) {
-    const std::lock_guard lock{home->mutex_};
-    home->slots_.erase(id);
+// -- start and end --------------------------------------------------------------------------------
+
+Result<void> TensorStore::start() {
+  const std::lock_guard lock{mutex_};
+  if (closed_)
+    return fail(Errc::unavailable, "the store of shared tensors is closed");
+  if (started_)
+    return {};
+  if (links_)
+    GPUACTORS_TRY(connect());
+  try {
+    keeper_ = std::thread{[table = table_] { table->keep_time(); }};
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, fmt::format("the store of shared tensors has no thread: {}", error.what()));
   }
+  started_ = true;
+  return {};
 }
 
-// -- Shared<Tensor> -------------------------------------------------------------------------------
-
-DType Shared<Tensor>::dtype() const noexcept {
-  return entry_->tensor.dtype();
+Result<void> TensorStore::connect() {
+  BulkClientOptions fetching;
+  fetching.certificates = links_->certificates;
+  fetching.local = links_->shares_memory;
+  fetching.pool = table_->pool();
+  GPUACTORS_LET(client, BulkClient::create(std::move(fetching)));
+  BulkServerOptions serving;
+  serving.listen.host = links_->host;
+  serving.certificates = links_->certificates;
+  serving.local = links_->shares_memory;
+  serving.source = table_;
+  GPUACTORS_LET(server, BulkServer::start(std::move(serving)));
+  table_->set_address(to_string(server->address()));
+  client_ = std::move(client);
+  server_ = std::move(server);
+  return {};
 }
 
-const std::vector<std::int64_t>& Shared<Tensor>::shape() const noexcept {
-  return entry_->tensor.shape();
+void TensorStore::close() {
+  const std::lock_guard lock{mutex_};
+  closed_ = true;
+  if (client_ != nullptr)
+    client_->close();
+  if (server_ != nullptr)
+    server_->close();
+  table_->close();
+  if (keeper_.joinable())
+    keeper_.join();
 }
 
-std::int64_t Shared<Tensor>::size() const noexcept {
-  return entry_->tensor.size();
-}
-
-v1::TensorRef Shared<Tensor>::ref() const {
-  v1::TensorRef result;
-  if (entry_ == nullptr)
-    return result;
-  result.set_dtype(static_cast<v1::DType>(dtype()));
-  for (const auto dimension : shape())
-    result.add_shape(dimension);
-  result.set_id(entry_->id);
-  if (const auto home = entry_->store.lock())
-    result.set_store(home->identity_);
-  return result;
-}
-
-v1::TensorRef Shared<Tensor>::hand_over() && {
-  auto result = ref();
-  const auto entry = std::move(entry_);
-  if (entry == nullptr)
-    return result;
-  if (const auto home = entry->store.lock()) {
-    const std::lock_guard lock{home->mutex_};
-    if (const auto slot = home->slots_.find(entry->id); slot != home->slots_.end())
-      slot->second.kept = entry;
-  }
-  return result;
-}
-
-Result<Tensor> Shared<Tensor>::view() const {
-  if (entry_ == nullptr)
-    return fail(Errc::invalid_argument, "the handle is empty");
-  auto view = entry_->tensor.pinned();
-  if (!view)
-    return owner_ended();
-  return view;
-}
-
-Result<Tensor> Shared<Tensor>::on(Stream& stream) const {
-  GPUACTORS_LET(source, view());
-  const auto& here = stream.context().device();
-  const auto& there = entry_->device->info();
-  if (here.uuid == there.uuid && here.kind == there.kind && here.ordinal == there.ordinal)
-    return std::move(source);
-  GPUACTORS_LET(copy, stream.tensor(dtype(), shape()));
-  std::vector<std::uint8_t> bytes(copy.bytes());
-  GPUACTORS_TRY(read(bytes.data(), dtype()));
-  GPUACTORS_TRY(stream.upload(copy.raw(), bytes.data(), bytes.size()));
-  GPUACTORS_TRY(stream.synchronize());
-  return std::move(copy);
-}
-
-Result<void> Shared<Tensor>::read(void* values, DType wanted) const {
-  GPUACTORS_LET(source, view());
-  if (wanted != dtype())
-    return fail(Errc::invalid_argument,
-                fmt::format("the tensor holds {}, not {}", to_string(dtype()), to_string(wanted)));
-  // A reader's own hold on the device: the smallest share, no memory.
-  ContextOptions options;
-  options.share = Share{1};
-  options.holder = "reader of a shared tensor";
-  GPUACTORS_LET(context, Context::open(entry_->device, options));
-  GPUACTORS_TRY(context->stream().download(values, source.raw(), source.bytes()));
-  return context->stream().synchronize();
-}
-
-// -- TensorStore ----------------------------------------------------------------------------------
-
-TensorStore::TensorStore() {
-  std::random_device random;
-  identity_ = (std::uint64_t{random()} << 32) | random();
-}
-
-TensorStore::~TensorStore() = default;
+// -- put ------------------------------------------------------------------------------------------
 
 Result<Shared<Tensor>> TensorStore::put(Tensor tensor, Stream& stream) {
   if (!tensor)
     return fail(Errc::invalid_argument, "there is no tensor to put: it is empty, moved from or reclaimed");
+  GPUACTORS_TRY(start());
   GPUACTORS_TRY(stream.synchronize());
-  auto entry = std::make_shared<Shared<Tensor>::Entry>();
-  entry->store = weak_from_this();
-  entry->tensor = std::move(tensor);
+  auto entry = std::make_shared<TensorEntry>();
+  entry->dtype = tensor.dtype();
+  entry->shape = tensor.shape();
+  entry->bytes = tensor.bytes();
   entry->device = stream.context().device_handle();
-  const std::lock_guard lock{mutex_};
-  entry->id = next_id_++;
-  slots_[entry->id].entry = entry;
-  return Shared<Tensor>{std::move(entry)};
+  entry->tensor = std::move(tensor);
+  return Shared<Tensor>{table_->add(std::move(entry))};
 }
 
+Result<Shared<Tensor>> TensorStore::put_copy(const void* values, std::size_t count, DType dtype,
+                                             std::vector<std::int64_t> shape) {
+  GPUACTORS_LET(bytes, detail::shared_bytes(dtype, shape));
+  if (bytes / size_of(dtype) != count)
+    return fail(Errc::invalid_argument, fmt::format("{} values do not fill a tensor of shape {}, which has {}", count,
+                                                    detail::format_shape(shape), bytes / size_of(dtype)));
+  GPUACTORS_TRY(start());
+  auto entry = std::make_shared<TensorEntry>();
+  GPUACTORS_LET(region, table_->copy(values, bytes));
+  entry->dtype = dtype;
+  entry->shape = std::move(shape);
+  entry->bytes = bytes;
+  entry->region = std::move(region);
+  return Shared<Tensor>{table_->add(std::move(entry))};
+}
+
+Result<Shared<Tensor>> TensorStore::put_copy(const Tensor& tensor, Stream& stream) {
+  if (!tensor)
+    return fail(Errc::invalid_argument, "there is no tensor to put: it is empty, moved from or reclaimed");
+  GPUACTORS_TRY(start());
+  GPUACTORS_LET(draft, table_->make(tensor.bytes()));
+  GPUACTORS_TRY(stream.download(draft.data(), tensor.raw(), tensor.bytes()));
+  GPUACTORS_TRY(stream.synchronize());
+  auto entry = std::make_shared<TensorEntry>();
+  entry->dtype = tensor.dtype();
+  entry->shape = tensor.shape();
+  entry->bytes = tensor.bytes();
+  entry->region = std::move(draft).seal();
+  return Shared<Tensor>{table_->add(std::move(entry))};
+}
+
+// -- get ------------------------------------------------------------------------------------------
+
 Result<Shared<Tensor>> TensorStore::get(const v1::TensorRef& ref) {
-  if (ref.store() != identity_)
-    return fail(Errc::not_found,
-                fmt::format("tensor {} was put by another process; this one has the store {:x}", ref.id(), identity_));
-  std::shared_ptr<Shared<Tensor>::Entry> entry;
-  {
-    const std::lock_guard lock{mutex_};
-    if (const auto slot = slots_.find(ref.id()); slot != slots_.end()) {
-      entry = slot->second.kept != nullptr ? std::move(slot->second.kept) : slot->second.entry.lock();
-      slot->second.kept = nullptr;
-    }
+  if (ref.store() != table_->identity()) {
+    GPUACTORS_LET(fetched, fetch(ref));
+    return Shared<Tensor>{std::move(fetched)};
   }
+  auto entry = table_->take(ref.id(), ref.hand_over());
   if (entry == nullptr)
     return fail(Errc::not_found, fmt::format("tensor {} is gone: nobody holds it any more", ref.id()));
   return Shared<Tensor>{std::move(entry)};
 }
 
+Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref) {
+  if (!links_ || ref.address().empty())
+    return fail(Errc::not_found, fmt::format("tensor {} was put by another process, {}", ref.id(),
+                                             links_ ? "which serves nobody" : "and this one is connected to none"));
+  const auto dtype = static_cast<DType>(ref.dtype());
+  std::vector<std::int64_t> shape(ref.shape().begin(), ref.shape().end());
+  GPUACTORS_LET(bytes, detail::shared_bytes(dtype, shape));
+  GPUACTORS_LET(address, parse_bulk_address(ref.address()));
+  GPUACTORS_TRY(start());
+  const detail::TensorName name{ref.store(), ref.id()};
+  if (auto known = table_->begin_fetch(name)) {
+    if (ref.hand_over() != 0)
+      client_->taken(address, ref.id(), ref.hand_over());
+    return known;
+  }
+  auto region = client_->fetch(address, ref.id(), bytes, never, ref.hand_over());
+  if (!region) {
+    table_->arrived(name, nullptr);
+    return fail(region.error());
+  }
+  auto entry = std::make_shared<TensorEntry>();
+  entry->dtype = dtype;
+  entry->shape = std::move(shape);
+  entry->bytes = bytes;
+  entry->region = std::move(*region);
+  entry->origin = name;
+  // From here on it is a tensor of this process, served like all others.
+  entry = table_->add(std::move(entry));
+  table_->arrived(name, entry);
+  return entry;
+}
+
 std::size_t TensorStore::size() const {
-  const std::lock_guard lock{mutex_};
-  return slots_.size();
+  return table_->size();
 }
 
 } // namespace gpuactors

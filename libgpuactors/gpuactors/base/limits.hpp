@@ -122,11 +122,17 @@ inline constexpr std::size_t bulk_streams = 8;
 /// Bytes of bulk data that one system call moves at most.
 inline constexpr std::size_t bulk_chunk = 1U << 20;
 
+/// How long a reference that was handed over keeps its tensor when nobody takes it, unless told otherwise.
+inline constexpr std::chrono::minutes hand_over{10};
+
 /// How long a peer of bulk data may take to connect and show who it is, or to finish a request that it began.
 inline constexpr std::chrono::seconds bulk_handshake{5};
 
 /// How long a transfer may stand still before the peer counts as gone.
 inline constexpr std::chrono::seconds bulk_progress{10};
+
+/// How many bytes a second a process is given to bring a tensor from its device to host memory before it is sent.
+inline constexpr std::size_t bulk_gathered_a_second = 256U << 20;
 
 /// How long a connection for bulk data is kept for the next transfer.
 inline constexpr std::chrono::seconds bulk_idle{60};

@@ -372,25 +372,17 @@ Result<void> Cluster::drain(std::string_view node) {
 
 // -- tensors --------------------------------------------------------------------------------------
 
-Result<Shared<Tensor>> Cluster::put_with(const std::function<Result<Tensor>(Stream&)>& make) {
+Result<Shared<Tensor>> Cluster::put(const void* values, std::size_t count, DType dtype,
+                                    std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
     return closed();
-  return core_->with_client_memory([&](Stream& stream) -> Result<Shared<Tensor>> {
-    GPUACTORS_LET(tensor, make(stream));
-    return core_->tensors()->put(std::move(tensor), stream);
-  });
+  return core_->tensors()->put_copy(values, count, dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::put(const Tensor& tensor, Stream& stream) {
-  std::vector<std::uint8_t> bytes(tensor.bytes());
-  GPUACTORS_TRY(stream.download(bytes.data(), tensor.raw(), bytes.size()));
-  GPUACTORS_TRY(stream.synchronize());
-  return put_with([&](Stream& own) -> Result<Tensor> {
-    GPUACTORS_LET(copy, own.tensor(tensor.dtype(), tensor.shape()));
-    GPUACTORS_TRY(own.upload(copy.raw(), bytes.data(), bytes.size()));
-    GPUACTORS_TRY(own.synchronize());
-    return std::move(copy);
-  });
+  if (core_ == nullptr)
+    return closed();
+  return core_->tensors()->put_copy(tensor, stream);
 }
 
 Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {

@@ -5,7 +5,6 @@
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/options.hpp>
 
-#include <functional>
 #include <span>
 #include <string_view>
 
@@ -128,11 +127,14 @@ public:
 
   // -- tensors ---------------------------------------------------------------------------------
 
-  /// Copies `values` into shared host memory of this process; immutable from then on.
-  /// @returns `invalid_argument` when the shape does not fit the values.
+  /// Copies `values` into host memory of this process, immutable from then on. Others on this machine read it where it
+  /// is, those on other machines get a copy.
+  /// @returns `invalid_argument` when the shape does not fit the values, `out_of_memory`, `unavailable` when there is
+  /// no
+  ///          port or thread to serve it.
   template <class T>
   Result<Shared<Tensor>> put(std::span<const T> values, std::vector<std::int64_t> shape) {
-    return put_with([&](Stream& stream) { return stream.tensor_from(values, std::move(shape)); });
+    return put(values.data(), values.size(), dtype_of<T>, std::move(shape));
   }
 
   template <class T>
@@ -140,11 +142,12 @@ public:
     return put(std::span<const T>{values}, std::move(shape));
   }
 
-  /// Copies a device tensor into shared host memory, so that it outlives the task or actor that made it. `stream` is
-  /// the one that produced it.
+  /// Copies a device tensor into host memory of this process, so that it outlives the task or actor that made it.
+  /// `stream` is the one that produced it.
   Result<Shared<Tensor>> put(const Tensor& tensor, Stream& stream);
 
-  /// The tensor that a reference names. @returns `not_found` when nobody keeps it any more.
+  /// The tensor that a reference names, wherever in the cluster it was put; blocks until it is here. The errors are
+  /// those of `TensorStore::get`: `not_found` when nobody keeps it any more, `worker_died` when its process has ended.
   Result<Shared<Tensor>> get(const v1::TensorRef& ref);
 
   // -- state -----------------------------------------------------------------------------------
@@ -168,7 +171,7 @@ private:
 
   void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
-  Result<Shared<Tensor>> put_with(const std::function<Result<Tensor>(Stream&)>& make);
+  Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
   Result<void> kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options);
 
   std::shared_ptr<detail::ClusterCore> core_;

@@ -5,11 +5,10 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
+#include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,31 +23,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-/// The address of this machine from which it reaches `to`. Sends nothing.
-Result<std::string> address_towards(const Endpoint& to) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (const auto code = ::getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found); code != 0)
-    return fail(Errc::unavailable, fmt::format("the host {} cannot be found: {}", to.host, ::gai_strerror(code)));
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses{found, ::freeaddrinfo};
-  const int socket = ::socket(addresses->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  std::array<char, NI_MAXHOST> text{};
-  const bool done =
-      socket >= 0 && ::connect(socket, addresses->ai_addr, addresses->ai_addrlen) == 0
-      && ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0
-      && ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST)
-             == 0;
-  if (socket >= 0)
-    ::close(socket);
-  if (!done)
-    return fail(Errc::unavailable,
-                fmt::format("no way to {}: say with --host where this node can be reached", to.host));
-  return std::string{text.data()};
 }
 
 /// Ids of a broker that starts later are above all that this one gives out, as long as it gives out less than 8 million
@@ -130,7 +104,7 @@ public:
   Result<void> start(detail::DaemonCore& core, const NodeDaemon& options, const Endpoint& broker,
                      const DaemonOptions& daemon, const caf::strong_actor_ptr& local = {}) {
     GPUACTORS_LET(node, describe(options));
-    GPUACTORS_LET(host, options.host.empty() ? address_towards(broker) : Result<std::string>{options.host});
+    GPUACTORS_LET(host, options.host.empty() ? detail::address_towards(broker) : Result<std::string>{options.host});
     detail::LauncherOptions launch;
     launch.program = program_of(options);
     launch.setup.set_broker(to_string(broker));

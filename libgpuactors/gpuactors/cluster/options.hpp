@@ -151,6 +151,9 @@ struct ConnectOptions {
   std::string certificates{};
   /// Plaintext, against a cluster that was started so.
   bool insecure = false;
+  /// Under which address other machines reach this program, for the tensors that it puts; empty means that from which
+  /// it reaches the broker.
+  std::string host{};
   /// How long the first connection may take; zero: do not wait for it.
   Duration timeout = 2 * limits::link_timeout;
   /// How often the process shows that it is alive, and how long it waits for a sign of the others before it takes them

@@ -49,6 +49,7 @@ public:
     options.broker = setup.broker();
     options.certificates = setup.certificates();
     options.insecure = setup.certificates().empty();
+    options.host = setup.host();
     // The broker may be away just now: what the agent wants is started all the same.
     options.timeout = Duration::zero();
     options.heartbeat = std::chrono::milliseconds{setup.heartbeat_ms()};

@@ -51,6 +51,21 @@ struct BulkTimes {
   std::chrono::milliseconds idle = limits::bulk_idle;
 };
 
+/// Regions that are made when somebody asks for them. Any thread; may block the one who asks.
+class BulkSource {
+public:
+  BulkSource() = default;
+  BulkSource(const BulkSource&) = delete;
+  BulkSource& operator=(const BulkSource&) = delete;
+  virtual ~BulkSource() = default;
+
+  /// @returns `not_found`, `actor_died` when what lay there is lost, anything else when it cannot be had just now.
+  [[nodiscard]] virtual Result<SharedRegion> find(std::uint64_t id) = 0;
+
+  /// Somebody who fetched region `id` with this hand-over has it all.
+  virtual void taken(std::uint64_t id, std::uint64_t hand_over) = 0;
+};
+
 struct BulkServerOptions {
   /// Where to listen for other machines, on any free port if that is 0; without a host, only processes of this machine
   /// are served.
@@ -61,6 +76,8 @@ struct BulkServerOptions {
   std::optional<CertificateFiles> certificates;
   /// Whether processes of this user on this machine may map what is mappable, through a Unix socket.
   bool local = true;
+  /// Asked for what was not added; may be null.
+  std::shared_ptr<BulkSource> source;
   BulkTimes times;
 };
 
@@ -126,12 +143,18 @@ public:
 
   /// The region that is served under `id`, which has `bytes` bytes. Blocks until all of it is here. On the same machine
   /// it is mapped, not copied, when it is mappable.
+  /// @param hand_over if not 0, the server's source is told of this number afterwards, unless the connection breaks.
   /// @returns `not_found` when the server has none under this id (any more), `worker_died` when the process that
-  ///          served it has ended, before or midway, `unavailable` when it cannot be reached, stands still or refuses,
-  ///          `deadline_exceeded`, `invalid_argument` when it has another size or the ways to talk do not fit,
-  ///          `out_of_memory`, `cancelled` when the client is closed. Texts say how many bytes had come.
+  ///          served it has ended, before or midway, `actor_died` when only the part of it that had the memory has,
+  ///          `unavailable` when it cannot be reached, stands still or refuses, `deadline_exceeded`, `invalid_argument`
+  ///          when it has another size or the ways to talk do not fit, `out_of_memory`, `cancelled` when the client is
+  ///          closed. Texts say how many bytes had come.
   [[nodiscard]] Result<SharedRegion> fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,
-                                           TimePoint deadline);
+                                           TimePoint deadline, std::uint64_t hand_over = 0);
+
+  /// Tells the server's source that this hand-over of region `id` has arrived, as `fetch` does. Blocks until it is
+  /// sent; not told when the server cannot be reached.
+  void taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over);
 
   /// Connections that are kept for later fetches.
   [[nodiscard]] std::size_t idle_connections() const;

@@ -2,6 +2,7 @@
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -67,6 +69,19 @@ Share hardware_cpus() {
   return Share::whole(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+TensorLinks tensor_links(const ConnectOptions& options, const Endpoint& broker, const LinkOptions& links) {
+  TensorLinks result;
+  result.host = options.host;
+  // Where the way to the broker is not known now, only this machine gets tensors of this program.
+  if (result.host.empty())
+    if (auto own = address_towards(broker))
+      result.host = std::move(*own);
+  result.certificates = links.certificates;
+  const char* shares = std::getenv("GPUACTORS_SHARED_MEMORY");
+  result.shares_memory = shares == nullptr || std::string_view{shares} != "0";
+  return result;
+}
+
 /// "trainer on gpu-3, process 4711".
 std::string describe_process() {
   std::array<char, 256> host{};
@@ -113,11 +128,6 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
                   ? std::move(registry)
                   : std::shared_ptr<const TypeRegistry>{std::shared_ptr<void>{}, &TypeRegistry::global()};
   GPUACTORS_TRY(registry_->check());
-  // The program's own tensors live in host memory, as on a device of their own that no lease is granted on.
-  GPUACTORS_LET(specs, parse_device_specs("host:1"));
-  GPUACTORS_LET(memory, make_devices(specs, discovery_options("client")));
-  GPUACTORS_LET(context, Context::open(memory.front(), {.holder = "this program's tensors"}));
-  memory_ = std::move(context);
 
   config_ = std::make_unique<Config>();
   if (links)
@@ -180,6 +190,7 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
   links.heartbeat = options.heartbeat;
   links.timeout = options.link_timeout;
   GPUACTORS_TRY(open(options.registry, links));
+  tensors_ = std::make_shared<TensorStore>(tensor_links(options, broker, links));
   if (on_system)
     GPUACTORS_TRY(on_system(*this));
   broker_link_->connect(*links_, broker);
@@ -253,11 +264,12 @@ void ClusterCore::shutdown() {
     broker_ = nullptr;
     dispatcher_.reset();
     release_cells();
+    // Who waits for a tensor waits no longer.
+    tensors_->close();
     // Waits for every holder to end: nothing of the user's runs afterwards.
     if (system_ != nullptr)
       system_->await_all_actors_done();
     executor_->stop();
-    memory_.reset();
   });
 }
 

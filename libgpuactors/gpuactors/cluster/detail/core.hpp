@@ -90,13 +90,6 @@ public:
     return tensors_;
   }
 
-  /// Runs `use` with the context that this program's own tensors live in (host memory). One at a time.
-  template <class F>
-  auto with_client_memory(F&& use) {
-    const std::lock_guard lock{memory_mutex_};
-    return use(memory_->stream());
-  }
-
   [[nodiscard]] caf::actor_system& system() noexcept {
     return *system_;
   }
@@ -126,8 +119,6 @@ private:
   std::shared_ptr<BrokerLink> broker_link_;
   std::shared_ptr<WorkerLinks> workers_;
   std::shared_ptr<TaskDispatcher> dispatcher_;
-  std::mutex memory_mutex_;
-  std::unique_ptr<Context> memory_;
   // The actors that this program has handles of; at shutdown the handles let go, as CAF waits for them.
   std::mutex cells_mutex_;
   std::vector<std::weak_ptr<ActorCell>> cells_;

@@ -38,6 +38,8 @@ int descriptors_for_regions() {
 // How soon the memory of a server that has ended is let go.
 constexpr std::chrono::seconds look_around{1};
 constexpr std::chrono::milliseconds shortest_pause{1};
+// More than any host has: a size that somebody made up must not overflow a time.
+constexpr std::uint64_t most_gathered = 1ULL << 44;
 
 /// A connection, and what it can do.
 struct Line {
@@ -54,6 +56,10 @@ struct Fetch {
   std::uint64_t id;
   std::uint64_t bytes;
   TimePoint deadline;
+  /// What to tell the server of when all is here; 0: nothing.
+  std::uint64_t hand_over = 0;
+  /// Whether to tell only.
+  bool arrived = false;
   /// How far it came, for texts.
   std::size_t done = 0;
   /// Whether the server has said something.
@@ -121,6 +127,8 @@ private:
 
   Result<Line> connect(const Fetch& job);
   Result<Line> connect_remote(const Fetch& job, TimePoint until);
+  /// Asks for the region over this line, and says when it has arrived.
+  Result<SharedRegion> use(Line& line, Fetch& job);
   Result<SharedRegion> transfer(Line& line, Fetch& job);
   Result<SharedRegion> map(Line& line, Fetch& job, Passed passed);
   Result<SharedRegion> receive(Line& line, Fetch& job);
@@ -293,7 +301,7 @@ Result<Line> BulkClient::Impl::connect_remote(const Fetch& job, TimePoint until)
 
 Result<SharedRegion> BulkClient::Impl::run(Peer& peer, Fetch& job) {
   if (auto kept = take_idle(peer)) {
-    auto result = transfer(*kept, job);
+    auto result = use(*kept, job);
     give_back(peer, std::move(*kept));
     // The server may have closed it at the same moment: once more, with a new one.
     if (result || job.answered || result.error().code() != Errc::worker_died)
@@ -302,13 +310,26 @@ Result<SharedRegion> BulkClient::Impl::run(Peer& peer, Fetch& job) {
   auto line = connect(job);
   if (!line)
     return job.failure(line.error());
-  auto result = transfer(*line, job);
+  auto result = use(*line, job);
   give_back(peer, std::move(*line));
   return result;
 }
 
+Result<SharedRegion> BulkClient::Impl::use(Line& line, Fetch& job) {
+  auto result = job.arrived ? Result<SharedRegion>{SharedRegion{}} : transfer(line, job);
+  if (!result || job.hand_over == 0)
+    return result;
+  Request taken{job.address.server, job.id, job.hand_over};
+  taken.taken = true;
+  if (!line.channel.write_frame(encode(taken), deadline_after(Clock::now(), options_.times.progress)))
+    line.intact = false; // the server lets go of it in its own time
+  return result;
+}
+
 Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
-  const auto until = std::min(job.deadline, deadline_after(Clock::now(), options_.times.progress));
+  // Its process may have to bring it to host memory first.
+  const auto gathering = std::chrono::seconds{std::min(job.bytes, most_gathered) / limits::bulk_gathered_a_second};
+  const auto until = std::min(job.deadline, deadline_after(Clock::now(), options_.times.progress + gathering));
   const Request request{job.address.server, job.id, job.bytes, line.local && job.maps};
   line.intact = false;
   if (auto sent = line.channel.write_frame(encode(request), until); !sent)
@@ -330,6 +351,10 @@ Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
     return fail(Errc::invalid_argument, job.text(fmt::format("it has {} bytes", answer->bytes)));
   case Status::other_server:
     return fail(Errc::worker_died, job.text("the process that kept it has ended, another one has its port"));
+  case Status::lost:
+    return fail(Errc::actor_died, job.text("it is lost: the task or actor that put it has ended"));
+  case Status::failed:
+    return fail(Errc::unavailable, job.text("its process could not bring it to host memory just now"));
   case Status::mapped:
     return map(line, job, std::move(passed));
   case Status::streamed:
@@ -385,8 +410,14 @@ Result<std::unique_ptr<BulkClient>> BulkClient::create(BulkClientOptions options
 }
 
 Result<SharedRegion> BulkClient::fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,
-                                       TimePoint deadline) {
-  return impl_->fetch({address, id, bytes, deadline});
+                                       TimePoint deadline, std::uint64_t hand_over) {
+  return impl_->fetch({address, id, bytes, deadline, hand_over});
+}
+
+void BulkClient::taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over) {
+  Fetch job{address, id, 0, never, hand_over};
+  job.arrived = true;
+  (void)impl_->fetch(job);
 }
 
 std::size_t BulkClient::idle_connections() const {

@@ -21,6 +21,8 @@ struct Request {
   std::uint64_t bytes = 0;
   /// Whether the client can map it.
   bool maps = false;
+  /// Asks for nothing and gets no answer: the region has arrived, and the hand-over `bytes` of it ends.
+  bool taken = false;
 };
 
 /// What a server has to say. The numbers are part of the wire format: append only.
@@ -35,6 +37,10 @@ enum class Status : std::uint8_t {
   other_size = 4,
   /// This is not the server that was meant.
   other_server = 5,
+  /// The memory it lay in was taken from its owner, who has ended.
+  lost = 6,
+  /// It could not be brought to where it can be read.
+  failed = 7,
 };
 
 struct Answer {

@@ -73,7 +73,8 @@ private:
   void accept_from(const Descriptor& listener, Guests& guests, bool local);
   void serve(Guests::Guest& guest, bool local);
   [[nodiscard]] Result<void> answer(Channel& channel, const Request& request, bool local);
-  [[nodiscard]] SharedRegion find(std::uint64_t id) const;
+  [[nodiscard]] Result<SharedRegion> find(std::uint64_t id) const;
+  [[nodiscard]] static Status status_of(const Error& error);
 
   BulkServerOptions options_;
   BulkAddress address_;
@@ -171,10 +172,21 @@ bool BulkServer::Impl::remove(std::uint64_t id) {
   return true;
 }
 
-SharedRegion BulkServer::Impl::find(std::uint64_t id) const {
-  const std::lock_guard lock{mutex_};
-  const auto found = regions_.find(id);
-  return found == regions_.end() ? SharedRegion{} : found->second;
+Result<SharedRegion> BulkServer::Impl::find(std::uint64_t id) const {
+  {
+    const std::lock_guard lock{mutex_};
+    if (const auto found = regions_.find(id); found != regions_.end())
+      return found->second;
+  }
+  if (options_.source == nullptr)
+    return fail(Errc::not_found, fmt::format("there is no region {}", id));
+  return options_.source->find(id);
+}
+
+Status BulkServer::Impl::status_of(const Error& error) {
+  if (error.code() == Errc::not_found)
+    return Status::not_found;
+  return error.code() == Errc::actor_died ? Status::lost : Status::failed;
 }
 
 // -- connections ----------------------------------------------------------------------------------
@@ -235,12 +247,20 @@ void BulkServer::Impl::serve(Guests::Guest& guest, bool local) {
 }
 
 Result<void> BulkServer::Impl::answer(Channel& channel, const Request& request, bool local) {
-  const auto until = deadline_after(Clock::now(), options_.times.progress);
+  if (request.taken) {
+    if (options_.source != nullptr && request.server == address_.server)
+      options_.source->taken(request.id, request.bytes);
+    return {};
+  }
   if (request.server != address_.server)
-    return channel.write_frame(encode(Answer{Status::other_server, request.id, 0}), until);
-  const auto region = find(request.id);
-  if (!region)
-    return channel.write_frame(encode(Answer{Status::not_found, request.id, 0}), until);
+    return channel.write_frame(encode(Answer{Status::other_server, request.id, 0}),
+                               deadline_after(Clock::now(), options_.times.progress));
+  const auto found = find(request.id);
+  // It may have taken its time to come.
+  const auto until = deadline_after(Clock::now(), options_.times.progress);
+  if (!found)
+    return channel.write_frame(encode(Answer{status_of(found.error()), request.id, 0}), until);
+  const auto& region = *found;
   if (region.size() != request.bytes)
     return channel.write_frame(encode(Answer{Status::other_size, request.id, region.size()}), until);
   if (local && request.maps && region.is_mappable())

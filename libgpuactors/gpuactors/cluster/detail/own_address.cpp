@@ -1,0 +1,37 @@
+#include <gpuactors/cluster/detail/own_address.hpp>
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+
+namespace gpuactors::detail {
+
+Result<std::string> address_towards(const Endpoint& to) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (const auto code = ::getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found); code != 0)
+    return fail(Errc::unavailable, fmt::format("the host {} cannot be found: {}", to.host, ::gai_strerror(code)));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses{found, ::freeaddrinfo};
+  const int socket = ::socket(addresses->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  std::array<char, NI_MAXHOST> text{};
+  const bool done =
+      socket >= 0 && ::connect(socket, addresses->ai_addr, addresses->ai_addrlen) == 0
+      && ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0
+      && ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST)
+             == 0;
+  if (socket >= 0)
+    ::close(socket);
+  if (!done)
+    return fail(Errc::unavailable,
+                fmt::format("no way to {}: say with --host where this machine can be reached", to.host));
+  return std::string{text.data()};
+}
+
+} // namespace gpuactors::detail
