@@ -2,7 +2,10 @@
 
 #include "client.hpp"
 
+#include <fmt/format.h>
+
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 namespace gpuactors::test {
@@ -82,7 +85,7 @@ void Processes::start_node(const std::string& name, const std::string& devices, 
 }
 
 void Processes::start_client(const std::string& name) {
-  start(name, {"client", broker_, (folder_ / "gpuactors/certs").string()}, GPUACTORS_TEST_PROGRAM);
+  start(name, {"client", broker_, certificates()}, GPUACTORS_TEST_PROGRAM);
 }
 
 Cluster Processes::up(const std::string& devices) {
@@ -92,7 +95,7 @@ Cluster Processes::up(const std::string& devices) {
 }
 
 Cluster Processes::connect() {
-  return must(connect_quickly(broker_, (folder_ / "gpuactors/certs").string()));
+  return must(connect_quickly(broker_, certificates()));
 }
 
 void Processes::signal(const std::string& name, int number) {
@@ -114,6 +117,25 @@ void Processes::await_end(const std::string& name) {
 bool Processes::runs(const std::string& name) {
   const std::lock_guard lock{mutex_};
   return running_.count(name) > 0;
+}
+
+std::vector<pid_t> Processes::pids(const std::string& name) {
+  std::vector<pid_t> found;
+  {
+    const std::lock_guard lock{mutex_};
+    REQUIRE(running_.count(name) == 1);
+    found.push_back(running_.at(name).pid);
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    std::error_code gone;
+    // A child belongs to the thread that started it.
+    for (const auto& thread : std::filesystem::directory_iterator{fmt::format("/proc/{}/task", found[i]), gone}) {
+      std::ifstream children{thread.path() / "children"};
+      for (pid_t pid = 0; children >> pid;)
+        found.push_back(pid);
+    }
+  }
+  return found;
 }
 
 std::string Processes::output() {

@@ -65,6 +65,14 @@ public:
 
   [[nodiscard]] bool runs(const std::string& name);
 
+  /// The process of that name, and all that it has started: workers of a node.
+  [[nodiscard]] std::vector<pid_t> pids(const std::string& name);
+
+  /// The folder with the certificates of all of them.
+  [[nodiscard]] std::string certificates() const {
+    return (folder_ / "gpuactors/certs").string();
+  }
+
   /// All that the processes wrote.
   [[nodiscard]] std::string output();
 
