@@ -183,6 +183,12 @@ Result<void> run_cluster(const std::vector<std::string>& arguments) {
   constexpr std::size_t least = 2;
   if (arguments.size() < least)
     return fail(Errc::invalid_argument, "a cluster is started by the tour");
+  // Kept until run_up takes them, so that none ends the process before its folder is gone.
+  sigset_t ends;
+  ::sigemptyset(&ends);
+  ::sigaddset(&ends, SIGTERM);
+  ::sigaddset(&ends, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   // A tour that is killed takes its cluster along. One that is gone already sent no signal.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (std::to_string(::getppid()) != arguments[0])
