@@ -189,6 +189,8 @@ Result<void> run_cluster(const std::vector<std::string>& arguments) {
   ::sigaddset(&ends, SIGTERM);
   ::sigaddset(&ends, SIGINT);
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  // Nor does a line that nobody reads any more.
+  ::signal(SIGPIPE, SIG_IGN);
   // A tour that is killed takes its cluster along. One that is gone already sent no signal.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (std::to_string(::getppid()) != arguments[0])
