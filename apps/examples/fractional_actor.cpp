@@ -32,9 +32,9 @@ private:
 
 GPUACTORS_ACTOR("cache", Cache).method("grow", &Cache::grow).method("used", &Cache::used);
 
-gpuactors::Result<void> run() {
-  // One host device of 1 GiB, in this process; nothing to start.
-  GPUACTORS_LET(cluster, gpuactors::Cluster::embed({.devices = "host:1x1GiB", .nodes = {}, .registry = {}}));
+gpuactors::Result<void> run(int argc, char** argv) {
+  // With --devices host:1x1GiB: one host device of 1 GiB, in this process; nothing to start.
+  GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
   GPUACTORS_LET(half, cluster.spawn("cache", Empty{}, {.gpus = 0.5, .name = "half"}));
   GPUACTORS_LET(quarter, cluster.spawn("cache", Empty{}, {.gpus = 0.25, .name = "quarter"}));
   for (const auto& actor : {half, quarter}) {
@@ -55,8 +55,8 @@ gpuactors::Result<void> run() {
   return {};
 }
 
-int main() {
-  const auto done = run();
+int main(int argc, char** argv) {
+  const auto done = run(argc, argv);
   if (!done)
     fmt::print(stderr, "{}\n", to_string(done.error()));
   return done ? 0 : 1;

@@ -1,6 +1,9 @@
 // gpuactors-tour: runs the programs that the library is for, checks every result and prints one table.
 #include "options.hpp"
+#include "processes.hpp"
 #include "programs.hpp"
+
+#include <gpuactors/cluster/daemon.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -68,5 +71,10 @@ int run_command(int argc, char** argv) {
 } // namespace tour
 
 int main(int argc, char** argv) {
+  // First of all, since clusters of processes start this program as their own.
+  if (const auto code = gpuactors::run_if_worker(argc, argv))
+    return *code;
+  if (const auto code = tour::run_if_cluster(argc, argv))
+    return *code;
   return tour::run_command(argc, argv);
 }

@@ -1,4 +1,5 @@
 // T8, T9: memory that a service cannot take beyond its own, and memory that comes back although nobody freed it.
+#include "processes.hpp"
 #include "programs.hpp"
 #include "reference.hpp"
 
@@ -148,6 +149,34 @@ Result<void> pass_the_quota(Row& row, const ActorRef& greedy, const ActorRef& ne
   return {};
 }
 
+/// Leaks 100 times, all in one process: this one if `embedded`, else another. Looks at the free memory around that.
+Result<void> leak_often(Row& row, Cluster& cluster, bool embedded) {
+  LeakRequest request;
+  request.set_bytes(4 * mebibyte);
+  // The first call may load what the device keeps for good.
+  GPUACTORS_LET(first, cluster.submit<LeakReply>("leak", request, {.gpus = 1}).get());
+  row.check((first.pid() == static_cast<std::uint32_t>(getpid())) == embedded,
+            "{} process was expected, process {} came", embedded ? "this" : "another", first.pid());
+  row.check(wait_until_free(cluster), "no lease was expected to be left");
+  GPUACTORS_LET(before, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
+  int done = 0;
+  for (int i = 0; i < 100; ++i) {
+    GPUACTORS_LET(reply, cluster.submit<LeakReply>("leak", request, {.gpus = 1}).get());
+    row.check(reply.used_bytes() == request.bytes(), "{} B in use were expected in call {}, {} came", request.bytes(),
+              i + 1, reply.used_bytes());
+    row.check(reply.pid() == first.pid(), "process {} was expected in call {}, {} came", first.pid(), i + 1,
+              reply.pid());
+    ++done;
+  }
+  row.check(wait_until_free(cluster), "no lease was expected to be left afterwards");
+  GPUACTORS_LET(after, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
+  row.device = to_string(after.place());
+  row.result = fmt::format("{} calls; free before {} B, after {} B", done, before.bytes(), after.bytes());
+  row.check(after.bytes() >= before.bytes(), "at least {} B free were expected afterwards, {} came", before.bytes(),
+            after.bytes());
+  return {};
+}
+
 } // namespace
 
 Result<void> run_t8(Tour& tour) {
@@ -186,30 +215,15 @@ Result<void> run_t8(Tour& tour) {
 
 Result<void> run_t9(Tour& tour) {
   // On a host device of 64 MiB sixteen leaks that did not come back would be the last ones.
-  GPUACTORS_LET(cluster, embed(tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x64MiB"));
-  auto& row = tour.row("leak 4 MiB, 100 times, in one process");
-  LeakRequest request;
-  request.set_bytes(4 * mebibyte);
-  // The first call may load what the device keeps for good.
-  GPUACTORS_TRY(cluster.submit<LeakReply>("leak", request, {.gpus = 1}).get());
-  row.check(wait_until_free(cluster), "no lease was expected to be left");
-  GPUACTORS_LET(before, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
-  const auto pid = static_cast<std::uint32_t>(getpid());
-  int done = 0;
-  for (int i = 0; i < 100; ++i) {
-    GPUACTORS_LET(reply, cluster.submit<LeakReply>("leak", request, {.gpus = 1}).get());
-    row.check(reply.used_bytes() == request.bytes(), "{} B in use were expected in call {}, {} came", request.bytes(),
-              i + 1, reply.used_bytes());
-    row.check(reply.pid() == pid, "process {} was expected in call {}, {} came", pid, i + 1, reply.pid());
-    ++done;
+  const auto device = tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x64MiB";
+  {
+    auto& row = tour.row("leak 4 MiB, 100 times, in one process");
+    GPUACTORS_LET(cluster, embed(device));
+    GPUACTORS_TRY(leak_often(row, cluster, true));
   }
-  row.check(wait_until_free(cluster), "no lease was expected to be left afterwards");
-  GPUACTORS_LET(after, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
-  row.device = to_string(after.place());
-  row.result = fmt::format("{} calls; free before {} B, after {} B", done, before.bytes(), after.bytes());
-  row.check(after.bytes() >= before.bytes(), "at least {} B free were expected afterwards, {} came", before.bytes(),
-            after.bytes());
-  return {};
+  auto& row = tour.row("the same in one worker of a cluster of processes");
+  GPUACTORS_LET(processes, Processes::start(device));
+  return leak_often(row, processes->cluster(), false);
 }
 
 } // namespace tour

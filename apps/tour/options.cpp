@@ -73,7 +73,8 @@ Result<TourOptions> parse_options(const std::vector<std::string>& arguments) {
 std::string help_text() {
   std::string text = R"(usage: gpuactors-tour [--only PROGRAM]... [--devices SPEC]... [--json] [--full]
 
-Runs what gpuactors is for, as programs that a user would write, on the devices of this machine. Every result is
+Runs what gpuactors is for, as programs that a user would write, on the devices of this machine; T4, T9 and T11 also
+in clusters of processes of this program, on a free port of 127.0.0.1, which end with it. Every result is
 checked against a float64 computation on the CPU, or against the broker's own log of decisions. Prints one table
 and ends with 0 only if every check held; what failed is said below the table.
 

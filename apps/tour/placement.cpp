@@ -1,5 +1,8 @@
-// T4, T6, T10, T13: where tasks and actors land, and what is said when they cannot.
+// T4, T6, T10, T11, T13: where tasks and actors land, and what is said when they cannot.
+#include "processes.hpp"
 #include "programs.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -29,9 +32,11 @@ public:
   }
 };
 
+using PlainReporter = Reporter<gpuactors::Actor>;
 using WholeReporter = Reporter<gpuactors::GPUActor>;
 using ShareReporter = Reporter<gpuactors::FractionalGPUActor>;
 
+GPUACTORS_ACTOR("plain_reporter", PlainReporter).method("where", &PlainReporter::where);
 GPUACTORS_ACTOR("whole_reporter", WholeReporter).method("where", &WholeReporter::where);
 GPUACTORS_ACTOR("share_reporter", ShareReporter).method("where", &ShareReporter::where);
 
@@ -82,11 +87,8 @@ Result<void> use_absent_devices(Tour& tour) {
   return {};
 }
 
-} // namespace
-
-Result<void> run_t4(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().exactly(2)));
-  auto& row = tour.row("actor and task, one device each");
+/// Starts an actor and a task of one whole device each. @returns where they were.
+Result<std::pair<Place, Place>> actor_and_task(Row& row, Cluster& cluster) {
   GPUACTORS_LET(actor, cluster.spawn("whole_reporter", Empty{}, {.gpus = 1}));
   auto task = cluster.submit<Place>("gpu_ids", Empty{}, {.gpus = 1});
   GPUACTORS_LET(of_actor, actor.call<Place>("where").get());
@@ -95,7 +97,56 @@ Result<void> run_t4(Tour& tour) {
   row.result = fmt::format("actor on {}, task on {}", ids_of(of_actor), ids_of(of_task));
   row.check(ids_of(of_actor) == "0", "the actor was expected on device 0, it is on {}", ids_of(of_actor));
   row.check(ids_of(of_task) == "1", "the task was expected on device 1, it was on {}", ids_of(of_task));
+  return std::pair{of_actor, of_task};
+}
+
+/// The value of a variable in the process of `place`.
+std::string variable(const Place& place, const std::string& name) {
+  const auto found = place.environment().find(name);
+  return found == place.environment().end() ? "(not set)" : found->second;
+}
+
+/// A process must see the CUDA device that it was granted, and no other: none when it has a host device.
+void check_visible(Row& row, const Place& place, const gpuactors::v1::ClusterState& state) {
+  std::string expected;
+  for (const auto& device : state.devices())
+    if (device.device().kind() == "cuda" && ids_of(place) == std::to_string(device.device().index()))
+      expected = device.device().uuid();
+  const auto seen = variable(place, "CUDA_VISIBLE_DEVICES");
+  row.check(seen == expected, "CUDA_VISIBLE_DEVICES=\"{}\" was expected with device {}, \"{}\" came", expected,
+            ids_of(place), seen);
+  row.result += fmt::format(", \"{}\"", seen);
+}
+
+Result<void> see_own_devices(Tour& tour) {
+  auto& row = tour.row("the same in a cluster of processes, CUDA_VISIBLE_DEVICES of each");
+  GPUACTORS_LET(processes, Processes::start(tour.machine().exactly(2)));
+  GPUACTORS_LET(places, actor_and_task(row, processes->cluster()));
+  GPUACTORS_LET(state, processes->cluster().state());
+  check_visible(row, places.first, state);
+  check_visible(row, places.second, state);
+  const std::set<std::uint32_t> pids{static_cast<std::uint32_t>(getpid()), places.first.pid(), places.second.pid()};
+  row.check(pids.size() == 3, "different processes of tour, actor and task were expected, {} came",
+            fmt::join(pids, ", "));
   return {};
+}
+
+/// Notes which core the process of `place` sees; it must be `expected`.
+void check_core(Row& row, const char* who, const Place& place, std::string_view expected) {
+  const auto seen = variable(place, "NEURON_RT_VISIBLE_CORES");
+  row.check(seen == expected, "NEURON_RT_VISIBLE_CORES={} was expected in {}, {} came", expected, who, seen);
+  row.check(place.pid() != static_cast<std::uint32_t>(getpid()), "a process of its own was expected for {}", who);
+  row.result += fmt::format("{}{} sees {}", row.result.empty() ? "" : ", ", who, seen);
+}
+
+} // namespace
+
+Result<void> run_t4(Tour& tour) {
+  {
+    GPUACTORS_LET(cluster, embed(tour.machine().exactly(2)));
+    GPUACTORS_TRY(actor_and_task(tour.row("actor and task, one device each"), cluster));
+  }
+  return see_own_devices(tour);
 }
 
 Result<void> run_t6(Tour& tour) {
@@ -137,6 +188,30 @@ Result<void> run_t10(Tour& tour) {
   refused.check(!none && none.error().code() == Errc::infeasible, "infeasible was expected, {} came", text_of(none));
   refused.check(refused.result.find("H100") != std::string::npos, "the constraint H100 was expected in: {}",
                 refused.result);
+  return {};
+}
+
+Result<void> run_t11(Tour& tour) {
+  auto& row = tour.row("NEURON_RT_VISIBLE_CORES of two actors, and of a task beside an actor");
+  row.device = "neuron_cores 0-1, one each";
+  GPUACTORS_LET(processes, Processes::start("host:1", {"neuron_cores=2"}));
+  auto& cluster = processes->cluster();
+  gpuactors::Options one_core;
+  one_core.resources["neuron_cores"] = 1;
+  GPUACTORS_LET(first, cluster.spawn("plain_reporter", Empty{}, one_core));
+  GPUACTORS_LET(second, cluster.spawn("plain_reporter", Empty{}, one_core));
+  GPUACTORS_LET(of_first, first.call<Place>("where").get());
+  GPUACTORS_LET(of_second, second.call<Place>("where").get());
+  check_core(row, "the first actor", of_first, "0");
+  check_core(row, "the second", of_second, "1");
+  row.check(of_first.pid() != of_second.pid(), "two processes were expected, both are {}", of_first.pid());
+  // The task waits for a core; the one that it gets is the first actor's.
+  auto waiting = cluster.submit<Place>("gpu_ids", Empty{}, one_core);
+  GPUACTORS_TRY(cluster.kill(first));
+  GPUACTORS_LET(of_task, waiting.get(patience));
+  check_core(row, "a task after the first", of_task, "0");
+  GPUACTORS_LET(without, cluster.submit<Place>("gpu_ids").get(patience));
+  check_core(row, "a task that asked for none", without, "");
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <thread>
@@ -98,6 +99,9 @@ Place describe(Holder& holder) {
   Place place;
   place.set_node(holder.lease().node);
   place.set_pid(static_cast<std::uint32_t>(getpid()));
+  for (const auto* name : {"CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES"})
+    if (const char* value = std::getenv(name))
+      (*place.mutable_environment())[name] = value;
   for (const auto& device : holder.lease().devices) {
     place.add_ids(device.index);
     place.set_share(device.share.to_double());

@@ -6,12 +6,14 @@
 #include <gpuactors/device/host/device.hpp>
 
 #include <device/fake_cuda/driver.hpp>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <mutex>
+#include <sstream>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -27,6 +29,8 @@ KernelFinder find_kernel = nullptr;
 std::mutex memory_mutex;
 int context_mark;
 thread_local std::vector<CUcontext> current;
+/// Of a device by its number.
+constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
 
 struct FakePool {
   std::uint64_t maximum;
@@ -90,14 +94,40 @@ CUresult get_error_name(CUresult error, const char** name) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_get_count(int* count) {
-  *count = 1;
-  return CUDA_SUCCESS;
+/// Numbers of the devices that this process is shown: of FAKE_CUDA_DEVICES, 1 when left out, those that
+/// CUDA_VISIBLE_DEVICES names by number or UUID, up to the first that there is none of.
+std::vector<int> visible_devices() {
+  const char* number = std::getenv("FAKE_CUDA_DEVICES");
+  const int count = number != nullptr ? std::atoi(number) : 1;
+  const char* wanted = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::vector<int> result;
+  for (int i = 0; wanted == nullptr && i < count; ++i)
+    result.push_back(i);
+  for (std::istringstream words{wanted != nullptr ? wanted : ""}; words;) {
+    std::string word;
+    std::getline(words, word, ',');
+    int i = 0;
+    while (i < count && word != std::to_string(i) && word != fmt::format(uuid_format, i))
+      ++i;
+    if (i == count)
+      break;
+    result.push_back(i);
+  }
+  return result;
 }
 
+CUresult device_get_count(int* count) {
+  *count = static_cast<int>(visible_devices().size());
+  return *count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+/// A CUdevice is the number on the machine here, an index in what is shown at the real driver.
 CUresult device_get(CUdevice* device, int ordinal) {
-  *device = ordinal;
-  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  const auto visible = visible_devices();
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= visible.size())
+    return CUDA_ERROR_INVALID_DEVICE;
+  *device = visible[static_cast<std::size_t>(ordinal)];
+  return CUDA_SUCCESS;
 }
 
 CUresult device_get_name(char* name, int length, CUdevice) {
@@ -105,8 +135,9 @@ CUresult device_get_name(char* name, int length, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_get_uuid(CUuuid* uuid, CUdevice) {
-  for (std::size_t i = 0; i < sizeof(uuid->bytes); ++i)
+CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
+  uuid->bytes[0] = static_cast<char>(device);
+  for (std::size_t i = 1; i < sizeof(uuid->bytes); ++i)
     uuid->bytes[i] = static_cast<char>(i * 17);
   return CUDA_SUCCESS;
 }

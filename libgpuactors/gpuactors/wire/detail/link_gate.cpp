@@ -137,6 +137,10 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
               });
 }
 
+void LinkGate::refuse_tls(int socket) {
+  refuse(host_of(socket), "it speaks TLS: one of the two was started with --insecure");
+}
+
 void LinkGate::refuse(const std::string& host, const std::string& why) {
   std::string line;
   {

@@ -54,6 +54,9 @@ public:
   /// Makes the handshake with somebody who has connected here, on another thread; calls `ready` there if it goes well.
   void greet(Descriptor socket, OnReady ready);
 
+  /// Says that a connection in plaintext began with the words of TLS.
+  void refuse_tls(int socket);
+
   /// A connection is given to CAF, or has ended. `entered` refuses more than `limits::links`.
   [[nodiscard]] bool entered();
   void left();

@@ -23,14 +23,20 @@ using caf::io::network::rw_state;
 /// How a stream of CAF reads and writes: through the session, which never blocks.
 class LinkPolicy {
 public:
-  explicit LinkPolicy(transport::TlsSession tls) : tls_(std::move(tls)) {
+  LinkPolicy(transport::TlsSession tls, std::shared_ptr<LinkGate> gate) : tls_(std::move(tls)), gate_(std::move(gate)) {
     // nop
   }
 
   rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
     done = 0;
-    if (tls_ == nullptr)
-      return moved(::recv(socket, data, size, MSG_DONTWAIT), done, true);
+    if (tls_ == nullptr) {
+      const auto state = moved(::recv(socket, data, size, MSG_DONTWAIT), done, true);
+      if (done > 0 && std::exchange(first_, false) && *static_cast<const unsigned char*>(data) == tls_handshake) {
+        gate_->refuse_tls(socket);
+        return rw_state::failure;
+      }
+      return state;
+    }
     ERR_clear_error();
     errno = 0;
     const int result = SSL_read_ex(tls_.get(), data, size, &done);
@@ -64,6 +70,8 @@ public:
 
 private:
   static constexpr std::size_t write_burst = 1U << 20;
+  // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
+  static constexpr unsigned char tls_handshake = 0x16;
 
   static rw_state moved(ssize_t count, std::size_t& done, bool zero_is_end) {
     if (count > 0) {
@@ -87,6 +95,8 @@ private:
   }
 
   transport::TlsSession tls_;
+  std::shared_ptr<LinkGate> gate_;
+  bool first_ = true;
 };
 
 /// One connection, as CAF's broker sees it.
@@ -94,7 +104,7 @@ class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, std::shared_ptr<LinkGate> gate)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(gate)),
-      socket_(std::move(session.socket)), stream_(multiplexer, socket_.get(), std::move(session.tls)) {
+      socket_(std::move(session.socket)), stream_(multiplexer, socket_.get(), std::move(session.tls), gate_) {
     // The stream closes the socket when the event loop lets go of it.
     static_cast<void>(socket_.release());
   }
