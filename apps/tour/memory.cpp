@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <set>
 #include <thread>
 
 namespace tour {
@@ -177,6 +178,25 @@ Result<void> leak_often(Row& row, Cluster& cluster, bool embedded) {
   return {};
 }
 
+/// Leaks a few times, each time in a process of its own.
+Result<void> leak_in_fresh_processes(Row& row, Cluster& cluster) {
+  LeakRequest request;
+  request.set_bytes(4 * mebibyte);
+  gpuactors::Options options;
+  options.gpus = 1;
+  options.max_calls = 1;
+  std::set<std::uint32_t> processes;
+  constexpr std::size_t calls = 10;
+  for (std::size_t i = 0; i < calls; ++i) {
+    GPUACTORS_LET(reply, cluster.submit<LeakReply>("leak", request, options).get());
+    processes.insert(reply.pid());
+  }
+  row.result = fmt::format("{} calls in {} processes", calls, processes.size());
+  row.check(processes.size() == calls, "{} processes were expected, {} came", calls, processes.size());
+  row.check(wait_until_free(cluster), "no lease was expected to be left afterwards");
+  return {};
+}
+
 } // namespace
 
 Result<void> run_t8(Tour& tour) {
@@ -223,7 +243,9 @@ Result<void> run_t9(Tour& tour) {
   }
   auto& row = tour.row("the same in one worker of a cluster of processes");
   GPUACTORS_LET(processes, Processes::start(device));
-  return leak_often(row, processes->cluster(), false);
+  GPUACTORS_TRY(leak_often(row, processes->cluster(), false));
+  auto& fresh = tour.row("the same with a fresh process for each call (max_calls = 1)");
+  return leak_in_fresh_processes(fresh, processes->cluster());
 }
 
 } // namespace tour

@@ -224,8 +224,8 @@ TEST_CASE("a client that speaks TLS is refused by a cluster in plaintext", "[pro
   const TemporaryFolder folder;
   const CertificateFolder own{folder / "own"};
   must(own.init(10));
-  // Only the client says why: what speaks another protocol in plaintext, CAF hangs up on without a word.
   CHECK_THAT(target.why_refused(own.path().string()), Contains("--insecure"));
+  CHECK(target.said_refused("it speaks TLS"));
   target.check_serves_on();
 }
 
