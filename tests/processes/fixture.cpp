@@ -11,7 +11,7 @@
 namespace gpuactors::test {
 
 bool eventually(const std::function<bool()>& condition) {
-  const auto end = Clock::now() + std::chrono::seconds{10};
+  const auto end = Clock::now() + std::chrono::seconds{30};
   while (!condition()) {
     if (Clock::now() > end)
       return false;

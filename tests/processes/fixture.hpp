@@ -32,7 +32,7 @@ inline void must(const Result<void>& result) {
     FAIL(to_string(result.error()));
 }
 
-/// Looks again and again until it holds; false after ten seconds.
+/// Looks again and again until it holds; false after thirty seconds.
 bool eventually(const std::function<bool()>& condition);
 
 /// Processes of a cluster, by name. All of them are gone with the object.
