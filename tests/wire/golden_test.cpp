@@ -80,6 +80,12 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::WorkerExited>() == 33);
   CHECK(id<v1::PeerDown>() == 34);
   CHECK(id<v1::LinkChanged>() == 35);
+  CHECK(id<v1::GetTypes>() == 36);
+  CHECK(id<v1::TypeCatalog>() == 37);
+  CHECK(id<v1::ActorSaved>() == 38);
+  CHECK(id<v1::HolderUsage>() == 39);
+  CHECK(id<v1::ReadLog>() == 40);
+  CHECK(id<v1::LogLines>() == 41);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

@@ -1,6 +1,9 @@
 #include <gpuactors/actor/actor.hpp>
 #include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/actor/holder_control.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
 
@@ -24,6 +27,18 @@ bool Actor::stop_requested() const noexcept {
 
 TimePoint Actor::deadline() const noexcept {
   return host_->frame != nullptr ? host_->frame->deadline() : never;
+}
+
+Result<void> Actor::save_payload(const Payload& state) {
+  GPUACTORS_LET(encoded, state.encoded());
+  if (encoded.bytes().size() > limits::saved_bytes)
+    return fail(Errc::invalid_argument,
+                fmt::format("actor {} saves {} of state, {} are allowed: write more to a file, and save its name",
+                            host_->name.empty() ? host_->type : host_->name, format_bytes(encoded.bytes().size()),
+                            format_bytes(limits::saved_bytes)));
+  host_->control->save(encoded);
+  host_->saved = std::move(encoded);
+  return {};
 }
 
 TensorStore& Actor::tensors() noexcept {

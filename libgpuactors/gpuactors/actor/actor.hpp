@@ -15,8 +15,10 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/device/context.hpp>
+#include <gpuactors/wire/payload.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace caf {
@@ -50,6 +52,8 @@ struct ActorHost {
   std::string name;
   std::string type;
   int restarts = 0;
+  /// What an earlier life saved; empty without.
+  Payload saved;
   std::unique_ptr<Placement> placement;
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
@@ -105,9 +109,29 @@ public:
     return host_->name;
   }
 
-  /// How often it was started anew after it had died; state of earlier lives is lost.
+  /// How often it was started anew after it had died or was moved. Of the state of earlier lives there is what they
+  /// saved.
   [[nodiscard]] int restarts() const noexcept {
     return host_->restarts;
+  }
+
+  /// Has the cluster keep `state` for the next life of this actor, in place of what it kept before: small things such
+  /// as a counter, or the name of a checkpoint. Does not wait: what was saved is safe once the node's agent has it, a
+  /// moment later, and survives the worker, the node and, for named and detached actors with `--store`, the broker.
+  /// @returns `invalid_argument` above `limits::saved_bytes`, naming the size.
+  template <ProtobufMessage T>
+  Result<void> save(T state) {
+    return save_payload(Payload::of(std::move(state)));
+  }
+
+  /// What this actor saved last, in this life or an earlier one; nothing when it never did. In the constructor too.
+  /// @returns `invalid_argument` when it is of another type.
+  template <ProtobufMessage T>
+  [[nodiscard]] Result<std::optional<T>> saved() const {
+    if (host_->saved.empty())
+      return std::optional<T>{};
+    GPUACTORS_LET(state, Payload{host_->saved}.take_as<T>());
+    return std::optional<T>{std::move(state)};
   }
 
   [[nodiscard]] const LeaseInfo& lease() const noexcept;
@@ -142,6 +166,8 @@ public:
   [[nodiscard]] std::shared_ptr<ClusterLink> cluster_link() const;
 
 private:
+  Result<void> save_payload(const Payload& state);
+
   detail::ActorHost* host_;
 };
 

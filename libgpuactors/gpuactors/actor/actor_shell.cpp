@@ -53,6 +53,8 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.name = order.spec().name();
   host_.type = order.spec().type();
   host_.restarts = order.restarts();
+  if (!order.saved_type().empty())
+    host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
   GPUACTORS_LET(placement,
                 Placement::open(lease_, host_.services->devices, "actor " + type_->name, host_.services->quotas));
   host_.placement = std::move(placement);

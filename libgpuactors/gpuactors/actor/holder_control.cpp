@@ -18,6 +18,15 @@ Result<void> HolderControl::begin(CallId call, std::uint32_t stream_items) {
 void HolderControl::end() {
   const std::lock_guard lock{mutex_};
   running_ = CallId{};
+  calls_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void HolderControl::on_save(std::function<void(const Payload&)> keep) {
+  keep_ = std::move(keep);
+}
+
+void HolderControl::save(const Payload& state) {
+  keep_(state);
 }
 
 bool HolderControl::take_credit(TimePoint deadline) {

@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/wire/payload.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -56,6 +57,17 @@ public:
   /// The holder is to end: asks what runs, what was deferred and all that comes to stop.
   void stop_all();
 
+  /// Sets who keeps what the holder saves, before the holder is known to anybody.
+  void on_save(std::function<void(const Payload&)> keep);
+
+  /// Has `state` kept for the holder's next life. Holder's thread.
+  void save(const Payload& state);
+
+  /// Calls that ended so far, whatever their result. Any thread.
+  [[nodiscard]] std::uint64_t calls() const noexcept {
+    return calls_.load(std::memory_order_relaxed);
+  }
+
   /// Sets who is told of the end, before the holder is known to anybody.
   void on_end(std::function<void()> report);
 
@@ -69,6 +81,7 @@ public:
 
 private:
   std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> calls_{0};
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   CallId running_;
@@ -80,6 +93,7 @@ private:
   std::deque<CallId> cancelled_order_;
   std::vector<int> lost_devices_;
   std::function<void()> report_;
+  std::function<void(const Payload&)> keep_;
   int halves_ = 0;
 };
 

@@ -25,6 +25,15 @@ std::shared_ptr<Quota> QuotaTable::find(LeaseId lease, int device) const {
   return nullptr;
 }
 
+std::uint64_t QuotaTable::used(LeaseId lease) const {
+  const std::lock_guard lock{mutex_};
+  std::uint64_t result = 0;
+  if (const auto found = quotas_.find(lease); found != quotas_.end())
+    for (const auto& [index, quota] : found->second)
+      result += quota->used();
+  return result;
+}
+
 // -- Placement ------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,

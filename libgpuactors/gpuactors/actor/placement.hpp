@@ -19,6 +19,8 @@ public:
   void remove(LeaseId lease);
   /// Null when the lease is not known here.
   [[nodiscard]] std::shared_ptr<Quota> find(LeaseId lease, int device) const;
+  /// Bytes that the lease holds on all its devices together.
+  [[nodiscard]] std::uint64_t used(LeaseId lease) const;
 
 private:
   mutable std::mutex mutex_;

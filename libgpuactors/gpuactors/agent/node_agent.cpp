@@ -33,6 +33,12 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
       [](const v1::PeerDown&) {},
       [](const v1::LinkChanged&, const caf::strong_actor_ptr&) {},
       [](const v1::Tick&) {},
+      [](const v1::ReadLog&) -> caf::result<v1::LogLines> {
+        return to_caf(Error{Errc::unsupported, "an embedded cluster has no log: its tasks and actors write to the "
+                                               "output of the program"});
+      },
+      [this](const v1::ActorSaved& message) { caf_version::post(broker_, message); },
+      [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
   };
 }
 

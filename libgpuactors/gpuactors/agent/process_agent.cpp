@@ -17,6 +17,10 @@ std::uint64_t random_id() {
   return (std::uint64_t{random()} << 32U | random()) | 1U;
 }
 
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
 std::map<std::string, Share> resources_of(const v1::Node& node) {
   std::map<std::string, Share> result;
   for (const auto& [name, units] : node.resource_units())
@@ -100,6 +104,11 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
             worker != workers_.end() && worker->second.control == nullptr)
           kill_worker(worker->second); // it has not come up in time
       },
+      [](const v1::ReadLog&) -> caf::result<v1::LogLines> {
+        return to_caf(Error{Errc::unsupported, "this node keeps no log"});
+      },
+      [this](const v1::ActorSaved& message) { saved(message); },
+      [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
   };
 }
 
@@ -190,6 +199,16 @@ void ProcessAgent::started(v1::LeaseStarted message) {
   message.set_address(worker.address);
   *lease->second.held.mutable_started() = message;
   caf_version::post(broker_, std::move(message), caf::strong_actor_ptr{}, caf::strong_actor_ptr{});
+}
+
+void ProcessAgent::saved(const v1::ActorSaved& message) {
+  const auto lease = leases_.find(LeaseId{message.lease()});
+  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
+    return;
+  // Kept here as well, for a broker that starts again or is away just now.
+  lease->second.held.mutable_actor()->set_saved_type(message.type());
+  lease->second.held.mutable_actor()->set_saved(message.data());
+  caf_version::post(broker_, message);
 }
 
 void ProcessAgent::end(const v1::EndLease& order) {
@@ -346,6 +365,9 @@ void ProcessAgent::register_node() {
   v1::RegisterNode message;
   *message.mutable_node() = options_.node;
   message.set_agent(id_);
+  *message.mutable_types() = options_.types;
+  message.set_heartbeat_ms(milliseconds(options_.heartbeat));
+  message.set_link_timeout_ms(milliseconds(options_.link_timeout));
   for (const auto& [id, lease] : leases_)
     *message.add_held() = lease.held;
   const auto broker = caf::actor_cast<BrokerHandle>(broker_);

@@ -45,6 +45,11 @@ struct ProcessAgentOptions {
   /// The host that workers listen at.
   std::string host;
   std::shared_ptr<WorkerLauncher> launcher;
+  /// What its workers can run.
+  v1::TypeCatalog types{};
+  /// How its process keeps in touch with others.
+  Duration heartbeat = limits::heartbeat;
+  Duration link_timeout = limits::link_timeout;
   /// Told what the operator should know: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
 };
@@ -98,6 +103,7 @@ private:
                              std::string purpose);
   void end(const v1::EndLease& order);
   void started(v1::LeaseStarted message);
+  void saved(const v1::ActorSaved& message);
   void ended(v1::LeaseEnded message);
   void stuck(const v1::LeaseStuck& message);
   void report(v1::LeaseEnded message);

@@ -4,9 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gpuactors {
 
 namespace {
+
+// What a `Tick` is for, if not for the grace of a lease.
+constexpr std::uint64_t tick_usage = 0;
 
 LeaseInfo from_wire(const v1::Lease& lease, const std::vector<std::shared_ptr<Device>>& devices) {
   LeaseInfo result;
@@ -49,7 +54,12 @@ WorkerHandle::behavior_type Worker::make_behavior() {
         if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
           slot->second.control->credit(CallId{message.call()}, message.items());
       },
-      [this](const v1::Tick& message) { grace_over(LeaseId{message.id()}); },
+      [this](const v1::Tick& message) {
+        if (message.id() == tick_usage)
+          report_usage();
+        else
+          grace_over(LeaseId{message.id()});
+      },
   };
 }
 
@@ -81,6 +91,16 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
           ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
         caf_version::enqueue(worker, nullptr, 0, ended);
       });
+  slot.control->on_save([agent = agent_, id = lease.id(), epoch = lease.epoch()](const Payload& state) {
+    v1::ActorSaved message;
+    message.set_lease(id);
+    message.set_epoch(epoch);
+    message.set_type(std::string{state.type_name()});
+    message.set_data(std::string{state.bytes()});
+    caf_version::post(agent, std::move(message));
+  });
+  if (!std::exchange(reporting_, true))
+    caf_version::post_later(this, limits::usage_report, v1::Tick{});
   // Attached before anybody else has the handle, so it runs after all that others attach: whoever learns that the lease
   // is free finds its handles marked as down.
   slot.holder->attach_functor([control = slot.control] { control->half_ended(); });
@@ -154,6 +174,29 @@ void Worker::ended(v1::LeaseEnded message) {
     message.set_text(failure->message());
   }
   caf_version::post(agent_, std::move(message));
+}
+
+void Worker::report_usage() {
+  reporting_ = !slots_.empty();
+  if (!reporting_)
+    return;
+  caf_version::post_later(this, limits::usage_report, v1::Tick{});
+  v1::HolderUsage report;
+  for (auto& [id, slot] : slots_) {
+    const auto memory = services_->quotas->used(id);
+    const auto calls = slot.control->calls();
+    if (memory == slot.memory_bytes && calls == slot.calls)
+      continue;
+    slot.memory_bytes = memory;
+    slot.calls = calls;
+    auto* entry = report.add_entries();
+    entry->set_lease(id.value());
+    entry->set_epoch(slot.epoch);
+    entry->set_memory_bytes(memory);
+    entry->set_calls(calls);
+  }
+  if (report.entries_size() > 0)
+    caf_version::post(agent_, std::move(report));
 }
 
 void Worker::grace_over(LeaseId lease) {

@@ -40,6 +40,9 @@ private:
     std::optional<Error> failure;
     bool started = false;
     bool ending = false;
+    /// What was last told of it.
+    std::uint64_t memory_bytes = 0;
+    std::uint64_t calls = 0;
   };
 
   template <class Holder, class Order, class... Ins>
@@ -52,11 +55,13 @@ private:
   void ended(v1::LeaseEnded message);
   caf::result<v1::Started, caf::strong_actor_ptr> find(const v1::FindHolder& message);
   void grace_over(LeaseId lease);
+  void report_usage();
 
   std::shared_ptr<const ProcessServices> services_;
   caf::strong_actor_ptr agent_;
   bool hands_out_handles_;
   std::map<LeaseId, Slot> slots_;
+  bool reporting_ = false;
 };
 
 } // namespace gpuactors

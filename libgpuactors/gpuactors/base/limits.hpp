@@ -10,6 +10,9 @@ namespace gpuactors::limits {
 /// Largest serialized message of a user; bulk data goes through `put`.
 inline constexpr std::size_t payload_bytes = 4U << 20;
 
+/// What an actor may save for its next life, in bytes: its node and the broker keep it, and send it along.
+inline constexpr std::size_t saved_bytes = 256U << 10;
+
 /// Longest name of an actor, node, type, method, label or resource, in characters.
 inline constexpr std::size_t name_length = 128;
 
@@ -64,6 +67,9 @@ inline constexpr std::chrono::seconds call_deadline{60};
 
 /// How long `kill` waits for a running method before it reports that the actor is stuck.
 inline constexpr std::chrono::seconds stop_grace{5};
+
+/// How often a worker tells of the memory that its actors use and of the calls that they served.
+inline constexpr std::chrono::seconds usage_report{1};
 
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};

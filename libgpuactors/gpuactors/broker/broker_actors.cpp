@@ -168,6 +168,8 @@ void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
   *order.mutable_request() = record.request;
   order.set_client(record.client);
   order.set_client_request(record.client_request);
+  order.set_saved_type(record.saved_type);
+  order.set_saved(record.saved);
   caf_version::post(nodes_.at(lease.node).agent, std::move(order), record.config);
 }
 
@@ -193,6 +195,8 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
   record.control = nullptr;
   record.address.clear();
   record.pid = 0;
+  record.memory_used_bytes = 0;
+  record.calls = 0;
   record.lease.reset();
   const bool again = !record.no_restart && record.restarts < record.spec.max_restarts();
   auto& event = log_.add(Clock::now(), again ? "restarting" : "died", record.request.name());
@@ -268,6 +272,11 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
   info.set_max_pending_calls(record.spec.max_pending_calls());
   info.set_max_task_retries(record.spec.max_task_retries());
   info.set_detached(record.spec.detached());
+  info.set_max_restarts(record.spec.max_restarts());
+  info.set_memory_used_bytes(record.memory_used_bytes);
+  info.set_calls(record.calls);
+  if (const auto node = nodes_.find(info.lease().node()); node != nodes_.end())
+    info.set_agent_address(node->second.node.address());
   return info;
 }
 

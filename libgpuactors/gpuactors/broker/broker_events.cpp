@@ -135,6 +135,7 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
     auto* node = result.add_nodes();
     *node->mutable_node() = known;
     node->set_state(std::string{to_string(view.state)});
+    node->set_agent_address(known.address());
     for (const auto& device_view : view.devices) {
       auto* device = result.add_devices();
       device->set_node(view.name);

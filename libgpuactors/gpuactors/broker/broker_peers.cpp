@@ -59,10 +59,15 @@ caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, 
   if (agent == nullptr)
     return to_caf(Error{Errc::invalid_argument, "a node registers with the handle of its agent"});
   const auto& node = message.node();
+  if (auto checked =
+          check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
+      !checked)
+    return to_caf(checked.error());
   if (const auto known = nodes_.find(node.name());
       known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
     known->second.agent = agent;
+    known->second.types = message.types();
     known->second.peer = watch(agent, Peer{node.name(), 0});
     reconcile(known->second, message);
     return v1::Done{};
@@ -90,6 +95,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
     record.node = node;
     record.agent_id = arrival.message.agent();
     record.agent = arrival.agent;
+    record.types = arrival.message.types();
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(Clock::now(), "node_added", node.name());
     apply(*events);
@@ -193,6 +199,8 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
     load_actor(held);
   auto& record = actors_.at(id);
   record.restarts = order.restarts();
+  record.saved_type = order.saved_type();
+  record.saved = order.saved();
   record.waiting_for = RequestId{held.lease().request()};
   record.lease = held.lease();
   record.state = ActorState::starting;
@@ -229,6 +237,8 @@ caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
 caf::result<v1::Done> ResourceBroker::hello(const v1::Hello& message, const caf::strong_actor_ptr& port) {
   if (port == nullptr || message.client() == 0)
     return to_caf(Error{Errc::invalid_argument, "a client says hello with its number and its port"});
+  if (auto checked = check_pulse("this program", message.heartbeat_ms(), message.link_timeout_ms()); !checked)
+    return to_caf(checked.error());
   auto& record = clients_[message.client()];
   peers_.erase(record.peer);
   record.name = message.name();

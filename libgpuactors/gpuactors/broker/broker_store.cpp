@@ -63,6 +63,8 @@ void ResourceBroker::load_actor(const v1::HeldLease& stored) {
   record.client = order.client();
   record.client_request = order.client_request();
   record.restarts = order.restarts();
+  record.saved_type = order.saved_type();
+  record.saved = order.saved();
   record.state = ActorState::returning;
   spawns_[{record.client, record.client_request}] = record.id;
   if (!record.spec.name().empty())
@@ -128,6 +130,8 @@ void ResourceBroker::keep(const ActorRecord& record) {
   order.set_restarts(record.restarts);
   order.set_client(record.client);
   order.set_client_request(record.client_request);
+  order.set_saved_type(record.saved_type);
+  order.set_saved(record.saved);
   if (const auto config = record.config.encoded()) {
     stored.set_config_type(std::string{config->type_name()});
     stored.set_config(std::string{config->bytes()});

@@ -63,6 +63,9 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
         tick_due_ = never;
         apply(ledger_.advance(Clock::now()));
       },
+      [this](const v1::GetTypes&) -> caf::result<v1::TypeCatalog> { return types(); },
+      [this](const v1::ActorSaved& message) { saved(message); },
+      [this](const v1::HolderUsage& message) { used(message); },
   };
 }
 

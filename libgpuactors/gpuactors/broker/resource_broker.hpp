@@ -28,6 +28,9 @@ struct BrokerOptions {
   /// What should be there over restarts: actors with a name or that are detached, placement groups, drained nodes;
   /// null: only what the nodes know.
   std::shared_ptr<StateStore> store{};
+  /// How its process keeps in touch with others, who must do it alike; zero: they are all in this process.
+  Duration heartbeat{};
+  Duration link_timeout{};
 };
 
 /// An actor shell around `Ledger`: messages become ledger calls, events become answers and orders to agents.
@@ -65,6 +68,7 @@ private:
     caf::strong_actor_ptr agent;
     /// Of `peers_`.
     std::uint64_t peer = 0;
+    v1::TypeCatalog types;
   };
 
   struct ClientRecord {
@@ -139,6 +143,12 @@ private:
     std::string address;
     caf::strong_actor_ptr handle;
     caf::strong_actor_ptr control;
+    /// What it saved for its next life, and the message's type; none without a type.
+    std::string saved_type;
+    std::string saved;
+    /// In this life.
+    std::uint64_t memory_used_bytes = 0;
+    std::uint64_t calls = 0;
     /// Who waits until it is alive.
     std::vector<SpawnPromise> seekers;
     std::vector<DonePromise> killers;
@@ -162,6 +172,15 @@ private:
   void drop_client(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
+
+  // -- reports: broker_reports.cpp --------------------------------------------------------------
+
+  /// @returns `invalid_argument` when two processes would take each other for dead.
+  [[nodiscard]] Result<void> check_pulse(const std::string& who, std::int64_t heartbeat_ms,
+                                         std::int64_t link_timeout_ms) const;
+  [[nodiscard]] v1::TypeCatalog types() const;
+  void saved(const v1::ActorSaved& message);
+  void used(const v1::HolderUsage& message);
 
   // -- what is kept over restarts: broker_store.cpp --------------------------------------------
 

@@ -54,6 +54,8 @@ public:
     BrokerOptions config;
     config.last_id = first_id();
     config.settle = limits::settle;
+    config.heartbeat = core.links().options().heartbeat;
+    config.link_timeout = core.links().options().timeout;
     if (!options.store.empty()) {
       GPUACTORS_LET(store, StateStore::open(options.store));
       // A clock that was set back must not give out again what is stored.
@@ -125,6 +127,8 @@ public:
     agent_options.host = host;
     agent_options.launcher = proxy;
     agent_options.notice = daemon.notice;
+    agent_options.heartbeat = daemon.heartbeat;
+    agent_options.link_timeout = daemon.link_timeout;
     const auto agent = core.spawn<ProcessAgent>(std::move(agent_options));
     GPUACTORS_LET(port, core.links().publish(agent, Endpoint{"127.0.0.1", 0}));
     launch.setup.set_agent(to_string(Endpoint{"127.0.0.1", port}));

@@ -148,8 +148,8 @@ using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::FindActor>, Placed<v1::ActorInfo>>, Rpc<In<v1::KillActor>, Out<v1::Done>>,
     Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Tell<v1::LeaseStarted, caf::strong_actor_ptr, caf::strong_actor_ptr>,
     Tell<v1::LeaseEnded>, Tell<v1::LeaseStuck>, Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>,
-    Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>,
-    Tell<v1::Tick>>;
+    Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
+    Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>>;
 
 /// A node's agent: orders from the broker, reports from workers.
 using AgentHandle =
@@ -157,7 +157,8 @@ using AgentHandle =
                      Tell<v1::LeaseStarted, caf::strong_actor_ptr, caf::strong_actor_ptr>, Tell<v1::LeaseEnded>,
                      Tell<v1::LeaseStuck>, Rpc<In<v1::WorkerHello, caf::strong_actor_ptr>, Out<v1::Done>>,
                      Tell<v1::WorkerExited>, Tell<v1::PeerDown>, Tell<v1::LinkChanged, caf::strong_actor_ptr>,
-                     Tell<v1::Tick>>;
+                     Tell<v1::Tick>, Rpc<In<v1::ReadLog>, Out<v1::LogLines>>, Tell<v1::ActorSaved>,
+                     Tell<v1::HolderUsage>>;
 
 /// A worker: orders from its agent, and what clients ask of the holders in it.
 using WorkerHandle =
@@ -204,4 +205,10 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::WorkerHello))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::WorkerExited))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::PeerDown))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LinkChanged))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::GetTypes))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::TypeCatalog))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ActorSaved))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::HolderUsage))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReadLog))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LogLines))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -149,9 +149,16 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
     v1::Hello hello;
     hello.set_client(client);
     hello.set_name(describe_process());
-    if (const auto self = weak.lock())
+    if (const auto self = weak.lock()) {
       for (const auto lease : self->dispatcher_->leases())
         hello.add_leases(lease.value());
+      if (self->links_ != nullptr) {
+        using std::chrono::milliseconds;
+        const auto& options = self->links_->options();
+        hello.set_heartbeat_ms(std::chrono::duration_cast<milliseconds>(options.heartbeat).count());
+        hello.set_link_timeout_ms(std::chrono::duration_cast<milliseconds>(options.timeout).count());
+      }
+    }
     return hello;
   });
   dispatcher_ = std::make_shared<TaskDispatcher>(*port_, broker_link_, workers_, client_);

@@ -1,0 +1,77 @@
+// What nodes report besides their leases: what they run, what holders use, what actors save; and how peers keep in
+// touch.
+#include <gpuactors/broker/resource_broker.hpp>
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace gpuactors {
+
+namespace {
+
+double seconds(std::int64_t milliseconds) {
+  constexpr double in_a_second = 1000;
+  return static_cast<double>(milliseconds) / in_a_second;
+}
+
+} // namespace
+
+Result<void> ResourceBroker::check_pulse(const std::string& who, std::int64_t heartbeat_ms,
+                                         std::int64_t link_timeout_ms) const {
+  const auto heartbeat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat).count();
+  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options_.link_timeout).count();
+  if (heartbeat == 0 || heartbeat_ms == 0)
+    return {};
+  // One sign of life may be late.
+  if (2 * heartbeat_ms <= timeout && 2 * heartbeat <= link_timeout_ms)
+    return {};
+  return fail(
+      Errc::invalid_argument,
+      fmt::format("{} shows every {} s that it is alive and waits {} s for others, the broker {} s and {} s: one "
+                  "would take the other for dead. Start both with the same --heartbeat and --link-timeout",
+                  who, seconds(heartbeat_ms), seconds(link_timeout_ms), seconds(heartbeat), seconds(timeout)));
+}
+
+v1::TypeCatalog ResourceBroker::types() const {
+  v1::TypeCatalog result;
+  std::set<std::string> tasks;
+  std::set<std::string> actors;
+  std::set<std::string> files;
+  // Where two nodes differ in a type of one name, the first node by name counts.
+  for (const auto& [name, node] : nodes_) {
+    for (const auto& task : node.types.tasks())
+      if (tasks.insert(task.name()).second)
+        *result.add_tasks() = task;
+    for (const auto& actor : node.types.actors())
+      if (actors.insert(actor.name()).second)
+        *result.add_actors() = actor;
+    for (const auto& file : node.types.files())
+      if (files.insert(file).second)
+        result.add_files(file);
+  }
+  return result;
+}
+
+void ResourceBroker::saved(const v1::ActorSaved& message) {
+  const auto holder = actor_leases_.find(LeaseId{message.lease()});
+  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
+  if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != message.epoch())
+    return;
+  actor->second.saved_type = message.type();
+  actor->second.saved = message.data();
+  keep(actor->second);
+}
+
+void ResourceBroker::used(const v1::HolderUsage& message) {
+  for (const auto& entry : message.entries()) {
+    const auto holder = actor_leases_.find(LeaseId{entry.lease()});
+    const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
+    if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != entry.epoch())
+      continue;
+    actor->second.memory_used_bytes = entry.memory_bytes();
+    actor->second.calls = entry.calls();
+  }
+}
+
+} // namespace gpuactors
