@@ -1,18 +1,51 @@
 // gpuactors-bench: every claim of speed, measured beside its floor in one run.
+#include "child.hpp"
+#include "floor.hpp"
 #include "rows.hpp"
+
+#include <gpuactors/cluster/daemon.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <thread>
+
+namespace {
+
+/// What this program does as a process beside the one that measures.
+std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
+  using namespace gpuactors::bench;
+  constexpr std::size_t client_arguments = 5;
+  if (arguments.size() == 2 && arguments[0] == "--cluster") {
+    end_with_parent();
+    return serve_cluster(arguments[1]);
+  }
+  if (arguments.size() == 2 && arguments[0] == "--floor-server") {
+    end_with_parent();
+    return serve_floor(arguments[1]);
+  }
+  if (arguments.size() == client_arguments && arguments[0] == "--floor-client") {
+    end_with_parent();
+    return ask_floor({arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4])});
+  }
+  return std::nullopt;
+}
+
+} // namespace
 
 int main(int argc, char** argv) {
   using namespace gpuactors::bench;
+  if (const auto code = gpuactors::run_if_worker(argc, argv))
+    return *code;
+  if (const auto code = run_if_child({argv + 1, argv + argc}))
+    return *code;
   CLI::App program{
-      "Measures gpuactors beside the floor under it: plain CAF requests and bare OpenBLAS, in one process and\n"
-      "in turns, and prints ratios. Absolute times of a shared machine mean little; ratios travel.\n\n"
+      "Measures gpuactors beside the floor under it: plain CAF requests (in one process and between two), bare\n"
+      "OpenBLAS, memcpy and sockets, in turns, and prints ratios. Absolute times of a shared machine mean little; "
+      "ratios travel.\n\n"
       "  gpuactors-bench                          all rows\n"
       "  gpuactors-bench --filter task --repeat 9 some rows, more repetitions\n"
       "  gpuactors-bench --json rows.json         for programs"};
@@ -26,8 +59,8 @@ int main(int argc, char** argv) {
 
   fmt::print("{} hardware threads; floors in the same process, taken in turns\n", std::thread::hardware_concurrency());
   std::vector<Row> rows;
-  for (const auto& group :
-       {call_benchmarks(), device_benchmarks(), ledger_benchmarks(), memory_benchmarks(), transport_benchmarks()})
+  for (const auto& group : {call_benchmarks(), remote_benchmarks(), device_benchmarks(), ledger_benchmarks(),
+                            memory_benchmarks(), transport_benchmarks()})
     for (const auto& benchmark : group)
       if (benchmark.name.find(filter) != std::string::npos) {
         fmt::print(stderr, "running {}\n", benchmark.name);

@@ -18,6 +18,12 @@ struct Benchmark {
 /// Calls and tasks against requests between plain CAF actors in the same process.
 [[nodiscard]] std::vector<Benchmark> call_benchmarks();
 
+/// Calls, tasks and deaths in a cluster of processes, against plain CAF between two processes.
+[[nodiscard]] std::vector<Benchmark> remote_benchmarks();
+
+/// What the process does that `remote_benchmarks` starts: a broker and a node whose workers are this program.
+int serve_cluster(const std::string& certificates);
+
 /// Work on devices against the bare library.
 [[nodiscard]] std::vector<Benchmark> device_benchmarks();
 

@@ -1,6 +1,7 @@
 #include "cluster_options.hpp"
 
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/discovery.hpp>
 
 #include <fmt/format.h>
@@ -47,6 +48,16 @@ void ClusterOptions::add_to(CLI::App& parser, Kinds kinds) {
   parser.add_option("--certs", certificates_, "Folder with this machine's certificates; the user's own when left out")
       ->type_name("DIR");
   parser.add_flag("--insecure", insecure_, "Connect in plaintext, to a cluster that was started so");
+  parser
+      .add_option("--heartbeat", heartbeat_,
+                  "How often it shows that it is alive; 1 when left out. As the cluster was started with")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.05, 60.0));
+  parser
+      .add_option("--link-timeout", link_timeout_,
+                  "How long the cluster may be silent before it counts as dead; 5 when left out")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.2, 600.0));
 }
 
 std::string ClusterOptions::broker() const {
@@ -82,6 +93,11 @@ Result<Cluster> ClusterOptions::open() const {
     connection.broker = broker();
     connection.certificates = certificates_;
     connection.insecure = insecure_;
+    const auto seconds = [](double value) { return std::chrono::ceil<Duration>(std::chrono::duration<double>{value}); };
+    connection.heartbeat = seconds(heartbeat_);
+    connection.link_timeout = seconds(link_timeout_);
+    // Who types wants to know soon; a broker that is being started again is back within a second.
+    connection.timeout = limits::connect_timeout;
     return Cluster::connect(std::move(connection));
   }
   EmbedOptions options;

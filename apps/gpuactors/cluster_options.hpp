@@ -48,6 +48,8 @@ private:
   std::string broker_;
   std::string certificates_;
   bool insecure_ = false;
+  double heartbeat_ = std::chrono::duration<double>{limits::heartbeat}.count();
+  double link_timeout_ = std::chrono::duration<double>{limits::link_timeout}.count();
 };
 
 } // namespace gpuactors::cli

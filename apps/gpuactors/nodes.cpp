@@ -1,14 +1,18 @@
 // gpuactors nodes: the machines of the cluster; gpuactors drain: keeps new work from one of them.
+#include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
 
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
+#include <thread>
 
 namespace gpuactors::cli {
 
@@ -55,12 +59,45 @@ Json json_nodes(const v1::ClusterState& state) {
 struct DrainArguments {
   ClusterOptions cluster;
   std::string node;
+  std::optional<std::string> deadline;
 };
+
+/// How much longer than its deadline a node may take: what is told to end has its grace.
+constexpr auto ending = 2 * limits::stop_grace;
+
+/// @returns what is left on the node after `wait`.
+Result<std::vector<std::string>> wait_until_empty(Cluster& cluster, const std::string& node, Duration wait) {
+  const auto until = deadline_after(Clock::now(), wait);
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  for (;;) {
+    GPUACTORS_LET(state, cluster.state());
+    std::vector<std::string> left;
+    for (const auto& lease : state.leases())
+      if (lease.node() == node)
+        left.push_back(lease.name());
+    if (terminal)
+      std::cerr << (left.empty() ? "\r\x1b[K" : fmt::format("\r\x1b[K{} left: {}", left.size(), left.front()))
+                << std::flush;
+    if (left.empty() || Clock::now() >= until)
+      return left;
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  }
+}
 
 Result<void> run_drain(const DrainArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  GPUACTORS_TRY(cluster.drain(arguments.node));
-  std::cout << arguments.node << " gets nothing new\n";
+  if (!arguments.deadline) {
+    GPUACTORS_TRY(cluster.drain(arguments.node));
+    std::cout << arguments.node << " gets nothing new\n";
+    return {};
+  }
+  GPUACTORS_LET(deadline, parse_seconds("--deadline", *arguments.deadline));
+  GPUACTORS_TRY(cluster.drain(arguments.node, deadline));
+  GPUACTORS_LET(left, wait_until_empty(cluster, arguments.node, deadline + ending));
+  if (!left.empty())
+    return fail(Errc::deadline_exceeded,
+                fmt::format("{} gets nothing new, and still has {}", arguments.node, fmt::join(left, ", ")));
+  std::cout << arguments.node << " is empty and gets nothing new\n";
   return {};
 }
 
@@ -78,14 +115,20 @@ Command add_nodes(CLI::App& program) {
 
 Command add_drain(CLI::App& program) {
   auto arguments = std::make_shared<DrainArguments>();
-  auto* parser = program.add_subcommand("drain", "Place nothing new on a node; what runs there goes on");
+  auto* parser = program.add_subcommand("drain", "Place nothing new on a node; empty it by a deadline");
   parser->add_option("node", arguments->node, "The node; gpuactors nodes lists them")->required()->type_name("NODE");
+  parser
+      ->add_option("--deadline", arguments->deadline,
+                   "Empty the node: actors with restarts move to other nodes when there is room, all else may run so "
+                   "long and is then ended. Left out: what runs there stays")
+      ->type_name("SECONDS");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(
-      "Then stop the node's process when nothing is left on it: gpuactors leases shows what there is. A node "
-      "that joins anew gets work again.\n\n"
+      "With a deadline it returns when nothing is left on the node: then stop the node's process. Without one, "
+      "gpuactors leases shows what there still is. A node that joins anew gets work again.\n\n"
       "Examples:\n"
-      "  gpuactors drain gpu-3 --broker 127.0.0.1:7711");
+      "  gpuactors drain gpu-3 --broker 127.0.0.1:7711                   nothing new\n"
+      "  gpuactors drain gpu-3 --deadline 300 --broker 127.0.0.1:7711    empty within five minutes");
   return {parser, [arguments] { return run_drain(*arguments); }};
 }
 

@@ -39,7 +39,20 @@ void fall(const std::string& how) {
 class Counter : public Actor {
 public:
   Counter(Init init, const Number& start) : Actor(std::move(init)), sum_(start.value()) {
-    // nop
+    if (auto state = saved<Number>(); state && *state)
+      sum_ = (*state)->value();
+  }
+
+  /// Adds, and saves the sum for its next life.
+  Result<Number> add_for_good(const Number& in) {
+    GPUACTORS_TRY(save(number(sum_ + in.value())));
+    return add(in);
+  }
+
+  /// Saves so many bytes, which may be too many.
+  Result<Number> save_bytes(const Number& count) {
+    GPUACTORS_TRY(save(text(std::string(static_cast<std::size_t>(count.value()), 'x'))));
+    return number(0);
   }
 
   Number add(const Number& in) {
@@ -104,6 +117,8 @@ using namespace gpuactors::test;
 
 GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
+    .method("add_for_good", &Counter::add_for_good)
+    .method("save_bytes", &Counter::save_bytes)
     .method("pid", &Counter::pid)
     .method("restarts", &Counter::restarts)
     .method("fall", &Counter::fall)

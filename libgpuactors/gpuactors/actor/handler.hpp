@@ -119,7 +119,7 @@ Answer answer_of(CallFrame& frame, Invoke&& invoke) {
     R future = invoke();
     auto withdraw = [weak = std::weak_ptr{future.state()}] {
       if (const auto state = weak.lock())
-        state->cancel();
+        state->cancel(Cancel::ask);
     };
     std::move(future).then(
         [reply = frame.defer(std::move(withdraw))](auto result) { reply(to_payload(std::move(result))); });

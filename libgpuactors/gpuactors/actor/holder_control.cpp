@@ -60,15 +60,17 @@ void HolderControl::settle(CallId call) {
   deferred_.erase(call);
 }
 
-void HolderControl::cancel(CallId call) {
+bool HolderControl::cancel(CallId call) {
   std::function<void()> withdraw;
+  bool running = false;
   {
     const std::lock_guard lock{mutex_};
     if (!call)
-      return;
+      return false;
     if (auto deferred = deferred_.extract(call); !deferred.empty()) {
       withdraw = std::move(deferred.mapped());
     } else if (running_ == call) {
+      running = true;
       stop_.store(true, std::memory_order_relaxed);
       wake_.notify_all();
     } else if (cancelled_.insert(call).second) {
@@ -81,6 +83,7 @@ void HolderControl::cancel(CallId call) {
   }
   if (withdraw)
     withdraw();
+  return running;
 }
 
 void HolderControl::credit(CallId call, std::uint32_t items) {

@@ -49,7 +49,8 @@ public:
   void settle(CallId call);
 
   /// Cancels `call`, whether it waits, runs or was deferred.
-  void cancel(CallId call);
+  /// @returns whether it is running.
+  bool cancel(CallId call);
 
   /// Allows the running call's stream `items` more items.
   void credit(CallId call, std::uint32_t items);

@@ -273,9 +273,8 @@ void ProcessAgent::stuck(const v1::LeaseStuck& message) {
   ended.set_lease(message.lease());
   ended.set_epoch(message.epoch());
   ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
-  ended.set_text("it was stuck in user code and did not stop within its grace: its process was killed");
-  options_.notice(fmt::format("{} is stuck in user code: its worker is killed, with all that runs there",
-                              lease->second.held.lease().name()));
+  ended.set_text(message.text());
+  options_.notice(fmt::format("{}: {}", lease->second.held.lease().name(), message.text()));
   lease->second.ended = std::move(ended);
   kill_worker(workers_.at(lease->second.worker));
 }

@@ -13,6 +13,14 @@ namespace {
 // What a `Tick` is for, if not for the grace of a lease.
 constexpr std::uint64_t tick_usage = 0;
 
+bool is_isolated(const v1::StartRunner& order) {
+  return order.isolated();
+}
+
+bool is_isolated(const v1::StartActor& order) {
+  return order.spec().isolated() || order.request().isolated();
+}
+
 LeaseInfo from_wire(const v1::Lease& lease, const std::vector<std::shared_ptr<Device>>& devices) {
   LeaseInfo result;
   result.id = LeaseId{lease.id()};
@@ -46,10 +54,7 @@ WorkerHandle::behavior_type Worker::make_behavior() {
       [this](const v1::EndLease& order) { end(order); },
       [this](const v1::LeaseEnded& message) { ended(message); },
       [this](const v1::FindHolder& message) { return find(message); },
-      [this](const v1::CancelCall& message) {
-        if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
-          slot->second.control->cancel(CallId{message.call()});
-      },
+      [this](const v1::CancelCall& message) { cancel(message); },
       [this](const v1::StreamCredit& message) {
         if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
           slot->second.control->credit(CallId{message.call()}, message.items());
@@ -111,7 +116,9 @@ template <class Holder, class Order, class... Ins>
 void Worker::start(const Order& order, const Ins&... message) {
   if (slots_.count(LeaseId{order.lease().id()}) > 0)
     return; // told twice
-  const auto holder = open_slot<Holder>(order.lease()).holder;
+  auto& slot = open_slot<Holder>(order.lease());
+  slot.alone = !hands_out_handles_ && is_isolated(order);
+  const auto holder = slot.holder;
   caf_version::ask(this, holder, order, message...)
       .then([this, lease = order.lease()](v1::Started& message) { started(lease, message.pid()); },
             [this, id = LeaseId{order.lease().id()}](caf::error& error) { failed(id, from_caf(error)); });
@@ -199,15 +206,30 @@ void Worker::report_usage() {
     caf_version::post(agent_, std::move(report));
 }
 
+void Worker::cancel(const v1::CancelCall& message) {
+  const auto slot = slots_.find(LeaseId{message.lease()});
+  if (slot == slots_.end())
+    return;
+  const bool running = slot->second.control->cancel(CallId{message.call()});
+  if (running && message.force() && slot->second.alone)
+    stuck(slot->first, slot->second, "its process was ended, because a call that it ran was cancelled by force");
+}
+
 void Worker::grace_over(LeaseId lease) {
   const auto slot = slots_.find(lease);
   if (slot == slots_.end() || !slot->second.ending)
     return;
+  stuck(lease, slot->second,
+        hands_out_handles_ ? "what runs under this lease is stuck in user code and did not stop within its grace; a "
+                             "thread cannot be ended from outside, its devices are free when it returns"
+                           : "it was stuck in user code and did not stop within its grace: its process was ended");
+}
+
+void Worker::stuck(LeaseId lease, const Slot& slot, std::string text) {
   v1::LeaseStuck message;
   message.set_lease(lease.value());
-  message.set_epoch(slot->second.epoch);
-  message.set_text("what runs under this lease is stuck in user code and did not stop within its grace; a thread "
-                   "cannot be ended from outside, its devices are free when it returns");
+  message.set_epoch(slot.epoch);
+  message.set_text(std::move(text));
   caf_version::post(agent_, std::move(message));
 }
 

@@ -40,6 +40,8 @@ private:
     std::optional<Error> failure;
     bool started = false;
     bool ending = false;
+    /// Nothing else runs in this process.
+    bool alone = false;
     /// What was last told of it.
     std::uint64_t memory_bytes = 0;
     std::uint64_t calls = 0;
@@ -54,7 +56,9 @@ private:
   void end(const v1::EndLease& order);
   void ended(v1::LeaseEnded message);
   caf::result<v1::Started, caf::strong_actor_ptr> find(const v1::FindHolder& message);
+  void cancel(const v1::CancelCall& message);
   void grace_over(LeaseId lease);
+  void stuck(LeaseId lease, const Slot& slot, std::string text);
   void report_usage();
 
   std::shared_ptr<const ProcessServices> services_;

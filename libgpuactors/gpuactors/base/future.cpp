@@ -6,7 +6,7 @@ namespace gpuactors::detail {
 
 FutureCore::~FutureCore() = default;
 
-void FutureCore::cancel() {
+void FutureCore::cancel(Cancel) {
   // nop
 }
 

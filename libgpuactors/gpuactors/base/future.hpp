@@ -7,11 +7,20 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace gpuactors {
+
+/// How work is cancelled.
+enum class Cancel : std::uint8_t {
+  /// It is asked to stop (`stop_requested`).
+  ask,
+  /// Its process is ended, where it has one of its own.
+  force,
+};
 
 namespace detail {
 
@@ -34,7 +43,7 @@ public:
   void on_ready(std::function<void()> observer);
 
   /// Asks the producer to give up. The default is to do nothing.
-  virtual void cancel();
+  virtual void cancel(Cancel how);
 
   /// Where `Future::then` runs its function; null means the completing thread.
   std::shared_ptr<Executor> executor;
@@ -137,9 +146,12 @@ public:
 
   /// Withdraws the work: what has not started will not start, what runs is asked to stop. The future is then ready
   /// with `cancelled`, unless the result came first.
-  void cancel() {
+  ///
+  /// @param how `Cancel::force` ends the process that runs it, if that is its own (`Isolation::process`), whatever it
+  ///        does; an actor is started anew if it may be. In a shared process it means the same as `Cancel::ask`.
+  void cancel(Cancel how = Cancel::ask) {
     if (state_ != nullptr)
-      state_->cancel();
+      state_->cancel(how);
   }
 
   /// For code that builds on futures (wait sets, adapters).

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gpuactors {
 
 namespace {
@@ -210,6 +212,11 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
   for (auto& killer : record.killers)
     killer.deliver(v1::Done{});
   record.killers.clear();
+  if (const auto next = std::exchange(record.next, std::nullopt)) {
+    record.waiting_for = next->request;
+    start_actor(*next, record);
+    return;
+  }
   submit_actor(record);
 }
 
@@ -218,6 +225,7 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
   if (node.empty())
     return;
   auto& record = node.mapped();
+  give_up_move(record);
   if (const auto named = names_.find({record.spec.name_space(), record.spec.name()});
       named != names_.end() && named->second == id)
     names_.erase(named);

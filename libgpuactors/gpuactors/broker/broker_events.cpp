@@ -48,6 +48,8 @@ void ResourceBroker::apply(const Ledger::Events& events) {
 void ResourceBroker::on_granted(const Event& event) {
   if (auto request = take_task_request(event.request)) {
     start_runner(*event.lease, *request);
+  } else if (const auto move = moves_.find(event.request); move != moves_.end()) {
+    actors_.at(move->second).next = *event.lease;
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     start_actor(*event.lease, actors_.at(actor.mapped()));
   }
@@ -68,6 +70,7 @@ void ResourceBroker::on_refused(const Event& event) {
 
 void ResourceBroker::on_lost(const Event& event) {
   const auto id = event.lease->id;
+  forget_move(id);
   tell_agent_to_end(*event.lease, 0);
   const auto node = nodes_.find(event.lease->node);
   const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
@@ -85,12 +88,17 @@ void ResourceBroker::make_way(RequestId request) {
   for (auto& [id, lease] : task_leases_) {
     if (lease.reclaimed || (waiting != task_requests_.end() && waiting->second.key == lease.key))
       continue;
-    lease.reclaimed = true;
-    v1::ReclaimLease message;
-    message.set_lease(id.value());
-    if (const auto client = clients_.find(lease.client); client != clients_.end())
-      caf_version::post(client->second.port, message);
+    reclaim(id, lease);
   }
+}
+
+void ResourceBroker::reclaim(LeaseId id, TaskLease& lease) {
+  if (std::exchange(lease.reclaimed, true))
+    return;
+  v1::ReclaimLease message;
+  message.set_lease(id.value());
+  if (const auto client = clients_.find(lease.client); client != clients_.end())
+    caf_version::post(client->second.port, message);
 }
 
 void ResourceBroker::log(const Event& event) {

@@ -103,7 +103,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
       held.emplace_back(&lease, &node);
     if (const auto known = stored_nodes_.find(node.name());
         known != stored_nodes_.end() && known->second.drained() && known->second.agent() == record.agent_id)
-      apply(ledger_.drain_node(node.name(), Clock::now()), "drain_node");
+      drain_again(node.name(), known->second);
     arrival.answer.deliver(v1::Done{});
   }
   restore_groups();
@@ -220,16 +220,6 @@ void ResourceBroker::drop_node(const std::string& name) {
   // Its leases end as lost; the record is needed to speak of them.
   apply(ledger_.remove_node(name, Clock::now()), "remove_node");
   nodes_.erase(name);
-}
-
-caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
-  auto events = ledger_.drain_node(message.name(), Clock::now());
-  if (!events)
-    return to_caf(events.error());
-  log_.add(Clock::now(), "node_drained", message.name());
-  keep_drained(message.name());
-  apply(*events);
-  return v1::Done{};
 }
 
 // -- clients --------------------------------------------------------------------------------------

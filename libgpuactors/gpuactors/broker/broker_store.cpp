@@ -166,16 +166,6 @@ void ResourceBroker::keep(GroupId id) {
   commit_soon();
 }
 
-void ResourceBroker::keep_drained(const std::string& node) {
-  if (options_.store == nullptr)
-    return;
-  v1::StoredNode stored;
-  stored.set_agent(nodes_.at(node).agent_id);
-  stored.set_drained(true);
-  options_.store->put(StateSection::nodes, node, stored.SerializeAsString());
-  commit_soon();
-}
-
 void ResourceBroker::drop(StateSection section, std::uint64_t id) {
   if (options_.store == nullptr)
     return;

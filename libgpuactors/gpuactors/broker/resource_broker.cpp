@@ -60,6 +60,10 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
           return settled();
         if (message.id() == tick_commit)
           return commit();
+        if (message.id() == tick_emptying) {
+          emptying_ = false;
+          return empty_nodes();
+        }
         tick_due_ = never;
         apply(ledger_.advance(Clock::now()));
       },
@@ -195,6 +199,7 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
     fail_device(node, index);
   if (ledger_.find_lease(id) == nullptr)
     return;
+  forget_move(id);
   const auto group = lease->group;
   const auto code =
       message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::lease_revoked;

@@ -69,6 +69,8 @@ private:
     /// Of `peers_`.
     std::uint64_t peer = 0;
     v1::TypeCatalog types;
+    /// It is drained, and what runs there has to be gone by then.
+    std::optional<TimePoint> empty_by;
   };
 
   struct ClientRecord {
@@ -139,6 +141,8 @@ private:
     bool no_restart = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
+    /// Where it goes on when it has ended where it is now: its node is being emptied.
+    std::optional<Lease> next;
     std::uint32_t pid = 0;
     std::string address;
     caf::strong_actor_ptr handle;
@@ -157,7 +161,6 @@ private:
   // -- nodes and clients: broker_peers.cpp -----------------------------------------------------
 
   caf::result<v1::Done> add_node(const v1::RegisterNode& message, const caf::strong_actor_ptr& agent);
-  caf::result<v1::Done> drain(const v1::DrainNode& message);
   caf::result<v1::Done> hello(const v1::Hello& message, const caf::strong_actor_ptr& port);
   void peer_down(std::uint64_t peer);
   void settled();
@@ -172,6 +175,21 @@ private:
   void drop_client(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
+
+  // -- emptying nodes: broker_drain.cpp --------------------------------------------------------
+
+  caf::result<v1::Done> drain(const v1::DrainNode& message);
+  /// By what the store says of a node that has come back.
+  void drain_again(const std::string& name, const v1::StoredNode& stored);
+  void keep_drained(const std::string& name);
+  void look_again_at_nodes();
+  void empty_nodes();
+  /// Has the holder of a lease leave its node, at once or when it is `late`.
+  void leave(LeaseId id, const std::string& node, bool late);
+  /// Takes the actor's next place, if there is room for it now.
+  bool reserve_elsewhere(ActorRecord& actor);
+  void forget_move(LeaseId lease);
+  void give_up_move(ActorRecord& actor);
 
   // -- reports: broker_reports.cpp --------------------------------------------------------------
 
@@ -192,7 +210,6 @@ private:
   [[nodiscard]] bool awaits_nodes() const;
   void keep(const ActorRecord& record);
   void keep(GroupId id);
-  void keep_drained(const std::string& node);
   void drop(StateSection section, std::uint64_t id);
   void commit_soon();
   void commit();
@@ -247,6 +264,8 @@ private:
   void on_refused(const Event& event);
   void on_lost(const Event& event);
   void make_way(RequestId request);
+  /// Asks a client to give a lease back after the task that runs.
+  void reclaim(LeaseId id, TaskLease& lease);
   void log(const Event& event);
   void schedule_tick();
   v1::Lease to_wire(const Lease& lease) const;
@@ -255,6 +274,7 @@ private:
   // What a `Tick` is for; none: the ledger's time.
   static constexpr std::uint64_t tick_settled = 1;
   static constexpr std::uint64_t tick_commit = 2;
+  static constexpr std::uint64_t tick_emptying = 3;
 
   const BrokerOptions options_;
   RecordedLedger ledger_;
@@ -282,6 +302,9 @@ private:
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;
+  bool emptying_ = false;
+  // Requests that are being asked for actors which move; each only for the moment of its asking.
+  std::map<RequestId, ActorId> moves_;
   std::uint64_t last_request_;
   std::uint64_t last_actor_;
   std::uint64_t last_group_;

@@ -143,6 +143,20 @@ Result<Cluster> Cluster::embed(EmbedOptions options) {
   return Cluster{std::move(core), LeaseId{}, true};
 }
 
+namespace {
+
+Result<Duration> to_seconds(std::string_view flag, const std::string& text) {
+  constexpr double most = 600;
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(seconds > 0 && seconds <= most))
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is {}: more than 0 and at most {} seconds are expected", flag, text, most));
+  return std::chrono::ceil<Duration>(std::chrono::duration<double>{seconds});
+}
+
+} // namespace
+
 Result<Cluster> Cluster::open(int argc, const char* const* argv) {
   if (const auto code = run_if_worker(argc, argv))
     std::_Exit(*code);
@@ -172,6 +186,17 @@ Result<Cluster> Cluster::open(int argc, const char* const* argv) {
     if (certificates)
       connection.certificates = *certificates;
     connection.insecure = connection.insecure || argument == "--insecure";
+    GPUACTORS_LET(heartbeat, value("--heartbeat"));
+    if (heartbeat) {
+      GPUACTORS_LET(seconds, to_seconds("--heartbeat", *heartbeat));
+      connection.heartbeat = seconds;
+    }
+    GPUACTORS_LET(link_timeout, value("--link-timeout"));
+    if (link_timeout) {
+      GPUACTORS_LET(seconds, to_seconds("--link-timeout", *link_timeout));
+      connection.link_timeout = seconds;
+      connection.timeout = 2 * seconds;
+    }
   }
   if (connection.broker.empty())
     return embed(std::move(options));
@@ -359,11 +384,13 @@ Result<void> Cluster::remove_group(GroupId group) {
   return {};
 }
 
-Result<void> Cluster::drain(std::string_view node) {
+Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty_within) {
   if (core_ == nullptr)
     return closed();
   v1::DrainNode message;
   message.set_name(std::string{node});
+  if (empty_within)
+    message.set_deadline_ms(detail::to_milliseconds(*empty_within));
   auto reply = std::make_shared<MessageReply<v1::Done>>();
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   GPUACTORS_TRY(Future<v1::Done>{reply}.get());

@@ -38,9 +38,9 @@ public:
   static Result<Cluster> connect(ConnectOptions options);
 
   /// Opens the cluster that a program's command line names: `--broker HOST:PORT` (or GPUACTORS_BROKER) connects, with
-  /// `--certs DIR` or `--insecure`; otherwise one is embedded, with `--devices SPEC` (may be repeated) as the devices
-  /// of its node. Other arguments are left to the program. When a node started the program as its worker, this call
-  /// does that work and does not return.
+  /// `--certs DIR` or `--insecure`, and `--heartbeat` and `--link-timeout` in seconds; otherwise one is embedded, with
+  /// `--devices SPEC` (may be repeated) as the devices of its node. Other arguments are left to the program. When a
+  /// node started the program as its worker, this call does that work and does not return.
   /// @returns as `connect` or `embed`.
   static Result<Cluster> open(int argc, const char* const* argv);
 
@@ -122,8 +122,12 @@ public:
   /// it is free. @returns `not_found`.
   Result<void> remove_group(GroupId group);
 
-  /// Places nothing new on a node; what runs there goes on. @returns `not_found` with the nearest names.
-  Result<void> drain(std::string_view node);
+  /// Places nothing new on a node. Without `empty_within`, what runs there goes on. With it, actors that have
+  /// `max_restarts` move to other nodes as soon as there is room for them (no restart is used up; they find what they
+  /// saved), and all else may run to its end. What is still there after that time is asked to stop and ended, as by
+  /// `kill`. Does not wait for that: `state` shows what is left.
+  /// @returns `not_found` with the nearest names.
+  Result<void> drain(std::string_view node, std::optional<Duration> empty_within = {});
 
   // -- tensors ---------------------------------------------------------------------------------
 

@@ -38,9 +38,9 @@ void PendingTask::on_error(Error error) {
   finish(fail(std::move(error)));
 }
 
-void PendingTask::withdraw() {
+void PendingTask::withdraw(Cancel how) {
   if (const auto dispatcher = dispatcher_.lock())
-    dispatcher->cancel(*this, withdrawn());
+    dispatcher->cancel(*this, withdrawn(), how);
   else
     finish(fail(withdrawn()));
 }
@@ -68,7 +68,7 @@ void PendingCall::on_error(Error error) {
   if (retry_call(shared_from_this(), error))
     return;
   if (error.code() == Errc::deadline_exceeded)
-    ask_to_stop();
+    ask_to_stop(Cancel::ask);
   let_go();
   finish(fail(std::move(error)));
 }
@@ -79,7 +79,7 @@ void PendingCall::let_go() {
   control_ = nullptr;
 }
 
-void PendingCall::withdraw() {
+void PendingCall::withdraw(Cancel how) {
   if (finished())
     return;
   RequestPort::Ticket ticket = 0;
@@ -92,12 +92,13 @@ void PendingCall::withdraw() {
     finish(fail(withdrawn()));
     return;
   }
-  ask_to_stop();
+  ask_to_stop(how);
   core->port().abandon(ticket, withdrawn());
 }
 
-void PendingCall::ask_to_stop() {
+void PendingCall::ask_to_stop(Cancel how) {
   v1::CancelCall message;
+  message.set_force(how == Cancel::force);
   caf::strong_actor_ptr control;
   {
     const std::lock_guard lock{mutex_};

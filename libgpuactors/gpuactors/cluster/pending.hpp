@@ -57,7 +57,7 @@ public:
   void on_error(Error error) final;
 
   /// Keeps it from starting, or asks it to stop; the future is ready with `cancelled`.
-  void withdraw();
+  void withdraw(Cancel how);
 
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
@@ -106,7 +106,7 @@ public:
   void on_error(Error error) final;
 
   /// Keeps the call from being served, or asks the method to stop; the future is ready with `cancelled`.
-  void withdraw();
+  void withdraw(Cancel how);
 
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
@@ -115,7 +115,7 @@ private:
   friend class CallStarter;
 
   void let_go();
-  void ask_to_stop();
+  void ask_to_stop(Cancel how);
 
   std::shared_ptr<ActorCell> cell_;
   // What is sent again when the actor dies, as long as it may be.
@@ -141,8 +141,8 @@ public:
     return this->ready();
   }
 
-  void cancel() override {
-    this->withdraw();
+  void cancel(Cancel how) override {
+    this->withdraw(how);
   }
 };
 
@@ -185,7 +185,7 @@ public:
   Result<std::optional<T>> next(TimePoint deadline) override;
 
   void stop() override {
-    this->withdraw();
+    this->withdraw(Cancel::ask);
   }
 
 private:

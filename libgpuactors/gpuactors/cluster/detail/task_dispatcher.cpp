@@ -90,10 +90,11 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
   flush(outbox);
 }
 
-void TaskDispatcher::cancel(PendingTask& task, const Error& reason) {
+void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) {
   if (task.finished())
     return;
   v1::CancelCall message;
+  message.set_force(how == Cancel::force);
   caf::strong_actor_ptr control;
   {
     const std::lock_guard lock{mutex_};

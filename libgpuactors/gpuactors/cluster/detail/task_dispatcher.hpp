@@ -31,7 +31,7 @@ public:
               std::optional<Duration> queue_timeout, std::optional<Duration> deadline);
 
   /// Withdraws a task: one that waits does not start any more, one that runs is asked to stop.
-  void cancel(PendingTask& task, const Error& reason);
+  void cancel(PendingTask& task, const Error& reason, Cancel how = Cancel::ask);
 
   /// Allows a running task's stream `items` more items.
   void credit(const PendingTask& task, std::uint32_t items);

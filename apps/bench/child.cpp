@@ -1,0 +1,92 @@
+#include "child.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+namespace gpuactors::bench {
+
+namespace {
+
+[[noreturn]] void give_up(const std::string& what) {
+  fmt::print(stderr, "gpuactors-bench: {}\n", what);
+  std::exit(1);
+}
+
+sigset_t ends() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+} // namespace
+
+Child::Child(std::vector<std::string> arguments) {
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0)
+    give_up(fmt::format("no pipe: {}", std::strerror(errno)));
+  output_ = pipe[0];
+  std::string program = "/proc/self/exe";
+  std::vector<char*> argv{program.data()};
+  for (auto& argument : arguments)
+    argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
+  const auto code = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(pipe[1]);
+  if (code != 0)
+    give_up(fmt::format("{} could not be started: {}", arguments.front(), std::strerror(code)));
+}
+
+Child::~Child() {
+  ::kill(pid_, SIGTERM);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    // Again.
+  }
+  ::close(output_);
+}
+
+std::string Child::line() {
+  for (;;) {
+    if (const auto end = text_.find('\n'); end != std::string::npos) {
+      auto result = text_.substr(0, end);
+      text_.erase(0, end + 1);
+      return result;
+    }
+    std::array<char, 512> part{};
+    const auto size = ::read(output_, part.data(), part.size());
+    if (size > 0)
+      text_.append(part.data(), static_cast<std::size_t>(size));
+    else if (size == 0 || errno != EINTR)
+      give_up("a process of the benchmark ended before it had an answer");
+  }
+}
+
+void end_with_parent() {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() == 1)
+    std::_Exit(1);
+}
+
+void wait_for_end() {
+  const auto set = ends();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  int signal = 0;
+  ::sigwait(&set, &signal);
+}
+
+} // namespace gpuactors::bench

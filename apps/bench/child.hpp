@@ -1,0 +1,41 @@
+// A process of this program beside the one that measures.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace gpuactors::bench {
+
+/// Starts this program again with other arguments, and ends it with this object. What it writes to standard output is
+/// read here. Errors end the program: a benchmark has nothing to fall back on.
+class Child {
+public:
+  explicit Child(std::vector<std::string> arguments);
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// Asks it to end, and waits until it has.
+  ~Child();
+
+  /// The next line that it writes; waits for it.
+  [[nodiscard]] std::string line();
+
+  [[nodiscard]] pid_t pid() const noexcept {
+    return pid_;
+  }
+
+private:
+  pid_t pid_ = 0;
+  int output_ = -1;
+  std::string text_;
+};
+
+/// Has this process end with the one that started it. First of all in a child.
+void end_with_parent();
+
+/// Waits until somebody asks this process to end.
+void wait_for_end();
+
+} // namespace gpuactors::bench

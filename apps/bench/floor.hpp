@@ -1,0 +1,26 @@
+// The floor under calls between processes: plain CAF actors in two processes of their own, with the settings that
+// served CAF best (docs/design/0010-processes-and-links.md).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpuactors::bench {
+
+/// What plain CAF is asked for.
+struct FloorRun {
+  std::string address;
+  /// Empty means plaintext, through CAF's own middleman; else a folder of certificates, through CAF's OpenSSL module.
+  std::string certificates;
+  int count = 0;
+  /// Requests in flight; 1 means one after the other.
+  int flying = 1;
+};
+
+/// In a process of its own: an actor that answers with what it is sent. Writes its address, and serves until it ends.
+int serve_floor(const std::string& certificates);
+
+/// In a process of its own: writes microseconds a request, for each line of the same run.
+int ask_floor(const FloorRun& run);
+
+} // namespace gpuactors::bench

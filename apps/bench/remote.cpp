@@ -1,0 +1,282 @@
+// Calls, tasks and tensors between processes of a cluster on loopback, beside plain CAF between two processes; and how
+// long the death of a process takes to be seen.
+#include "child.hpp"
+#include "floor.hpp"
+#include "rows.hpp"
+
+#include <gpuactors/bench/messages.pb.h>
+#include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/gpuactors.hpp>
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+namespace gpuactors::bench {
+
+namespace {
+
+using std::chrono::seconds;
+
+class RemoteEcho : public Actor {
+public:
+  using Actor::Actor;
+
+  Bytes echo(const Bytes& in) {
+    return in;
+  }
+
+  Small pid(const google::protobuf::Empty&) {
+    Small result;
+    result.set_n(::getpid());
+    return result;
+  }
+};
+
+GPUACTORS_ACTOR("bench.remote", RemoteEcho).method("echo", &RemoteEcho::echo).method("pid", &RemoteEcho::pid);
+GPUACTORS_TASK("bench.remote", [](TaskContext&, const Bytes& in) { return in; });
+
+template <class T>
+T check(Result<T> result) {
+  if (!result) {
+    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
+/// A folder for certificates, gone with the object.
+class Folder {
+public:
+  Folder() : path_((std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr)
+      std::abort();
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const noexcept {
+    return path_;
+  }
+
+private:
+  std::string path_;
+};
+
+/// A cluster of processes, a client of it in this one, and a server of plain CAF, all with TLS or all without.
+class Remote {
+public:
+  explicit Remote(bool tls)
+    : certificates_(tls ? folder_.path() : std::string{}), up_({"--cluster", certificates_}), address_(up_.line()),
+      cluster_(connect()), floor_({"--floor-server", certificates_}), floor_address_(floor_.line()) {
+    // nop
+  }
+
+  [[nodiscard]] Cluster& cluster() noexcept {
+    return cluster_;
+  }
+
+  /// Microseconds a request of plain CAF.
+  [[nodiscard]] double floor(int count, int flying) const {
+    Child client{{"--floor-client", floor_address_, certificates_, std::to_string(count), std::to_string(flying)}};
+    return std::stod(client.line());
+  }
+
+private:
+  [[nodiscard]] Cluster connect() const {
+    ConnectOptions options;
+    options.broker = address_;
+    options.certificates = certificates_;
+    options.insecure = certificates_.empty();
+    return check(Cluster::connect(std::move(options)));
+  }
+
+  Folder folder_;
+  std::string certificates_;
+  Child up_;
+  std::string address_;
+  Cluster cluster_;
+  Child floor_;
+  std::string floor_address_;
+};
+
+constexpr int lone_calls = 3'000;
+constexpr int many_calls = 30'000;
+constexpr int flying = 1'000;
+constexpr std::size_t message_bytes = 64;
+
+Bytes message() {
+  Bytes result;
+  result.set_data(std::string(message_bytes, 'x'));
+  return result;
+}
+
+/// Microseconds each, with so many in flight.
+template <class Start>
+double pace(int count, int in_flight, const Start& start_one) {
+  std::vector<Future<Bytes>> futures;
+  futures.reserve(static_cast<std::size_t>(in_flight));
+  const auto start = now_ns();
+  for (int done = 0; done < count; done += in_flight) {
+    futures.clear();
+    for (int i = 0; i < in_flight; ++i)
+      futures.push_back(start_one());
+    for (auto& future : futures)
+      check(future.get());
+  }
+  constexpr double in_a_microsecond = 1'000;
+  return (now_ns() - start) / count / in_a_microsecond;
+}
+
+double per_second(double microseconds) {
+  constexpr double in_a_second = 1e6;
+  return in_a_second / microseconds;
+}
+
+Row lone(const std::string& name, int repeat, Remote& remote, double bound,
+         const std::function<Future<Bytes>()>& start) {
+  auto row = measure(
+      name, "us", repeat, [&] { return pace(lone_calls, 1, start); }, [&] { return remote.floor(lone_calls, 1); });
+  row.bound = bound;
+  return row;
+}
+
+Row many(const std::string& name, int repeat, Remote& remote, double bound,
+         const std::function<Future<Bytes>()>& start) {
+  auto row = measure(
+      name, "1/s", repeat, [&] { return per_second(pace(many_calls, flying, start)); },
+      [&] { return per_second(remote.floor(many_calls, flying)); });
+  row.bound = bound;
+  row.at_most = false;
+  return row;
+}
+
+// -- spawning -------------------------------------------------------------------------------------
+
+constexpr int actors = 1'000;
+
+/// Actors a second, each with a thousandth of one host device.
+double spawn_rate(Cluster& cluster) {
+  std::vector<Future<ActorRef>> spawning;
+  spawning.reserve(actors);
+  const auto start = now_ns();
+  for (int i = 0; i < actors; ++i)
+    spawning.push_back(cluster.spawn_async("bench.remote", google::protobuf::Empty{}, {.gpus = 0.001}));
+  std::vector<ActorRef> spawned;
+  spawned.reserve(actors);
+  for (auto& future : spawning)
+    spawned.push_back(check(future.get()));
+  const auto rate = actors / (now_ns() - start) * 1e9;
+  for (const auto& actor : spawned)
+    if (auto killed = cluster.kill(actor); !killed)
+      (void)check(Result<int>{fail(killed.error())});
+  return rate;
+}
+
+// -- deaths ---------------------------------------------------------------------------------------
+
+/// Milliseconds from the kill of a worker to the error of a call, and to its lease being free.
+struct Death {
+  double error = 0;
+  double free = 0;
+};
+
+Death kill_worker(Cluster& cluster) {
+  auto actor = check(cluster.spawn("bench.remote", google::protobuf::Empty{}, {.gpus = 1}));
+  const auto pid = static_cast<pid_t>(check(actor.call<Small>("pid").get()).n());
+  constexpr double in_a_millisecond = 1e6;
+  const auto start = now_ns();
+  ::kill(pid, SIGKILL);
+  auto call = actor.call<Bytes>("echo", message(), seconds{30});
+  if (call.get())
+    std::abort();
+  Death death;
+  death.error = (now_ns() - start) / in_a_millisecond;
+  while (check(cluster.state()).leases_size() > 0)
+    std::this_thread::yield();
+  death.free = (now_ns() - start) / in_a_millisecond;
+  return death;
+}
+
+/// Against a bound in milliseconds as the floor.
+Row death_row(const std::string& name, int repeat, double bound_ms, double Death::*part) {
+  Remote remote{true};
+  auto row = measure(
+      name, "ms", repeat, [&] { return kill_worker(remote.cluster()).*part; }, [&] { return bound_ms; });
+  row.bound = 1;
+  return row;
+}
+
+} // namespace
+
+std::vector<Benchmark> remote_benchmarks() {
+  std::vector<Benchmark> result;
+  const auto add = [&](std::string name, std::function<Row(const std::string&, int)> run) {
+    result.push_back({name, [name, run](int repeat) { return run(name, repeat); }});
+  };
+  for (const bool tls : {false, true}) {
+    const std::string link = tls ? "_tls" : "_plain";
+    add("remote_call_lone" + link, [tls](const std::string& name, int repeat) {
+      Remote remote{tls};
+      auto actor = check(remote.cluster().spawn("bench.remote"));
+      return lone(name, repeat, remote, 1.15, [&] { return actor.call<Bytes>("echo", message()); });
+    });
+    add("remote_call_1000" + link, [tls](const std::string& name, int repeat) {
+      Remote remote{tls};
+      auto actor = check(remote.cluster().spawn("bench.remote"));
+      return many(name, repeat, remote, 0.9, [&] { return actor.call<Bytes>("echo", message()); });
+    });
+    add("remote_task_lone" + link, [tls](const std::string& name, int repeat) {
+      Remote remote{tls};
+      return lone(name, repeat, remote, 1.5,
+                  [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
+    });
+    add("remote_task_1000" + link, [tls](const std::string& name, int repeat) {
+      Remote remote{tls};
+      return many(name, repeat, remote, 0.5,
+                  [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
+    });
+  }
+  add("remote_spawn_1000", [](const std::string& name, int repeat) {
+    Remote remote{true};
+    constexpr double wanted = 2'000;
+    auto row = measure(
+        name, "1/s", repeat, [&] { return spawn_rate(remote.cluster()); }, [&] { return wanted; });
+    row.bound = 1;
+    row.at_most = false;
+    return row;
+  });
+  add("remote_death_error",
+      [](const std::string& name, int repeat) { return death_row(name, repeat, 20, &Death::error); });
+  add("remote_death_free",
+      [](const std::string& name, int repeat) { return death_row(name, repeat, 100, &Death::free); });
+  return result;
+}
+
+int serve_cluster(const std::string& certificates) {
+  BrokerDaemon broker;
+  broker.listen = "127.0.0.1:0";
+  NodeDaemon node;
+  node.name = "local";
+  node.devices = "host:1x1GiB";
+  DaemonOptions options;
+  options.certificates = certificates;
+  options.insecure = certificates.empty();
+  options.ready = [](std::string_view where) {
+    fmt::print("{}\n", where);
+    std::fflush(stdout);
+  };
+  if (auto done = run_up(broker, node, options); !done) {
+    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(done.error()));
+    return 1;
+  }
+  return 0;
+}
+
+} // namespace gpuactors::bench

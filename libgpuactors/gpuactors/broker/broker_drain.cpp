@@ -1,0 +1,146 @@
+// Emptying a node: actors that may be started anew move to other nodes, all else runs to its end or to the deadline.
+#include <gpuactors/broker/requests.hpp>
+#include <gpuactors/broker/resource_broker.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gpuactors {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+std::int64_t unix_ms(system_clock::time_point time) {
+  return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
+}
+
+/// How often a node that is being emptied is looked at.
+constexpr milliseconds emptying_step{200};
+
+} // namespace
+
+caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
+  auto events = ledger_.drain_node(message.name(), Clock::now());
+  if (!events)
+    return to_caf(events.error());
+  auto& node = nodes_.at(message.name());
+  auto& entry = log_.add(Clock::now(), "node_drained", message.name());
+  if (message.has_deadline_ms()) {
+    node.empty_by = deadline_after(Clock::now(), milliseconds{message.deadline_ms()});
+    entry.set_reason(fmt::format("what runs there moves or ends within {} ms", message.deadline_ms()));
+  }
+  keep_drained(message.name());
+  apply(*events);
+  if (node.empty_by)
+    empty_nodes();
+  return v1::Done{};
+}
+
+void ResourceBroker::drain_again(const std::string& name, const v1::StoredNode& stored) {
+  apply(ledger_.drain_node(name, Clock::now()), "drain_node");
+  if (stored.until_ms() == 0)
+    return;
+  const milliseconds left{stored.until_ms() - unix_ms(system_clock::now())};
+  nodes_.at(name).empty_by = deadline_after(Clock::now(), std::max(milliseconds{0}, left));
+  look_again_at_nodes();
+}
+
+void ResourceBroker::keep_drained(const std::string& name) {
+  if (options_.store == nullptr)
+    return;
+  const auto& node = nodes_.at(name);
+  v1::StoredNode stored;
+  stored.set_agent(node.agent_id);
+  stored.set_drained(true);
+  if (node.empty_by)
+    stored.set_until_ms(
+        unix_ms(system_clock::now() + std::chrono::duration_cast<milliseconds>(*node.empty_by - Clock::now())));
+  options_.store->put(StateSection::nodes, name, stored.SerializeAsString());
+  commit_soon();
+}
+
+void ResourceBroker::look_again_at_nodes() {
+  if (std::exchange(emptying_, true))
+    return;
+  v1::Tick tick;
+  tick.set_id(tick_emptying);
+  caf_version::post_later(this, emptying_step, tick);
+}
+
+void ResourceBroker::empty_nodes() {
+  const auto now = Clock::now();
+  bool more = false;
+  for (auto& [name, node] : nodes_) {
+    if (!node.empty_by)
+      continue;
+    std::vector<LeaseId> held;
+    for (const auto& lease : ledger_.leases())
+      if (lease.node == name)
+        held.push_back(lease.id);
+    if (held.empty()) {
+      node.empty_by.reset();
+      log_.add(now, "node_empty", name);
+      continue;
+    }
+    more = true;
+    const bool late = now >= *node.empty_by;
+    for (const auto id : held)
+      leave(id, name, late);
+  }
+  if (more)
+    look_again_at_nodes();
+}
+
+void ResourceBroker::leave(LeaseId id, const std::string& node, bool late) {
+  if (const auto task = task_leases_.find(id); task != task_leases_.end()) {
+    // Its client gives it back after the task that runs.
+    reclaim(id, task->second);
+    if (late)
+      end_task_lease(id);
+    return;
+  }
+  const auto holder = actor_leases_.find(id);
+  if (holder == actor_leases_.end())
+    return;
+  auto& actor = actors_.at(holder->second);
+  if (actor.state != ActorState::alive)
+    return;
+  if (actor.spec.max_restarts() > 0 && reserve_elsewhere(actor)) {
+    log_.add(Clock::now(), "moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
+    // A move is no death: it does not use up a restart.
+    actor.spec.set_max_restarts(actor.spec.max_restarts() + 1);
+    kill(actor, milliseconds{limits::stop_grace}.count());
+  } else if (late) {
+    // One with restarts left waits for room, wherever it comes.
+    kill(actor, milliseconds{limits::stop_grace}.count());
+  }
+}
+
+bool ResourceBroker::reserve_elsewhere(ActorRecord& actor) {
+  auto request = read_request(actor.request);
+  if (!request || !check_group(request->group))
+    return false;
+  request->queue = false;
+  const RequestId id{++last_request_};
+  moves_[id] = actor.id;
+  apply(ledger_.submit(id, std::move(*request), Clock::now()));
+  moves_.erase(id);
+  return actor.next.has_value();
+}
+
+void ResourceBroker::forget_move(LeaseId lease) {
+  for (auto& [id, actor] : actors_)
+    if (actor.next && actor.next->id == lease)
+      actor.next.reset();
+}
+
+void ResourceBroker::give_up_move(ActorRecord& actor) {
+  if (const auto next = std::exchange(actor.next, std::nullopt))
+    apply(ledger_.release(next->id, next->epoch, Clock::now()), "release");
+}
+
+} // namespace gpuactors

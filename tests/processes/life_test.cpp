@@ -1,0 +1,152 @@
+// What an actor keeps over its lives, how a node is emptied, and how calls are ended by force.
+#include "fixture.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::string> leases_on(Cluster& cluster, const std::string& node) {
+  std::vector<std::string> result;
+  const auto state = must(cluster.state());
+  for (const auto& lease : state.leases())
+    if (lease.node() == node)
+      result.push_back(lease.name());
+  return result;
+}
+
+std::string node_of(Cluster& cluster, const std::string& actor) {
+  const auto state = must(cluster.state());
+  for (const auto& info : state.actors())
+    if (info.name() == actor)
+      return info.lease().node();
+  return "(none)";
+}
+
+double sum_of(const ActorRef& actor) {
+  return must(actor.call<Number>("add", number(0)).get(20s)).value();
+}
+
+} // namespace
+
+TEST_CASE("an actor finds what it saved when it is started anew, on whatever node", "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0");
+  auto cluster = processes.connect();
+  auto actor = must(cluster.spawn("counter", number(1), {.name = "c", .max_restarts = 5, .detached = true}));
+  must(actor.call<Number>("add_for_good", number(10)).get());
+  must(actor.call<Number>("add", number(100)).get());
+  Processes::signal(pid_of(actor), SIGKILL);
+  CHECK(eventually([&] { return actor.call<Number>("restarts").get(5s).has_value(); }));
+  CHECK(sum_of(actor) == 11);
+
+  // Its node and the broker go; what is left of it is in the store.
+  must(actor.call<Number>("add_for_good", number(1)).get());
+  const auto kept = [&] { return must(cluster.find("c")).call<Number>("add", number(0)).get(5s).has_value(); };
+  processes.signal("n0", SIGKILL);
+  processes.start_node("n1");
+  CHECK(eventually(kept));
+  CHECK(sum_of(must(cluster.find("c"))) == 12);
+  CHECK(node_of(cluster, "c") == "n1");
+  processes.signal("n1", SIGKILL);
+  processes.signal("broker", SIGKILL);
+  processes.start_broker({"--store", store});
+  processes.start_node("n2");
+  CHECK(eventually(kept));
+  CHECK(sum_of(must(cluster.find("c"))) == 12);
+}
+
+TEST_CASE("too much to save is refused with the numbers", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(1)));
+  must(actor.call<Number>("save_bytes", number(200'000)).get());
+  const auto refused = actor.call<Number>("save_bytes", number(300'000)).get();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message().find("256 KiB are allowed") != std::string::npos);
+}
+
+TEST_CASE("a node is emptied by a deadline: actors move with what they saved, the rest ends", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0");
+  auto cluster = processes.connect();
+  auto moves = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "moves", .max_restarts = 1}));
+  auto stays = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "stays"}));
+  must(moves.call<Number>("add_for_good", number(4)).get());
+  auto task = cluster.submit<Number>("nap", number(60), {.gpus = 1});
+  CHECK(eventually([&] { return leases_on(cluster, "n0").size() == 3; }));
+  // There is no other place yet: what runs goes on.
+  must(cluster.drain("n0", 8s));
+  CHECK(sum_of(moves) == 5);
+  CHECK(node_of(cluster, "moves") == "n0");
+  processes.start_node("n1");
+  CHECK(eventually([&] { return node_of(cluster, "moves") == "n1"; }));
+  CHECK(eventually([&] { return moves.call<Number>("add", number(0)).get(5s).has_value(); }));
+  CHECK(sum_of(moves) == 5);
+  CHECK(sum_of(stays) == 1);
+  CHECK(eventually([&] { return leases_on(cluster, "n0").empty(); }));
+  // Asked to stop, it has answered long before its minute was over.
+  CHECK(task.get(10s).has_value());
+  CHECK_FALSE(stays.call<Number>("add", number(0)).get(10s));
+  // The move has not used up its restart.
+  Processes::signal(pid_of(moves), SIGKILL);
+  CHECK(eventually([&] { return moves.call<Number>("restarts").get(5s).has_value(); }));
+  CHECK(must(moves.call<Number>("restarts").get()).value() == 2);
+}
+
+TEST_CASE("what is cancelled by force ends with its process", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  Options isolated;
+  isolated.isolation = Isolation::process;
+  isolated.max_retries = 3;
+  auto task = cluster.submit<Number>("fall", text("endless loop"), isolated);
+  CHECK(eventually([&] { return leases_on(cluster, "n0").size() == 1; }));
+  auto actor =
+      must(cluster.spawn("counter", number(0), {.name = "a", .max_restarts = 1, .isolation = Isolation::process}));
+  const auto pid = pid_of(actor);
+  auto call = actor.call<Number>("fall", text("endless loop"), 60s);
+  // Begun, as the next call waits behind it.
+  auto behind = actor.call<Number>("add", number(1), 60s);
+  CHECK(behind.get(200ms).error().code() == Errc::deadline_exceeded);
+  call.cancel(Cancel::force);
+  task.cancel(Cancel::force);
+  CHECK(call.get(5s).error().code() == Errc::cancelled);
+  CHECK(task.get(5s).error().code() == Errc::cancelled);
+  CHECK(behind.get(20s).error().code() == Errc::worker_died);
+  CHECK(eventually([&] { return actor.call<Number>("restarts").get(5s).has_value(); }));
+  CHECK(pid_of(actor) != pid);
+  CHECK(eventually([&] { return leases_on(cluster, "n0").size() == 1; }));
+}
+
+TEST_CASE("what actors use and how often they were called is in the state", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.name = "c"}));
+  for (int i = 0; i < 7; ++i)
+    must(actor.call<Number>("add", number(1)).get());
+  CHECK(eventually([&] { return must(cluster.state()).actors(0).calls() == 7; }));
+}
+
+TEST_CASE("processes that keep in touch differently are refused in words", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  ConnectOptions options;
+  options.broker = processes.broker();
+  options.certificates = processes.certificates();
+  options.heartbeat = 30s;
+  options.link_timeout = 90s;
+  const auto refused = Cluster::connect(std::move(options));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message().find("shows every 30 s that it is alive") != std::string::npos);
+}
