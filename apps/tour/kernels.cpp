@@ -61,7 +61,7 @@ GPUACTORS_TASK("gram", [](TaskContext& ctx, const ArrayRequest& in) {
 /// Runs `task` on `values` with a whole device and fills `row`. @returns what it made of them.
 Result<std::vector<float>> run_task(Tour& tour, Row& row, const char* task, const std::vector<float>& values,
                                     std::vector<std::int64_t> shape) {
-  GPUACTORS_LET(cluster, embed(tour.machine().all()));
+  GPUACTORS_LET(cluster, open(tour.machine().all()));
   GPUACTORS_LET(x, cluster.put(values, std::move(shape)));
   ArrayRequest request;
   *request.mutable_x() = x.ref();

@@ -38,6 +38,8 @@ void run(const Program& program, const Machine& machine, bool full, Rows& rows) 
 }
 
 int run_all(const TourOptions& options) {
+  if (options.cluster)
+    use_cluster(*options.cluster);
   const auto machine = Machine::look(options.devices);
   if (!machine)
     return complain(machine.error());

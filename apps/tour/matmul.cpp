@@ -155,7 +155,7 @@ Result<void> compare_kinds(Tour& tour) {
 } // namespace
 
 Result<void> run_t1(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().all()));
+  GPUACTORS_LET(cluster, open(tour.machine().all()));
   for (const auto n : sizes(tour, true)) {
     auto& row = tour.row(fmt::format("matmul {}", n));
     GPUACTORS_LET(factors, Factors::make(cluster, n));
@@ -167,7 +167,7 @@ Result<void> run_t1(Tour& tour) {
 }
 
 Result<void> run_t2(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().exactly(1)));
+  GPUACTORS_LET(cluster, open(tour.machine().exactly(1)));
   std::vector<Factors> all;
   for (const auto n : sizes(tour, false)) {
     GPUACTORS_LET(factors, Factors::make(cluster, n));
@@ -200,7 +200,7 @@ Result<void> run_t2(Tour& tour) {
 Result<void> run_t18(Tour& tour) {
   if (tour.machine().has_cuda())
     return compare_kinds(tour);
-  GPUACTORS_LET(cluster, embed(tour.machine().all()));
+  GPUACTORS_LET(cluster, open(tour.machine().all()));
   GPUACTORS_LET(factors, Factors::make(cluster, 2000));
   auto& row = tour.row("matmul 2000, and float64 loops");
   GPUACTORS_LET(reply, factors.submit(cluster, {.gpus = 1}).get());

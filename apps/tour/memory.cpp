@@ -202,7 +202,7 @@ Result<void> leak_in_fresh_processes(Row& row, Cluster& cluster) {
 Result<void> run_t8(Tour& tour) {
   // 6 GiB of a 16 GiB device each, or as much of what a GPU has. Nearly all of it is accounting: pages are touched
   // only where something is written.
-  GPUACTORS_LET(cluster, embed(tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x16GiB"));
+  GPUACTORS_LET(cluster, open(tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x16GiB"));
   GPUACTORS_LET(state, cluster.state());
   const auto& device = state.devices(0).device();
   const auto quota = device.memory_bytes() / 16 * 6;
@@ -238,7 +238,7 @@ Result<void> run_t9(Tour& tour) {
   const auto device = tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x64MiB";
   {
     auto& row = tour.row("leak 4 MiB, 100 times, in one process");
-    GPUACTORS_LET(cluster, embed(device));
+    GPUACTORS_LET(cluster, open(device));
     GPUACTORS_TRY(leak_often(row, cluster, true));
   }
   auto& row = tour.row("the same in one worker of a cluster of processes");

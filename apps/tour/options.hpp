@@ -3,6 +3,7 @@
 
 #include <gpuactors/gpuactors.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ struct TourOptions {
   /// Programs to run, in this order; empty means all.
   std::vector<std::string> only;
   std::string devices;
+  /// A running cluster to use instead of embedded ones; not set without a broker.
+  std::optional<gpuactors::ConnectOptions> cluster;
   bool json = false;
   bool full = false;
   bool help = false;

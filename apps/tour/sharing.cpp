@@ -64,7 +64,7 @@ std::string units(std::int64_t units) {
 } // namespace
 
 Result<void> run_t5(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().exactly(1)));
+  GPUACTORS_LET(cluster, open(tour.machine().exactly(1)));
   auto& row = tour.row("four sleeping tasks of 0.25");
   GPUACTORS_LET(replies, sleep_four_times(cluster, 0.25, 0.75));
   GPUACTORS_LET(usage, usage_of(cluster));
@@ -79,7 +79,7 @@ Result<void> run_t5(Tour& tour) {
 }
 
 Result<void> run_t7(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().exactly(1)));
+  GPUACTORS_LET(cluster, open(tour.machine().exactly(1)));
   auto& row = tour.row("four sleeping tasks of 0.3");
   GPUACTORS_LET(replies, sleep_four_times(cluster, 0.3, 0.75));
   GPUACTORS_LET(usage, usage_of(cluster));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -17,7 +18,7 @@ using gpuactors::Result;
 // -- Machine --------------------------------------------------------------------------------------
 
 Result<Machine> Machine::look(const std::string& spec) {
-  GPUACTORS_LET(cluster, embed(spec));
+  GPUACTORS_LET(cluster, open(spec));
   GPUACTORS_LET(state, cluster.state());
   Machine machine;
   for (const auto& device : state.devices())
@@ -70,10 +71,52 @@ void Tour::close() {
 
 // -- helpers --------------------------------------------------------------------------------------
 
+namespace {
+
+/// The running cluster that is used, if any, and the first of its decisions that belongs to the program which runs.
+std::optional<gpuactors::ConnectOptions> connection;
+std::uint64_t first_event = 1;
+
 Result<Cluster> embed(const std::string& devices) {
   gpuactors::EmbedOptions options;
   options.devices = devices;
   return Cluster::embed(std::move(options));
+}
+
+/// Bytes of the devices, largest first.
+Result<std::vector<std::uint64_t>> memory_of(Cluster& cluster) {
+  GPUACTORS_LET(state, cluster.state());
+  std::vector<std::uint64_t> result;
+  for (const auto& device : state.devices())
+    result.push_back(device.device().memory_bytes());
+  std::sort(result.rbegin(), result.rend());
+  return result;
+}
+
+} // namespace
+
+void use_cluster(gpuactors::ConnectOptions options) {
+  connection = std::move(options);
+}
+
+Result<Cluster> open(const std::string& devices) {
+  first_event = 1;
+  if (!connection)
+    return embed(devices);
+  GPUACTORS_LET(cluster, Cluster::connect(*connection));
+  if (!devices.empty()) {
+    GPUACTORS_LET(sample, embed(devices));
+    GPUACTORS_LET(wanted, memory_of(sample));
+    GPUACTORS_LET(there, memory_of(cluster));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (i >= there.size() || there[i] < wanted[i])
+        return gpuactors::fail(gpuactors::Errc::infeasible,
+                               fmt::format("the cluster does not have the devices of {}", devices));
+  }
+  GPUACTORS_LET(state, cluster.state(1));
+  if (state.events_size() > 0)
+    first_event = state.events(state.events_size() - 1).sequence() + 1;
+  return std::move(cluster);
 }
 
 bool wait_until_free(Cluster& cluster) {
@@ -148,7 +191,7 @@ int most_at_once(const std::vector<Span>& spans) {
 // -- usage ----------------------------------------------------------------------------------------
 
 Result<Usage> usage_of(Cluster& cluster) {
-  GPUACTORS_LET(state, cluster.state(1));
+  GPUACTORS_LET(state, cluster.state(first_event));
   Usage usage;
   struct Held {
     int leases = 0;

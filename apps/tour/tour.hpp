@@ -81,8 +81,12 @@ struct Program {
 
 // -- helpers that many programs use ---------------------------------------------------------------
 
-/// Embeds a cluster of one node "local" with these devices.
-gpuactors::Result<gpuactors::Cluster> embed(const std::string& devices);
+/// Has `open` connect to a running cluster from now on.
+void use_cluster(gpuactors::ConnectOptions connection);
+
+/// A cluster with these devices: embeds one of one node "local", or connects to the one that is used.
+/// @returns `infeasible` when that has fewer devices, or smaller ones.
+gpuactors::Result<gpuactors::Cluster> open(const std::string& devices);
 
 /// Waits until nothing holds a lease any more; false after ten seconds.
 [[nodiscard]] bool wait_until_free(gpuactors::Cluster& cluster);
@@ -120,7 +124,7 @@ struct Usage {
   int releases_before_last_grant = 0;
 };
 
-/// Replays the log of `cluster` from its first decision on.
+/// Replays the log of `cluster` from its first decision after `open` on.
 gpuactors::Result<Usage> usage_of(gpuactors::Cluster& cluster);
 
 } // namespace tour

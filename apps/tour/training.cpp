@@ -132,7 +132,7 @@ void check_losses(Row& row, const TrainingRun& run, const std::vector<float>& lo
 } // namespace
 
 Result<void> run_t3(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().all()));
+  GPUACTORS_LET(cluster, open(tour.machine().all()));
   for (const auto inputs : std::vector<std::size_t>{100, 200, 300}) {
     auto& row = tour.row(fmt::format("linear {} -> 1, SGD", inputs));
     auto run = make_run(100, inputs, 1, 3 * inputs);
@@ -145,7 +145,7 @@ Result<void> run_t3(Tour& tour) {
 }
 
 Result<void> run_t16(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().all()));
+  GPUACTORS_LET(cluster, open(tour.machine().all()));
   auto& row = tour.row("linear 10 -> 2, Adam");
   auto run = make_run(100, 10, 2, 16);
   run.adam = true;
@@ -157,7 +157,7 @@ Result<void> run_t16(Tour& tour) {
 }
 
 Result<void> run_t17(Tour& tour) {
-  GPUACTORS_LET(cluster, embed(tour.machine().all()));
+  GPUACTORS_LET(cluster, open(tour.machine().all()));
   auto& row = tour.row("linear 10 -> 1, SGD");
   auto run = make_run(64, 10, 1, 17);
   run.rate = 1e-4;

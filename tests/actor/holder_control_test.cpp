@@ -7,6 +7,19 @@
 
 using namespace gpuactors;
 
+TEST_CASE("a call that is taken back before it began never begins; one that has begun is left alone", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).value());
+  CHECK_FALSE(control.take_back(CallId{1}));
+  CHECK_FALSE(control.stop_requested());
+  CHECK(control.take_back(CallId{2}));
+  CHECK_FALSE(control.take_back(CallId{2}));
+  control.end();
+  CHECK_FALSE(control.take_back(CallId{1}));
+  CHECK_FALSE(control.begin(CallId{2}, 0).value());
+  CHECK(control.begin(CallId{3}, 0).value());
+}
+
 TEST_CASE("a call that was cancelled while it waited does not begin", "[actor]") {
   HolderControl control;
   control.cancel(CallId{1});

@@ -128,6 +128,29 @@ TEST_CASE("what is cancelled by force ends with its process", "[processes]") {
   CHECK(eventually([&] { return leases_on(cluster, "n0").size() == 1; }));
 }
 
+TEST_CASE("short tasks that were sent ahead do not wait behind a long one", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:2x64MiB");
+  const auto naps = [&](int count) {
+    std::vector<Future<Number>> result;
+    for (int i = 0; i < count; ++i)
+      result.push_back(cluster.submit<Number>("nap", number(0), {.gpus = 1}));
+    return result;
+  };
+  // Until they are known to be short.
+  for (auto& nap : naps(1000))
+    must(nap.get(20s));
+  auto before = naps(100);
+  auto long_one = cluster.submit<Number>("nap", number(20), {.gpus = 1});
+  auto behind = naps(500);
+  for (auto& nap : before)
+    must(nap.get(20s));
+  for (auto& nap : behind)
+    must(nap.get(10s));
+  CHECK_FALSE(long_one.ready());
+  long_one.cancel();
+}
+
 TEST_CASE("what actors use and how often they were called is in the state", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

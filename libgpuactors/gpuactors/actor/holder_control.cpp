@@ -3,20 +3,23 @@
 
 namespace gpuactors {
 
-Result<void> HolderControl::begin(CallId call, std::uint32_t stream_items) {
+Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items) {
   const std::lock_guard lock{mutex_};
   if (ending_)
     return fail(Errc::actor_died, "it was ended before the call began");
   if (!cancelled_.empty() && cancelled_.erase(call) > 0)
     return fail(Errc::cancelled, "the call was cancelled before it began");
+  if (!taken_back_.empty() && taken_back_.erase(call) > 0)
+    return false;
   running_ = call;
   credits_ = stream_items;
   stop_.store(false, std::memory_order_relaxed);
-  return {};
+  return true;
 }
 
 void HolderControl::end() {
   const std::lock_guard lock{mutex_};
+  last_ended_ = running_;
   running_ = CallId{};
   calls_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -84,6 +87,15 @@ bool HolderControl::cancel(CallId call) {
   if (withdraw)
     withdraw();
   return running;
+}
+
+bool HolderControl::take_back(CallId call) {
+  const std::lock_guard lock{mutex_};
+  // Calls run in the order in which they came: one that is asked for here is the last that ended, or comes later.
+  if (!call || call == running_ || call == last_ended_ || deferred_.count(call) > 0)
+    return false;
+  // The call itself comes on the same way before this word of it, so each is erased when its turn comes.
+  return cancelled_.count(call) == 0 && taken_back_.insert(call).second;
 }
 
 void HolderControl::credit(CallId call, std::uint32_t items) {

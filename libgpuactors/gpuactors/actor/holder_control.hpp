@@ -25,9 +25,9 @@ namespace gpuactors {
 class HolderControl {
 public:
   /// Marks `call` as the running one, with so many items of stream credit. Holder's thread.
-  /// @returns `cancelled` when it was cancelled while it waited, `actor_died` when the holder is ending; the call must
-  ///          not run then.
-  Result<void> begin(CallId call, std::uint32_t stream_items);
+  /// @returns false when it was taken back: nobody waits for its answer; `cancelled` when it was cancelled while it
+  ///          waited, `actor_died` when the holder is ending. The call must not run then.
+  Result<bool> begin(CallId call, std::uint32_t stream_items);
 
   /// The running call is over. Holder's thread.
   void end();
@@ -51,6 +51,10 @@ public:
   /// Cancels `call`, whether it waits, runs or was deferred.
   /// @returns whether it is running.
   bool cancel(CallId call);
+
+  /// Keeps `call` from beginning, unless it has begun.
+  /// @returns whether that is so: it has not run and never will.
+  bool take_back(CallId call);
 
   /// Allows the running call's stream `items` more items.
   void credit(CallId call, std::uint32_t items);
@@ -86,12 +90,15 @@ private:
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   CallId running_;
+  CallId last_ended_;
   std::uint32_t credits_ = 0;
   bool ending_ = false;
   std::unordered_map<CallId, std::function<void()>> deferred_;
   // Cancelled before they began. A cancellation may come after the answer, so the oldest are forgotten.
   std::unordered_set<CallId> cancelled_;
   std::deque<CallId> cancelled_order_;
+  // Taken back before they began, and on their way here.
+  std::unordered_set<CallId> taken_back_;
   std::vector<int> lost_devices_;
   std::function<void()> report_;
   std::function<void(const Payload&)> keep_;

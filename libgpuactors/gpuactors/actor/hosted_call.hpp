@@ -108,16 +108,19 @@ private:
 /// Runs `serve` under the rules of a call: not when it was cancelled or is late, and no exception gets out.
 template <class Serve>
 Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
-  if (call.deadline != never && Clock::now() >= call.deadline)
-    return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
-  if (auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0); !begun)
+  const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0);
+  if (!begun)
     return Result<Payload>{fail(begun.error())};
+  if (!*begun)
+    return std::nullopt;
   struct End {
     HolderControl& control;
     ~End() {
       control.end();
     }
   } const end{control};
+  if (call.deadline != never && Clock::now() >= call.deadline)
+    return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
   try {
     return serve();
   } catch (const std::exception& exception) {

@@ -210,7 +210,14 @@ void Worker::cancel(const v1::CancelCall& message) {
   const auto slot = slots_.find(LeaseId{message.lease()});
   if (slot == slots_.end())
     return;
-  const bool running = slot->second.control->cancel(CallId{message.call()});
+  const CallId call{message.call()};
+  if (message.take_back()) {
+    // What has begun is answered as if nobody had asked.
+    if (slot->second.control->take_back(call))
+      caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(current_sender()), message);
+    return;
+  }
+  const bool running = slot->second.control->cancel(call);
   if (running && message.force() && slot->second.alone)
     stuck(slot->first, slot->second, "its process was ended, because a call that it ran was cancelled by force");
 }

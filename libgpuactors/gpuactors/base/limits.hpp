@@ -43,6 +43,11 @@ inline constexpr std::size_t remembered_cancellations = calls_in_flight;
 /// Leases for tasks of one shape that a client asks for at once.
 inline constexpr std::size_t leases_per_shape = 64;
 
+/// Tasks of one shape that a client has under way to one lease in another process, when they are short; and after which
+/// time those that wait there behind one that turned out to be long are taken back.
+inline constexpr std::size_t tasks_ahead = 32;
+inline constexpr std::chrono::milliseconds tasks_ahead_wait{20};
+
 /// Items of a streamed reply that may be under way before the producer waits.
 inline constexpr std::uint32_t stream_window = 32;
 

@@ -75,8 +75,9 @@ private:
   std::shared_ptr<const TaskShape> shape_;
   // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
   std::array<RequestPort::Ticket, 2> timers_{};
-  // Guarded by the dispatcher's mutex: the lease it runs under.
+  // Guarded by the dispatcher's mutex: the lease it runs under, and its entry in the port.
   LeaseId lease_;
+  RequestPort::Ticket ticket_ = 0;
 };
 
 /// An actor as this program knows it, shared by all its `ActorRef`s.

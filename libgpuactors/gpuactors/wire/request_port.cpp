@@ -62,6 +62,10 @@ void RequestPort::abandon(Ticket ticket, Error error) {
     pending->on_error(std::move(error));
 }
 
+bool RequestPort::forget(Ticket ticket) {
+  return table_->take(ticket) != nullptr;
+}
+
 void RequestPort::fail_receiver(const caf::actor_addr& receiver, const Error& error) {
   table_->fail_receiver(receiver, error);
 }

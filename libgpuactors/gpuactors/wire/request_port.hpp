@@ -86,6 +86,10 @@ public:
   /// Answers a pending request with `error`; no effect when it was answered. A later reply is dropped.
   void abandon(Ticket ticket, Error error);
 
+  /// Takes a pending request out of the table without an answer: a later reply is dropped.
+  /// @returns false when it was answered already, or is being answered now.
+  bool forget(Ticket ticket);
+
   /// Fails every request that waits for `receiver`. Called when it is down.
   void fail_receiver(const caf::actor_addr& receiver, const Error& error);
 

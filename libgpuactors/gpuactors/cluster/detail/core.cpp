@@ -137,8 +137,14 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
   client_ = std::uint64_t{random()} << 32U | random();
   port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
     const auto self = weak.lock();
-    if (self != nullptr && content.match_elements<v1::ReclaimLease>())
+    if (self == nullptr)
+      return;
+    if (content.match_elements<v1::ReclaimLease>()) {
       self->dispatcher_->reclaim(LeaseId{content.get_as<v1::ReclaimLease>(0).lease()});
+    } else if (content.match_elements<v1::CancelCall>()) {
+      const auto& message = content.get_as<v1::CancelCall>(0);
+      self->dispatcher_->taken_back(CallId{message.call()}, LeaseId{message.lease()});
+    }
   });
   if (links) {
     GPUACTORS_LET(made, Links::make(*system_, *port_, *links));

@@ -135,7 +135,7 @@ void TaskDispatcher::reclaim(LeaseId lease) {
     if (slot == slots_.end())
       return;
     slot->second.reclaimed = true;
-    if (!slot->second.busy)
+    if (slot->second.under_way.empty())
       give_back(lease, outbox);
   }
   flush(outbox);
@@ -150,12 +150,46 @@ void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
     task.lease_ = LeaseId{};
     if (slot == slots_.end())
       return;
-    slot->second.busy = false;
-    const auto most = slot->second.shape->max_calls;
-    if (slot->second.reclaimed || runner_suspect || (most > 0 && slot->second.calls >= most))
+    auto& used = slot->second;
+    std::erase_if(used.under_way, [&](const auto& known) { return known.get() == &task; });
+    const auto now = Clock::now();
+    constexpr int memory = 8;
+    used.shape->pace += (now - used.since - used.shape->pace) / memory;
+    used.since = now;
+    const auto most = used.shape->max_calls;
+    if (!used.reclaimed && !runner_suspect && (most == 0 || used.calls < most))
+      use(used, outbox);
+    else if (used.under_way.empty())
       give_back(slot->first, outbox);
-    else
-      use(slot->second, outbox);
+  }
+  flush(outbox);
+}
+
+void TaskDispatcher::taken_back(CallId call, LeaseId lease) {
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto slot = slots_.find(lease);
+    if (slot == slots_.end())
+      return;
+    auto& under_way = slot->second.under_way;
+    const auto found =
+        std::find_if(under_way.begin(), under_way.end(), [&](const auto& task) { return task->call.id == call; });
+    // One that its caller withdrew is answered by its runner, in its turn.
+    if (found == under_way.end() || (*found)->finished() || !port_.forget((*found)->ticket_))
+      return;
+    auto task = std::move(*found);
+    under_way.erase(found);
+    task->lease_ = LeaseId{};
+    const auto shape = slot->second.shape;
+    shape->waiting.push_front(std::move(task));
+    if (!shape->idle.empty()) {
+      const auto idle = shape->idle.back();
+      shape->idle.pop_back();
+      use(slots_.at(idle), outbox);
+    } else {
+      balance(shape, outbox);
+    }
   }
   flush(outbox);
 }
@@ -290,8 +324,13 @@ void TaskDispatcher::sweep() {
     const std::lock_guard lock{mutex_};
     const auto now = Clock::now();
     std::vector<LeaseId> late;
-    for (const auto& [id, slot] : slots_) {
-      if (slot.busy)
+    for (auto& [id, slot] : slots_) {
+      if (slot.under_way.size() > 1) {
+        more = true;
+        if (now - slot.since >= limits::tasks_ahead_wait)
+          recall_waiting(slot, outbox);
+      }
+      if (!slot.under_way.empty())
         continue;
       if (now - slot.idle_since >= limits::lease_linger)
         late.push_back(id);
@@ -346,20 +385,31 @@ std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
 
 void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
   const LeaseId id{slot.lease.id()};
-  while (auto task = pop_waiting(*slot.shape)) {
+  const auto most = most_under_way(slot);
+  while (slot.under_way.size() < most) {
+    auto task = pop_waiting(*slot.shape);
+    if (task == nullptr)
+      break;
     auto ticket = port_.add(task, slot.runner, never);
     if (!ticket) {
       outbox.failures.emplace_back(std::move(task), ticket.error());
       continue;
     }
-    slot.busy = true;
+    if (slot.under_way.empty())
+      slot.since = Clock::now();
     ++slot.calls;
     task->lease_ = id;
+    task->ticket_ = *ticket;
     task->call.id = port_.call_id(*ticket);
+    slot.under_way.push_back(task);
     outbox.run({std::move(task), slot.runner, *ticket});
-    return;
   }
-  slot.busy = false;
+  if (slot.under_way.size() > 1 && !sweeping_) {
+    sweeping_ = true;
+    outbox.start_sweep = true;
+  }
+  if (!slot.under_way.empty())
+    return;
   if (slot.reclaimed) {
     give_back(id, outbox);
     return;
@@ -371,6 +421,32 @@ void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
     sweeping_ = true;
     outbox.start_sweep = true;
   }
+}
+
+std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
+  const auto& shape = *slot.shape;
+  using std::chrono::microseconds;
+  constexpr microseconds short_task{500};
+  // One that runs next may take the process along: only short ones wait where they cannot be taken elsewhere at once.
+  if (workers_ == nullptr || shape.max_calls > 0 || shape.pace > short_task)
+    return 1;
+  // Leases that are asked for and other ones that are held get their part.
+  const auto spare = shape.waiting.size() - std::min(shape.waiting.size(), shape.requested.size());
+  return std::min(limits::tasks_ahead, 1 + spare / std::max<std::size_t>(1, shape.leases));
+}
+
+void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) {
+  // From the last one on, so that they are queued again in their order.
+  for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task) {
+    v1::CancelCall message;
+    message.set_call((*task)->call.id.value());
+    message.set_lease(slot.lease.id());
+    message.set_take_back(true);
+    outbox.recalls.emplace_back(slot.control, std::move(message));
+  }
+  // Others of this shape are expected to be long too, until they are not.
+  slot.shape->pace = limits::tasks_ahead_wait;
+  slot.since = Clock::now();
 }
 
 void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
@@ -417,6 +493,8 @@ void TaskDispatcher::flush(Outbox& outbox) {
     deliver(*outbox.first_run);
   for (const auto& run : outbox.runs)
     deliver(run);
+  for (auto& [control, message] : outbox.recalls)
+    port_.tell(control, std::move(message));
   for (const auto& lease : outbox.releases)
     release(lease);
   for (const auto& acquire : outbox.acquires) {

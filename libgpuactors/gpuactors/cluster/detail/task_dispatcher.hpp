@@ -1,5 +1,6 @@
 // TaskDispatcher: brings tasks to leases. Tasks of one shape share leases, so that a stream of them costs no trip to
-// the broker each; a lease that others wait for is given back after the task that runs. Internal to the cluster layer.
+// the broker each; a lease that others wait for is given back after the task that runs. Short tasks are sent ahead to a
+// lease in another process, so that the way there and back does not bound their rate. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/cluster/detail/broker_link.hpp>
@@ -36,6 +37,9 @@ public:
   /// Allows a running task's stream `items` more items.
   void credit(const PendingTask& task, std::uint32_t items);
 
+  /// A worker's word that a task which was to be taken back has not begun there, and will not.
+  void taken_back(CallId call, LeaseId lease);
+
   /// The broker's word that others wait for this lease.
   void reclaim(LeaseId lease);
 
@@ -55,7 +59,10 @@ private:
     caf::strong_actor_ptr runner;
     caf::strong_actor_ptr control;
     std::shared_ptr<Shape> shape;
-    bool busy = false;
+    /// Tasks that were sent to it and are not answered, in their order.
+    std::vector<std::shared_ptr<PendingTask>> under_way;
+    /// Since when the first of them may be running.
+    TimePoint since = never;
     /// Tasks that were given to it.
     int calls = 0;
     TimePoint idle_since = never;
@@ -72,6 +79,8 @@ private:
     std::deque<std::shared_ptr<PendingTask>> waiting;
     std::vector<LeaseId> idle;
     std::size_t leases = 0;
+    /// How long a task takes, a running mean; long until some were short.
+    Duration pace = std::chrono::milliseconds{10};
     /// Requests for leases that the broker has not answered.
     std::vector<std::uint64_t> requested;
   };
@@ -93,6 +102,7 @@ private:
     std::vector<std::uint64_t> withdrawals;
     std::vector<v1::Lease> releases;
     std::vector<std::pair<std::shared_ptr<PendingTask>, Error>> failures;
+    std::vector<std::pair<caf::strong_actor_ptr, v1::CancelCall>> recalls;
     bool start_sweep = false;
 
     void run(Run run);
@@ -112,6 +122,8 @@ private:
   const std::shared_ptr<Shape>& shape_of(const TaskShape& wanted);
   static std::shared_ptr<PendingTask> pop_waiting(Shape& shape);
   void use(Slot& slot, Outbox& outbox);
+  [[nodiscard]] std::size_t most_under_way(const Slot& slot) const;
+  static void recall_waiting(Slot& slot, Outbox& outbox);
   void give_back(LeaseId lease, Outbox& outbox);
   void balance(const std::shared_ptr<Shape>& shape, Outbox& outbox);
   void drop_if_unused(const Shape& shape);
