@@ -8,8 +8,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -33,35 +36,56 @@ struct Arguments {
   bool json = false;
 };
 
-/// Asks for an end when Ctrl-C is pressed; the second time it ends the program, which may be waiting for a broker.
-/// Before other threads are started, which must not be interrupted either.
+// Written to by the handler of signals, which may do little else; and whether there was one.
+std::atomic<int> interrupt_event{-1};
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+constexpr int exit_interrupted = 128 + SIGINT;
+
+void on_interrupt(int /*signal*/) {
+  if (interrupted.exchange(true))
+    std::_Exit(exit_interrupted);
+  const int before = errno;
+  ::eventfd_write(interrupt_event.load(), 1);
+  errno = before;
+}
+
+/// Asks for an end when Ctrl-C is pressed; the second time it ends the program, which may be waiting for a broker. A
+/// handler, since a thread that waits for signals does not get them where a library has started others before main.
+/// One at a time.
 class Interrupt {
 public:
-  Interrupt() {
-    sigemptyset(&waited_);
-    sigaddset(&waited_, SIGINT);
-    sigaddset(&waited_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &waited_, &before_);
+  Interrupt() : event_(::eventfd(0, EFD_CLOEXEC)) {
+    if (event_ < 0)
+      return; // Ctrl-C ends the program as it does others
+    interrupt_event = event_;
     thread_ = std::thread{[this] {
-      int signal = 0;
-      sigwait(&waited_, &signal);
+      eventfd_t count = 0;
+      while (::eventfd_read(event_, &count) != 0 && errno == EINTR) {
+        // again
+      }
       stop_.request_stop();
-      if (ends_)
-        return;
-      sigwait(&waited_, &signal);
-      if (!ends_)
-        std::_Exit(exit_interrupted);
     }};
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(SIGINT, &action, nullptr);
+    ::sigaction(SIGTERM, &action, nullptr);
   }
 
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
   ~Interrupt() {
-    ends_ = true;
-    pthread_kill(thread_.native_handle(), SIGTERM);
+    if (event_ < 0)
+      return;
+    ::signal(SIGINT, SIG_DFL);
+    ::signal(SIGTERM, SIG_DFL);
+    ::eventfd_write(event_, 1);
     thread_.join();
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    interrupt_event = -1;
+    ::close(event_);
   }
 
   [[nodiscard]] std::stop_token token() const {
@@ -69,12 +93,8 @@ public:
   }
 
 private:
-  static constexpr int exit_interrupted = 128 + SIGINT;
-
+  int event_;
   std::stop_source stop_;
-  std::atomic<bool> ends_{false};
-  sigset_t waited_{};
-  sigset_t before_{};
   std::thread thread_;
 };
 

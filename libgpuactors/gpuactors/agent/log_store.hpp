@@ -27,7 +27,7 @@ struct LogFilter {
 
 /// Where a log lies and how large it may become.
 struct LogOptions {
-  /// Belongs to one store at a time, which a lock in it sees to; made, for its owner alone, if it is not there.
+  /// Belongs to one store at a time, which a lock sees to; made, for its owner alone, if it is not there.
   std::filesystem::path folder;
   /// Bytes of a file; a longer line has a file for itself.
   std::uint64_t file_bytes = limits::log_file_bytes;

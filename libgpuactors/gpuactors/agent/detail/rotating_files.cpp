@@ -75,14 +75,13 @@ Result<void> make_folder(const fs::path& folder) {
 
 Result<Descriptor> lock_folder(const fs::path& folder) {
   GPUACTORS_TRY(make_folder(folder));
-  const auto path = folder / "lock";
-  Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  Descriptor file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (!file)
-    return fail_errno(path, "written");
+    return fail_errno(folder, "read");
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
     return file;
   if (errno != EWOULDBLOCK)
-    return fail_errno(path, "locked");
+    return fail_errno(folder, "locked");
   return fail(Errc::already_exists,
               fmt::format("the folder {} is the log of another node that runs here", folder.string()));
 }

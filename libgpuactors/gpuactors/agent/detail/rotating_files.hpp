@@ -19,8 +19,8 @@ struct LogPlace {
   std::uint64_t bytes = 0;
 };
 
-/// Makes the folder, for its owner alone, if it is not there, and takes the lock in it, for as long as the descriptor
-/// is open: the system gives it back when the process ends, however that ends.
+/// Makes the folder, for its owner alone, if it is not there, and locks it for as long as the descriptor is open: the
+/// system unlocks it when the process ends, however that ends.
 /// @returns `already_exists` when somebody else has it, `invalid_argument` for a folder that cannot be made or written.
 [[nodiscard]] Result<Descriptor> lock_folder(const std::filesystem::path& folder);
 
