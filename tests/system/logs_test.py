@@ -133,6 +133,19 @@ class Cluster:
     def texts(self, *arguments):
         return [line["text"] for line in self.logs(*arguments)]
 
+    def shows(self, expected, *arguments, view=lambda line: line["text"]):
+        """What was printed just before may be on its way to the log."""
+        seen = []
+
+        def is_there():
+            seen[:] = [self.logs(*arguments)]
+            return [view(line) for line in seen[0]] == expected
+
+        try:
+            until(is_there, f"logs {arguments} show {str(expected)[:1000]}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; they show {str(seen)[-1000:]}") from error
+
     def spawn(self, name, *arguments):
         return self.json("spawn", "counter", "--name", name, *arguments, "--json")
 
@@ -166,7 +179,9 @@ def for_people(cluster):
     """each line has its time, node and actor; both outputs are there"""
     spawned = cluster.spawn("talker", "--node", "n0")
     cluster.say("talker", "hello")
+    cluster.shows(["hello"], "talker")
     cluster.say("talker", "oh", to="stderr")
+    cluster.shows(["hello", "oh"], "talker")
     out = cluster.run("logs", "talker")
     assert re.fullmatch(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} n0 talker  (hello|oh)\n){2}", out), out
     lines = cluster.logs("talker")
@@ -188,11 +203,9 @@ def two_in_one_worker(cluster):
     for name in ("left", "right"):
         cluster.run("call", name, "say", json.dumps({"text": f"from {name}"}), "--name-space", "pair")
     cluster.run("call", "left", "say", '{"text":"of both","to":"printf"}', "--name-space", "pair")
-    until(lambda: "of both" in cluster.texts("--node", "n0"), "the line is written")
     for name in ("left", "right"):
-        lines = cluster.logs(name, "--name-space", "pair")
-        same([(line["source"], line["text"]) for line in lines],
-             [(f"pair/{name}", f"from {name}"), ("device 0", "of both")])
+        cluster.shows([(f"pair/{name}", f"from {name}"), ("device 0", "of both")], name, "--name-space", "pair",
+                      view=lambda line: (line["source"], line["text"]))
     fits(r"n0 \[device 0\]  of both\n$", cluster.run("logs", "left", "--name-space", "pair"))
     # One that comes later has nothing to do with what was there.
     cluster.spawn("late", "--node", "n0", "--gpus", "0.25")
@@ -204,10 +217,10 @@ def own_process(cluster):
     """an actor with a process of its own has all that it writes; a task has its name"""
     cluster.spawn("alone", "--node", "n0", "--isolation", "process")
     cluster.say("alone", "printed", to="printf")
-    same([(line["source"], line["text"]) for line in cluster.logs("alone")], [("alone", "printed")])
+    cluster.shows([("alone", "printed")], "alone", view=lambda line: (line["source"], line["text"]))
     cluster.run("submit", "say", "--node", "n1", '{"text":"a task"}')
-    same([(line["source"], line["actor"], line["text"]) for line in cluster.logs("--node", "n1")],
-         [("task say", "", "a task")])
+    cluster.shows([("task say", "", "a task")], "--node", "n1",
+                  view=lambda line: (line["source"], line["actor"], line["text"]))
 
 
 @case
@@ -215,14 +228,14 @@ def counts(cluster):
     """-n gives the last lines"""
     cluster.spawn("many", "--node", "n0")
     cluster.say("many", "line", lines=50)
-    same(cluster.texts("many"), [f"line {i}" for i in range(1, 51)])
+    cluster.shows([f"line {i}" for i in range(1, 51)], "many")
     same(cluster.texts("many", "-n", "2"), ["line 49", "line 50"])
     same(cluster.texts("many", "-n", "0"), [])
     fits(r"--lines is \"?10001", cluster.run("logs", "many", "-n", "10001", code=2))
     # More than one answer can carry.
     cluster.say("many", "x" * 1000, lines=3000)
-    texts = cluster.texts("many", "-n", "3000")
-    same((len(texts), texts[-1][-5:]), (3000, " 3000"))
+    until(lambda: cluster.texts("many", "-n", "1")[0].endswith("x 3000"), "all of it is there")
+    same([text[999:] for text in cluster.texts("many", "-n", "3000")], [f"x {i}" for i in range(1, 3001)])
 
 
 @case
@@ -257,6 +270,7 @@ def interrupted(cluster):
     """Ctrl-C ends -f cleanly"""
     cluster.spawn("endless", "--node", "n0")
     cluster.say("endless", "on")
+    cluster.shows(["on"], "endless")
     for number in (signal.SIGINT, signal.SIGTERM):
         reader = cluster.start("logs", "endless", "-f", "-n", "1", "--json")
         same(reader.texts(1), ["on"])
@@ -337,6 +351,7 @@ def bounded(cluster):
     cluster.spawn("loud", "--node", "n0")
     cluster.say("loud", "y" * 20000, lines=1100)
     until(lambda: len(os.listdir(folder)) == 2, "there is a second file")
+    until(lambda: " [" in cluster.texts("loud", "-n", "1")[0], "lines are there")
     (line,) = cluster.texts("loud", "-n", "1")
     fits(r"^y+ \[\d+ more bytes\]$", line)
     assert max(os.stat(os.path.join(folder, name)).st_size for name in os.listdir(folder)) <= 16 << 20
