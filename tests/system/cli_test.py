@@ -112,7 +112,7 @@ refuses("use of a device that does not exist is a clear error",
 # -- broker ----------------------------------------------------------------------------------------
 
 for subcommand in (["spawn", "counter", "--name", "c"], ["call", "c", "get"], ["kill", "c"], ["actors"], ["leases"], ["queue"],
-                   ["drain", "n"]):
+                   ["drain", "n"], ["logs", "c"]):
     refuses(f"{subcommand[0]} without a broker says how to start and name one", subcommand,
             rf"gpuactors {subcommand[0]}: there is no cluster to ask: start one with gpuactors up, and name it by --broker")
 gives("nodes shows the embedded one", ["nodes", "--json", *TWO], document(
