@@ -31,6 +31,7 @@ Command add_drain(CLI::App& program);
 Command add_spawn(CLI::App& program);
 Command add_call(CLI::App& program);
 Command add_kill(CLI::App& program);
+Command add_logs(CLI::App& program);
 Command add_broker(CLI::App& program);
 Command add_node(CLI::App& program);
 Command add_up(CLI::App& program);

@@ -86,9 +86,14 @@ void add_node_options(CLI::App& parser, Arguments& arguments) {
       ->type_name("DIR");
   parser
       .add_option("--host", node.host,
-                  "The address that clients reach this node's workers by; when left out, the one from which this "
+                  "The address that clients reach this node and its workers by; when left out, the one from which this "
                   "machine reaches the broker")
       ->type_name("ADDRESS");
+  parser
+      .add_option(
+          "--logs", node.logs,
+          "Folder that keeps what workers print, of this node alone; left out, one in the user's own state folder")
+      ->type_name("DIR");
   parser
       .add_option("--program", node.program,
                   "The program that workers are: yours, with your tasks and actors. This one when left out")

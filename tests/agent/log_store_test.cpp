@@ -242,6 +242,16 @@ TEST_CASE_METHOD(LogFixture, "a disk without room costs whole lines, and one war
   CHECK(warnings.size() == 1);
 }
 
+TEST_CASE_METHOD(LogFixture, "a folder belongs to one log at a time") {
+  open();
+  const auto second = LogStore::open({folder});
+  REQUIRE_FALSE(second.has_value());
+  CHECK(second.error().code() == Errc::already_exists);
+  CHECK_THAT(second.error().message(), Contains("is the log of another node that runs here"));
+  log.reset();
+  CHECK(LogStore::open({folder}).has_value());
+}
+
 TEST_CASE_METHOD(LogFixture, "a log that holds nothing, or has no place, is refused") {
   CHECK(LogStore::open({folder, 0, 1, 1, {}}).error().code() == Errc::invalid_argument);
   CHECK(LogStore::open({folder, 1, 0, 1, {}}).error().code() == Errc::invalid_argument);

@@ -20,8 +20,8 @@ PLAN = {
 }
 # Protobuf itself says where from version 22 on.
 PLACE = r"gpuactors submit: .*the JSON is no gpuactors\.builtin\.v1\.Echo.*(at line {0}, column \d+|near {0}:\d+)"
-SUBCOMMANDS = ["types", "devices", "submit", "spawn", "call", "kill", "status", "nodes", "actors", "leases", "queue", "drain",
-               "plan", "certs", "up", "broker", "node"]
+SUBCOMMANDS = ["types", "devices", "submit", "spawn", "call", "kill", "status", "nodes", "actors", "leases", "queue",
+               "drain", "logs", "plan", "certs", "up", "broker", "node"]
 CASES = []
 
 
@@ -82,9 +82,9 @@ gives("types shows tasks, actors and the fields of their messages", ["types"],
       contains("matmul", "counter", "crash", "gpuactors.builtin.v1.Matmul", "int32", "map<string, string>"))
 gives("types as JSON are one array of tasks, actors and messages", ["types", "--json"], document(
     lambda all: {t["name"] for t in all if t["kind"] == "task"}
-    == {"echo", "sleep", "matmul", "elementwise", "gram", "gpu_ids", "leak"}
+    == {"echo", "sleep", "matmul", "elementwise", "gram", "gpu_ids", "leak", "say"}
     and {a["name"]: [m["name"] for m in a["methods"]] for a in all if a["kind"] == "actor"}
-    == {"counter": ["add", "crash", "get", "steps", "where"], "holder": ["allocate", "free", "used"]}
+    == {"counter": ["add", "crash", "get", "say", "steps", "where"], "holder": ["allocate", "free", "used"]}
     and {"kind": "message", "name": "gpuactors.builtin.v1.Sleep", "fields": {"seconds": "double"}} in all))
 
 # -- devices ---------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ refuses("use of a device that does not exist is a clear error",
 # -- broker ----------------------------------------------------------------------------------------
 
 for subcommand in (["spawn", "counter", "--name", "c"], ["call", "c", "get"], ["kill", "c"], ["actors"], ["leases"], ["queue"],
-                   ["drain", "n"]):
+                   ["drain", "n"], ["logs", "c"]):
     refuses(f"{subcommand[0]} without a broker says how to start and name one", subcommand,
             rf"gpuactors {subcommand[0]}: there is no cluster to ask: start one with gpuactors up, and name it by --broker")
 gives("nodes shows the embedded one", ["nodes", "--json", *TWO], document(

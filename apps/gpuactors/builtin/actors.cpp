@@ -61,6 +61,10 @@ public:
     return out;
   }
 
+  Result<v1::Said> say(const v1::Say& in) {
+    return builtin::say(in);
+  }
+
   Result<void> crash(const v1::Crash& in) {
     if (in.how() == "abort")
       std::abort();
@@ -124,6 +128,7 @@ GPUACTORS_ACTOR("counter", Counter)
     .method("get", &Counter::get)
     .method("steps", &Counter::steps)
     .method("where", &Counter::where)
+    .method("say", &Counter::say)
     .method("crash", &Counter::crash);
 GPUACTORS_ACTOR("holder", Holder)
     .method("allocate", &Holder::allocate)

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <iostream>
 #include <limits>
 
 namespace gpuactors::builtin {
@@ -36,6 +39,26 @@ Result<void> check_device(std::string_view what, std::size_t gpus) {
                             "0.5) or by its memory",
                             what));
   return {};
+}
+
+Result<v1::Said> say(const v1::Say& in) {
+  if (in.lines() < 0)
+    return fail(Errc::invalid_argument, fmt::format("lines is {}: 0 or more are expected", in.lines()));
+  const auto lines = std::max<std::int64_t>(in.lines(), 1);
+  for (std::int64_t i = 1; i <= lines; ++i) {
+    const auto text = lines == 1 ? in.text() : fmt::format("{} {}", in.text(), i);
+    if (in.to().empty() || in.to() == "stdout")
+      std::cout << text << '\n';
+    else if (in.to() == "stderr")
+      std::cerr << text << '\n';
+    else if (in.to() == "printf")
+      std::printf("%s\n", text.c_str());
+    else
+      return fail(Errc::invalid_argument, fmt::format("to is \"{}\": stdout, stderr or printf is expected", in.to()));
+  }
+  v1::Said out;
+  out.set_lines(lines);
+  return out;
 }
 
 v1::DeviceShare describe(const LeaseInfo& lease, Context& gpu, std::size_t i) {

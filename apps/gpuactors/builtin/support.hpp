@@ -1,4 +1,4 @@
-// What the built-in types share: checks of their input, and where they run as a message.
+// What the built-in types share: checks of their input, where they run as a message, and lines to print.
 #pragma once
 
 #include <gpuactors/builtin/v1/builtin.pb.h>
@@ -39,6 +39,10 @@ void describe_accelerators(Holder& holder, Message& message) {
     units.mutable_ids()->Add(ids.begin(), ids.end());
   }
 }
+
+/// Writes lines to an output of the process.
+/// @returns `invalid_argument` for an output that there is not, and for a number of lines that is negative.
+Result<v1::Said> say(const v1::Say& in);
 
 /// Seconds since it was made.
 class Stopwatch {

@@ -1,4 +1,4 @@
-// The built-in tasks that show how a cluster behaves: echo, sleep, gpu_ids, leak.
+// The built-in tasks that show how a cluster behaves: echo, say, sleep, gpu_ids, leak.
 #include "support.hpp"
 
 #include <gpuactors/device/accelerators.hpp>
@@ -64,6 +64,7 @@ Result<v1::Leaked> leak(TaskContext& ctx, const v1::Leak& in) {
 }
 
 GPUACTORS_TASK("echo", echo);
+GPUACTORS_TASK("say", [](TaskContext&, const v1::Say& in) { return say(in); });
 GPUACTORS_TASK("sleep", sleep_for);
 GPUACTORS_TASK("gpu_ids", gpu_ids);
 GPUACTORS_TASK("leak", leak).needs({.gpus = 1});

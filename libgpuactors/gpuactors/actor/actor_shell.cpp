@@ -1,4 +1,5 @@
 #include <gpuactors/actor/actor_shell.hpp>
+#include <gpuactors/base/output_holder.hpp>
 
 #include <unistd.h>
 
@@ -33,10 +34,12 @@ void ActorShell::on_exit() {
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
   host_.placement.reset();
+  set_output_holder(LeaseId{}); // the thread may be used again
   host_.control->half_ended();
 }
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
+  set_output_holder(lease_.id);
   if (auto made = make_object(order, config); !made) {
     quit(caf::exit_reason::user_shutdown);
     return to_caf(made.error());

@@ -1,4 +1,5 @@
 #include <gpuactors/actor/task_runner.hpp>
+#include <gpuactors/base/output_holder.hpp>
 
 #include <unistd.h>
 
@@ -30,10 +31,12 @@ void TaskRunner::on_exit() {
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
   placement_.reset();
+  set_output_holder(LeaseId{}); // the thread may be used again
   control_->half_ended();
 }
 
 caf::result<v1::Started> TaskRunner::open() {
+  set_output_holder(lease_.id);
   auto placement =
       Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id), services_->quotas);
   if (!placement)

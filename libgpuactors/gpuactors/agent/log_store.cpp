@@ -58,15 +58,16 @@ Result<void> check_count(std::size_t count) {
 
 bool LogFilter::admits(const LogLine& line) const {
   return (node.empty() || node == line.node)
-         && (sources.empty() || std::find(sources.begin(), sources.end(), line.source) != sources.end());
+         && (sources.empty() || std::find(sources.begin(), sources.end(), line.source) != sources.end())
+         && (!wanted || wanted(line));
 }
 
 // -- what the store and its followings share -----------------------------------
 
 class LogStore::State {
 public:
-  State(LogOptions options, RotatingFiles files)
-    : options_(std::move(options)), files_(std::move(files)), thread_([this] { deliver(); }) {
+  State(LogOptions options, detail::Descriptor lock, RotatingFiles files)
+    : options_(std::move(options)), lock_(std::move(lock)), files_(std::move(files)), thread_([this] { deliver(); }) {
     // nop
   }
 
@@ -198,6 +199,7 @@ private:
   }
 
   const LogOptions options_;
+  const detail::Descriptor lock_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -252,9 +254,11 @@ Result<std::unique_ptr<LogStore>> LogStore::open(LogOptions options) {
                 fmt::format("a log of {} files of {} bytes, with {} lines for one who follows it, holds nothing: each "
                             "is at least 1",
                             options.files, options.file_bytes, options.follow_lines));
+  GPUACTORS_LET(lock, detail::lock_folder(options.folder));
   GPUACTORS_LET(files, RotatingFiles::open(options.folder, options.file_bytes, options.files));
   try {
-    return std::unique_ptr<LogStore>{new LogStore{std::make_shared<State>(std::move(options), std::move(files))}};
+    return std::unique_ptr<LogStore>{
+        new LogStore{std::make_shared<State>(std::move(options), std::move(lock), std::move(files))}};
   } catch (const std::system_error& error) { // from std::thread
     return fail(
         Errc::unavailable,

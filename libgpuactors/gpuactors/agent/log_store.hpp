@@ -18,13 +18,16 @@ struct LogFilter {
   std::string node;
   /// Of any source when empty, otherwise of any of these.
   std::vector<std::string> sources;
+  /// Asked last, about what the others admit; any line when empty. On any thread, and the log waits for it: it must be
+  /// quick, and call nothing of the log.
+  std::function<bool(const LogLine&)> wanted = {};
 
   [[nodiscard]] bool admits(const LogLine& line) const;
 };
 
 /// Where a log lies and how large it may become.
 struct LogOptions {
-  /// Belongs to one store at a time; made, for its owner alone, if it is not there.
+  /// Belongs to one store at a time, which a lock sees to; made, for its owner alone, if it is not there.
   std::filesystem::path folder;
   /// Bytes of a file; a longer line has a file for itself.
   std::uint64_t file_bytes = limits::log_file_bytes;
@@ -65,8 +68,8 @@ public:
   /// Lines in their order, and how many lines that came after them were dropped, because the callback was too slow.
   using Callback = std::function<void(std::vector<LogLine> lines, std::uint64_t dropped)>;
 
-  /// @returns `invalid_argument` for a folder that cannot be written or bounds of zero, `unavailable` when there is no
-  ///          room or thread for it.
+  /// @returns `invalid_argument` for a folder that cannot be written or bounds of zero, `already_exists` when another
+  ///          store has it, `unavailable` when there is no room or thread for it.
   static Result<std::unique_ptr<LogStore>> open(LogOptions options);
 
   LogStore(const LogStore&) = delete;

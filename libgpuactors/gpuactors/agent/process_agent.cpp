@@ -58,6 +58,17 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
   return result;
 }
 
+/// Whose the lines of a lease's holder are.
+LogSource source_of(const v1::HeldLease& held) {
+  if (!held.has_actor())
+    return {LogSource::Kind::task, 0, held.lease().name()};
+  const auto& spec = held.actor().spec();
+  auto name = spec.name().empty() ? spec.type() : spec.name();
+  if (!spec.name_space().empty())
+    name = spec.name_space() + "/" + name;
+  return {LogSource::Kind::actor, held.actor().actor(), std::move(name)};
+}
+
 } // namespace
 
 ProcessAgent::ProcessAgent(caf::actor_config& config, ProcessAgentOptions options)
@@ -100,13 +111,13 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this](const v1::Tick& message) {
         if (message.id() == 0)
           return register_node();
+        if (message.id() == tick_readers)
+          return answer_readers();
         if (const auto worker = workers_.find(message.id());
             worker != workers_.end() && worker->second.control == nullptr)
           kill_worker(worker->second); // it has not come up in time
       },
-      [](const v1::ReadLog&) -> caf::result<v1::LogLines> {
-        return to_caf(Error{Errc::unsupported, "this node keeps no log"});
-      },
+      [this](const v1::ReadLog& message) { return read_log(message); },
       [this](const v1::ActorSaved& message) { saved(message); },
       [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
   };
@@ -114,6 +125,8 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
 
 void ProcessAgent::on_exit() {
   options_.launcher = nullptr;
+  options_.read_log = nullptr;
+  readers_.clear();
   broker_ = nullptr;
   workers_.clear();
   leases_.clear();
@@ -130,7 +143,11 @@ void ProcessAgent::start(Message order, v1::HeldLease held, bool isolated, const
     return report(*refused);
   *held.mutable_lease() = order.lease();
   const auto& lease = order.lease();
-  auto& worker = worker_for(lease, isolated, lease.name());
+  const auto source = source_of(held);
+  // Nothing that it writes is older.
+  const auto since = std::chrono::system_clock::now();
+  auto& worker = worker_for(lease, isolated, source);
+  options_.sources->add_holder(worker.number, id, source, since);
   auto& record = leases_[id];
   record.held = std::move(held);
   record.worker = worker.number;
@@ -147,8 +164,7 @@ void ProcessAgent::start(Message order, v1::HeldLease held, bool isolated, const
     });
 }
 
-ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, bool isolated,
-                                                     const std::string& purpose) {
+ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, bool isolated, const LogSource& source) {
   // What was lent counts against the lender's quota, which its process keeps.
   if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated)
     if (const auto worker = workers_.find(lender->second.worker); worker != workers_.end() && !worker->second.ending)
@@ -159,17 +175,20 @@ ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, boo
       if (device.index() == granted.index())
         devices.push_back(device);
   if (isolated || devices.size() > 1 || lease.units_size() > 0)
-    return start_worker(fmt::format("lease {}", lease.id()), true, std::move(devices), &lease, purpose);
+    return start_worker(fmt::format("lease {}", lease.id()), true, std::move(devices), &lease, lease.name(), &source);
   auto key = devices.empty() ? std::string{"no device"} : fmt::format("device {}", devices.front().index());
   if (const auto known = by_key_.find(key); known != by_key_.end())
     return workers_.at(known->second);
-  return start_worker(key, false, std::move(devices), nullptr, key);
+  return start_worker(key, false, std::move(devices), nullptr, key, nullptr);
 }
 
 ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exclusive, std::vector<v1::Device> devices,
-                                                       const v1::Lease* lease, std::string purpose) {
+                                                       const v1::Lease* lease, std::string purpose,
+                                                       const LogSource* source) {
   WorkerCommand command;
   command.number = ++last_worker_;
+  options_.sources->add_worker(
+      command.number, source != nullptr ? *source : LogSource{LogSource::Kind::worker, command.number, purpose});
   command.purpose = std::move(purpose);
   command.environment = visibility(devices, lease);
   command.devices = std::move(devices);
@@ -259,8 +278,10 @@ void ProcessAgent::report(v1::LeaseEnded message) {
   // Before the broker hears of it and grants the units to others.
   instances_.give_back(id);
   if (const auto lease = leases_.extract(id); !lease.empty())
-    if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end())
+    if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
+      options_.sources->remove_holder(worker->first, id);
+    }
   caf_version::post(broker_, std::move(message));
 }
 
@@ -331,6 +352,7 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   auto worker = workers_.extract(message.worker());
   if (worker.empty())
     return;
+  options_.sources->remove_worker(message.worker());
   const auto& record = worker.mapped();
   if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
     by_key_.erase(known);
@@ -363,6 +385,7 @@ void ProcessAgent::register_node() {
     return;
   v1::RegisterNode message;
   *message.mutable_node() = options_.node;
+  message.mutable_node()->set_address(options_.address());
   message.set_agent(id_);
   *message.mutable_types() = options_.types;
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/agent/instance_table.hpp>
+#include <gpuactors/agent/log_readers.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,12 +46,19 @@ struct ProcessAgentOptions {
   v1::Node node;
   /// The host that workers listen at.
   std::string host;
+  /// Where it takes connections of clients, "HOST:PORT". Asked when it registers: the port is known only when it
+  /// stands.
+  std::function<std::string()> address = [] { return std::string{}; };
   std::shared_ptr<WorkerLauncher> launcher;
   /// What its workers can run.
   v1::TypeCatalog types{};
   /// How its process keeps in touch with others.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
+  /// Told who writes what.
+  std::shared_ptr<LogSources> sources = std::make_shared<LogSources>();
+  /// Reads the node's log for clients, as `LogReaders::read` does; null: it has none.
+  std::function<void(const LogQuery&, LogReaders::Done)> read_log{};
   /// Told what the operator should know: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
 };
@@ -72,6 +81,9 @@ public:
   }
 
 private:
+  // What a `Tick` is for, beside registering (none) and workers (their numbers).
+  static constexpr std::uint64_t tick_readers = UINT64_MAX;
+
   using Order = std::function<void(const caf::strong_actor_ptr& worker)>;
 
   struct WorkerRecord {
@@ -98,9 +110,9 @@ private:
 
   template <class Message, class... Ins>
   void start(Message order, v1::HeldLease held, bool isolated, const Ins&... message);
-  WorkerRecord& worker_for(const v1::Lease& lease, bool isolated, const std::string& purpose);
+  WorkerRecord& worker_for(const v1::Lease& lease, bool isolated, const LogSource& source);
   WorkerRecord& start_worker(std::string key, bool exclusive, std::vector<v1::Device> devices, const v1::Lease* lease,
-                             std::string purpose);
+                             std::string purpose, const LogSource* source);
   void end(const v1::EndLease& order);
   void started(v1::LeaseStarted message);
   void saved(const v1::ActorSaved& message);
@@ -114,6 +126,8 @@ private:
   void link_changed(const caf::strong_actor_ptr& broker);
   void register_node();
   bool often_lost(int device);
+  caf::result<v1::LogLines> read_log(const v1::ReadLog& message);
+  void answer_readers();
 
   ProcessAgentOptions options_;
   const std::uint64_t id_;
@@ -125,6 +139,15 @@ private:
   std::map<LeaseId, LeaseRecord> leases_;
   // When sticky errors lost a device to its process.
   std::map<int, std::deque<TimePoint>> losses_;
+  // Those who read the log and wait, by the tickets of their answers.
+  std::map<std::uint64_t, caf::typed_response_promise<v1::LogLines>> readers_;
+  std::uint64_t last_reader_ = 0;
+  // Answers for them that are ready, from the log's threads.
+  struct LogAnswers {
+    std::mutex mutex;
+    std::vector<std::pair<std::uint64_t, Result<LogAnswer>>> ready;
+  };
+  std::shared_ptr<LogAnswers> answers_ = std::make_shared<LogAnswers>();
 };
 
 } // namespace gpuactors

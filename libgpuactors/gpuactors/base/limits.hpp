@@ -67,6 +67,21 @@ inline constexpr std::size_t log_tail_lines = 10'000;
 /// Lines that wait for one who follows a node's log; further ones are dropped.
 inline constexpr std::size_t log_follow_lines = 1'024;
 
+/// Readers that one node serves, how long one is remembered that does not ask, the longest that its question waits for
+/// a line, and the bytes of lines in one answer.
+inline constexpr std::size_t log_readers = 64;
+inline constexpr std::chrono::seconds log_reader_idle{30};
+inline constexpr std::chrono::seconds log_wait{20};
+inline constexpr std::size_t log_answer_bytes = 1U << 20;
+
+/// Lines of an actor that are shown when nobody says how many.
+inline constexpr std::size_t log_shown_lines = 1'000;
+
+/// Holders that have ended and whose last lines may still come, for each worker; stays of actors in workers that are
+/// remembered for their lines.
+inline constexpr std::size_t log_ended_holders = 256;
+inline constexpr std::size_t log_stays = 4'096;
+
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};
 
@@ -154,6 +169,7 @@ static_assert(certificate_days <= authority_days && authority_days <= authority_
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);
 static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
 static_assert(leases_per_shape < calls_in_flight);
+static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 
 } // namespace gpuactors::limits

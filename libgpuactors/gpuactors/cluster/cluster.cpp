@@ -1,6 +1,7 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
@@ -14,19 +15,6 @@ namespace {
 Failure closed() {
   return fail(Errc::unavailable, "the cluster was closed");
 }
-
-/// The answer to a control request, as `Message`.
-template <class Message>
-class MessageReply : public detail::FutureState<Message>, public PendingReply {
-public:
-  void on_reply(caf_version::Content& content) override {
-    this->complete(std::move(content.get_mutable_as<Message>(0)));
-  }
-
-  void on_error(Error error) override {
-    this->complete(fail(std::move(error)));
-  }
-};
 
 /// Reads options into a shape. Programs submit streams of tasks with the same options: each thread keeps the last one.
 Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
@@ -331,7 +319,7 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_milliseconds(options.grace));
-  auto reply = std::make_shared<MessageReply<v1::Done>>();
+  auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
   core_->ask_broker(reply, never, std::move(message));
   GPUACTORS_TRY(Future<v1::Done>{reply}.get());
   return {};
@@ -360,7 +348,7 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
   message.set_detached(options.detached);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
-  auto reply = std::make_shared<MessageReply<v1::GroupInfo>>();
+  auto reply = std::make_shared<detail::MessageReply<v1::GroupInfo>>();
   core_->ask_broker(reply, never, std::move(message));
   GPUACTORS_LET(info, Future<v1::GroupInfo>{reply}.get());
   PlacementGroup group{GroupId{info.id()}, info.name(), {}};
@@ -378,7 +366,7 @@ Result<void> Cluster::remove_group(GroupId group) {
     return closed();
   v1::ReleaseGroup message;
   message.set_id(group.value());
-  auto reply = std::make_shared<MessageReply<v1::Done>>();
+  auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
   core_->ask_broker(reply, never, std::move(message));
   GPUACTORS_TRY(Future<v1::Done>{reply}.get());
   return {};
@@ -391,7 +379,7 @@ Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty
   message.set_name(std::string{node});
   if (empty_within)
     message.set_deadline_ms(detail::to_milliseconds(*empty_within));
-  auto reply = std::make_shared<MessageReply<v1::Done>>();
+  auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   GPUACTORS_TRY(Future<v1::Done>{reply}.get());
   return {};
@@ -425,7 +413,7 @@ Result<v1::ClusterState> Cluster::state(std::uint64_t events_from) {
     return closed();
   v1::GetState message;
   message.set_events_from(events_from);
-  auto reply = std::make_shared<MessageReply<v1::ClusterState>>();
+  auto reply = std::make_shared<detail::MessageReply<v1::ClusterState>>();
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   return Future<v1::ClusterState>{reply}.get();
 }

@@ -3,6 +3,7 @@
 
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
+#include <gpuactors/cluster/logs.hpp>
 #include <gpuactors/cluster/options.hpp>
 
 #include <span>
@@ -159,6 +160,14 @@ public:
   /// Nodes, devices, leases, actors and queue as of now; with `events_from` above 0 also the broker's decisions from
   /// that number on, in order.
   Result<v1::ClusterState> state(std::uint64_t events_from = 0);
+
+  /// What an actor's worker processes wrote, line by line, with the lines of its earlier lives on the same node; with
+  /// `LogsOptions::node`, those of a node. Blocks until the last line, with `follow` until the actor has ended for
+  /// good, `line` returns false or `LogsOptions::stop` says so; the actor is followed to other nodes. What several
+  /// actors of one process wrote, and does not say whose it is, is given for each of them.
+  /// @returns `not_found` for a name that there is not; `unavailable` when the node cannot be reached, with `follow`
+  ///          for so long that it is gone; `unsupported` in an embedded cluster, whose output is the program's.
+  Result<void> logs(std::string_view actor, const LogsOptions& options, const LogSink& line);
 
   /// The types that can be submitted and spawned; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;

@@ -5,6 +5,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
+#include <gpuactors/cluster/detail/node_log.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
@@ -116,15 +117,20 @@ public:
     launch.setup.set_link_timeout_ms(milliseconds(daemon.link_timeout));
     if (const auto& files = core.links().options().certificates)
       launch.setup.set_certificates(files->certificate.parent_path().string());
-    launch.on_line = [notice = daemon.notice](std::string_view purpose, std::string_view line) {
-      notice(fmt::format("[{}] {}", purpose, line));
+    GPUACTORS_LET(log, detail::NodeLog::open(node.name(), options.logs, daemon.notice));
+    launch.on_line = [log, notice = daemon.notice](const detail::WorkerLine& line) {
+      log->append(line);
+      notice(fmt::format("[{}] {}", line.purpose, line.text));
     };
     // Workers reach the agent on this machine; its port is known only when it stands.
     auto proxy = std::make_shared<LateLauncher>();
     ProcessAgentOptions agent_options;
-    node.set_address(host);
+    const auto address = std::make_shared<std::string>();
     agent_options.node = node;
     agent_options.host = host;
+    agent_options.address = [address] { return *address; };
+    agent_options.sources = log->sources();
+    agent_options.read_log = log->reader();
     agent_options.launcher = proxy;
     agent_options.notice = daemon.notice;
     agent_options.heartbeat = daemon.heartbeat;
@@ -132,6 +138,14 @@ public:
     const auto agent = core.spawn<ProcessAgent>(std::move(agent_options));
     GPUACTORS_LET(port, core.links().publish(agent, Endpoint{"127.0.0.1", 0}));
     launch.setup.set_agent(to_string(Endpoint{"127.0.0.1", port}));
+    // Clients reach it where they reach the workers.
+    Endpoint shown{host, port};
+    if (host != "127.0.0.1") {
+      shown.port = 0;
+      GPUACTORS_LET(chosen, core.links().publish(agent, shown));
+      shown.port = chosen;
+    }
+    *address = to_string(shown);
     launcher_ = std::make_shared<detail::Launcher>(std::move(launch));
     launcher_->report_to(agent);
     proxy->target = launcher_;

@@ -52,9 +52,11 @@ struct NodeDaemon {
   std::map<std::string, double> resources{};
   /// Where accelerators other than GPUs are looked for: the root of a file system.
   std::string accelerator_root{"/"};
-  /// The address that workers listen at and clients reach them by; empty means the one that this machine reaches the
-  /// broker from.
+  /// The address that the node and its workers listen at and clients reach them by; empty means the one that this
+  /// machine reaches the broker from.
   std::string host{};
+  /// The folder that keeps what its workers write, which is its own; empty means one in the user's own state folder.
+  std::string logs{};
   /// The program that workers are: one that calls `gpuactors::main`, or opens its cluster by `Cluster::open`. Empty
   /// means this program.
   std::string program{};

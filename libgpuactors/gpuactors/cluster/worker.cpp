@@ -2,6 +2,7 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process.hpp>
 #include <gpuactors/agent/worker.hpp>
+#include <gpuactors/agent/worker_output.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
@@ -43,6 +44,7 @@ private:
 class WorkerProcess {
 public:
   Result<void> run(const v1::WorkerSetup& setup) {
+    mark_worker_output();
     // Before any thread is started, so that none of them is interrupted.
     detail::Termination termination;
     ConnectOptions options;

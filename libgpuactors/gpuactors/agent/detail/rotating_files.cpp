@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -60,7 +61,30 @@ std::string text_of(const fs::path& path, std::uint64_t most) {
   return text;
 }
 
+Result<void> make_folder(const fs::path& folder) {
+  // What workers write may be anything: it is for who runs them.
+  std::error_code ignored; // mkdir says why
+  if (folder.has_parent_path())
+    fs::create_directories(folder.parent_path(), ignored);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno(folder, "made");
+  return {};
+}
+
 } // namespace
+
+Result<Descriptor> lock_folder(const fs::path& folder) {
+  GPUACTORS_TRY(make_folder(folder));
+  Descriptor file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!file)
+    return fail_errno(folder, "read");
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
+    return file;
+  if (errno != EWOULDBLOCK)
+    return fail_errno(folder, "locked");
+  return fail(Errc::already_exists,
+              fmt::format("the folder {} is the log of another node that runs here", folder.string()));
+}
 
 RotatingFiles::RotatingFiles(fs::path folder, std::uint64_t file_bytes, std::size_t files)
   : folder_(std::move(folder)), file_bytes_(file_bytes), files_(files) {
@@ -92,12 +116,7 @@ Result<std::string> RotatingFiles::append(std::string_view line) {
 }
 
 Result<void> RotatingFiles::resume() {
-  // What workers write may be anything: it is for who runs them.
-  std::error_code ignored; // mkdir says why
-  if (folder_.has_parent_path())
-    fs::create_directories(folder_.parent_path(), ignored);
-  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail_errno(folder_, "made");
+  GPUACTORS_TRY(make_folder(folder_));
   const auto numbers = numbers_in(folder_);
   GPUACTORS_TRY(use(std::max({end_.file, std::uint64_t{1}, numbers.empty() ? 0 : numbers.back()})));
   // A process that was killed may have left half a line.

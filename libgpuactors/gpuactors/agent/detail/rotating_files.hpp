@@ -19,6 +19,11 @@ struct LogPlace {
   std::uint64_t bytes = 0;
 };
 
+/// Makes the folder, for its owner alone, if it is not there, and locks it for as long as the descriptor is open: the
+/// system unlocks it when the process ends, however that ends.
+/// @returns `already_exists` when somebody else has it, `invalid_argument` for a folder that cannot be made or written.
+[[nodiscard]] Result<Descriptor> lock_folder(const std::filesystem::path& folder);
+
 /// Numbered files "output-0000000001.log" of which the last is written. One thread, save `read_back`.
 class RotatingFiles {
 public:

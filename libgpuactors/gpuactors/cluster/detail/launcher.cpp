@@ -1,3 +1,4 @@
+#include <gpuactors/agent/worker_output.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/wire/json.hpp>
 
@@ -25,17 +26,18 @@ std::uint64_t number_of(const Process& process) {
 Launcher::Launcher(LauncherOptions options) : options_(std::move(options)) {
   options_.setup.set_parent(static_cast<std::uint32_t>(getpid()));
   ProcessHandlers handlers;
-  handlers.on_line = [this](const Process& process, OutputStream, std::string_view text, LogTime) {
+  handlers.on_line = [this](const Process& process, OutputStream stream, std::string_view text, LogTime time) {
+    const auto line = split_mark(text);
     std::string purpose;
     {
       const std::lock_guard lock{mutex_};
       const auto running = running_.find(number_of(process));
       if (running == running_.end())
         return;
-      running->second.last_line = text;
+      running->second.last_line = line.text;
       purpose = running->second.purpose;
     }
-    options_.on_line(purpose, text);
+    options_.on_line({number_of(process), purpose, line.holder, stream, line.text, time});
   };
   handlers.on_exit = [this](const Process& process, const ExitStatus& status) { exited(process, status); };
   if (auto made = ProcessTable::make(std::move(handlers)))

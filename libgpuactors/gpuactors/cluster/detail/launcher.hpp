@@ -10,13 +10,25 @@
 
 namespace gpuactors::detail {
 
+/// A line that a worker wrote.
+struct WorkerLine {
+  /// The worker's number, and what it is for.
+  std::uint64_t worker = 0;
+  std::string_view purpose;
+  /// Whose line it is, if it says so.
+  LeaseId holder;
+  OutputStream stream = OutputStream::out;
+  std::string_view text;
+  LogTime time;
+};
+
 struct LauncherOptions {
   /// The program that workers are.
   std::string program;
   /// What all workers of the node have in common.
   v1::WorkerSetup setup;
-  /// Where a line goes that a worker wrote, with the worker's purpose.
-  std::function<void(std::string_view purpose, std::string_view line)> on_line;
+  /// Where a line goes that a worker wrote.
+  std::function<void(const WorkerLine&)> on_line;
 };
 
 /// Starts workers through a `ProcessTable` and tells the agent of their end. Any thread.

@@ -1,0 +1,376 @@
+#include <gpuactors/agent/log_sources.hpp>
+#include <gpuactors/base/suggest.hpp>
+#include <gpuactors/cluster/detail/log_client.hpp>
+#include <gpuactors/cluster/detail/message_reply.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+namespace gpuactors::detail {
+
+namespace {
+
+// How long one question waits for a line, how often the broker is asked where the actor is, and the pause before
+// something that failed is tried again.
+constexpr std::chrono::seconds line_wait{1};
+constexpr std::chrono::seconds look_every{2};
+constexpr std::chrono::milliseconds retry_pause{300};
+
+// How long what should answer may be away.
+constexpr auto longest_absence = 2 * limits::link_timeout;
+
+// Clocks of two nodes differ by less.
+constexpr std::chrono::seconds clock_skew{10};
+
+// How soon a wish to stop is noticed.
+constexpr std::chrono::milliseconds stop_slice{50};
+
+std::uint64_t random_id() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32U | random()) | 1U;
+}
+
+TimePoint soon(Duration wait) {
+  return deadline_after(Clock::now(), wait);
+}
+
+LogRecord to_record(LogLine line) {
+  LogRecord record;
+  auto source = parse_log_source(line.source);
+  record.time = line.time;
+  record.node = std::move(line.node);
+  record.source = source.kind == LogSource::Kind::task ? std::move(line.source) : std::move(source.name);
+  if (source.kind == LogSource::Kind::actor)
+    record.actor = ActorId{source.id};
+  record.stream = line.stream;
+  record.text = std::move(line.text);
+  return record;
+}
+
+} // namespace
+
+LogClient::LogClient(ClusterCore& core, std::string_view actor, const LogsOptions& options, const LogSink& sink)
+  : core_(core), name_(actor), options_(options), sink_(sink), started_(std::chrono::system_clock::now()) {
+  // nop
+}
+
+Result<void> LogClient::run() {
+  GPUACTORS_LET(place, locate());
+  // Of an actor that has ended all lines of the node have to be looked at, to find the last ones of its own.
+  if (options_.follow && !by_name_)
+    return follow(std::move(place));
+  GPUACTORS_TRY(read(place));
+  return options_.follow ? follow(std::move(place)) : Result<void>{};
+}
+
+// -- where --------------------------------------------------------------------------------------------
+
+Result<LogClient::Place> LogClient::locate() {
+  auto reply = std::make_shared<MessageReply<v1::ClusterState>>();
+  core_.ask_broker(reply, soon(limits::link_timeout), v1::GetState{});
+  GPUACTORS_LET(state, await(Future<v1::ClusterState>{reply}));
+  return options_.node.empty() ? locate_actor(state) : locate_node(state);
+}
+
+Result<LogClient::Place> LogClient::locate_node(const v1::ClusterState& state) {
+  if (!name_.empty() && !actor_ && !by_name_) {
+    if (const auto* actor = find_actor(state); actor != nullptr)
+      actor_ = ActorId{actor->id()};
+    else
+      by_name_ = true;
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : state.nodes()) {
+    names.push_back(entry.node().name());
+    if (entry.node().name() == options_.node)
+      return Place{options_.node, entry.agent_address(), false};
+  }
+  return fail(Errc::not_found, fmt::format("there is no node \"{}\" in the cluster{}", options_.node,
+                                           did_you_mean(options_.node, names)));
+}
+
+Result<LogClient::Place> LogClient::locate_actor(const v1::ClusterState& state) {
+  if (const auto* actor = find_actor(state); actor != nullptr) {
+    actor_ = ActorId{actor->id()};
+    return Place{actor->lease().node(), actor->agent_address(), false};
+  }
+  // A broker that has just begun waits for the nodes of the one before it, and answers then.
+  v1::FindActor message;
+  if (actor_) {
+    message.set_id(actor_.value());
+  } else {
+    message.set_name(name_);
+    message.set_name_space(options_.name_space);
+  }
+  auto reply = std::make_shared<MessageReply<v1::ActorInfo>>();
+  core_.ask_broker(reply, soon(2 * limits::settle), std::move(message));
+  auto found = await(Future<v1::ActorInfo>{reply});
+  if (found) {
+    actor_ = ActorId{found->id()};
+    return Place{found->lease().node(), found->agent_address(), false};
+  }
+  if (found.error().code() == Errc::actor_died)
+    return Place{{}, {}, true};
+  if (found.error().code() == Errc::not_found)
+    return fail(Errc::not_found,
+                found.error().message()
+                    + "; what one that has ended wrote is with the node that it ran on: name that too");
+  return fail(found.error());
+}
+
+const v1::ActorInfo* LogClient::find_actor(const v1::ClusterState& state) const {
+  const auto found = std::find_if(state.actors().begin(), state.actors().end(), [this](const v1::ActorInfo& actor) {
+    return actor_ ? actor.id() == actor_.value() : actor.name() == name_ && actor.name_space() == options_.name_space;
+  });
+  return found == state.actors().end() ? nullptr : &*found;
+}
+
+std::string LogClient::full_name() const {
+  return options_.name_space.empty() ? name_ : options_.name_space + "/" + name_;
+}
+
+// -- the two ways to read ---------------------------------------------------------------------------
+
+Result<void> LogClient::read(const Place& place) {
+  if (place.node.empty())
+    return fail(Errc::unavailable,
+                fmt::format("actor {} is on no node now{}: what it wrote in earlier lives is with the "
+                            "nodes that it ran on",
+                            full_name(), place.over ? "" : " and waits for a place"));
+  GPUACTORS_TRY(connect(place));
+  begin(place.node, by_name_ ? limits::log_tail_lines : options_.count);
+  keeps_ = by_name_;
+  for (bool more = true; more && !stopped();) {
+    auto lines = ask(false, Duration::zero());
+    if (!lines && stopped())
+      break;
+    if (!lines)
+      return fail(lines.error().code(),
+                  fmt::format("the log of node {} cannot be read: {}", place.node, lines.error().message()));
+    more = *lines > 0;
+  }
+  keeps_ = false;
+  for (const auto& record : std::exchange(kept_, {}))
+    done_ = done_ || !sink_(record);
+  disconnect();
+  return {};
+}
+
+Result<void> LogClient::follow(Place place) {
+  auto look_at = soon(look_every);
+  while (!stopped() && !place.over) {
+    if (place.node.empty()) {
+      pause(retry_pause);
+      GPUACTORS_TRY(look(place));
+      continue;
+    }
+    if (agent_ == nullptr || node_ != place.node) {
+      if (auto connected = connect(place); !connected) {
+        GPUACTORS_TRY(out_of_reach(connected.error()));
+        pause(retry_pause);
+        GPUACTORS_TRY(look(place));
+        continue;
+      }
+      begin(place.node, options_.count);
+    }
+    if (auto lines = ask(true, line_wait); !lines) {
+      if (stopped())
+        break;
+      GPUACTORS_TRY(out_of_reach(lines.error()));
+      disconnect();
+      pause(retry_pause);
+      GPUACTORS_TRY(look(place));
+      continue;
+    }
+    failing_since_.reset();
+    if (Clock::now() < look_at)
+      continue;
+    GPUACTORS_TRY(look(place));
+    look_at = soon(look_every);
+    if (place.over || place.node != node_)
+      drain();
+  }
+  return {};
+}
+
+Result<void> LogClient::look(Place& place) {
+  auto found = locate();
+  if (found) {
+    if (found->node.empty())
+      failing_since_.reset();
+    place = std::move(*found);
+    return {};
+  }
+  // Without the broker the node goes on telling, if there is one to tell.
+  if (stopped() || (agent_ != nullptr && found.error().code() != Errc::not_found))
+    return {};
+  return out_of_reach(found.error());
+}
+
+Result<void> LogClient::out_of_reach(const Error& error) {
+  if (stopped())
+    return {};
+  const auto now = Clock::now();
+  if (!failing_since_)
+    failing_since_ = now;
+  // What a moment will not change: not trusted, too many readers, no log.
+  const bool passes = error.code() == Errc::unavailable || error.code() == Errc::worker_died
+                      || error.code() == Errc::deadline_exceeded || error.code() == Errc::not_found;
+  if (passes && now - *failing_since_ < longest_absence)
+    return {};
+  // It was there when this began.
+  const auto code = error.code() == Errc::not_found ? Errc::unavailable : error.code();
+  return fail(code, fmt::format("the log cannot be followed: {}", error.message()));
+}
+
+void LogClient::drain() {
+  const auto end = soon(look_every);
+  constexpr std::chrono::milliseconds last_wait{200};
+  while (agent_ != nullptr && !stopped() && Clock::now() < end) {
+    const auto lines = ask(true, last_wait);
+    if (!lines || *lines == 0)
+      break;
+  }
+  disconnect();
+}
+
+// -- one node's agent ---------------------------------------------------------------------------------
+
+Result<void> LogClient::connect(const Place& place) {
+  disconnect();
+  if (place.address.empty())
+    return fail(Errc::unsupported, fmt::format("node {} does not say where its log can be read", place.node));
+  GPUACTORS_LET(endpoint, parse_endpoint(place.address));
+  auto state = std::make_shared<FutureState<caf::strong_actor_ptr>>();
+  core_.links()->connect(endpoint, limits::connect_timeout,
+                         [state](Result<caf::strong_actor_ptr> agent) { state->complete(std::move(agent)); });
+  auto agent = await(Future<caf::strong_actor_ptr>{state});
+  if (!agent)
+    return fail(agent.error().code(),
+                fmt::format("node {} cannot be reached: {}", place.node, agent.error().message()));
+  agent_ = std::move(*agent);
+  lost_ = std::make_shared<std::atomic<bool>>(false);
+  core_.port().watch(agent_, gone(), [lost = lost_] { *lost = true; });
+  return {};
+}
+
+void LogClient::disconnect() {
+  agent_ = nullptr;
+}
+
+Error LogClient::gone() const {
+  return Error{Errc::unavailable, "the connection to the node is lost"};
+}
+
+void LogClient::begin(const std::string& node, std::size_t count) {
+  reader_ = random_id();
+  node_ = node;
+  count_ = count;
+  asked_ = Clock::now();
+  skipped_ = 0;
+  resume_.reset();
+  if (const auto known = shown_.find(node); known != shown_.end()) {
+    resume_ = known->second;
+  } else if (std::exchange(begun_, true)) {
+    // It has come from another node: what it wrote here in earlier lives is not wanted.
+    auto newest = started_;
+    for (const auto& [other, shown] : shown_)
+      newest = std::max(newest, shown.time);
+    resume_ = Shown{newest - clock_skew, 0};
+  }
+  begun_ = true;
+  if (resume_)
+    count_ = limits::log_tail_lines;
+}
+
+Result<std::size_t> LogClient::ask(bool follow, Duration wait) {
+  // A reader that did not ask for long is forgotten there.
+  if (Clock::now() - asked_ > limits::log_reader_idle / 2)
+    begin(node_, count_);
+  v1::ReadLog message;
+  message.set_reader(reader_);
+  message.set_actor(actor_.value());
+  message.set_count(count_);
+  message.set_follow(follow);
+  message.set_wait_ms(static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count()));
+  auto reply = std::make_shared<MessageReply<v1::LogLines>>();
+  core_.port().ask(reply, agent_, soon(wait + 2 * limits::link_timeout), std::move(message));
+  if (*lost_) // it was lost just before: nobody else will say so to this request
+    core_.port().fail_receiver(caf::actor_cast<caf::actor_addr>(agent_), gone());
+  GPUACTORS_LET(lines, await(Future<v1::LogLines>{reply}));
+  show(lines);
+  asked_ = Clock::now();
+  return static_cast<std::size_t>(lines.lines_size()) + (lines.dropped() > 0 ? 1 : 0);
+}
+
+void LogClient::show(const v1::LogLines& lines) {
+  if (lines.dropped() > 0) {
+    const LogLine note{std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()), node_, "log",
+                       OutputStream::err,
+                       fmt::format("{} lines are missing: they were not read in time", lines.dropped())};
+    done_ = done_ || !sink_(to_record(note));
+  }
+  for (const auto& entry : lines.lines()) {
+    if (done_)
+      return;
+    LogLine line;
+    line.time = LogTime{std::chrono::duration_cast<LogTime::duration>(std::chrono::nanoseconds{entry.time_ns()})};
+    line.node = entry.node();
+    line.source = entry.source();
+    line.stream = entry.stream() == to_string(OutputStream::err) ? OutputStream::err : OutputStream::out;
+    line.text = entry.text();
+    show(std::move(line));
+  }
+}
+
+void LogClient::show(LogLine line) {
+  if (!is_new(line))
+    return;
+  auto& shown = shown_[node_];
+  shown.at_time = shown.time == line.time ? shown.at_time + 1 : 1;
+  shown.time = line.time;
+  auto record = to_record(std::move(line));
+  if (by_name_ && (!record.actor || record.source != full_name()))
+    return;
+  if (!keeps_) {
+    done_ = !sink_(record);
+    return;
+  }
+  kept_.push_back(std::move(record));
+  if (kept_.size() > options_.count)
+    kept_.pop_front();
+}
+
+bool LogClient::is_new(const LogLine& line) {
+  if (!resume_)
+    return true;
+  if (line.time < resume_->time || (line.time == resume_->time && skipped_++ < resume_->at_time))
+    return false;
+  if (line.time > resume_->time)
+    resume_.reset();
+  return true;
+}
+
+// -- waiting --------------------------------------------------------------------------------------------
+
+template <class Message>
+Result<Message> LogClient::await(Future<Message> future) {
+  while (!future.state()->wait_until(soon(stop_slice)))
+    if (stopped())
+      return fail(Errc::cancelled, "the reading was stopped");
+  return future.get();
+}
+
+void LogClient::pause(Duration time) const {
+  FutureState<bool> nothing;
+  for (const auto end = soon(time); Clock::now() < end && !stopped();)
+    nothing.wait_until(std::min(end, soon(stop_slice)));
+}
+
+bool LogClient::stopped() const {
+  return done_ || options_.stop.stop_requested();
+}
+
+} // namespace gpuactors::detail
