@@ -62,6 +62,11 @@ inline constexpr std::size_t log_tail_lines = 10'000;
 /// Lines that wait for one who follows a node's log; further ones are dropped.
 inline constexpr std::size_t log_follow_lines = 1'024;
 
+/// What a node, or all nodes of a cluster together, may tell of the messages of their types: bytes of descriptions, and
+/// messages in them (each may hold the next, and a look at the first one goes through all).
+inline constexpr std::size_t catalog_bytes = 8U << 20;
+inline constexpr std::size_t catalog_messages = 4'096;
+
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};
 
