@@ -5,8 +5,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <exception>
-
 namespace gpuactors::detail {
 
 namespace {
@@ -19,8 +17,9 @@ std::string dl_error() {
   return text != nullptr ? text : "unknown error";
 }
 
-/// Runs what the library does when it is loaded.
-Result<void> open_library(const std::string& file) try {
+/// Runs what the library does when it is loaded. An exception there ends the process, as in any constructor before
+/// main.
+Result<void> open_library(const std::string& file) {
   if (void* already = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
     ::dlclose(already);
     return fail(Errc::invalid_argument, "it is loaded already: it is named twice, or this program is linked with it");
@@ -29,10 +28,6 @@ Result<void> open_library(const std::string& file) try {
   if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
     return fail(Errc::invalid_argument, fmt::format("it cannot be loaded: {}", dl_error()));
   return {};
-} catch (const std::exception& error) {
-  return fail(Errc::invalid_argument, fmt::format("it threw while it was loaded: {}", error.what()));
-} catch (...) {
-  return fail(Errc::invalid_argument, "it threw while it was loaded");
 }
 
 Result<void> load(const std::string& file) {
