@@ -88,12 +88,19 @@ TEST_CASE("the lines of a process tell which plugin ended it and why", "[plugin]
 
 TEST_CASE("a catalog of others is put in order, and names that break the rules are left out", "[plugin]") {
   v1::TypeCatalog catalog;
-  for (const auto* name : {"b", "a", "", "\x1b[31mred", "with blank"})
-    catalog.add_tasks()->set_name(name);
+  const auto fill = [](auto& type, const char* name) {
+    type.set_name(name);
+    type.set_input("a.In");
+    type.set_output("a.Out");
+  };
+  for (const auto* name : {"b", "a", "", "\x1b[31mred", "with blank", "c"})
+    fill(*catalog.add_tasks(), name);
+  catalog.mutable_tasks()->rbegin()->set_input("a.\x1b[31mIn");
   auto& actor = *catalog.add_actors();
   actor.set_name("actor");
+  actor.set_config("a.Config");
   for (const auto* name : {"with blank", "a\nline"})
-    actor.add_methods()->set_name(name);
+    fill(*actor.add_methods(), name);
   const DescribedTypes types{catalog};
   REQUIRE(types.catalog().tasks_size() == 2);
   CHECK(types.catalog().tasks(0).name() == "a");

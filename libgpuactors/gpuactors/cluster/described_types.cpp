@@ -11,25 +11,32 @@ namespace gpuactors {
 
 namespace {
 
-/// Methods may be called whatever can be shown on a line.
-bool is_method_name(std::string_view name) noexcept {
-  return !name.empty() && name.size() <= limits::name_length
+/// Whether it can be shown on a line; a terminal obeys what cannot. Full names of messages are longer than others.
+bool is_plain(std::string_view name) noexcept {
+  constexpr std::size_t longest = 8 * limits::name_length;
+  return !name.empty() && name.size() <= longest
          && std::none_of(name.begin(), name.end(), [](unsigned char c) { return std::iscntrl(c) != 0; });
 }
 
-/// Keeps the entries with proper names, in the order of these.
-template <class List>
-void tidy(List& list, bool (*proper)(std::string_view) noexcept) {
-  list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& entry) { return !proper(entry.name()); }),
-             list.end());
+/// Whether the names of a task or method are fit to be shown.
+template <class Type>
+bool is_proper(const Type& type) {
+  return is_plain(type.name()) && is_plain(type.input()) && is_plain(type.output());
+}
+
+/// Keeps the entries that are proper, in the order of their names.
+template <class List, class Proper>
+void tidy(List& list, Proper proper) {
+  list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& entry) { return !proper(entry); }), list.end());
   std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.name() < b.name(); });
 }
 
 v1::TypeCatalog tidied(v1::TypeCatalog catalog) {
-  tidy(*catalog.mutable_tasks(), is_type_name);
-  tidy(*catalog.mutable_actors(), is_type_name);
+  tidy(*catalog.mutable_tasks(), [](const auto& task) { return is_type_name(task.name()) && is_proper(task); });
+  tidy(*catalog.mutable_actors(),
+       [](const auto& actor) { return is_type_name(actor.name()) && is_plain(actor.config()); });
   for (auto& actor : *catalog.mutable_actors())
-    tidy(*actor.mutable_methods(), is_method_name);
+    tidy(*actor.mutable_methods(), [](const auto& method) { return is_proper(method); });
   return catalog;
 }
 
