@@ -4,7 +4,6 @@
 #include "harness.hpp"
 
 #include <gpuactors/gpuactors.hpp>
-#include <gpuactors/wire/caf_version.hpp>
 #include <gpuactors/wire/certificates.hpp>
 
 #include <caf/io/all.hpp>

@@ -55,9 +55,8 @@ gpuactors::Result<void> run(int argc, char** argv) {
   return {};
 }
 
+// When a node of a cluster starts this program as its worker (gpuactors up --program FILE), that is what it does;
+// otherwise it runs the above, and says what went wrong.
 int main(int argc, char** argv) {
-  const auto done = run(argc, argv);
-  if (!done)
-    fmt::print(stderr, "{}\n", to_string(done.error()));
-  return done ? 0 : 1;
+  return gpuactors::main(argc, argv, run);
 }

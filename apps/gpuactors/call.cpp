@@ -1,5 +1,4 @@
 // gpuactors call: calls a method of an actor, and prints its reply.
-#include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
 #include "types.hpp"
@@ -25,12 +24,12 @@ struct Arguments {
 };
 
 /// One line an item, as soon as it is there.
-Result<void> print_items(StreamReader<Payload> items) {
+Result<void> print_items(const DescribedTypes& types, StreamReader<Payload> items) {
   for (;;) {
     GPUACTORS_LET(item, items.next(Duration::max()));
     if (!item)
       return {};
-    GPUACTORS_LET(json, payload_to_json(*item));
+    GPUACTORS_LET(json, types.messages().to_json(*item));
     std::cout << json << std::endl;
   }
 }
@@ -41,16 +40,19 @@ Result<void> run_call(const Arguments& arguments) {
     GPUACTORS_LET(seconds, parse_seconds("--timeout", *arguments.timeout));
     timeout = seconds;
   }
-  GPUACTORS_LET(cluster, arguments.cluster.open());
-  GPUACTORS_LET(actor, cluster.find(arguments.name, arguments.name_space));
-  GPUACTORS_LET(type, find_actor_type(actor.type()));
-  GPUACTORS_LET(method, type->find_method(arguments.method));
-  GPUACTORS_LET(input, read_message(*method->input, arguments.input));
-  if (method->streamed)
-    return print_items(actor.stream_payload(method->name, std::move(input), timeout.value_or(Duration::max())));
+  GPUACTORS_TRY(arguments.cluster.check());
+  std::optional<Cluster> cluster;
+  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
+  GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space));
+  GPUACTORS_LET(type, types.find_actor(actor.type()));
+  GPUACTORS_LET(method, DescribedTypes::find_method(*type, arguments.method));
+  GPUACTORS_LET(input, read_message(types, method->input(), arguments.input));
+  if (method->streamed())
+    return print_items(types,
+                       actor.stream_payload(method->name(), std::move(input), timeout.value_or(Duration::max())));
   GPUACTORS_LET(reply,
-                actor.call_payload(method->name, std::move(input), timeout.value_or(limits::call_deadline)).get());
-  GPUACTORS_LET(json, payload_to_json(reply));
+                actor.call_payload(method->name(), std::move(input), timeout.value_or(limits::call_deadline)).get());
+  GPUACTORS_LET(json, types.messages().to_json(reply));
   std::cout << json << '\n';
   return {};
 }

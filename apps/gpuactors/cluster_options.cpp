@@ -98,6 +98,8 @@ Result<Cluster> ClusterOptions::open() const {
     connection.link_timeout = seconds(link_timeout_);
     // Who types wants to know soon; a broker that is being started again is back within a second.
     connection.timeout = limits::connect_timeout;
+    // The nodes' types count, also where one here has the same name.
+    connection.registry = std::make_shared<TypeRegistry>();
     return Cluster::connect(std::move(connection));
   }
   EmbedOptions options;

@@ -98,6 +98,12 @@ void add_node_options(CLI::App& parser, Arguments& arguments) {
       .add_option("--program", node.program,
                   "The program that workers are: yours, with your tasks and actors. This one when left out")
       ->type_name("FILE");
+  parser
+      .add_option("--plugin", node.plugins,
+                  "A shared library with tasks and actors, which workers load beside those of their program; may be "
+                  "repeated")
+      ->type_name("LIB")
+      ->allow_extra_args(false);
 }
 
 Result<void> read_node(Arguments& arguments) {
@@ -169,7 +175,8 @@ Command add_node(CLI::App& program) {
                  "asks for several devices or for --isolation process.\n\n"
                  "Examples:\n"
                  "  gpuactors node --broker 127.0.0.1:7711\n"
-                 "  gpuactors node --broker 10.0.0.1:7711 --name gpu-3 --label zone=a --program ./my_actors");
+                 "  gpuactors node --broker 10.0.0.1:7711 --name gpu-3 --label zone=a --program ./my_actors\n"
+                 "  gpuactors node --broker 10.0.0.1:7711 --plugin ./my_types.so");
   return {parser, [arguments]() -> Result<void> {
             GPUACTORS_TRY(read_node(*arguments));
             return run_node(arguments->node, options_of(*arguments, "node joins the broker at"));

@@ -88,13 +88,13 @@ Result<std::string> read_document(const std::string& path) {
   return text.str();
 }
 
-Result<Payload> read_message(const google::protobuf::Descriptor& descriptor, const std::string& argument) {
+Result<Payload> read_message(const DescribedTypes& types, const std::string& message, const std::string& argument) {
   const auto from_file = argument == "-" || argument.starts_with("@");
   if (!from_file)
-    return payload_from_json(descriptor, argument);
+    return types.messages().from_json(message, argument);
   const auto path = argument == "-" ? argument : argument.substr(1);
   GPUACTORS_LET(text, read_document(path));
-  auto payload = payload_from_json(descriptor, text);
+  auto payload = types.messages().from_json(message, text);
   if (!payload)
     return fail(payload.error().code(),
                 fmt::format("{}: {}", path == "-" ? "standard input" : path, payload.error().message()));

@@ -40,9 +40,9 @@ Result<std::string> read_document(const std::string& path);
 /// What the help says of an argument that `read_message` reads.
 inline constexpr auto message_argument = "JSON|@FILE|-";
 
-/// The message of type `descriptor` that an argument names: JSON, @FILE to read it from a file, - from standard input,
+/// The message of type `message` that an argument names: JSON, @FILE to read it from a file, - from standard input,
 /// and an empty message for an empty argument.
 /// @returns `invalid_argument`, with the place, for what is no such message.
-Result<Payload> read_message(const google::protobuf::Descriptor& descriptor, const std::string& argument);
+Result<Payload> read_message(const DescribedTypes& types, const std::string& message, const std::string& argument);
 
 } // namespace gpuactors::cli

@@ -5,6 +5,8 @@
 #include "state_view.hpp"
 #include "types.hpp"
 
+#include <gpuactors/base/units.hpp>
+
 #include <fmt/format.h>
 
 #include <iostream>
@@ -58,13 +60,17 @@ Result<Options> read_options(const Arguments& arguments) {
 
 Result<void> run_spawn(const Arguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
-  GPUACTORS_LET(type, find_actor_type(arguments.actor));
   GPUACTORS_LET(options, read_options(arguments));
-  GPUACTORS_LET(config, read_message(*type->config, arguments.config));
-  GPUACTORS_LET(cluster, arguments.cluster.open());
+  std::optional<Cluster> cluster;
+  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
+  GPUACTORS_LET(type, types.find_actor(arguments.actor));
+  GPUACTORS_LET(config, read_message(types, type->config(), arguments.config));
+  fill_in(options, type->needs());
+  GPUACTORS_LET(gpus, parse_gpus(options.gpus));
+  GPUACTORS_TRY(check_ownership(ownership_of(*type), gpus, options.memory_bytes, type->name()));
   std::vector<Future<ActorRef>> spawned;
-  spawned.push_back(cluster.spawn_payload(arguments.actor, std::move(config), options));
-  show_progress(cluster, spawned);
+  spawned.push_back(cluster->spawn_payload(arguments.actor, std::move(config), options));
+  show_progress(*cluster, spawned);
   GPUACTORS_LET(actor, spawned.front().get());
   const auto info = actor.info();
   if (arguments.json)

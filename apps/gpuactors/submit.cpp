@@ -1,9 +1,9 @@
 // gpuactors submit: runs a task on the resources that it asks for, and prints its reply.
-#include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
 #include "progress.hpp"
 #include "resource_options.hpp"
+#include "types.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
@@ -39,12 +39,12 @@ Result<Options> read_options(const Arguments& arguments) {
 }
 
 /// Prints the replies in the order of submission. All are waited for, also after one has failed.
-Result<void> print_replies(std::vector<Future<Payload>> futures) {
+Result<void> print_replies(const DescribedTypes& types, std::vector<Future<Payload>> futures) {
   std::optional<Error> first;
   std::size_t failed = 0;
   for (auto& future : futures) {
     auto reply = future.get();
-    auto json = reply ? payload_to_json(*reply) : Result<std::string>{fail(reply.error())};
+    auto json = reply ? types.messages().to_json(*reply) : Result<std::string>{fail(reply.error())};
     if (json)
       std::cout << *json << '\n';
     else if (++failed == 1)
@@ -60,17 +60,22 @@ Result<void> print_replies(std::vector<Future<Payload>> futures) {
 
 Result<void> run_submit(const Arguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
-  GPUACTORS_TRY(TypeRegistry::global().check());
-  GPUACTORS_LET(task, TypeRegistry::global().find_task(arguments.task));
   GPUACTORS_LET(options, read_options(arguments));
   GPUACTORS_LET(count, parse_integer("--count", arguments.count, 1, most_copies));
-  GPUACTORS_LET(input, read_message(*task->input, arguments.input));
-  GPUACTORS_LET(cluster, arguments.cluster.open());
+  std::optional<Cluster> cluster;
+  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
+  GPUACTORS_LET(task, types.find_task(arguments.task));
+  GPUACTORS_LET(input, read_message(types, task->input(), arguments.input));
+  fill_in(options, task->needs());
+  if (!cluster) {
+    GPUACTORS_LET(opened, arguments.cluster.open());
+    cluster.emplace(std::move(opened));
+  }
   std::vector<Future<Payload>> futures;
   for (std::int64_t i = 0; i < count; ++i)
-    futures.push_back(cluster.submit_payload(arguments.task, input, options));
-  show_progress(cluster, futures);
-  return print_replies(std::move(futures));
+    futures.push_back(cluster->submit_payload(arguments.task, input, options));
+  show_progress(*cluster, futures);
+  return print_replies(types, std::move(futures));
 }
 
 void add_task_options(CLI::App& parser, Arguments& arguments) {

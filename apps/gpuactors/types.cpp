@@ -1,7 +1,6 @@
 // gpuactors types: what can be submitted and spawned, and the messages that go in and come out.
 #include "types.hpp"
 
-#include "cluster_options.hpp"
 #include "command.hpp"
 #include "json.hpp"
 #include "table.hpp"
@@ -13,6 +12,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 
 namespace gpuactors::cli {
 
@@ -63,18 +63,22 @@ void collect(const Descriptor& message, Messages& messages) {
   }
 }
 
-/// All message types that the registered types use, by name.
-Messages messages_of(const TypeRegistry& registry) {
+/// All message types that the tasks and actors use, by name. Those that are not described are left out.
+Messages messages_of(const DescribedTypes& types) {
   Messages messages;
-  for (const auto* task : registry.tasks()) {
-    collect(*task->input, messages);
-    collect(*task->output, messages);
+  const auto add = [&](const std::string& name) {
+    if (const auto message = types.messages().find(name))
+      collect(**message, messages);
+  };
+  for (const auto& task : types.catalog().tasks()) {
+    add(task.input());
+    add(task.output());
   }
-  for (const auto* actor : registry.actors()) {
-    collect(*actor->config, messages);
-    for (const auto& [name, method] : actor->methods) {
-      collect(*method.input, messages);
-      collect(*method.output, messages);
+  for (const auto& actor : types.catalog().actors()) {
+    add(actor.config());
+    for (const auto& method : actor.methods()) {
+      add(method.input());
+      add(method.output());
     }
   }
   return messages;
@@ -84,38 +88,38 @@ Messages messages_of(const TypeRegistry& registry) {
 
 template <class Type>
 std::string reply_of(const Type& type) {
-  return (type.streamed ? "stream of " : "") + name_of(*type.output);
+  return (type.streamed() ? "stream of " : "") + type.output();
 }
 
-std::string words_for(const Needs& needs) {
+std::string words_for(const v1::TypeNeeds& needs) {
   std::vector<std::string> parts;
-  if (needs.gpus != 0)
-    parts.push_back(fmt::format("gpus {}", needs.gpus));
-  if (needs.memory_bytes != 0)
-    parts.push_back("memory " + format_bytes(needs.memory_bytes));
-  if (needs.cpus != 0)
-    parts.push_back(fmt::format("cpus {}", needs.cpus));
+  if (needs.gpus() != 0)
+    parts.push_back(fmt::format("gpus {}", needs.gpus()));
+  if (needs.memory_bytes() != 0)
+    parts.push_back("memory " + format_bytes(needs.memory_bytes()));
+  if (needs.cpus() != 0)
+    parts.push_back(fmt::format("cpus {}", needs.cpus()));
   return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void print_tables(const TypeRegistry& registry) {
+void print_tables(const DescribedTypes& types) {
   Table tasks{{"TASK", "INPUT", "REPLY", "NEEDS"}};
-  for (const auto* task : registry.tasks())
-    tasks.add({task->name, name_of(*task->input), reply_of(*task), words_for(task->needs)});
+  for (const auto& task : types.catalog().tasks())
+    tasks.add({task.name(), task.input(), reply_of(task), words_for(task.needs())});
   tasks.print(std::cout);
 
   Table actors{{"ACTOR", "OWNS", "NEEDS", "METHOD", "INPUT", "REPLY"}};
-  for (const auto* actor : registry.actors()) {
-    actors.add({actor->name, std::string{name_of(actor->ownership)}, words_for(actor->needs), "(configuration)",
-                name_of(*actor->config), ""});
-    for (const auto& [name, method] : actor->methods)
-      actors.add({"", "", "", name, name_of(*method.input), reply_of(method)});
+  for (const auto& actor : types.catalog().actors()) {
+    actors.add({actor.name(), std::string{name_of(ownership_of(actor))}, words_for(actor.needs()), "(configuration)",
+                actor.config(), ""});
+    for (const auto& method : actor.methods())
+      actors.add({"", "", "", method.name(), method.input(), reply_of(method)});
   }
   std::cout << '\n';
   actors.print(std::cout);
 
   Table messages{{"MESSAGE", "FIELD", "TYPE"}};
-  for (const auto& [name, message] : messages_of(registry)) {
+  for (const auto& [name, message] : messages_of(types)) {
     if (message->field_count() == 0)
       messages.add({name, "(none)", ""});
     for (int i = 0; i < message->field_count(); ++i)
@@ -127,8 +131,8 @@ void print_tables(const TypeRegistry& registry) {
 
 // -- for programs ---------------------------------------------------------------------------------
 
-Json amounts_of(const Needs& needs) {
-  return {{"gpus", needs.gpus}, {"memory_bytes", json_of(needs.memory_bytes)}, {"cpus", needs.cpus}};
+Json amounts_of(const v1::TypeNeeds& needs) {
+  return {{"gpus", needs.gpus()}, {"memory_bytes", json_of(needs.memory_bytes())}, {"cpus", needs.cpus()}};
 }
 
 Json fields_of(const Descriptor& message) {
@@ -138,30 +142,30 @@ Json fields_of(const Descriptor& message) {
   return fields;
 }
 
-void print_array(const TypeRegistry& registry) {
+void print_array(const DescribedTypes& types) {
   auto list = Json::array();
-  for (const auto* task : registry.tasks())
+  for (const auto& task : types.catalog().tasks())
     list.push_back({{"kind", "task"},
-                    {"name", task->name},
-                    {"input", name_of(*task->input)},
-                    {"output", name_of(*task->output)},
-                    {"streamed", task->streamed},
-                    {"needs", amounts_of(task->needs)}});
-  for (const auto* actor : registry.actors()) {
+                    {"name", task.name()},
+                    {"input", task.input()},
+                    {"output", task.output()},
+                    {"streamed", task.streamed()},
+                    {"needs", amounts_of(task.needs())}});
+  for (const auto& actor : types.catalog().actors()) {
     auto methods = Json::array();
-    for (const auto& [name, method] : actor->methods)
-      methods.push_back({{"name", name},
-                         {"input", name_of(*method.input)},
-                         {"output", name_of(*method.output)},
-                         {"streamed", method.streamed}});
+    for (const auto& method : actor.methods())
+      methods.push_back({{"name", method.name()},
+                         {"input", method.input()},
+                         {"output", method.output()},
+                         {"streamed", method.streamed()}});
     list.push_back({{"kind", "actor"},
-                    {"name", actor->name},
-                    {"owns", name_of(actor->ownership)},
-                    {"config", name_of(*actor->config)},
-                    {"needs", amounts_of(actor->needs)},
+                    {"name", actor.name()},
+                    {"owns", name_of(ownership_of(actor))},
+                    {"config", actor.config()},
+                    {"needs", amounts_of(actor.needs())},
                     {"methods", std::move(methods)}});
   }
-  for (const auto& [name, message] : messages_of(registry))
+  for (const auto& [name, message] : messages_of(types))
     list.push_back({{"kind", "message"}, {"name", name}, {"fields", fields_of(*message)}});
   print_json(std::cout, list);
 }
@@ -173,25 +177,34 @@ struct Arguments {
 
 Result<void> run_types(const Arguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
-  const auto& registry = TypeRegistry::global();
-  GPUACTORS_TRY(registry.check());
+  std::optional<Cluster> cluster;
+  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
   if (arguments.json)
-    print_array(registry);
+    print_array(types);
   else
-    print_tables(registry);
+    print_tables(types);
   return {};
 }
 
 } // namespace
 
-Result<const ActorType*> find_actor_type(std::string_view name) {
-  const auto& registry = TypeRegistry::global();
-  GPUACTORS_TRY(registry.check());
-  auto type = registry.find_actor(name);
-  if (!type)
-    return fail(type.error().code(),
-                fmt::format("{} (the command line knows the messages of built-in types only)", type.error().message()));
-  return type;
+Result<DescribedTypes> open_types(const ClusterOptions& options, std::optional<Cluster>& cluster) {
+  if (!options.connects()) {
+    GPUACTORS_TRY(TypeRegistry::global().check());
+    return DescribedTypes::of(TypeRegistry::global());
+  }
+  GPUACTORS_LET(opened, options.open());
+  cluster.emplace(std::move(opened));
+  return cluster->described_types();
+}
+
+void fill_in(Options& options, const v1::TypeNeeds& needs) {
+  if (options.gpus == 0 && options.memory_bytes == 0) {
+    options.gpus = needs.gpus();
+    options.memory_bytes = needs.memory_bytes();
+  }
+  if (options.cpus == 0)
+    options.cpus = needs.cpus();
 }
 
 Command add_types(CLI::App& program) {
@@ -200,10 +213,12 @@ Command add_types(CLI::App& program) {
   parser->add_flag("--json", arguments->json, "Print one array of tasks, actors and messages");
   arguments->cluster.add_to(*parser);
   parser->footer(
+      "With a broker: what the nodes of the cluster run, in the program of their workers and in plugins.\n"
       "A message is written as JSON, by the Protobuf JSON mapping: {\"n\":1000} for a message with the field "
       "n.\n\n"
       "Examples:\n"
       "  gpuactors types\n"
+      "  gpuactors types --broker 127.0.0.1:7711\n"
       "  gpuactors types --json | jq -r '.[] | select(.kind == \"task\") | .name'");
   return {parser, [arguments] { return run_types(*arguments); }};
 }

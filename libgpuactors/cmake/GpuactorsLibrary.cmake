@@ -1,5 +1,13 @@
 # The shared library `gpuactors::gpuactors` and what `cmake --install` puts down. The layers add themselves to it.
 
+# Sources, and the plugins made with them, read the version there.
+set(version_header ${PROJECT_SOURCE_DIR}/libgpuactors/gpuactors/base/version.hpp)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${version_header})
+file(READ ${version_header} text)
+if(NOT text MATCHES "MAJOR ${PROJECT_VERSION_MAJOR}\n" OR NOT text MATCHES "MINOR ${PROJECT_VERSION_MINOR}\n")
+  message(FATAL_ERROR "${version_header} does not say ${PROJECT_VERSION}, the version of the project")
+endif()
+
 add_library(gpuactors SHARED)
 add_library(gpuactors::gpuactors ALIAS gpuactors)
 set_target_properties(gpuactors PROPERTIES
@@ -36,8 +44,10 @@ configure_package_config_file(cmake/gpuactorsConfig.cmake.in ${CMAKE_CURRENT_BIN
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/gpuactorsConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
-# The modules that a user's project needs: to find CAF, to compile .proto files, to build .cu files for both devices.
-file(GLOB modules CONFIGURE_DEPENDS cmake/FindCAF.cmake cmake/GpuactorsProtobuf.cmake cmake/GpuactorsKernels*)
+# The modules that a user's project needs: to find CAF, to compile .proto files, to build .cu files for both devices, to
+# make plugins.
+file(GLOB modules CONFIGURE_DEPENDS cmake/FindCAF.cmake cmake/GpuactorsProtobuf.cmake cmake/GpuactorsKernels*
+     cmake/GpuactorsPlugin.cmake)
 install(FILES ${modules} ${CMAKE_CURRENT_BINARY_DIR}/gpuactorsConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/gpuactorsConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT gpuactors)

@@ -6,4 +6,5 @@
 #include <gpuactors/actor/task.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/cluster/cluster.hpp>
+#include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/wire/json.hpp>

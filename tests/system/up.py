@@ -23,9 +23,9 @@ def up(gpuactors, *arguments, **variables):
         ready = process.stdout.readline()
         assert re.fullmatch(r"broker listens at 127\.0\.0\.1:\d+\n", ready), ready
 
-        def client(*command):
-            return subprocess.run([*command, "--broker", ready.split()[-1]], env=env, capture_output=True, text=True,
-                                  timeout=DEADLINE, check=False)
+        def client(*command, stdin=""):
+            return subprocess.run([*command, "--broker", ready.split()[-1]], input=stdin, env=env, capture_output=True,
+                                  text=True, timeout=DEADLINE, check=False)
 
         yield client
         process.send_signal(signal.SIGTERM)

@@ -20,14 +20,14 @@ std::vector<std::string> names_of(const Map& map) {
   return names;
 }
 
-bool well_formed(const std::string& name) {
+} // namespace
+
+bool is_type_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= limits::name_length && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-'
            || c == '.' || c == '/';
   });
 }
-
-} // namespace
 
 Result<const MethodType*> ActorType::find_method(std::string_view method) const {
   if (const auto found = methods.find(method); found != methods.end())
@@ -43,7 +43,7 @@ TypeRegistry& TypeRegistry::global() {
 
 std::shared_ptr<TaskType> TypeRegistry::add(TaskType task) {
   auto type = std::make_shared<TaskType>(std::move(task));
-  if (!well_formed(type->name))
+  if (!is_type_name(type->name))
     add_problem(fmt::format("\"{}\" is no name for a task type: 1 to {} letters, digits, _ - . /", type->name,
                             limits::name_length));
   else if (!tasks_.emplace(type->name, type).second)
@@ -53,7 +53,7 @@ std::shared_ptr<TaskType> TypeRegistry::add(TaskType task) {
 
 std::shared_ptr<ActorType> TypeRegistry::add(ActorType actor) {
   auto type = std::make_shared<ActorType>(std::move(actor));
-  if (!well_formed(type->name))
+  if (!is_type_name(type->name))
     add_problem(fmt::format("\"{}\" is no name for an actor type: 1 to {} letters, digits, _ - . /", type->name,
                             limits::name_length));
   else if (!actors_.emplace(type->name, type).second)

@@ -3,6 +3,7 @@
 
 #include <gpuactors/actor/actor.hpp>
 #include <gpuactors/actor/handler.hpp>
+#include <gpuactors/actor/plugin_note.hpp>
 #include <gpuactors/actor/task.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -58,6 +59,9 @@ struct ActorType {
   /// @returns `not_found` with the nearest names.
   [[nodiscard]] Result<const MethodType*> find_method(std::string_view method) const;
 };
+
+/// Whether tasks, actors and methods may be called so: 1 to `limits::name_length` letters, digits, _ - . /
+[[nodiscard]] bool is_type_name(std::string_view name) noexcept;
 
 /// A set of types. Filled before a cluster opens, read by any thread afterwards.
 class TypeRegistry {

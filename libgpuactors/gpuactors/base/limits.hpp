@@ -82,6 +82,11 @@ inline constexpr std::size_t log_shown_lines = 1'000;
 inline constexpr std::size_t log_ended_holders = 256;
 inline constexpr std::size_t log_stays = 4'096;
 
+/// What a node, or all nodes of a cluster together, may tell of the messages of their types: bytes of descriptions, and
+/// messages in them (each may hold the next, and a look at the first one goes through all).
+inline constexpr std::size_t catalog_bytes = 8U << 20;
+inline constexpr std::size_t catalog_messages = 4'096;
+
 /// How long a call waits for its answer unless told otherwise.
 inline constexpr std::chrono::seconds call_deadline{60};
 

@@ -423,6 +423,17 @@ const TypeRegistry& Cluster::types() const {
   return core_ != nullptr ? core_->registry() : none;
 }
 
+Result<DescribedTypes> Cluster::described_types() {
+  if (core_ == nullptr)
+    return closed();
+  if (!core_->connected())
+    return DescribedTypes::of(core_->registry());
+  auto reply = std::make_shared<MessageReply<v1::TypeCatalog>>();
+  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), v1::GetTypes{});
+  GPUACTORS_LET(catalog, Future<v1::TypeCatalog>{reply}.get());
+  return DescribedTypes{std::move(catalog)};
+}
+
 caf::actor_system& Cluster::system() {
   return core_->system();
 }

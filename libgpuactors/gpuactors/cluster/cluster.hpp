@@ -3,6 +3,7 @@
 
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
+#include <gpuactors/cluster/described_types.hpp>
 #include <gpuactors/cluster/logs.hpp>
 #include <gpuactors/cluster/options.hpp>
 
@@ -170,7 +171,11 @@ public:
   Result<void> logs(std::string_view actor, const LogsOptions& options, const LogSink& line);
 
   /// The types that can be submitted and spawned; none after a move from this object.
+  /// The types that this program has; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
+
+  /// The types that the nodes have, by their descriptions; of an embedded cluster, those of this program.
+  Result<DescribedTypes> described_types();
 
   /// For CAF programs: the actor system that the cluster runs in. Only while the owner lives, and not on an object that
   /// was moved from.

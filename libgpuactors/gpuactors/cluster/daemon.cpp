@@ -4,6 +4,7 @@
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/cluster/detail/node_log.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
@@ -106,7 +107,9 @@ public:
   /// @param local the broker, when it is in this process.
   Result<void> start(detail::DaemonCore& core, const NodeDaemon& options, const Endpoint& broker,
                      const DaemonOptions& daemon, const caf::strong_actor_ptr& local = {}) {
-    GPUACTORS_LET(node, describe(options));
+    GPUACTORS_LET(plugins, paths_of(options.plugins));
+    GPUACTORS_LET(described, describe(options, plugins));
+    auto& node = *described.mutable_node();
     GPUACTORS_LET(host, options.host.empty() ? detail::address_towards(broker) : Result<std::string>{options.host});
     detail::LauncherOptions launch;
     launch.program = program_of(options);
@@ -115,6 +118,7 @@ public:
     launch.setup.set_host(host);
     launch.setup.set_heartbeat_ms(milliseconds(daemon.heartbeat));
     launch.setup.set_link_timeout_ms(milliseconds(daemon.link_timeout));
+    launch.setup.mutable_plugins()->Assign(plugins.begin(), plugins.end());
     if (const auto& files = core.links().options().certificates)
       launch.setup.set_certificates(files->certificate.parent_path().string());
     GPUACTORS_LET(log, detail::NodeLog::open(node.name(), options.logs, daemon.notice));
@@ -132,6 +136,7 @@ public:
     agent_options.sources = log->sources();
     agent_options.read_log = log->reader();
     agent_options.launcher = proxy;
+    agent_options.types = std::move(*described.mutable_types());
     agent_options.notice = daemon.notice;
     agent_options.heartbeat = daemon.heartbeat;
     agent_options.link_timeout = daemon.link_timeout;
@@ -185,7 +190,19 @@ private:
     return std::filesystem::read_symlink("/proc/self/exe", error).string();
   }
 
-  static Result<v1::Node> describe(const NodeDaemon& options) {
+  /// Where a library lies for a process in any folder: a name alone is a file here, not one that the system looks for.
+  static Result<std::vector<std::string>> paths_of(const std::vector<std::string>& plugins) {
+    std::vector<std::string> paths;
+    for (const auto& plugin : plugins) {
+      if (plugin.empty())
+        return fail(Errc::invalid_argument, "the name of a plugin is empty");
+      std::error_code error;
+      paths.push_back(std::filesystem::absolute(plugin, error).string());
+    }
+    return paths;
+  }
+
+  static Result<v1::RegisterNode> describe(const NodeDaemon& options, const std::vector<std::string>& plugins) {
     NodeOptions described;
     described.name = options.name.empty() ? host_name() : options.name;
     described.labels = options.labels;
@@ -202,11 +219,11 @@ private:
     GPUACTORS_TRY(check_whole_units(described.resources));
     GPUACTORS_LET(found, discover_accelerators(options.accelerator_root, described.resources));
     described.resources.merge(found);
-    GPUACTORS_LET(devices, detail::describe_devices(program_of(options), described.name, options.devices));
+    GPUACTORS_LET(offer, detail::describe_program(program_of(options), described.name, options.devices, plugins));
     auto node = describe_node(described, {});
-    for (auto& device : devices)
-      *node.add_devices() = std::move(device);
-    return node;
+    node.mutable_devices()->Swap(offer.mutable_node()->mutable_devices());
+    *offer.mutable_node() = std::move(node);
+    return std::move(offer);
   }
 
   std::shared_ptr<detail::Launcher> launcher_;

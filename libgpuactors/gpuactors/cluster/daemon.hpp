@@ -57,9 +57,12 @@ struct NodeDaemon {
   std::string host{};
   /// The folder that keeps what its workers write, which is its own; empty means one in the user's own state folder.
   std::string logs{};
-  /// The program that workers are: one that calls `gpuactors::main`, or opens its cluster by `Cluster::open`. Empty
-  /// means this program.
+  /// The program that workers are: one that calls `gpuactors::main`, or opens its cluster by `Cluster::open` first of
+  /// all. Empty means this program.
   std::string program{};
+  /// Files of shared libraries with tasks and actors, which workers load beside what their program has. They are tried
+  /// in a process of its own first; this one never loads them.
+  std::vector<std::string> plugins{};
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before others are started.
@@ -68,14 +71,29 @@ struct NodeDaemon {
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options);
 
 /// Runs a node the same way: registers it with the broker, again whenever that was away, and ends with all its workers.
+/// @returns `not_found` or `invalid_argument` for a plugin, in one sentence that names it and what is wrong with it.
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options);
 
 /// Runs a broker and one node of this machine in one process.
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options);
 
-/// If the arguments say that a node started this program as its worker, does that work until the node says otherwise
-/// and returns the exit code of the process; nothing for any other start. The first thing that a program calls which
-/// has tasks or actors of its own, unless it calls `Cluster::open` first of all.
+/// The main function of a program with tasks or actors of its own, which nodes start as their worker:
+///
+///   int main(int argc, char** argv) {
+///     return gpuactors::main(argc, argv, [](int argc, char** argv) { ...; return 0; });
+///   }
+///
+/// Does a worker's work if a node started it for that, and runs `program` for any other start. Exceptions of `program`
+/// pass.
+/// @returns the exit code of the process.
+int main(int argc, char** argv, const std::function<int(int, char**)>& program);
+
+/// The same for a program that ends with an error: written to standard error, in one line, and exit code 1.
+int main(int argc, char** argv, const std::function<Result<void>(int, char**)>& program);
+
+/// What `main` does first, for programs that do it themselves: if the arguments say that a node started this program as
+/// its worker, does that work until the node says otherwise and returns the exit code of the process; nothing for any
+/// other start. `Cluster::open` does it as well, and serves where it is the first thing that a program does.
 std::optional<int> run_if_worker(int argc, const char* const* argv);
 
 } // namespace gpuactors

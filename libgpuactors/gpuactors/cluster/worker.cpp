@@ -1,4 +1,5 @@
 // The worker process: runs tasks and actors for the agent that started it, and ends with it.
+#include <gpuactors/actor/catalog.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process.hpp>
 #include <gpuactors/agent/worker.hpp>
@@ -6,6 +7,7 @@
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/plugins.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/json.hpp>
 
@@ -47,6 +49,7 @@ public:
     mark_worker_output();
     // Before any thread is started, so that none of them is interrupted.
     detail::Termination termination;
+    GPUACTORS_TRY(detail::load_plugins({setup.plugins().begin(), setup.plugins().end()}, [](const std::string&) {}));
     ConnectOptions options;
     options.broker = setup.broker();
     options.certificates = setup.certificates();
@@ -104,13 +107,21 @@ private:
   caf::strong_actor_ptr worker_;
 };
 
-/// `worker --describe NODE SPEC FILE`: what devices there are, as JSON.
-Result<void> describe(const std::string& node, const std::string& spec, const std::string& file) {
+/// `worker --describe NODE SPEC FILE PLUGIN...`: what devices and types there are, as JSON.
+Result<void> describe(const std::string& node, const std::string& spec, const std::string& file,
+                      const std::vector<std::string>& plugins) {
+  const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  // Before anything of the devices is there that a plugin could end together with this process.
+  GPUACTORS_TRY(detail::load_plugins(plugins, say));
+  v1::RegisterNode offer;
+  *offer.mutable_types() = describe_types(TypeRegistry::global());
+  GPUACTORS_TRY(check_catalog(offer.types()));
   GPUACTORS_LET(specs, parse_device_specs(spec));
   GPUACTORS_LET(devices, make_devices(specs, discovery_options(node)));
   NodeOptions options;
   options.name = node;
-  GPUACTORS_LET(json, message_to_json(describe_node(options, devices)));
+  *offer.mutable_node() = describe_node(options, devices);
+  GPUACTORS_LET(json, message_to_json(offer));
   std::ofstream out{file};
   if (!(out << json).flush())
     return fail(Errc::unavailable, fmt::format("{} cannot be written", file));
@@ -119,8 +130,8 @@ Result<void> describe(const std::string& node, const std::string& spec, const st
 
 Result<void> run(int argc, const char* const* argv) {
   constexpr int describe_arguments = 6;
-  if (argc == describe_arguments && std::string_view{argv[2]} == "--describe")
-    return describe(argv[3], argv[4], argv[5]);
+  if (argc >= describe_arguments && std::string_view{argv[2]} == "--describe")
+    return describe(argv[3], argv[4], argv[5], {argv + describe_arguments, argv + argc});
   constexpr int worker_arguments = 3;
   if (argc != worker_arguments)
     return fail(Errc::invalid_argument, "a worker is started by its node");

@@ -68,15 +68,20 @@ Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor
     return fail(Errc::unsupported,
                 fmt::format("message type {} is not compiled into this program", descriptor.full_name()));
   auto message = std::shared_ptr<google::protobuf::Message>{prototype->New()};
-  const auto blank = std::all_of(json.begin(), json.end(), [](unsigned char c) { return std::isspace(c) != 0; });
-  if (!blank) {
-    const auto status = google::protobuf::util::JsonStringToMessage(std::string{json}, message.get());
-    if (!status.ok()) {
-      const std::string_view report{status.message().data(), status.message().size()};
-      return fail(Errc::invalid_argument, explain(descriptor, json, report));
-    }
-  }
+  GPUACTORS_TRY(message_from_json(*message, json));
   return Payload::of(std::move(message));
+}
+
+Result<void> message_from_json(google::protobuf::Message& message, std::string_view json) {
+  const auto blank = std::all_of(json.begin(), json.end(), [](unsigned char c) { return std::isspace(c) != 0; });
+  if (blank)
+    return {};
+  const auto status = google::protobuf::util::JsonStringToMessage(std::string{json}, &message);
+  if (!status.ok()) {
+    const std::string_view report{status.message().data(), status.message().size()};
+    return fail(Errc::invalid_argument, explain(*message.GetDescriptor(), json, report));
+  }
+  return {};
 }
 
 Result<std::string> payload_to_json(const Payload& payload) {

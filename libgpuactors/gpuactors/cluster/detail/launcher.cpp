@@ -5,13 +5,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace gpuactors::detail {
 
@@ -120,60 +115,6 @@ void Launcher::exited(const Process& process, const ExitStatus& status) {
     agent = agent_;
   }
   caf_version::post(agent, std::move(message));
-}
-
-Result<std::vector<v1::Device>> describe_devices(const std::string& program, const std::string& node,
-                                                 const std::string& spec) {
-  std::error_code error;
-  auto path = (std::filesystem::temp_directory_path(error) / "gpuactors-describe-XXXXXX").string();
-  const int fd = mkstemp(path.data());
-  if (fd < 0)
-    return fail(Errc::unavailable, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
-  ::close(fd);
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::optional<ExitStatus> ended;
-  std::string last_line;
-  ProcessHandlers handlers;
-  handlers.on_line = [&](const Process&, OutputStream, std::string_view text, LogTime) { last_line = text; };
-  handlers.on_exit = [&](const Process&, const ExitStatus& status) {
-    const std::lock_guard lock{mutex};
-    ended = status;
-    wake.notify_all();
-  };
-  Command command;
-  command.path = program;
-  command.arguments = {"worker", "--describe", node, spec, path};
-  command.tag = "describe";
-  Result<void> done;
-  {
-    GPUACTORS_LET(table, ProcessTable::make(std::move(handlers)));
-    auto started = table->start(command);
-    if (!started) {
-      done = fail(started.error());
-    } else {
-      std::unique_lock lock{mutex};
-      if (!wake.wait_for(lock, limits::worker_start, [&] { return ended.has_value(); }))
-        done = fail(Errc::unavailable, fmt::format("{} did not say what devices there are within {} s", program,
-                                                   limits::worker_start.count()));
-    }
-  }
-  std::ostringstream text;
-  text << std::ifstream{path}.rdbuf();
-  std::filesystem::remove(path, error);
-  GPUACTORS_TRY(done);
-  if (!ended->succeeded())
-    return fail(Errc::invalid_argument,
-                last_line.empty() ? fmt::format("{} {} when it was asked for its devices", program, to_string(*ended))
-                                  : last_line);
-  if (text.str().empty())
-    return fail(Errc::invalid_argument, fmt::format("{} is no program of gpuactors: it does not say what devices there "
-                                                    "are. A program of yours calls Cluster::open, or run_if_worker, "
-                                                    "first of all",
-                                                    program));
-  GPUACTORS_LET(payload, payload_from_json(*v1::Node::descriptor(), text.str()));
-  GPUACTORS_LET(described, std::move(payload).take_as<v1::Node>());
-  return std::vector<v1::Device>{described.devices().begin(), described.devices().end()};
 }
 
 } // namespace gpuactors::detail

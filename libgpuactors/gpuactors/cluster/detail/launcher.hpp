@@ -63,9 +63,4 @@ private:
   std::string why_no_table_{"the node is ending"};
 };
 
-/// Asks a process of `program` what a node has to offer, so that this one never touches a device.
-/// @returns the devices; the error that the process reports, or how it ended.
-[[nodiscard]] Result<std::vector<v1::Device>> describe_devices(const std::string& program, const std::string& node,
-                                                               const std::string& spec);
-
 } // namespace gpuactors::detail

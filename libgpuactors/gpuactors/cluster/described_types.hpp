@@ -1,0 +1,49 @@
+// The types that other processes have, for programs that do not have them themselves: what the command line speaks
+// with.
+#pragma once
+
+#include <gpuactors/actor/catalog.hpp>
+#include <gpuactors/wire/message_types.hpp>
+
+#include <memory>
+#include <string_view>
+
+namespace gpuactors {
+
+/// Tasks and actors by their descriptions. What it hands out is valid as long as a copy of it lives.
+///
+///   GPUACTORS_LET(types, cluster.described_types());
+///   GPUACTORS_LET(task, types.find_task("scale"));
+///   GPUACTORS_LET(input, types.messages().from_json(task->input(), R"({"factor":2})"));
+///   GPUACTORS_LET(reply, cluster.submit_payload(task->name(), std::move(input)).get());
+///   GPUACTORS_LET(json, types.messages().to_json(reply));
+///
+/// The catalog may come from anyone: entries that break the rules of names are left out, and so are messages that make
+/// no sense (`MessageTypes`). Immutable; cheap to copy; any thread.
+class DescribedTypes {
+public:
+  explicit DescribedTypes(v1::TypeCatalog catalog);
+
+  /// Those of this program.
+  static DescribedTypes of(const TypeRegistry& registry);
+
+  /// @returns `not_found` with the nearest names.
+  [[nodiscard]] Result<const v1::TaskDescription*> find_task(std::string_view name) const;
+  [[nodiscard]] Result<const v1::ActorDescription*> find_actor(std::string_view name) const;
+  static Result<const v1::MethodDescription*> find_method(const v1::ActorDescription& actor, std::string_view method);
+
+  /// Tasks, actors and methods in the order of their names.
+  [[nodiscard]] const v1::TypeCatalog& catalog() const noexcept {
+    return *catalog_;
+  }
+
+  [[nodiscard]] const MessageTypes& messages() const noexcept {
+    return messages_;
+  }
+
+private:
+  std::shared_ptr<const v1::TypeCatalog> catalog_;
+  MessageTypes messages_;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,100 @@
+#include <gpuactors/agent/process_table.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/cluster/detail/describe.hpp>
+#include <gpuactors/cluster/detail/plugins.hpp>
+#include <gpuactors/wire/json.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <sstream>
+
+namespace gpuactors::detail {
+
+namespace {
+
+/// A process that was waited for: what it wrote, and how it ended.
+struct Ended {
+  Autopsy autopsy;
+  /// None when it took too long, and was killed.
+  std::optional<ExitStatus> status;
+};
+
+Result<Ended> run_to_end(const Command& command) {
+  Ended ended;
+  std::mutex mutex;
+  std::condition_variable wake;
+  ProcessHandlers handlers;
+  handlers.on_line = [&](const Process&, OutputStream, std::string_view text, LogTime) { ended.autopsy.add(text); };
+  bool over = false;
+  handlers.on_exit = [&](const Process&, const ExitStatus& status) {
+    const std::lock_guard lock{mutex};
+    if (!over)
+      ended.status = status;
+    wake.notify_all();
+  };
+  GPUACTORS_LET(table, ProcessTable::make(std::move(handlers)));
+  GPUACTORS_TRY(table->start(command));
+  {
+    std::unique_lock lock{mutex};
+    over = !wake.wait_for(lock, limits::worker_start, [&] { return ended.status.has_value(); });
+  }
+  // After this no line comes any more.
+  table.reset();
+  return ended;
+}
+
+/// What a process wrote to its file, or why it did not.
+Result<std::string> read_offer(const std::string& program, const Ended& ended, const std::string& file) {
+  const auto end =
+      ended.status ? to_string(*ended.status) : fmt::format("was not done within {} s", limits::worker_start.count());
+  std::ostringstream text;
+  text << std::ifstream{file}.rdbuf();
+  if (ended.status && ended.status->succeeded() && !text.str().empty())
+    return text.str();
+  if (const auto verdict = ended.autopsy.verdict(end); !verdict.empty())
+    return fail(Errc::invalid_argument, verdict);
+  if (!ended.status)
+    return fail(Errc::unavailable, fmt::format("{} {} when it was asked what it has", program, end));
+  if (ended.status->succeeded())
+    return fail(Errc::invalid_argument, fmt::format("{} is no program of gpuactors: it does not say what devices there "
+                                                    "are. A program of yours calls gpuactors::main, or Cluster::open, "
+                                                    "first of all",
+                                                    program));
+  const auto& last_line = ended.autopsy.last_line();
+  return fail(Errc::invalid_argument,
+              last_line.empty() ? fmt::format("{} {} when it was asked what it has", program, end) : last_line);
+}
+
+} // namespace
+
+Result<v1::RegisterNode> describe_program(const std::string& program, const std::string& node, const std::string& spec,
+                                          const std::vector<std::string>& plugins) {
+  std::error_code error;
+  auto path = (std::filesystem::temp_directory_path(error) / "gpuactors-describe-XXXXXX").string();
+  const int fd = mkstemp(path.data());
+  if (fd < 0)
+    return fail(Errc::unavailable, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
+  ::close(fd);
+  Command command;
+  command.path = program;
+  command.arguments = {"worker", "--describe", node, spec, path};
+  command.arguments.insert(command.arguments.end(), plugins.begin(), plugins.end());
+  command.tag = "describe";
+  auto ended = run_to_end(command);
+  auto text = ended ? read_offer(program, *ended, path) : Result<std::string>{fail(ended.error())};
+  std::filesystem::remove(path, error);
+  if (!text)
+    return fail(text.error());
+  GPUACTORS_LET(payload, payload_from_json(*v1::RegisterNode::descriptor(), *text));
+  return std::move(payload).take_as<v1::RegisterNode>();
+}
+
+} // namespace gpuactors::detail
