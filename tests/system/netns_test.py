@@ -110,7 +110,10 @@ class Hosts:
         return done.stdout
 
     def ask(self, *arguments):
-        return json.loads(self.call(*arguments, "--broker", BROKER, "--certs", self.certificates("h0")))
+        return json.loads(self.ask_in_words(*arguments))
+
+    def ask_in_words(self, *arguments):
+        return self.call(*arguments, "--broker", BROKER, "--certs", self.certificates("h0"), *PACE)
 
     def node(self, name):
         """The node as `nodes --json` shows it while the broker counts on it, or None."""
@@ -180,7 +183,7 @@ def heal(hosts):
     until(lambda: not os.path.exists(f"/proc/{hosts.cut_off}"), "the actor that has moved has ended on n1")
     same(hosts.where("roamer"), "n2")
     same(len(hosts.ask("actors", "--json")), 1)
-    hosts.call("kill", "roamer", "--no-restart", "--broker", BROKER, "--certs", hosts.certificates("h0"))
+    hosts.ask_in_words("kill", "roamer", "--no-restart")
     until(lambda: hosts.ask("leases", "--json") == [], "no lease is left")
     same([(d["node"], d["free_share"]) for d in hosts.ask("devices", "--json")], [("n1", 1.0), ("n2", 1.0)])
     (status,) = hosts.ask("status", "--json")
