@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuactors {
 
@@ -64,7 +65,17 @@ struct ContextGrant {
   /// Compute units (SMs or cores) that its work may run on.
   int units = 0;
   ComputeEnforcement compute = ComputeEnforcement::unenforced;
+  /// For `sm_groups`: the groups of the device's one split that it holds, lowest first, and how many there are.
+  std::vector<int> groups = {};
+  int group_count = 0;
+  /// For `sm_groups`: whether another lease runs on one of these groups now. It changes as others come and go.
+  bool shared = false;
+  /// Why a fraction is `unenforced`, in one line; empty otherwise.
+  std::string reason = {};
 };
+
+/// In one line, for people: "8 of 16 SM groups (64 SMs), shared", "unenforced (why)".
+[[nodiscard]] std::string to_string(const ContextGrant& grant);
 
 /// Memory of a device as the device itself reports it now.
 struct DeviceMemory {

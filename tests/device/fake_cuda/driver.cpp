@@ -6,6 +6,7 @@
 #include <gpuactors/device/host/device.hpp>
 
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/green.hpp>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -148,7 +149,7 @@ CUresult device_total_mem(std::size_t* bytes, CUdevice) {
 }
 
 CUresult device_get_attribute(int* value, CUdevice_attribute, CUdevice) {
-  *value = 4;
+  *value = static_cast<int>(sm_count);
   return CUDA_SUCCESS;
 }
 
@@ -196,6 +197,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 }
 
 CUresult stream_destroy(CUstream stream) {
+  forget_stream(stream);
   machine().backend->destroy_stream(handle(stream));
   --live;
   return CUDA_SUCCESS;
@@ -298,12 +300,14 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
 
 CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
   need_context("cuMemcpyAsync");
+  note_work(stream);
   return code_of(machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
                                          CopyKind::device_to_device, handle(stream)));
 }
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
   need_context("cuMemsetD8Async");
+  note_work(stream);
   return code_of(machine().backend->fill(reinterpret_cast<void*>(target), value, bytes, handle(stream)));
 }
 
@@ -328,6 +332,7 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, u
   need_context("cuLaunchKernel");
   if (grid == 0 || block == 0)
     return CUDA_ERROR_INVALID_VALUE;
+  note_work(stream);
   const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
   const KernelInfo info{kernel->entry.c_str(), kernel->host, nullptr};
   const auto n = *static_cast<const std::uint64_t*>(arguments[0]);
@@ -372,7 +377,10 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
   if (wanted == #api)                                                                                                  \
     *function = reinterpret_cast<void*>(static_cast<PFN_##api##_v##version>(&name));
   GPUACTORS_CUDA_DRIVER_TABLE(FAKE_CUDA_ENTRY)
+  GPUACTORS_CUDA_GREEN_TABLE(FAKE_CUDA_ENTRY)
 #undef FAKE_CUDA_ENTRY
+  if (const char* missing = std::getenv("FAKE_CUDA_MISSING"); missing != nullptr && wanted == missing)
+    *function = nullptr;
   *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return CUDA_SUCCESS;
 }

@@ -33,8 +33,9 @@ CUdeviceptr address(const void* pointer) {
 // -- lifetime ------------------------------------------------------------------------------------
 
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
-  : shared_(std::move(shared)), options_(std::move(options)), partition_(shared_.primary, options_.share, shared_.sms),
-    pool_(shared_.primary), cublas_(shared_.cublas, shared_.primary->ordinal()) {
+  : shared_(std::move(shared)), options_(std::move(options)),
+    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), pool_(shared_.primary),
+    cublas_(shared_.cublas, shared_.primary->ordinal()) {
   // nop
 }
 
@@ -57,11 +58,14 @@ CudaBackend::~CudaBackend() {
     (void)driver().stream_destroy(service_);
   }
   pool_.close();
+  // Last: once a green context is gone its streams cannot even be destroyed.
+  partition_.close();
 }
 
 Result<void> CudaBackend::open() {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
+  GPUACTORS_TRY(partition_.open());
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
   GPUACTORS_LET(service, partition_.make_stream());
   service_ = service;
@@ -69,7 +73,11 @@ Result<void> CudaBackend::open() {
 }
 
 ContextGrant CudaBackend::granted() const {
-  return {options_.share, options_.memory_bytes, partition_.sms(), partition_.enforcement()};
+  ContextGrant grant;
+  grant.share = options_.share;
+  grant.memory_bytes = options_.memory_bytes;
+  partition_.describe(grant);
+  return grant;
 }
 
 // -- streams and events --------------------------------------------------------------------------
@@ -210,7 +218,8 @@ Result<void> CudaBackend::open_cublas() {
     GPUACTORS_TRY(allocate_workspace());
   if (product_done_ == nullptr)
     GPUACTORS_TRY(check(driver().event_create(&product_done_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-  return cublas_.open(workspace_, workspace_bytes_);
+  // It chooses its kernels for the whole device unless it is told.
+  return cublas_.open(workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0);
 }
 
 Result<void> CudaBackend::allocate_workspace() {

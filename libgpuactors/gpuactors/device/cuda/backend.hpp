@@ -15,12 +15,14 @@ namespace gpuactors::cuda {
 struct Shared {
   std::shared_ptr<Primary> primary;
   std::shared_ptr<Poller> poller;
+  std::shared_ptr<Split> split;
   const Cublas& cublas;
   Images& images;
   int sms = 0;
 };
 
-/// Streams, pool, cuBLAS handle and kernels of one lease, in the primary context of its device.
+/// Streams, pool, cuBLAS handle and kernels of one lease. Memory, events and kernels are the primary context's, which
+/// is current while we call; the streams say which SMs the work runs on (partition.hpp).
 class CudaBackend final : public Backend {
 public:
   CudaBackend(Shared shared, BackendOptions options);

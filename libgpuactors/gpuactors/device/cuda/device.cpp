@@ -60,7 +60,12 @@ Result<Shared> CudaDevice::enter() {
     primary_ = std::move(primary);
     poller_ = std::make_shared<Poller>(primary_);
   }
-  return Shared{primary_, poller_, runtime_.cublas, runtime_.images, info_.units};
+  if (split_ == nullptr) {
+    const Current current{*primary_};
+    GPUACTORS_LET(split, runtime_.splits.of(primary_));
+    split_ = std::move(split);
+  }
+  return Shared{primary_, poller_, split_, runtime_.cublas, runtime_.images, info_.units};
 }
 
 Result<DeviceMemory> CudaDevice::memory() {

@@ -10,6 +10,7 @@ struct Runtime {
   Driver driver;
   Cublas cublas;
   Images images;
+  Splits splits;
 
   Runtime(const Driver& driver_table, const Cublas& cublas_table)
     : driver(driver_table), cublas(cublas_table), images(driver) {
@@ -39,6 +40,7 @@ private:
   std::mutex mutex_;
   std::shared_ptr<Primary> primary_;
   std::shared_ptr<Poller> poller_;
+  std::shared_ptr<Split> split_;
 };
 
 /// What the driver says of the device with `ordinal`. Creates no context.
