@@ -7,6 +7,7 @@
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/device/discovery.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -190,8 +191,13 @@ private:
     described.resources.merge(found);
     GPUACTORS_LET(devices, detail::describe_devices(program_of(options), described.name, options.devices));
     auto node = describe_node(described, {});
-    for (auto& device : devices)
+    std::vector<std::string> uuids;
+    for (auto& device : devices) {
+      uuids.push_back(device.uuid());
       *node.add_devices() = std::move(device);
+    }
+    for (const auto distance : distances_between(uuids))
+      node.add_distances(distance);
     return node;
   }
 

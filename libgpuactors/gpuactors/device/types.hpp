@@ -26,7 +26,8 @@ struct DeviceInfo {
   DeviceKind kind = DeviceKind::host;
   /// Index on its node; what users see as the device id.
   int index = 0;
-  /// Ordinal inside this process (CUDA's), which differs from `index` once some devices are hidden.
+  /// Ordinal inside this process (CUDA's), which differs from `index` once some devices are hidden; -1: not visible to
+  /// it, as MIG devices are beyond the first.
   int ordinal = 0;
   /// For people, for example "NVIDIA H200".
   std::string name;
@@ -38,6 +39,8 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;
   /// Compute units that a share is rounded to: SMs of a GPU, cores of a host device.
   int units = 0;
+  /// The NUMA node that it is attached to; -1: unknown.
+  int numa_node = -1;
 };
 
 /// How the compute part of a share is held.
