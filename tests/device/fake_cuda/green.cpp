@@ -87,9 +87,10 @@ CUresult dev_sm_resource_split(CUdevResource* result, unsigned* count, const CUd
                                unsigned flags, unsigned least) {
   if (const auto planned_result = planned("cuDevSmResourceSplitByCount"); planned_result != CUDA_SUCCESS)
     return planned_result;
-  if (mark_of(*input).split != 0 || flags != 0 || least > group_sms)
+  if (mark_of(*input).split != 0 || flags != 0 || least > sm_count)
     return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-  const auto most = sm_count / group_sms;
+  const auto units = std::max(1U, (least + group_sms - 1) / group_sms);
+  const auto most = sm_count / group_sms / units;
   if (result == nullptr) {
     *count = most;
     return CUDA_SUCCESS;
@@ -98,7 +99,7 @@ CUresult dev_sm_resource_split(CUdevResource* result, unsigned* count, const CUd
   ++state().splits;
   *count = std::min(*count, most);
   for (unsigned i = 0; i < *count; ++i)
-    result[i] = make_resource({state().splits, 1U << i}, group_sms);
+    result[i] = make_resource({state().splits, ((1U << units) - 1) << (i * units)}, units * group_sms);
   return CUDA_SUCCESS;
 }
 

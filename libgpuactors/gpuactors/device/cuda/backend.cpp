@@ -199,6 +199,35 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, std::uint64_t n, cons
                "cuLaunchKernel", Errc::launch_failed, fmt::format("kernel {} over {} indices", kernel.name, n));
 }
 
+Result<RuntimeKernel> CudaBackend::compile(const KernelSource& source) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  int major = 0;
+  int minor = 0;
+  const auto device = shared_.primary->device();
+  GPUACTORS_TRY(check(driver().device_get_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+                      "cuDeviceGetAttribute"));
+  GPUACTORS_TRY(check(driver().device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+                      "cuDeviceGetAttribute"));
+  return shared_.runtime_kernels.find(source, 10 * major + minor, shared_.primary->ordinal());
+}
+
+Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape& shape,
+                                 std::span<const KernelArgument> arguments, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  std::vector<void*> addresses;
+  addresses.reserve(arguments.size());
+  for (const auto& argument : arguments)
+    addresses.push_back(const_cast<void*>(argument.data()));
+  const auto& [grid, block, shared_bytes] = shape;
+  return check(
+      driver().launch_kernel(static_cast<CUfunction>(kernel.native()), grid[0], grid[1], grid[2], block[0], block[1],
+                             block[2], shared_bytes, native(stream), addresses.data(), nullptr),
+      "cuLaunchKernel", Errc::launch_failed,
+      fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
+}
+
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());

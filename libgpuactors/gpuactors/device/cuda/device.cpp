@@ -54,13 +54,15 @@ Result<Shared> CudaDevice::enter() {
     GPUACTORS_LET(primary, Primary::retain(runtime_.driver, info_.ordinal));
     primary_ = std::move(primary);
     poller_ = std::make_shared<Poller>(primary_);
+    pinned_ = std::make_shared<PinnedPool>(primary_);
   }
   if (split_ == nullptr) {
     const Current current{*primary_};
     GPUACTORS_LET(split, runtime_.splits.of(primary_));
     split_ = std::move(split);
   }
-  return Shared{primary_, poller_, split_, runtime_.cublas, runtime_.images, info_.units};
+  return Shared{primary_,   poller_, split_, pinned_, runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
+                info_.units};
 }
 
 Result<DeviceMemory> CudaDevice::memory() {

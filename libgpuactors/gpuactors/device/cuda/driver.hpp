@@ -39,6 +39,8 @@ namespace gpuactors::cuda {
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                                                              \
   X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                                                         \
   X(mem_free_async, cuMemFreeAsync, 11020)                                                                             \
+  X(mem_host_alloc, cuMemHostAlloc, 2020)                                                                              \
+  X(mem_free_host, cuMemFreeHost, 2000)                                                                                \
   X(memcpy_async, cuMemcpyAsync, 4000)                                                                                 \
   X(memset_d8_async, cuMemsetD8Async, 3020)                                                                            \
   X(library_load_data, cuLibraryLoadData, 12000)                                                                       \
