@@ -78,6 +78,25 @@ TEST_CASE("the pool is the second line behind the ledger, and says what was aske
   (*backend)->destroy_stream(*stream);
 }
 
+TEST_CASE("a product that fails because the context is lost says so") {
+  {
+    const auto device = make_cuda_device();
+    auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+    REQUIRE(context);
+    auto& stream = (*context)->stream();
+    auto a = stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8});
+    auto b = stream.tensor(DType::f32, {8, 8});
+    REQUIRE(stream.gemm(*a, *a, *b));
+    set_broken(700);
+    const auto failed = stream.gemm(*a, *a, *b);
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code() == Errc::context_lost);
+    CHECK((*context)->lost());
+  }
+  set_broken(0);
+  CHECK(live() == 0);
+}
+
 TEST_CASE("after a sticky error every call fails with context_lost, and pending notifications come once") {
   {
     const auto device = make_cuda_device();

@@ -60,6 +60,8 @@ cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
   if (fake->sm_target != (sms < fake::sm_count ? static_cast<int>(sms) : 0))
     fake::misuse("a product for other SMs than those that it runs on");
   fake::note_work(fake->stream);
+  if (machine().sticky != 0)
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   const auto rows_a = product.transpose_a ? product.k : product.m;
   const auto rows_b = product.transpose_b ? product.n : product.k;
   if (product.lda < rows_a || product.ldb < rows_b || product.ldc < product.m)

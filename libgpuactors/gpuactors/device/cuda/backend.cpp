@@ -235,9 +235,11 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   if (product_stream_ != nullptr && product_stream_ != native(stream))
     GPUACTORS_TRY(
         check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
-  GPUACTORS_TRY(cublas_.gemm(product, native(stream)));
+  auto outcome = cublas_.gemm(product, native(stream));
   product_stream_ = native(stream);
-  return check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
+  auto recorded = check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
+  // cuBLAS says no more than that it failed; whether the context is lost the driver knows.
+  return outcome || shared_.primary->lost() ? recorded : outcome;
 }
 
 Result<void> CudaBackend::open_cublas() {
