@@ -71,6 +71,19 @@ TEST_CASE("a template becomes machine code with the name that the driver looks f
   CHECK(code->code.find(code->entry) != std::string::npos);
 }
 
+TEST_CASE("the language is C++17 unless an option says otherwise") {
+  const auto* nvrtc = compiler();
+  if (nvrtc == nullptr)
+    return;
+  KernelSource source{"extern \"C\" __global__ void standard(long* x) { *x = __cplusplus; }\n"
+                      "static_assert(__cplusplus == WANTED);\n",
+                      "standard",
+                      {"-DWANTED=201703L"}};
+  CHECK(nvrtc->compile(source, hopper));
+  source.options = {"-DWANTED=202002L", "-std=c++20"};
+  CHECK(nvrtc->compile(source, hopper));
+}
+
 TEST_CASE("a chip newer than the compiler gets PTX, one that is too old a sentence") {
   const auto* nvrtc = compiler();
   if (nvrtc == nullptr)

@@ -175,3 +175,17 @@ TEST_CASE("a driver without green contexts runs the same program", "[.][no_green
   CHECK(to_string(half->granted())
         == "unenforced (the CUDA driver has no cuGreenCtxStreamCreate: CUDA 12.5 or later is needed)");
 }
+
+TEST_CASE("under MPS with a percentage a process is capped, and does not claim SMs of its own", "[.][mps]") {
+  const auto device = make_cuda_device();
+  for (const auto share : {Share{5000}, Share::whole(1)}) {
+    const auto context = open(device, share);
+    do_work(context->stream());
+    CHECK(context->granted().units == 33);
+    CHECK(to_string(context->granted()) == "capped (MPS gives this process 25 % of the SMs, whichever they are)");
+  }
+}
+
+TEST_CASE("under MPS without a percentage green contexts hold", "[.][mps_whole]") {
+  CHECK(open(make_cuda_device(), Share{5000})->granted().compute == ComputeEnforcement::sm_groups);
+}

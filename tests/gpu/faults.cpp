@@ -81,7 +81,7 @@ int run_child(const std::string& what) {
       return 0;
     const auto neighbour = open_half(device);
     compute(*neighbour);
-    must(half->stream().launch(crash, 1, std::uint64_t{1}));
+    must(half->stream().launch(crash, 1, std::uint64_t{4096}));
     const auto own = half->stream().synchronize();
     const auto theirs = neighbour->stream().synchronize();
     const auto next = neighbour->stream().allocate(1000);

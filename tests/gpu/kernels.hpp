@@ -21,12 +21,14 @@ struct RecordSm {
   }
 };
 
-/// Holds its place until the flag is set, at most some seconds.
+/// Says in the second word that it runs, and holds its place until the first is set, at most some seconds.
 struct Hold {
-  GPUACTORS_FUNCTION void operator()(std::uint64_t, const std::uint32_t* flag) const {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t, std::uint32_t* flag) const {
 #ifdef __CUDA_ARCH__
+    auto* const word = static_cast<volatile std::uint32_t*>(flag);
+    word[1] = 1;
     const auto start = clock64();
-    while (*static_cast<const volatile std::uint32_t*>(flag) == 0 && clock64() - start < (1LL << 33)) {
+    while (word[0] == 0 && clock64() - start < (1LL << 33)) {
     }
 #else
     static_cast<void>(flag);

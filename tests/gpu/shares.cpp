@@ -153,7 +153,7 @@ void check_confinement(Lab& lab) {
   const auto other = open(lab, Share{Share::one / 2});
   auto& stream = half->stream();
   auto side = must(half->make_stream());
-  auto flag = must(stream.tensor_from(std::vector<std::int32_t>{0}, {1}));
+  auto flag = must(stream.tensor_from(std::vector<std::int32_t>{0, 0}, {2}));
   auto a = must(stream.tensor(DType::f32, {512, 512}));
   auto c = must(stream.tensor(DType::f32, {512, 512}));
   auto bytes = must(stream.allocate(std::size_t{64} << 20));
@@ -165,9 +165,12 @@ void check_confinement(Lab& lab) {
   must(stream.synchronize());
   // Every place on the half's SMs is taken: what ends before it is let go ran elsewhere.
   const auto waits = [&](auto&& work) {
-    must(stream.fill(flag.raw(), 0, 4));
+    must(stream.fill(flag.raw(), 0, 8));
     must(stream.launch(hold, static_cast<std::uint64_t>(half->granted().units) * 2048,
-                       static_cast<const std::uint32_t*>(flag.raw())));
+                       static_cast<std::uint32_t*>(flag.raw())));
+    // Not before it is there.
+    while (must(other->stream().to_host<std::int32_t>(flag))[1] == 0)
+      std::this_thread::yield();
     work();
     std::atomic<bool> done{false};
     must(side.notify([&](Result<void>) { done = true; }));

@@ -17,7 +17,7 @@ struct KernelSource {
   std::string source;
   /// The kernel: a `__global__` function, or an instance of a template such as "scale<float>".
   std::string name;
-  /// Options for the compiler, such as "-DTILE=16" or "--use_fast_math". The architecture is set for the device.
+  /// Options for the compiler, such as "-DTILE=16" or "--use_fast_math". The architecture is the device's.
   std::vector<std::string> options = {};
 };
 

@@ -151,7 +151,8 @@ CUresult device_total_mem(std::size_t* bytes, CUdevice) {
 CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
-                                                                       : static_cast<int>(sm_count);
+           : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
+                                                          : static_cast<int>(sm_count);
   return CUDA_SUCCESS;
 }
 

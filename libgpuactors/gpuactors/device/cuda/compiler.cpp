@@ -63,9 +63,14 @@ public:
   }
 
   Result<void> compile(const KernelSource& source, const std::string& architecture) {
-    std::vector<const char*> options{architecture.c_str(), "--std=c++17"};
-    for (const auto& option : source.options)
+    std::vector<const char*> options{architecture.c_str()};
+    bool has_standard = false;
+    for (const auto& option : source.options) {
       options.push_back(option.c_str());
+      has_standard = has_standard || option.starts_with("-std") || option.starts_with("--std");
+    }
+    if (!has_standard)
+      options.push_back("--std=c++17");
     const auto result = library_.compile(program_, static_cast<int>(options.size()), options.data());
     if (result == NVRTC_SUCCESS)
       return {};

@@ -41,6 +41,9 @@ void Partition::describe(ContextGrant& grant) const {
     grant.groups = part_->groups;
     grant.group_count = split_->group_count();
     grant.shared = split_->is_shared(*part_);
+  } else if (split_->percent() < 100) {
+    grant.compute = ComputeEnforcement::capped;
+    grant.reason = split_->reason();
   } else {
     grant.compute = share_ == Share::whole(1) ? ComputeEnforcement::exclusive : ComputeEnforcement::unenforced;
     grant.reason = reason_;

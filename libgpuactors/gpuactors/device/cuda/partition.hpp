@@ -32,7 +32,7 @@ public:
 
   /// SMs that the streams may run on.
   [[nodiscard]] int sms() const noexcept {
-    return part_ ? part_->sms : device_sms_;
+    return part_ ? part_->sms : device_sms_ * split_->percent() / 100;
   }
 
   /// Whether the streams are kept to a part of the device.

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace gpuactors::cuda {
 
 namespace {
@@ -29,15 +32,33 @@ Result<std::vector<CUdevResource>> split(Primary& primary) {
   return groups;
 }
 
+/// What MPS limits this process to, if it runs and was told a limit.
+int mps_percentage(Primary& primary) {
+  int enabled = 0;
+  const char* text = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  // Drivers of CUDA 12.3 and before do not know the question.
+  if (text == nullptr
+      || primary.driver().device_get_attribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, primary.device())
+             != CUDA_SUCCESS
+      || enabled == 0)
+    return 100;
+  const auto percent = std::atoi(text);
+  return percent > 0 && percent < 100 ? percent : 100;
+}
+
 } // namespace
 
-Split::Split(std::vector<CUdevResource> groups, std::string reason)
-  : groups_(std::move(groups)), allocator_(static_cast<int>(groups_.size())), reason_(std::move(reason)) {
+Split::Split(std::vector<CUdevResource> groups, std::string reason, int percent)
+  : groups_(std::move(groups)), percent_(percent), allocator_(static_cast<int>(groups_.size())),
+    reason_(std::move(reason)) {
   // nop
 }
 
 Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& primary) {
   const auto without = [](std::string reason) { return std::shared_ptr<Split>{new Split({}, std::move(reason))}; };
+  if (const auto percent = mps_percentage(*primary); percent < 100)
+    return std::shared_ptr<Split>{
+        new Split({}, fmt::format("MPS gives this process {} % of the SMs, whichever they are", percent), percent)};
   if (const auto* missing = primary->driver().missing_for_green)
     return without(fmt::format("the CUDA driver has no {}: CUDA 12.5 or later is needed", missing));
   auto groups = split(*primary);

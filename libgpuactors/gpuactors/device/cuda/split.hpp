@@ -41,16 +41,23 @@ public:
 
   [[nodiscard]] bool is_shared(const Part& part) const;
 
+  /// The percentage of the device's SMs that MPS gives this process, which green contexts do not hold against; 100: no
+  /// limit, or no MPS.
+  [[nodiscard]] int percent() const noexcept {
+    return percent_;
+  }
+
   [[nodiscard]] int group_count() const noexcept {
     return static_cast<int>(groups_.size());
   }
 
 private:
-  Split(std::vector<CUdevResource> groups, std::string reason);
+  Split(std::vector<CUdevResource> groups, std::string reason, int percent = 100);
 
   Result<void> create(Primary& primary, Part& part);
 
   const std::vector<CUdevResource> groups_;
+  const int percent_;
   mutable std::mutex mutex_;
   detail::ComputeGroups allocator_;
   std::string reason_;
