@@ -15,7 +15,7 @@ find_path(GPUACTORS_CUDA_INCLUDE_DIR cudaTypedefs.h
 mark_as_advanced(GPUACTORS_CUDA_INCLUDE_DIR)
 if(NOT GPUACTORS_CUDA_INCLUDE_DIR)
   if(GPUACTORS_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "GPUACTORS_CUDA is ON and cudaTypedefs.h was not found: install the CUDA Toolkit 12.2 or later")
+    message(FATAL_ERROR "GPUACTORS_CUDA is ON and cudaTypedefs.h was not found: install the CUDA Toolkit 12.5 or later")
   endif()
   message(STATUS "No CUDA Toolkit: devices are host devices only")
   return()
@@ -24,11 +24,12 @@ endif()
 set(device ${CMAKE_CURRENT_SOURCE_DIR}/gpuactors/device)
 set(base ${CMAKE_CURRENT_SOURCE_DIR}/gpuactors/base)
 add_library(gpuactors_cuda MODULE
-  ${device}/cuda/backend.cpp ${device}/cuda/check.cpp ${device}/cuda/cublas.cpp ${device}/cuda/device.cpp
-  ${device}/cuda/driver.cpp ${device}/cuda/images.cpp ${device}/cuda/module.cpp ${device}/cuda/poller.cpp
-  ${device}/cuda/pool.cpp ${device}/cuda/primary.cpp
-  ${device}/device_offer.cpp ${device}/quota.cpp ${device}/types.cpp
-  ${base}/error.cpp ${base}/units.cpp)
+  ${device}/cuda/backend.cpp ${device}/cuda/check.cpp ${device}/cuda/code_cache.cpp ${device}/cuda/compiler.cpp
+  ${device}/cuda/cublas.cpp ${device}/cuda/device.cpp ${device}/cuda/driver.cpp ${device}/cuda/images.cpp
+  ${device}/cuda/module.cpp ${device}/cuda/partition.cpp ${device}/cuda/pinned_pool.cpp ${device}/cuda/poller.cpp
+  ${device}/cuda/pool.cpp ${device}/cuda/primary.cpp ${device}/cuda/runtime_kernels.cpp ${device}/cuda/split.cpp
+  ${device}/backend.cpp ${device}/detail/compute_groups.cpp ${device}/device_offer.cpp ${device}/quota.cpp
+  ${device}/types.cpp ${base}/error.cpp ${base}/units.cpp)
 set_target_properties(gpuactors_cuda PROPERTIES
   OUTPUT_NAME gpuactors_cuda
   CXX_VISIBILITY_PRESET hidden

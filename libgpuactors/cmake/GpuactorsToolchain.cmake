@@ -18,6 +18,9 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 # ... and finds a CAF that lies outside the system's folders.
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
+# In the build tree too, where every program and library then has a search path that a bundle can make its own.
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+
 find_program(GPUACTORS_CCACHE ccache)
 if(GPUACTORS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${GPUACTORS_CCACHE})

@@ -1,10 +1,7 @@
 // The CUDA module on a fake driver: handles, errors and notifications, without a chip.
 #include <gpuactors/device/context.hpp>
-#include <gpuactors/device/cuda_module.hpp>
 
-#include <support/catch.hpp>
-
-#include <dlfcn.h>
+#include <device/fake_driver.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -12,35 +9,12 @@
 #include <thread>
 
 using namespace gpuactors;
+using namespace gpuactors::test;
 
 namespace {
 
-template <class F>
-F* from_fake(const char* name) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  REQUIRE(library != nullptr);
-  auto* function = reinterpret_cast<F*>(dlsym(library, name));
-  REQUIRE(function != nullptr);
-  return function;
-}
-
-int live() {
-  return from_fake<int()>("fake_cuda_live")();
-}
-
 void set_broken(int result) {
   from_fake<void(int)>("fake_cuda_break")(result);
-}
-
-std::shared_ptr<Device> make_device() {
-  const auto module = load_cuda_module();
-  if (!module)
-    FAIL(module.error().message());
-  const auto devices = (*module)->devices();
-  REQUIRE(devices);
-  auto device = (*module)->device((*devices)[0]);
-  REQUIRE(device);
-  return *device;
 }
 
 } // namespace
@@ -54,18 +28,18 @@ TEST_CASE("what cannot start says so in one line", "[.][start]") {
 }
 
 TEST_CASE("a device is described without a context") {
-  const auto device = make_device();
+  const auto device = make_cuda_device();
   CHECK(live() == 0);
   CHECK(device->info().name == "NVIDIA Fake");
   CHECK(device->info().uuid == "GPU-00112233-4455-6677-8899-aabbccddeeff");
-  CHECK(device->info().units == 4);
+  CHECK(device->info().units == 132);
   // Leases do not get what contexts and libraries take for themselves.
   CHECK(device->info().memory_bytes == (std::uint64_t{2} << 30) - (std::uint64_t{512} << 20));
 }
 
 TEST_CASE("every handle is given back, also when the program forgets") {
   {
-    const auto device = make_device();
+    const auto device = make_cuda_device();
     for (int i = 0; i < 3; ++i) {
       auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
       REQUIRE(context);
@@ -83,7 +57,7 @@ TEST_CASE("every handle is given back, also when the program forgets") {
       CHECK((*context)->memory_used() == (std::uint64_t{8} << 20) + 2 * 512);
       stream.allocate(1000)->release();
       REQUIRE(stream.notify([](Result<void>) {}));
-      CHECK((*context)->granted().compute == ComputeEnforcement::unenforced);
+      CHECK((*context)->granted().compute == ComputeEnforcement::sm_groups);
     }
     // The primary context and the events of notifications stay with the device.
     CHECK(live() <= 2 + 3);
@@ -92,7 +66,7 @@ TEST_CASE("every handle is given back, also when the program forgets") {
 }
 
 TEST_CASE("the pool is the second line behind the ledger, and says what was asked where") {
-  const auto device = make_device();
+  const auto device = make_cuda_device();
   auto backend = device->open({Share{5000}, std::uint64_t{32} << 20, nullptr});
   REQUIRE(backend);
   auto stream = (*backend)->make_stream();
@@ -104,9 +78,28 @@ TEST_CASE("the pool is the second line behind the ledger, and says what was aske
   (*backend)->destroy_stream(*stream);
 }
 
+TEST_CASE("a product that fails because the context is lost says so") {
+  {
+    const auto device = make_cuda_device();
+    auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+    REQUIRE(context);
+    auto& stream = (*context)->stream();
+    auto a = stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8});
+    auto b = stream.tensor(DType::f32, {8, 8});
+    REQUIRE(stream.gemm(*a, *a, *b));
+    set_broken(700);
+    const auto failed = stream.gemm(*a, *a, *b);
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code() == Errc::context_lost);
+    CHECK((*context)->lost());
+  }
+  set_broken(0);
+  CHECK(live() == 0);
+}
+
 TEST_CASE("after a sticky error every call fails with context_lost, and pending notifications come once") {
   {
-    const auto device = make_device();
+    const auto device = make_cuda_device();
     auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
     REQUIRE(context);
     auto& stream = (*context)->stream();

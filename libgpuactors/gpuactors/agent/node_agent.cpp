@@ -1,5 +1,6 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/worker.hpp>
+#include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
 
 #include <fmt/format.h>
@@ -102,6 +103,7 @@ v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared
     (*node.mutable_labels())[key] = value;
   for (const auto& [name, share] : options.resources)
     (*node.mutable_resource_units())[name] = share.units();
+  std::vector<std::string> uuids;
   for (const auto& device : devices) {
     const auto& info = device->info();
     auto* entry = node.add_devices();
@@ -112,7 +114,11 @@ v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared
     entry->set_uuid(info.uuid);
     entry->set_memory_bytes(info.memory_bytes);
     entry->set_units(info.units);
+    entry->set_numa(info.numa_node + 1);
+    uuids.push_back(info.uuid);
   }
+  for (const auto distance : distances_between(uuids))
+    node.add_distances(distance);
   return node;
 }
 

@@ -9,6 +9,7 @@
 #include <gpuactors/cluster/detail/node_log.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/device/discovery.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -222,6 +223,11 @@ private:
     GPUACTORS_LET(offer, detail::describe_program(program_of(options), described.name, options.devices, plugins));
     auto node = describe_node(described, {});
     node.mutable_devices()->Swap(offer.mutable_node()->mutable_devices());
+    std::vector<std::string> uuids;
+    for (const auto& device : node.devices())
+      uuids.push_back(device.uuid());
+    for (const auto distance : distances_between(uuids))
+      node.add_distances(distance);
     *offer.mutable_node() = std::move(node);
     return std::move(offer);
   }

@@ -5,10 +5,12 @@
 
 #include <gpuactors/device/kernel.hpp>
 #include <gpuactors/device/quota.hpp>
+#include <gpuactors/device/runtime_kernel.hpp>
 #include <gpuactors/device/types.hpp>
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace gpuactors {
@@ -100,6 +102,10 @@ public:
   /// What an allocation of `bytes` really takes, which is what a quota counts.
   [[nodiscard]] virtual std::size_t footprint(std::size_t bytes) const noexcept = 0;
 
+  /// Host memory that copies reach at full speed (pinned, where that makes a difference), aligned to at least 256
+  /// bytes. Not zeroed. It may outlive the backend, and goes on any thread; by then no copy may use it any more.
+  virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes);
+
   // -- compute ---------------------------------------------------------------------------------
 
   /// Runs `kernel` for the indices 0..n-1; `pack` (`pack_bytes` long, at most `limits::kernel_argument_bytes`) is
@@ -108,6 +114,13 @@ public:
                               StreamHandle stream) = 0;
   /// Queues a matrix product; the arguments were checked by the caller.
   virtual Result<void> gemm(const Gemm& product, StreamHandle stream) = 0;
+
+  /// Compiles and loads a kernel for this device. May block (seconds for long sources the first time).
+  /// @returns `unsupported` where there is no compiler or it is not wanted, `invalid_argument` with the compiler's log.
+  virtual Result<RuntimeKernel> compile(const KernelSource& source);
+  /// Starts such a kernel; the arguments are copied before the call returns.
+  virtual Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
+                              std::span<const KernelArgument> arguments, StreamHandle stream);
 };
 
 /// One device of this process. Opening and asking are safe from any thread.

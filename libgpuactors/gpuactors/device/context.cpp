@@ -65,6 +65,19 @@ Result<Stream> Context::make_stream() {
   return Stream{state_, handle};
 }
 
+Result<HostBuffer> Context::host_buffer(std::size_t bytes) {
+  if (bytes == 0)
+    return fail(Errc::invalid_argument, "a host buffer of 0 B was asked for; at least 1 B is needed");
+  GPUACTORS_LET(memory, state_->ground->backend->host_memory(bytes));
+  return HostBuffer{std::move(memory), bytes};
+}
+
+Result<RuntimeKernel> Context::compile(const KernelSource& source) {
+  if (source.source.empty() || source.name.empty())
+    return fail(Errc::invalid_argument, "a kernel that is compiled at run time needs a source and a name");
+  return state_->ground->backend->compile(source);
+}
+
 const std::shared_ptr<Quota>& Context::quota() const noexcept {
   return quota_;
 }

@@ -15,6 +15,7 @@ namespace gpuactors {
 
 class Buffer;
 class Context;
+class HostBuffer;
 class Pin;
 class Stream;
 class Tensor;
@@ -131,6 +132,36 @@ private:
   std::vector<std::int64_t> shape_;
 };
 
+/// Memory of the host that copies to and from the device reach at full speed: pinned on CUDA, and taken from a pool, so
+/// that making one is cheap the second time. Movable; moved-from is empty. May outlive its context and go on any
+/// thread, but must stay until the copies that use it are done. It is host memory: no quota counts it.
+class HostBuffer {
+public:
+  HostBuffer() = default;
+
+  [[nodiscard]] void* data() const noexcept {
+    return memory_.get();
+  }
+
+  template <class T>
+  [[nodiscard]] T* data() const noexcept {
+    return static_cast<T*>(data());
+  }
+
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return memory_ != nullptr ? bytes_ : 0;
+  }
+
+private:
+  friend class Context;
+  HostBuffer(std::shared_ptr<void> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {
+    // nop
+  }
+
+  std::shared_ptr<void> memory_;
+  std::size_t bytes_ = 0;
+};
+
 /// How `Stream::gemm` combines its operands.
 struct GemmOptions {
   bool transpose_a = false;
@@ -198,6 +229,12 @@ public:
     return launch(kernel.info, n, &pack, sizeof(pack));
   }
 
+  /// Runs a kernel that was compiled at run time, in stream order. The arguments must be of the types that it declares:
+  /// nobody checks them.
+  /// @returns `invalid_argument` for an empty kernel or a dimension of 0.
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
+                      std::initializer_list<KernelArgument> arguments);
+
   /// c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, f32 or f64, all alike), in stream order.
   /// @returns `invalid_argument` with the shapes when they do not fit.
   Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
@@ -263,6 +300,16 @@ public:
 
   /// One more stream, whose work may overlap with that of others.
   Result<Stream> make_stream();
+
+  /// Host memory for copies; contents are undefined.
+  /// @returns `invalid_argument` for zero, `out_of_memory` when the host has no more.
+  Result<HostBuffer> host_buffer(std::size_t bytes);
+
+  /// Compiles a kernel for this device, or takes it from the cache; may block. It can be used on the streams of any
+  /// context of the device in this process.
+  /// @returns `unsupported` on devices other than CUDA, without NVRTC, or with GPUACTORS_JIT=off; `invalid_argument`
+  /// with the compiler's log, lines included, when the source is wrong.
+  Result<RuntimeKernel> compile(const KernelSource& source);
 
   /// The quota; children that run inside this lease take it as their parent.
   [[nodiscard]] const std::shared_ptr<Quota>& quota() const noexcept;

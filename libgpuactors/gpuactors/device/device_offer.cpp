@@ -158,6 +158,12 @@ std::vector<DeviceInfo> limit_to_visible(const std::vector<DeviceInfo>& all,
   return shown;
 }
 
+std::uint64_t leasable_memory(std::uint64_t total_bytes) noexcept {
+  constexpr std::uint64_t least_reserve = std::uint64_t{512} << 20;
+  constexpr std::uint64_t reserve_part = 64;
+  return total_bytes - std::min(total_bytes, std::max(least_reserve, total_bytes / reserve_part));
+}
+
 std::string accelerator_type_of(std::string_view device_name) {
   std::vector<std::string_view> words;
   for (auto word : split(device_name, " -")) {

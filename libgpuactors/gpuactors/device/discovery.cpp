@@ -4,6 +4,7 @@
 #include <gpuactors/device/cuda_module.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/device/host/device.hpp>
+#include <gpuactors/device/nvml/monitor.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <set>
+#include <sstream>
 #include <thread>
 
 namespace gpuactors {
@@ -20,6 +22,9 @@ namespace {
 
 /// What a device is taken to have when a node offers one that does not exist, and none that does shows the size.
 constexpr std::uint64_t absent_memory_bytes = std::uint64_t{16} << 30;
+
+/// Nodes of more devices are made up, and their distances would be no message.
+constexpr std::size_t most_distant = 64;
 
 using Devices = std::vector<std::shared_ptr<Device>>;
 
@@ -71,7 +76,7 @@ public:
     if (!list)
       return fail(list.error());
     for (const auto& visible : *list)
-      if (visible.uuid == info.uuid) {
+      if (visible.uuid == info.uuid && visible.ordinal >= 0) {
         info.ordinal = visible.ordinal;
         GPUACTORS_LET(device, module_->device(info));
         return push(std::move(device));
@@ -93,7 +98,80 @@ private:
     const auto indices = node_indices(list.size());
     for (std::size_t i = 0; i < list.size(); ++i)
       list[i].index = indices.empty() ? static_cast<int>(i) : indices[i];
+    const auto gpus = list_gpus();
+    for (const auto& gpu : gpus) {
+      join(list, gpu);
+      for (const auto& slice : gpu.slices)
+        join(list, slice);
+    }
+    add_hidden(list, gpus);
     return std::move(list);
+  }
+
+  /// Without the management library nothing more is known: that is no error.
+  std::vector<nvml::Gpu> list_gpus() const {
+    if (options_.gpus) {
+      auto listed = options_.gpus();
+      return listed ? std::move(*listed) : std::vector<nvml::Gpu>{};
+    }
+    if (options_.cuda)
+      return {};
+    auto monitor = nvml::Monitor::get();
+    if (!monitor)
+      return {};
+    auto listed = (*monitor)->list();
+    return listed ? std::move(*listed) : std::vector<nvml::Gpu>{};
+  }
+
+  /// By UUID: the two libraries count in different orders.
+  static void join(std::vector<DeviceInfo>& list, const nvml::Gpu& gpu) {
+    for (auto& info : list)
+      if (info.uuid == gpu.uuid)
+        info.numa_node = gpu.numa_node;
+  }
+
+  /// CUDA shows a process one MIG device, and no other GPU beside it. What it hides for that reason is added.
+  void add_hidden(std::vector<DeviceInfo>& list, const std::vector<nvml::Gpu>& gpus) const {
+    const auto divided = [](const nvml::Gpu& gpu) { return gpu.mig; };
+    if (std::none_of(gpus.begin(), gpus.end(), divided))
+      return;
+    for (const auto& gpu : gpus) {
+      if (!gpu.mig)
+        add_hidden(list, gpu);
+      for (const auto& slice : gpu.slices)
+        add_hidden(list, slice);
+    }
+  }
+
+  void add_hidden(std::vector<DeviceInfo>& list, const nvml::Gpu& gpu) const {
+    const auto is_it = [&gpu](const DeviceInfo& info) { return info.uuid == gpu.uuid; };
+    if (!is_allowed(gpu.uuid) || std::any_of(list.begin(), list.end(), is_it))
+      return;
+    DeviceInfo info;
+    info.kind = DeviceKind::cuda;
+    info.ordinal = -1;
+    for (const auto& known : list)
+      info.index = std::max(info.index, known.index + 1);
+    info.name = gpu.name;
+    info.accelerator_type = accelerator_type_of(gpu.name);
+    info.uuid = gpu.uuid;
+    info.memory_bytes = leasable_memory(gpu.memory_bytes);
+    info.units = gpu.sms;
+    info.numa_node = gpu.numa_node;
+    list.push_back(std::move(info));
+  }
+
+  /// Whether CUDA_VISIBLE_DEVICES lets processes use the device; of lists of indices nobody can tell.
+  bool is_allowed(const std::string& uuid) const {
+    if (!options_.visible_devices)
+      return true;
+    std::istringstream entries{*options_.visible_devices};
+    for (std::string entry; std::getline(entries, entry, ',');) {
+      entry.erase(0, entry.find_first_not_of(' '));
+      if (entry.size() > 4 && uuid.starts_with(entry))
+        return true;
+    }
+    return false;
   }
 
   /// The indices that CUDA_VISIBLE_DEVICES names, if it names as many different ones as there are devices.
@@ -132,11 +210,17 @@ private:
   }
 
   Result<void> add_cuda(DeviceInfo info) {
-    if (!taken_.insert(info.ordinal).second)
+    if (!taken_.insert(info.uuid).second)
       return fail(
           Errc::invalid_argument,
           fmt::format("CUDA device {} ({}) is offered twice; name it in one specification", info.ordinal, info.uuid));
     info.index = take_index(info.index);
+    if (info.ordinal < 0) {
+      auto reason = fmt::format("CUDA device {} ({}) is visible to a process of its own only; use it through a cluster "
+                                "of processes, or name it in CUDA_VISIBLE_DEVICES",
+                                info.index, info.uuid);
+      return push(std::make_shared<AbsentDevice>(std::move(info), std::move(reason)));
+    }
     GPUACTORS_LET(device, module_->device(info));
     return push(std::move(device));
   }
@@ -223,8 +307,8 @@ private:
   CudaModule* module_ = nullptr;
   std::optional<Result<std::vector<DeviceInfo>>> cuda_;
   std::set<int> indices_;
-  /// Ordinals of the CUDA devices that are offered already.
-  std::set<int> taken_;
+  /// UUIDs of the CUDA devices that are offered already.
+  std::set<std::string> taken_;
   Devices devices_;
 };
 
@@ -235,6 +319,25 @@ Result<Devices> open_devices(const std::vector<DeviceInfo>& described, const Dis
   for (const auto& info : described)
     GPUACTORS_TRY(maker.add_described(info));
   return maker.take();
+}
+
+std::vector<int> distances_between(const std::vector<std::string>& uuids) {
+  auto monitor = nvml::Monitor::get();
+  if (!monitor || uuids.size() > most_distant)
+    return {};
+  const auto size = uuids.size();
+  // Host devices, and GPUs that were only offered, are no neighbours of anybody.
+  std::vector<int> result(size * size, limits::distance);
+  bool known = false;
+  for (std::size_t a = 0; a < size; ++a) {
+    result[a * size + a] = 0;
+    for (std::size_t b = 0; b < a; ++b)
+      if (auto distance = (*monitor)->distance(uuids[a], uuids[b])) {
+        result[a * size + b] = result[b * size + a] = *distance;
+        known = true;
+      }
+  }
+  return known ? result : std::vector<int>{};
 }
 
 DiscoveryOptions discovery_options(std::string node_name) {

@@ -12,6 +12,9 @@
 namespace gpuactors {
 
 class CudaModule;
+namespace nvml {
+struct Gpu;
+}
 
 /// One device specification, as it was written:
 ///
@@ -52,6 +55,8 @@ struct DiscoveryOptions {
   std::optional<std::string> visible_devices;
   /// Where CUDA devices come from; empty: `load_cuda_module`.
   std::function<Result<CudaModule*>()> cuda;
+  /// What the management library knows of the machine's GPUs; empty: it is asked (not when `cuda` is given).
+  std::function<Result<std::vector<nvml::Gpu>>()> gpus;
 };
 
 /// Options of this process: CUDA_VISIBLE_DEVICES from the environment, the rest left to be found out.
@@ -59,6 +64,9 @@ struct DiscoveryOptions {
 
 /// Makes the devices of `specs`, in their order, each with an index of its own. No specification at all: CUDA if
 /// there is any, else host:1.
+///
+/// A GPU that is divided (MIG) gives way to its slices, all of them, although a process can use one only: those that
+/// this one cannot are devices for processes of their own, which find them by UUID.
 /// @returns `not_found` for a UUID that no device has, `unsupported` when `cuda` is asked for and there is no CUDA.
 Result<std::vector<std::shared_ptr<Device>>> make_devices(const std::vector<DeviceOffer>& specs,
                                                           const DiscoveryOptions& options);
@@ -68,6 +76,14 @@ Result<std::vector<std::shared_ptr<Device>>> make_devices(const std::vector<Devi
 /// @returns `not_found` for a UUID that no device has, `unsupported` when one is asked for and there is no CUDA.
 Result<std::vector<std::shared_ptr<Device>>> open_devices(const std::vector<DeviceInfo>& described,
                                                           const DiscoveryOptions& options);
+
+/// How far the devices with these UUIDs are from each other, row by row, 0 on the diagonal, as the management library
+/// says; empty when it knows less than two of them. Creates no context.
+[[nodiscard]] std::vector<int> distances_between(const std::vector<std::string>& uuids);
+
+/// What leases may hold of a CUDA device with so much memory: the rest is for contexts, code, stacks and what libraries
+/// allocate for themselves. Pure.
+[[nodiscard]] std::uint64_t leasable_memory(std::uint64_t total_bytes) noexcept;
 
 /// Limits a list of all devices of a machine by a value of CUDA_VISIBLE_DEVICES, as the driver does: indices, UUIDs
 /// or beginnings of one, order kept; an entry that names no device hides itself and all that follow; empty: none.

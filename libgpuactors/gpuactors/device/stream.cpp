@@ -129,6 +129,19 @@ Result<void> Stream::launch(const KernelInfo& kernel, std::uint64_t n, const voi
   return on->launch(kernel, n, pack, pack_bytes, handle_);
 }
 
+Result<void> Stream::launch(const RuntimeKernel& kernel, const LaunchShape& shape,
+                            std::initializer_list<KernelArgument> arguments) {
+  GPUACTORS_LET(on, backend());
+  if (!kernel)
+    return fail(Errc::invalid_argument, "the kernel is empty: compile one first");
+  for (const auto& dimensions : {shape.grid, shape.block})
+    if (dimensions[0] == 0 || dimensions[1] == 0 || dimensions[2] == 0)
+      return fail(Errc::invalid_argument,
+                  fmt::format("kernel {} was started with grid [{}] and blocks [{}]; each dimension is at least 1",
+                              kernel.name(), fmt::join(shape.grid, ", "), fmt::join(shape.block, ", ")));
+  return on->launch(kernel, shape, {arguments.begin(), arguments.size()}, handle_);
+}
+
 Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   const auto describe = [&] {
     return fmt::format("a {} {}{}, b {} {}{}, c {} {}", to_string(a.dtype()), detail::format_shape(a.shape()),

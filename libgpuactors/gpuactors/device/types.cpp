@@ -1,6 +1,8 @@
 // Names and sizes of the device vocabulary.
 #include <gpuactors/device/types.hpp>
 
+#include <fmt/format.h>
+
 namespace gpuactors {
 
 std::string_view to_string(DeviceKind kind) noexcept {
@@ -29,6 +31,18 @@ std::string_view to_string(ComputeEnforcement enforcement) noexcept {
     return "exclusive";
   }
   return "unknown";
+}
+
+std::string to_string(const ContextGrant& grant) {
+  if (grant.compute == ComputeEnforcement::sm_groups)
+    return fmt::format("{} of {} SM groups ({} SMs){}", grant.groups.size(), grant.group_count, grant.units,
+                       grant.shared ? ", shared" : "");
+  std::string text{to_string(grant.compute)};
+  if (grant.compute == ComputeEnforcement::threads)
+    text += fmt::format(" ({})", grant.units);
+  if (!grant.reason.empty())
+    text += fmt::format(" ({})", grant.reason);
+  return text;
 }
 
 std::size_t size_of(DType dtype) noexcept {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuactors {
 
@@ -25,7 +26,8 @@ struct DeviceInfo {
   DeviceKind kind = DeviceKind::host;
   /// Index on its node; what users see as the device id.
   int index = 0;
-  /// Ordinal inside this process (CUDA's), which differs from `index` once some devices are hidden.
+  /// Ordinal inside this process (CUDA's), which differs from `index` once some devices are hidden; -1: not visible to
+  /// it, as MIG devices are beyond the first.
   int ordinal = 0;
   /// For people, for example "NVIDIA H200".
   std::string name;
@@ -37,6 +39,8 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;
   /// Compute units that a share is rounded to: SMs of a GPU, cores of a host device.
   int units = 0;
+  /// The NUMA node that it is attached to; -1: unknown.
+  int numa_node = -1;
 };
 
 /// How the compute part of a share is held.
@@ -64,7 +68,17 @@ struct ContextGrant {
   /// Compute units (SMs or cores) that its work may run on.
   int units = 0;
   ComputeEnforcement compute = ComputeEnforcement::unenforced;
+  /// For `sm_groups`: the groups of the device's one split that it holds, lowest first, and how many there are.
+  std::vector<int> groups = {};
+  int group_count = 0;
+  /// For `sm_groups`: whether another lease runs on one of these groups now. It changes as others come and go.
+  bool shared = false;
+  /// Why a fraction is `unenforced`, in one line; empty otherwise.
+  std::string reason = {};
 };
+
+/// In one line, for people: "8 of 16 SM groups (64 SMs), shared", "unenforced (why)".
+[[nodiscard]] std::string to_string(const ContextGrant& grant);
 
 /// Memory of a device as the device itself reports it now.
 struct DeviceMemory {

@@ -1,6 +1,7 @@
 // libcublas for tests: column-major products by plain loops, in stream order, with cuBLAS's rules about workspaces.
 #include <cublas_v2.h>
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/green.hpp>
 
 using namespace gpuactors;
 using fake::machine;
@@ -11,6 +12,8 @@ struct FakeHandle {
   cudaStream_t stream = nullptr;
   /// Gone whenever a stream is set.
   void* workspace = nullptr;
+  /// 0: the whole device.
+  int sm_target = 0;
 };
 
 template <class T>
@@ -53,6 +56,12 @@ cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
   auto* fake = reinterpret_cast<FakeHandle*>(handle);
   if (fake->workspace == nullptr)
     fake::misuse("a product without a workspace of the user's");
+  const auto sms = fake::sms_of(fake->stream);
+  if (fake->sm_target != (sms < fake::sm_count ? static_cast<int>(sms) : 0))
+    fake::misuse("a product for other SMs than those that it runs on");
+  fake::note_work(fake->stream);
+  if (machine().sticky != 0)
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   const auto rows_a = product.transpose_a ? product.k : product.m;
   const auto rows_b = product.transpose_b ? product.n : product.k;
   if (product.lda < rows_a || product.ldb < rows_b || product.ldc < product.m)
@@ -81,7 +90,9 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 }
 
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
-  *reinterpret_cast<FakeHandle*>(handle) = {stream, nullptr};
+  auto* fake = reinterpret_cast<FakeHandle*>(handle);
+  fake->stream = stream;
+  fake->workspace = nullptr;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -90,7 +101,8 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, siz
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetSmCountTarget(cublasHandle_t, int) {
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int sms) {
+  reinterpret_cast<FakeHandle*>(handle)->sm_target = sms;
   return CUBLAS_STATUS_SUCCESS;
 }
 

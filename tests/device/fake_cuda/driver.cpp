@@ -6,6 +6,7 @@
 #include <gpuactors/device/host/device.hpp>
 
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/green.hpp>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -147,8 +148,11 @@ CUresult device_total_mem(std::size_t* bytes, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_get_attribute(int* value, CUdevice_attribute, CUdevice) {
-  *value = 4;
+CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+           : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
+                                                          : static_cast<int>(sm_count);
   return CUDA_SUCCESS;
 }
 
@@ -196,6 +200,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 }
 
 CUresult stream_destroy(CUstream stream) {
+  forget_stream(stream);
   machine().backend->destroy_stream(handle(stream));
   --live;
   return CUDA_SUCCESS;
@@ -296,14 +301,30 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
+  need_context("cuMemHostAlloc");
+  *memory = std::malloc(bytes);
+  live += *memory != nullptr ? 1 : 0;
+  return *memory != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult mem_free_host(void* memory) {
+  need_context("cuMemFreeHost");
+  std::free(memory);
+  --live;
+  return CUDA_SUCCESS;
+}
+
 CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
   need_context("cuMemcpyAsync");
+  note_work(stream);
   return code_of(machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
                                          CopyKind::device_to_device, handle(stream)));
 }
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
   need_context("cuMemsetD8Async");
+  note_work(stream);
   return code_of(machine().backend->fill(reinterpret_cast<void*>(target), value, bytes, handle(stream)));
 }
 
@@ -328,8 +349,16 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, u
   need_context("cuLaunchKernel");
   if (grid == 0 || block == 0)
     return CUDA_ERROR_INVALID_VALUE;
+  note_work(stream);
   const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
   const KernelInfo info{kernel->entry.c_str(), kernel->host, nullptr};
+  if (!kernel->entry.starts_with("gpuactors_kernel_")) {
+    // One from source: a word of each argument.
+    std::vector<std::uint64_t> words(kernel->pack_bytes / sizeof(std::uint64_t));
+    for (std::size_t i = 0; i < words.size(); ++i)
+      std::memcpy(&words[i], arguments[i], sizeof(words[i]));
+    return code_of(machine().backend->launch(info, 1, words.data(), kernel->pack_bytes, handle(stream)));
+  }
   const auto n = *static_cast<const std::uint64_t*>(arguments[0]);
   return code_of(machine().backend->launch(info, n, arguments[1], kernel->pack_bytes, handle(stream)));
 }
@@ -372,8 +401,22 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
   if (wanted == #api)                                                                                                  \
     *function = reinterpret_cast<void*>(static_cast<PFN_##api##_v##version>(&name));
   GPUACTORS_CUDA_DRIVER_TABLE(FAKE_CUDA_ENTRY)
+  GPUACTORS_CUDA_GREEN_TABLE(FAKE_CUDA_ENTRY)
 #undef FAKE_CUDA_ENTRY
+  if (const char* missing = std::getenv("FAKE_CUDA_MISSING"); missing != nullptr && wanted == missing)
+    *function = nullptr;
   *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return CUDA_SUCCESS;
+}
+
+/// By name, as the measuring program asks for them.
+CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes) {
+  *memory = std::malloc(bytes);
+  return *memory != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFreeHost(void* memory) {
+  std::free(memory);
   return CUDA_SUCCESS;
 }
 

@@ -33,8 +33,9 @@ CUdeviceptr address(const void* pointer) {
 // -- lifetime ------------------------------------------------------------------------------------
 
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
-  : shared_(std::move(shared)), options_(std::move(options)), partition_(shared_.primary, options_.share, shared_.sms),
-    pool_(shared_.primary), cublas_(shared_.cublas, shared_.primary->ordinal()) {
+  : shared_(std::move(shared)), options_(std::move(options)),
+    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), pool_(shared_.primary),
+    cublas_(shared_.cublas, shared_.primary->ordinal()) {
   // nop
 }
 
@@ -57,11 +58,14 @@ CudaBackend::~CudaBackend() {
     (void)driver().stream_destroy(service_);
   }
   pool_.close();
+  // Last: once a green context is gone its streams cannot even be destroyed.
+  partition_.close();
 }
 
 Result<void> CudaBackend::open() {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
+  GPUACTORS_TRY(partition_.open());
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
   GPUACTORS_LET(service, partition_.make_stream());
   service_ = service;
@@ -69,7 +73,11 @@ Result<void> CudaBackend::open() {
 }
 
 ContextGrant CudaBackend::granted() const {
-  return {options_.share, options_.memory_bytes, partition_.sms(), partition_.enforcement()};
+  ContextGrant grant;
+  grant.share = options_.share;
+  grant.memory_bytes = options_.memory_bytes;
+  partition_.describe(grant);
+  return grant;
 }
 
 // -- streams and events --------------------------------------------------------------------------
@@ -191,6 +199,35 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, std::uint64_t n, cons
                "cuLaunchKernel", Errc::launch_failed, fmt::format("kernel {} over {} indices", kernel.name, n));
 }
 
+Result<RuntimeKernel> CudaBackend::compile(const KernelSource& source) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  int major = 0;
+  int minor = 0;
+  const auto device = shared_.primary->device();
+  GPUACTORS_TRY(check(driver().device_get_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+                      "cuDeviceGetAttribute"));
+  GPUACTORS_TRY(check(driver().device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+                      "cuDeviceGetAttribute"));
+  return shared_.runtime_kernels.find(source, 10 * major + minor, shared_.primary->ordinal());
+}
+
+Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape& shape,
+                                 std::span<const KernelArgument> arguments, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  std::vector<void*> addresses;
+  addresses.reserve(arguments.size());
+  for (const auto& argument : arguments)
+    addresses.push_back(const_cast<void*>(argument.data()));
+  const auto& [grid, block, shared_bytes] = shape;
+  return check(
+      driver().launch_kernel(static_cast<CUfunction>(kernel.native()), grid[0], grid[1], grid[2], block[0], block[1],
+                             block[2], shared_bytes, native(stream), addresses.data(), nullptr),
+      "cuLaunchKernel", Errc::launch_failed,
+      fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
+}
+
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
@@ -198,9 +235,11 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   if (product_stream_ != nullptr && product_stream_ != native(stream))
     GPUACTORS_TRY(
         check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
-  GPUACTORS_TRY(cublas_.gemm(product, native(stream)));
+  auto outcome = cublas_.gemm(product, native(stream));
   product_stream_ = native(stream);
-  return check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
+  auto recorded = check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
+  // cuBLAS says no more than that it failed; whether the context is lost the driver knows.
+  return outcome || shared_.primary->lost() ? recorded : outcome;
 }
 
 Result<void> CudaBackend::open_cublas() {
@@ -210,7 +249,8 @@ Result<void> CudaBackend::open_cublas() {
     GPUACTORS_TRY(allocate_workspace());
   if (product_done_ == nullptr)
     GPUACTORS_TRY(check(driver().event_create(&product_done_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-  return cublas_.open(workspace_, workspace_bytes_);
+  // It chooses its kernels for the whole device unless it is told.
+  return cublas_.open(workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0);
 }
 
 Result<void> CudaBackend::allocate_workspace() {

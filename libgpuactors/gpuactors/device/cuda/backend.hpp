@@ -5,8 +5,10 @@
 #include <gpuactors/device/cuda/cublas.hpp>
 #include <gpuactors/device/cuda/images.hpp>
 #include <gpuactors/device/cuda/partition.hpp>
+#include <gpuactors/device/cuda/pinned_pool.hpp>
 #include <gpuactors/device/cuda/poller.hpp>
 #include <gpuactors/device/cuda/pool.hpp>
+#include <gpuactors/device/cuda/runtime_kernels.hpp>
 #include <gpuactors/device/quota.hpp>
 
 namespace gpuactors::cuda {
@@ -15,12 +17,16 @@ namespace gpuactors::cuda {
 struct Shared {
   std::shared_ptr<Primary> primary;
   std::shared_ptr<Poller> poller;
+  std::shared_ptr<Split> split;
+  std::shared_ptr<PinnedPool> pinned;
   const Cublas& cublas;
   Images& images;
+  RuntimeKernels& runtime_kernels;
   int sms = 0;
 };
 
-/// Streams, pool, cuBLAS handle and kernels of one lease, in the primary context of its device.
+/// Streams, pool, cuBLAS handle and kernels of one lease. Memory, events and kernels are the primary context's, which
+/// is current while we call; the streams say which SMs the work runs on (partition.hpp).
 class CudaBackend final : public Backend {
 public:
   CudaBackend(Shared shared, BackendOptions options);
@@ -51,9 +57,17 @@ public:
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
 
+  Result<std::shared_ptr<void>> host_memory(std::size_t bytes) override {
+    GPUACTORS_TRY(shared_.primary->alive());
+    return shared_.pinned->take(bytes);
+  }
+
   Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;
+  Result<RuntimeKernel> compile(const KernelSource& source) override;
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments,
+                      StreamHandle stream) override;
 
 private:
   /// Makes the cuBLAS handle and its workspace, at the first product.

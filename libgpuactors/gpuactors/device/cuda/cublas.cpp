@@ -46,10 +46,16 @@ void CublasHandle::close() noexcept {
   handle_ = nullptr;
 }
 
-Result<void> CublasHandle::open(void* workspace, std::size_t workspace_bytes) {
+Result<void> CublasHandle::open(void* workspace, std::size_t workspace_bytes, int sms) {
   workspace_ = workspace;
   workspace_bytes_ = workspace_bytes;
-  return check(cublas_, cublas_.create(&handle_), "cublasCreate", device_);
+  GPUACTORS_TRY(check(cublas_, cublas_.create(&handle_), "cublasCreate", device_));
+  if (sms == 0)
+    return {};
+  auto targeted = check(cublas_, cublas_.set_sm_count_target(handle_, sms), "cublasSetSmCountTarget", device_);
+  if (!targeted)
+    close();
+  return targeted;
 }
 
 Result<void> CublasHandle::gemm(const Gemm& g, CUstream stream) {

@@ -46,7 +46,8 @@ public:
   ~CublasHandle() = default;
 
   /// @param workspace device memory that the handle uses instead of allocating beside the quota.
-  Result<void> open(void* workspace, std::size_t workspace_bytes);
+  /// @param sms how many SMs its products run on; 0: the whole device.
+  Result<void> open(void* workspace, std::size_t workspace_bytes, int sms);
 
   void close() noexcept;
 

@@ -4,16 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 namespace gpuactors::cuda {
 
 namespace {
-
-/// Part of a device's memory that leases do not get: contexts, code, stacks and what libraries allocate for themselves.
-constexpr std::uint64_t least_reserve = std::uint64_t{512} << 20;
-constexpr std::uint64_t reserve_part = 64;
 
 std::string format_uuid(const CUuuid& uuid, bool mig) {
   std::string text = mig ? "MIG-" : "GPU-";
@@ -48,7 +43,7 @@ Result<DeviceInfo> describe(const Driver& driver, int ordinal) {
   info.name = name.data();
   info.accelerator_type = accelerator_type_of(info.name);
   info.uuid = format_uuid(uuid, info.name.find(" MIG ") != std::string::npos);
-  info.memory_bytes = total - std::min<std::uint64_t>(total, std::max(least_reserve, total / reserve_part));
+  info.memory_bytes = leasable_memory(total);
   info.units = sms;
   return info;
 }
@@ -59,8 +54,15 @@ Result<Shared> CudaDevice::enter() {
     GPUACTORS_LET(primary, Primary::retain(runtime_.driver, info_.ordinal));
     primary_ = std::move(primary);
     poller_ = std::make_shared<Poller>(primary_);
+    pinned_ = std::make_shared<PinnedPool>(primary_);
   }
-  return Shared{primary_, poller_, runtime_.cublas, runtime_.images, info_.units};
+  if (split_ == nullptr) {
+    const Current current{*primary_};
+    GPUACTORS_LET(split, runtime_.splits.of(primary_));
+    split_ = std::move(split);
+  }
+  return Shared{primary_,   poller_, split_, pinned_, runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
+                info_.units};
 }
 
 Result<DeviceMemory> CudaDevice::memory() {

@@ -10,9 +10,11 @@ struct Runtime {
   Driver driver;
   Cublas cublas;
   Images images;
+  Splits splits;
+  RuntimeKernels runtime_kernels;
 
   Runtime(const Driver& driver_table, const Cublas& cublas_table)
-    : driver(driver_table), cublas(cublas_table), images(driver) {
+    : driver(driver_table), cublas(cublas_table), images(driver), runtime_kernels(driver) {
     // nop
   }
 };
@@ -39,6 +41,8 @@ private:
   std::mutex mutex_;
   std::shared_ptr<Primary> primary_;
   std::shared_ptr<Poller> poller_;
+  std::shared_ptr<Split> split_;
+  std::shared_ptr<PinnedPool> pinned_;
 };
 
 /// What the driver says of the device with `ordinal`. Creates no context.

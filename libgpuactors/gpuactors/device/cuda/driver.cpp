@@ -7,6 +7,8 @@
 
 namespace gpuactors::cuda {
 
+static_assert(CUDA_VERSION >= 12050, "the CUDA Toolkit 12.5 or later is needed to build; drivers may be older");
+
 namespace {
 
 Failure too_old(std::string_view missing) {
@@ -41,9 +43,11 @@ Result<Driver> load_driver() {
 #define GPUACTORS_CUDA_RESOLVE(name, function, version)                                                                \
   driver.name = reinterpret_cast<decltype(driver.name)>(resolve(#function, version));
   GPUACTORS_CUDA_DRIVER_TABLE(GPUACTORS_CUDA_RESOLVE)
-#undef GPUACTORS_CUDA_RESOLVE
   if (missing != nullptr)
     return too_old(missing);
+  GPUACTORS_CUDA_GREEN_TABLE(GPUACTORS_CUDA_RESOLVE)
+#undef GPUACTORS_CUDA_RESOLVE
+  driver.missing_for_green = missing;
   GPUACTORS_TRY(check(driver, driver.init(0), "cuInit", {-1, Errc::unsupported, {}}));
   GPUACTORS_TRY(
       check(driver, driver.driver_get_version(&driver.version), "cuDriverGetVersion", {-1, Errc::unsupported, {}}));

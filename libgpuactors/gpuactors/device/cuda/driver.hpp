@@ -39,6 +39,8 @@ namespace gpuactors::cuda {
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                                                              \
   X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                                                         \
   X(mem_free_async, cuMemFreeAsync, 11020)                                                                             \
+  X(mem_host_alloc, cuMemHostAlloc, 2020)                                                                              \
+  X(mem_free_host, cuMemFreeHost, 2000)                                                                                \
   X(memcpy_async, cuMemcpyAsync, 4000)                                                                                 \
   X(memset_d8_async, cuMemsetD8Async, 3020)                                                                            \
   X(library_load_data, cuLibraryLoadData, 12000)                                                                       \
@@ -46,11 +48,25 @@ namespace gpuactors::cuda {
   X(library_get_kernel, cuLibraryGetKernel, 12000)                                                                     \
   X(launch_kernel, cuLaunchKernel, 4000)
 
+/// Likewise, for sets of SMs. A driver from before CUDA 12.5 has not all of them.
+#define GPUACTORS_CUDA_GREEN_TABLE(X)                                                                                  \
+  X(device_get_dev_resource, cuDeviceGetDevResource, 12040)                                                            \
+  X(dev_sm_resource_split, cuDevSmResourceSplitByCount, 12040)                                                         \
+  X(dev_resource_generate_desc, cuDevResourceGenerateDesc, 12040)                                                      \
+  X(green_ctx_create, cuGreenCtxCreate, 12040)                                                                         \
+  X(green_ctx_destroy, cuGreenCtxDestroy, 12040)                                                                       \
+  X(green_ctx_get_dev_resource, cuGreenCtxGetDevResource, 12040)                                                       \
+  X(green_ctx_stream_create, cuGreenCtxStreamCreate, 12050)
+
 /// The table. Filled once, then only read: any thread.
 struct Driver {
 #define GPUACTORS_CUDA_MEMBER(name, function, version) PFN_##function##_v##version name = nullptr;
   GPUACTORS_CUDA_DRIVER_TABLE(GPUACTORS_CUDA_MEMBER)
+  GPUACTORS_CUDA_GREEN_TABLE(GPUACTORS_CUDA_MEMBER)
 #undef GPUACTORS_CUDA_MEMBER
+
+  /// The function for sets of SMs that the driver has not; null: it has all.
+  const char* missing_for_green = nullptr;
 
   /// As cuDriverGetVersion says, for example 13000.
   int version = 0;

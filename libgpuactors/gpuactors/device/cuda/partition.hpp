@@ -1,40 +1,55 @@
 // Which part of a device's compute a backend's streams run on.
 #pragma once
 
-#include <gpuactors/device/cuda/primary.hpp>
+#include <gpuactors/device/cuda/split.hpp>
 #include <gpuactors/device/types.hpp>
+
+#include <optional>
 
 namespace gpuactors::cuda {
 
-/// The compute of one backend. All its streams come from here, so that a set of SMs of its own (a green context) is a
-/// matter of this class alone. For now every backend runs on the whole device: a fraction is `unenforced`.
+/// The compute of one backend; all its streams come from here. A whole device is the primary context's; a fraction is a
+/// green context over groups of the device's split, or `unenforced` where there are none. The thread of its backend;
+/// the primary context is current.
 class Partition {
 public:
-  Partition(std::shared_ptr<Primary> primary, Share share, int device_sms)
-    : primary_(std::move(primary)), share_(share), sms_(device_sms) {
+  Partition(std::shared_ptr<Primary> primary, std::shared_ptr<Split> split, Share share, int device_sms)
+    : primary_(std::move(primary)), split_(std::move(split)), share_(share), device_sms_(device_sms) {
     // nop
   }
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+  ~Partition() = default;
 
-  /// A stream that does not wait for the NULL stream, which we never use. The context is current.
-  Result<CUstream> make_stream() {
-    CUstream stream = nullptr;
-    GPUACTORS_TRY(primary_->check(primary_->driver().stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
-    return stream;
-  }
+  /// Takes the groups. Without green contexts it succeeds too: `describe` says so.
+  Result<void> open();
+
+  /// Gives the groups back; the streams are gone.
+  void close() noexcept;
+
+  /// A stream that does not wait for the NULL stream, which we never use.
+  Result<CUstream> make_stream();
 
   /// SMs that the streams may run on.
   [[nodiscard]] int sms() const noexcept {
-    return sms_;
+    return part_ ? part_->sms : device_sms_ * split_->percent() / 100;
   }
 
-  [[nodiscard]] ComputeEnforcement enforcement() const noexcept {
-    return share_ == Share::whole(1) ? ComputeEnforcement::exclusive : ComputeEnforcement::unenforced;
+  /// Whether the streams are kept to a part of the device.
+  [[nodiscard]] bool is_part() const noexcept {
+    return part_.has_value();
   }
+
+  /// Fills in what a grant says of compute.
+  void describe(ContextGrant& grant) const;
 
 private:
   std::shared_ptr<Primary> primary_;
+  std::shared_ptr<Split> split_;
   Share share_;
-  int sms_;
+  int device_sms_;
+  std::optional<Split::Part> part_;
+  std::string reason_;
 };
 
 } // namespace gpuactors::cuda

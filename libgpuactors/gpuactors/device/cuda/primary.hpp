@@ -28,6 +28,10 @@ public:
     return context_;
   }
 
+  [[nodiscard]] CUdevice device() const noexcept {
+    return device_;
+  }
+
   /// Like `cuda::check` for a call on this device; a sticky error is remembered.
   Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {});
 

@@ -107,6 +107,20 @@ public:
     return inner_->launch(kernel, n, pack, pack_bytes, stream);
   }
 
+  Result<std::shared_ptr<void>> host_memory(std::size_t bytes) override {
+    return inner_->host_memory(bytes);
+  }
+
+  Result<RuntimeKernel> compile(const KernelSource& source) override {
+    return inner_->compile(source);
+  }
+
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments,
+                      StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::launch));
+    return inner_->launch(kernel, shape, arguments, stream);
+  }
+
   Result<void> gemm(const Gemm& product, StreamHandle stream) override {
     GPUACTORS_TRY(plan_->enter(Call::gemm));
     return inner_->gemm(product, stream);

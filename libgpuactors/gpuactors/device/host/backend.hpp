@@ -46,6 +46,7 @@ public:
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
 
+  using Backend::launch;
   Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;

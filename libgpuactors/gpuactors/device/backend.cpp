@@ -1,0 +1,26 @@
+// What a backend does that has neither pinned memory nor a compiler for run-time kernels.
+#include <gpuactors/device/backend.hpp>
+
+#include <cstdlib>
+
+namespace gpuactors {
+
+Result<std::shared_ptr<void>> Backend::host_memory(std::size_t bytes) {
+  constexpr std::size_t alignment = 256;
+  const auto size = (bytes + alignment - 1) / alignment * alignment;
+  auto* memory = size < bytes ? nullptr : std::aligned_alloc(alignment, size);
+  if (memory == nullptr)
+    return fail(Errc::out_of_memory, "the host has no " + std::to_string(bytes) + " B of memory");
+  return std::shared_ptr<void>{memory, &std::free};
+}
+
+Result<RuntimeKernel> Backend::compile(const KernelSource& source) {
+  return fail(Errc::unsupported, "kernel " + source.name + " is CUDA C++, which runs on CUDA devices only");
+}
+
+Result<void> Backend::launch(const RuntimeKernel& kernel, const LaunchShape&, std::span<const KernelArgument>,
+                             StreamHandle) {
+  return fail(Errc::unsupported, "kernel " + kernel.name() + " is CUDA C++, which runs on CUDA devices only");
+}
+
+} // namespace gpuactors

@@ -1,0 +1,127 @@
+// Reading and writing files of compiled kernels.
+#include <gpuactors/device/cuda/code_cache.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace gpuactors::cuda {
+
+namespace {
+
+constexpr std::string_view magic = "gpuactors kernel 1\n";
+
+/// FNV-1a: names files and notices damage; what a file is for is compared word for word.
+std::uint64_t digest_of(std::string_view text) {
+  std::uint64_t digest = 0xcbf29ce484222325ULL;
+  for (const auto character : text)
+    digest = (digest ^ static_cast<unsigned char>(character)) * 0x100000001b3ULL;
+  return digest;
+}
+
+/// A text with its length before it, so that two texts never look like two others.
+void append(std::string& out, std::string_view text) {
+  out += fmt::format("{}:", text.size());
+  out += text;
+}
+
+std::optional<std::string> read_text(std::istream& in) {
+  std::size_t size = 0;
+  char colon = 0;
+  constexpr std::size_t most = std::size_t{256} << 20;
+  if (!(in >> size) || !in.get(colon) || colon != ':' || size > most)
+    return std::nullopt;
+  std::string text(size, '\0');
+  if (!in.read(text.data(), static_cast<std::streamsize>(size)))
+    return std::nullopt;
+  return text;
+}
+
+std::optional<KernelCode> read_file(const std::filesystem::path& path, const std::string& key) {
+  std::ifstream in{path, std::ios::binary};
+  std::string head(magic.size(), '\0');
+  if (!in.read(head.data(), static_cast<std::streamsize>(head.size())) || head != magic || read_text(in) != key)
+    return std::nullopt;
+  auto entry = read_text(in);
+  auto code = read_text(in);
+  const auto digest = read_text(in);
+  if (!entry || !code || !digest || *digest != fmt::format("{:016x}", digest_of(*entry + *code)))
+    return std::nullopt;
+  return KernelCode{std::move(*entry), std::move(*code)};
+}
+
+/// It only costs the next process a compilation when this fails, so it is not reported.
+void write_file(const std::filesystem::path& path, const std::string& key, const KernelCode& code) {
+  static std::atomic<int> number{0};
+  std::error_code error;
+  const auto folder = path.parent_path();
+  if (std::filesystem::create_directories(folder, error))
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  if (error)
+    return;
+  std::string text{magic};
+  append(text, key);
+  append(text, code.entry);
+  append(text, code.code);
+  append(text, fmt::format("{:016x}", digest_of(code.entry + code.code)));
+  // Under another name first: whoever reads sees all of it or nothing.
+  auto unfinished = path;
+  unfinished += fmt::format(".{}-{}", getpid(), ++number);
+  std::ofstream out{unfinished, std::ios::binary};
+  out << text;
+  out.close();
+  if (out)
+    std::filesystem::rename(unfinished, path, error);
+  if (!out || error)
+    std::filesystem::remove(unfinished, error);
+}
+
+} // namespace
+
+std::filesystem::path CodeCache::default_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path{value != nullptr ? value : ""};
+  };
+  if (std::getenv("GPUACTORS_KERNEL_CACHE") != nullptr)
+    return variable("GPUACTORS_KERNEL_CACHE");
+  if (const auto caches = variable("XDG_CACHE_HOME"); caches.is_absolute())
+    return caches / "gpuactors/kernels";
+  if (const auto home = variable("HOME"); home.is_absolute())
+    return home / ".cache/gpuactors/kernels";
+  return {};
+}
+
+Result<KernelCode> CodeCache::find(const KernelSource& source, const std::string& architecture,
+                                   const std::string& version, const std::function<Result<KernelCode>()>& compile) {
+  std::string key;
+  append(key, version);
+  append(key, architecture);
+  append(key, source.name);
+  for (const auto& option : source.options)
+    append(key, option);
+  append(key, source.source);
+  {
+    const std::lock_guard guard{mutex_};
+    if (const auto known = known_.find(key); known != known_.end())
+      return known->second;
+  }
+  const auto path = folder_.empty() ? folder_ : folder_ / fmt::format("{:016x}", digest_of(key));
+  auto code = path.empty() ? std::nullopt : read_file(path, key);
+  if (!code) {
+    GPUACTORS_LET(compiled, compile());
+    code = std::move(compiled);
+    if (!path.empty())
+      write_file(path, key, *code);
+  }
+  const std::lock_guard guard{mutex_};
+  return known_.emplace(std::move(key), std::move(*code)).first->second;
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,53 @@
+// Streams on a part of a device, or on all of it.
+#include <gpuactors/device/cuda/partition.hpp>
+
+namespace gpuactors::cuda {
+
+Result<void> Partition::open() {
+  if (share_ == Share::whole(1))
+    return {};
+  auto part = split_->take(*primary_, share_);
+  if (part) {
+    part_ = std::move(*part);
+    return {};
+  }
+  if (part.error().code() != Errc::unsupported)
+    return fail(part.error());
+  reason_ = part.error().message();
+  return {};
+}
+
+void Partition::close() noexcept {
+  if (part_)
+    split_->give_back(primary_->driver(), *part_);
+  part_.reset();
+}
+
+Result<CUstream> Partition::make_stream() {
+  const auto& driver = primary_->driver();
+  CUstream stream = nullptr;
+  if (part_)
+    GPUACTORS_TRY(primary_->check(driver.green_ctx_stream_create(&stream, part_->context, CU_STREAM_NON_BLOCKING, 0),
+                                  "cuGreenCtxStreamCreate"));
+  else
+    GPUACTORS_TRY(primary_->check(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  return stream;
+}
+
+void Partition::describe(ContextGrant& grant) const {
+  grant.units = sms();
+  if (part_) {
+    grant.compute = ComputeEnforcement::sm_groups;
+    grant.groups = part_->groups;
+    grant.group_count = split_->group_count();
+    grant.shared = split_->is_shared(*part_);
+  } else if (split_->percent() < 100) {
+    grant.compute = ComputeEnforcement::capped;
+    grant.reason = split_->reason();
+  } else {
+    grant.compute = share_ == Share::whole(1) ? ComputeEnforcement::exclusive : ComputeEnforcement::unenforced;
+    grant.reason = reason_;
+  }
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,140 @@
+// Splitting a device, and green contexts over its groups.
+#include <gpuactors/device/cuda/split.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gpuactors::cuda {
+
+namespace {
+
+/// The groups of the device, as small as it makes them.
+Result<std::vector<CUdevResource>> split(Primary& primary) {
+  const auto& driver = primary.driver();
+  CUdevResource all{};
+  GPUACTORS_TRY(primary.check(driver.device_get_dev_resource(primary.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
+                              "cuDeviceGetDevResource", Errc::unsupported));
+  // Drivers of CUDA 12 do not say it; 1 is rounded up to what they can do.
+  const auto least = std::max(1U, all.sm.minSmPartitionSize);
+  unsigned count = 0;
+  const auto detail = fmt::format("{} SMs in groups of at least {}", all.sm.smCount, least);
+  GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(nullptr, &count, &all, nullptr, 0, least),
+                              "cuDevSmResourceSplitByCount", Errc::unsupported, detail));
+  std::vector<CUdevResource> groups(count);
+  if (count > 0)
+    GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(groups.data(), &count, &all, nullptr, 0, least),
+                                "cuDevSmResourceSplitByCount", Errc::unsupported, detail));
+  groups.resize(std::min<std::size_t>(groups.size(), count));
+  if (groups.size() < 2)
+    return fail(Errc::unsupported, fmt::format("{} make {} group", detail, groups.size()));
+  return groups;
+}
+
+/// What MPS limits this process to, if it runs and was told a limit.
+int mps_percentage(Primary& primary) {
+  int enabled = 0;
+  const char* text = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  // Drivers of CUDA 12.3 and before do not know the question.
+  if (text == nullptr
+      || primary.driver().device_get_attribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, primary.device())
+             != CUDA_SUCCESS
+      || enabled == 0)
+    return 100;
+  const auto percent = std::atoi(text);
+  return percent > 0 && percent < 100 ? percent : 100;
+}
+
+} // namespace
+
+Split::Split(std::vector<CUdevResource> groups, std::string reason, int percent)
+  : groups_(std::move(groups)), percent_(percent), allocator_(static_cast<int>(groups_.size())),
+    reason_(std::move(reason)) {
+  // nop
+}
+
+Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& primary) {
+  const auto without = [](std::string reason) { return std::shared_ptr<Split>{new Split({}, std::move(reason))}; };
+  if (const auto percent = mps_percentage(*primary); percent < 100)
+    return std::shared_ptr<Split>{
+        new Split({}, fmt::format("MPS gives this process {} % of the SMs, whichever they are", percent), percent)};
+  if (const auto* missing = primary->driver().missing_for_green)
+    return without(fmt::format("the CUDA driver has no {}: CUDA 12.5 or later is needed", missing));
+  auto groups = split(*primary);
+  if (!groups && groups.error().code() == Errc::context_lost)
+    return fail(groups.error());
+  if (!groups)
+    return without(groups.error().message());
+  return std::shared_ptr<Split>{new Split(std::move(*groups), {})};
+}
+
+std::string Split::reason() const {
+  const std::lock_guard guard{mutex_};
+  return reason_;
+}
+
+Result<Split::Part> Split::take(Primary& primary, Share share) {
+  Part part;
+  {
+    const std::lock_guard guard{mutex_};
+    if (!reason_.empty())
+      return fail(Errc::unsupported, reason_);
+    part.holder = allocator_.take(share);
+    part.groups = allocator_.groups_of(part.holder);
+  }
+  auto created = create(primary, part);
+  if (created)
+    return part;
+  give_back(primary.driver(), part);
+  if (created.error().code() == Errc::unsupported) {
+    const std::lock_guard guard{mutex_};
+    reason_ = created.error().message();
+  }
+  return fail(created.error());
+}
+
+Result<void> Split::create(Primary& primary, Part& part) {
+  const auto& driver = primary.driver();
+  std::vector<CUdevResource> resources;
+  for (const auto group : part.groups)
+    resources.push_back(groups_[static_cast<std::size_t>(group)]);
+  const auto detail = fmt::format("{} of {} groups of SMs", resources.size(), groups_.size());
+  CUdevResourceDesc description = nullptr;
+  GPUACTORS_TRY(primary.check(
+      driver.dev_resource_generate_desc(&description, resources.data(), static_cast<unsigned>(resources.size())),
+      "cuDevResourceGenerateDesc", Errc::internal, detail));
+  GPUACTORS_TRY(
+      primary.check(driver.green_ctx_create(&part.context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+                    "cuGreenCtxCreate", Errc::internal, detail));
+  CUdevResource held{};
+  GPUACTORS_TRY(primary.check(driver.green_ctx_get_dev_resource(part.context, &held, CU_DEV_RESOURCE_TYPE_SM),
+                              "cuGreenCtxGetDevResource"));
+  part.sms = static_cast<int>(held.sm.smCount);
+  return {};
+}
+
+void Split::give_back(const Driver& driver, const Part& part) noexcept {
+  // It fails only when the context is lost, and then all of it goes with the process.
+  if (part.context != nullptr)
+    (void)driver.green_ctx_destroy(part.context);
+  const std::lock_guard guard{mutex_};
+  allocator_.give_back(part.holder);
+}
+
+bool Split::is_shared(const Part& part) const {
+  const std::lock_guard guard{mutex_};
+  return allocator_.is_shared(part.holder);
+}
+
+Result<std::shared_ptr<Split>> Splits::of(const std::shared_ptr<Primary>& primary) {
+  const std::lock_guard guard{mutex_};
+  auto& known = splits_[primary->ordinal()];
+  if (auto split = known.lock())
+    return split;
+  GPUACTORS_LET(split, Split::make(primary));
+  known = split;
+  return split;
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,226 @@
+// Asking the management library.
+#include <gpuactors/device/nvml/monitor.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace gpuactors::nvml {
+
+namespace {
+
+using Text = std::array<char, 96>;
+
+/// Steps of the library's levels, from one board to the other end of the machine.
+constexpr std::array<std::pair<int, int>, 6> levels{{{0, 2}, {10, 3}, {20, 4}, {30, 5}, {40, 6}, {50, 8}}};
+constexpr int farthest = 10;
+constexpr int nvlink_index = 2;
+constexpr int uncorrected = 1;
+constexpr int volatile_counter = 0;
+
+} // namespace
+
+Result<Monitor*> Monitor::get() {
+  // Never destroyed: the library has threads of its own.
+  static const auto outcome = []() -> Result<Monitor*> {
+    GPUACTORS_LET(library, load_library());
+    return new Monitor(library, "/");
+  }();
+  return outcome;
+}
+
+Monitor::~Monitor() {
+  if (events_ != nullptr)
+    (void)library_.event_set_free(events_);
+}
+
+// -- what there is -------------------------------------------------------------------------------
+
+Result<std::vector<Gpu>> Monitor::list() {
+  const std::lock_guard guard{mutex_};
+  return read();
+}
+
+Result<std::vector<Gpu>> Monitor::read() {
+  unsigned count = 0;
+  GPUACTORS_TRY(check(library_, library_.get_count(&count), "nvmlDeviceGetCount"));
+  known_.clear();
+  std::vector<Gpu> result;
+  for (unsigned i = 0; i < count; ++i) {
+    DeviceHandle handle = nullptr;
+    if (library_.get_handle(i, &handle) != success)
+      continue;
+    auto info = describe(handle, handle);
+    if (!info)
+      continue;
+    describe_slices(handle, *info);
+    result.push_back(std::move(*info));
+  }
+  return result;
+}
+
+Result<Gpu> Monitor::describe(DeviceHandle handle, DeviceHandle gpu) {
+  Text text{};
+  Gpu info;
+  GPUACTORS_TRY(check(library_, library_.get_uuid(handle, text.data(), text.size()), "nvmlDeviceGetUUID"));
+  info.uuid = text.data();
+  GPUACTORS_TRY(check(library_, library_.get_name(handle, text.data(), text.size()), "nvmlDeviceGetName"));
+  info.name = text.data();
+  Memory memory{};
+  GPUACTORS_TRY(check(library_, library_.get_memory(handle, &memory), "nvmlDeviceGetMemoryInfo"));
+  info.memory_bytes = memory.total;
+  info.numa_node = numa_node_of(gpu);
+  known_.push_back({handle, info.uuid, gpu});
+  return info;
+}
+
+void Monitor::describe_slices(DeviceHandle gpu, Gpu& info) {
+  unsigned current = 0;
+  unsigned pending = 0;
+  unsigned count = 0;
+  if (library_.get_mig_mode == nullptr || library_.get_mig_count == nullptr || library_.get_mig_handle == nullptr
+      || library_.get_mig_mode(gpu, &current, &pending) != success || current == 0)
+    return;
+  info.mig = true;
+  if (library_.get_mig_count(gpu, &count) != success)
+    return;
+  for (unsigned i = 0; i < count; ++i) {
+    DeviceHandle handle = nullptr;
+    // There may be holes.
+    if (library_.get_mig_handle(gpu, i, &handle) != success)
+      continue;
+    auto slice = describe(handle, gpu);
+    if (!slice)
+      continue;
+    Attributes attributes{};
+    if (library_.get_attributes != nullptr && library_.get_attributes(handle, &attributes) == success)
+      slice->sms = static_cast<int>(attributes.multiprocessors);
+    info.slices.push_back(std::move(*slice));
+  }
+}
+
+int Monitor::numa_node_of(DeviceHandle gpu) const {
+  PciInfo pci{};
+  if (library_.get_pci == nullptr || library_.get_pci(gpu, &pci) != success)
+    return -1;
+  const auto folder = fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+  std::ifstream file{root_ / "sys/bus/pci/devices" / folder / "numa_node"};
+  int node = -1;
+  return file >> node ? node : -1;
+}
+
+std::string Monitor::uuid_of(DeviceHandle handle) const {
+  Text text{};
+  return library_.get_uuid(handle, text.data(), text.size()) == success ? std::string{text.data()} : std::string{};
+}
+
+Result<Monitor::Known> Monitor::find(const std::string& uuid) {
+  const auto look = [&]() -> const Known* {
+    for (const auto& known : known_)
+      // The handle of a slice that was removed may stand for another one.
+      if (known.uuid == uuid && uuid_of(known.handle) == uuid)
+        return &known;
+    return nullptr;
+  };
+  if (const auto* known = look())
+    return *known;
+  GPUACTORS_TRY(read());
+  if (const auto* known = look())
+    return *known;
+  return fail(Errc::not_found, fmt::format("there is no GPU {} on this machine", uuid));
+}
+
+// -- how it does ---------------------------------------------------------------------------------
+
+Result<GpuStatus> Monitor::status(const std::string& uuid) {
+  const std::lock_guard guard{mutex_};
+  GPUACTORS_LET(known, find(uuid));
+  Memory memory{};
+  GPUACTORS_TRY(check(library_, library_.get_memory(known.handle, &memory), "nvmlDeviceGetMemoryInfo"));
+  GpuStatus status;
+  status.memory_free = memory.free;
+  status.memory_total = memory.total;
+  Utilization use{};
+  if (library_.get_utilization != nullptr && library_.get_utilization(known.handle, &use) == success) {
+    status.gpu_percent = static_cast<int>(use.gpu);
+    status.memory_percent = static_cast<int>(use.memory);
+  }
+  unsigned power = 0;
+  if (library_.get_power != nullptr && library_.get_power(known.gpu, &power) == success)
+    status.milliwatts = static_cast<int>(power);
+  unsigned long long errors = 0;
+  if (library_.get_ecc_errors != nullptr
+      && library_.get_ecc_errors(known.gpu, uncorrected, volatile_counter, &errors) == success)
+    status.uncorrected_errors = errors;
+  return status;
+}
+
+Result<int> Monitor::distance(const std::string& one, const std::string& other) {
+  const std::lock_guard guard{mutex_};
+  GPUACTORS_LET(a, find(one));
+  GPUACTORS_LET(b, find(other));
+  if (a.gpu == b.gpu)
+    return 0;
+  int status = -1;
+  if (library_.get_p2p_status != nullptr && library_.get_p2p_status(a.gpu, b.gpu, nvlink_index, &status) == success
+      && status == 0)
+    return 1;
+  int level = -1;
+  if (library_.get_common_ancestor != nullptr && library_.get_common_ancestor(a.gpu, b.gpu, &level) == success)
+    for (const auto& [number, steps] : levels)
+      if (level == number)
+        return steps;
+  return farthest;
+}
+
+// -- what happens to it --------------------------------------------------------------------------
+
+Result<void> Monitor::watch() {
+  if (library_.event_set_create == nullptr || library_.event_set_wait == nullptr || library_.event_set_free == nullptr
+      || library_.register_events == nullptr)
+    return fail(Errc::unsupported, "libnvidia-ml.so.1 is too old: it reports no events");
+  EventSet events = nullptr;
+  GPUACTORS_TRY(check(library_, library_.event_set_create(&events), "nvmlEventSetCreate"));
+  int watched = 0;
+  {
+    const std::lock_guard guard{mutex_};
+    if (auto all = read(); !all) {
+      (void)library_.event_set_free(events);
+      return fail(all.error());
+    }
+    for (const auto& known : known_) {
+      // Events come from whole GPUs, and asking for one that a GPU does not know registers none.
+      unsigned long long types = watched_events;
+      if (known.handle != known.gpu
+          || (library_.get_event_types != nullptr && library_.get_event_types(known.gpu, &types) != success))
+        continue;
+      watched += library_.register_events(known.gpu, types & watched_events, events) == success ? 1 : 0;
+    }
+  }
+  if (watched == 0) {
+    (void)library_.event_set_free(events);
+    return fail(Errc::unsupported, "no GPU of this machine reports events");
+  }
+  events_ = events;
+  return {};
+}
+
+Result<std::optional<GpuEvent>> Monitor::wait(std::chrono::milliseconds timeout) {
+  if (events_ == nullptr)
+    GPUACTORS_TRY(watch());
+  EventData data{};
+  const auto result = library_.event_set_wait(events_, &data, static_cast<unsigned>(timeout.count()));
+  if (result == timed_out)
+    return std::optional<GpuEvent>{};
+  GPUACTORS_TRY(check(library_, result, "nvmlEventSetWait"));
+  GpuEvent event;
+  if (data.device != nullptr)
+    event.uuid = uuid_of(data.device);
+  event.severity = severity_of(data.type, data.data);
+  event.text = describe_event(data.type, data.data);
+  return std::optional{std::move(event)};
+}
+
+} // namespace gpuactors::nvml

@@ -1,0 +1,191 @@
+// Fractions of a CUDA device on the fake driver: whose work runs on which SMs, and what happens where that is not to be
+// had.
+#include <gpuactors/device/context.hpp>
+
+#include <device/fake_driver.hpp>
+
+#include <cstdlib>
+#include <set>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+constexpr auto test_memory = std::uint64_t{64} << 20;
+
+std::unique_ptr<Context> open(const std::shared_ptr<Device>& device, Share share) {
+  auto context = Context::open(device, {share, test_memory, "test", nullptr});
+  if (!context)
+    FAIL(context.error().message());
+  return std::move(*context);
+}
+
+/// Lets a function of the driver fail for as long as this object lives.
+struct Fault {
+  Fault(const char* function, int result) : api(function) {
+    from_fake<void(const char*, int)>("fake_cuda_fail")(api, result);
+  }
+  Fault(const Fault&) = delete;
+  Fault& operator=(const Fault&) = delete;
+  ~Fault() {
+    from_fake<void(const char*, int)>("fake_cuda_fail")(api, 0);
+  }
+
+  const char* api;
+};
+
+int take_work(bool green) {
+  return from_fake<int(bool)>("fake_cuda_take_work")(green);
+}
+
+unsigned last_groups() {
+  return from_fake<unsigned()>("fake_cuda_last_groups")();
+}
+
+/// A fill, copies and a product on a stream.
+void do_work(Stream& stream) {
+  auto a = stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8});
+  auto b = stream.tensor(DType::f32, {8, 8});
+  REQUIRE(b);
+  REQUIRE(stream.fill(b->raw(), 0, 256));
+  REQUIRE(stream.gemm(*a, *a, *b));
+  CHECK((*stream.to_host<float>(*b))[0] == 8.0F);
+}
+
+} // namespace
+
+TEST_CASE("a fraction is a set of SM groups, and the grant says which") {
+  const auto device = make_cuda_device();
+  const auto half = open(device, Share{5000});
+  const auto grant = half->granted();
+  CHECK(grant.compute == ComputeEnforcement::sm_groups);
+  CHECK(grant.groups == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(grant.group_count == 16);
+  CHECK(grant.units == 64);
+  CHECK_FALSE(grant.shared);
+  CHECK(to_string(grant) == "8 of 16 SM groups (64 SMs)");
+  const auto tenth = open(device, Share{1000});
+  CHECK(tenth->granted().groups == std::vector<int>{8, 9});
+  CHECK(tenth->granted().units == 16);
+}
+
+TEST_CASE("all work of a fraction runs on its own groups, and none in the primary context") {
+  const auto device = make_cuda_device();
+  (void)take_work(false);
+  (void)take_work(true);
+  std::set<unsigned> seen;
+  std::vector<std::unique_ptr<Context>> quarters;
+  for (int i = 0; i < 4; ++i) {
+    quarters.push_back(open(device, Share{2500}));
+    do_work(quarters.back()->stream());
+    CHECK(last_groups() == 0xFU << (4 * i));
+    auto side = quarters.back()->make_stream();
+    REQUIRE(side);
+    do_work(*side);
+    CHECK(last_groups() == 0xFU << (4 * i));
+  }
+  CHECK(take_work(true) == 8 * 4);
+  CHECK(take_work(false) == 0);
+}
+
+TEST_CASE("a whole device runs on all of it") {
+  const auto device = make_cuda_device();
+  const auto whole = open(device, Share::whole(1));
+  (void)take_work(true);
+  do_work(whole->stream());
+  CHECK(take_work(true) == 0);
+  CHECK(whole->granted().compute == ComputeEnforcement::exclusive);
+  CHECK(whole->granted().units == 132);
+  CHECK(whole->granted().groups.empty());
+}
+
+TEST_CASE("a device is split once for all that open it in the process") {
+  const auto splits = from_fake<int()>("fake_cuda_splits");
+  const auto first = make_cuda_device();
+  const auto second = make_cuda_device();
+  const auto before = splits();
+  const auto a = open(first, Share{5000});
+  const auto b = open(second, Share{5000});
+  CHECK(splits() == before + 1);
+  CHECK(a->granted().groups.front() == 0);
+  CHECK(b->granted().groups.front() == 8);
+}
+
+TEST_CASE("groups are back when a context ends, and sharing is said as long as it lasts") {
+  const auto device = make_cuda_device();
+  const auto half = open(device, Share{5000});
+  auto other = open(device, Share{5000});
+  CHECK_FALSE(half->granted().shared);
+  // A child that runs inside somebody's lease.
+  auto child = open(device, Share{2500});
+  CHECK(child->granted().shared);
+  CHECK(half->granted().shared);
+  CHECK(to_string(child->granted()) == "4 of 16 SM groups (32 SMs), shared");
+  child.reset();
+  CHECK_FALSE(half->granted().shared);
+  other.reset();
+  other = open(device, Share{2500});
+  CHECK(other->granted().groups == std::vector<int>{8, 9, 10, 11});
+}
+
+TEST_CASE("a chip without green contexts is shared as it comes, and the grant says why") {
+  struct Row {
+    const char* api;
+    int result;
+    const char* reason;
+  };
+  for (const auto& row :
+       {Row{"cuDeviceGetDevResource", 801, "cuDeviceGetDevResource: CUDA_ERROR_OTHER (801)"},
+        Row{"cuDevSmResourceSplitByCount", 915, "cuDevSmResourceSplitByCount: CUDA_ERROR_OTHER (915)"},
+        Row{"cuGreenCtxCreate", 801, "cuGreenCtxCreate: CUDA_ERROR_OTHER (801)"}}) {
+    const Fault fault{row.api, row.result};
+    const auto device = make_cuda_device();
+    const auto half = open(device, Share{5000});
+    const auto grant = half->granted();
+    CHECK(grant.compute == ComputeEnforcement::unenforced);
+    CHECK(grant.units == 132);
+    CHECK(grant.groups.empty());
+    CHECK(grant.reason.find(row.reason) == 0);
+    do_work(half->stream());
+  }
+  CHECK(live() == 0);
+}
+
+TEST_CASE("a green context that cannot be made now is an error of who asked, and leaves nothing behind") {
+  const auto device = make_cuda_device();
+  {
+    const Fault fault{"cuGreenCtxCreate", 2};
+    const auto refused = Context::open(device, {Share{5000}, test_memory, "test", nullptr});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Errc::out_of_memory);
+  }
+  for (const auto* api : {"cuDevResourceGenerateDesc", "cuGreenCtxGetDevResource", "cuGreenCtxStreamCreate"}) {
+    const Fault fault{api, 999};
+    CHECK_FALSE(Context::open(make_cuda_device(), {Share{5000}, test_memory, "test", nullptr}));
+  }
+  const auto half = open(device, Share{5000});
+  CHECK(half->granted().groups.front() == 0);
+  do_work(half->stream());
+}
+
+TEST_CASE("a driver without green contexts runs the same program", "[.][no_green]") {
+  const auto half = open(make_cuda_device(), Share{5000});
+  do_work(half->stream());
+  CHECK(to_string(half->granted())
+        == "unenforced (the CUDA driver has no cuGreenCtxStreamCreate: CUDA 12.5 or later is needed)");
+}
+
+TEST_CASE("under MPS with a percentage a process is capped, and does not claim SMs of its own", "[.][mps]") {
+  const auto device = make_cuda_device();
+  for (const auto share : {Share{5000}, Share::whole(1)}) {
+    const auto context = open(device, share);
+    do_work(context->stream());
+    CHECK(context->granted().units == 33);
+    CHECK(to_string(context->granted()) == "capped (MPS gives this process 25 % of the SMs, whichever they are)");
+  }
+}
+
+TEST_CASE("under MPS without a percentage green contexts hold", "[.][mps_whole]") {
+  CHECK(open(make_cuda_device(), Share{5000})->granted().compute == ComputeEnforcement::sm_groups);
+}

@@ -1,0 +1,137 @@
+// Kernels from source, and pinned memory, on the fake driver: the compiler is real, the chip is not.
+#include <gpuactors/device/context.hpp>
+
+#include <support/temporary_folder.hpp>
+
+#include <device/fake_cuda/driver.hpp>
+#include <device/fake_driver.hpp>
+
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+std::unique_ptr<Context> open(const std::shared_ptr<Device>& device) {
+  auto context = Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+  if (!context)
+    FAIL(context.error().message());
+  return std::move(*context);
+}
+
+constexpr auto source = "extern \"C\" __global__ void scale_by(float* x, float by, unsigned n) {\n"
+                        "  for (unsigned i = threadIdx.x; i < n; i += blockDim.x) x[i] *= by;\n"
+                        "}\n";
+
+/// What the chip would do.
+void scale_by(std::uint64_t, std::uint64_t, const void* pack) {
+  const auto* words = static_cast<const std::uint64_t*>(pack);
+  auto* x = reinterpret_cast<float*>(words[0]); // NOLINT(performance-no-int-to-ptr): as the driver passes it
+  float by = 0;
+  std::memcpy(&by, &words[1], sizeof(by));
+  for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(words[2]); ++i)
+    x[i] *= by;
+}
+
+const fake::FakeKernel* find(const char* entry) {
+  static const fake::FakeKernel kernel{"scale_by", &scale_by, 3 * sizeof(std::uint64_t)};
+  return kernel.entry == entry ? &kernel : nullptr;
+}
+
+/// Files of this program's compiler go here.
+const test::TemporaryFolder& cache() {
+  static const test::TemporaryFolder folder;
+  ::setenv("GPUACTORS_KERNEL_CACHE", folder.path().c_str(), 1);
+  return folder;
+}
+
+/// Whether there is a compiler; printed once if not.
+bool can_compile(const Result<RuntimeKernel>& kernel) {
+  if (kernel || kernel.error().code() != Errc::unsupported)
+    return true;
+  std::cerr << "skipped: " << kernel.error().message() << '\n';
+  return false;
+}
+
+} // namespace
+
+TEST_CASE("a kernel from source is compiled, launched with its arguments, and kept for the next") {
+  (void)cache();
+  const auto device = make_cuda_device();
+  from_fake<void(fake::KernelFinder)>("fake_cuda_set_kernels")(&find);
+  const auto context = open(device);
+  const auto kernel = context->compile({source, "scale_by"});
+  if (!can_compile(kernel))
+    return;
+  if (!kernel)
+    FAIL(kernel.error().message());
+  auto& stream = context->stream();
+  auto x = stream.tensor_from(std::vector<float>{1, 2, 3}, {3});
+  REQUIRE(x);
+  REQUIRE(stream.launch(*kernel, {{1, 1, 1}, {32, 1, 1}, 0}, {x->data<float>(), 2.0F, std::uint32_t{3}}));
+  CHECK(*stream.to_host<float>(*x) == std::vector<float>{2, 4, 6});
+  const auto other = open(device);
+  const auto again = other->compile({source, "scale_by"});
+  REQUIRE(again);
+  CHECK(again->native() == kernel->native());
+}
+
+TEST_CASE("source that is wrong is an error with the compiler's lines, and the context goes on") {
+  (void)cache();
+  const auto context = open(make_cuda_device());
+  const auto wrong = context->compile({"extern \"C\" __global__ void broken() {\n  nonsense;\n}\n", "broken"});
+  if (!can_compile(wrong))
+    return;
+  REQUIRE_FALSE(wrong);
+  CHECK(wrong.error().code() == Errc::invalid_argument);
+  CHECK(wrong.error().message().find("kernel.cu(2): error") != std::string::npos);
+  CHECK(context->compile({"", "x"}).error().code() == Errc::invalid_argument);
+  CHECK(context->stream().synchronize());
+}
+
+TEST_CASE("launches that cannot be meant are refused") {
+  const auto context = open(make_cuda_device());
+  CHECK(context->stream().launch(RuntimeKernel{}, {}, {}).error().code() == Errc::invalid_argument);
+  int something = 0;
+  const RuntimeKernel kernel{&something, "name"};
+  CHECK(context->stream().launch(kernel, {{1, 0, 1}, {1, 1, 1}, 0}, {}).error()
+        == Error{Errc::invalid_argument,
+                 "kernel name was started with grid [1, 0, 1] and blocks [1, 1, 1]; each dimension is at least 1"});
+}
+
+TEST_CASE("a process that wants no kernels from source compiles none") {
+  const auto context = open(make_cuda_device());
+  ::setenv("GPUACTORS_JIT", "off", 1);
+  const auto refused = context->compile({source, "scale_by"});
+  ::unsetenv("GPUACTORS_JIT");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error()
+        == Error{Errc::unsupported, "kernel scale_by is not compiled: GPUACTORS_JIT=off is set in this process"});
+}
+
+TEST_CASE("pinned memory is kept for the next who needs it, and goes with the device") {
+  {
+    const auto device = make_cuda_device();
+    const auto context = open(device);
+    auto first = context->host_buffer(100'000);
+    REQUIRE(first);
+    auto* const address = first->data();
+    CHECK(first->bytes() == 100'000);
+    first->data<char>()[99'999] = 1;
+    auto second = context->host_buffer(100'000);
+    CHECK(second->data() != address);
+    const auto before = live();
+    std::thread{[moved = std::move(*first)]() mutable { moved = HostBuffer{}; }}.join();
+    CHECK(first->data() == nullptr);
+    CHECK(first->bytes() == 0);
+    CHECK(live() == before);
+    CHECK(context->host_buffer(130'000)->data() == address);
+    // Too large to be kept.
+    CHECK(context->host_buffer(std::size_t{257} << 20));
+    CHECK(live() == before);
+  }
+  CHECK(live() == 0);
+}

@@ -1,0 +1,41 @@
+// What tests of the CUDA module ask of the fake driver, and the device that it shows.
+#pragma once
+
+#include <gpuactors/device/cuda_module.hpp>
+
+#include <support/catch.hpp>
+
+#include <dlfcn.h>
+
+#include <memory>
+
+namespace gpuactors::test {
+
+/// A function that only the fake driver has.
+template <class F>
+F* from_fake(const char* name) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(library != nullptr);
+  auto* function = reinterpret_cast<F*>(dlsym(library, name));
+  REQUIRE(function != nullptr);
+  return function;
+}
+
+/// Handles of the driver that exist.
+inline int live() {
+  return from_fake<int()>("fake_cuda_live")();
+}
+
+/// The first device, as a new object.
+inline std::shared_ptr<Device> make_cuda_device() {
+  const auto module = load_cuda_module();
+  if (!module)
+    FAIL(module.error().message());
+  const auto devices = (*module)->devices();
+  REQUIRE(devices);
+  auto device = (*module)->device((*devices)[0]);
+  REQUIRE(device);
+  return *device;
+}
+
+} // namespace gpuactors::test

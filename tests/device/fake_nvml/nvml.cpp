@@ -1,0 +1,201 @@
+// libnvidia-ml for tests: the functions that we use, over a machine on paper.
+#include <gpuactors/device/nvml/library.hpp>
+
+#include <device/fake_nvml/nvml.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+
+using namespace gpuactors;
+using namespace gpuactors::nvml;
+
+namespace {
+
+struct FakeDevice {
+  std::string uuid;
+  std::string name;
+  std::uint64_t memory;
+  int parent;
+};
+
+/// GPUs 0 to 2, then the slices of 2.
+FakeDevice devices[] = {
+    {fake::second_uuid, "NVIDIA H100 80GB HBM3", std::uint64_t{80} << 30, 0},
+    {fake::first_uuid, "NVIDIA H100 80GB HBM3", std::uint64_t{80} << 30, 1},
+    {fake::divided_uuid, "NVIDIA A100-SXM4-40GB", std::uint64_t{40} << 30, 2},
+    {fake::slice_uuid, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", std::uint64_t{20} << 30, 2},
+    {fake::other_slice_uuid, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", std::uint64_t{5} << 30, 2},
+};
+constexpr unsigned gpu_count = 3;
+constexpr int divided = 2;
+
+struct State {
+  std::mutex mutex;
+  std::deque<EventData> events;
+  std::map<int, int> broken;
+  std::map<int, std::uint64_t> registered;
+  bool divided_anew = false;
+};
+
+State& state() {
+  static auto* one = new State;
+  return *one;
+}
+
+DeviceHandle handle_of(int index) {
+  return reinterpret_cast<DeviceHandle>(&devices[index]);
+}
+
+int index_of(DeviceHandle handle) {
+  return static_cast<int>(reinterpret_cast<FakeDevice*>(handle) - devices);
+}
+
+int broken(DeviceHandle handle) {
+  const std::lock_guard guard{state().mutex};
+  const auto found = state().broken.find(devices[index_of(handle)].parent);
+  return found != state().broken.end() ? found->second : 0;
+}
+
+int say(const std::string& text, char* out, unsigned size) {
+  if (text.size() >= size)
+    return 7;
+  std::memcpy(out, text.c_str(), text.size() + 1);
+  return success;
+}
+
+} // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+  return success;
+}
+
+const char* nvmlErrorString(int result) {
+  return result == gpu_is_lost ? "GPU is lost" : "Some error";
+}
+
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = gpu_count;
+  return success;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, DeviceHandle* handle) {
+  *handle = handle_of(static_cast<int>(index));
+  return broken(*handle);
+}
+
+int nvmlDeviceGetName(DeviceHandle handle, char* out, unsigned size) {
+  return say(devices[index_of(handle)].name, out, size);
+}
+
+int nvmlDeviceGetUUID(DeviceHandle handle, char* out, unsigned size) {
+  return say(devices[index_of(handle)].uuid, out, size);
+}
+
+int nvmlDeviceGetMemoryInfo(DeviceHandle handle, Memory* memory) {
+  const auto& device = devices[index_of(handle)];
+  *memory = {device.memory, device.memory / 4 * 3, device.memory / 4};
+  return broken(handle);
+}
+
+int nvmlDeviceGetUtilizationRates(DeviceHandle handle, Utilization* use) {
+  // Slices have none.
+  if (index_of(handle) >= static_cast<int>(gpu_count))
+    return not_supported;
+  *use = {70, 30};
+  return success;
+}
+
+int nvmlDeviceGetPciInfo_v3(DeviceHandle handle, PciInfo* pci) {
+  *pci = {};
+  pci->bus = static_cast<std::uint32_t>(0x3b + devices[index_of(handle)].parent);
+  return success;
+}
+
+int nvmlDeviceGetTotalEccErrors(DeviceHandle, int type, int counter, unsigned long long* errors) {
+  *errors = type == 1 && counter == 0 ? 4 : 1000;
+  return success;
+}
+
+int nvmlDeviceGetAttributes_v2(DeviceHandle handle, Attributes* attributes) {
+  *attributes = {};
+  attributes->multiprocessors = index_of(handle) == 3 ? 42 : 14;
+  return success;
+}
+
+int nvmlDeviceGetMigMode(DeviceHandle handle, unsigned* current, unsigned* pending) {
+  *current = *pending = index_of(handle) == divided ? 1 : 0;
+  return success;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(DeviceHandle, unsigned* count) {
+  *count = 7;
+  return success;
+}
+
+/// With a hole between the two.
+int nvmlDeviceGetMigDeviceHandleByIndex(DeviceHandle, unsigned index, DeviceHandle* handle) {
+  if (index != 0 && (index != 2 || state().divided_anew))
+    return not_found;
+  *handle = handle_of(index == 0 ? 3 : 4);
+  return success;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(DeviceHandle, DeviceHandle, int* level) {
+  *level = 50;
+  return success;
+}
+
+int nvmlDeviceGetP2PStatus(DeviceHandle one, DeviceHandle other, int index, int* status) {
+  *status = index == 2 && index_of(one) < divided && index_of(other) < divided ? 0 : 2;
+  return success;
+}
+
+int nvmlEventSetCreate(EventSet* set) {
+  *set = reinterpret_cast<EventSet>(&state());
+  return success;
+}
+
+int nvmlEventSetFree(EventSet) {
+  return success;
+}
+
+int nvmlDeviceGetSupportedEventTypes(DeviceHandle handle, unsigned long long* types) {
+  *types = index_of(handle) == divided ? 0x8 : 0xf00a;
+  return success;
+}
+
+int nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, EventSet) {
+  const auto allowed = index_of(handle) == divided ? 0x8ULL : 0xf00aULL;
+  return (types & ~allowed) == 0 ? success : not_supported;
+}
+
+int nvmlEventSetWait_v2(EventSet, EventData* data, unsigned) {
+  const std::lock_guard guard{state().mutex};
+  if (state().events.empty())
+    return timed_out;
+  *data = state().events.front();
+  state().events.pop_front();
+  return success;
+}
+
+void fake_nvml_post(int index, std::uint64_t type, std::uint64_t data) {
+  const std::lock_guard guard{state().mutex};
+  state().events.push_back({handle_of(index), type, data, 0xffffffff, 0xffffffff});
+}
+
+void fake_nvml_break(int index, int result) {
+  const std::lock_guard guard{state().mutex};
+  state().broken[index] = result;
+}
+
+void fake_nvml_divide_anew() {
+  devices[3].uuid = "MIG-33333333-4455-6677-8899-aabbccddeeff";
+  state().divided_anew = true;
+}
+}

@@ -1,0 +1,39 @@
+// The bare driver, and small things that every measurement needs.
+#include <gpuactors/device/cuda_module.hpp>
+
+#include <gpu/lab.hpp>
+
+#include <algorithm>
+
+namespace gpuactors::gpu {
+
+double quantile(std::vector<double> values, double part) {
+  if (values.empty())
+    return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(static_cast<double>(values.size() - 1) * part)];
+}
+
+BareContext::BareContext(Lab& lab) : driver_(lab.driver) {
+  must(driver_.device_get(&device_, lab.device->info().ordinal));
+  CUcontext context = nullptr;
+  must(driver_.primary_ctx_retain(&context, device_));
+  must(driver_.ctx_push_current(context));
+}
+
+BareContext::~BareContext() {
+  CUcontext context = nullptr;
+  (void)driver_.ctx_pop_current(&context);
+  (void)driver_.primary_ctx_release(device_);
+}
+
+Result<std::shared_ptr<Device>> find_device() {
+  GPUACTORS_LET(module, load_cuda_module());
+  GPUACTORS_LET(devices, module->devices());
+  if (devices.empty())
+    return fail(Errc::unsupported, "no CUDA device is visible");
+  show_kernels_to_fake_driver();
+  return module->device(devices[0]);
+}
+
+} // namespace gpuactors::gpu

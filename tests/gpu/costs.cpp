@@ -1,0 +1,167 @@
+// What contexts, launches and completion cost.
+#include <gpuactors/device/nvml/monitor.hpp>
+
+#include <fmt/format.h>
+#include <gpu/kernels.hpp>
+#include <gpu/lab.hpp>
+
+#include <future>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+double median_open(Lab& lab, Share share) {
+  std::vector<double> times;
+  for (int i = 0; i < lab.sized(20, 3); ++i)
+    times.push_back(milliseconds([&] { (void)open(lab, share, std::uint64_t{64} << 20); }));
+  return quantile(std::move(times), 0.5);
+}
+
+/// The bare driver's handle of the kernel that does nothing.
+CUfunction bare_kernel(Lab& lab) {
+  if (nothing.info.image->size() == 0)
+    throw Trouble{"built without nvcc"};
+  CUlibrary library = nullptr;
+  must(lab.driver.library_load_data(&library, nothing.info.image->begin, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel = nullptr;
+  must(lab.driver.library_get_kernel(&kernel, library, "gpuactors_kernel_nothing"));
+  return reinterpret_cast<CUfunction>(kernel);
+}
+
+template <class F>
+double median_us(int count, F&& f) {
+  std::vector<double> times;
+  for (int i = 0; i < count; ++i)
+    times.push_back(1000 * milliseconds(f));
+  return quantile(std::move(times), 0.5);
+}
+
+} // namespace
+
+void measure_costs(Lab& lab) {
+  const auto whole = median_open(lab, Share::whole(1));
+  const auto half = median_open(lab, Share{Share::one / 2});
+  std::vector<std::unique_ptr<Context>> many;
+  std::string stopped;
+  for (int i = 0; i < 64; ++i) {
+    auto next = Context::open(lab.device, {Share{Share::one / 64}, std::uint64_t{1} << 20, "verify", nullptr});
+    if (!next) {
+      stopped = " (" + next.error().message() + ")";
+      break;
+    }
+    many.push_back(std::move(*next));
+  }
+  lab.report.judge("contexts", stopped.empty(),
+                   fmt::format("first {:.0f} ms; then a whole device {:.2f} ms, a half {:.2f} ms; {} alive at once{}",
+                               lab.first_open_ms, whole, half, many.size(), stopped),
+                   "64 alive at once",
+                   {{"first_ms", lab.first_open_ms}, {"whole_ms", whole}, {"half_ms", half}, {"alive", many.size()}});
+}
+
+void measure_launches(Lab& lab) {
+  const auto context = open(lab, Share::whole(1));
+  auto& stream = context->stream();
+  const BareContext bare{lab};
+  CUstream bare_stream = nullptr;
+  must(lab.driver.stream_create(&bare_stream, CU_STREAM_NON_BLOCKING));
+  auto* const kernel = bare_kernel(lab);
+  std::uint64_t n = 1;
+  KernelPack<> pack;
+  void* arguments[] = {&n, &pack};
+  const auto launch_bare = [&] {
+    must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, bare_stream, arguments, nullptr));
+  };
+  const auto launch_ours = [&] { must(stream.launch(nothing, 1)); };
+  const auto wait_bare = [&] { must(lab.driver.stream_synchronize(bare_stream)); };
+  const auto count = lab.sized(5000, 20);
+  for (int i = 0; i < 100; ++i) {
+    launch_bare();
+    launch_ours();
+  }
+  wait_bare();
+  must(stream.synchronize());
+  const auto one_bare = median_us(count, [&] {
+    launch_bare();
+    wait_bare();
+  });
+  const auto one_ours = median_us(count, [&] {
+    launch_ours();
+    must(stream.synchronize());
+  });
+  const auto told = median_us(count, [&] {
+    launch_ours();
+    std::promise<void> done;
+    must(stream.notify([&](Result<void>) { done.set_value(); }));
+    done.get_future().get();
+  });
+  const auto many = lab.sized(100'000, 100);
+  const auto row_bare = milliseconds([&] {
+    for (int i = 0; i < many; ++i)
+      launch_bare();
+    wait_bare();
+  });
+  const auto row_ours = milliseconds([&] {
+    for (int i = 0; i < many; ++i)
+      launch_ours();
+    must(stream.synchronize());
+  });
+  (void)lab.driver.stream_destroy(bare_stream);
+  const auto rate = many / row_ours * 1000;
+  lab.report.judge(
+      "launches", one_ours <= one_bare + 10 && rate >= 100'000,
+      fmt::format("launch and wait {:.1f} us, bare {:.1f} us; launch and be told {:.1f} us; in a row {:.0f} "
+                  "a second, bare {:.0f}",
+                  one_ours, one_bare, told, rate, many / row_bare * 1000),
+      "at most 10 us above bare, 100000 a second",
+      {{"one_us", one_ours}, {"bare_us", one_bare}, {"told_us", told}, {"per_second", rate}});
+}
+
+void check_source(Lab& lab) {
+  if (lab.smoke)
+    return lab.report.skip("source", "needs a chip");
+  const auto context = open(lab, Share{Share::one / 2});
+  auto& stream = context->stream();
+  // A number in it that changes, so that no cache has it.
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  const KernelSource source{"template <class T> __global__ void scale(T* x, T by, unsigned n) {\n"
+                            "  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                            "  if (i < n) x[i] *= by;\n"
+                            "}\n",
+                            "scale<float>",
+                            {fmt::format("-DNOW={}", now)}};
+  auto kernel = Result<RuntimeKernel>{RuntimeKernel{}};
+  const auto first = milliseconds([&] { kernel = context->compile(source); });
+  if (!kernel && kernel.error().code() == Errc::unsupported)
+    return lab.report.skip("source", kernel.error().message());
+  const auto loaded = must(std::move(kernel));
+  const auto second = milliseconds([&] { must(context->compile(source)); });
+  auto x = must(stream.tensor_from(std::vector<float>(1000, 3.0F), {1000}));
+  must(stream.launch(loaded, {{4, 1, 1}, {256, 1, 1}, 0}, {x.data<float>(), 2.0F, 1000U}));
+  const auto right = must(stream.to_host<float>(x)) == std::vector<float>(1000, 6.0F);
+  lab.report.judge("source", right,
+                   fmt::format("a kernel from source is {}; compiled in {:.1f} ms, found again in {:.3f} ms",
+                               right ? "right" : "WRONG", first, second),
+                   "it computes what it says", {{"compile_ms", first}, {"again_ms", second}});
+}
+
+void check_management(Lab& lab) {
+  const auto monitor = nvml::Monitor::get();
+  if (!monitor)
+    return lab.report.skip("nvml", monitor.error().message());
+  const auto gpus = must((*monitor)->list());
+  const auto& uuid = lab.device->info().uuid;
+  const auto status = (*monitor)->status(uuid);
+  std::string far;
+  for (const auto& gpu : gpus)
+    if (const auto distance = (*monitor)->distance(uuid, gpu.uuid))
+      far += fmt::format(" {}", *distance);
+  std::string known = "not known to it";
+  if (status)
+    known = fmt::format("memory {} MiB, use {} %", status->memory_total >> 20, status->gpu_percent.value_or(-1));
+  lab.report.judge("nvml", status.has_value(),
+                   fmt::format("{} GPUs; {}: {}; distances{}", gpus.size(), uuid, known, far),
+                   "it knows the device under CUDA's UUID");
+}
+
+} // namespace gpuactors::gpu

@@ -1,0 +1,32 @@
+// Shows the kernels to the fake CUDA driver, if that is the one that was loaded: so the program is tested without a
+// GPU.
+#include <device/fake_cuda/driver.hpp>
+#include <dlfcn.h>
+#include <gpu/kernels.hpp>
+#include <gpu/lab.hpp>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+const fake::FakeKernel* find(const char* entry) {
+  using fake::fake_kernel;
+  static const std::vector<fake::FakeKernel> all{fake_kernel(record_sm), fake_kernel(hold),    fake_kernel(burn),
+                                                 fake_kernel(drag),      fake_kernel(nothing), fake_kernel(crash)};
+  for (const auto& kernel : all)
+    if (kernel.entry == entry)
+      return &kernel;
+  return nullptr;
+}
+
+} // namespace
+
+void show_kernels_to_fake_driver() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  using Setter = void(fake::KernelFinder);
+  auto* setter = library != nullptr ? reinterpret_cast<Setter*>(dlsym(library, "fake_cuda_set_kernels")) : nullptr;
+  if (setter != nullptr)
+    setter(&find);
+}
+
+} // namespace gpuactors::gpu

@@ -1,0 +1,118 @@
+// Faults in processes of their own: what the others see, and how soon there is a new one.
+#include <fmt/format.h>
+#include <gpu/kernels.hpp>
+#include <gpu/lab.hpp>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <iostream>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+struct Child {
+  int code = -1;
+  std::string output;
+  double ms = 0;
+};
+
+/// Runs this program as a child, and reads what it writes.
+Child run(const char* what) {
+  Child child;
+  child.ms = milliseconds([&] {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0)
+      throw Trouble{"no pipe"};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    std::string program = "gpu_verify";
+    std::string option = "--child";
+    std::string value = what;
+    std::array<char*, 4> arguments{program.data(), option.data(), value.data(), nullptr};
+    pid_t pid = 0;
+    const auto failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (failed != 0) {
+      close(ends[0]);
+      throw Trouble{"a child process could not be started"};
+    }
+    std::array<char, 4096> block{};
+    for (ssize_t got = 0; (got = read(ends[0], block.data(), block.size())) > 0;)
+      child.output.append(block.data(), static_cast<std::size_t>(got));
+    close(ends[0]);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    child.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  });
+  while (!child.output.empty() && child.output.back() == '\n')
+    child.output.pop_back();
+  return child;
+}
+
+/// A product of ones, to see that a device still computes.
+void compute(Context& context) {
+  auto& stream = context.stream();
+  auto a = must(stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8}));
+  auto c = must(stream.tensor(DType::f32, {8, 8}));
+  must(stream.gemm(a, a, c));
+  if (must(stream.to_host<float>(c))[0] != 8.0F)
+    throw Trouble{"a product is wrong"};
+}
+
+std::unique_ptr<Context> open_half(const std::shared_ptr<Device>& device) {
+  return must(Context::open(device, {Share{Share::one / 2}, std::uint64_t{64} << 20, "child", nullptr}));
+}
+
+} // namespace
+
+int run_child(const std::string& what) {
+  try {
+    const auto device = must(find_device());
+    const auto half = open_half(device);
+    compute(*half);
+    if (what != "fault")
+      return 0;
+    const auto neighbour = open_half(device);
+    compute(*neighbour);
+    must(half->stream().launch(crash, 1, std::uint64_t{4096}));
+    const auto own = half->stream().synchronize();
+    const auto theirs = neighbour->stream().synchronize();
+    const auto next = neighbour->stream().allocate(1000);
+    std::cout << "own: " << (own ? "no error" : own.error().message())
+              << "; neighbour in the process: " << (theirs ? "no error" : theirs.error().message()) << std::endl;
+    const auto lost = [](const auto& result) { return !result && result.error().code() == Errc::context_lost; };
+    // What a worker does: report and leave, without trusting the context any more.
+    std::_Exit(lost(own) && lost(next) && half->lost() ? 0 : 1);
+  } catch (const Trouble& trouble) {
+    std::cout << trouble.text << std::endl;
+    return 1;
+  }
+}
+
+void check_faults(Lab& lab) {
+  const auto fresh = run("work");
+  if (fresh.code != 0)
+    throw Trouble{"a child process could not compute: " + fresh.output};
+  lab.report.state("fresh process", fmt::format("{:.0f} ms from its start over a first product to its end", fresh.ms),
+                   {{"ms", fresh.ms}});
+  if (lab.smoke)
+    return lab.report.skip("sticky error", "needs a chip");
+  const auto context = open_half(lab.device);
+  compute(*context);
+  const auto fault = run("fault");
+  const auto again = run("work");
+  compute(*context);
+  lab.report.judge(
+      "sticky error", fault.code == 0 && again.code == 0,
+      fmt::format("{}; this process goes on; a new one had a result after {:.0f} ms", fault.output, again.ms),
+      "context_lost for all of that process, nothing for this one", {{"seen", fault.output}, {"respawn_ms", again.ms}});
+}
+
+} // namespace gpuactors::gpu

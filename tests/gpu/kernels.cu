@@ -1,0 +1,13 @@
+// Both halves of the kernels.
+#include <gpu/kernels.hpp>
+
+namespace gpuactors::gpu {
+
+GPUACTORS_DEFINE_KERNEL(record_sm, RecordSm)
+GPUACTORS_DEFINE_KERNEL(hold, Hold)
+GPUACTORS_DEFINE_KERNEL(burn, Burn)
+GPUACTORS_DEFINE_KERNEL(drag, Drag)
+GPUACTORS_DEFINE_KERNEL(nothing, Nothing)
+GPUACTORS_DEFINE_KERNEL(crash, Crash)
+
+} // namespace gpuactors::gpu

@@ -1,0 +1,80 @@
+// Kernels that show where and how long work runs.
+#pragma once
+
+#include <gpuactors/device/kernel.hpp>
+
+namespace gpuactors::gpu {
+
+/// Writes the number of the SM that the index ran on, after enough time for other blocks to go elsewhere.
+struct RecordSm {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint32_t* sm) const {
+#ifdef __CUDA_ARCH__
+    std::uint32_t id = 0;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+    const auto start = clock64();
+    while (clock64() - start < 20000) {
+    }
+    sm[i] = id;
+#else
+    sm[i] = 0;
+#endif
+  }
+};
+
+/// Says in the second word that it runs, and holds its place until the first is set, at most some seconds.
+struct Hold {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t, std::uint32_t* flag) const {
+#ifdef __CUDA_ARCH__
+    auto* const word = static_cast<volatile std::uint32_t*>(flag);
+    word[1] = 1;
+    const auto start = clock64();
+    while (word[0] == 0 && clock64() - start < (1LL << 33)) {
+    }
+#else
+    static_cast<void>(flag);
+#endif
+  }
+};
+
+/// Computes for a while: `rounds` dependent multiplications.
+struct Burn {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint32_t rounds, float* out) const {
+    auto value = static_cast<float>(i & 1023U);
+    for (std::uint32_t round = 0; round < rounds; ++round)
+      value = value * 0.999F + 0.5F;
+    out[i & 0xffffU] = value;
+  }
+};
+
+/// Reads and writes memory as fast as it goes.
+struct Drag {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, const float* from, float* to) const {
+    to[i] = from[i] + 1.0F;
+  }
+};
+
+struct Nothing {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t) const {
+    // nop
+  }
+};
+
+/// An illegal address.
+struct Crash {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t, std::uint64_t address) const {
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<volatile std::uint32_t*>(address) = 1;
+#else
+    static_cast<void>(address);
+#endif
+  }
+};
+
+GPUACTORS_DECLARE_KERNEL(record_sm, RecordSm);
+GPUACTORS_DECLARE_KERNEL(hold, Hold);
+GPUACTORS_DECLARE_KERNEL(burn, Burn);
+GPUACTORS_DECLARE_KERNEL(drag, Drag);
+GPUACTORS_DECLARE_KERNEL(nothing, Nothing);
+GPUACTORS_DECLARE_KERNEL(crash, Crash);
+
+} // namespace gpuactors::gpu

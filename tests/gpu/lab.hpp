@@ -1,0 +1,118 @@
+// What every measurement works with: the device through our layer, and the bare driver beside it.
+#pragma once
+
+#include <gpuactors/device/context.hpp>
+#include <gpuactors/device/cuda/cublas.hpp>
+#include <gpuactors/device/cuda/driver.hpp>
+
+#include <gpu/report.hpp>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+namespace gpuactors::gpu {
+
+struct Lab {
+  std::shared_ptr<Device> device;
+  cuda::Driver driver;
+  cuda::Cublas cublas;
+  Report report;
+  /// Small sizes, and nothing that needs a real chip: to see that the program itself works.
+  bool smoke = false;
+  /// Of the first open of the device in this process.
+  double first_open_ms = 0;
+
+  /// A size, or a much smaller one.
+  template <class T>
+  T sized(T full, T small) const {
+    return smoke ? small : full;
+  }
+};
+
+/// Ends the measurement, not the program: a row that could not be taken is a failed row.
+struct Trouble {
+  std::string text;
+};
+
+/// The value, or `Trouble` with the error's text.
+template <class T>
+T must(Result<T> result) {
+  if (!result)
+    throw Trouble{result.error().message()};
+  return std::move(*result);
+}
+
+inline void must(Result<void> result) {
+  if (!result)
+    throw Trouble{result.error().message()};
+}
+
+inline void must(CUresult result) {
+  if (result != CUDA_SUCCESS)
+    throw Trouble{"the bare driver call failed with " + std::to_string(static_cast<int>(result))};
+}
+
+inline void must(cublasStatus_t status) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Trouble{"the bare cuBLAS call failed with " + std::to_string(static_cast<int>(status))};
+}
+
+inline constexpr auto much_memory = std::uint64_t{1} << 30;
+
+inline std::unique_ptr<Context> open(Lab& lab, Share share, std::uint64_t bytes = much_memory) {
+  return must(Context::open(lab.device, {share, lab.sized(bytes, std::uint64_t{64} << 20), "verify", nullptr}));
+}
+
+/// Milliseconds that `f` takes.
+template <class F>
+double milliseconds(F&& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The value below which `part` of all lie.
+double quantile(std::vector<double> values, double part);
+
+/// The primary context, current for the life of this object: where bare calls run.
+class BareContext {
+public:
+  explicit BareContext(Lab& lab);
+  BareContext(const BareContext&) = delete;
+  BareContext& operator=(const BareContext&) = delete;
+  ~BareContext();
+
+  [[nodiscard]] CUdevice device() const noexcept {
+    return device_;
+  }
+
+private:
+  const cuda::Driver& driver_;
+  CUdevice device_ = 0;
+};
+
+// Each takes its measurements and adds its rows.
+void check_groups(Lab& lab);
+void check_sm_ids(Lab& lab);
+void check_confinement(Lab& lab);
+void measure_fractions(Lab& lab);
+void measure_neighbour(Lab& lab);
+void check_quota(Lab& lab);
+void measure_copies(Lab& lab);
+void measure_products(Lab& lab);
+void measure_costs(Lab& lab);
+void measure_launches(Lab& lab);
+void check_source(Lab& lab);
+void check_faults(Lab& lab);
+void check_management(Lab& lab);
+
+/// What a child process does; its exit code.
+int run_child(const std::string& what);
+
+void show_kernels_to_fake_driver();
+
+/// The device that is tested: the first that is visible.
+Result<std::shared_ptr<Device>> find_device();
+
+} // namespace gpuactors::gpu

@@ -1,0 +1,149 @@
+// Matrix products beside bare cuBLAS.
+#include <fmt/format.h>
+#include <gpu/lab.hpp>
+
+#include <thread>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+/// Three matrices in a context.
+struct Matrices {
+  Matrices(Context& context, std::int64_t n)
+    : a(must(context.stream().tensor_from(std::vector<float>(static_cast<std::size_t>(n * n), 0.5F), {n, n}))),
+      b(must(context.stream().tensor_from(std::vector<float>(static_cast<std::size_t>(n * n), 0.25F), {n, n}))),
+      c(must(context.stream().tensor(DType::f32, {n, n}))) {
+    must(context.stream().synchronize());
+  }
+
+  Tensor a;
+  Tensor b;
+  Tensor c;
+};
+
+double ours(Context& context, Matrices& m, int rounds) {
+  const auto once = [&](int count) {
+    for (int i = 0; i < count; ++i)
+      must(context.stream().gemm(m.a, m.b, m.c));
+    must(context.stream().synchronize());
+  };
+  once(2);
+  return milliseconds([&] { once(rounds); }) / rounds;
+}
+
+/// A green context over the first groups of a split of its own, for as many SMs as one of ours has. It may overlap with
+/// ours: the two never run at once.
+struct BareGreen {
+  BareGreen(Lab& lab, CUdevice device, int sms) : driver(lab.driver) {
+    CUdevResource all{};
+    must(driver.device_get_dev_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    unsigned count = 1;
+    CUdevResource group{};
+    must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, static_cast<unsigned>(sms)));
+    CUdevResourceDesc description = nullptr;
+    must(driver.dev_resource_generate_desc(&description, &group, 1));
+    must(driver.green_ctx_create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    must(driver.green_ctx_stream_create(&stream, context, CU_STREAM_NON_BLOCKING, 0));
+  }
+  BareGreen(const BareGreen&) = delete;
+  BareGreen& operator=(const BareGreen&) = delete;
+  ~BareGreen() {
+    (void)driver.stream_destroy(stream);
+    (void)driver.green_ctx_destroy(context);
+  }
+
+  const cuda::Driver& driver;
+  CUgreenCtx context = nullptr;
+  CUstream stream = nullptr;
+};
+
+/// Milliseconds of a product by cuBLAS alone, on a stream.
+double bare(Lab& lab, Context& context, Matrices& m, CUstream stream, int sms, int rounds) {
+  auto workspace = must(context.stream().allocate(lab.sized(std::size_t{32} << 20, std::size_t{1} << 20)));
+  must(context.stream().synchronize());
+  cublasHandle_t handle = nullptr;
+  must(lab.cublas.create(&handle));
+  must(lab.cublas.set_stream(handle, stream));
+  must(lab.cublas.set_workspace(handle, workspace.data(), workspace.bytes()));
+  if (sms > 0)
+    must(lab.cublas.set_sm_count_target(handle, sms));
+  const auto n = m.a.shape()[0];
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  const auto once = [&](int count) {
+    for (int i = 0; i < count; ++i)
+      must(lab.cublas.sgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, m.b.data<float>(), n, m.a.data<float>(), n,
+                            &zero, m.c.data<float>(), n));
+    must(lab.driver.stream_synchronize(stream));
+  };
+  once(2);
+  const auto time = milliseconds([&] { once(rounds); }) / rounds;
+  (void)lab.cublas.destroy(handle);
+  return time;
+}
+
+double teraflops(std::int64_t n, double ms) {
+  return 2e-9 * static_cast<double>(n * n * n) / ms;
+}
+
+} // namespace
+
+void measure_products(Lab& lab) {
+  const auto n = lab.sized(std::int64_t{4096}, std::int64_t{64});
+  const auto rounds = lab.sized(30, 2);
+  const BareContext bare_context{lab};
+  double whole = 0;
+  {
+    const auto context = open(lab, Share::whole(1));
+    Matrices matrices{*context, n};
+    CUstream stream = nullptr;
+    must(lab.driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
+    const auto floor = bare(lab, *context, matrices, stream, 0, rounds);
+    (void)lab.driver.stream_destroy(stream);
+    whole = ours(*context, matrices, rounds);
+    lab.report.judge("product whole", whole <= floor / 0.99,
+                     fmt::format("{0} x {0}: {1:.3f} ms ({2:.1f} TFLOP/s), bare cuBLAS {3:.3f} ms: {4:.3f} of it", n,
+                                 whole, teraflops(n, whole), floor, floor / whole),
+                     "at least 0.99 of bare", {{"n", n}, {"ms", whole}, {"bare_ms", floor}});
+  }
+  const auto half = open(lab, Share{Share::one / 2});
+  if (half->granted().compute != ComputeEnforcement::sm_groups)
+    return lab.report.skip("product half", to_string(half->granted()));
+  const auto sms = half->granted().units;
+  Matrices matrices{*half, n};
+  double floor = 0;
+  {
+    const BareGreen green{lab, bare_context.device(), sms};
+    floor = bare(lab, *half, matrices, green.stream, sms, rounds);
+  }
+  const auto time = ours(*half, matrices, rounds);
+  lab.report.judge(
+      "product half", time <= floor / 0.95,
+      fmt::format("{0} x {0} on {1} SMs: {2:.3f} ms, bare cuBLAS on a green context {3:.3f} ms: {4:.3f} of "
+                  "it",
+                  n, sms, time, floor, floor / time),
+      "at least 0.95 of bare", {{"sms", sms}, {"ms", time}, {"bare_ms", floor}});
+  const auto other = open(lab, Share{Share::one / 2});
+  Matrices theirs{*other, n};
+  double their_time = 0;
+  std::string trouble;
+  std::thread beside{[&] {
+    try {
+      their_time = ours(*other, theirs, 2 * rounds);
+    } catch (const Trouble& what) {
+      trouble = what.text;
+    }
+  }};
+  const auto our_time = ours(*half, matrices, 2 * rounds);
+  beside.join();
+  if (!trouble.empty())
+    throw Trouble{trouble};
+  const auto both = whole / our_time + whole / their_time;
+  lab.report.judge(
+      "product halves", both >= 0.95,
+      fmt::format("two at once {:.3f} and {:.3f} ms: together {:.3f} of the whole device", our_time, their_time, both),
+      "together at least 0.95 of the whole", {{"together", both}});
+}
+
+} // namespace gpuactors::gpu

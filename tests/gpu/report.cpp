@@ -1,0 +1,68 @@
+// The table and the JSON.
+#include <fmt/core.h>
+#include <gpu/report.hpp>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+const char* name_of(Verdict verdict) {
+  switch (verdict) {
+  case Verdict::pass:
+    return "pass";
+  case Verdict::fail:
+    return "FAIL";
+  case Verdict::skip:
+    return "skip";
+  case Verdict::info:
+    break;
+  }
+  return "info";
+}
+
+} // namespace
+
+void Report::add(Row row) {
+  fmt::print("{:<20} {:<5} {}{}\n", row.name, name_of(row.verdict), row.text,
+             row.target.empty() ? "" : fmt::format("  [{}]", row.target));
+  std::fflush(stdout);
+  rows_.push_back(std::move(row));
+}
+
+void Report::judge(std::string name, bool met, std::string text, std::string target, nlohmann::json values) {
+  const auto verdict = !judging_ ? Verdict::info : met ? Verdict::pass : Verdict::fail;
+  add({std::move(name), verdict, std::move(text), std::move(target), std::move(values)});
+}
+
+void Report::state(std::string name, std::string text, nlohmann::json values) {
+  add({std::move(name), Verdict::info, std::move(text), {}, std::move(values)});
+}
+
+void Report::skip(std::string name, std::string why) {
+  add({std::move(name), Verdict::skip, std::move(why), {}, nlohmann::json::object()});
+}
+
+void Report::fail(std::string name, std::string why) {
+  add({std::move(name), Verdict::fail, std::move(why), {}, nlohmann::json::object()});
+}
+
+int Report::count(Verdict verdict) const {
+  return static_cast<int>(
+      std::count_if(rows_.begin(), rows_.end(), [verdict](const Row& row) { return row.verdict == verdict; }));
+}
+
+nlohmann::json Report::to_json() const {
+  auto rows = nlohmann::json::array();
+  for (const auto& row : rows_)
+    rows.push_back({{"name", row.name},
+                    {"verdict", row.verdict == Verdict::fail ? "fail" : name_of(row.verdict)},
+                    {"text", row.text},
+                    {"target", row.target},
+                    {"values", row.values}});
+  return {{"about", about_}, {"rows", rows}};
+}
+
+} // namespace gpuactors::gpu

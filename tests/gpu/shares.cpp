@@ -1,0 +1,279 @@
+// Compute shares: whose work runs on which SMs, and how much of each other the holders notice.
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+#include <gpu/kernels.hpp>
+#include <gpu/lab.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+using Sms = std::set<std::uint32_t>;
+
+/// Starts a kernel that records where it runs. @returns where the numbers will be.
+Tensor start_recording(Context& context) {
+  const auto indices = std::int64_t{context.granted().units} * 32 * 256;
+  auto tensor = must(context.stream().tensor(DType::i32, {indices}));
+  must(context.stream().launch(record_sm, static_cast<std::uint64_t>(indices),
+                               static_cast<std::uint32_t*>(tensor.raw())));
+  return tensor;
+}
+
+Sms recorded(Context& context, const Tensor& tensor) {
+  Sms result;
+  for (const auto sm : must(context.stream().to_host<std::int32_t>(tensor)))
+    result.insert(static_cast<std::uint32_t>(sm));
+  return result;
+}
+
+/// Opens `parts` equal contexts, records all at once and says what is wrong; empty: nothing.
+std::string record_parts(Lab& lab, int parts) {
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < parts; ++i)
+    contexts.push_back(open(lab, Share{Share::one / parts}, std::uint64_t{64} << 20));
+  for (auto& context : contexts)
+    tensors.push_back(start_recording(*context));
+  Sms all;
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    const auto sms = recorded(*contexts[i], tensors[i]);
+    const auto units = static_cast<std::size_t>(contexts[i]->granted().units);
+    if (sms.size() != units)
+      return fmt::format("of {} parts, one ran on {} SMs, {} were granted", parts, sms.size(), units);
+    for (const auto sm : sms)
+      if (!all.insert(sm).second)
+        return fmt::format("of {} parts, two ran on SM {}", parts, sm);
+  }
+  return {};
+}
+
+/// A number of kernels that compute for a while, and the wait for them.
+void burn_on(Context& context, int kernels, std::uint32_t rounds, float* out) {
+  auto& stream = context.stream();
+  const auto indices = static_cast<std::uint64_t>(context.granted().units) * 2048;
+  for (int i = 0; i < kernels; ++i)
+    must(stream.launch(burn, indices, rounds, out));
+  must(stream.synchronize());
+}
+
+Tensor make_out(Context& context) {
+  return must(context.stream().tensor(DType::f32, {0x10000}));
+}
+
+/// p99 of the time of a small kernel, in microseconds.
+double small_kernel_p99(Lab& lab, Context& context, Tensor& out) {
+  std::vector<double> times;
+  for (int i = 0; i < lab.sized(3000, 20); ++i)
+    times.push_back(1000 * milliseconds([&] { burn_on(context, 1, lab.sized(2000U, 2U), out.data<float>()); }));
+  return quantile(std::move(times), 0.99);
+}
+
+/// Work that goes on in another thread until this object ends.
+class Hog {
+public:
+  template <class F>
+  explicit Hog(F work) {
+    thread_ = std::thread{[this, work] {
+      try {
+        while (!stop_)
+          work();
+      } catch (const Trouble& trouble) {
+        trouble_ = trouble.text;
+      }
+    }};
+  }
+  Hog(const Hog&) = delete;
+  Hog& operator=(const Hog&) = delete;
+
+  ~Hog() {
+    stop_ = true;
+    if (thread_.joinable())
+      thread_.join();
+  }
+
+  /// Ends the work, which must have gone on until now.
+  void finish() {
+    stop_ = true;
+    thread_.join();
+    if (!trouble_.empty())
+      throw Trouble{"the neighbour stopped: " + trouble_};
+  }
+
+private:
+  std::atomic<bool> stop_{false};
+  std::string trouble_;
+  std::thread thread_;
+};
+
+} // namespace
+
+void check_groups(Lab& lab) {
+  const auto half = open(lab, Share{Share::one / 2});
+  const auto other = open(lab, Share{Share::one / 2});
+  const auto grant = half->granted();
+  if (grant.compute != ComputeEnforcement::sm_groups)
+    return lab.report.fail("groups", to_string(grant));
+  auto both = grant.groups;
+  const auto theirs = other->granted().groups;
+  both.insert(both.end(), theirs.begin(), theirs.end());
+  const auto distinct = std::set<int>(both.begin(), both.end()).size();
+  const auto sms = lab.device->info().units;
+  const auto group_sms = grant.units / static_cast<int>(grant.groups.size());
+  lab.report.judge("groups", distinct == both.size() && grant.units % static_cast<int>(grant.groups.size()) == 0,
+                   fmt::format("{} groups of {} SMs, {} of {} SMs in none; a half is {}", grant.group_count, group_sms,
+                               sms - group_sms * grant.group_count, sms, to_string(grant)),
+                   "two halves share no group, the driver counts equal groups",
+                   {{"groups", grant.group_count}, {"group_sms", group_sms}, {"sms", sms}});
+}
+
+void check_sm_ids(Lab& lab) {
+  const auto groups = open(lab, Share{Share::one / 2})->granted().group_count;
+  if (lab.smoke || groups == 0) {
+    if (lab.smoke)
+      (void)record_parts(lab, 2);
+    return lab.report.skip("sm_ids", groups == 0 ? "fractions are not enforced here" : "needs a chip");
+  }
+  for (const int parts : {2, 4, groups})
+    if (const auto wrong = record_parts(lab, parts); !wrong.empty())
+      return lab.report.judge("sm_ids", false, wrong, "%smid of parts that run at once: disjoint, as many as granted");
+  lab.report.judge("sm_ids", true, fmt::format("2, 4 and {} parts at once are disjoint", groups),
+                   "%smid of parts that run at once: disjoint, as many as granted");
+}
+
+void check_confinement(Lab& lab) {
+  if (lab.smoke)
+    return lab.report.skip("confined", "needs a chip");
+  const auto half = open(lab, Share{Share::one / 2});
+  const auto other = open(lab, Share{Share::one / 2});
+  auto& stream = half->stream();
+  auto side = must(half->make_stream());
+  auto flag = must(stream.tensor_from(std::vector<std::int32_t>{0, 0}, {2}));
+  auto a = must(stream.tensor(DType::f32, {512, 512}));
+  auto c = must(stream.tensor(DType::f32, {512, 512}));
+  auto bytes = must(stream.allocate(std::size_t{64} << 20));
+  const auto product = [&] { must(side.gemm(a, a, c)); };
+  const auto fill = [&] { must(side.fill(bytes.data(), 1, bytes.bytes())); };
+  product();
+  fill();
+  must(side.synchronize());
+  must(stream.synchronize());
+  // Every place on the half's SMs is taken: what ends before it is let go ran elsewhere.
+  const auto waits = [&](auto&& work) {
+    must(stream.fill(flag.raw(), 0, 8));
+    must(stream.launch(hold, static_cast<std::uint64_t>(half->granted().units) * 2048,
+                       static_cast<std::uint32_t*>(flag.raw())));
+    // Not before it is there.
+    while (must(other->stream().to_host<std::int32_t>(flag))[1] == 0)
+      std::this_thread::yield();
+    work();
+    std::atomic<bool> done{false};
+    must(side.notify([&](Result<void>) { done = true; }));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
+    while (!done && std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+    const bool early = done;
+    must(other->stream().fill(flag.raw(), 1, 4));
+    must(stream.synchronize());
+    must(side.synchronize());
+    while (!done)
+      std::this_thread::yield();
+    return !early;
+  };
+  const auto product_waits = waits(product);
+  const auto fill_waits = waits(fill);
+  lab.report.judge("confined", product_waits,
+                   fmt::format("with its SMs taken, a half's cuBLAS product {}, its memset {}",
+                               product_waits ? "waits" : "runs ELSEWHERE", fill_waits ? "waits" : "runs elsewhere"),
+                   "a product waits for its own SMs (a memset may use a copy engine)",
+                   {{"product_waits", product_waits}, {"memset_waits", fill_waits}});
+}
+
+void measure_fractions(Lab& lab) {
+  const auto parts = std::max(2, open(lab, Share{Share::one / 2})->granted().group_count);
+  const auto kernels = lab.sized(50, 2);
+  const auto rounds = lab.sized(20000U, 10U);
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<Tensor> outs;
+  for (int i = 0; i < parts; ++i) {
+    contexts.push_back(open(lab, Share{Share::one / parts}, std::uint64_t{32} << 20));
+    outs.push_back(make_out(*contexts.back()));
+    burn_on(*contexts.back(), 1, rounds, outs.back().data<float>());
+  }
+  const auto alone = milliseconds([&] { burn_on(*contexts[0], kernels, rounds, outs[0].data<float>()); });
+  std::vector<double> times(contexts.size());
+  std::vector<std::thread> threads;
+  std::atomic<bool> wrong{false};
+  const auto together = milliseconds([&] {
+    for (std::size_t i = 0; i < contexts.size(); ++i)
+      threads.emplace_back([&, i] {
+        try {
+          times[i] = milliseconds([&] { burn_on(*contexts[i], kernels, rounds, outs[i].data<float>()); });
+        } catch (const Trouble&) {
+          wrong = true;
+        }
+      });
+    for (auto& thread : threads)
+      thread.join();
+  });
+  if (wrong)
+    throw Trouble{"a fraction failed"};
+  const auto slowest = *std::max_element(times.begin(), times.end());
+  outs.clear();
+  contexts.clear();
+  // The same work on the whole device.
+  const auto whole = open(lab, Share::whole(1));
+  auto out = make_out(*whole);
+  burn_on(*whole, 1, rounds, out.data<float>());
+  const auto whole_time = milliseconds([&] { burn_on(*whole, kernels, rounds, out.data<float>()); });
+  lab.report.judge("fractions", slowest <= 1.1 * alone,
+                   fmt::format("{} at once: slowest {:.1f} ms, alone {:.1f} ms; all {:.1f} ms, whole device {:.1f} ms",
+                               parts, slowest, alone, together, whole_time),
+                   "the slowest takes at most 1.1 of its time alone",
+                   {{"parts", parts},
+                    {"alone_ms", alone},
+                    {"slowest_ms", slowest},
+                    {"together_ms", together},
+                    {"whole_ms", whole_time}});
+}
+
+void measure_neighbour(Lab& lab) {
+  const auto half = open(lab, Share{Share::one / 2});
+  const auto other = open(lab, Share{Share::one / 2});
+  auto out = make_out(*half);
+  auto theirs = make_out(*other);
+  const auto floats = lab.sized(std::int64_t{64} << 20, std::int64_t{1} << 16);
+  auto from = must(other->stream().tensor(DType::f32, {floats}));
+  auto to = must(other->stream().tensor(DType::f32, {floats}));
+  must(other->stream().synchronize());
+  burn_on(*half, 1, lab.sized(2000U, 2U), out.data<float>());
+  const auto alone = small_kernel_p99(lab, *half, out);
+  double computing = 0;
+  {
+    Hog hog{[&] { burn_on(*other, 4, lab.sized(20000U, 10U), theirs.data<float>()); }};
+    computing = small_kernel_p99(lab, *half, out);
+    hog.finish();
+  }
+  double dragging = 0;
+  {
+    Hog hog{[&] {
+      must(
+          other->stream().launch(drag, static_cast<std::uint64_t>(floats), from.data<const float>(), to.data<float>()));
+      must(other->stream().synchronize());
+    }};
+    dragging = small_kernel_p99(lab, *half, out);
+    hog.finish();
+  }
+  lab.report.judge("neighbour", computing <= 1.1 * alone,
+                   fmt::format("p99 alone {:.1f} us, beside a half that computes {:.1f} us, that copies {:.1f} us",
+                               alone, computing, dragging),
+                   "at most 1.1 beside one that computes",
+                   {{"alone_us", alone}, {"computing_us", computing}, {"copying_us", dragging}});
+}
+
+} // namespace gpuactors::gpu

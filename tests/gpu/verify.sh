@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Runs on a machine with a GPU what nobody can know without one.
+set -uo pipefail
+
+readonly no_gpu=77
+
+usage() {
+  cat <<'HELP'
+usage: verify.sh [--json FILE] [--logs FOLDER] [--quick]
+
+Verifies on the first visible GPU what docs/gpu-verification.md lists: the conformance suite, the tour, memory errors
+(with compute-sanitizer, if it is there), and everything that gpu_verify measures. Prints one table; --json writes the
+same for programs. Needs a driver and CUDA's libraries, no toolkit. Changes none of the GPU's settings.
+
+  --json FILE     the table as JSON (default: gpu-verification.json)
+  --logs FOLDER   what the suites print (default: gpu-verification-logs)
+  --quick         the measurements only
+
+exit code: 0 all targets met, 1 some not, 2 bad usage, 77 there is no GPU
+HELP
+}
+
+json=gpu-verification.json
+logs=gpu-verification-logs
+quick=
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --quick) quick=1 && shift ;;
+    --json | --logs)
+      [[ $# -ge 2 ]] || { echo "verify.sh: $1 needs a value" >&2 && exit 2; }
+      [[ $1 == --json ]] && json=$2 || logs=$2
+      shift 2
+      ;;
+    *) echo "verify.sh: \"$1\" is not understood; see --help" >&2 && exit 2 ;;
+  esac
+done
+
+# In the bundle the programs lie beside this script, in a build where the build folder is.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+bin=$here/bin
+[[ -d $bin ]] || bin=${GPUACTORS_BUILD_DIR:-$here/../../build}/bin
+if [[ ! -x $bin/gpu_verify ]]; then
+  echo "verify.sh: $bin/gpu_verify is not there: build the target gpu_verify, or unpack the whole bundle" >&2
+  exit 2
+fi
+
+"$bin/gpu_verify" --only none > /dev/null
+probe=$?
+if [[ $probe -ne 0 ]]; then
+  [[ $probe -ne $no_gpu ]] || echo "verify.sh: nothing was verified" >&2
+  exit "$probe"
+fi
+
+outcomes=()
+# run NAME COMMAND...: keeps what it prints, notes its exit code.
+run() {
+  local name=$1
+  shift
+  local code=skip
+  if command -v "$1" > /dev/null; then
+    echo "running $name"
+    "$@" > "$logs/${name// /-}.log" 2>&1
+    code=$?
+  fi
+  outcomes+=(--outcome "$name=$code")
+}
+
+if [[ -z $quick ]]; then
+  mkdir -p "$logs" || exit 2
+  run conformance env GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
+  [[ ! -x $bin/gpuactors ]] || run devices "$bin/gpuactors" devices --devices cuda --json
+  [[ ! -x $bin/gpuactors-tour ]] || run tour "$bin/gpuactors-tour" --devices cuda
+  GPUACTORS_CONFORMANCE=cuda run sanitizer compute-sanitizer --error-exitcode 9 --target-processes all \
+    "$bin/test_conformance" "the library's kernels*"
+fi
+
+"$bin/gpu_verify" --json "$json" "${outcomes[@]}"
