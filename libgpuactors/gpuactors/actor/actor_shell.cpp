@@ -5,6 +5,25 @@
 
 namespace gpuactors {
 
+namespace {
+
+/// Whether the lease is what the type owns. Clients check what they ask for, where they know the type; others need not.
+Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
+  Share gpus;
+  bool whole = !lease.devices.empty();
+  for (const auto& device : lease.devices) {
+    gpus = gpus + device.share;
+    whole = whole && device.share == Share::whole(1);
+  }
+  if (type.ownership == Ownership::fraction && lease.devices.size() == 1)
+    return {};
+  if (type.ownership == Ownership::whole && whole)
+    return {};
+  return check_ownership(type.ownership, gpus, 0, type.name);
+}
+
+} // namespace
+
 ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
                        std::shared_ptr<HolderControl> control, LeaseInfo lease)
   : caf::event_based_actor(config), lease_(std::move(lease)) {
@@ -52,6 +71,7 @@ caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Pa
 Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload& config) {
   GPUACTORS_LET(type, host_.services->registry->find_actor(order.spec().type()));
   type_ = type;
+  GPUACTORS_TRY(check_lease(*type_, lease_));
   host_.id = ActorId{order.actor()};
   host_.name = order.spec().name();
   host_.type = order.spec().type();

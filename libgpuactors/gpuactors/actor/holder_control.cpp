@@ -71,6 +71,7 @@ bool HolderControl::cancel(CallId call) {
     if (!call)
       return false;
     if (auto deferred = deferred_.extract(call); !deferred.empty()) {
+      running = true;
       withdraw = std::move(deferred.mapped());
     } else if (running_ == call) {
       running = true;

@@ -49,7 +49,7 @@ public:
   void settle(CallId call);
 
   /// Cancels `call`, whether it waits, runs or was deferred.
-  /// @returns whether it is running.
+  /// @returns whether it has begun and has no answer yet.
   bool cancel(CallId call);
 
   /// Keeps `call` from beginning, unless it has begun.

@@ -50,11 +50,12 @@ public:
       if (found.empty())
         continue;
       auto& [call, promise] = found.mapped();
-      control_->settle(call);
       if (result)
         promise.deliver(std::move(*result));
       else
         promise.deliver(to_caf(result.error()));
+      // After its answer: a call that is neither deferred nor answered could be taken back.
+      control_->settle(call);
     }
   }
 
@@ -62,8 +63,8 @@ public:
   void fail_all(const Error& error) {
     deliver();
     for (auto& [ticket, open] : open_) {
-      control_->settle(open.call);
       open.promise.deliver(to_caf(error));
+      control_->settle(open.call);
     }
     open_.clear();
   }

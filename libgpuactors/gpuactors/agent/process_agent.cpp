@@ -222,7 +222,8 @@ void ProcessAgent::started(v1::LeaseStarted message) {
 
 void ProcessAgent::saved(const v1::ActorSaved& message) {
   const auto lease = leases_.find(LeaseId{message.lease()});
-  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
+  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch() || !lease->second.held.has_actor()
+      || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
     return;
   // Kept here as well, for a broker that starts again or is away just now.
   lease->second.held.mutable_actor()->set_saved_type(message.type());
@@ -277,11 +278,20 @@ void ProcessAgent::report(v1::LeaseEnded message) {
   const LeaseId id{message.lease()};
   // Before the broker hears of it and grants the units to others.
   instances_.give_back(id);
-  if (const auto lease = leases_.extract(id); !lease.empty())
+  if (const auto lease = leases_.extract(id); !lease.empty()) {
+    // For the broker when it can be reached again: it will hear of the end from what is not held here any more.
+    if (const auto& held = lease.mapped().held; broker_ == nullptr && !held.actor().saved_type().empty()) {
+      auto& save = unsent_saves_.emplace_back();
+      save.set_lease(held.lease().id());
+      save.set_epoch(held.lease().epoch());
+      save.set_type(held.actor().saved_type());
+      save.set_data(held.actor().saved());
+    }
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
       options_.sources->remove_holder(worker->first, id);
     }
+  }
   caf_version::post(broker_, std::move(message));
 }
 
@@ -376,8 +386,12 @@ void ProcessAgent::link_changed(const caf::strong_actor_ptr& broker) {
   if (broker == nullptr && broker_ != nullptr)
     options_.notice("the connection to the broker is lost: what runs here goes on");
   broker_ = broker;
-  if (broker != nullptr)
-    register_node();
+  if (broker == nullptr)
+    return;
+  for (auto& save : unsent_saves_)
+    caf_version::post(broker, std::move(save));
+  unsent_saves_.clear();
+  register_node();
 }
 
 void ProcessAgent::register_node() {

@@ -137,6 +137,8 @@ private:
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;
   std::map<LeaseId, LeaseRecord> leases_;
+  // The last words of actors that ended while the broker was out of reach.
+  std::vector<v1::ActorSaved> unsent_saves_;
   // When sticky errors lost a device to its process.
   std::map<int, std::deque<TimePoint>> losses_;
   // Those who read the log and wait, by the tickets of their answers.

@@ -16,6 +16,9 @@ inline constexpr std::size_t saved_bytes = 256U << 10;
 /// Longest name of an actor, node, type, method, label or resource, in characters.
 inline constexpr std::size_t name_length = 128;
 
+/// Longest full name of a message type.
+inline constexpr std::size_t message_name_bytes = 1'024;
+
 /// Values that a request may list for one label.
 inline constexpr std::size_t values_per_label = 1024;
 

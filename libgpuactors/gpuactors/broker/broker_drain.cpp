@@ -18,8 +18,9 @@ std::int64_t unix_ms(system_clock::time_point time) {
   return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
 }
 
-/// How often a node that is being emptied is looked at.
-constexpr milliseconds emptying_step{200};
+/// How often a node that is being emptied is looked at: again soon when something has left it, else more rarely.
+constexpr milliseconds emptying_shortest{200};
+constexpr milliseconds emptying_longest{1'000};
 
 } // namespace
 
@@ -50,8 +51,6 @@ void ResourceBroker::drain_again(const std::string& name, const v1::StoredNode& 
 }
 
 void ResourceBroker::keep_drained(const std::string& name) {
-  if (options_.store == nullptr)
-    return;
   const auto& node = nodes_.at(name);
   v1::StoredNode stored;
   stored.set_agent(node.agent_id);
@@ -59,6 +58,10 @@ void ResourceBroker::keep_drained(const std::string& name) {
   if (node.empty_by)
     stored.set_until_ms(
         unix_ms(system_clock::now() + std::chrono::duration_cast<milliseconds>(*node.empty_by - Clock::now())));
+  // It stays drained when only its connection was lost.
+  stored_nodes_[name] = stored;
+  if (options_.store == nullptr)
+    return;
   options_.store->put(StateSection::nodes, name, stored.SerializeAsString());
   commit_soon();
 }
@@ -68,12 +71,13 @@ void ResourceBroker::look_again_at_nodes() {
     return;
   v1::Tick tick;
   tick.set_id(tick_emptying);
-  caf_version::post_later(this, emptying_step, tick);
+  caf_version::post_later(this, emptying_pause_, tick);
 }
 
 void ResourceBroker::empty_nodes() {
   const auto now = Clock::now();
   bool more = false;
+  std::size_t left = 0;
   for (auto& [name, node] : nodes_) {
     if (!node.empty_by)
       continue;
@@ -87,10 +91,13 @@ void ResourceBroker::empty_nodes() {
       continue;
     }
     more = true;
+    left += held.size();
     const bool late = now >= *node.empty_by;
     for (const auto id : held)
       leave(id, name, late);
   }
+  emptying_pause_ = left == emptying_left_ ? std::min(2 * emptying_pause_, emptying_longest) : emptying_shortest;
+  emptying_left_ = left;
   if (more)
     look_again_at_nodes();
 }
@@ -107,20 +114,24 @@ void ResourceBroker::leave(LeaseId id, const std::string& node, bool late) {
   if (holder == actor_leases_.end())
     return;
   auto& actor = actors_.at(holder->second);
-  if (actor.state != ActorState::alive)
+  if (actor.state != ActorState::alive && !(late && actor.state == ActorState::starting))
     return;
-  if (actor.spec.max_restarts() > 0 && reserve_elsewhere(actor)) {
+  if (actor.spec.max_restarts() > 0 && reserve_elsewhere(actor, node)) {
     log_.add(Clock::now(), "moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
     // A move is no death: it does not use up a restart.
     actor.spec.set_max_restarts(actor.spec.max_restarts() + 1);
-    kill(actor, milliseconds{limits::stop_grace}.count());
+    keep(actor);
+    // Others in its process have until the deadline too: it is not worth a process that is ended by force.
+    const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - Clock::now());
+    kill(actor, std::max<milliseconds>(limits::stop_grace, left).count());
   } else if (late) {
-    // One with restarts left waits for room, wherever it comes.
+    // One with restarts left waits for room, wherever it comes; a bundle on this node would only take it back.
+    actor.no_restart = actor.no_restart || actor.request.group() != 0 || actor.request.parent_lease() != 0;
     kill(actor, milliseconds{limits::stop_grace}.count());
   }
 }
 
-bool ResourceBroker::reserve_elsewhere(ActorRecord& actor) {
+bool ResourceBroker::reserve_elsewhere(ActorRecord& actor, const std::string& node) {
   auto request = read_request(actor.request);
   if (!request || !check_group(request->group))
     return false;
@@ -129,6 +140,9 @@ bool ResourceBroker::reserve_elsewhere(ActorRecord& actor) {
   moves_[id] = actor.id;
   apply(ledger_.submit(id, std::move(*request), Clock::now()));
   moves_.erase(id);
+  // Bundles and what was lent are given out on a drained node too.
+  if (actor.next && actor.next->node == node)
+    give_up_move(actor);
   return actor.next.has_value();
 }
 

@@ -17,6 +17,9 @@ void ResourceBroker::apply(Result<Ledger::Events> events, std::string_view what)
 
 void ResourceBroker::apply(const Ledger::Events& events) {
   for (const auto& event : events) {
+    // That there is no room elsewhere yet for an actor which is to move is asked again and again.
+    if (moves_.count(event.request) > 0 && event.kind != Event::Kind::granted)
+      continue;
     log(event);
     if (event.group) {
       on_group(event);

@@ -143,6 +143,7 @@ void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& messa
       caf::strong_actor_ptr none;
       lease_started(held.started(), none, none);
     }
+    take_over_saved(held);
     // An order to end it may have been lost.
     const auto* lease = ledger_.find_lease(id);
     if (lease == nullptr)
@@ -154,6 +155,17 @@ void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& messa
       tell_agent_to_end(*lease, 0);
   }
   static_cast<void>(record);
+}
+
+void ResourceBroker::take_over_saved(const v1::HeldLease& held) {
+  if (held.actor().saved_type().empty())
+    return;
+  v1::ActorSaved message;
+  message.set_lease(held.lease().id());
+  message.set_epoch(held.lease().epoch());
+  message.set_type(held.actor().saved_type());
+  message.set_data(held.actor().saved());
+  saved(message);
 }
 
 void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {

@@ -38,6 +38,7 @@ v1::TypeCatalog ResourceBroker::types() const {
   std::set<std::string> tasks;
   std::set<std::string> actors;
   std::set<std::string> files;
+  std::size_t bytes = 0;
   // Where two nodes differ in a type of one name, the first node by name counts.
   for (const auto& [name, node] : nodes_) {
     for (const auto& task : node.types.tasks())
@@ -46,9 +47,12 @@ v1::TypeCatalog ResourceBroker::types() const {
     for (const auto& actor : node.types.actors())
       if (actors.insert(actor.name()).second)
         *result.add_actors() = actor;
-    for (const auto& file : node.types.files())
-      if (files.insert(file).second)
-        result.add_files(file);
+    for (const auto& file : node.types.files()) {
+      if (bytes + file.size() > limits::catalog_bytes || !files.insert(file).second)
+        continue;
+      bytes += file.size();
+      result.add_files(file);
+    }
   }
   return result;
 }
@@ -56,7 +60,8 @@ v1::TypeCatalog ResourceBroker::types() const {
 void ResourceBroker::saved(const v1::ActorSaved& message) {
   const auto holder = actor_leases_.find(LeaseId{message.lease()});
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-  if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != message.epoch())
+  if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != message.epoch()
+      || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
     return;
   actor->second.saved_type = message.type();
   actor->second.saved = message.data();

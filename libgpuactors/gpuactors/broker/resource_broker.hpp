@@ -171,6 +171,8 @@ private:
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
+  /// What was saved while the connection was lost.
+  void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
   void drop_client(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
@@ -187,7 +189,7 @@ private:
   /// Has the holder of a lease leave its node, at once or when it is `late`.
   void leave(LeaseId id, const std::string& node, bool late);
   /// Takes the actor's next place, if there is room for it now.
-  bool reserve_elsewhere(ActorRecord& actor);
+  bool reserve_elsewhere(ActorRecord& actor, const std::string& node);
   void forget_move(LeaseId lease);
   void give_up_move(ActorRecord& actor);
 
@@ -303,6 +305,8 @@ private:
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;
   bool emptying_ = false;
+  std::chrono::milliseconds emptying_pause_{200};
+  std::size_t emptying_left_ = 0;
   // Requests that are being asked for actors which move; each only for the moment of its asking.
   std::map<RequestId, ActorId> moves_;
   std::uint64_t last_request_;

@@ -428,7 +428,7 @@ Result<DescribedTypes> Cluster::described_types() {
     return closed();
   if (!core_->connected())
     return DescribedTypes::of(core_->registry());
-  auto reply = std::make_shared<MessageReply<v1::TypeCatalog>>();
+  auto reply = std::make_shared<detail::MessageReply<v1::TypeCatalog>>();
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), v1::GetTypes{});
   GPUACTORS_LET(catalog, Future<v1::TypeCatalog>{reply}.get());
   return DescribedTypes{std::move(catalog)};

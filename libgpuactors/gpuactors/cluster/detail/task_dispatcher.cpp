@@ -8,6 +8,14 @@
 
 namespace gpuactors::detail {
 
+namespace {
+
+Error waited_too_long() {
+  return Error{Errc::no_capacity, "the task waited in the queue as long as it may"};
+}
+
+} // namespace
+
 // -- replies and timers ---------------------------------------------------------------------------
 
 class TaskDispatcher::LeaseReply : public PendingReply {
@@ -72,8 +80,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
         start_timer(task, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
   }
   if (queue_timeout)
-    task->timers_[1] = start_timer(task, *queue_timeout,
-                                   Error{Errc::no_capacity, "the task waited in the queue as long as it may"}, true);
+    task->timers_[1] = start_timer(task, *queue_timeout, waited_too_long(), true);
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
@@ -91,7 +98,8 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
 }
 
 void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) {
-  if (task.finished())
+  // By force also after it was only asked, and did not stop.
+  if (task.finished() && how != Cancel::force)
     return;
   v1::CancelCall message;
   message.set_force(how == Cancel::force);
@@ -132,8 +140,14 @@ void TaskDispatcher::reclaim(LeaseId lease) {
   {
     const std::lock_guard lock{mutex_};
     const auto slot = slots_.find(lease);
-    if (slot == slots_.end())
+    if (slot == slots_.end()) {
+      constexpr std::size_t most = 1'024;
+      early_reclaims_.insert(lease);
+      // The lowest are the oldest; one that was given back meanwhile is never found.
+      if (early_reclaims_.size() > most)
+        early_reclaims_.erase(early_reclaims_.begin());
       return;
+    }
     slot->second.reclaimed = true;
     if (slot->second.under_way.empty())
       give_back(lease, outbox);
@@ -175,15 +189,21 @@ void TaskDispatcher::taken_back(CallId call, LeaseId lease) {
     auto& under_way = slot->second.under_way;
     const auto found =
         std::find_if(under_way.begin(), under_way.end(), [&](const auto& task) { return task->call.id == call; });
-    // One that its caller withdrew is answered by its runner, in its turn.
-    if (found == under_way.end() || (*found)->finished() || !port_.forget((*found)->ticket_))
-      return;
+    if (found == under_way.end() || !port_.forget((*found)->ticket_))
+      return; // answered just now
     auto task = std::move(*found);
     under_way.erase(found);
     task->lease_ = LeaseId{};
     const auto shape = slot->second.shape;
-    shape->waiting.push_front(std::move(task));
-    if (!shape->idle.empty()) {
+    if (task->waited_long_ && !task->finished())
+      outbox.failures.emplace_back(task, waited_too_long());
+    else if (!task->finished())
+      shape->waiting.push_front(task);
+    if (under_way.empty() && slot->second.reclaimed) {
+      give_back(lease, outbox);
+    } else if (under_way.empty()) {
+      use(slot->second, outbox);
+    } else if (!shape->idle.empty()) {
       const auto idle = shape->idle.back();
       shape->idle.pop_back();
       use(slots_.at(idle), outbox);
@@ -229,8 +249,9 @@ std::vector<LeaseId> TaskDispatcher::leases() const {
 }
 
 bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
-  const auto died =
-      error.code() == Errc::worker_died || error.code() == Errc::lease_revoked || error.code() == Errc::context_lost;
+  // A runner that ends answers those which it has not begun with `actor_died`.
+  const auto died = error.code() == Errc::worker_died || error.code() == Errc::lease_revoked
+                    || error.code() == Errc::context_lost || error.code() == Errc::actor_died;
   const auto& wanted = task->retry_errors;
   if (task->retries_left == 0 || task->call.stream || task->finished()
       || (!died && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))
@@ -268,6 +289,7 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
     slot.runner = std::move(runner);
     slot.control = std::move(control);
     slot.shape = shape;
+    slot.reclaimed = early_reclaims_.erase(id) > 0;
     ++shape->leases;
     use(slot, outbox);
     balance(shape, outbox);
@@ -311,6 +333,9 @@ void TaskDispatcher::runner_down(LeaseId lease) {
     const auto shape = slot->second.shape;
     std::erase(shape->idle, lease);
     --shape->leases;
+    // One of its tasks may have done it: the next ones go one by one until they are known to be harmless.
+    if (!slot->second.under_way.empty())
+      shape->pace = limits::tasks_ahead_wait;
     slots_.erase(slot);
     balance(shape, outbox);
   }
@@ -400,6 +425,7 @@ void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
     ++slot.calls;
     task->lease_ = id;
     task->ticket_ = *ticket;
+    task->sent_.store(false, std::memory_order_relaxed);
     task->call.id = port_.call_id(*ticket);
     slot.under_way.push_back(task);
     outbox.run({std::move(task), slot.runner, *ticket});
@@ -428,7 +454,7 @@ std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
   using std::chrono::microseconds;
   constexpr microseconds short_task{500};
   // One that runs next may take the process along: only short ones wait where they cannot be taken elsewhere at once.
-  if (workers_ == nullptr || shape.max_calls > 0 || shape.pace > short_task)
+  if (workers_ == nullptr || shape.max_calls > 0 || shape.request.isolated() || shape.pace > short_task)
     return 1;
   // Leases that are asked for and other ones that are held get their part.
   const auto spare = shape.waiting.size() - std::min(shape.waiting.size(), shape.requested.size());
@@ -438,6 +464,8 @@ std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
 void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) {
   // From the last one on, so that they are queued again in their order.
   for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task) {
+    if (!(*task)->sent_.load(std::memory_order_acquire))
+      continue; // it must not be overtaken
     v1::CancelCall message;
     message.set_call((*task)->call.id.value());
     message.set_lease(slot.lease.id());
@@ -488,7 +516,10 @@ void TaskDispatcher::Outbox::run(Run run) {
 }
 
 void TaskDispatcher::flush(Outbox& outbox) {
-  const auto deliver = [this](const Outbox::Run& run) { port_.deliver(run.ticket, run.runner, run.task->call); };
+  const auto deliver = [this](const Outbox::Run& run) {
+    port_.deliver(run.ticket, run.runner, run.task->call);
+    run.task->sent_.store(true, std::memory_order_release);
+  };
   if (outbox.first_run)
     deliver(*outbox.first_run);
   for (const auto& run : outbox.runs)
@@ -524,8 +555,13 @@ void TaskDispatcher::schedule_sweep() {
     if (const auto dispatcher = weak.lock())
       dispatcher->sweep();
   };
-  [[maybe_unused]] auto ticket =
+  const auto ticket =
       port_.add(std::make_shared<Timer>(std::move(due)), nullptr, deadline_after(Clock::now(), limits::lease_linger));
+  if (ticket)
+    return;
+  // The port is full: the next task that is sent tries again.
+  const std::lock_guard lock{mutex_};
+  sweeping_ = false;
 }
 
 RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,
@@ -537,6 +573,7 @@ RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTas
       return;
     if (while_waiting) {
       const std::lock_guard lock{dispatcher->mutex_};
+      late->waited_long_ = true;
       if (late->lease_)
         return;
     }

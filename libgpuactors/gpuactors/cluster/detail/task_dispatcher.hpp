@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -141,6 +142,8 @@ private:
   // By the serialized request; a shape goes with its last task, lease and request.
   std::unordered_map<std::string, std::shared_ptr<Shape>> shapes_;
   std::unordered_map<LeaseId, Slot> slots_;
+  // Others wait for these, which are granted and not found yet.
+  std::set<LeaseId> early_reclaims_;
   std::uint64_t last_request_ = 0;
   bool sweeping_ = false;
 };
