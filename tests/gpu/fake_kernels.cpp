@@ -3,7 +3,9 @@
 #include <device/fake_cuda/driver.hpp>
 #include <dlfcn.h>
 #include <gpu/kernels.hpp>
-#include <gpu/lab.hpp>
+#include <gpu/show_kernels.hpp>
+
+#include <vector>
 
 namespace gpuactors::gpu {
 

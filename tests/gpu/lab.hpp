@@ -6,6 +6,7 @@
 #include <gpuactors/device/cuda/driver.hpp>
 
 #include <gpu/report.hpp>
+#include <gpu/show_kernels.hpp>
 
 #include <chrono>
 #include <memory>
@@ -109,8 +110,6 @@ void check_management(Lab& lab);
 
 /// What a child process does; its exit code.
 int run_child(const std::string& what);
-
-void show_kernels_to_fake_driver();
 
 /// The device that is tested: the first that is visible.
 Result<std::shared_ptr<Device>> find_device();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gpu/lab.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -14,14 +15,14 @@ namespace {
 
 constexpr int no_gpu = 77;
 
-constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--outcome NAME=CODE]... [--smoke]
+constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--outcome NAME=CODE[:TEXT]]... [--smoke]
 
 Measures the first visible CUDA device and prints a row for each promise. Changes none of the device's settings.
 
   --json FILE          write the rows as JSON too
   --only NAME          only the measurement of that name (groups, sm_ids, confined, fractions, neighbour, quota, copies,
                        products, contexts, launches, source, faults, nvml)
-  --outcome NAME=CODE  a row for a program that ran before, by its exit code
+  --outcome NAME=CODE[:TEXT]  a row for a program that ran before, by its exit code
   --smoke              small sizes, nothing judged: to see that this program works
 
 exit code: 0 all targets met, 1 some not, 2 bad usage, 77 no GPU
@@ -81,11 +82,13 @@ void describe(Lab& lab) {
 void add_outcomes(Lab& lab, const std::vector<std::string>& outcomes) {
   for (const auto& outcome : outcomes) {
     const auto at = outcome.find('=');
-    const auto code = outcome.substr(at + 1);
+    const auto colon = std::min(outcome.find(':', at), outcome.size());
+    const auto code = outcome.substr(at + 1, colon - at - 1);
+    const auto text = outcome.substr(std::min(colon + 1, outcome.size()));
     if (code == "skip")
       lab.report.skip(outcome.substr(0, at), "its program is not here");
     else
-      lab.report.judge(outcome.substr(0, at), code == "0", "exit code " + code, "exit code 0");
+      lab.report.judge(outcome.substr(0, at), code == "0", fmt::format("exit code {}: {}", code, text), "exit code 0");
   }
 }
 

@@ -169,8 +169,12 @@ void check_confinement(Lab& lab) {
     must(stream.launch(hold, static_cast<std::uint64_t>(half->granted().units) * 2048,
                        static_cast<std::uint32_t*>(flag.raw())));
     // Not before it is there.
-    while (must(other->stream().to_host<std::int32_t>(flag))[1] == 0)
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds{3};
+    while (must(other->stream().to_host<std::int32_t>(flag))[1] == 0) {
+      if (std::chrono::steady_clock::now() > patience)
+        throw Trouble{"the kernel that takes the SMs does not start"};
       std::this_thread::yield();
+    }
     work();
     std::atomic<bool> done{false};
     must(side.notify([&](Result<void>) { done = true; }));

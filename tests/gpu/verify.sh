@@ -6,7 +6,7 @@ readonly no_gpu=77
 
 usage() {
   cat <<'HELP'
-usage: verify.sh [--json FILE] [--logs FOLDER] [--quick]
+usage: verify.sh [--json FILE] [--logs FOLDER] [--quick] [--smoke]
 
 Verifies on the first visible GPU what docs/gpu-verification.md lists: the conformance suite, the tour, memory errors
 (with compute-sanitizer, if it is there), and everything that gpu_verify measures. Prints one table; --json writes the
@@ -15,6 +15,7 @@ same for programs. Needs a driver and CUDA's libraries, no toolkit. Changes none
   --json FILE     the table as JSON (default: gpu-verification.json)
   --logs FOLDER   what the suites print (default: gpu-verification-logs)
   --quick         the measurements only
+  --smoke         small sizes, nothing judged: to see that this script works
 
 exit code: 0 all targets met, 1 some not, 2 bad usage, 77 there is no GPU
 HELP
@@ -23,10 +24,12 @@ HELP
 json=gpu-verification.json
 logs=gpu-verification-logs
 quick=
+smoke=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
     --quick) quick=1 && shift ;;
+    --smoke) smoke=(--smoke) && shift ;;
     --json | --logs)
       [[ $# -ge 2 ]] || { echo "verify.sh: $1 needs a value" >&2 && exit 2; }
       [[ $1 == --json ]] && json=$2 || logs=$2
@@ -53,26 +56,27 @@ if [[ $probe -ne 0 ]]; then
 fi
 
 outcomes=()
-# run NAME COMMAND...: keeps what it prints, notes its exit code.
+# run NAME COMMAND...: keeps what it prints, notes its exit code and its last line.
 run() {
-  local name=$1
+  local name=$1 code=skip last=
   shift
-  local code=skip
   if command -v "$1" > /dev/null; then
     echo "running $name"
-    "$@" > "$logs/${name// /-}.log" 2>&1
+    "$@" > "$logs/$name.log" 2>&1
     code=$?
+    last=$(grep -v '^[[:space:]]*$' "$logs/$name.log" | tail -n 1)
   fi
-  outcomes+=(--outcome "$name=$code")
+  outcomes+=(--outcome "$name=$code:$last")
 }
 
 if [[ -z $quick ]]; then
   mkdir -p "$logs" || exit 2
   run conformance env GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
+  run actors "$bin/gpu_actors" "${smoke[@]}"
   [[ ! -x $bin/gpuactors ]] || run devices "$bin/gpuactors" devices --devices cuda --json
-  [[ ! -x $bin/gpuactors-tour ]] || run tour "$bin/gpuactors-tour" --devices cuda
+  [[ ! -x $bin/gpuactors-tour || ${#smoke[@]} -gt 0 ]] || run tour "$bin/gpuactors-tour" --devices cuda
   GPUACTORS_CONFORMANCE=cuda run sanitizer compute-sanitizer --error-exitcode 9 --target-processes all \
     "$bin/test_conformance" "the library's kernels*"
 fi
 
-"$bin/gpu_verify" --json "$json" "${outcomes[@]}"
+"$bin/gpu_verify" --json "$json" "${smoke[@]}" "${outcomes[@]}"

@@ -1,0 +1,149 @@
+// gpu_actors: what an actor adds to a kernel on a CUDA device, beside the same kernel and a bare CAF request in one
+// run.
+#include <gpuactors/gpuactors.hpp>
+#include <gpuactors/wire/caf_version.hpp>
+
+#include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
+#include <google/protobuf/empty.pb.h>
+#include <google/protobuf/wrappers.pb.h>
+#include <gpu/kernels.hpp>
+#include <gpu/show_kernels.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+using google::protobuf::DoubleValue;
+using google::protobuf::Empty;
+
+constexpr int no_gpu = 77;
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Ends the program: nothing can be measured.
+template <class T>
+T must(Result<T> result) {
+  if (!result) {
+    fmt::print(stderr, "gpu_actors: {}\n", to_string(result.error()));
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
+template <class F>
+double median_us(int count, F&& f) {
+  std::vector<double> times;
+  for (int i = 0; i < count; ++i) {
+    const auto start = now_us();
+    f();
+    times.push_back(now_us() - start);
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+/// Owns the whole device.
+class Launcher : public GPUActor {
+public:
+  using GPUActor::GPUActor;
+
+  /// One kernel, and the wait for it.
+  Result<Empty> wait(const Empty&) {
+    show_kernels_to_fake_driver();
+    GPUACTORS_TRY(gpu().stream().launch(nothing, 1));
+    GPUACTORS_TRY(gpu().stream().synchronize());
+    return Empty{};
+  }
+
+  /// One kernel.
+  Result<Empty> start(const Empty&) {
+    GPUACTORS_TRY(gpu().stream().launch(nothing, 1));
+    return Empty{};
+  }
+
+  /// What `wait` costs without a message, in microseconds, so many times.
+  Result<DoubleValue> alone(const DoubleValue& times) {
+    Result<void> outcome;
+    DoubleValue reply;
+    reply.set_value(median_us(static_cast<int>(times.value()), [&] {
+      outcome = gpu().stream().launch(nothing, 1);
+      if (outcome)
+        outcome = gpu().stream().synchronize();
+    }));
+    if (!outcome)
+      return fail(outcome.error());
+    return reply;
+  }
+};
+
+GPUACTORS_ACTOR("gpu.launcher", Launcher)
+    .method("wait", &Launcher::wait)
+    .method("start", &Launcher::start)
+    .method("alone", &Launcher::alone);
+
+double bare_request(Cluster& cluster, int count) {
+  const auto plain = cluster.system().spawn([]() -> caf::behavior { return {[](const Payload& in) { return in; }}; });
+  caf::scoped_actor self{cluster.system()};
+  const auto time = median_us(count, [&] {
+    caf_version::ask(self.ptr(), plain, Payload::of(Empty{}))
+        .receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
+  });
+  caf::anon_send_exit(plain, caf::exit_reason::user_shutdown);
+  return time;
+}
+
+double per_second(ActorRef& actor, int rounds) {
+  constexpr int flying = 1000;
+  std::vector<Future<Empty>> futures;
+  const auto start = now_us();
+  for (int round = 0; round < rounds; ++round) {
+    futures.clear();
+    for (int i = 0; i < flying; ++i)
+      futures.push_back(actor.call<Empty>("start", Empty{}));
+    for (auto& future : futures)
+      must(future.get());
+  }
+  return rounds * flying / (now_us() - start) * 1e6;
+}
+
+int measure(bool smoke) {
+  auto opened = Cluster::embed({.devices = "cuda"});
+  if (!opened) {
+    fmt::print(stderr, "gpu_actors: no GPU to measure on: {}\n", opened.error().message());
+    return no_gpu;
+  }
+  auto& cluster = *opened;
+  auto actor = must(cluster.spawn("gpu.launcher", Empty{}, {.gpus = 1}));
+  const auto count = smoke ? 50 : 5000;
+  DoubleValue times;
+  times.set_value(count);
+  for (int i = 0; i < count / 10; ++i)
+    must(actor.call<Empty>("wait", Empty{}).get());
+  const auto kernel = must(actor.call<DoubleValue>("alone", times).get()).value();
+  const auto request = bare_request(cluster, count);
+  const auto message = median_us(count, [&] { must(actor.call<Empty>("wait", Empty{}).get()); });
+  const auto rate = per_second(actor, smoke ? 1 : 100);
+  must(actor.call<Empty>("wait", Empty{}).get());
+  const auto met = message <= kernel + request + 10 && rate >= 100'000;
+  fmt::print(
+      "message to reply with an empty kernel {:.1f} us: launch and wait {:.1f} and a bare request {:.1f} are {:.1f}; "
+      "{:.0f} messages with a kernel a second (targets: at most 10 us above, 100000 a second)\n",
+      message, kernel, request, kernel + request, rate);
+  return met || smoke ? 0 : 1;
+}
+
+} // namespace
+
+} // namespace gpuactors::gpu
+
+int main(int argc, char** argv) {
+  return gpuactors::gpu::measure(argc > 1 && std::strcmp(argv[1], "--smoke") == 0);
+}
