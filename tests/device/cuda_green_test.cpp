@@ -186,6 +186,15 @@ TEST_CASE("under MPS with a percentage a process is capped, and does not claim S
   }
 }
 
+TEST_CASE("in a process of its own a fraction takes turns, a whole device is exclusive", "[.][isolated]") {
+  const auto device = make_cuda_device();
+  const auto half = open(device, Share{5000});
+  do_work(half->stream());
+  CHECK(half->granted().units == 132);
+  CHECK(to_string(half->granted()) == "time-sliced (a process of its own)");
+  CHECK(to_string(open(device, Share::whole(1))->granted()) == "exclusive");
+}
+
 TEST_CASE("under MPS without a percentage green contexts hold", "[.][mps_whole]") {
   CHECK(open(make_cuda_device(), Share{5000})->granted().compute == ComputeEnforcement::sm_groups);
 }

@@ -191,6 +191,8 @@ ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exc
       command.number, source != nullptr ? *source : LogSource{LogSource::Kind::worker, command.number, purpose});
   command.purpose = std::move(purpose);
   command.environment = visibility(devices, lease);
+  // A fraction in a process of its own takes turns with the device's other processes, whatever SMs it would hold.
+  command.environment["GPUACTORS_ISOLATED"] = exclusive ? std::optional<std::string>{"1"} : std::nullopt;
   command.devices = std::move(devices);
   auto& worker = workers_[command.number];
   worker.number = command.number;

@@ -73,7 +73,7 @@ struct ContextGrant {
   int group_count = 0;
   /// For `sm_groups`: whether another lease runs on one of these groups now. It changes as others come and go.
   bool shared = false;
-  /// Why a fraction is `unenforced`, in one line; empty otherwise.
+  /// Why a fraction has no groups of its own, in one line; empty when it has.
   std::string reason = {};
 };
 

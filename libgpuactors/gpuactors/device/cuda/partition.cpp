@@ -13,7 +13,6 @@ Result<void> Partition::open() {
   }
   if (part.error().code() != Errc::unsupported)
     return fail(part.error());
-  reason_ = part.error().message();
   return {};
 }
 
@@ -41,12 +40,11 @@ void Partition::describe(ContextGrant& grant) const {
     grant.groups = part_->groups;
     grant.group_count = split_->group_count();
     grant.shared = split_->is_shared(*part_);
-  } else if (split_->percent() < 100) {
-    grant.compute = ComputeEnforcement::capped;
-    grant.reason = split_->reason();
+  } else if (share_ == Share::whole(1) && split_->without_groups() != ComputeEnforcement::capped) {
+    grant.compute = ComputeEnforcement::exclusive;
   } else {
-    grant.compute = share_ == Share::whole(1) ? ComputeEnforcement::exclusive : ComputeEnforcement::unenforced;
-    grant.reason = reason_;
+    grant.compute = split_->without_groups();
+    grant.reason = split_->reason();
   }
 }
 

@@ -49,7 +49,6 @@ private:
   Share share_;
   int device_sms_;
   std::optional<Split::Part> part_;
-  std::string reason_;
 };
 
 } // namespace gpuactors::cuda

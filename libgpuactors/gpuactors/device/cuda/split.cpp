@@ -48,17 +48,17 @@ int mps_percentage(Primary& primary) {
 
 } // namespace
 
-Split::Split(std::vector<CUdevResource> groups, std::string reason, int percent)
-  : groups_(std::move(groups)), percent_(percent), allocator_(static_cast<int>(groups_.size())),
-    reason_(std::move(reason)) {
-  // nop
-}
-
 Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& primary) {
-  const auto without = [](std::string reason) { return std::shared_ptr<Split>{new Split({}, std::move(reason))}; };
+  const auto without = [](std::string reason, ComputeEnforcement how = ComputeEnforcement::unenforced,
+                          int percent = 100) {
+    return std::shared_ptr<Split>{new Split(std::move(reason), how, percent)};
+  };
   if (const auto percent = mps_percentage(*primary); percent < 100)
-    return std::shared_ptr<Split>{
-        new Split({}, fmt::format("MPS gives this process {} % of the SMs, whichever they are", percent), percent)};
+    return without(fmt::format("MPS gives this process {} % of the SMs, whichever they are", percent),
+                   ComputeEnforcement::capped, percent);
+  // The driver lets processes take turns, each with all SMs.
+  if (std::getenv("GPUACTORS_ISOLATED") != nullptr)
+    return without("a process of its own", ComputeEnforcement::time_sliced);
   if (const auto* missing = primary->driver().missing_for_green)
     return without(fmt::format("the CUDA driver has no {}: CUDA 12.5 or later is needed", missing));
   auto groups = split(*primary);
@@ -66,7 +66,7 @@ Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& prima
     return fail(groups.error());
   if (!groups)
     return without(groups.error().message());
-  return std::shared_ptr<Split>{new Split(std::move(*groups), {})};
+  return std::shared_ptr<Split>{new Split(std::move(*groups))};
 }
 
 std::string Split::reason() const {

@@ -3,6 +3,7 @@
 
 #include <gpuactors/device/cuda/primary.hpp>
 #include <gpuactors/device/detail/compute_groups.hpp>
+#include <gpuactors/device/types.hpp>
 
 #include <map>
 #include <mutex>
@@ -47,17 +48,32 @@ public:
     return percent_;
   }
 
+  /// How a fraction is held where there are no groups: `unenforced`, `capped` (MPS), or `time_sliced` (a process of its
+  /// own beside others on the device).
+  [[nodiscard]] ComputeEnforcement without_groups() const noexcept {
+    return without_groups_;
+  }
+
   [[nodiscard]] int group_count() const noexcept {
     return static_cast<int>(groups_.size());
   }
 
 private:
-  Split(std::vector<CUdevResource> groups, std::string reason, int percent = 100);
+  explicit Split(std::vector<CUdevResource> groups) : groups_(std::move(groups)), allocator_(group_count()) {
+    // nop
+  }
+
+  /// One without groups.
+  Split(std::string reason, ComputeEnforcement without_groups, int percent = 100)
+    : percent_(percent), without_groups_(without_groups), allocator_(0), reason_(std::move(reason)) {
+    // nop
+  }
 
   Result<void> create(Primary& primary, Part& part);
 
   const std::vector<CUdevResource> groups_;
-  const int percent_;
+  const int percent_ = 100;
+  const ComputeEnforcement without_groups_ = ComputeEnforcement::unenforced;
   mutable std::mutex mutex_;
   detail::ComputeGroups allocator_;
   std::string reason_;
