@@ -120,6 +120,17 @@ TEST_CASE("more holders than groups share, and each is told") {
   CHECK(count == std::vector<int>(4, 2));
 }
 
+TEST_CASE("a holder that left weighs on nothing any more") {
+  ComputeGroups allocator{2};
+  allocator.take(Share{4500});
+  allocator.take(Share{4500});
+  for (int i = 0; i < 3; ++i) {
+    const auto third = allocator.take(Share{1000});
+    CHECK(allocator.groups_of(third) == groups({0}));
+    allocator.give_back(third);
+  }
+}
+
 TEST_CASE("the smallest gap that is large enough is taken, then the lowest") {
   ComputeGroups allocator{16};
   std::vector<ComputeGroups::Holder> holders;
