@@ -49,6 +49,8 @@ TEST_CASE("an actor finds what it saved when it is started anew, on whatever nod
 
   // Its node and the broker go; what is left of it is in the store.
   must(actor.call<Number>("add_for_good", number(1)).get());
+  // The third call of this life: when the broker has heard of it, it has heard of what was saved in it.
+  CHECK(eventually([&] { return must(cluster.state()).actors(0).calls() == 3; }));
   const auto kept = [&] { return must(cluster.find("c")).call<Number>("add", number(0)).get(5s).has_value(); };
   processes.signal("n0", SIGKILL);
   processes.start_node("n1");
