@@ -40,12 +40,12 @@ caf::behavior plain_echo() {
 }
 
 /// A cluster with one actor of ours and one plain actor, in one actor system.
-struct Bench {
+struct CallBench {
   Cluster cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
   ActorRef actor = check(cluster.spawn("bench.echo", google::protobuf::Empty{}, {.gpus = 0.5}));
   caf::actor plain = cluster.system().spawn(plain_echo);
 
-  ~Bench() {
+  ~CallBench() {
     caf::anon_send_exit(plain, caf::exit_reason::user_shutdown);
   }
 };
@@ -60,7 +60,7 @@ Small small(std::int64_t n) {
   return message;
 }
 
-double plain_lone(Bench& bench) {
+double plain_lone(CallBench& bench) {
   caf::scoped_actor self{bench.cluster.system()};
   const auto start = now_ns();
   for (int i = 0; i < lone_calls; ++i)
@@ -69,7 +69,7 @@ double plain_lone(Bench& bench) {
   return (now_ns() - start) / lone_calls / 1'000;
 }
 
-double plain_rate(Bench& bench) {
+double plain_rate(CallBench& bench) {
   caf::scoped_actor self{bench.cluster.system()};
   const auto start = now_ns();
   for (int round = 0; round < rounds; ++round) {
@@ -84,14 +84,14 @@ double plain_rate(Bench& bench) {
   return rounds * flying / (now_ns() - start) * 1e9;
 }
 
-double call_lone(Bench& bench) {
+double call_lone(CallBench& bench) {
   const auto start = now_ns();
   for (int i = 0; i < lone_calls; ++i)
     check(bench.actor.call<Small>("echo", small(i)).get());
   return (now_ns() - start) / lone_calls / 1'000;
 }
 
-double task_lone(Bench& bench) {
+double task_lone(CallBench& bench) {
   const auto start = now_ns();
   for (int i = 0; i < lone_calls; ++i)
     check(bench.cluster.submit<Small>("bench.echo", small(i), {.gpus = 0.25}).get());
@@ -118,18 +118,18 @@ double rate(Start&& start_one) {
 std::vector<Benchmark> call_benchmarks() {
   auto with_bench = [](auto run) {
     return [run](int repeat) {
-      Bench bench;
+      CallBench bench;
       return run(bench, repeat);
     };
   };
   return {
-      {"call_lone", with_bench([](Bench& bench, int repeat) {
+      {"call_lone", with_bench([](CallBench& bench, int repeat) {
          auto row = measure(
              "call_lone", "us", repeat, [&] { return call_lone(bench); }, [&] { return plain_lone(bench); });
          row.bound = 1.3;
          return row;
        })},
-      {"call_1000_in_flight", with_bench([](Bench& bench, int repeat) {
+      {"call_1000_in_flight", with_bench([](CallBench& bench, int repeat) {
          auto row = measure(
              "call_1000_in_flight", "1/s", repeat,
              [&] { return rate([&](int i) { return bench.actor.call<Small>("echo", small(i)); }); },
@@ -138,13 +138,13 @@ std::vector<Benchmark> call_benchmarks() {
          row.at_most = false;
          return row;
        })},
-      {"task_lone", with_bench([](Bench& bench, int repeat) {
+      {"task_lone", with_bench([](CallBench& bench, int repeat) {
          auto row = measure(
              "task_lone", "us", repeat, [&] { return task_lone(bench); }, [&] { return plain_lone(bench); });
          row.bound = 4;
          return row;
        })},
-      {"task_1000_in_flight", with_bench([](Bench& bench, int repeat) {
+      {"task_1000_in_flight", with_bench([](CallBench& bench, int repeat) {
          auto row = measure(
              "task_1000_in_flight", "1/s", repeat,
              [&] {

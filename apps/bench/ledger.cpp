@@ -29,8 +29,8 @@ ResourceRequest share_of(Share gpus) {
 }
 
 // A ledger and the ids that it has seen.
-struct Bench {
-  explicit Bench(int nodes, int devices = 8) {
+struct LedgerBench {
+  explicit LedgerBench(int nodes, int devices = 8) {
     for (int i = 0; i < nodes; ++i)
       if (!ledger.add_node(node_of("n" + std::to_string(100'000 + i), devices), TimePoint{}))
         std::abort();
@@ -63,12 +63,12 @@ double rate(int count, Step step) {
   return count / (static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
 }
 
-double grants(Bench& bench) {
+double grants(LedgerBench& bench) {
   const auto request = share_of(Share{2'500});
   return rate(200'000, [&] { bench.release(bench.acquire(request)); });
 }
 
-double groups(Bench& bench) {
+double groups(LedgerBench& bench) {
   GroupRequest group;
   group.bundles.assign(8, share_of(Share::whole(1)));
   return rate(20'000, [&] {
@@ -112,7 +112,7 @@ struct Waiting {
     });
   }
 
-  Bench bench{1};
+  LedgerBench bench{1};
   std::vector<Lease> held;
   std::size_t next = 0;
   double bytes_each = 0;
@@ -130,14 +130,14 @@ std::vector<Benchmark> ledger_benchmarks() {
   return {
       {"ledger_grant_release_8_devices",
        [](int repeat) {
-         Bench bench(1);
+         LedgerBench bench(1);
          return at_least(measure(
              "ledger_grant_release_8_devices", "1/s", repeat, [&] { return grants(bench); }, [] { return 1e6; }));
        }},
       {"ledger_grant_release_80000_devices",
        [](int repeat) {
-         Bench large(10'000);
-         Bench small(1);
+         LedgerBench large(10'000);
+         LedgerBench small(1);
          auto row = measure(
              "ledger_grant_release_80000_devices", "1/s", repeat, [&] { return grants(large); },
              [&] { return grants(small); });
@@ -147,7 +147,7 @@ std::vector<Benchmark> ledger_benchmarks() {
        }},
       {"ledger_group_of_8_on_10000_nodes",
        [](int repeat) {
-         Bench bench(10'000);
+         LedgerBench bench(10'000);
          return at_least(measure(
              "ledger_group_of_8_on_10000_nodes", "1/s", repeat, [&] { return groups(bench); }, [] { return 2e4; }));
        }},

@@ -14,7 +14,7 @@ namespace gpuactors::cli {
 namespace {
 
 /// The arguments as they were typed.
-struct Arguments {
+struct CallArguments {
   ClusterOptions cluster;
   std::string name;
   std::string name_space;
@@ -34,7 +34,7 @@ Result<void> print_items(const DescribedTypes& types, StreamReader<Payload> item
   }
 }
 
-Result<void> run_call(const Arguments& arguments) {
+Result<void> run_call(const CallArguments& arguments) {
   std::optional<Duration> timeout;
   if (arguments.timeout) {
     GPUACTORS_LET(seconds, parse_seconds("--timeout", *arguments.timeout));
@@ -60,7 +60,7 @@ Result<void> run_call(const Arguments& arguments) {
 } // namespace
 
 Command add_call(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CallArguments>();
   auto* parser = program.add_subcommand("call", "Call a method of an actor and print its reply as JSON");
   parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
   parser->add_option("method", arguments->method, "The method; gpuactors types lists them")

@@ -17,7 +17,7 @@ namespace gpuactors::cli {
 
 namespace {
 
-struct Arguments {
+struct CertsArguments {
   std::string certs;
   std::string days;
   std::string name;
@@ -26,20 +26,20 @@ struct Arguments {
   bool json = false;
 };
 
-Result<CertificateFolder> open_folder(const Arguments& arguments) {
+Result<CertificateFolder> open_folder(const CertsArguments& arguments) {
   if (!arguments.certs.empty())
     return CertificateFolder{arguments.certs};
   GPUACTORS_LET(path, CertificateFolder::default_path());
   return CertificateFolder{path};
 }
 
-Result<std::int64_t> parse_days(const Arguments& arguments) {
+Result<std::int64_t> parse_days(const CertsArguments& arguments) {
   return parse_integer("--days", arguments.days, 1, limits::authority_days_most);
 }
 
 // -- init -----------------------------------------------------------------------------------------
 
-Result<void> run_init(const Arguments& arguments) {
+Result<void> run_init(const CertsArguments& arguments) {
   GPUACTORS_LET(folder, open_folder(arguments));
   GPUACTORS_LET(days, parse_days(arguments));
   GPUACTORS_LET(files, folder.init(days));
@@ -51,7 +51,7 @@ Result<void> run_init(const Arguments& arguments) {
 
 // -- issue ----------------------------------------------------------------------------------------
 
-Result<void> run_issue(const Arguments& arguments) {
+Result<void> run_issue(const CertsArguments& arguments) {
   GPUACTORS_LET(folder, open_folder(arguments));
   NodeIdentity node{arguments.name, arguments.hosts, {}};
   if (!arguments.days.empty()) {
@@ -94,7 +94,7 @@ void print_infos(const std::vector<CertificateInfo>& list) {
   print_json(std::cout, array);
 }
 
-Result<void> run_show(const Arguments& arguments) {
+Result<void> run_show(const CertsArguments& arguments) {
   GPUACTORS_LET(folder, open_folder(arguments));
   GPUACTORS_LET(list, folder.list());
   if (arguments.json)
@@ -107,14 +107,14 @@ Result<void> run_show(const Arguments& arguments) {
 
 // -- arguments ------------------------------------------------------------------------------------
 
-void add_folder(CLI::App& parser, Arguments& arguments) {
+void add_folder(CLI::App& parser, CertsArguments& arguments) {
   parser
       .add_option("--certs", arguments.certs,
                   "Folder of the certificates; left out: gpuactors/certs in $XDG_STATE_HOME or ~/.local/state")
       ->type_name("DIR");
 }
 
-CLI::App* add_init(CLI::App& parser, Arguments& arguments) {
+CLI::App* add_init(CLI::App& parser, CertsArguments& arguments) {
   auto* init = parser.add_subcommand("init", "Make an authority, and a certificate for this machine");
   add_folder(*init, arguments);
   init->add_option("--days", arguments.days, "Life of the authority; left out: 3650")->type_name("N");
@@ -125,7 +125,7 @@ CLI::App* add_init(CLI::App& parser, Arguments& arguments) {
   return init;
 }
 
-CLI::App* add_issue(CLI::App& parser, Arguments& arguments) {
+CLI::App* add_issue(CLI::App& parser, CertsArguments& arguments) {
   auto* issue = parser.add_subcommand("issue", "Issue a certificate for another machine");
   issue->add_option("name", arguments.name, "Who it is for; also its host, without --host")
       ->type_name("NAME")
@@ -148,7 +148,7 @@ CLI::App* add_issue(CLI::App& parser, Arguments& arguments) {
   return issue;
 }
 
-CLI::App* add_show(CLI::App& parser, Arguments& arguments) {
+CLI::App* add_show(CLI::App& parser, CertsArguments& arguments) {
   auto* show = parser.add_subcommand("show", "Show the certificates of a folder, and whether they would do");
   add_folder(*show, arguments);
   show->add_flag("--json", arguments.json, "Print one array with an object for each certificate");
@@ -162,7 +162,7 @@ CLI::App* add_show(CLI::App& parser, Arguments& arguments) {
 } // namespace
 
 Command add_certs(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CertsArguments>();
   auto* parser = program.add_subcommand("certs", "An authority and certificates for the machines of a cluster");
   parser->require_subcommand(1);
   auto* init = add_init(*parser, *arguments);

@@ -18,7 +18,7 @@ namespace gpuactors::cli {
 namespace {
 
 /// The arguments as they were typed.
-struct Arguments {
+struct DaemonArguments {
   BrokerDaemon broker;
   NodeDaemon node;
   std::string certificates;
@@ -31,7 +31,7 @@ struct Arguments {
   std::optional<std::string> cpus;
 };
 
-void add_security_options(CLI::App& parser, Arguments& arguments) {
+void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
   parser
       .add_option("--certs", arguments.certificates,
                   "Folder with this machine's certificates; left out, the user's own, which a broker on loopback fills "
@@ -51,7 +51,7 @@ void add_security_options(CLI::App& parser, Arguments& arguments) {
       ->check(CLI::Range(0.2, 600.0));
 }
 
-void add_broker_options(CLI::App& parser, Arguments& arguments) {
+void add_broker_options(CLI::App& parser, DaemonArguments& arguments) {
   parser
       .add_option("--listen", arguments.broker.listen,
                   "Where clients and nodes connect to; 127.0.0.1:7711 when left out. Port 0: any that is free")
@@ -63,7 +63,7 @@ void add_broker_options(CLI::App& parser, Arguments& arguments) {
       ->type_name("FILE");
 }
 
-void add_node_options(CLI::App& parser, Arguments& arguments) {
+void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
   auto& node = arguments.node;
   parser.add_option("--name", node.name, "Name of the node; the host's when left out")->type_name("N");
   parser
@@ -106,7 +106,7 @@ void add_node_options(CLI::App& parser, Arguments& arguments) {
       ->allow_extra_args(false);
 }
 
-Result<void> read_node(Arguments& arguments) {
+Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
   GPUACTORS_TRY(parse_device_specs(node.devices));
@@ -127,7 +127,7 @@ Result<void> read_node(Arguments& arguments) {
 }
 
 /// Lines for the operator, on standard error with the time; the line that says where it listens, on standard output.
-DaemonOptions options_of(const Arguments& arguments, std::string ready) {
+DaemonOptions options_of(const DaemonArguments& arguments, std::string ready) {
   DaemonOptions options;
   options.certificates = arguments.certificates;
   options.insecure = arguments.insecure;
@@ -150,7 +150,7 @@ DaemonOptions options_of(const Arguments& arguments, std::string ready) {
 } // namespace
 
 Command add_broker(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DaemonArguments>();
   auto* parser = program.add_subcommand("broker", "Run the broker of a cluster: it places tasks and actors on nodes");
   add_broker_options(*parser, *arguments);
   add_security_options(*parser, *arguments);
@@ -163,7 +163,7 @@ Command add_broker(CLI::App& program) {
 }
 
 Command add_node(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DaemonArguments>();
   auto* parser = program.add_subcommand("node", "Run a node of a cluster: it offers this machine's devices");
   parser->add_option("--broker", arguments->node.broker, "Where the broker listens")
       ->type_name("HOST:PORT")
@@ -184,7 +184,7 @@ Command add_node(CLI::App& program) {
 }
 
 Command add_up(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DaemonArguments>();
   auto* parser = program.add_subcommand("up", "Run a broker and one node on this machine");
   add_broker_options(*parser, *arguments);
   add_node_options(*parser, *arguments);

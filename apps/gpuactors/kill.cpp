@@ -14,14 +14,14 @@ namespace gpuactors::cli {
 
 namespace {
 
-struct Arguments {
+struct KillArguments {
   ClusterOptions cluster;
   std::string name;
   std::string name_space;
   bool no_restart = false;
 };
 
-Result<void> run_kill(const Arguments& arguments) {
+Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
@@ -39,7 +39,7 @@ Result<void> run_kill(const Arguments& arguments) {
 } // namespace
 
 Command add_kill(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<KillArguments>();
   auto* parser = program.add_subcommand("kill", "End an actor; it is started anew while it has restarts left");
   parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
   parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");

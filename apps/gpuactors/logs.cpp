@@ -26,7 +26,7 @@ namespace gpuactors::cli {
 namespace {
 
 /// The arguments as they were typed.
-struct Arguments {
+struct LogsArguments {
   ClusterOptions cluster;
   std::string name;
   std::string name_space;
@@ -127,7 +127,7 @@ void print_object(const LogRecord& line) {
   std::cout << object.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
 }
 
-Result<void> run_logs(const Arguments& arguments) {
+Result<void> run_logs(const LogsArguments& arguments) {
   if (arguments.name.empty() && arguments.node.empty())
     return fail(Errc::invalid_argument,
                 "an actor's name or --node is needed: gpuactors actors and gpuactors nodes list "
@@ -155,7 +155,7 @@ Result<void> run_logs(const Arguments& arguments) {
 } // namespace
 
 Command add_logs(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<LogsArguments>();
   auto* parser = program.add_subcommand("logs", "Show what an actor prints, or all that a node's workers print");
   parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them. Not needed with --node")
       ->type_name("NAME");

@@ -17,7 +17,7 @@ namespace gpuactors::cli {
 namespace {
 
 /// The arguments as they were typed.
-struct Arguments {
+struct PlanArguments {
   std::string path = "-";
   std::string explain;
   bool json = false;
@@ -25,7 +25,7 @@ struct Arguments {
   std::string svg;
 };
 
-Result<void> run_scenario(const Arguments& arguments) {
+Result<void> run_scenario(const PlanArguments& arguments) {
   PlanOptions options;
   options.explain = arguments.explain;
   options.json = arguments.json;
@@ -53,7 +53,7 @@ Result<void> run_scenario(const Arguments& arguments) {
 } // namespace
 
 Command add_plan(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PlanArguments>();
   auto* parser = program.add_subcommand("plan", "Place without running: a scenario in JSON in, JSON lines out");
   parser->add_option("scenario", arguments->path, "File with the scenario; - (also when left out): standard input")
       ->type_name("SCENARIO.json");

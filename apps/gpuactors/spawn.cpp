@@ -19,7 +19,7 @@ namespace gpuactors::cli {
 namespace {
 
 /// The arguments as they were typed.
-struct Arguments {
+struct SpawnArguments {
   ClusterOptions cluster;
   std::string actor;
   std::string config;
@@ -39,7 +39,7 @@ Result<int> read_times(const std::string& what, const std::optional<std::string>
   return static_cast<int>(times);
 }
 
-Result<Options> read_options(const Arguments& arguments) {
+Result<Options> spawn_options(const SpawnArguments& arguments) {
   GPUACTORS_LET(options, arguments.resources.read());
   if (arguments.name.empty())
     return fail(Errc::invalid_argument, "--name is empty: the actor is found by it later");
@@ -58,9 +58,9 @@ Result<Options> read_options(const Arguments& arguments) {
   return std::move(options);
 }
 
-Result<void> run_spawn(const Arguments& arguments) {
+Result<void> run_spawn(const SpawnArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
-  GPUACTORS_LET(options, read_options(arguments));
+  GPUACTORS_LET(options, spawn_options(arguments));
   std::optional<Cluster> cluster;
   GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
   GPUACTORS_LET(type, types.find_actor(arguments.actor));
@@ -81,7 +81,7 @@ Result<void> run_spawn(const Arguments& arguments) {
   return {};
 }
 
-void add_life_options(CLI::App& parser, Arguments& arguments) {
+void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
   parser.add_option("--name", arguments.name, "Its name, unique in the cluster, to call it by")
       ->required()
       ->type_name("N");
@@ -106,7 +106,7 @@ void add_life_options(CLI::App& parser, Arguments& arguments) {
 } // namespace
 
 Command add_spawn(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SpawnArguments>();
   auto* parser = program.add_subcommand("spawn", "Start an actor, which lives until it is killed");
   parser->add_option("actor", arguments->actor, "Actor type; gpuactors types lists them")
       ->required()

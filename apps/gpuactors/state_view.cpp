@@ -12,7 +12,7 @@ namespace gpuactors::cli {
 
 namespace {
 
-struct Arguments {
+struct ViewArguments {
   ClusterOptions cluster;
   bool json = false;
 };
@@ -20,7 +20,7 @@ struct Arguments {
 } // namespace
 
 Command add_state_view(CLI::App& program, const StateView& view) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ViewArguments>();
   auto* parser = program.add_subcommand(view.name, view.description);
   parser->add_flag("--json", arguments->json, view.json_help);
   arguments->cluster.add_to(*parser, view.kinds);

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t most_copies = 10'000;
 
 /// The arguments as they were typed.
-struct Arguments {
+struct SubmitArguments {
   ClusterOptions cluster;
   std::string task;
   std::string input;
@@ -29,7 +29,7 @@ struct Arguments {
   std::string count = "1";
 };
 
-Result<Options> read_options(const Arguments& arguments) {
+Result<Options> submit_options(const SubmitArguments& arguments) {
   GPUACTORS_LET(options, arguments.resources.read());
   if (arguments.timeout) {
     GPUACTORS_LET(timeout, parse_seconds("--timeout", *arguments.timeout));
@@ -58,9 +58,9 @@ Result<void> print_replies(const DescribedTypes& types, std::vector<Future<Paylo
               fmt::format("{} of {} tasks failed, the first one: {}", failed, futures.size(), first->message()));
 }
 
-Result<void> run_submit(const Arguments& arguments) {
+Result<void> run_submit(const SubmitArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
-  GPUACTORS_LET(options, read_options(arguments));
+  GPUACTORS_LET(options, submit_options(arguments));
   GPUACTORS_LET(count, parse_integer("--count", arguments.count, 1, most_copies));
   std::optional<Cluster> cluster;
   GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
@@ -78,7 +78,7 @@ Result<void> run_submit(const Arguments& arguments) {
   return print_replies(types, std::move(futures));
 }
 
-void add_task_options(CLI::App& parser, Arguments& arguments) {
+void add_task_options(CLI::App& parser, SubmitArguments& arguments) {
   parser.add_option("--timeout", arguments.timeout, "The answer must come within this time; no limit when left out")
       ->type_name("SECONDS");
   parser.add_option("--count", arguments.count, "Submit so many of it at once, and print a reply each")->type_name("N");
@@ -87,7 +87,7 @@ void add_task_options(CLI::App& parser, Arguments& arguments) {
 } // namespace
 
 Command add_submit(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SubmitArguments>();
   auto* parser = program.add_subcommand("submit", "Run a task and print its reply as JSON");
   parser->add_option("task", arguments->task, "Task type; gpuactors types lists them")->required()->type_name("TASK");
   parser

@@ -170,12 +170,12 @@ void print_array(const DescribedTypes& types) {
   print_json(std::cout, list);
 }
 
-struct Arguments {
+struct TypesArguments {
   ClusterOptions cluster;
   bool json = false;
 };
 
-Result<void> run_types(const Arguments& arguments) {
+Result<void> run_types(const TypesArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
   std::optional<Cluster> cluster;
   GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
@@ -208,7 +208,7 @@ void fill_in(Options& options, const v1::TypeNeeds& needs) {
 }
 
 Command add_types(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TypesArguments>();
   auto* parser = program.add_subcommand("types", "What can be submitted and spawned: methods and message types");
   parser->add_flag("--json", arguments->json, "Print one array of tasks, actors and messages");
   arguments->cluster.add_to(*parser);

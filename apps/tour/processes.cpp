@@ -32,7 +32,7 @@ namespace {
 /// The first argument of the process; no option of the tour.
 constexpr const char* cluster_command = "cluster-up";
 /// How long the process may take to come up or to end, in seconds.
-constexpr double patience = 30;
+constexpr double seconds_of_patience = 30;
 
 Result<void> failed_to(const char* what, int error) {
   return fail(Errc::unavailable, fmt::format("{}: {}", what, std::strerror(error)));
@@ -40,9 +40,9 @@ Result<void> failed_to(const char* what, int error) {
 
 /// Reads once, waiting no longer than `watch` allows. @returns what came, empty at the end.
 Result<std::string> read_some(int file, const Stopwatch& watch) {
-  while (watch.seconds() < patience) {
+  while (watch.seconds() < seconds_of_patience) {
     pollfd wanted{file, POLLIN, 0};
-    const auto left = static_cast<int>((patience - watch.seconds()) * 1000);
+    const auto left = static_cast<int>((seconds_of_patience - watch.seconds()) * 1000);
     if (::poll(&wanted, 1, std::max(left, 0)) <= 0)
       continue;
     std::array<char, 512> text{};
@@ -51,7 +51,7 @@ Result<std::string> read_some(int file, const Stopwatch& watch) {
     if (errno != EINTR)
       break;
   }
-  return fail(Errc::deadline_exceeded, fmt::format("the cluster's process said nothing for {} s", patience));
+  return fail(Errc::deadline_exceeded, fmt::format("the cluster's process said nothing for {} s", seconds_of_patience));
 }
 
 } // namespace

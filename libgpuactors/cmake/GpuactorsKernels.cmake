@@ -56,6 +56,7 @@ const gpuactors::KernelImage ${symbol}{${begin}, ${end}};
 ")
     file(CONFIGURE OUTPUT ${source} CONTENT "${text}" @ONLY)
     target_sources(${target} PRIVATE ${source})
+    set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON) # each has a macro of its own
     if(GPUACTORS_NVCC)
       set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${fatbin})
     endif()

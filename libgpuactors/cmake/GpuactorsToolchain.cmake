@@ -30,6 +30,9 @@ endif()
 add_library(gpuactors_flags INTERFACE)
 target_compile_options(gpuactors_flags INTERFACE -Wall -Wextra -Wconversion -Wnon-virtual-dtor
                        $<$<BOOL:${GPUACTORS_WERROR}>:-Werror>)
+if(CMAKE_UNITY_BUILD) # where a source that is included looks like a header with an anonymous namespace
+  target_compile_options(gpuactors_flags INTERFACE -Wno-subobject-linkage)
+endif()
 if(GPUACTORS_SANITIZE)
   add_compile_options(-fsanitize=${GPUACTORS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${GPUACTORS_SANITIZE})

@@ -5,7 +5,7 @@ using namespace ledger_test;
 
 namespace {
 
-ResourceRequest in_bundle(int bundle, ResourceRequest request) {
+ResourceRequest in_group_bundle(int bundle, ResourceRequest request) {
   request.group = GroupId{1};
   request.bundle = bundle;
   return request;
@@ -29,9 +29,9 @@ std::string story(const Ledger::Events& events) {
 TEST_CASE("a bundle on a lost node is placed anew, and what is in the others stays") {
   Fixture f({node_of("n0", 1), node_of("n1", 1), node_of("n2", 1)});
   CHECK(story({f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)})}) == "granted group 1 at n0:0 n1:0");
-  CHECK(place(f.submit(in_bundle(0, gpus(1)))) == "n0:0");
-  CHECK(place(f.submit(in_bundle(1, gpus(1)))) == "n1:0");
-  const auto waits = f.submit(in_bundle(0, gpus(1)));
+  CHECK(place(f.submit(in_group_bundle(0, gpus(1)))) == "n0:0");
+  CHECK(place(f.submit(in_group_bundle(1, gpus(1)))) == "n1:0");
+  const auto waits = f.submit(in_group_bundle(0, gpus(1)));
   const auto events = f.take(f.ledger.remove_node("n0", f.now));
   CHECK(story(events) == "lost 1, pending group 1, granted group 1 at n2:0 n1:0, granted 3");
   CHECK(events[1].reason == "node n0 was removed: bundle 0 of the group is to be placed anew");
@@ -47,8 +47,8 @@ TEST_CASE("a lost bundle waits at the age of its group, and requests wait for it
   CHECK(younger.kind == Kind::pending);
   CHECK(story(f.take(f.ledger.fail_device("n1", 0, f.now))) == "pending group 1");
   CHECK(f.ledger.bundles_of(GroupId{1}).size() == 1);
-  CHECK(f.submit(in_bundle(0, gpus(1))).reason == "placement group 1 waits itself");
-  CHECK(f.submit(in_bundle(1, gpus(1))).kind == Kind::granted);
+  CHECK(f.submit(in_group_bundle(0, gpus(1))).reason == "placement group 1 waits itself");
+  CHECK(f.submit(in_group_bundle(1, gpus(1))).kind == Kind::granted);
   // The group is older than the request that waited meanwhile. SPREAD may share a node where there is no other.
   CHECK(story(f.release(other)) == "released 1, granted group 1 at n0:1 n0:0, granted 3");
 }
@@ -56,7 +56,7 @@ TEST_CASE("a lost bundle waits at the age of its group, and requests wait for it
 TEST_CASE("a bundle that can be placed nowhere ends its group") {
   Fixture f({node_of("n0", 1), node_of("n1", 1)});
   f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)});
-  f.submit(in_bundle(0, gpus(1)));
+  f.submit(in_group_bundle(0, gpus(1)));
   const auto events = f.take(f.ledger.remove_node("n1", f.now));
   CHECK(story(events) == "pending group 1, infeasible group 1, lost 1");
   CHECK(events[1].reason.find("no node has 1 device: node n0 has 0") != std::string::npos);
@@ -87,7 +87,7 @@ TEST_CASE("a group that waits for a lost bundle can be removed") {
   group.bundles.assign(2, gpus(1));
   group.wait_for_nodes = true;
   f.submit_group(group);
-  f.submit(in_bundle(1, gpus(1)));
+  f.submit(in_group_bundle(1, gpus(1)));
   f.take(f.ledger.remove_node("n0", f.now));
   CHECK(story(f.take(f.ledger.release_group(GroupId{1}, f.now))) == "released group 1, lost 1");
   CHECK(f.ledger.pending_count() == 0);
@@ -98,8 +98,8 @@ TEST_CASE("under STRICT_PACK the loss of one bundle moves the whole group") {
   auto large = node_of("n0", 3);
   Fixture f({large, node_of("n1", 3)});
   f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1)});
-  f.submit(in_bundle(0, gpus(1)));
-  f.submit(in_bundle(1, gpus(1)));
+  f.submit(in_group_bundle(0, gpus(1)));
+  f.submit(in_group_bundle(1, gpus(1)));
   const auto events = f.take(f.ledger.fail_device("n0", 1, f.now));
   CHECK(story(events) == "lost 2, lost 1, pending group 1, granted group 1 at n0:0 n0:2");
   CHECK(events[2].reason == "device 1 of node n0 failed: bundles 0, 1 of the group are to be placed anew");

@@ -10,14 +10,14 @@ using gpuactors::run_plan;
 
 namespace {
 
-const std::string nodes = R"("nodes":[
+const std::string three_nodes = R"("nodes":[
   {"name":"n0","cpus":4,"resources":{"neuron_cores":2},"labels":{"zone":"a"},
    "devices":[{"accelerator_type":"H100","count":2,"memory_bytes":"100"}]},
   {"name":"n1","devices":[{"accelerator_type":"V100","count":1,"memory_bytes":"40"}]}])";
 
 // The reason of the last event about `id`.
 std::string reason_of(const std::string& steps, const std::string& event, const std::string& id) {
-  std::istringstream in("{" + nodes + R"(,"steps":[)" + steps + "]}");
+  std::istringstream in("{" + three_nodes + R"(,"steps":[)" + steps + "]}");
   std::ostringstream out;
   const auto result = run_plan(in, out);
   REQUIRE(result);

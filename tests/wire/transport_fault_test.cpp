@@ -17,13 +17,6 @@ namespace {
 /// Short for a test, long for a busy machine.
 constexpr BulkTimes quick{milliseconds{300}, milliseconds{300}, milliseconds{300}};
 
-std::string why_not(const Result<SharedRegion>& result, Errc code) {
-  REQUIRE_FALSE(result.has_value());
-  INFO(result.error().message());
-  CHECK(to_string(result.error().code()) == to_string(code));
-  return result.error().message();
-}
-
 } // namespace
 
 TEST_CASE_METHOD(TransportFixture, "a region comes from another process, whichever way", "[transport]") {

@@ -26,6 +26,13 @@ bool eventually(const std::function<bool()>& holds) {
   return true;
 }
 
+std::string why_not(const Result<SharedRegion>& result, Errc code) {
+  REQUIRE_FALSE(result.has_value());
+  INFO(result.error().message());
+  CHECK(to_string(result.error().code()) == to_string(code));
+  return result.error().message();
+}
+
 std::size_t open_descriptors() {
   const std::filesystem::directory_iterator entries{"/proc/self/fd"};
   return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));

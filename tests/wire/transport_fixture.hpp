@@ -26,6 +26,9 @@ inline constexpr Way all_ways[] = {Way::local, Way::tcp, Way::tls};
 /// Waits until it holds, for a minute at most.
 [[nodiscard]] bool eventually(const std::function<bool()>& holds);
 
+/// The message of a result that has to be an error of this code.
+std::string why_not(const Result<SharedRegion>& result, Errc code);
+
 /// Open descriptors of this process.
 [[nodiscard]] std::size_t open_descriptors();
 

@@ -16,14 +16,7 @@ using transport::Signal;
 
 namespace {
 
-constexpr BulkTimes quick{milliseconds{300}, milliseconds{300}, milliseconds{60'000}};
-
-std::string why_not(const Result<SharedRegion>& result, Errc code) {
-  REQUIRE_FALSE(result.has_value());
-  INFO(result.error().message());
-  CHECK(to_string(result.error().code()) == to_string(code));
-  return result.error().message();
-}
+constexpr BulkTimes patient{milliseconds{300}, milliseconds{300}, milliseconds{60'000}};
 
 Channel connect(const BulkServer& server, const Signal& stop) {
   const auto& address = server.address();
@@ -90,8 +83,8 @@ TEST_CASE_METHOD(TransportFixture, "TLS and plain do not mix: each side says so 
 
 TEST_CASE_METHOD(TransportFixture, "TLS to a plain port and plain bytes to a TLS port end the connection",
                  "[transport]") {
-  const auto secure = server(Way::tls, quick);
-  const auto plain = server(Way::tcp, quick);
+  const auto secure = server(Way::tls, patient);
+  const auto plain = server(Way::tcp, patient);
   auto to_secure = secure->address();
   to_secure.tls = false;
   auto to_plain = plain->address();
@@ -105,7 +98,7 @@ TEST_CASE_METHOD(TransportFixture, "random bytes cost a server nothing but the c
   const auto stop = std::move(*Signal::make());
   std::mt19937 random{20'261'121};
   for (const auto way : all_ways) {
-    const auto serves = server(way, quick);
+    const auto serves = server(way, patient);
     REQUIRE(serves->add(1, filled(10)).has_value());
     for (int i = 0; i < 100; ++i) {
       auto channel = connect(*serves, stop);
@@ -165,7 +158,7 @@ TEST_CASE_METHOD(TransportFixture, "a huge size that a client asks for is no all
 TEST_CASE_METHOD(TransportFixture, "truncated frames and handshakes end with their time", "[transport]") {
   const auto stop = std::move(*Signal::make());
   for (const auto way : all_ways) {
-    const auto serves = server(way, quick);
+    const auto serves = server(way, patient);
     auto channel = connect(*serves, stop);
     const auto frame = encode(transport::Request{});
     REQUIRE(channel.write_all(frame.data(), 7, std::chrono::minutes{1}, never).has_value());
