@@ -1,0 +1,194 @@
+// What the HTTP and gRPC fronts ask for and what the models behind them answer: requests and replies of the Open
+// Inference Protocol v2, free of any wire format.
+#pragma once
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+/// Element types of the protocol; BYTES elements are a 32-bit little-endian length and that many bytes each.
+enum class DataType : std::uint8_t {
+  boolean,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  int8,
+  int16,
+  int32,
+  int64,
+  fp16,
+  bf16,
+  fp32,
+  fp64,
+  bytes,
+};
+
+/// Bytes that somebody keeps: cheap to copy, immutable, any thread.
+class Bytes {
+public:
+  Bytes() = default;
+
+  Bytes(std::shared_ptr<const void> owner, std::span<const std::byte> view) : owner_(std::move(owner)), view_(view) {
+    // nop
+  }
+
+  /// Takes over a string or vector.
+  template <class Container>
+  static Bytes of(Container values) {
+    auto kept = std::make_shared<const Container>(std::move(values));
+    const auto view = std::as_bytes(std::span{kept->data(), kept->size()});
+    return Bytes{std::move(kept), view};
+  }
+
+  [[nodiscard]] std::span<const std::byte> view() const noexcept {
+    return view_;
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept {
+    return view_.size();
+  }
+
+private:
+  std::shared_ptr<const void> owner_;
+  std::span<const std::byte> view_;
+};
+
+/// A named array: `data` holds the elements row by row, little-endian, as many as `shape` says (fronts check that).
+struct NamedTensor {
+  std::string name;
+  DataType type = DataType::fp32;
+  std::vector<std::int64_t> shape;
+  Bytes data;
+};
+
+struct InferRequest {
+  std::string model;
+  /// Empty means the newest that is ready.
+  std::string version;
+  std::string id;
+  std::vector<NamedTensor> inputs;
+  /// Names of the outputs that are wanted; empty means all.
+  std::vector<std::string> outputs;
+  /// 1 is served first; 0 means the model's default.
+  std::uint64_t priority = 0;
+  /// The answer must come within this time of its arrival; none means the model's default.
+  std::optional<gpuactors::Duration> timeout;
+};
+
+struct InferReply {
+  std::string model;
+  std::string version;
+  std::string id;
+  std::vector<NamedTensor> outputs;
+};
+
+/// How the codes of `gpuactors::Errc` are used here, and what fronts make of them (HTTP, gRPC):
+///   invalid_argument   400, INVALID_ARGUMENT     wrong names, shapes, types, sizes
+///   not_found          404, NOT_FOUND            no such model or version
+///   queue_full         429, RESOURCE_EXHAUSTED   the model's queue is full, or the deadline cannot be met
+///   deadline_exceeded  504, DEADLINE_EXCEEDED    the timeout passed
+///   unavailable        503, UNAVAILABLE          the model is being loaded or unloaded, or the server ends
+///   cancelled          499, CANCELLED            the client has gone
+///   anything else      500, INTERNAL
+using InferDone = std::function<void(gpuactors::Result<InferReply>)>;
+
+struct TensorSpec {
+  std::string name;
+  DataType type = DataType::fp32;
+  /// -1 where any size goes. With batching the first dimension is the batch and is -1.
+  std::vector<std::int64_t> shape;
+};
+
+/// What a model says of itself.
+struct ModelDescription {
+  std::string name;
+  std::vector<std::string> versions;
+  std::string platform;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  /// 0: no batching.
+  std::uint64_t max_batch = 0;
+  std::uint64_t max_queue = 0;
+  std::optional<gpuactors::Duration> default_timeout;
+  std::size_t replicas = 0;
+  double gpus = 0;
+};
+
+/// A count of events and the nanoseconds that they took together.
+struct Timed {
+  std::uint64_t count = 0;
+  std::uint64_t nanoseconds = 0;
+};
+
+struct ModelStatistics {
+  std::string name;
+  std::string version;
+  std::uint64_t last_inference_ms = 0; // since the epoch
+  std::uint64_t inference_count = 0;   // rows
+  std::uint64_t execution_count = 0;   // batches
+  Timed success, fail, queue, compute_input, compute_infer, compute_output;
+  /// By size of the batch.
+  std::map<std::uint64_t, Timed> batches;
+  std::uint64_t pending = 0;
+  /// Failed requests by Triton's reasons: REJECTED, CANCELED, BACKEND, OTHER.
+  std::map<std::string, std::uint64_t> failures;
+};
+
+struct RepositoryEntry {
+  std::string name;
+  std::string version;
+  /// READY, LOADING, UNLOADING, UNAVAILABLE.
+  std::string state;
+  std::string reason;
+};
+
+/// The models behind the fronts. All members from any thread; none blocks for long except `load` and `unload`.
+class Service {
+public:
+  virtual ~Service() = default;
+
+  /// Answers by `done`, exactly once, on any thread, perhaps before this returns. Destroying the result or calling it
+  /// withdraws nothing; `cancel` of the handle does.
+  class Ticket {
+  public:
+    virtual ~Ticket() = default;
+    /// The client has gone: drop the request if it still waits. Any thread; `done` is still called once.
+    virtual void cancel() noexcept = 0;
+  };
+  virtual std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) = 0;
+
+  /// Whether every model that should be ready is.
+  [[nodiscard]] virtual bool ready() const = 0;
+  /// @returns `not_found`; whether this model (version) can be asked now.
+  [[nodiscard]] virtual gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const = 0;
+  [[nodiscard]] virtual gpuactors::Result<ModelDescription> describe(std::string_view model,
+                                                                     std::string_view version) const = 0;
+  /// Of all models when `model` is empty.
+  [[nodiscard]] virtual gpuactors::Result<std::vector<ModelStatistics>> statistics(std::string_view model,
+                                                                                   std::string_view version) const = 0;
+  [[nodiscard]] virtual std::vector<RepositoryEntry> repository() const = 0;
+
+  /// Loads a model, or its newest file beside the version that serves; blocks until it is ready.
+  /// `parameters` are those of the repository extension.
+  virtual gpuactors::Result<void> load(std::string_view model,
+                                       const std::map<std::string, std::string>& parameters) = 0;
+  virtual gpuactors::Result<void> unload(std::string_view model) = 0;
+
+  /// The text of /metrics, in Prometheus' format.
+  [[nodiscard]] virtual std::string metrics() const = 0;
+};
+
+} // namespace serve
