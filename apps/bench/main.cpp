@@ -31,6 +31,11 @@ std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
     end_with_parent();
     return ask_floor({arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4])});
   }
+  constexpr std::size_t fetch_arguments = 4;
+  if (arguments.size() == fetch_arguments && arguments[0] == "--fetch") {
+    end_with_parent();
+    return fetch_for_ever(arguments[1], std::stoull(arguments[2]), arguments[3]);
+  }
   return std::nullopt;
 }
 
@@ -59,8 +64,8 @@ int main(int argc, char** argv) {
 
   fmt::print("{} hardware threads; floors in the same process, taken in turns\n", std::thread::hardware_concurrency());
   std::vector<Row> rows;
-  for (const auto& group : {call_benchmarks(), remote_benchmarks(), device_benchmarks(), ledger_benchmarks(),
-                            memory_benchmarks(), transport_benchmarks()})
+  for (const auto& group : {call_benchmarks(), remote_benchmarks(), remote_load_benchmarks(), device_benchmarks(),
+                            ledger_benchmarks(), memory_benchmarks(), transport_benchmarks()})
     for (const auto& benchmark : group)
       if (benchmark.name.find(filter) != std::string::npos) {
         fmt::print(stderr, "running {}\n", benchmark.name);
