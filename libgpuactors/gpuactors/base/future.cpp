@@ -66,14 +66,16 @@ void FutureCore::on_ready(std::function<void()> observer) {
 
 void FutureCore::publish() {
   std::vector<std::function<void()>> observers;
+  bool waiting = false;
   {
     const std::lock_guard lock{mutex_};
     ready_.store(true, std::memory_order_release);
     observers.swap(observers_);
-    // Notified under the lock: the waiter may destroy this object as soon as it has the lock.
-    if (waiters_ > 0)
-      wake_.notify_all();
+    waiting = waiters_ > 0;
   }
+  // Not under the lock, for which a waiter would wait at once again. Whoever completes keeps the object meanwhile.
+  if (waiting)
+    wake_.notify_all();
   for (const auto& observer : observers)
     observer();
 }
