@@ -83,6 +83,16 @@ TEST_CASE("a frozen worker fails its callers within the link timeout", "[process
   CHECK(eventually([&] { return is_idle(cluster); }));
 }
 
+TEST_CASE("a broker that has just started does not wait for nodes to bring back what it has seen end", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(5), {.gpus = 1}));
+  must(cluster.kill(actor));
+  // While it would still wait for nodes.
+  auto call = actor.call<Number>("add", number(1));
+  CHECK(call.get(std::chrono::seconds{limits::settle} / 2).error().code() == Errc::actor_died);
+}
+
 TEST_CASE("an actor with restarts left is started anew and its handle follows", "[processes]") {
   Processes processes;
   auto cluster = processes.up();
