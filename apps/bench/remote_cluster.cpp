@@ -49,6 +49,7 @@ int serve_cluster(const std::string& certificates) {
   NodeDaemon node;
   node.name = "local";
   node.devices = "host:1x1GiB";
+  node.resources["custom"] = 100; // what Ray's rows with placement groups take
   DaemonOptions options;
   options.certificates = certificates;
   options.insecure = certificates.empty();

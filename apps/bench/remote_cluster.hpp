@@ -2,25 +2,13 @@
 #pragma once
 
 #include "child.hpp"
+#include "harness.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
-#include <fmt/format.h>
-
-#include <cstdlib>
 #include <string>
 
 namespace gpuactors::bench {
-
-/// The value, or the end of the program: a benchmark has nothing to fall back on.
-template <class T>
-T check(Result<T> result) {
-  if (!result) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
-    std::exit(1);
-  }
-  return std::move(*result);
-}
 
 /// A folder for certificates, gone with the object.
 class CertificatesHome {
