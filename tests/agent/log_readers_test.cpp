@@ -88,6 +88,26 @@ TEST_CASE_METHOD(ReadersFixture, "who follows gets what is there, and then each 
   CHECK(next.get()->lines.at(0).text == "new");
 }
 
+TEST_CASE_METHOD(ReadersFixture, "of long lines as many wait for a reader as there are bytes for") {
+  constexpr auto most = limits::log_reader_bytes / limits::log_line_bytes;
+  for (std::size_t i = 0; i < most + 100; ++i)
+    write(std::string(limits::log_line_bytes, static_cast<char>('a' + i % 26)));
+  LogQuery query;
+  query.reader = 1;
+  query.count = limits::log_tail_lines;
+  std::size_t bytes = 0;
+  LogAnswer last;
+  for (auto next = answer(query); !next.lines.empty(); next = answer(query)) {
+    for (const auto& line : next.lines)
+      bytes += line.text.size();
+    last = std::move(next);
+  }
+  CHECK(bytes <= limits::log_reader_bytes);
+  CHECK(bytes > limits::log_reader_bytes / 2);
+  // The newest are kept.
+  CHECK(last.lines.back().text.front() == static_cast<char>('a' + (most + 99) % 26));
+}
+
 TEST_CASE_METHOD(ReadersFixture, "an answer without lines comes when the time is over") {
   const auto begin = Clock::now();
   CHECK(texts({.reader = 1, .follow = true, .wait = 30ms}).empty());

@@ -50,8 +50,12 @@ TEST_CASE("negative and absurd amounts and names are refused") {
   request.name = std::string(129, 'x');
   CHECK(refusal(request) == "name has 129 characters: at most 128 are allowed");
   request = {};
-  request.node = "a\nb";
-  CHECK(refusal(request) == "node has a control character: use printable ones");
+  for (const auto* node : {"a\nb", "a\x7f", "a\xc2\x9b[2J"}) {
+    request.node = node;
+    CHECK(refusal(request) == "node has a control character: use printable ones");
+  }
+  request.node = "\xc2\xb5"; // a micro sign
+  CHECK(refusal(request).empty());
   request = {};
   request.queue_timeout = seconds{-1};
   CHECK(refusal(request).find("queue_timeout is negative") == 0);

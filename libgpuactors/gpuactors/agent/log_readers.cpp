@@ -41,10 +41,13 @@ struct Reader {
   void add(std::vector<LogLine> more, std::uint64_t lost, std::size_t most) {
     for (auto& line : more)
       // What was there at first comes at once, and has a bound of its own.
-      if (dropped == 0 && (lines.size() < most || !opened))
-        lines.push_back(std::move(line));
+      if (!opened
+          || (dropped == 0 && lines.size() < most && waiting_bytes_ + bytes_of(line) <= limits::log_reader_bytes))
+        push(std::move(line));
       else
         ++dropped;
+    while (!opened && waiting_bytes_ > limits::log_reader_bytes)
+      static_cast<void>(pop());
     dropped += lost;
     opened = true;
   }
@@ -55,12 +58,30 @@ struct Reader {
       answer.dropped = std::exchange(dropped, 0);
     std::size_t bytes = 0;
     while (!lines.empty() && (answer.lines.empty() || bytes + lines.front().text.size() <= most_bytes)) {
-      bytes += lines.front().text.size() + lines.front().source.size() + lines.front().node.size();
-      answer.lines.push_back(std::move(lines.front()));
-      lines.pop_front();
+      bytes += bytes_of(lines.front());
+      answer.lines.push_back(pop());
     }
     return answer;
   }
+
+private:
+  static std::size_t bytes_of(const LogLine& line) {
+    return line.text.size() + line.source.size() + line.node.size();
+  }
+
+  void push(LogLine line) {
+    waiting_bytes_ += bytes_of(line);
+    lines.push_back(std::move(line));
+  }
+
+  LogLine pop() {
+    auto line = std::move(lines.front());
+    lines.pop_front();
+    waiting_bytes_ -= bytes_of(line);
+    return line;
+  }
+
+  std::size_t waiting_bytes_ = 0;
 };
 
 } // namespace
@@ -209,11 +230,11 @@ private:
     }
     auto lines = store_.tail(filter, query.count);
     const std::lock_guard lock{mutex_};
-    reader->opened = true;
     if (lines)
-      reader->lines.assign(std::make_move_iterator(lines->begin()), std::make_move_iterator(lines->end()));
+      reader->add(std::move(*lines), 0, bounds_.lines);
     else
       reader->error = lines.error();
+    reader->opened = true;
   }
 
   LogStore& store_;

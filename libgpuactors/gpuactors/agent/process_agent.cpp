@@ -119,7 +119,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       },
       [this](const v1::ReadLog& message) { return read_log(message); },
       [this](const v1::ActorSaved& message) { saved(message); },
-      [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
+      [this](const v1::HolderUsage& message) { used(message); },
   };
 }
 
@@ -230,6 +230,13 @@ void ProcessAgent::saved(const v1::ActorSaved& message) {
   // Kept here as well, for a broker that starts again or is away just now.
   lease->second.held.mutable_actor()->set_saved_type(message.type());
   lease->second.held.mutable_actor()->set_saved(message.data());
+  caf_version::post(broker_, message);
+}
+
+void ProcessAgent::used(const v1::HolderUsage& message) {
+  for (const auto& entry : message.entries())
+    if (const auto lease = leases_.find(LeaseId{entry.lease()}); lease != leases_.end())
+      lease->second.usage = entry;
   caf_version::post(broker_, message);
 }
 
@@ -406,8 +413,12 @@ void ProcessAgent::register_node() {
   *message.mutable_types() = options_.types;
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
-  for (const auto& [id, lease] : leases_)
+  v1::HolderUsage usage;
+  for (const auto& [id, lease] : leases_) {
     *message.add_held() = lease.held;
+    if (lease.usage)
+      *usage.add_entries() = *lease.usage;
+  }
   const auto broker = caf::actor_cast<BrokerHandle>(broker_);
   caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
       .then(
@@ -418,6 +429,9 @@ void ProcessAgent::register_node() {
             options_.notice(fmt::format("the broker does not take the node: {}", from_caf(error).message()));
             caf_version::post_later(this, limits::redial_longest, v1::Tick{});
           });
+  // Workers tell only what has changed.
+  if (usage.entries_size() > 0)
+    caf_version::post(broker_, std::move(usage));
 }
 
 } // namespace gpuactors

@@ -106,6 +106,8 @@ private:
     std::uint64_t worker = 0;
     /// Its holder has ended; to be reported when the worker was reaped.
     std::optional<v1::LeaseEnded> ended;
+    /// What its worker told last, for a broker that starts again.
+    std::optional<v1::HolderUsage::Entry> usage;
   };
 
   template <class Message, class... Ins>
@@ -116,6 +118,7 @@ private:
   void end(const v1::EndLease& order);
   void started(v1::LeaseStarted message);
   void saved(const v1::ActorSaved& message);
+  void used(const v1::HolderUsage& message);
   void ended(v1::LeaseEnded message);
   void stuck(const v1::LeaseStuck& message);
   void report(v1::LeaseEnded message);

@@ -149,6 +149,7 @@ public:
   ///
   /// @param how `Cancel::force` ends the process that runs it, if that is its own (`Isolation::process`), whatever it
   ///        does; an actor is started anew if it may be. In a shared process it means the same as `Cancel::ask`.
+  ///        It may follow where asking was in vain, as long as the result was not taken.
   void cancel(Cancel how = Cancel::ask) {
     if (state_ != nullptr)
       state_->cancel(how);

@@ -77,6 +77,10 @@ inline constexpr std::chrono::seconds log_reader_idle{30};
 inline constexpr std::chrono::seconds log_wait{20};
 inline constexpr std::size_t log_answer_bytes = 1U << 20;
 
+/// Bytes of lines that wait for one reader; of those that were there at first the oldest are left out, later ones are
+/// dropped.
+inline constexpr std::size_t log_reader_bytes = 16U << 20;
+
 /// Lines of an actor that are shown when nobody says how many.
 inline constexpr std::size_t log_shown_lines = 1'000;
 

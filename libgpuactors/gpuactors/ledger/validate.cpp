@@ -22,8 +22,10 @@ Result<void> check_name(std::string_view what, std::string_view name) {
   if (name.size() > limits::name_length)
     return fail(Errc::invalid_argument,
                 fmt::format("{} has {} characters: at most {} are allowed", what, name.size(), limits::name_length));
-  for (const char c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+  // Those of ASCII, and U+0080 to U+009F, which begin with the byte 0xc2 in UTF-8: terminals obey both.
+  const auto byte = [&](std::size_t i) { return i < name.size() ? static_cast<unsigned char>(name[i]) : 0xffU; };
+  for (std::size_t i = 0; i < name.size(); ++i)
+    if (byte(i) < 0x20 || byte(i) == 0x7f || (byte(i) == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0))
       return fail(Errc::invalid_argument, fmt::format("{} has a control character: use printable ones", what));
   return {};
 }

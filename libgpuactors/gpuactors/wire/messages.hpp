@@ -50,21 +50,11 @@ inline TimePoint from_remaining(std::int64_t remaining) {
 
 namespace detail {
 
-/// The type's name and its bytes; false when the message cannot be serialized.
-inline bool save(const Payload& x, std::string& type, std::string& bytes) {
-  const auto encoded = x.encoded();
-  if (!encoded)
-    return false;
-  type = encoded->type_name();
-  bytes = encoded->bytes();
-  return true;
-}
-
 struct PayloadFields {
   std::tuple<std::string, std::string> values;
 
   bool save(const Payload& x) {
-    return detail::save(x, std::get<0>(values), std::get<1>(values));
+    return x.write_to(std::get<0>(values), std::get<1>(values));
   }
 
   void load(Payload& x) {
@@ -82,7 +72,7 @@ struct CallFields {
     remaining = to_remaining(x.deadline);
     id = x.id.value();
     stream = x.stream;
-    return detail::save(x.payload, type, bytes);
+    return x.payload.write_to(type, bytes);
   }
 
   void load(Call& x) {
@@ -97,7 +87,7 @@ struct StreamItemFields {
 
   bool save(const StreamItem& x) {
     std::get<0>(values) = x.call.value();
-    return detail::save(x.payload, std::get<1>(values), std::get<2>(values));
+    return x.payload.write_to(std::get<1>(values), std::get<2>(values));
   }
 
   void load(StreamItem& x) {

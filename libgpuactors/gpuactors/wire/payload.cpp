@@ -53,6 +53,16 @@ Result<Payload> Payload::encoded() const {
   return from_bytes(std::string{type_name()}, std::move(bytes));
 }
 
+bool Payload::write_to(std::string& type, std::string& bytes) const {
+  if (!check_size())
+    return false;
+  type = type_name();
+  if (live_ != nullptr)
+    return live_->SerializeToString(&bytes);
+  bytes = this->bytes();
+  return true;
+}
+
 std::string_view Payload::bytes() const noexcept {
   return encoded_ != nullptr ? std::string_view{encoded_->bytes} : std::string_view{};
 }

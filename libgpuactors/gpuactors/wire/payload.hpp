@@ -83,6 +83,10 @@ public:
   /// @returns `invalid_argument` when it cannot be serialized (text that is not UTF-8, say) or is too large.
   [[nodiscard]] Result<Payload> encoded() const;
 
+  /// Writes the type's name and the message's bytes, as they travel, in place of what the strings held.
+  /// @returns false when it cannot be serialized, or is too large.
+  [[nodiscard]] bool write_to(std::string& type, std::string& bytes) const;
+
   /// The bytes of an encoded payload; empty otherwise.
   [[nodiscard]] std::string_view bytes() const noexcept;
 
