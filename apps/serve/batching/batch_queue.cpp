@@ -30,10 +30,10 @@ std::string milliseconds(Duration duration) {
 
 Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const Capacity& capacity) {
   if (request->rows == 0 || request->rows > limits_.max_batch)
-    return gpuactors::fail(Errc::invalid_argument, fmt::format("a request has 1 to {} rows, this one {}",
-                                                               limits_.max_batch, request->rows));
-  if (waiting_.size() >= limits_.max_requests || request->rows > limits_.max_rows - std::min(waiting_rows_,
-                                                                                             limits_.max_rows)) {
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("a request has 1 to {} rows, this one {}", limits_.max_batch, request->rows));
+  if (waiting_.size() >= limits_.max_requests
+      || request->rows > limits_.max_rows - std::min(waiting_rows_, limits_.max_rows)) {
     ++counts_.refused_full;
     return gpuactors::fail(Errc::queue_full,
                            fmt::format("the queue is full: {} requests with {} rows wait, and {} requests with {} rows "

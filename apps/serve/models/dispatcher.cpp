@@ -102,8 +102,9 @@ void Dispatcher::close(TimePoint until) {
       drained_.wait_until(lock, until, empty);
     const auto now = Clock::now();
     for (const auto& request : queue_.take_all())
-      fail(request, Error{Errc::unavailable, fmt::format("{} was taken out of service before it could answer",
-                                                         options_.facts.title)},
+      fail(request,
+           Error{Errc::unavailable,
+                 fmt::format("{} was taken out of service before it could answer", options_.facts.title)},
            other_reason, now, actions);
     stopping_ = true;
     timer_wake_.notify_all();
@@ -130,11 +131,9 @@ void Dispatcher::run_timer() {
     Actions actions;
     for (const auto& request : queue_.expire(now))
       fail(request,
-           Error{Errc::deadline_exceeded, fmt::format("{} did not answer within the timeout of {:.3f} ms",
-                                                      options_.facts.title,
-                                                      std::chrono::duration<double, std::milli>{
-                                                          request->deadline - request->arrived}
-                                                          .count())},
+           Error{Errc::deadline_exceeded,
+                 fmt::format("{} did not answer within the timeout of {:.3f} ms", options_.facts.title,
+                             std::chrono::duration<double, std::milli>{request->deadline - request->arrived}.count())},
            rejected, now, actions);
     if (ask_again_ <= now)
       pump(now, actions);
@@ -165,8 +164,8 @@ bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
       return false;
     const auto now = Clock::now();
     if (auto admitted = queue_.admit(pending, now, capacity(now)); !admitted)
-      fail(pending, Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title,
-                                                               admitted.error().message())},
+      fail(pending,
+           Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},
            rejected, now, actions);
     else
       pump(now, actions);
@@ -192,7 +191,7 @@ void Dispatcher::cancel(Pending& pending) {
 void Dispatcher::fail(const RequestPtr& request, Error error, const char* reason, TimePoint now, Actions& actions) {
   ++statistics_.failures[reason];
   count(statistics_.fail, nanoseconds(now - request->arrived));
-  actions.answers.push_back({pending_of(request), gpuactors::fail(std::move(error))});
+  actions.answers.emplace_back(pending_of(request), gpuactors::fail(std::move(error)));
 }
 
 batching::Capacity Dispatcher::capacity(TimePoint now) const {
@@ -231,8 +230,8 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
     auto next = queue_.next(start, replica->facts.share);
     for (const auto& request : next.late)
       fail(request,
-           Error{Errc::deadline_exceeded, fmt::format("{} cannot answer within the timeout any more",
-                                                      options_.facts.title)},
+           Error{Errc::deadline_exceeded,
+                 fmt::format("{} cannot answer within the timeout any more", options_.facts.title)},
            rejected, now, actions);
     if (next.batch.empty()) {
       ask_again_ = next.ask_again;
@@ -336,15 +335,15 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
     answer.outputs.push_back(
         {output_name, facts.type, {static_cast<std::int64_t>(member->rows), facts.outputs}, Bytes{shared, own}});
-    actions.answers.push_back({pending, std::move(answer)});
+    actions.answers.emplace_back(pending, std::move(answer));
   }
 }
 
 void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint now, Actions& actions) {
   for (const auto& member : flight.members)
     if (queue_.give_up(*member))
-      fail(member, Error{Errc::task_failed, fmt::format("{} could not infer: {}", options_.facts.title,
-                                                        to_string(error))},
+      fail(member,
+           Error{Errc::task_failed, fmt::format("{} could not infer: {}", options_.facts.title, to_string(error))},
            failed_in_model, now, actions);
 }
 
@@ -361,8 +360,9 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
     for (const auto& member : flight.members) {
       if (++member->losses >= losses_until_failed) {
         if (queue_.give_up(*member))
-          fail(member, Error{Errc::worker_died, fmt::format("{}: {} replicas were lost with this request: {}",
-                                                            options_.facts.title, member->losses, to_string(error))},
+          fail(member,
+               Error{Errc::worker_died, fmt::format("{}: {} replicas were lost with this request: {}",
+                                                    options_.facts.title, member->losses, to_string(error))},
                failed_in_model, now, actions);
         continue;
       }
@@ -393,8 +393,7 @@ void Dispatcher::add(ReplicaFacts facts, RunBatch run) {
     const std::lock_guard lock{mutex_};
     const auto now = Clock::now();
     const auto id = facts.id;
-    replicas_.emplace(
-        id, Replica{std::move(facts), std::make_shared<const RunBatch>(std::move(run)), {}, now, now});
+    replicas_.emplace(id, Replica{std::move(facts), std::make_shared<const RunBatch>(std::move(run)), {}, now, now});
     pump(now, actions);
     wake_timer();
   }

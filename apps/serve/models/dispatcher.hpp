@@ -103,7 +103,8 @@ public:
     return options_.limits;
   }
 
-  /// Takes no more requests, waits until all are answered or `until`, and fails the rest with `unavailable`. Idempotent.
+  /// Takes no more requests, waits until all are answered or `until`, and fails the rest with `unavailable`.
+  /// Idempotent.
   void close(gpuactors::TimePoint until);
 
 private:
@@ -132,6 +133,11 @@ private:
     std::vector<batching::RequestPtr> members;
   };
   struct Answer {
+    Answer(std::shared_ptr<Pending> whose, gpuactors::Result<InferReply> what)
+      : pending(std::move(whose)), result(std::move(what)) {
+      // nop
+    }
+
     std::shared_ptr<Pending> pending;
     gpuactors::Result<InferReply> result;
   };
@@ -153,8 +159,8 @@ private:
   void answer_batch(const Flight& flight, wire::BatchReply reply, gpuactors::TimePoint now, Actions& actions);
   void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
-  void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason,
-            gpuactors::TimePoint now, Actions& actions);
+  void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
+            Actions& actions);
   Replica* least_loaded();
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();

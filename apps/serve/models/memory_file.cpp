@@ -1,13 +1,13 @@
 #include "memory_file.hpp"
 
-#include <fmt/format.h>
-
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -98,8 +98,7 @@ Result<MemoryFile> MemoryFile::copy_of(const std::string& path) {
 }
 
 MemoryFile::MemoryFile(MemoryFile&& other) noexcept
-  : descriptor_(std::exchange(other.descriptor_, -1)),
-    size_(std::exchange(other.size_, 0)),
+  : descriptor_(std::exchange(other.descriptor_, -1)), size_(std::exchange(other.size_, 0)),
     mapped_(std::exchange(other.mapped_, nullptr)) {
   // nop
 }

@@ -10,7 +10,8 @@
 
 namespace serve {
 
-/// Bytes behind a path that this process alone can open; gone with the object. Movable; moved-from is empty. One thread.
+/// Bytes behind a path that this process alone can open; gone with the object. Movable; moved-from is empty. One
+/// thread.
 class MemoryFile {
 public:
   /// A copy of `bytes`. @returns `out_of_memory` when the system has no room, with its words.

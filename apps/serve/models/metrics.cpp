@@ -25,8 +25,8 @@ public:
 
   template <class T>
   void line(std::string_view name, const DispatcherSnapshot& version, std::string_view more_labels, T value) {
-    fmt::format_to(std::back_inserter(text_), "{}{{model=\"{}\",version=\"{}\"{}}} {}\n", name,
-                   version.statistics.name, version.statistics.version, more_labels, value);
+    fmt::format_to(std::back_inserter(text_), "{}{{model=\"{}\",version=\"{}\"{}}} {}\n", name, version.statistics.name,
+                   version.statistics.version, more_labels, value);
   }
 
   /// A family with one number for each version.

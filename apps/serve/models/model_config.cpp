@@ -101,8 +101,8 @@ const std::vector<Key>& keys() {
                  &ModelConfig::ahead, 0, 1),
       time_key("timeout", "MS", "milliseconds in which a request is answered unless it says; none when left out",
                &ModelConfig::timeout, 1e-3, 1e-3),
-      number_key("priority", "of requests that name none, 1 is served first; 2 when left out", &ModelConfig::priority, 1,
-                 1'000'000),
+      number_key("priority", "of requests that name none, 1 is served first; 2 when left out", &ModelConfig::priority,
+                 1, 1'000'000),
   };
   return all;
 }
@@ -141,8 +141,8 @@ Result<void> set_key(ModelConfig& config, std::string_view name, const std::stri
   std::vector<std::string> known;
   for (const auto& key : keys())
     known.emplace_back(key.name);
-  return gpuactors::fail(Errc::invalid_argument, fmt::format("a model has no key \"{}\"{}", name,
-                                                             gpuactors::did_you_mean(name, known)));
+  return gpuactors::fail(Errc::invalid_argument,
+                         fmt::format("a model has no key \"{}\"{}", name, gpuactors::did_you_mean(name, known)));
 }
 
 Result<ModelConfig> parse_model(const std::string& text, const ModelConfig& defaults) {
@@ -188,9 +188,9 @@ Result<void> check(const ModelConfig& config) {
   const auto least = config.min_replicas;
   const auto most = config.max_replicas;
   if (least && most && *least > *most)
-    return gpuactors::fail(Errc::invalid_argument,
-                           fmt::format("min-replicas is {} and max-replicas {}: the least is above the most", *least,
-                                       *most));
+    return gpuactors::fail(
+        Errc::invalid_argument,
+        fmt::format("min-replicas is {} and max-replicas {}: the least is above the most", *least, *most));
   return {};
 }
 

@@ -1,11 +1,11 @@
 // What is served: a name, the file of a checkpoint, and how; written as NAME=FILE[,key=value...].
 #pragma once
 
-#include <apps/serve/batching/batch_queue.hpp>
-#include <apps/serve/batching/scaling.hpp>
-
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
+
+#include <apps/serve/batching/batch_queue.hpp>
+#include <apps/serve/batching/scaling.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -157,9 +157,9 @@ Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::st
   if (model.current != nullptr && (version.empty() || version == model.current->number()))
     return model.current.get();
   const auto missing = [&](Errc code, std::string_view why) {
-    return gpuactors::fail(code, version.empty() ? fmt::format("model {} does not serve: {}", name, why)
-                                                 : fmt::format("model {} has no version {} that serves: {}", name,
-                                                               version, why));
+    return gpuactors::fail(code, version.empty()
+                                     ? fmt::format("model {} does not serve: {}", name, why)
+                                     : fmt::format("model {} has no version {} that serves: {}", name, version, why));
   };
   if (model.coming && (version.empty() || version == std::to_string(*model.coming)))
     return missing(Errc::unavailable, "it is being loaded");
@@ -271,9 +271,9 @@ ModelTable::requested_path(const std::map<std::string, std::string>& parameters)
   std::optional<std::string> result;
   for (const auto& [name, value] : parameters) {
     if (name != path_parameter)
-      return gpuactors::fail(Errc::invalid_argument,
-                             fmt::format("load has no parameter \"{}\": there is \"{}\", a file", name,
-                                         path_parameter));
+      return gpuactors::fail(
+          Errc::invalid_argument,
+          fmt::format("load has no parameter \"{}\": there is \"{}\", a file", name, path_parameter));
     if (options_.load_paths.empty())
       return gpuactors::fail(Errc::invalid_argument, "files cannot be named: the server was started without "
                                                      "--allow-load-paths DIR");
@@ -333,8 +333,8 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
         model->reason = version.error().message();
       if (model->tentative)
         models_.erase(config.name);
-      return gpuactors::fail(version.error().code(), fmt::format("model {} could not be loaded: {}", config.name,
-                                                                 version.error().message()));
+      return gpuactors::fail(version.error().code(),
+                             fmt::format("model {} could not be loaded: {}", config.name, version.error().message()));
     }
     if (closing_)
       return server_ends(); // the new one ends with this call

@@ -4,9 +4,9 @@
 #include "model_config.hpp"
 #include "model_version.hpp"
 
-#include <apps/serve/service.hpp>
-
 #include <gpuactors/gpuactors.hpp>
+
+#include <apps/serve/service.hpp>
 
 #include <filesystem>
 #include <map>
@@ -92,8 +92,7 @@ private:
 
   // With the mutex.
   [[nodiscard]] gpuactors::Result<ModelPtr> find(std::string_view model) const;
-  [[nodiscard]] gpuactors::Result<const ModelVersion*> find_version(const Model& model,
-                                                                    std::string_view version) const;
+  [[nodiscard]] gpuactors::Result<const ModelVersion*> find_version(const Model& model, std::string_view version) const;
 
   [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;

@@ -53,8 +53,8 @@ public:
     const auto rows = batch.rows();
     if (rows < 1 || rows > max_rows_ || batch.x().size() != static_cast<std::size_t>(rows) * row_in_)
       return gpuactors::fail(Errc::invalid_argument,
-                             fmt::format("a batch of {} rows with {} bytes: 1 to {} rows of {} bytes are expected", rows,
-                                         batch.x().size(), max_rows_, row_in_));
+                             fmt::format("a batch of {} rows with {} bytes: 1 to {} rows of {} bytes are expected",
+                                         rows, batch.x().size(), max_rows_, row_in_));
     auto& stream = gpu().stream();
     wire::BatchReply reply;
     auto& y = *reply.mutable_y();
@@ -81,8 +81,8 @@ public:
 private:
   Result<nn::Network> load(const wire::ReplicaConfig& config) {
     if (gpu_count() != 1)
-      return gpuactors::fail(Errc::invalid_argument, fmt::format("a replica runs on one device, not on {}",
-                                                                 gpu_count()));
+      return gpuactors::fail(Errc::invalid_argument,
+                             fmt::format("a replica runs on one device, not on {}", gpu_count()));
     GPUACTORS_LET(checkpoint, tensors().get(config.checkpoint()));
     GPUACTORS_LET(bytes, checkpoint.host<std::uint8_t>());
     GPUACTORS_LET(file, MemoryFile::of(bytes));

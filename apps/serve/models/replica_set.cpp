@@ -72,10 +72,7 @@ bool KeeperBell::stopped() const {
 
 ReplicaSet::ReplicaSet(Cluster& cluster, std::shared_ptr<Dispatcher> dispatcher, std::shared_ptr<KeeperBell> bell,
                        ReplicaOptions options)
-  : cluster_(cluster),
-    dispatcher_(std::move(dispatcher)),
-    bell_(std::move(bell)),
-    options_(std::move(options)),
+  : cluster_(cluster), dispatcher_(std::move(dispatcher)), bell_(std::move(bell)), options_(std::move(options)),
     scaling_(options_.scaling) {
   // nop
 }
@@ -83,8 +80,7 @@ ReplicaSet::ReplicaSet(Cluster& cluster, std::shared_ptr<Dispatcher> dispatcher,
 Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(Cluster& cluster, std::shared_ptr<Dispatcher> dispatcher,
                                                       std::shared_ptr<KeeperBell> bell, ReplicaOptions options) {
   const auto initial = options.initial;
-  std::unique_ptr<ReplicaSet> set{
-      new ReplicaSet{cluster, std::move(dispatcher), std::move(bell), std::move(options)}};
+  std::unique_ptr<ReplicaSet> set{new ReplicaSet{cluster, std::move(dispatcher), std::move(bell), std::move(options)}};
   for (std::size_t i = 0; i < initial; ++i)
     if (auto started = set->start_one(i == 0 ? Duration{first_wait} : Duration{later_wait}); !started) {
       if (i == 0)

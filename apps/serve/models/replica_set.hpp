@@ -52,8 +52,7 @@ public:
   /// @returns why not even one could be started.
   static gpuactors::Result<std::unique_ptr<ReplicaSet>> start(gpuactors::Cluster& cluster,
                                                               std::shared_ptr<Dispatcher> dispatcher,
-                                                              std::shared_ptr<KeeperBell> bell,
-                                                              ReplicaOptions options);
+                                                              std::shared_ptr<KeeperBell> bell, ReplicaOptions options);
 
   ReplicaSet(const ReplicaSet&) = delete;
   ReplicaSet& operator=(const ReplicaSet&) = delete;
@@ -86,22 +85,6 @@ private:
   std::uint64_t last_id_ = 0;
   gpuactors::TimePoint next_ask_{};
   std::thread keeper_;
-};
-
-/// What wakes the keeper of a replica set: it may ring before there is one, and after.
-class KeeperBell {
-public:
-  void ring();
-  /// Says that the keeper should end.
-  void stop();
-  /// Waits for a ring, at most so long. @returns false once stopped.
-  bool wait(gpuactors::Duration most);
-
-private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool rung_ = false;
-  bool stopped_ = false;
 };
 
 } // namespace serve

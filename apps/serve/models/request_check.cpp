@@ -11,8 +11,8 @@ namespace {
 
 template <class... Args>
 gpuactors::Failure misfit(const ModelFacts& facts, fmt::format_string<Args...> format, Args&&... args) {
-  return gpuactors::fail(Errc::invalid_argument, fmt::format("model {} {}", facts.name,
-                                                             fmt::format(format, std::forward<Args>(args)...)));
+  return gpuactors::fail(Errc::invalid_argument,
+                         fmt::format("model {} {}", facts.name, fmt::format(format, std::forward<Args>(args)...)));
 }
 
 } // namespace
