@@ -323,7 +323,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   }
   if (path)
     config.file = *path;
-  auto version = ModelVersion::load(cluster_, config, number, options_.replica_type);
+  auto version = ModelVersion::load(cluster_, config, number, {options_.load_wait, options_.replica_type});
   std::unique_ptr<ModelVersion> old;
   {
     const std::unique_lock lock{mutex_};

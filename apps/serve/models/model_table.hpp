@@ -22,11 +22,13 @@ namespace serve {
 
 struct TableOptions {
   /// What models have that are loaded without having been on the command line.
-  ModelConfig defaults;
+  ModelConfig defaults{};
   /// The folder that files named by `load` must be in; empty: none may be named.
-  std::filesystem::path load_paths;
+  std::filesystem::path load_paths{};
   /// How long a version that is replaced or unloaded may take to answer what it has accepted.
   gpuactors::Duration drain = std::chrono::seconds{30};
+  /// How long a version that is being loaded waits for the share of its first replica.
+  gpuactors::Duration load_wait = std::chrono::seconds{10};
   /// The actor type of replicas.
   std::string replica_type = serve::replica_type;
 };

@@ -78,7 +78,7 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
 } // namespace
 
 Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const ModelConfig& config,
-                                                         std::uint64_t number, const std::string& replica_type) {
+                                                         std::uint64_t number, const LoadOptions& how) {
   GPUACTORS_LET(checkpoint, read_checkpoint(cluster, config.file));
   GPUACTORS_LET(facts, facts_of(checkpoint.spec, config, number));
   const auto limits = queue_limits(config, facts);
@@ -88,7 +88,8 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   version->dispatcher_ = Dispatcher::start({facts, limits, config.ahead}, [bell] { bell->ring(); });
 
   ReplicaOptions options;
-  options.type = replica_type;
+  options.type = how.replica_type;
+  options.first_wait = how.wait;
   options.config.set_title(facts.title);
   *options.config.mutable_checkpoint() = version->checkpoint_.ref();
   options.config.set_max_rows(static_cast<std::int64_t>(limits.max_batch));

@@ -13,6 +13,14 @@
 
 namespace serve {
 
+/// How a version is loaded.
+struct LoadOptions {
+  /// How long the first replica may wait for its share.
+  gpuactors::Duration wait = std::chrono::seconds{10};
+  /// The actor type of replicas.
+  std::string replica_type = serve::replica_type;
+};
+
 /// Owned by the model table. Its end blocks and must not come on a thread that answers requests: those keep the
 /// dispatcher alone.
 class ModelVersion {
@@ -21,7 +29,7 @@ public:
   /// the same bytes.
   /// @returns what is wrong with the file, or why no replica could be started.
   static gpuactors::Result<std::unique_ptr<ModelVersion>> load(gpuactors::Cluster& cluster, const ModelConfig& config,
-                                                               std::uint64_t number, const std::string& replica_type);
+                                                               std::uint64_t number, const LoadOptions& options);
 
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;

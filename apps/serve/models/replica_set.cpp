@@ -19,8 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How long the first replica may wait for its share, and later ones, which are tried again.
-constexpr auto first_wait = 10s;
+/// How long replicas after the first one may wait for their share, before they are tried again.
 constexpr auto later_wait = 1s;
 
 /// How long a batch may take before its replica counts as stuck, and how often idle ones are looked at.
@@ -82,7 +81,7 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(Cluster& cluster, std::sha
   const auto initial = options.initial;
   std::unique_ptr<ReplicaSet> set{new ReplicaSet{cluster, std::move(dispatcher), std::move(bell), std::move(options)}};
   for (std::size_t i = 0; i < initial; ++i)
-    if (auto started = set->start_one(i == 0 ? Duration{first_wait} : Duration{later_wait}); !started) {
+    if (auto started = set->start_one(i == 0 ? set->options_.first_wait : Duration{later_wait}); !started) {
       if (i == 0)
         return gpuactors::fail(started.error());
       set->scaling_.start_failed(Clock::now());

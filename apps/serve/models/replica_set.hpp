@@ -42,6 +42,8 @@ struct ReplicaOptions {
   batching::ScalingLimits scaling;
   /// How many there are at the start.
   std::size_t initial = 1;
+  /// How long the first of them may wait for its share; later ones are tried again.
+  gpuactors::Duration first_wait = std::chrono::seconds{10};
 };
 
 /// Replicas behind a dispatcher. One thread of its own does what takes time. All members from any thread.
