@@ -72,8 +72,12 @@ TEST_CASE("a model that cannot be read is refused with what would be right", "[s
   refused("a=f,min-replicas=3,max-replicas=2", "min-replicas is 3 and max-replicas 2");
 }
 
-TEST_CASE("every key has a line of help", "[serve]") {
+TEST_CASE("every key has a line of help, and can be set", "[serve]") {
   CHECK(model_keys().size() == 12);
-  for (const auto& line : model_keys())
-    CHECK(line.size() > 20);
+  for (const auto& key : model_keys()) {
+    CHECK(key.help.size() > 20);
+    ModelConfig config;
+    CHECK(set_key(config, key.name, "1"));
+    CHECK_FALSE(set_key(config, key.name, "x"));
+  }
 }

@@ -38,11 +38,14 @@ Result<Duration> read_seconds(std::string_view key, const std::string& text, dou
   return std::chrono::ceil<Duration>(std::chrono::duration<double>{value * unit});
 }
 
-/// A key, what stands behind it in help texts, and what it sets.
-struct Key {
-  std::string_view name;
-  std::string_view value;
-  std::string_view help;
+/// A key, and how it is set.
+struct Key : ModelKey {
+  Key(std::string_view its_name, std::string_view its_value, std::string_view its_help,
+      std::function<Result<void>(ModelConfig&, std::string_view, const std::string&)> its_set)
+    : ModelKey{its_name, its_value, its_help}, set(std::move(its_set)) {
+    // nop
+  }
+
   std::function<Result<void>(ModelConfig&, std::string_view, const std::string&)> set;
 };
 
@@ -127,11 +130,8 @@ batching::ScalingLimits ModelConfig::scaling() const {
   return limits;
 }
 
-std::vector<std::string> model_keys() {
-  std::vector<std::string> lines;
-  for (const auto& key : keys())
-    lines.push_back(fmt::format("{:<16} {}", fmt::format("{}={}", key.name, key.value), key.help));
-  return lines;
+std::vector<ModelKey> model_keys() {
+  return {keys().begin(), keys().end()};
 }
 
 Result<void> set_key(ModelConfig& config, std::string_view name, const std::string& value) {

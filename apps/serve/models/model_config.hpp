@@ -47,8 +47,13 @@ struct ModelConfig {
 /// Bytes of requests that may wait for one model, whatever `max_queue` says.
 inline constexpr std::size_t queue_bytes = 256U << 20;
 
-/// The keys that a model's text may have, with what they are, for help texts: "max-batch=N  rows of a batch".
-[[nodiscard]] std::vector<std::string> model_keys();
+/// What a model's text may say, and options of the command line for all models: "max-batch", "N", "rows of a batch".
+struct ModelKey {
+  std::string_view name;
+  std::string_view value;
+  std::string_view help;
+};
+[[nodiscard]] std::vector<ModelKey> model_keys();
 
 /// Sets what one key says. @returns `invalid_argument`, naming the key and what is allowed.
 gpuactors::Result<void> set_key(ModelConfig& config, std::string_view key, const std::string& value);
