@@ -230,6 +230,11 @@ TEST_CASE("files are loaded by name only from the folder that is allowed", "[ser
   CHECK(must(ask(table, request_for("new", some_rows(1, 1)))).version == "1");
   must(table.load("new", {{"path", (options.load_paths / "a.safetensors").string()}}));
   CHECK(state_of(table, "new") == "2:READY");
+  must(table.load("new", {}));
+  CHECK(state_of(table, "new") == "3:READY");
+  must(table.unload("new"));
+  CHECK(table.repository().empty());
+  CHECK(code_of(ask(table, request_for("new", some_rows(1, 1)))) == Errc::not_found);
   CHECK(table.load("a=b", {{"path", "a.safetensors"}}).error().code() == Errc::invalid_argument);
   std::ofstream{options.load_paths / "bad"} << "no checkpoint";
   CHECK_FALSE(table.load("other", {{"path", "bad"}}));

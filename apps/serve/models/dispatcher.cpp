@@ -111,10 +111,8 @@ void Dispatcher::close(TimePoint until) {
   }
   act(std::move(actions));
   const std::lock_guard lock{join_mutex_};
-  if (timer_.joinable() && timer_.get_id() != std::this_thread::get_id())
+  if (timer_.joinable())
     timer_.join();
-  else if (timer_.joinable())
-    timer_.detach(); // the last owner was one of its own answers
 }
 
 void Dispatcher::run_timer() {

@@ -302,15 +302,31 @@ Result<ModelTable::ModelPtr> ModelTable::find_or_make(std::string_view name, con
   model->config = options_.defaults;
   model->config.name = name;
   model->wanted = false;
-  model->tentative = true;
+  model->by_client = true;
   models_.emplace(std::string{name}, model);
   return model;
 }
 
+Result<ModelTable::Locked> ModelTable::lock(std::string_view name, const std::optional<std::string>& path) {
+  for (;;) {
+    GPUACTORS_LET(model, find_or_make(name, path));
+    std::unique_lock loading{model->loading};
+    const std::shared_lock lock{mutex_};
+    // While it waited for its turn, another may have made the table forget it.
+    if (const auto found = models_.find(name); found != models_.end() && found->second == model)
+      return Locked{model, std::move(loading)};
+  }
+}
+
+void ModelTable::forget(const Model& model) {
+  if (model.by_client && model.current == nullptr)
+    models_.erase(model.config.name);
+}
+
 Result<void> ModelTable::load(std::string_view name, const std::map<std::string, std::string>& parameters) {
   GPUACTORS_LET(path, requested_path(parameters));
-  GPUACTORS_LET(model, find_or_make(name, path));
-  const std::lock_guard one_at_a_time{model->loading};
+  GPUACTORS_LET(locked, lock(name, path));
+  const auto& model = locked.model;
   ModelConfig config;
   std::uint64_t number = 0;
   {
@@ -331,17 +347,16 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
     if (!version) {
       if (model->current == nullptr)
         model->reason = version.error().message();
-      if (model->tentative)
-        models_.erase(config.name);
+      forget(*model);
       return gpuactors::fail(version.error().code(),
                              fmt::format("model {} could not be loaded: {}", config.name, version.error().message()));
     }
     if (closing_)
       return server_ends(); // the new one ends with this call
     old = std::exchange(model->current, std::move(*version));
-    model->config = config;
     model->wanted = true;
-    model->tentative = false;
+    if (model->by_client)
+      model->config.file = config.file;
     if (old != nullptr)
       model->ending.push_back(old->dispatcher());
   }
@@ -350,13 +365,8 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
 }
 
 Result<void> ModelTable::unload(std::string_view name) {
-  ModelPtr model;
-  {
-    const std::shared_lock lock{mutex_};
-    GPUACTORS_LET(found, find(name));
-    model = found;
-  }
-  const std::lock_guard one_at_a_time{model->loading};
+  GPUACTORS_LET(locked, lock(name, std::nullopt));
+  const auto& model = locked.model;
   std::unique_ptr<ModelVersion> last;
   {
     const std::unique_lock lock{mutex_};
@@ -367,6 +377,8 @@ Result<void> ModelTable::unload(std::string_view name) {
       model->ending.push_back(last->dispatcher());
   }
   end(*model, std::move(last), deadline_after(Clock::now(), options_.drain));
+  const std::unique_lock lock{mutex_};
+  forget(*model);
   return {};
 }
 

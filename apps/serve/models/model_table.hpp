@@ -78,8 +78,8 @@ private:
     std::vector<std::shared_ptr<Dispatcher>> ending;
     /// It should serve: it is not unloaded.
     bool wanted = true;
-    /// It is forgotten when its first load fails: a client made it up.
-    bool tentative = false;
+    /// A client named it, not the command line: it is forgotten when it does not serve any more.
+    bool by_client = false;
     /// Why there is no version.
     std::string reason = "it was not loaded yet";
   };
@@ -98,9 +98,17 @@ private:
 
   [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
+  /// The model, and the right to load or unload it.
+  struct Locked {
+    ModelPtr model;
+    std::unique_lock<std::mutex> loading;
+  };
+  gpuactors::Result<Locked> lock(std::string_view model, const std::optional<std::string>& path);
   gpuactors::Result<ModelPtr> find_or_make(std::string_view model, const std::optional<std::string>& path);
   [[nodiscard]] gpuactors::Result<std::optional<std::string>>
   requested_path(const std::map<std::string, std::string>& parameters) const;
+  /// Takes the model out of the table if nothing keeps it there. With the mutex.
+  void forget(const Model& model);
   /// Ends a version that is no longer the model's current one.
   void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until);
 

@@ -97,7 +97,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   options.resources.memory_bytes = config.memory_bytes;
   options.resources.spread = true;
   options.scaling = config.scaling();
-  options.initial = config.replicas;
+  options.initial = std::clamp(config.replicas, options.scaling.min_replicas, options.scaling.max_replicas);
   GPUACTORS_LET(replicas, ReplicaSet::start(cluster, version->dispatcher_, bell, std::move(options)));
   version->replicas_ = std::move(replicas);
   return version;

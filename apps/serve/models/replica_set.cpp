@@ -27,6 +27,9 @@ constexpr auto longest_batch = 60s;
 constexpr auto state_deadline = 10s;
 constexpr auto ask_every = 1s;
 
+/// How long the end of a replica is waited for.
+constexpr auto longest_kill = 10s;
+
 /// Pauses of the keeper: where the number of replicas may change, and where it does not.
 constexpr auto look_often = 50ms;
 constexpr auto look_seldom = 500ms;
@@ -99,17 +102,27 @@ void ReplicaSet::stop() {
   bell_->stop();
   if (keeper_.joinable())
     keeper_.join();
-  while (!actors_.empty())
-    end(actors_.begin()->first);
+  std::vector<std::thread> ending;
+  for (const auto& [id, actor] : actors_)
+    ending.emplace_back([this, actor = actor] { kill(actor); });
+  for (auto& thread : ending)
+    thread.join();
+  actors_.clear();
 }
 
 void ReplicaSet::end(std::uint64_t id) {
   const auto actor = actors_.find(id);
   if (actor == actors_.end())
     return;
-  // Whether it had ended by itself does not matter; one that is stuck goes on ending.
-  (void)cluster_.kill(actor->second);
+  kill(actor->second);
   actors_.erase(actor);
+}
+
+void ReplicaSet::kill(const ActorRef& actor) {
+  // Whether it had ended by itself does not matter; one that is stuck, or whose broker is away, goes on ending.
+  gpuactors::KillOptions options;
+  options.timeout = longest_kill;
+  (void)cluster_.kill(actor, options);
 }
 
 // -- the keeper -----------------------------------------------------------------------------------

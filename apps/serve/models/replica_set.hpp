@@ -77,6 +77,7 @@ private:
   gpuactors::Result<void> warm_up(const gpuactors::ActorRef& actor, gpuactors::Share share);
   void ask_idle_ones(const batching::ScalingLook& look);
   void end(std::uint64_t id);
+  void kill(const gpuactors::ActorRef& actor);
 
   gpuactors::Cluster& cluster_;
   const std::shared_ptr<Dispatcher> dispatcher_;
