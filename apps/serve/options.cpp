@@ -69,8 +69,7 @@ void add_models(CLI::App& parser, Typed& typed) {
                   "A model: its name, the file of a checkpoint, and keys that go before the options below for this one "
                   "model; may be repeated")
       ->type_name("NAME=FILE[,KEY=VALUE...]")
-      ->allow_extra_args(false)
-      ->required();
+      ->allow_extra_args(false);
   for (const auto& key : model_keys())
     parser
         .add_option_function<std::string>(
@@ -222,6 +221,9 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   } catch (const CLI::ParseError& error) {
     return gpuactors::fail(Errc::invalid_argument, explain(parser, error));
   }
+  if (typed.models.empty())
+    return gpuactors::fail(Errc::invalid_argument, "there is nothing to serve: name a model, such as --model "
+                                                   "digits=checkpoint.safetensors; see gpuactors-serve --help");
   ServeOptions options;
   GPUACTORS_LET(models, read_models(typed, options.table.defaults));
   GPUACTORS_LET(fronts, read_fronts(typed));
