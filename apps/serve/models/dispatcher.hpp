@@ -44,6 +44,7 @@ struct DispatcherSnapshot {
   std::vector<ReplicaFacts> replicas;
   /// Replicas that were lost since the start.
   std::uint64_t lost = 0;
+  std::uint64_t max_batch = 0;
 };
 
 /// A queue of requests, and the replicas that take batches from it, the least loaded first.

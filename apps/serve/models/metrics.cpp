@@ -69,10 +69,7 @@ void write_durations(Text& text) {
     text.each(fmt::format("nv_inference_{}_duration_us", part), "counter", help,
               [member](const auto& version) { return (version.statistics.*member).nanoseconds / 1'000; });
   };
-  text.each("nv_inference_request_duration_us", "counter", "Microseconds from arrival to answer, of all requests",
-            [](const auto& version) {
-              return (version.statistics.success.nanoseconds + version.statistics.fail.nanoseconds) / 1'000;
-            });
+  duration("request", "Microseconds from arrival to answer, of requests that succeeded", &ModelStatistics::success);
   duration("queue", "Microseconds that requests waited for their batch", &ModelStatistics::queue);
   duration("compute_input", "Microseconds of copying inputs to the device", &ModelStatistics::compute_input);
   duration("compute_infer", "Microseconds of inference", &ModelStatistics::compute_infer);
@@ -86,7 +83,7 @@ void write_batches(Text& text, const Versions& versions) {
     const auto& statistics = version.statistics;
     std::uint64_t below = 0;
     auto batch = statistics.batches.begin();
-    for (std::uint64_t bound = 1; batch != statistics.batches.end(); bound *= 2) {
+    for (std::uint64_t bound = 1; bound < 2 * version.max_batch; bound *= 2) {
       for (; batch != statistics.batches.end() && batch->first <= bound; ++batch)
         below += batch->second.count;
       text.line(fmt::format("{}_bucket", name), version, fmt::format(",le=\"{}\"", bound), below);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -39,5 +40,10 @@ struct Pending : batching::Request {
   /// When its batch went to a replica.
   gpuactors::TimePoint sent{};
 };
+
+/// What a queue of a model holds.
+inline std::shared_ptr<Pending> pending_of(const batching::RequestPtr& request) {
+  return std::static_pointer_cast<Pending>(request);
+}
 
 } // namespace serve
