@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -85,6 +86,31 @@ void await_replicas(Server& server, std::size_t count) {
 }
 
 } // namespace
+
+TEST_CASE("replicas are spread over the devices and nodes that there are", "[serve]") {
+  gpuactors::EmbedOptions options;
+  for (const auto* name : {"one", "two"}) {
+    options.nodes.emplace_back();
+    options.nodes.back().name = name;
+    options.nodes.back().devices = "host:2x64MiB";
+  }
+  auto cluster = must(gpuactors::Cluster::embed(std::move(options)));
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder / "checkpoint.safetensors";
+  write_checkpoint(file, 1);
+  ModelTable table{cluster, {}};
+  must(table.add(must(parse_model("digits=" + file.string() + ",replicas=4,gpus=0.5", {}))));
+  must(table.load("digits", {}));
+  std::set<std::string> places;
+  const auto state = must(cluster.state());
+  for (const auto& lease : state.leases())
+    places.insert(lease.node() + "/" + std::to_string(lease.devices(0).index()));
+  CHECK(places == std::set<std::string>{"one/0", "one/1", "two/0", "two/1"});
+  const auto x = some_rows(2, 1);
+  const auto reply = values_of(must(ask(table, request_for("digits", x))));
+  for (int i = 0; i < 8; ++i)
+    CHECK(values_of(must(ask(table, request_for("digits", x)))) == reply);
+}
 
 TEST_CASE("replicas that are killed under load cost no request, and others take their place", "[serve]") {
   Server server;

@@ -19,8 +19,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How long replicas after the first one may wait for their share, before they are tried again.
-constexpr auto later_wait = 1s;
+/// How long replicas after the first one may wait for their share before they are tried again: those that have to be
+/// there, and those that are only wished for. Nothing else is done meanwhile.
+constexpr auto needed_wait = 1s;
+constexpr auto wished_wait = 100ms;
 
 /// How long a batch may take before its replica counts as stuck, and how often idle ones are looked at.
 constexpr auto longest_batch = 60s;
@@ -84,7 +86,7 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(Cluster& cluster, std::sha
   const auto initial = options.initial;
   std::unique_ptr<ReplicaSet> set{new ReplicaSet{cluster, std::move(dispatcher), std::move(bell), std::move(options)}};
   for (std::size_t i = 0; i < initial; ++i)
-    if (auto started = set->start_one(i == 0 ? set->options_.first_wait : Duration{later_wait}); !started) {
+    if (auto started = set->start_one(i == 0 ? set->options_.first_wait : Duration{needed_wait}); !started) {
       if (i == 0)
         return gpuactors::fail(started.error());
       set->scaling_.start_failed(Clock::now());
@@ -138,8 +140,9 @@ void ReplicaSet::look_around() {
     end(id);
   const auto look = dispatcher_->look();
   const auto step = scaling_.decide(Clock::now(), look);
+  const auto needed = look.replicas.size() < options_.scaling.min_replicas;
   for (std::size_t i = 0; i < step.start; ++i) {
-    if (start_one(later_wait)) {
+    if (start_one(needed ? Duration{needed_wait} : Duration{wished_wait})) {
       scaling_.start_succeeded();
       continue;
     }
