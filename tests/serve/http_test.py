@@ -306,6 +306,9 @@ class Access(unittest.TestCase):
                         headers, body = raw_infer([1, 2, 3, 4] * 64)
                         connection.sendall(request_of("POST", LINE, body, headers))
                         self.assertEqual(Answer(stream).status, 200)
+                    connection.sendall(request_of("GET", "/v2", headers=["Connection: close"]))
+                    self.assertEqual(Answer(stream).status, 200)
+                    self.assertEqual(stream.read(), b"")
             failed = subprocess.run([PROGRAM, "--certificate", key, "--key", key], stdin=subprocess.DEVNULL,
                                     stderr=subprocess.PIPE, check=False)
             self.assertEqual(failed.returncode, 2)
