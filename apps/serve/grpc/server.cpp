@@ -1,6 +1,6 @@
 #include <apps/serve/grpc/answers.hpp>
+#include <apps/serve/grpc/quiet.hpp>
 #include <apps/serve/grpc/server.hpp>
-#include <apps/serve/protocol/quiet.hpp>
 
 #include <fmt/format.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -115,6 +115,7 @@ public:
                                                  "machine's, or certificate and key do not fit",
                                                  to_string(endpoint)));
     endpoint_ = {endpoint.host, static_cast<std::uint16_t>(port)};
+    keep_quiet();
     return {};
   }
 
@@ -148,7 +149,6 @@ GrpcServer::~GrpcServer() {
 }
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::open(std::shared_ptr<FrontState> state, const Endpoint& endpoint) {
-  keep_protobuf_quiet();
   auto parts = std::make_unique<Parts>(std::move(state));
   GPUACTORS_TRY(parts->listen(endpoint));
   return std::unique_ptr<GrpcServer>{new GrpcServer{std::move(parts)}};
