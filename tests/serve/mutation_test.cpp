@@ -1,7 +1,7 @@
 #include "requests.hpp"
 
+#include <apps/serve/grpc/quiet.hpp>
 #include <apps/serve/protocol/messages.hpp>
-#include <apps/serve/protocol/quiet.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 #include <support/catch.hpp>
 
@@ -122,7 +122,7 @@ TEST_CASE("mutated JSON requests are refused with a sentence or accepted whole")
 }
 
 TEST_CASE("mutated messages are refused with a sentence or accepted whole") {
-  keep_protobuf_quiet();
+  keep_quiet();
   inference::ModelInferRequest message;
   message.set_model_name("m");
   for (const auto* name : {"x", "z"}) {

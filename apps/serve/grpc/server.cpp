@@ -1,6 +1,6 @@
 #include <apps/serve/grpc/answers.hpp>
+#include <apps/serve/grpc/quiet.hpp>
 #include <apps/serve/grpc/server.hpp>
-#include <apps/serve/protocol/quiet.hpp>
 
 #include <fmt/format.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -103,6 +103,10 @@ public:
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.limits.header_bytes));
+    // gRPC unpacks a message whole before it looks at its size: a few MiB could become many GiB.
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     // Else a second server at the same address would get some of the connections.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     server_ = builder.BuildAndStart();
@@ -111,6 +115,7 @@ public:
                                                  "machine's, or certificate and key do not fit",
                                                  to_string(endpoint)));
     endpoint_ = {endpoint.host, static_cast<std::uint16_t>(port)};
+    keep_quiet();
     return {};
   }
 
@@ -144,7 +149,6 @@ GrpcServer::~GrpcServer() {
 }
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::open(std::shared_ptr<FrontState> state, const Endpoint& endpoint) {
-  keep_protobuf_quiet();
   auto parts = std::make_unique<Parts>(std::move(state));
   GPUACTORS_TRY(parts->listen(endpoint));
   return std::unique_ptr<GrpcServer>{new GrpcServer{std::move(parts)}};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 namespace serve {
@@ -11,19 +10,22 @@ namespace serve {
 namespace {
 
 constexpr std::size_t first_capacity = 4U << 10;
-
-/// What keeps the bytes of a body.
-struct KeptBody {
-  std::unique_ptr<std::byte[]> memory;
-  HeldShare share;
-};
+// What is announced is believed so far.
+constexpr std::size_t believed_capacity = 1U << 20;
 
 } // namespace
+
+/// What keeps the bytes of a body.
+struct BodyBuffer::Kept {
+  Memory memory;
+  HeldShare share;
+};
 
 BodyBuffer::Growth BodyBuffer::expect(std::size_t total) {
   if (total > most_)
     return Growth::too_large;
-  return resize(total);
+  most_ = total;
+  return resize(std::min(total, believed_capacity));
 }
 
 BodyBuffer::Growth BodyBuffer::reserve(std::size_t bytes) {
@@ -48,13 +50,11 @@ BodyBuffer::Growth BodyBuffer::append(std::span<const std::byte> bytes) {
 }
 
 BodyBuffer::Growth BodyBuffer::resize(std::size_t capacity) {
-  // Not initialized, so that the system gives memory only for what is written to.
-  std::unique_ptr<std::byte[]> memory{new (std::nothrow) std::byte[capacity + body_padding]};
-  if (!memory)
+  auto* memory = static_cast<std::byte*>(std::realloc(memory_.get(), capacity + body_padding));
+  if (memory == nullptr)
     return Growth::no_room;
-  if (size_ > 0)
-    std::memcpy(memory.get(), memory_.get(), size_);
-  memory_ = std::move(memory);
+  static_cast<void>(memory_.release());
+  memory_.reset(memory);
   capacity_ = capacity;
   return Growth::done;
 }
@@ -63,7 +63,7 @@ Bytes BodyBuffer::take() && {
   if (!memory_)
     return {};
   std::memset(memory_.get() + size_, 0, body_padding);
-  auto kept = std::make_shared<KeptBody>(KeptBody{std::move(memory_), std::move(share_)});
+  auto kept = std::make_shared<Kept>(Kept{std::move(memory_), std::move(share_)});
   const std::span<const std::byte> view{kept->memory.get(), size_};
   return {std::move(kept), view};
 }

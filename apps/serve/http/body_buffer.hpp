@@ -6,13 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 
 namespace serve {
 
-/// Memory that grows, bounded by the size that a request may have and by what the server may hold. What has not been
-/// filled is not held: memory that was only announced costs nothing. One thread at a time.
+/// Memory that grows, bounded by the size that a request may have and by what the server may hold. It grows with what
+/// arrives: what was only announced costs nothing. One thread at a time.
 class BodyBuffer {
 public:
   enum class Growth : std::uint8_t {
@@ -29,7 +30,7 @@ public:
     // nop
   }
 
-  /// Gets memory for `total` bytes at once, if they are known.
+  /// The body will have `total` bytes: more memory than that is not needed.
   [[nodiscard]] Growth expect(std::size_t total);
 
   /// Makes room for `bytes` more, which `free` then begins with.
@@ -60,11 +61,20 @@ public:
   [[nodiscard]] Bytes take() &&;
 
 private:
+  struct Release {
+    void operator()(std::byte* memory) const noexcept {
+      std::free(memory);
+    }
+  };
+  /// Not from `new`: `realloc` moves large memory without a copy.
+  using Memory = std::unique_ptr<std::byte[], Release>;
+  struct Kept;
+
   [[nodiscard]] Growth resize(std::size_t capacity);
 
   HeldShare share_;
   std::size_t most_ = 0;
-  std::unique_ptr<std::byte[]> memory_;
+  Memory memory_;
   std::size_t capacity_ = 0;
   std::size_t size_ = 0;
 };

@@ -1,7 +1,6 @@
 #include <apps/serve/http/answer_head.hpp>
 #include <apps/serve/http/connection.hpp>
 
-#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
 
@@ -257,7 +256,7 @@ void Connection::work() {
   deadline_ = gpuactors::never;
   auto ticket = loop_->api().answer(parser_->head(), std::move(*route_), std::move(body_).take(),
                                     [self = shared_from_this()](HttpAnswer answer) {
-                                      asio::post(self->loop_->context(), [self, answer = std::move(answer)]() mutable {
+                                      self->loop_->post([self, answer = std::move(answer)]() mutable {
                                         // Closed while it was being answered: the answer is for nobody.
                                         if (self->state_ == State::working)
                                           self->respond(std::move(answer));

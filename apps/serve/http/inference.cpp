@@ -103,6 +103,8 @@ private:
   }
 
   void ask() {
+    if (is_cancelled())
+      return done_(refusal(499, "the client has gone"));
     auto inference = read();
     if (!inference)
       return done_(refusal_of(inference.error()));
@@ -117,16 +119,19 @@ private:
         state_->service.infer(std::move(inference->request), [self = shared_from_this()](Result<InferReply> reply) {
           self->finish(std::move(reply));
         });
-    bool cancelled = false;
     {
       const std::lock_guard lock{mutex_};
       // Afterwards it would be a circle: the model's handle may know the one that answers.
       if (!finished_)
         inner_ = inner;
-      cancelled = cancelled_;
     }
-    if (cancelled && inner)
+    if (is_cancelled() && inner)
       inner->cancel();
+  }
+
+  bool is_cancelled() {
+    const std::lock_guard lock{mutex_};
+    return cancelled_;
   }
 
   void finish(Result<InferReply> reply) {

@@ -32,6 +32,10 @@ void Loop::start() {
 }
 
 void Loop::stop() {
+  {
+    const std::lock_guard lock{mutex_};
+    ended_ = true;
+  }
   context_.stop();
   if (thread_.joinable())
     thread_.join();

@@ -6,12 +6,15 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 namespace serve {
 
@@ -20,7 +23,7 @@ class Connection;
 /// A socket without the detours of one that could belong to any kind of loop.
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
 
-/// All members but the constructor, `start` and `stop` belong to the loop's own thread.
+/// All members but the constructor, `start`, `stop` and `post` belong to the loop's own thread.
 class Loop : public std::enable_shared_from_this<Loop> {
 public:
   /// @param tls Null for plain connections.
@@ -34,6 +37,14 @@ public:
 
   /// Ends the thread, whatever its connections do.
   void stop();
+
+  /// Has the loop's thread do something, unless it has ended. Any thread.
+  template <class Work>
+  void post(Work work) {
+    const std::lock_guard lock{mutex_};
+    if (!ended_)
+      boost::asio::post(context_, std::move(work));
+  }
 
   [[nodiscard]] boost::asio::io_context& context() noexcept {
     return context_;
@@ -73,6 +84,8 @@ private:
   gpuactors::Duration period_;
   std::unordered_map<const Connection*, std::shared_ptr<Connection>> connections_;
   std::thread thread_;
+  std::mutex mutex_;
+  bool ended_ = false;
 };
 
 } // namespace serve
