@@ -178,6 +178,7 @@ void Dispatcher::add(ReplicaFacts facts, RunBatch run) {
     replicas_.emplace(id, Replica{std::move(facts), std::make_shared<const RunBatch>(std::move(run)), {}, now, now});
     pump(now, actions);
     wake_timer();
+    note_drained();
   }
   act(std::move(actions));
 }
