@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import zlib
 
@@ -178,6 +179,25 @@ class Connections(WithServer):
             connection.sendall(request_of("GET", "/v2", headers=["Connection: close"]))
             self.assertEqual(Answer(stream).headers["connection"], "close")
             self.assertEqual(stream.read(), b"")
+
+    def test_large_requests_one_behind_the_other_keep_their_bodies(self):
+        requests = []
+        for i in range(40):
+            body = infer_body([i, 0, 0, 0]).replace(b'"inputs"', b" " * (i * 2_000) + b'"inputs"')
+            requests.append(request_of("POST", LINE, body, ["Expect: 100-continue"] if i % 7 == 3 else []))
+        sent = b"".join(requests)
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            def send():
+                for at in range(0, len(sent), 1_500):
+                    connection.sendall(sent[at:at + 1_500])
+            sender = threading.Thread(target=send)
+            sender.start()
+            for i in range(40):
+                answer = Answer(stream)
+                while answer.status == 100:
+                    answer = Answer(stream)
+                self.assertEqual(answer.json["outputs"][0]["data"][0], 2 * i + 1)
+            sender.join()
 
     def test_bodies_in_chunks_and_in_pieces(self):
         body = infer_body([1, 2, 3, 4])
