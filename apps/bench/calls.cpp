@@ -25,15 +25,6 @@ public:
 GPUACTORS_ACTOR("bench.echo", Echo).method("echo", &Echo::echo);
 GPUACTORS_TASK("bench.echo", [](TaskContext&, const Small& in) { return in; });
 
-template <class T>
-T check(Result<T> result) {
-  if (!result) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-
 /// The floor: a plain actor on CAF's scheduler that answers with the same message.
 caf::behavior plain_echo() {
   return {[](const Payload& in) { return in; }};

@@ -5,6 +5,7 @@
 #include <gpuactors/gpuactors.hpp>
 
 #include <cblas.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -60,17 +61,31 @@ double ours(Cluster& cluster) {
   return 2e-9 * size * size * size / reply->seconds();
 }
 
+/// The function of OpenBLAS, which the library loads and this program therefore does not link either.
+template <class Function>
+Function* openblas(const char* name) {
+  static void* const library = dlopen("libopenblas.so.0", RTLD_NOW);
+  auto* found = library != nullptr ? dlsym(library, name) : nullptr;
+  if (found == nullptr) {
+    fmt::print(stderr, "gpuactors-bench: {}\n", dlerror());
+    std::exit(1);
+  }
+  return reinterpret_cast<Function*>(found);
+}
+
 double bare(const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c) {
   // The library itself keeps OpenBLAS at one thread and shares out the tiles; the floor uses OpenBLAS's own threads.
-  openblas_set_num_threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  const auto set_num_threads = openblas<decltype(openblas_set_num_threads)>("openblas_set_num_threads");
+  const auto sgemm = openblas<decltype(cblas_sgemm)>("cblas_sgemm");
+  set_num_threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   double best = 1e30;
   for (int i = 0; i < products; ++i) {
     const auto start = now_ns();
     const auto n = static_cast<blasint>(size);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0F, a.data(), n, b.data(), n, 0.0F, c.data(), n);
+    sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0F, a.data(), n, b.data(), n, 0.0F, c.data(), n);
     best = std::min(best, now_ns() - start);
   }
-  openblas_set_num_threads(1);
+  set_num_threads(1);
   return 2.0 * size * size * size / best;
 }
 

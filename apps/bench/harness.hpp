@@ -1,11 +1,27 @@
 // How benchmarks are run and reported: rows of a measurement and its floor, taken in turns, medians of ratios.
 #pragma once
 
+#include <gpuactors/base/result.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace gpuactors::bench {
+
+/// The value, or the end of the program: a benchmark has nothing to fall back on.
+template <class T>
+T check(Result<T> result) {
+  if (!result) {
+    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
+    std::exit(1);
+  }
+  return std::move(*result);
+}
 
 /// Nanoseconds of the steady clock.
 [[nodiscard]] double now_ns();

@@ -1,18 +1,15 @@
 // Calls, tasks and tensors between processes of a cluster on loopback, beside plain CAF between two processes; and how
 // long the death of a process takes to be seen.
-#include "child.hpp"
 #include "floor.hpp"
+#include "remote_cluster.hpp"
 #include "rows.hpp"
 
 #include <gpuactors/bench/messages.pb.h>
-#include <gpuactors/cluster/daemon.hpp>
-#include <gpuactors/gpuactors.hpp>
 
 #include <fmt/format.h>
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 namespace gpuactors::bench {
@@ -38,73 +35,6 @@ public:
 
 GPUACTORS_ACTOR("bench.remote", RemoteEcho).method("echo", &RemoteEcho::echo).method("pid", &RemoteEcho::pid);
 GPUACTORS_TASK("bench.remote", [](TaskContext&, const Bytes& in) { return in; });
-
-template <class T>
-T check(Result<T> result) {
-  if (!result) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-
-/// A folder for certificates, gone with the object.
-class Folder {
-public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      std::abort();
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const std::string& path() const noexcept {
-    return path_;
-  }
-
-private:
-  std::string path_;
-};
-
-/// A cluster of processes, a client of it in this one, and a server of plain CAF, all with TLS or all without.
-class Remote {
-public:
-  explicit Remote(bool tls)
-    : certificates_(tls ? folder_.path() : std::string{}), up_({"--cluster", certificates_}), address_(up_.line()),
-      cluster_(connect()), floor_({"--floor-server", certificates_}), floor_address_(floor_.line()) {
-    // nop
-  }
-
-  [[nodiscard]] Cluster& cluster() noexcept {
-    return cluster_;
-  }
-
-  /// Microseconds a request of plain CAF.
-  [[nodiscard]] double floor(int count, int flying) const {
-    Child client{{"--floor-client", floor_address_, certificates_, std::to_string(count), std::to_string(flying)}};
-    return std::stod(client.line());
-  }
-
-private:
-  [[nodiscard]] Cluster connect() const {
-    ConnectOptions options;
-    options.broker = address_;
-    options.certificates = certificates_;
-    options.insecure = certificates_.empty();
-    return check(Cluster::connect(std::move(options)));
-  }
-
-  Folder folder_;
-  std::string certificates_;
-  Child up_;
-  std::string address_;
-  Cluster cluster_;
-  Child floor_;
-  std::string floor_address_;
-};
 
 constexpr int lone_calls = 3'000;
 constexpr int many_calls = 30'000;
@@ -257,26 +187,6 @@ std::vector<Benchmark> remote_benchmarks() {
   add("remote_death_free",
       [](const std::string& name, int repeat) { return death_row(name, repeat, 100, &Death::free); });
   return result;
-}
-
-int serve_cluster(const std::string& certificates) {
-  BrokerDaemon broker;
-  broker.listen = "127.0.0.1:0";
-  NodeDaemon node;
-  node.name = "local";
-  node.devices = "host:1x1GiB";
-  DaemonOptions options;
-  options.certificates = certificates;
-  options.insecure = certificates.empty();
-  options.ready = [](std::string_view where) {
-    fmt::print("{}\n", where);
-    std::fflush(stdout);
-  };
-  if (auto done = run_up(broker, node, options); !done) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(done.error()));
-    return 1;
-  }
-  return 0;
 }
 
 } // namespace gpuactors::bench

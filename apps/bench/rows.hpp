@@ -3,6 +3,7 @@
 
 #include "harness.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +21,12 @@ struct Benchmark {
 
 /// Calls, tasks and deaths in a cluster of processes, against plain CAF between two processes.
 [[nodiscard]] std::vector<Benchmark> remote_benchmarks();
+
+/// What idle actors of such a cluster cost, and calls beside a large transfer.
+[[nodiscard]] std::vector<Benchmark> remote_load_benchmarks();
+
+/// What the process does that `remote_load_benchmarks` starts: it fetches 4 GiB over TCP, again and again.
+int fetch_for_ever(const std::string& address, std::uint64_t id, const std::string& certificates);
 
 /// What the process does that `remote_benchmarks` starts: a broker and a node whose workers are this program.
 int serve_cluster(const std::string& certificates);

@@ -19,15 +19,6 @@ namespace {
 constexpr std::size_t tensor_bytes = 64U << 20;
 constexpr std::size_t page = 4'096;
 
-template <class T>
-T must(Result<T> result) {
-  if (!result) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-
 /// Bytes a nanosecond: GB/s.
 template <class F>
 double rate(const F& move) {
@@ -44,21 +35,21 @@ struct Pair {
   std::uint64_t next_id = 1;
 
   Pair(const BulkServerOptions& options, const std::optional<CertificateFiles>& certificates) {
-    server = must(BulkServer::start(options));
+    server = check(BulkServer::start(options));
     BulkClientOptions wanted;
     wanted.certificates = certificates;
-    client = must(BulkClient::create(wanted));
+    client = check(BulkClient::create(wanted));
   }
 
   std::uint64_t add(SharedRegion region) {
     const auto id = next_id++;
     if (auto added = server->add(id, std::move(region)); !added)
-      (void)must(Result<int>{fail(added.error())});
+      (void)check(Result<int>{fail(added.error())});
     return id;
   }
 
   [[nodiscard]] SharedRegion fetch(std::uint64_t id) const {
-    return must(client->fetch(server->address(), id, tensor_bytes, never));
+    return check(client->fetch(server->address(), id, tensor_bytes, never));
   }
 };
 
@@ -83,7 +74,7 @@ Row same_node(int repeat) {
       "tensor_same_node_64MiB", "GB/s", repeat,
       [&] {
         return rate([&] {
-          const auto id = pair.add(must(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
+          const auto id = pair.add(check(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
           touch(pair.fetch(id));
           pair.server->remove(id);
         });
@@ -104,7 +95,7 @@ Row same_node_first(int repeat) {
       [&] {
         pair.pool->trim();
         return rate([&] {
-          const auto id = pair.add(must(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
+          const auto id = pair.add(check(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
           touch(pair.fetch(id));
           pair.server->remove(id);
         });
@@ -131,7 +122,7 @@ Row stream(const std::string& name, int repeat, const std::optional<CertificateF
   options.certificates = certificates;
   Pair pair{options, certificates};
   const std::vector<char> source(tensor_bytes, 1);
-  const auto id = pair.add(must(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
+  const auto id = pair.add(check(pair.pool->copy(source.data(), tensor_bytes, RegionReaders::machine)));
   RawStream raw{tensor_bytes, certificates};
   auto row = measure(
       name, "GB/s", repeat, [&] { return rate([&] { (void)pair.fetch(id); }); },
@@ -144,7 +135,7 @@ Row stream(const std::string& name, int repeat, const std::optional<CertificateF
 Row stream_tls(int repeat) {
   auto name = (std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string();
   const std::filesystem::path folder = ::mkdtemp(name.data());
-  auto row = stream("tensor_stream_tls", repeat, must(CertificateFolder{folder / "certs"}.init(1)));
+  auto row = stream("tensor_stream_tls", repeat, check(CertificateFolder{folder / "certs"}.init(1)));
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   return row;

@@ -167,7 +167,8 @@ Result<void> run_t1(Tour& tour) {
 }
 
 Result<void> run_t2(Tour& tour) {
-  GPUACTORS_LET(cluster, open(tour.machine().exactly(1)));
+  GPUACTORS_LET(one, open_one(tour));
+  auto& cluster = one.cluster;
   std::vector<Factors> all;
   for (const auto n : sizes(tour, false)) {
     GPUACTORS_LET(factors, Factors::make(cluster, n));
@@ -177,7 +178,7 @@ Result<void> run_t2(Tour& tour) {
   std::vector<Future<ComputeReply>> futures;
   for (int round = 0; round < 2; ++round)
     for (const auto& factors : all)
-      futures.push_back(factors.submit(cluster, {.gpus = 0.5}));
+      futures.push_back(factors.submit(cluster, one.here({.gpus = 0.5})));
   std::vector<Span> spans;
   for (std::size_t i = 0; i < futures.size(); ++i) {
     GPUACTORS_LET(reply, futures[i].get());

@@ -202,18 +202,18 @@ Result<void> leak_in_fresh_processes(Row& row, Cluster& cluster) {
 Result<void> run_t8(Tour& tour) {
   // 6 GiB of a 16 GiB device each, or as much of what a GPU has. Nearly all of it is accounting: pages are touched
   // only where something is written.
-  GPUACTORS_LET(cluster, open(tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x16GiB"));
-  GPUACTORS_LET(state, cluster.state());
-  const auto& device = state.devices(0).device();
-  const auto quota = device.memory_bytes() / 16 * 6;
+  GPUACTORS_LET(one, open_one(tour, tour.machine().has_cuda() ? "" : "host:1x16GiB"));
+  auto& cluster = one.cluster;
+  const auto& device = one.group.bundles[0].devices[0];
+  const auto quota = device.memory_bytes / 16 * 6;
   ServiceConfig config;
   config.set_model_bytes(64 * mebibyte);
 
   auto& waits = tour.row("two services of 6/16 of the memory, a third waits");
-  waits.device = fmt::format("{} 0, {} each", device.kind(), gpuactors::format_bytes(quota));
-  GPUACTORS_LET(first, cluster.spawn("inference", config, {.memory_bytes = quota, .name = "first"}));
-  GPUACTORS_LET(second, cluster.spawn("inference", config, {.memory_bytes = quota, .name = "second"}));
-  auto third = cluster.spawn_async("inference", config, {.memory_bytes = quota, .name = "third"});
+  waits.device = fmt::format("device {}, {} each", device.index, gpuactors::format_bytes(quota));
+  GPUACTORS_LET(first, cluster.spawn("inference", config, one.here({.memory_bytes = quota, .name = "first"})));
+  GPUACTORS_LET(second, cluster.spawn("inference", config, one.here({.memory_bytes = quota, .name = "second"})));
+  auto third = cluster.spawn_async("inference", config, one.here({.memory_bytes = quota, .name = "third"}));
   GPUACTORS_LET(reason, reason_in_queue(cluster, "third"));
   waits.check(!reason.empty(), "the third service was expected to wait in the queue, it does not");
   waits.check(!third.ready(), "the third service was expected to wait, it was answered");
@@ -238,7 +238,7 @@ Result<void> run_t9(Tour& tour) {
   const auto device = tour.machine().has_cuda() ? tour.machine().exactly(1) : "host:1x64MiB";
   {
     auto& row = tour.row("leak 4 MiB, 100 times, in one process");
-    GPUACTORS_LET(cluster, open(device));
+    GPUACTORS_LET(cluster, embed(device));
     GPUACTORS_TRY(leak_often(row, cluster, true));
   }
   auto& row = tour.row("the same in one worker of a cluster of processes");

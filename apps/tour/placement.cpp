@@ -60,7 +60,7 @@ Result<void> use_absent_devices(Tour& tour) {
   const auto offered = std::max<std::size_t>(4, have + 3);
   auto& row = tour.row(fmt::format("cuda*{} with {} there", offered, have));
   row.device = fmt::format("cuda 0-{}, share 1 each", offered - 1);
-  GPUACTORS_LET(cluster, open(fmt::format("cuda*{}", offered)));
+  GPUACTORS_LET(cluster, embed(fmt::format("cuda*{}", offered)));
   GPUACTORS_LET(state, cluster.state());
   row.check(static_cast<std::size_t>(state.devices_size()) == offered, "{} devices were expected, {} came", offered,
             state.devices_size());
@@ -218,7 +218,7 @@ Result<void> run_t11(Tour& tour) {
 Result<void> run_t13(Tour& tour) {
   GPUACTORS_TRY(use_absent_devices(tour));
   auto& row = tour.row("host:4, four actors of one device");
-  GPUACTORS_LET(cluster, open("host:4"));
+  GPUACTORS_LET(cluster, embed("host:4"));
   std::set<std::string> ids;
   // Four actors hold the four devices; a fifth does not fit.
   for (int i = 0; i < 4; ++i) {

@@ -6,7 +6,6 @@
 
 namespace tour {
 
-using gpuactors::Cluster;
 using gpuactors::Future;
 using gpuactors::Result;
 using gpuactors::Share;
@@ -32,14 +31,14 @@ GPUACTORS_TASK("sleep", [](TaskContext& ctx, const SleepRequest& in) {
 
 /// Submits four sleeping tasks of `gpus` each, all before the first answer. Each has a name of its own, so that each
 /// asks the broker for a lease of its own and the log shows all four.
-Result<std::vector<SleepReply>> sleep_four_times(Cluster& cluster, double gpus, double seconds) {
+Result<std::vector<SleepReply>> sleep_four_times(OneDevice& one, double gpus, double seconds) {
   SleepRequest request;
   request.set_seconds(seconds);
   std::vector<Future<SleepReply>> futures;
   futures.reserve(4);
   for (int i = 0; i < 4; ++i)
-    futures.push_back(
-        cluster.submit<SleepReply>("sleep", request, {.gpus = gpus, .name = fmt::format("sleeper {}", i)}));
+    futures.push_back(one.cluster.submit<SleepReply>("sleep", request,
+                                                     one.here({.gpus = gpus, .name = fmt::format("sleeper {}", i)})));
   std::vector<SleepReply> replies;
   replies.reserve(futures.size());
   for (auto& future : futures) {
@@ -64,10 +63,10 @@ std::string units(std::int64_t units) {
 } // namespace
 
 Result<void> run_t5(Tour& tour) {
-  GPUACTORS_LET(cluster, open(tour.machine().exactly(1)));
+  GPUACTORS_LET(one, open_one(tour));
   auto& row = tour.row("four sleeping tasks of 0.25");
-  GPUACTORS_LET(replies, sleep_four_times(cluster, 0.25, 0.75));
-  GPUACTORS_LET(usage, usage_of(cluster));
+  GPUACTORS_LET(replies, sleep_four_times(one, 0.25, 0.75));
+  GPUACTORS_LET(usage, usage_of(one.cluster));
   row.device = to_string(replies.front().place()) + " each";
   const auto together = most_at_once(spans_of(replies));
   row.result = fmt::format("{} at once, {} of the device granted", together, units(usage.most_units));
@@ -79,10 +78,10 @@ Result<void> run_t5(Tour& tour) {
 }
 
 Result<void> run_t7(Tour& tour) {
-  GPUACTORS_LET(cluster, open(tour.machine().exactly(1)));
+  GPUACTORS_LET(one, open_one(tour));
   auto& row = tour.row("four sleeping tasks of 0.3");
-  GPUACTORS_LET(replies, sleep_four_times(cluster, 0.3, 0.75));
-  GPUACTORS_LET(usage, usage_of(cluster));
+  GPUACTORS_LET(replies, sleep_four_times(one, 0.3, 0.75));
+  GPUACTORS_LET(usage, usage_of(one.cluster));
   row.device = to_string(replies.front().place()) + " each";
   auto spans = spans_of(replies);
   const auto together = most_at_once(spans);

@@ -77,12 +77,6 @@ namespace {
 std::optional<gpuactors::ConnectOptions> connection;
 std::uint64_t first_event = 1;
 
-Result<Cluster> embed(const std::string& devices) {
-  gpuactors::EmbedOptions options;
-  options.devices = devices;
-  return Cluster::embed(std::move(options));
-}
-
 /// Bytes of the devices, largest first.
 Result<std::vector<std::uint64_t>> memory_of(Cluster& cluster) {
   GPUACTORS_LET(state, cluster.state());
@@ -94,6 +88,12 @@ Result<std::vector<std::uint64_t>> memory_of(Cluster& cluster) {
 }
 
 } // namespace
+
+Result<Cluster> embed(const std::string& devices) {
+  gpuactors::EmbedOptions options;
+  options.devices = devices;
+  return Cluster::embed(std::move(options));
+}
 
 void use_cluster(gpuactors::ConnectOptions options) {
   connection = std::move(options);
@@ -117,6 +117,13 @@ Result<Cluster> open(const std::string& devices) {
   if (state.events_size() > 0)
     first_event = state.events(state.events_size() - 1).sequence() + 1;
   return std::move(cluster);
+}
+
+Result<OneDevice> open_one(const Tour& tour, const std::string& device) {
+  const auto& machine = tour.machine();
+  GPUACTORS_LET(cluster, open(connection || device.empty() ? machine.exactly(1) : device));
+  GPUACTORS_LET(group, cluster.create_group({{.gpus = 1}}));
+  return OneDevice{std::move(cluster), std::move(group)};
 }
 
 bool wait_until_free(Cluster& cluster) {

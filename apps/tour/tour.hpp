@@ -88,6 +88,24 @@ void use_cluster(gpuactors::ConnectOptions connection);
 /// @returns `infeasible` when that has fewer devices, or smaller ones.
 gpuactors::Result<gpuactors::Cluster> open(const std::string& devices);
 
+/// The same, embedded in any case: for what is about this process, or about devices that no other cluster has.
+gpuactors::Result<gpuactors::Cluster> embed(const std::string& devices);
+
+/// A cluster of which the program uses one whole device, set aside: a running one may have more of them.
+struct OneDevice {
+  gpuactors::Cluster cluster;
+  gpuactors::PlacementGroup group;
+
+  /// `options`, on that device.
+  [[nodiscard]] gpuactors::Options here(gpuactors::Options options) const {
+    options.group = group.id;
+    return options;
+  }
+};
+
+/// Opens such a cluster; one that is embedded has this device, which is one of the tour's own when left out.
+gpuactors::Result<OneDevice> open_one(const Tour& tour, const std::string& device = {});
+
 /// Waits until nothing holds a lease any more; false after ten seconds.
 [[nodiscard]] bool wait_until_free(gpuactors::Cluster& cluster);
 

@@ -28,7 +28,7 @@ endforeach()
 set(GPUACTORS_BUNDLE ${CMAKE_BINARY_DIR}/gpuactors-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR}.tar.gz)
 add_custom_target(bundle
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/make_bundle.py --output ${GPUACTORS_BUNDLE}
-          ${program_files} ${library_files} $<$<BOOL:${CMAKE_STRIP}>:--strip> ${CMAKE_STRIP}
+          ${program_files} ${library_files} --loads ${OpenBLAS_LIBRARY} $<$<BOOL:${CMAKE_STRIP}>:--strip> ${CMAKE_STRIP}
           --file ${PROJECT_SOURCE_DIR}/LICENSE
           --file ${PROJECT_SOURCE_DIR}/tests/gpu/verify.sh
           --file ${PROJECT_SOURCE_DIR}/docs/gpu-verification.md

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Makes a relocatable archive: programs in bin/, libraries in lib/, licences of what is not ours in licenses/.
 
-make_bundle.py --output FILE.tar.gz --program FILE... --library FILE... [--file FILE...] [--strip PROGRAM]
+make_bundle.py --output FILE.tar.gz --program FILE... --library FILE... [--loads FILE...] [--file FILE...]
+[--strip PROGRAM]
 
-What the programs and libraries need, as ldd says, comes along, except glibc and CUDA: those belong to the machine. Our
-own files get the search path $ORIGIN/../lib (or $ORIGIN) as DT_RPATH, which, unlike DT_RUNPATH, also serves the
-libraries of others behind them. The archive depends on its contents alone: equal files make equal archives.
+What the programs and libraries need, as ldd says, comes along, and what they load by name (--loads), except glibc and
+CUDA: those belong to the machine. Our own files get the search path $ORIGIN/../lib (or $ORIGIN) as DT_RPATH, which,
+unlike DT_RUNPATH, also serves the libraries of others behind them. The archive depends on its contents alone: equal
+files make equal archives.
 """
 
 import argparse
@@ -133,6 +135,10 @@ def fill(folder, arguments):
             raise ValueError(f"{path} needs {', '.join(missing)}, which is not here")
         others.update({name: file for name, file in found.items()
                        if name not in own_names and not OF_THE_MACHINE.match(name)})
+    for path in arguments.loads:
+        found, _ = needed(path)
+        others.update({name: file for name, file in {**found, name_of(path): path}.items()
+                       if not OF_THE_MACHINE.match(name)})
     for path, place, search in ours:
         target = copy(path, os.path.join(folder, place), name_of(path) if place == "lib" else None)
         if arguments.strip:
@@ -172,6 +178,7 @@ def main():
     parser.add_argument("--strip", help="the program that takes debugging symbols out of our own files")
     parser.add_argument("--program", action="append", default=[])
     parser.add_argument("--library", action="append", default=[])
+    parser.add_argument("--loads", action="append", default=[], help="a library that ours load at run time, by name")
     parser.add_argument("--file", action="append", default=[])
     arguments = parser.parse_args()
     name = os.path.basename(arguments.output).removesuffix(".tar.gz")

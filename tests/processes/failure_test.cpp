@@ -83,6 +83,27 @@ TEST_CASE("a frozen worker fails its callers within the link timeout", "[process
   CHECK(eventually([&] { return is_idle(cluster); }));
 }
 
+TEST_CASE("actors and tasks of one process reach each other in it", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto first = must(cluster.spawn("counter", number(0), {.name = "first"}));
+  auto second = must(cluster.spawn("counter", number(10), {.name = "second"}));
+  REQUIRE(pid_of(first) == pid_of(second));
+  CHECK(must(first.call<Number>("submit_pid").get(20s)).value() == pid_of(first));
+  CHECK(must(first.call<Number>("add_at", text("second")).get(20s)).value() == 11);
+  CHECK(must(first.call<Number>("spawn", text("third")).get(20s)).value() == 7);
+}
+
+TEST_CASE("a broker that has just started does not wait for nodes to bring back what it has seen end", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(5), {.gpus = 1}));
+  must(cluster.kill(actor));
+  // While it would still wait for nodes.
+  auto call = actor.call<Number>("add", number(1));
+  CHECK(call.get(std::chrono::seconds{limits::settle} / 2).error().code() == Errc::actor_died);
+}
+
 TEST_CASE("an actor with restarts left is started anew and its handle follows", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

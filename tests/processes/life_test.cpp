@@ -130,6 +130,24 @@ TEST_CASE("what is cancelled by force ends with its process", "[processes]") {
   CHECK(eventually([&] { return leases_on(cluster, "n0").size() == 1; }));
 }
 
+TEST_CASE("a call that did not stop when it was asked to can be ended by force afterwards", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor =
+      must(cluster.spawn("counter", number(0), {.name = "a", .max_restarts = 1, .isolation = Isolation::process}));
+  const auto pid = pid_of(actor);
+  auto call = actor.call<Number>("fall", text("endless loop"), 60s);
+  auto behind = actor.call<Number>("add", number(1), 60s);
+  CHECK(behind.get(200ms).error().code() == Errc::deadline_exceeded);
+  call.cancel();
+  CHECK(call.ready());
+  CHECK(behind.get(200ms).error().code() == Errc::deadline_exceeded);
+  call.cancel(Cancel::force);
+  CHECK(behind.get(20s).error().code() == Errc::worker_died);
+  CHECK(eventually([&] { return actor.call<Number>("restarts").get(5s).has_value(); }));
+  CHECK(pid_of(actor) != pid);
+}
+
 TEST_CASE("short tasks that were sent ahead do not wait behind a long one", "[processes]") {
   Processes processes;
   auto cluster = processes.up("host:2x64MiB");

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -288,5 +289,24 @@ TEST_CASE("in plaintext too, nobody makes a process take memory by announcing a 
       stranger.say(header(operation, 0xffff'ffff, operation == direct_message ? 1 : 0));
       CHECK(stranger.is_sent_away());
     }
+  watch.check();
+}
+
+TEST_CASE("in plaintext, many who announce large messages and send none are sent away", "[processes][security]") {
+  Target target{true};
+  Watch watch{target};
+  constexpr std::uint8_t client_handshake = 1;
+  constexpr std::uint32_t announced = 60U << 20;
+  constexpr auto welcome = limits::links_announced_bytes / announced;
+  for (const auto port : target.ports()) {
+    INFO("port " << port);
+    Strangers strangers;
+    for (std::size_t i = 0; i < welcome + 4; ++i)
+      strangers.emplace_back(port).say(header(client_handshake, announced, 0));
+    CHECK(eventually([&] {
+      return std::count_if(strangers.begin(), strangers.end(), [](const auto& one) { return one.was_sent_away(); })
+             >= 4;
+    }));
+  }
   watch.check();
 }

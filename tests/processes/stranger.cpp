@@ -72,6 +72,15 @@ bool Stranger::is_sent_away() const {
   }
 }
 
+bool Stranger::was_sent_away() const {
+  char ignored[4096];
+  for (;;) {
+    const auto got = ::recv(socket_.get(), ignored, sizeof ignored, MSG_DONTWAIT);
+    if (got <= 0)
+      return got == 0 || errno == ECONNRESET;
+  }
+}
+
 std::string tls_refusal(std::uint16_t port, const std::optional<CertificateFiles>& own) {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{SSL_CTX_new(TLS_method()), &SSL_CTX_free};
   if (own) {

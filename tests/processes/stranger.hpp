@@ -27,6 +27,9 @@ public:
   /// Whether the other side ends the connection within ten seconds, whatever it says before.
   [[nodiscard]] bool is_sent_away() const;
 
+  /// Whether it has done so by now.
+  [[nodiscard]] bool was_sent_away() const;
+
   [[nodiscard]] int socket() const noexcept {
     return socket_.get();
   }

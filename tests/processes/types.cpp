@@ -86,10 +86,21 @@ public:
         return;
   }
 
-  /// Another actor of this one's process, to be owned by it.
-  Text spawn(const Text& name) {
-    auto child = Cluster::from(*this).spawn("counter", number(0), {.name = name.text()});
-    return text(child ? "" : child.error().message());
+  /// Starts another actor where there is room, and adds to its number.
+  Result<Number> spawn(const Text& name) {
+    GPUACTORS_LET(child, Cluster::from(*this).spawn("counter", number(0), {.name = name.text()}));
+    return child.call<Number>("add", number(7)).get();
+  }
+
+  /// The process of a task, seen from here.
+  Result<Number> submit_pid(const google::protobuf::Empty&) {
+    return Cluster::from(*this).submit<Number>("pid", google::protobuf::Empty{}, {.cpus = 1}).get();
+  }
+
+  /// Adds to the number of the actor of this name.
+  Result<Number> add_at(const Text& name) {
+    GPUACTORS_LET(other, Cluster::from(*this).find(name.text()));
+    return other.call<Number>("add", number(1)).get();
   }
 
 private:
@@ -124,7 +135,9 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("fall", &Counter::fall)
     .method("fall_once", &Counter::fall_once)
     .method("count", &Counter::count)
-    .method("spawn", &Counter::spawn);
+    .method("spawn", &Counter::spawn)
+    .method("submit_pid", &Counter::submit_pid)
+    .method("add_at", &Counter::add_at);
 
 GPUACTORS_TASK("pid", [](TaskContext&, const google::protobuf::Empty&) { return number(::getpid()); });
 GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {

@@ -16,20 +16,35 @@ namespace {
 /// a short method takes to answer.
 constexpr std::chrono::microseconds look_before_sleep{25};
 
+/// Looks for a moment whether `ready` holds. A thread whose looks were in vain, because its answers come from other
+/// processes, say, soon looks only now and then: it would take a processor from those that work on the answer.
+template <class Ready>
+bool look(const Ready& ready, TimePoint deadline) {
+  constexpr unsigned in_vain = 4;
+  constexpr unsigned now_and_then = 64;
+  thread_local unsigned vain = 0;
+  if (vain >= in_vain && ++vain % now_and_then != 0)
+    return false;
+  const auto until = std::min(deadline, Clock::now() + look_before_sleep);
+  do {
+    for (int i = 0; i < 64; ++i)
+      if (ready()) {
+        vain = 0;
+        return true;
+      }
+  } while (Clock::now() < until);
+  ++vain;
+  return false;
+}
+
 } // namespace
 
 bool FutureCore::wait_until(TimePoint deadline) {
-  if (ready())
+  const auto is_ready = [this] { return ready(); };
+  if (ready() || look(is_ready, deadline))
     return true;
-  const auto look_until = std::min(deadline, Clock::now() + look_before_sleep);
-  do {
-    for (int i = 0; i < 64; ++i)
-      if (ready())
-        return true;
-  } while (Clock::now() < look_until);
   std::unique_lock lock{mutex_};
   ++waiters_;
-  const auto is_ready = [this] { return ready(); };
   if (deadline == never)
     wake_.wait(lock, is_ready);
   else
@@ -51,14 +66,16 @@ void FutureCore::on_ready(std::function<void()> observer) {
 
 void FutureCore::publish() {
   std::vector<std::function<void()>> observers;
+  bool waiting = false;
   {
     const std::lock_guard lock{mutex_};
     ready_.store(true, std::memory_order_release);
     observers.swap(observers_);
-    // Notified under the lock: the waiter may destroy this object as soon as it has the lock.
-    if (waiters_ > 0)
-      wake_.notify_all();
+    waiting = waiters_ > 0;
   }
+  // Not under the lock, for which a waiter would wait at once again. Whoever completes keeps the object meanwhile.
+  if (waiting)
+    wake_.notify_all();
   for (const auto& observer : observers)
     observer();
 }

@@ -114,6 +114,11 @@ inline constexpr std::chrono::seconds connect_timeout{3};
 inline constexpr std::size_t links = 4096;
 inline constexpr std::size_t link_message_bytes = 64U << 20;
 
+/// What the peers of one process may announce together in plaintext, where they may be anyone; messages up to the
+/// second number do not count.
+inline constexpr std::size_t links_announced_bytes = 512U << 20;
+inline constexpr std::size_t link_small_message_bytes = 64U << 10;
+
 /// Pauses between attempts to connect: the first, and the longest.
 inline constexpr std::chrono::milliseconds redial_shortest{20};
 inline constexpr std::chrono::seconds redial_longest{1};

@@ -83,7 +83,9 @@ ResourceBroker::ActorAnswer ResourceBroker::find(const v1::FindActor& message) {
 void ResourceBroker::find(const v1::FindActor& message, SpawnPromise promise) {
   if (auto* record = find_record({message.name_space(), message.name()}, message.id()))
     return answer_with(*record, std::move(promise));
-  if (settling_) {
+  // Ids above the first were given by this broker: no node can bring such an actor back.
+  const bool ours = message.name().empty() && message.id() > options_.last_id;
+  if (settling_ && !ours) {
     // The node that it runs on may not have come back yet.
     early_finds_.emplace_back(message, std::move(promise));
     return;

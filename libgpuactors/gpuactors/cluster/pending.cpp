@@ -80,8 +80,13 @@ void PendingCall::let_go() {
 }
 
 void PendingCall::withdraw(Cancel how) {
-  if (finished())
+  if (finished()) {
+    // Asked in vain before, perhaps: the method may still be running.
+    if (how == Cancel::force && withdrawn_)
+      ask_to_stop(how);
     return;
+  }
+  withdrawn_ = true;
   RequestPort::Ticket ticket = 0;
   {
     const std::lock_guard lock{mutex_};
@@ -100,13 +105,16 @@ void PendingCall::ask_to_stop(Cancel how) {
   v1::CancelCall message;
   message.set_force(how == Cancel::force);
   caf::strong_actor_ptr control;
-  {
-    const std::lock_guard lock{mutex_};
+  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
+  if (core != nullptr) {
+    const std::scoped_lock lock{cell_->mutex, mutex_};
     control = control_;
+    // Let go with the answer; the actor has not been started anew since.
+    if (control == nullptr && LeaseId{cell_->info.lease().id()} == lease_)
+      control = cell_->control;
     message.set_call(id_.value());
     message.set_lease(lease_.value());
   }
-  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
   if (core != nullptr && control != nullptr)
     core->port().tell(control, std::move(message));
 }

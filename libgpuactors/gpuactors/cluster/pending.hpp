@@ -110,7 +110,8 @@ public:
   void on_reply(caf_version::Content& content) final;
   void on_error(Error error) final;
 
-  /// Keeps the call from being served, or asks the method to stop; the future is ready with `cancelled`.
+  /// Keeps the call from being served, or asks the method to stop; the future is ready with `cancelled`. By force also
+  /// after it was withdrawn without.
   void withdraw(Cancel how);
 
   /// Allows the producer of the stream `items` more items.
@@ -126,6 +127,7 @@ private:
   // What is sent again when the actor dies, as long as it may be.
   Call call_;
   int retries_left_ = 0;
+  std::atomic<bool> withdrawn_{false};
   std::mutex mutex_;
   // Guarded by the mutex: where the call is, once it is sent.
   RequestPort::Ticket ticket_ = 0;

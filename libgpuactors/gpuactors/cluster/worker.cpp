@@ -83,6 +83,7 @@ private:
     core.fill(*services);
     worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
     GPUACTORS_LET(port, core.links()->publish(worker_, Endpoint{setup.host(), 0}));
+    core.workers()->add_own(to_string(Endpoint{setup.host(), port}), worker_);
     v1::WorkerHello hello;
     hello.set_worker(setup.number());
     hello.set_pid(static_cast<std::uint32_t>(::getpid()));

@@ -42,6 +42,11 @@ public:
     return links_.get();
   }
 
+  /// Null when the cluster is embedded.
+  [[nodiscard]] WorkerLinks* workers() const noexcept {
+    return workers_.get();
+  }
+
   /// The number by which the broker knows this client.
   [[nodiscard]] std::uint64_t client() const noexcept {
     return client_;

@@ -100,6 +100,11 @@ void WorkerLinks::down(const std::string& address, caf::actor_id id) {
     entries_.erase(entry);
 }
 
+void WorkerLinks::add_own(const std::string& address, caf::strong_actor_ptr control) {
+  const std::lock_guard lock{mutex_};
+  entries_[address].control = std::move(control);
+}
+
 void WorkerLinks::close() {
   const std::lock_guard lock{mutex_};
   entries_.clear();

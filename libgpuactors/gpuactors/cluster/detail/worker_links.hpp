@@ -33,6 +33,9 @@ public:
   /// Errors: `worker_died` (the process is gone), `stale_epoch` (the lease has ended there), those of `Links::connect`.
   void find(const std::string& address, const v1::FindHolder& message, OnFound done);
 
+  /// Says that this process is the one at `address`: what it asks of itself takes no connection, and could have none.
+  void add_own(const std::string& address, caf::strong_actor_ptr control);
+
   /// Lets go of all connections.
   void close();
 

@@ -245,6 +245,7 @@ Result<void> HostBackend::launch(const KernelInfo& kernel, std::uint64_t n, cons
 }
 
 Result<void> HostBackend::gemm(const Gemm& product, StreamHandle stream) {
+  GPUACTORS_TRY(load_blas());
   for (auto size : {product.m, product.n, product.k, product.lda, product.ldb, product.ldc}) {
     if (size > std::numeric_limits<std::int32_t>::max())
       return fail(Errc::unsupported,

@@ -2,15 +2,49 @@
 #include <gpuactors/device/host/blas.hpp>
 
 #include <cblas.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <utility>
 
 namespace gpuactors::host {
 
 namespace {
+
+/// What is used of OpenBLAS.
+struct OpenBlas {
+  decltype(&cblas_sgemm) sgemm = nullptr;
+  decltype(&cblas_dgemm) dgemm = nullptr;
+  decltype(&openblas_set_num_threads) set_num_threads = nullptr;
+};
+
+template <class Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+Result<OpenBlas> open_blas() {
+  constexpr auto* name = "libopenblas.so.0";
+  void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return fail(Errc::unsupported, fmt::format("host devices multiply matrices with OpenBLAS, which is not here ({}): "
+                                               "install libopenblas0",
+                                               dlerror()));
+  OpenBlas blas;
+  if (!find(library, "cblas_sgemm", blas.sgemm) || !find(library, "cblas_dgemm", blas.dgemm)
+      || !find(library, "openblas_set_num_threads", blas.set_num_threads))
+    return fail(Errc::unsupported, fmt::format("{} lacks the C interface of OpenBLAS: {}", name, dlerror()));
+  blas.set_num_threads(1);
+  return blas;
+}
+
+const Result<OpenBlas>& blas() {
+  static const auto opened = open_blas();
+  return opened;
+}
 
 /// Below so many multiplications a product is not worth a second thread.
 constexpr std::int64_t least_work = 64 * 64 * 64;
@@ -84,18 +118,15 @@ GemmTiles cut_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int threads) 
 
 void run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile) {
   if (product.dtype == DType::f32)
-    run_tile<float>(product, tiles, tile, cblas_sgemm);
+    run_tile<float>(product, tiles, tile, blas()->sgemm);
   else
-    run_tile<double>(product, tiles, tile, cblas_dgemm);
+    run_tile<double>(product, tiles, tile, blas()->dgemm);
 }
 
-void prepare_blas() {
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
-}
-
-std::string_view blas_name() {
-  return openblas_get_config();
+Result<void> load_blas() {
+  if (const auto& opened = blas(); !opened)
+    return fail(opened.error());
+  return {};
 }
 
 } // namespace gpuactors::host

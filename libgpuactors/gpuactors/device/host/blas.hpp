@@ -3,7 +3,8 @@
 
 #include <gpuactors/device/backend.hpp>
 
-#include <string_view>
+#include <cstddef>
+#include <cstdint>
 
 namespace gpuactors::host {
 
@@ -19,14 +20,15 @@ struct GemmTiles {
 /// bit for bit however many threads come to help. Pure.
 [[nodiscard]] GemmTiles cut_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
-/// Computes one tile of `product` on the calling thread.
+/// Loads OpenBLAS and sets it to one thread, once for the process: its threaded calls take turns on one set of threads,
+/// and it has no thread count of one caller's own.
+///
+/// It is loaded when the first product is asked for, and not linked: it has threads and 60 KiB of memory for each
+/// thread of the process, which no process should pay that multiplies nothing.
+/// @returns `unsupported` where there is none, saying what to install. Any thread.
+[[nodiscard]] Result<void> load_blas();
+
+/// Computes one tile of `product` on the calling thread. Only after `load_blas`.
 void run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile);
-
-/// Sets OpenBLAS to one thread, once for the process: its threaded calls take turns on one set of threads, and it has
-/// no thread count of one caller's own.
-void prepare_blas();
-
-/// What computes the products, for example "OpenBLAS 0.3.21 ...".
-[[nodiscard]] std::string_view blas_name();
 
 } // namespace gpuactors::host

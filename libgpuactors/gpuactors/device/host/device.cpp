@@ -1,6 +1,5 @@
 // The host device: what it has in all, and opening a part of it.
 #include <gpuactors/device/host/backend.hpp>
-#include <gpuactors/device/host/blas.hpp>
 #include <gpuactors/device/host/device.hpp>
 #include <gpuactors/device/host/pool.hpp>
 
@@ -18,7 +17,6 @@ HostDevice::HostDevice(DeviceInfo info) : info_(std::move(info)) {
   info_.units = std::max(1, info_.units);
   quota_ = std::make_shared<Quota>(fmt::format("host device {}", info_.index), info_.memory_bytes);
   pool_ = std::make_unique<Pool>(info_.units);
-  prepare_blas();
 }
 
 HostDevice::~HostDevice() = default;

@@ -171,4 +171,16 @@ void LinkGate::left() {
   --links_;
 }
 
+bool LinkGate::announced(std::size_t before, std::size_t now) {
+  const auto counted = [](std::size_t bytes) { return bytes > limits::link_small_message_bytes ? bytes : 0; };
+  if (is_secure() || (counted(before) == 0 && counted(now) == 0))
+    return true;
+  if (announced_.fetch_add(counted(now)) + counted(now) > limits::links_announced_bytes) {
+    announced_ -= counted(now);
+    return false;
+  }
+  announced_ -= counted(before);
+  return true;
+}
+
 } // namespace gpuactors::detail

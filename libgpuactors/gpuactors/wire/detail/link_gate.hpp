@@ -61,6 +61,10 @@ public:
   [[nodiscard]] bool entered();
   void left();
 
+  /// A connection's next message has `now` bytes, the one before had `before`. @returns whether all announcements
+  /// together keep to `limits::links_announced_bytes`; always in TLS, whose peers are trusted.
+  [[nodiscard]] bool announced(std::size_t before, std::size_t now);
+
   /// Ends all attempts and handshakes. Idempotent.
   void close();
 
@@ -82,6 +86,7 @@ private:
   TimePoint refused_said_ = TimePoint::min();
   std::size_t refused_since_ = 0;
   std::atomic<std::size_t> links_{0};
+  std::atomic<std::size_t> announced_{0};
 };
 
 } // namespace gpuactors::detail

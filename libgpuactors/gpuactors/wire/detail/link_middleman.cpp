@@ -110,15 +110,18 @@ public:
   }
 
   ~LinkScribe() override {
+    static_cast<void>(gate_->announced(announced_, 0));
     gate_->left();
   }
 
   void configure_read(caf::io::receive_policy::config config) override {
     // The size that a peer announces is what CAF would allocate for it.
-    if (config.second > limits::link_message_bytes) {
+    if (config.second > limits::link_message_bytes || !gate_->announced(announced_, config.second)) {
       ::shutdown(stream_.fd(), SHUT_RDWR);
+      static_cast<void>(gate_->announced(announced_, 0));
       config.second = 1;
     }
+    announced_ = config.second;
     stream_.configure_read(config);
     if (!launched_)
       launch();
@@ -178,6 +181,8 @@ private:
   Descriptor socket_;
   caf::io::network::stream_impl<LinkPolicy> stream_;
   bool launched_ = false;
+  // Bytes of the message that is being read.
+  std::size_t announced_ = 0;
 };
 
 /// A port: whoever connects meets the gate first.

@@ -1,0 +1,91 @@
+"""Runs rows of Ray's own microbenchmark, and one of its scale tests, and prints them as gpuactors-bench --ray does.
+
+ray_rows.py [--filter TEXT] [--seconds F] [--rounds N] [--actors N]
+
+The work is Ray's (ray._private.ray_perf); only the clock around it is ours, so that rounds have the same length on both
+sides. Prints one line of JSON: {"version": ..., "rows": [{"name", "value", "deviation", "unit"}]}.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+
+import ray  # noqa: E402
+from ray._private import ray_perf  # noqa: E402
+
+ROWS = {
+    "single client tasks sync": "single_client_tasks_sync",
+    "single client tasks async": "single_client_tasks_async",
+    "multi client tasks async": "multi_client_tasks_async",
+    "single client wait 1k refs": "single_client_wait_1k_refs",
+    "1:1 actor calls sync": "1_1_actor_calls_sync",
+    "1:1 actor calls async": "1_1_actor_calls_async",
+    "1:n actor calls async": "1_n_actor_calls_async",
+    "n:n actor calls async": "n_n_actor_calls_async",
+    "n:n actor calls with arg async": "n_n_actor_calls_with_arg_async",
+    "single client put calls (Plasma Store)": "single_client_put_calls",
+    "single client get calls (Plasma Store)": "single_client_get_calls",
+    "single client put gigabytes": "single_client_put_gigabytes",
+    "placement group create/removal": "placement_group_create/removal",
+}
+
+
+def many_actors(count):
+    """Starts so many actors, calls each once, ends them."""
+    @ray.remote(num_cpus=0)
+    class Small:
+        def value(self):
+            return b"ok"
+
+    actors = [Small.remote() for _ in range(count)]
+    ray.get([actor.value.remote() for actor in actors])
+    for actor in actors:
+        ray.kill(actor)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--actors", type=int, default=20)
+    arguments = parser.parse_args()
+    rows = []
+
+    def rate_of(function, multiplier, seconds):
+        count = 0
+        start = time.perf_counter()
+        while True:
+            function()
+            count += 1
+            spent = time.perf_counter() - start
+            if spent >= seconds:
+                return multiplier * count / spent
+
+    def timeit(name, function, multiplier=1, **_):
+        row = ROWS.get(name, name)
+        if (name not in ROWS and name != "many_actors") or arguments.filter not in row:
+            return [None]
+        print(f"running {row}, Ray", file=sys.stderr)
+        rate_of(function, multiplier, arguments.seconds / 2)
+        rates = [rate_of(function, multiplier, arguments.seconds) for _ in range(arguments.rounds)]
+        rows.append({"name": row, "value": statistics.fmean(rates), "deviation": statistics.pstdev(rates),
+                     "unit": "GB/s" if "gigabytes" in row else "1/s"})
+        return [None]
+
+    ray_perf.timeit = timeit
+    ray_perf.client_microbenchmark_main = lambda results: results
+    ray_perf.main()
+    ray.init()
+    timeit("many_actors", lambda: many_actors(arguments.actors), arguments.actors)
+    ray.shutdown()
+    print(json.dumps({"version": ray.__version__, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+#include "remote_cluster.hpp"
+
+#include "rows.hpp"
+
+#include <gpuactors/cluster/daemon.hpp>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace gpuactors::bench {
+
+// -- CertificatesHome -----------------------------------------------------------------------------
+
+CertificatesHome::CertificatesHome()
+  : path_((std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string()) {
+  if (::mkdtemp(path_.data()) == nullptr)
+    std::abort();
+}
+
+CertificatesHome::~CertificatesHome() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+// -- Remote ---------------------------------------------------------------------------------------
+
+Remote::Remote(bool tls)
+  : certificates_(tls ? home_.path() : std::string{}), up_({"--cluster", certificates_}), address_(up_.line()),
+    cluster_(connect()), floor_({"--floor-server", certificates_}), floor_address_(floor_.line()) {
+  // nop
+}
+
+double Remote::floor(int count, int flying) const {
+  Child client{{"--floor-client", floor_address_, certificates_, std::to_string(count), std::to_string(flying)}};
+  return std::stod(client.line());
+}
+
+Cluster Remote::connect() const {
+  ConnectOptions options;
+  options.broker = address_;
+  options.certificates = certificates_;
+  options.insecure = certificates_.empty();
+  return check(Cluster::connect(std::move(options)));
+}
+
+int serve_cluster(const std::string& certificates) {
+  BrokerDaemon broker;
+  broker.listen = "127.0.0.1:0";
+  NodeDaemon node;
+  node.name = "local";
+  node.devices = "host:1x1GiB";
+  node.resources["custom"] = 100; // what Ray's rows with placement groups take
+  DaemonOptions options;
+  options.certificates = certificates;
+  options.insecure = certificates.empty();
+  options.ready = [](std::string_view where) {
+    fmt::print("{}\n", where);
+    std::fflush(stdout);
+  };
+  if (auto done = run_up(broker, node, options); !done) {
+    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(done.error()));
+    return 1;
+  }
+  return 0;
+}
+
+} // namespace gpuactors::bench

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Measures gpuactors beside Ray on this machine, and writes the table of docs/performance.md.
+set -euo pipefail
+
+case ${1:-} in
+  -h | --help)
+    cat <<'HELP'
+usage: apps/bench/versus_ray.sh [OPTION OF versus.py...]
+
+Builds gpuactors-bench, installs Ray from PyPI into a virtual environment in the build folder, runs the rows of Ray's
+microbenchmark and ours in turns, and writes the table of docs/performance.md. Takes about 20 minutes; nothing else
+should run meanwhile.
+
+  --turns N       so often each (3)
+  --filter TEXT   only rows whose name contains TEXT; --json FILE   the numbers for programs
+
+environment: GPUACTORS_BUILD_DIR (build folder), RAY_VERSION (a version of Ray; the newest without it)
+HELP
+    exit 0
+    ;;
+esac
+
+source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
+
+install_packages "${packages[@]}" python3-venv
+configure
+compile gpuactors-bench
+venv=$build/ray-venv
+if [[ ! -x $venv/bin/ray ]]; then
+  say "installing Ray"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet "ray[client]${RAY_VERSION:+==$RAY_VERSION}" numpy || fail "pip could not install Ray"
+fi
+document=(--document "$root/docs/performance.md")
+[[ " $* " != *" --filter "* ]] || document=()
+exec python3 "$root/apps/bench/ray/versus.py" --bench "$build/bin/gpuactors-bench" --python "$venv/bin/python" \
+  "${document[@]}" "$@"
