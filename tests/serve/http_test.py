@@ -1,8 +1,7 @@
-"""What HTTP clients see of the fronts, spoken by hand: http_test.py SERVER"""
+"""What HTTP clients see of the fronts, spoken by hand: http_test.py SERVER [TEST...]"""
 
 import gzip
 import json
-import os
 import shutil
 import ssl
 import struct
@@ -13,9 +12,9 @@ import threading
 import unittest
 import zlib
 
-from serving import Answer, Server, ask, eventually, infer_body, request_of
+from serving import Answer, Server, ask, eventually, infer_body, make_certificate, request_of, write_tokens
 
-PROGRAM = sys.argv.pop()
+PROGRAM = sys.argv.pop(1)
 LINE = "/v2/models/line/infer"
 WAIT = "/v2/models/wait/infer"
 TOKEN = "0123456789abcdef"
@@ -290,13 +289,20 @@ class Connections(WithServer):
             return False
 
 
+class End(unittest.TestCase):
+    def test_a_server_that_ends_gives_up_what_takes_too_long(self):
+        server = Server(PROGRAM)
+        with server, server.connect() as waiting, waiting.makefile("rb") as stream, server.connect():
+            waiting.sendall(request_of("POST", WAIT, infer_body([1, 2, 3, 4])))
+            eventually(lambda: server.metric("test_waiting") == 1)
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(Answer(stream).status, 499)
+
+
 class Access(unittest.TestCase):
     def test_tokens(self):
         with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "tokens")
-            with open(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as out:
-                out.write(TOKEN + "\n")
-            with Server(PROGRAM, "--token-file", file) as server:
+            with Server(PROGRAM, "--token-file", write_tokens(folder, TOKEN)) as server:
                 self.assertEqual(ask(server, "GET", "/v2/health/live").status, 200)
                 self.assertEqual(ask(server, "GET", "/v2/health/ready").status, 200)
                 for path in ("/v2", "/metrics", "/v2/models/line", "/nothing"):
@@ -311,13 +317,11 @@ class Access(unittest.TestCase):
                 self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4]), headers).status, 200)
 
     def test_tls(self):
-        if not shutil.which("openssl"):
-            self.skipTest("there is no openssl")
         with tempfile.TemporaryDirectory() as folder:
-            certificate, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                            "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-                            "-keyout", key, "-out", certificate], check=True, stderr=subprocess.DEVNULL)
+            made = make_certificate(folder)
+            if not made:
+                self.skipTest("there is no openssl")
+            certificate, key = made
             with Server(PROGRAM, "--certificate", certificate, "--key", key) as server:
                 context = ssl.create_default_context(cafile=certificate)
                 with context.wrap_socket(server.connect(), server_hostname="localhost") as connection, \
