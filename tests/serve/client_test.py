@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 SKIPPED = 77
-PACKAGES = ("tritonclient[http,grpc]", "numpy")
+PACKAGES = ("tritonclient[http,grpc]", "numpy", "ml_dtypes")
 
 
 def run_quietly(*command):
@@ -41,19 +41,21 @@ enter_environment(sys.argv[2])
 
 # pylint: disable=wrong-import-position
 import queue  # noqa: E402
+import tempfile  # noqa: E402
 import unittest  # noqa: E402
 
 import grpc  # noqa: E402
+import ml_dtypes  # noqa: E402
 import numpy as np  # noqa: E402
 import tritonclient.grpc as grpcclient  # noqa: E402
 import tritonclient.http as httpclient  # noqa: E402
 from tritonclient.grpc import service_pb2  # noqa: E402
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype  # noqa: E402
 
-from serving import Server, eventually  # noqa: E402
+from serving import Server, eventually, make_certificate, write_tokens  # noqa: E402
 
 del sys.argv[2]
-PROGRAM = sys.argv.pop()
+PROGRAM = sys.argv.pop(1)
 BYTES = 64 << 20
 
 
@@ -116,7 +118,7 @@ class Clients:
 
     def test_every_type_comes_back_as_it_was(self):
         for dtype in (bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
-                      np.float16, np.float32, np.float64):
+                      np.float16, np.float32, np.float64, ml_dtypes.bfloat16):
             values = np.array([[0, 1], [1, 0]]).astype(dtype)
             result = self.client.infer("echo", [self.input("v", values)])
             np.testing.assert_array_equal(result.as_numpy("v"), values)
@@ -291,6 +293,35 @@ class GrpcClients(Clients, unittest.TestCase):
         self.assertIn("disabled", caught.exception.details())
         self.assertLess(self.server.resident() - before, 300 << 20)
         eventually(lambda: self.server.metric("gpuactors_serve_held_bytes") == 0)
+
+
+class GrpcAccess(unittest.TestCase):
+    def test_tokens_over_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = make_certificate(folder)
+            if not made:
+                self.skipTest("there is no openssl")
+            token = "0123456789abcdef"
+            with Server(PROGRAM, "--token-file", write_tokens(folder, token), "--certificate", made[0],
+                        "--key", made[1]) as server:
+                client = grpcclient.InferenceServerClient(f"localhost:{server.grpc}", ssl=True,
+                                                          root_certificates=made[0])
+                self.assertTrue(client.is_server_live())
+                self.assertTrue(client.is_server_ready())
+                x = grpcclient.InferInput("x", [1, 4], "FP32")
+                x.set_data_from_numpy(np.ones((1, 4), np.float32))
+                for call in (client.get_server_metadata, lambda **named: client.infer("line", [x], **named)):
+                    for headers in ({}, {"authorization": "Bearer 0123456789abcdeX"}):
+                        with self.assertRaises(InferenceServerException) as caught:
+                            call(headers=headers)
+                        self.assertIn("UNAUTHENTICATED", caught.exception.status())
+                        self.assertIn("token", caught.exception.message())
+                    self.assertTrue(call(headers={"authorization": f"Bearer {token}"}))
+                answers = queue.Queue()
+                client.start_stream(lambda result, error: answers.put(error))
+                self.assertIn("UNAUTHENTICATED", answers.get(timeout=30).status())
+                client.stop_stream(cancel_requests=True)
+                client.close()
 
 
 class GrpcSlowReaders(unittest.TestCase):

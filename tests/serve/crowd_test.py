@@ -13,8 +13,8 @@ import unittest
 
 from serving import Answer, Server, ask, eventually, infer_body, request_of
 
-CONNECTIONS = int(sys.argv.pop()) if len(sys.argv) > 2 else 2_000
-PROGRAM = sys.argv.pop()
+PROGRAM = sys.argv.pop(1)
+CONNECTIONS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 2_000
 LINE = "/v2/models/line/infer"
 MIB = 1 << 20
 

@@ -1,20 +1,20 @@
-"""What HTTP clients see of the fronts, spoken by hand: http_test.py SERVER"""
+"""What HTTP clients see of the fronts, spoken by hand: http_test.py SERVER [TEST...]"""
 
 import gzip
 import json
-import os
 import shutil
 import ssl
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import zlib
 
-from serving import Answer, Server, ask, eventually, infer_body, request_of
+from serving import Answer, Server, ask, eventually, infer_body, make_certificate, request_of, write_tokens
 
-PROGRAM = sys.argv.pop()
+PROGRAM = sys.argv.pop(1)
 LINE = "/v2/models/line/infer"
 WAIT = "/v2/models/wait/infer"
 TOKEN = "0123456789abcdef"
@@ -179,6 +179,25 @@ class Connections(WithServer):
             self.assertEqual(Answer(stream).headers["connection"], "close")
             self.assertEqual(stream.read(), b"")
 
+    def test_large_requests_one_behind_the_other_keep_their_bodies(self):
+        requests = []
+        for i in range(40):
+            body = infer_body([i, 0, 0, 0]).replace(b'"inputs"', b" " * (i * 2_000) + b'"inputs"')
+            requests.append(request_of("POST", LINE, body, ["Expect: 100-continue"] if i % 7 == 3 else []))
+        sent = b"".join(requests)
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            def send():
+                for at in range(0, len(sent), 1_500):
+                    connection.sendall(sent[at:at + 1_500])
+            sender = threading.Thread(target=send)
+            sender.start()
+            for i in range(40):
+                answer = Answer(stream)
+                while answer.status == 100:
+                    answer = Answer(stream)
+                self.assertEqual(answer.json["outputs"][0]["data"][0], 2 * i + 1)
+            sender.join()
+
     def test_bodies_in_chunks_and_in_pieces(self):
         body = infer_body([1, 2, 3, 4])
         chunked = b"".join(b"%x;a=b\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
@@ -270,13 +289,20 @@ class Connections(WithServer):
             return False
 
 
+class End(unittest.TestCase):
+    def test_a_server_that_ends_gives_up_what_takes_too_long(self):
+        server = Server(PROGRAM)
+        with server, server.connect() as waiting, waiting.makefile("rb") as stream, server.connect():
+            waiting.sendall(request_of("POST", WAIT, infer_body([1, 2, 3, 4])))
+            eventually(lambda: server.metric("test_waiting") == 1)
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(Answer(stream).status, 499)
+
+
 class Access(unittest.TestCase):
     def test_tokens(self):
         with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "tokens")
-            with open(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as out:
-                out.write(TOKEN + "\n")
-            with Server(PROGRAM, "--token-file", file) as server:
+            with Server(PROGRAM, "--token-file", write_tokens(folder, TOKEN)) as server:
                 self.assertEqual(ask(server, "GET", "/v2/health/live").status, 200)
                 self.assertEqual(ask(server, "GET", "/v2/health/ready").status, 200)
                 for path in ("/v2", "/metrics", "/v2/models/line", "/nothing"):
@@ -291,13 +317,11 @@ class Access(unittest.TestCase):
                 self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4]), headers).status, 200)
 
     def test_tls(self):
-        if not shutil.which("openssl"):
-            self.skipTest("there is no openssl")
         with tempfile.TemporaryDirectory() as folder:
-            certificate, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                            "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-                            "-keyout", key, "-out", certificate], check=True, stderr=subprocess.DEVNULL)
+            made = make_certificate(folder)
+            if not made:
+                self.skipTest("there is no openssl")
+            certificate, key = made
             with Server(PROGRAM, "--certificate", certificate, "--key", key) as server:
                 context = ssl.create_default_context(cafile=certificate)
                 with context.wrap_socket(server.connect(), server_hostname="localhost") as connection, \

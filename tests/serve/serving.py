@@ -2,12 +2,33 @@
 
 import contextlib
 import json
+import os
 import re
+import shutil
 import socket
 import subprocess
 import time
 
 DEADLINE = 30.0
+
+
+def make_certificate(folder):
+    """A certificate for localhost and its key, as paths in `folder`; None where there is no openssl."""
+    if not shutil.which("openssl"):
+        return None
+    certificate, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                    "-keyout", key, "-out", certificate], check=True, stderr=subprocess.DEVNULL)
+    return certificate, key
+
+
+def write_tokens(folder, *tokens):
+    """A token file in `folder`."""
+    file = os.path.join(folder, "tokens")
+    with open(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as out:
+        out.write("".join(token + "\n" for token in tokens))
+    return file
 
 
 class Server:

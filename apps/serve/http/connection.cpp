@@ -113,8 +113,9 @@ void Connection::on_input(const Code& error, std::size_t bytes) {
   switch (state_) {
   case State::head:
     return parse_head();
+  case State::body:
   case State::chunks:
-    return parse_chunks();
+    return continue_body();
   case State::lingering:
     input_.consume(input_.data().size());
     return read_input();
@@ -181,25 +182,31 @@ void Connection::begin_body() {
   if (!parser_->chunked())
     if (const auto growth = body_.expect(body_bytes_); growth != BodyBuffer::Growth::done)
       return refuse(growth);
+  if (parser_->chunked())
+    parser_->collect_into(body_);
   begin_transfer();
+  if (parser_->head().expects_continue && input_.empty())
+    return ask_for_body();
   state_ = parser_->chunked() ? State::chunks : State::body;
-  if (!parser_->head().expects_continue || !input_.empty())
-    return continue_body();
+  continue_body();
+}
+
+void Connection::ask_for_body() {
+  state_ = State::asking;
   send({asio::buffer(go_on.data(), go_on.size())}, [self = shared_from_this()](const Code& error, std::size_t) {
-    if (self->state_ == State::closed)
+    if (self->state_ != State::asking)
       return;
     if (error)
       return self->close();
+    self->state_ = self->parser_->chunked() ? State::chunks : State::body;
     self->continue_body();
   });
 }
 
 void Connection::continue_body() {
-  if (state_ == State::chunks) {
-    parser_->collect_into(body_);
+  if (state_ == State::chunks)
     return parse_chunks();
-  }
-  const auto here = input_.data().first(std::min(input_.data().size(), body_bytes_));
+  const auto here = input_.data().first(std::min(input_.data().size(), body_bytes_ - body_.size()));
   if (const auto growth = body_.append(here); growth != BodyBuffer::Growth::done)
     return refuse(growth);
   input_.consume(here.size());
@@ -210,6 +217,9 @@ void Connection::read_body() {
   const auto missing = body_bytes_ - body_.size();
   if (missing == 0)
     return work();
+  // A read that began while the request before was being answered takes what comes next; `on_input` goes on.
+  if (reading_)
+    return;
   const auto step = std::min(missing, transfer_step);
   if (const auto growth = body_.reserve(step); growth != BodyBuffer::Growth::done)
     return refuse(growth);

@@ -45,6 +45,8 @@ private:
     handshake,
     /// Waits for a request or reads its header.
     head,
+    /// Tells a client that asked for it to go on.
+    asking,
     /// Reads a body whose size is known straight to where it stays.
     body,
     chunks,
@@ -64,6 +66,7 @@ private:
   void on_end(const Code& error);
   void parse_head();
   void begin_body();
+  void ask_for_body();
   void continue_body();
   void read_body();
   void on_body(const Code& error, std::size_t bytes);
