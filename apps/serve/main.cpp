@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <iostream>
 #include <string>
 
@@ -21,6 +22,9 @@ using gpuactors::deadline_after;
 using gpuactors::Result;
 
 constexpr int exit_bad_start = 2;
+
+/// How long answers may take on their way to clients when all of them are there.
+constexpr auto last_words = std::chrono::seconds{2};
 
 /// One line on standard output, at once.
 void say(const std::string& line) {
@@ -73,10 +77,10 @@ Result<void> serve(const ServeOptions& options, int argc, const char* const* arg
     say("ready");
     signals.wait();
   }
-  const auto until = deadline_after(Clock::now(), options.table.drain);
   say("ending");
-  fronts.stop(options.table.drain);
-  table.close(until);
+  // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable".
+  table.close(deadline_after(Clock::now(), options.table.drain));
+  fronts.stop(last_words);
   return {};
 }
 

@@ -226,6 +226,9 @@ TEST_CASE("a batch waits for more until its delay is over, it is full, or somebo
   for (int i = 0; i < 4; ++i)
     REQUIRE(queue.admit(request(1), start, one_idle));
   CHECK(queue.next(start, share).batch.size() == 4);
+  REQUIRE(queue.admit(request(1), start, one_idle));
+  CHECK(queue.next(start, share).batch.empty());
+  CHECK(queue.next(start, share, false).batch.size() == 1);
 }
 
 TEST_CASE("a batch that was lost waits again, before all that came after it", "[serve]") {

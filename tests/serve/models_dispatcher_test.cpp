@@ -4,6 +4,7 @@
 #include <apps/serve/models/dispatcher.hpp>
 
 #include <atomic>
+#include <thread>
 
 using namespace std::chrono_literals;
 using namespace serve;

@@ -70,7 +70,10 @@ def serves(machine):
         assert server.infer("digits", [[1.0] * 3])[0] == 400
         assert server.infer("digit", [[1.0] * INPUTS])[0] == 404
         assert server.infer("digits", [[1.0] * INPUTS] * 33)[0] == 400
+        # No batch is done within a microsecond, and the table knows it.
+        assert server.infer("digits", [[1.0] * INPUTS], timeout=1)[0] == 429
         assert server.metric("nv_inference_count") == 3
+        assert server.metric("gpuactors_serve_refused") == 1
 
 
 @case
@@ -139,8 +142,8 @@ def ends_under_load(machine):
 @case
 def ends_with_an_answer(machine):
     """a request that waits when the signal comes is answered before it ends"""
-    # Alone, it waits for a second for others to share its batch.
-    server = Server(machine.serve, "--model", f"digits={machine.file},max-delay=1000", env=machine.env)
+    # Alone, it would wait for an hour for others to share its batch.
+    server = Server(machine.serve, "--model", f"digits={machine.file},max-delay=3600000", env=machine.env)
     answers = []
     client = threading.Thread(target=lambda: answers.append(server.infer("digits", [[1.0] * INPUTS])))
     client.start()

@@ -99,7 +99,7 @@ void BatchQueue::stop_waiting(Request& request) {
 
 // -- batches --------------------------------------------------------------------------------------
 
-BatchQueue::Next BatchQueue::next(TimePoint start, Share share) {
+BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
   Next result;
   auto earliest = never;      // of the deadlines in the batch
   auto first_arrived = never; // of its requests
@@ -131,7 +131,7 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share) {
     first_arrived = std::min(first_arrived, request->arrived);
     complete = complete || rows == limits_.max_batch;
   }
-  if (!complete && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
+  if (may_wait && !complete && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
     const auto took = times_.estimate(share, result.rows);
     const auto latest = earliest == never ? never : earliest - took;
     const auto until = std::min(deadline_after(first_arrived, limits_.max_delay), latest);

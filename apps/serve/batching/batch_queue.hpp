@@ -78,8 +78,8 @@ public:
     gpuactors::TimePoint ask_again = gpuactors::never;
   };
 
-  /// The batch for a replica that can begin it at `start`.
-  Next next(gpuactors::TimePoint start, gpuactors::Share share);
+  /// The batch for a replica that can begin it at `start`; without `may_wait` it goes as it is.
+  Next next(gpuactors::TimePoint start, gpuactors::Share share, bool may_wait = true);
 
   /// The answer to a request of a batch is here. @returns false when it has been answered already (late or cancelled).
   bool settle(Request& request);

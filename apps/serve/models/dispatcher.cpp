@@ -38,8 +38,13 @@ Dispatcher::~Dispatcher() {
 void Dispatcher::close(TimePoint until) {
   Actions actions;
   {
-    std::unique_lock lock{mutex_};
+    const std::lock_guard lock{mutex_};
     closing_ = true;
+    pump(Clock::now(), actions); // batches that were held back to grow
+  }
+  act(std::exchange(actions, {}));
+  {
+    std::unique_lock lock{mutex_};
     const auto empty = [this] { return queue_.waiting() + queue_.running() == 0; };
     if (until == never)
       drained_.wait(lock, empty);

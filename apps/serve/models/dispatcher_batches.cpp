@@ -70,7 +70,7 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
     if (replica == nullptr)
       return;
     const auto start = replica->flights.empty() ? now : std::max(now, replica->free_at);
-    auto next = queue_.next(start, replica->facts.share);
+    auto next = queue_.next(start, replica->facts.share, !closing_);
     for (const auto& request : next.late)
       fail(request,
            Error{Errc::deadline_exceeded,
