@@ -224,6 +224,23 @@ class GrpcClients(Clients, unittest.TestCase):
         answer = service_pb2.ModelInferResponse.FromString(self.send(request.SerializeToString()))
         np.testing.assert_array_equal(np.frombuffer(answer.raw_output_contents[0], np.float32), [3, 5, 7, 9])
 
+    def test_streams_are_read_by_one_thread_at_a_time(self):
+        good = service_pb2.ModelInferRequest(model_name="line")
+        good.inputs.add(name="x", datatype="FP32", shape=[64, 4])
+        good.raw_input_contents.append(bytes(1024))
+        late = service_pb2.ModelInferRequest()
+        late.CopyFrom(good)
+        late.model_name = "wait"
+        late.parameters["timeout"].int64_param = 1  # answered by another thread, and soon
+        messages = [good.SerializeToString(), late.SerializeToString()] * 2_000
+        with self.channel() as channel:
+            stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+            answers = [service_pb2.ModelStreamInferResponse.FromString(answer)
+                       for answer in stream(iter(messages), timeout=60)]
+        self.assertEqual(len(answers), len(messages))
+        for i, answer in enumerate(answers):
+            self.assertEqual("timeout" in answer.error_message, i % 2 == 1, answer.error_message)
+
     def test_streams_answer_in_order_and_go_on_after_errors(self):
         answers = queue.Queue()
         client = grpcclient.InferenceServerClient(f"127.0.0.1:{self.server.grpc}")

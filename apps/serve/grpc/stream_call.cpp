@@ -55,8 +55,8 @@ private:
     auto slot = std::make_shared<Slot>();
     {
       const std::lock_guard lock{link_->mutex};
-      reading_ = false;
       if (!ok || finished_) {
+        reading_ = false;
         all_read_ = true;
         return go_on();
       }
@@ -65,6 +65,8 @@ private:
     state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
     ask(slot);
     const std::lock_guard lock{link_->mutex};
+    // Not before: whoever answers meanwhile would have the next request read over this one.
+    reading_ = false;
     go_on();
   }
 
