@@ -2,7 +2,8 @@
 // Inference Protocol v2, free of any wire format.
 #pragma once
 
-#include <gpuactors/gpuactors.hpp>
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/result.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -59,6 +60,11 @@ public:
 
   [[nodiscard]] std::size_t size() const noexcept {
     return view_.size();
+  }
+
+  /// Some of the bytes, kept by the same owner.
+  [[nodiscard]] Bytes part(std::size_t offset, std::size_t count) const {
+    return {owner_, view_.subspan(offset, count)};
   }
 
 private:

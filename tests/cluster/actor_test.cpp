@@ -123,6 +123,22 @@ TEST_CASE("an actor with restarts left is started anew, and its handle follows i
   CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
 }
 
+TEST_CASE("a kill is waited for no longer than it says, and goes on", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto actor = must(cluster.spawn("accumulator", number(0), {.name = "stuck"}));
+  auto running = actor.call<Number>("wait", number(1));
+  gate().await(1);
+  KillOptions options;
+  options.timeout = std::chrono::milliseconds{20};
+  const auto killed = cluster.kill(actor, options);
+  REQUIRE_FALSE(killed.has_value());
+  CHECK(killed.error().code() == Errc::deadline_exceeded);
+  gate().open();
+  while (cluster.find("stuck").has_value())
+    std::this_thread::yield();
+}
+
 TEST_CASE("a streamed reply arrives in order and to the end, however slow its reader", "[cluster]") {
   auto cluster = embed();
   auto actor = *cluster.spawn("accumulator", number(0));

@@ -98,7 +98,7 @@ def check_include(rules, root, path, quote, name):
     target_layer = rules.layer_of(target)
     if target_layer is None:
         return "has no row in layers.txt"
-    if layer == "apps":
+    if layer.split("/")[0] == "apps":
         if target in rules.public or os.path.dirname(target) in rules.public or target.startswith("apps/"):
             return None
         return "is not public"

@@ -320,7 +320,7 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_milliseconds(options.grace));
   auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
-  core_->ask_broker(reply, never, std::move(message));
+  core_->ask_broker(reply, deadline_after(Clock::now(), options.timeout), std::move(message));
   GPUACTORS_TRY(Future<v1::Done>{reply}.get());
   return {};
 }

@@ -18,6 +18,8 @@ struct KillOptions {
   bool restart = false;
   /// How long a running method may take to stop before the kill is reported as stuck (it goes on ending the actor).
   Duration grace = limits::stop_grace;
+  /// How long to wait for the broker, which may be away; without a limit by default. The kill itself goes on.
+  Duration timeout = Duration::max();
 };
 
 /// A connection to a cluster, or an embedded one: broker, node agents and workers in this process.
@@ -106,7 +108,8 @@ public:
   Result<ActorRef> find(std::string_view name, std::string_view name_space = {});
 
   /// Ends an actor; returns when it has ended and its memory is back.
-  /// @returns `not_found`; `deadline_exceeded` when it is stuck in user code longer than the grace.
+  /// @returns `not_found`; `deadline_exceeded` when it is stuck in user code longer than the grace, or after the
+  /// timeout.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
   Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
 

@@ -1,0 +1,224 @@
+#include "batch_queue.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace serve::batching {
+
+using gpuactors::deadline_after;
+using gpuactors::Duration;
+using gpuactors::Errc;
+using gpuactors::never;
+using gpuactors::Result;
+using gpuactors::Share;
+using gpuactors::TimePoint;
+
+namespace {
+
+/// One in so many requests that an idle replica would have been refused is tried nevertheless: nothing else would
+/// correct a table that is too pessimistic.
+constexpr std::uint64_t probe_every = 16;
+
+std::string milliseconds(Duration duration) {
+  return fmt::format("{:.3f} ms", std::chrono::duration<double, std::milli>{duration}.count());
+}
+
+} // namespace
+
+// -- coming in ------------------------------------------------------------------------------------
+
+Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const Capacity& capacity) {
+  if (request->rows == 0 || request->rows > limits_.max_batch)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("a request has 1 to {} rows, this one {}", limits_.max_batch, request->rows));
+  if (waiting_.size() >= limits_.max_requests
+      || request->rows > limits_.max_rows - std::min(waiting_rows_, limits_.max_rows)) {
+    ++counts_.refused_full;
+    return gpuactors::fail(Errc::queue_full,
+                           fmt::format("the queue is full: {} requests with {} rows wait, and {} requests with {} rows "
+                                       "may",
+                                       waiting_.size(), waiting_rows_, limits_.max_requests, limits_.max_rows));
+  }
+  GPUACTORS_TRY(check_deadline(*request, now, capacity));
+  ++counts_.admitted;
+  request->place = Place{request->priority, ++last_number_};
+  if (request->deadline != never)
+    dues_.emplace(request->deadline, request->place);
+  start_waiting(request);
+  return {};
+}
+
+Result<void> BatchQueue::check_deadline(Request& request, TimePoint now, const Capacity& capacity) {
+  if (request.deadline == never || capacity.replicas == 0)
+    return {};
+  const auto end = expected_end(request, now, capacity);
+  if (end <= request.deadline)
+    return {};
+  if (request.deadline > now && waiting_.empty() && capacity.free_at <= now && ++refused_idle_ % probe_every == 0) {
+    request.alone = true;
+    return {};
+  }
+  ++counts_.refused_late;
+  return gpuactors::fail(Errc::queue_full,
+                         fmt::format("no answer can come in time: as long as batches take now, it would come in {}, "
+                                     "and {} are left",
+                                     milliseconds(end - now), milliseconds(request.deadline - now)));
+}
+
+TimePoint BatchQueue::expected_end(const Request& request, TimePoint now, const Capacity& capacity) const {
+  // What is served before it goes in full batches, evenly over the replicas; it takes part in the one after them.
+  std::uint64_t ahead = 0;
+  for (auto it = rows_by_priority_.begin(); it != rows_by_priority_.end() && it->first <= request.priority; ++it)
+    ahead += it->second;
+  const auto rounds = ahead / limits_.max_batch / capacity.replicas;
+  const auto full = times_.estimate(capacity.share, limits_.max_batch);
+  const auto own = std::min(ahead % limits_.max_batch + request.rows, limits_.max_batch);
+  auto end = deadline_after(std::max(now, capacity.free_at), times_.estimate(capacity.share, own));
+  if (full > Duration::zero() && rounds > 0)
+    end = rounds > static_cast<std::uint64_t>((never - end) / full) ? never
+                                                                    : end + full * static_cast<Duration::rep>(rounds);
+  return end;
+}
+
+void BatchQueue::start_waiting(const RequestPtr& request) {
+  request->state = Request::State::waiting;
+  waiting_rows_ += request->rows;
+  rows_by_priority_[request->place.priority] += request->rows;
+  waiting_.emplace(request->place, request);
+}
+
+void BatchQueue::stop_waiting(Request& request) {
+  waiting_rows_ -= request.rows;
+  const auto rows = rows_by_priority_.find(request.place.priority);
+  rows->second -= request.rows;
+  if (rows->second == 0)
+    rows_by_priority_.erase(rows);
+  waiting_.erase(request.place);
+}
+
+// -- batches --------------------------------------------------------------------------------------
+
+BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
+  Next result;
+  auto earliest = never;      // of the deadlines in the batch
+  auto first_arrived = never; // of its requests
+  bool complete = false;      // it would not take one more
+  for (auto it = waiting_.begin(); it != waiting_.end() && !complete;) {
+    const auto request = it->second;
+    ++it;
+    if (request->alone) {
+      complete = true;
+      if (!result.batch.empty())
+        break;
+    } else if (deadline_after(start, times_.estimate(share, request->rows)) > request->deadline) {
+      // Not even a batch of its own would be done in time.
+      remove(*request);
+      ++counts_.dropped;
+      result.late.push_back(request);
+      continue;
+    }
+    const auto rows = result.rows + request->rows;
+    const auto deadline = std::min(earliest, request->deadline);
+    if (rows > limits_.max_batch
+        || (!request->alone && deadline_after(start, times_.estimate(share, rows)) > deadline)) {
+      complete = true;
+      break;
+    }
+    result.batch.push_back(request);
+    result.rows = rows;
+    earliest = deadline;
+    first_arrived = std::min(first_arrived, request->arrived);
+    complete = complete || rows == limits_.max_batch;
+  }
+  if (may_wait && !complete && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
+    const auto took = times_.estimate(share, result.rows);
+    const auto latest = earliest == never ? never : earliest - took;
+    const auto until = std::min(deadline_after(first_arrived, limits_.max_delay), latest);
+    if (start < until) {
+      result.batch.clear();
+      result.rows = 0;
+      result.ask_again = until;
+      return result;
+    }
+  }
+  for (const auto& request : result.batch) {
+    stop_waiting(*request);
+    request->state = Request::State::running;
+    running_.emplace(request->place, request);
+  }
+  return result;
+}
+
+bool BatchQueue::settle(Request& request) {
+  if (!remove(request))
+    return false;
+  ++counts_.answered;
+  return true;
+}
+
+bool BatchQueue::give_up(Request& request) {
+  if (!remove(request))
+    return false;
+  ++counts_.failed;
+  return true;
+}
+
+bool BatchQueue::put_back(const RequestPtr& request) {
+  if (request->state != Request::State::running)
+    return false;
+  running_.erase(request->place);
+  start_waiting(request);
+  return true;
+}
+
+// -- going out ------------------------------------------------------------------------------------
+
+bool BatchQueue::remove(Request& request) {
+  if (request.state == Request::State::outside)
+    return false;
+  if (request.deadline != never)
+    dues_.erase(Due{request.deadline, request.place});
+  if (request.state == Request::State::waiting)
+    stop_waiting(request);
+  else
+    running_.erase(request.place);
+  request.state = Request::State::outside;
+  return true;
+}
+
+std::vector<RequestPtr> BatchQueue::expire(TimePoint now) {
+  std::vector<RequestPtr> result;
+  while (!dues_.empty() && dues_.begin()->first <= now) {
+    const auto place = dues_.begin()->second;
+    const auto waiting = waiting_.find(place);
+    const auto request = waiting != waiting_.end() ? waiting->second : running_.at(place);
+    ++(request->state == Request::State::waiting ? counts_.expired_waiting : counts_.expired_running);
+    remove(*request);
+    result.push_back(request);
+  }
+  return result;
+}
+
+bool BatchQueue::cancel(Request& request) {
+  if (!remove(request))
+    return false;
+  ++counts_.cancelled;
+  return true;
+}
+
+std::vector<RequestPtr> BatchQueue::take_all() {
+  std::vector<RequestPtr> result;
+  for (const auto* requests : {&running_, &waiting_})
+    for (const auto& [place, request] : *requests)
+      result.push_back(request);
+  for (const auto& request : result)
+    give_up(*request);
+  return result;
+}
+
+TimePoint BatchQueue::next_due() const {
+  return dues_.empty() ? never : dues_.begin()->first;
+}
+
+} // namespace serve::batching

@@ -1,0 +1,150 @@
+// The queue of one model: which requests may wait, which of them form the next batch, and when each gives up.
+#pragma once
+
+#include "batch_times.hpp"
+#include "request.hpp"
+
+#include <gpuactors/base/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace serve::batching {
+
+struct QueueLimits {
+  /// Rows of a batch.
+  std::uint64_t max_batch = 32;
+  /// Requests that may wait, and rows of all of them together.
+  std::size_t max_requests = 1'024;
+  std::uint64_t max_rows = 1U << 20;
+  /// How long a batch that is not full may wait for more. Zero: it goes as soon as a replica is free.
+  gpuactors::Duration max_delay = gpuactors::Duration::zero();
+};
+
+/// The replicas that a request may hope for when it comes.
+struct Capacity {
+  std::size_t replicas = 0;
+  /// When the first of them can begin a batch, by the table; now or before if it is idle.
+  gpuactors::TimePoint free_at{};
+  gpuactors::Share share;
+};
+
+/// What became of the requests, in numbers. Each that was admitted is in exactly one of the last six, or still here.
+struct QueueCounts {
+  std::uint64_t admitted = 0;
+  /// Refused for want of room, and because no answer could come in time.
+  std::uint64_t refused_full = 0;
+  std::uint64_t refused_late = 0;
+
+  std::uint64_t answered = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t cancelled = 0;
+  /// The deadline passed, in the queue or in a batch.
+  std::uint64_t expired_waiting = 0;
+  std::uint64_t expired_running = 0;
+  /// Given up before the deadline, when it was clear that no batch would be done by then.
+  std::uint64_t dropped = 0;
+};
+
+/// Requests from their admission to their answer. Every one leaves it once: by `settle` or `give_up` when its batch is
+/// done, by `expire`, by `cancel`, as one of `Next::late`, or by `take_all`.
+///
+/// The next batch is the head of the queue, in the order of `Place`, as far as it fits `max_batch` and as far as all in
+/// it can still be answered in time by the table of batch times. No clock, no thread, no lock: time is an argument, and
+/// whoever owns it guards it.
+class BatchQueue {
+public:
+  /// `times` must outlive the queue.
+  BatchQueue(QueueLimits limits, const BatchTimes& times) : limits_(limits), times_(times) {
+    // nop
+  }
+
+  /// Lets a request wait.
+  /// @returns `queue_full` when there is no room, or when no replica can answer it before its deadline: the sentence
+  ///          says which; `invalid_argument` when it has no rows or more than a batch.
+  gpuactors::Result<void> admit(const RequestPtr& request, gpuactors::TimePoint now, const Capacity& capacity);
+
+  struct Next {
+    /// They run now; empty when there is nothing to do yet.
+    std::vector<RequestPtr> batch;
+    std::uint64_t rows = 0;
+    /// Cannot be answered in time any more, and are out of the queue.
+    std::vector<RequestPtr> late;
+    /// When to ask again, if the batch is held back to grow.
+    gpuactors::TimePoint ask_again = gpuactors::never;
+  };
+
+  /// The batch for a replica that can begin it at `start`; without `may_wait` it goes as it is.
+  Next next(gpuactors::TimePoint start, gpuactors::Share share, bool may_wait = true);
+
+  /// The answer to a request of a batch is here. @returns false when it has been answered already (late or cancelled).
+  bool settle(Request& request);
+
+  /// The same for an answer that is an error.
+  bool give_up(Request& request);
+
+  /// The batch was lost: the request waits again, where it was before. @returns false as `settle` does.
+  bool put_back(const RequestPtr& request);
+
+  /// All that are due, waiting or running; the answer is an error.
+  std::vector<RequestPtr> expire(gpuactors::TimePoint now);
+
+  /// The client has gone. @returns false when it was answered already.
+  bool cancel(Request& request);
+
+  /// All that are here, to fail them; they count as failed.
+  std::vector<RequestPtr> take_all();
+
+  /// When `expire` has something to do; `never` without deadlines.
+  [[nodiscard]] gpuactors::TimePoint next_due() const;
+
+  [[nodiscard]] std::size_t waiting() const noexcept {
+    return waiting_.size();
+  }
+
+  [[nodiscard]] std::uint64_t waiting_rows() const noexcept {
+    return waiting_rows_;
+  }
+
+  [[nodiscard]] std::size_t running() const noexcept {
+    return running_.size();
+  }
+
+  [[nodiscard]] const QueueCounts& counts() const noexcept {
+    return counts_;
+  }
+
+  [[nodiscard]] const QueueLimits& limits() const noexcept {
+    return limits_;
+  }
+
+private:
+  /// A request that has to be answered by a time, in the order of these times.
+  using Due = std::pair<gpuactors::TimePoint, Place>;
+
+  [[nodiscard]] gpuactors::TimePoint expected_end(const Request& request, gpuactors::TimePoint now,
+                                                  const Capacity& capacity) const;
+  gpuactors::Result<void> check_deadline(Request& request, gpuactors::TimePoint now, const Capacity& capacity);
+  void start_waiting(const RequestPtr& request);
+  void stop_waiting(Request& request);
+  /// Takes it out; false when it is not here.
+  bool remove(Request& request);
+
+  QueueLimits limits_;
+  const BatchTimes& times_;
+  QueueCounts counts_;
+  std::uint64_t last_number_ = 0;
+  std::uint64_t refused_idle_ = 0;
+  std::map<Place, RequestPtr> waiting_;
+  std::map<Place, RequestPtr> running_;
+  /// Rows that wait, in all and by priority.
+  std::uint64_t waiting_rows_ = 0;
+  std::map<std::uint64_t, std::uint64_t> rows_by_priority_;
+  std::set<Due> dues_;
+};
+
+} // namespace serve::batching

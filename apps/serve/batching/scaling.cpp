@@ -1,0 +1,50 @@
+#include "scaling.hpp"
+
+#include <algorithm>
+
+namespace serve::batching {
+
+using gpuactors::TimePoint;
+
+ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
+  const auto& replicas = look.replicas;
+  const auto all_busy = std::all_of(replicas.begin(), replicas.end(), [](const auto& replica) { return replica.busy; });
+  if (look.waiting == 0 || !all_busy)
+    short_since_.reset();
+  else if (!short_since_)
+    short_since_ = now;
+
+  ScalingStep step;
+  if (replicas.size() < limits_.min_replicas) {
+    if (now >= not_before_)
+      step.start = limits_.min_replicas - replicas.size();
+    return step;
+  }
+  if (short_since_ && now - *short_since_ >= limits_.grow_after) {
+    if (replicas.size() < limits_.max_replicas && now >= not_before_) {
+      step.start = 1;
+      short_since_ = now; // the next one has to be earned again
+    }
+    return step;
+  }
+  if (replicas.size() > limits_.min_replicas) {
+    const auto longest = std::min_element(replicas.begin(), replicas.end(), [](const auto& a, const auto& b) {
+      return a.busy != b.busy ? b.busy : a.idle_since < b.idle_since;
+    });
+    if (!longest->busy && now - longest->idle_since >= limits_.idle_after)
+      step.stop = longest->id;
+  }
+  return step;
+}
+
+void Scaling::start_failed(TimePoint now) {
+  not_before_ = now + pause_;
+  pause_ = std::min(2 * pause_, limits_.retry_longest);
+}
+
+void Scaling::start_succeeded() {
+  not_before_ = {};
+  pause_ = limits_.retry_shortest;
+}
+
+} // namespace serve::batching

@@ -1,0 +1,75 @@
+// How many replicas a model has: when one more is worth starting, and which one may go.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace serve::batching {
+
+struct ScalingLimits {
+  std::size_t min_replicas = 1;
+  std::size_t max_replicas = 1;
+  /// How long requests must have waited while all replicas were busy before one more is started.
+  gpuactors::Duration grow_after = std::chrono::milliseconds{300};
+  /// How long a replica must have had nothing to do before its share is given back.
+  gpuactors::Duration idle_after = std::chrono::seconds{30};
+  /// Pauses after a start that failed: the first, and the longest.
+  gpuactors::Duration retry_shortest = std::chrono::milliseconds{100};
+  gpuactors::Duration retry_longest = std::chrono::seconds{5};
+};
+
+/// A replica that serves, as the policy sees it.
+struct ReplicaLook {
+  std::uint64_t id = 0;
+  bool busy = false;
+  /// Since when it has had nothing to do.
+  gpuactors::TimePoint idle_since{};
+};
+
+/// One look at a model.
+struct ScalingLook {
+  /// Requests that wait.
+  std::size_t waiting = 0;
+  std::vector<ReplicaLook> replicas;
+};
+
+struct ScalingStep {
+  /// How many replicas to start now.
+  std::size_t start = 0;
+  /// Which replica to end.
+  std::optional<std::uint64_t> stop;
+};
+
+/// Decides from looks at a model that come again and again. No clock, no thread; whoever owns it guards it.
+class Scaling {
+public:
+  explicit Scaling(ScalingLimits limits) : limits_(limits), pause_(limits.retry_shortest) {
+    // nop
+  }
+
+  /// What to do now. Below `min_replicas` the missing ones are started, up to `max_replicas` one more when requests
+  /// have waited at every look for `grow_after` while nothing was idle; above `min_replicas` the one that has been idle
+  /// longest goes, once that is `idle_after`.
+  ScalingStep decide(gpuactors::TimePoint now, const ScalingLook& look);
+
+  /// A start failed: the next one waits, twice as long each time.
+  void start_failed(gpuactors::TimePoint now);
+  void start_succeeded();
+
+  [[nodiscard]] const ScalingLimits& limits() const noexcept {
+    return limits_;
+  }
+
+private:
+  ScalingLimits limits_;
+  /// Since when all looks found requests waiting and nothing idle.
+  std::optional<gpuactors::TimePoint> short_since_;
+  gpuactors::TimePoint not_before_{};
+  gpuactors::Duration pause_;
+};
+
+} // namespace serve::batching

@@ -1,0 +1,116 @@
+#include <apps/serve/fronts.hpp>
+#include <apps/serve/grpc/server.hpp>
+#include <apps/serve/http/server.hpp>
+#include <apps/serve/protocol/access.hpp>
+#include <apps/serve/protocol/front_state.hpp>
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Endpoint;
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+
+namespace {
+
+// Files that are open for other things than connections.
+constexpr std::size_t other_files = 256;
+
+/// Lets the process open as many files as it may, and bounds the connections by that.
+void fit_connections(std::size_t& connections) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0)
+    return;
+  const auto wanted = std::min<rlim_t>(connections + other_files, files.rlim_max);
+  if (files.rlim_cur < wanted) {
+    files.rlim_cur = wanted;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+    ::getrlimit(RLIMIT_NOFILE, &files);
+  }
+  const auto room = files.rlim_cur > 2 * other_files ? files.rlim_cur - other_files : files.rlim_cur / 2;
+  connections = std::min<std::size_t>(connections, room);
+}
+
+} // namespace
+
+struct Fronts::Parts {
+  std::shared_ptr<FrontState> state;
+  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<GrpcServer> grpc;
+};
+
+Fronts::Fronts(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
+  // nop
+}
+
+Fronts::Fronts(Fronts&&) noexcept = default;
+Fronts& Fronts::operator=(Fronts&&) noexcept = default;
+
+Fronts::~Fronts() {
+  if (parts_)
+    stop({});
+}
+
+Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
+  if (!options.http && !options.grpc)
+    return fail(Errc::invalid_argument, "there is no address to listen at, neither for HTTP nor for gRPC");
+  Tokens tokens;
+  if (!options.token_file.empty()) {
+    GPUACTORS_LET(read, Tokens::read(options.token_file));
+    tokens = std::move(read);
+  }
+  for (const auto& endpoint : {options.http, options.grpc})
+    if (endpoint)
+      GPUACTORS_TRY(check_exposure(*endpoint, tokens.required(), options.tls.has_value()));
+  fit_connections(options.limits.connections);
+  auto parts = std::make_unique<Parts>();
+  parts->state = std::make_shared<FrontState>(service, std::move(options), std::move(tokens));
+  const auto& chosen = parts->state->options;
+  if (chosen.http) {
+    GPUACTORS_LET(server, HttpServer::open(parts->state, *chosen.http));
+    parts->http = std::move(server);
+  }
+  if (chosen.grpc) {
+    GPUACTORS_LET(server, GrpcServer::open(parts->state, *chosen.grpc));
+    parts->grpc = std::move(server);
+  }
+  return Fronts{std::move(parts)};
+}
+
+std::optional<Endpoint> Fronts::http() const {
+  return parts_->http ? std::optional{parts_->http->endpoint()} : std::nullopt;
+}
+
+std::optional<Endpoint> Fronts::grpc() const {
+  return parts_->grpc ? std::optional{parts_->grpc->endpoint()} : std::nullopt;
+}
+
+FrontCounts Fronts::counts() const {
+  const auto& state = *parts_->state;
+  FrontCounts counts;
+  counts.http_connections = state.http_connections;
+  counts.http_refused = state.http_refused;
+  counts.http_requests = state.http_requests;
+  counts.grpc_requests = state.grpc_requests;
+  counts.held_bytes = state.held->now();
+  return counts;
+}
+
+void Fronts::stop(gpuactors::Duration grace) {
+  const auto deadline = gpuactors::deadline_after(gpuactors::Clock::now(), grace);
+  parts_->state->stopping = true;
+  if (parts_->http)
+    parts_->http->stop(grace);
+  if (parts_->grpc)
+    parts_->grpc->stop(std::max(deadline - gpuactors::Clock::now(), gpuactors::Duration::zero()));
+  // They hold the state themselves.
+  parts_->state->heavy.end();
+  parts_->state->repository.end();
+}
+
+} // namespace serve

@@ -1,0 +1,40 @@
+// The two calls that ask models: one request and one answer, or a stream of both.
+#pragma once
+
+#include <apps/serve/grpc/slow_writes.hpp>
+#include <apps/serve/protocol/front_state.hpp>
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+
+namespace serve {
+
+/// What the calls of a server share.
+struct GrpcState {
+  std::shared_ptr<FrontState> front;
+  SlowWrites writes;
+
+  explicit GrpcState(std::shared_ptr<FrontState> state)
+    : front(std::move(state)), writes(front->options.limits.transfer) {
+    // nop
+  }
+};
+
+/// Whether the client brought a token, if one is needed.
+[[nodiscard]] bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context);
+
+/// The status for one who did not.
+[[nodiscard]] grpc::Status token_status();
+
+/// Asks a model. The call ends with the answer, or at once when the client gives it up.
+[[nodiscard]] grpc::ServerUnaryReactor* infer_over_grpc(const std::shared_ptr<GrpcState>& state,
+                                                        grpc::CallbackServerContext& context,
+                                                        const grpc::ByteBuffer& request, grpc::ByteBuffer& response);
+
+/// Asks models for each request of a stream, several at a time, and answers in the order of the requests.
+[[nodiscard]] grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context);
+
+} // namespace serve

@@ -1,0 +1,39 @@
+#include <apps/serve/grpc/request.hpp>
+#include <apps/serve/grpc/wire.hpp>
+#include <apps/serve/protocol/messages.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace serve {
+
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+
+Result<InferRequest> read_request(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& buffer,
+                                  const std::shared_ptr<HeldBytes>& held) {
+  GPUACTORS_LET(message, parse_request(buffer, held));
+  GPUACTORS_LET(request, request_of(message));
+  const auto deadline = context.deadline();
+  if (deadline != std::chrono::system_clock::time_point::max()) {
+    const auto left = std::chrono::duration_cast<gpuactors::Duration>(deadline - std::chrono::system_clock::now());
+    if (left <= gpuactors::Duration::zero())
+      return fail(Errc::deadline_exceeded, "the deadline of the call has passed");
+    request.timeout = std::min(request.timeout.value_or(left), left);
+  }
+  return std::move(request);
+}
+
+Result<HeldShare> hold(const InferReply& reply, const std::shared_ptr<HeldBytes>& held) {
+  HeldShare share{held};
+  std::size_t bytes = 0;
+  for (const auto& output : reply.outputs)
+    bytes += output.data.size();
+  if (!share.grow_to(bytes))
+    return fail(Errc::queue_full, std::string{held_too_much});
+  return share;
+}
+
+} // namespace serve

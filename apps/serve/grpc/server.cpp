@@ -1,0 +1,165 @@
+#include <apps/serve/grpc/answers.hpp>
+#include <apps/serve/grpc/quiet.hpp>
+#include <apps/serve/grpc/server.hpp>
+
+#include <fmt/format.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Endpoint;
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+
+namespace {
+
+// Calls that one connection may have under way.
+constexpr int streams_per_connection = 1'024;
+// How long a connection may be silent before it is asked whether it still lives, and how long the answer may take.
+constexpr int keepalive_ms = 60'000;
+constexpr int keepalive_timeout_ms = 20'000;
+
+/// Says what is missing, where gRPC itself would only say that something is.
+class OtherCalls final : public grpc::CallbackGenericService {
+  class Refused final : public grpc::ServerGenericBidiReactor {
+  public:
+    explicit Refused(const std::string& method) {
+      Finish({grpc::StatusCode::UNIMPLEMENTED,
+              fmt::format("this server has no {}: shared memory, tracing and log settings are not among what it does",
+                          method.substr(0, 128))});
+    }
+
+    void OnDone() override {
+      delete this;
+    }
+  };
+
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+    return new Refused{context->method()};
+  }
+};
+
+Result<std::string> read_pem(const std::filesystem::path& file) {
+  std::ifstream in{file, std::ios::binary};
+  std::string text{std::istreambuf_iterator<char>{in}, {}};
+  if (!in || text.find("-----BEGIN ") == std::string::npos)
+    return fail(Errc::invalid_argument, fmt::format("{} cannot be read as PEM", file.string()));
+  return text;
+}
+
+Result<std::shared_ptr<grpc::ServerCredentials>> open_credentials(const std::optional<TlsFiles>& files) {
+  if (!files)
+    return grpc::InsecureServerCredentials();
+  GPUACTORS_LET(certificate, read_pem(files->certificate));
+  GPUACTORS_LET(key, read_pem(files->key));
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({std::move(key), std::move(certificate)});
+  return grpc::SslServerCredentials(options);
+}
+
+int milliseconds(gpuactors::Duration time) {
+  const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return static_cast<int>(std::clamp<std::int64_t>(count, 1, std::numeric_limits<int>::max()));
+}
+
+} // namespace
+
+class GrpcServer::Parts {
+public:
+  explicit Parts(std::shared_ptr<FrontState> front)
+    : state_(std::make_shared<GrpcState>(std::move(front))), answers_(state_) {
+    // nop
+  }
+
+  Result<void> listen(const Endpoint& endpoint) {
+    const auto& options = state_->front->options;
+    GPUACTORS_LET(credentials, open_credentials(options.tls));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(to_string(endpoint), credentials, &port);
+    builder.RegisterService(&answers_);
+    builder.RegisterCallbackGenericService(&others_);
+    builder.SetMaxReceiveMessageSize(
+        static_cast<int>(std::min<std::size_t>(options.limits.request_bytes, std::numeric_limits<int>::max())));
+    builder.SetMaxSendMessageSize(std::numeric_limits<int>::max());
+    grpc::ResourceQuota quota{"gpuactors-serve"};
+    // What is on its way in, beside the messages that have arrived.
+    builder.SetResourceQuota(quota.Resize(options.limits.held_bytes));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_per_connection);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.limits.idle));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.limits.header_bytes));
+    // gRPC unpacks a message whole before it looks at its size: a few MiB could become many GiB.
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+    // Else a second server at the same address would get some of the connections.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    server_ = builder.BuildAndStart();
+    if (!server_ || port == 0)
+      return fail(Errc::unavailable, fmt::format("cannot listen at {} for gRPC: the address is taken or not this "
+                                                 "machine's, or certificate and key do not fit",
+                                                 to_string(endpoint)));
+    endpoint_ = {endpoint.host, static_cast<std::uint16_t>(port)};
+    keep_quiet();
+    return {};
+  }
+
+  void stop(gpuactors::Duration grace) {
+    if (!server_)
+      return;
+    server_->Shutdown(std::chrono::system_clock::now()
+                      + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+    server_->Wait();
+    server_.reset();
+  }
+
+  [[nodiscard]] const Endpoint& endpoint() const noexcept {
+    return endpoint_;
+  }
+
+private:
+  std::shared_ptr<GrpcState> state_;
+  GrpcAnswers answers_;
+  OtherCalls others_;
+  std::unique_ptr<grpc::Server> server_;
+  Endpoint endpoint_;
+};
+
+GrpcServer::GrpcServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
+  // nop
+}
+
+GrpcServer::~GrpcServer() {
+  stop({});
+}
+
+Result<std::unique_ptr<GrpcServer>> GrpcServer::open(std::shared_ptr<FrontState> state, const Endpoint& endpoint) {
+  auto parts = std::make_unique<Parts>(std::move(state));
+  GPUACTORS_TRY(parts->listen(endpoint));
+  return std::unique_ptr<GrpcServer>{new GrpcServer{std::move(parts)}};
+}
+
+const Endpoint& GrpcServer::endpoint() const noexcept {
+  return parts_->endpoint();
+}
+
+void GrpcServer::stop(gpuactors::Duration grace) {
+  parts_->stop(grace);
+}
+
+} // namespace serve

@@ -1,0 +1,208 @@
+#include <apps/serve/grpc/calls.hpp>
+#include <apps/serve/grpc/request.hpp>
+#include <apps/serve/grpc/wire.hpp>
+
+#include <grpcpp/server_context.h>
+
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace serve {
+
+using gpuactors::Result;
+
+namespace {
+
+// Requests of one stream that are with the models or wait for their answer to be written.
+constexpr std::size_t stream_requests = 32;
+
+using StreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+/// One request of a stream.
+struct Slot {
+  std::string id;
+  std::shared_ptr<Service::Ticket> ticket;
+  std::optional<grpc::ByteBuffer> answer;
+  HeldShare share;
+};
+
+class StreamCall;
+
+/// What outlives the stream when the client gives it up first.
+struct StreamLink {
+  std::mutex mutex;
+  StreamCall* call = nullptr;
+};
+
+/// Lives until gRPC says that it is done. The members are guarded by the link's mutex.
+class StreamCall final : public StreamReactor {
+public:
+  StreamCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context)
+    : state_(std::move(state)), context_(context) {
+    link_->call = this;
+  }
+
+  void start() {
+    StartRead(&incoming_);
+  }
+
+private:
+  void OnReadDone(bool ok) override {
+    auto slot = std::make_shared<Slot>();
+    {
+      const std::lock_guard lock{link_->mutex};
+      if (!ok || finished_) {
+        reading_ = false;
+        all_read_ = true;
+        return go_on();
+      }
+      slots_.push_back(slot);
+    }
+    state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
+    ask(slot);
+    const std::lock_guard lock{link_->mutex};
+    // Not before: whoever answers meanwhile would have the next request read over this one.
+    reading_ = false;
+    go_on();
+  }
+
+  /// Without the lock: the model may answer at once.
+  void ask(const std::shared_ptr<Slot>& slot) {
+    auto request = read_request(context_, incoming_, state_->front->held);
+    incoming_.Clear();
+    if (!request)
+      return settle(link_, state_->front->held, slot, fail(request.error()));
+    slot->id = request->id;
+    auto ticket = state_->front->service.infer(
+        std::move(*request), [link = link_, held = state_->front->held, slot](Result<InferReply> reply) {
+          settle(link, held, slot, std::move(reply));
+        });
+    bool late = false;
+    {
+      const std::lock_guard lock{link_->mutex};
+      if (!slot->answer)
+        slot->ticket = ticket;
+      late = finished_;
+    }
+    if (late && ticket)
+      ticket->cancel();
+  }
+
+  static void settle(const std::shared_ptr<StreamLink>& link, const std::shared_ptr<HeldBytes>& held,
+                     const std::shared_ptr<Slot>& slot, Result<InferReply> reply) {
+    Result<HeldShare> share = HeldShare{};
+    if (reply)
+      share = hold(*reply, held);
+    const std::lock_guard lock{link->mutex};
+    slot->ticket = nullptr;
+    if (!reply)
+      slot->answer = stream_error_of(reply.error(), slot->id);
+    else if (!share)
+      slot->answer = stream_error_of(share.error(), slot->id);
+    else
+      slot->answer = stream_response_of(*reply);
+    if (share)
+      slot->share = std::move(*share);
+    if (link->call != nullptr)
+      link->call->go_on();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock{link_->mutex};
+    state_->writes.end(context_);
+    writing_ = false;
+    outgoing_.Clear();
+    outgoing_share_ = {};
+    if (!ok) {
+      slots_.clear();
+      all_read_ = true;
+    }
+    go_on();
+  }
+
+  /// With the lock: begins whatever can be begun.
+  void go_on() {
+    if (finished_)
+      return;
+    if (!writing_ && !slots_.empty() && slots_.front()->answer) {
+      outgoing_ = std::move(*slots_.front()->answer);
+      outgoing_share_ = std::move(slots_.front()->share);
+      slots_.pop_front();
+      writing_ = true;
+      state_->writes.begin(context_, outgoing_.Length());
+      StartWrite(&outgoing_);
+    }
+    if (!reading_ && !all_read_ && slots_.size() < stream_requests) {
+      reading_ = true;
+      StartRead(&incoming_);
+    }
+    if (all_read_ && !writing_ && slots_.empty()) {
+      finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  void OnCancel() override {
+    std::vector<std::shared_ptr<Service::Ticket>> tickets;
+    {
+      const std::lock_guard lock{link_->mutex};
+      for (const auto& slot : slots_)
+        if (slot->ticket)
+          tickets.push_back(slot->ticket);
+      slots_.clear();
+      if (!std::exchange(finished_, true))
+        Finish(grpc::Status{grpc::StatusCode::CANCELLED, "the client has given up the stream"});
+    }
+    for (const auto& ticket : tickets)
+      ticket->cancel();
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock{link_->mutex};
+      link_->call = nullptr;
+      state_->writes.end(context_);
+    }
+    delete this;
+  }
+
+  std::shared_ptr<GrpcState> state_;
+  grpc::CallbackServerContext& context_;
+  std::shared_ptr<StreamLink> link_ = std::make_shared<StreamLink>();
+  grpc::ByteBuffer incoming_;
+  grpc::ByteBuffer outgoing_;
+  HeldShare outgoing_share_;
+  std::deque<std::shared_ptr<Slot>> slots_;
+  bool reading_ = true;
+  bool all_read_ = false;
+  bool writing_ = false;
+  bool finished_ = false;
+};
+
+/// Ends at once.
+class RefusedStream final : public StreamReactor {
+public:
+  RefusedStream() {
+    Finish(token_status());
+  }
+
+  void OnDone() override {
+    delete this;
+  }
+};
+
+} // namespace
+
+StreamReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context) {
+  if (!is_allowed(*state, context))
+    return new RefusedStream;
+  auto* call = new StreamCall{state, context};
+  call->start();
+  return call;
+}
+
+} // namespace serve

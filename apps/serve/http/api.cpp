@@ -1,0 +1,168 @@
+#include <apps/serve/http/api.hpp>
+#include <apps/serve/http/inference.hpp>
+#include <apps/serve/protocol/documents.hpp>
+#include <apps/serve/protocol/json_text.hpp>
+#include <apps/serve/protocol/parameters.hpp>
+#include <apps/serve/protocol/status.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Result;
+
+namespace {
+
+HttpAnswer document(std::string text) {
+  HttpAnswer answer;
+  answer.text = std::move(text);
+  return answer;
+}
+
+HttpAnswer refusal_for(const gpuactors::Error& error) {
+  return refusal(http_status(error.code()), error.message());
+}
+
+/// The document that `write` makes of a result.
+template <class Value, class Write>
+HttpAnswer document_of(const Result<Value>& result, Write write) {
+  return result ? document(write(*result)) : refusal_for(result.error());
+}
+
+/// {"NAME": true}, with status 503 where it is false.
+HttpAnswer condition(std::string_view name, bool holds, std::string_view model = {}) {
+  JsonText json;
+  json.object();
+  if (!model.empty())
+    json.key("name").value(model);
+  json.key(name).value(holds).close();
+  auto answer = document(std::move(json).take());
+  answer.status = holds ? 200 : 503;
+  return answer;
+}
+
+bool is_supported(std::string encoding) {
+  std::transform(encoding.begin(), encoding.end(), encoding.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c); });
+  return encoding.empty() || encoding == "identity" || encoding == "gzip" || encoding == "deflate";
+}
+
+} // namespace
+
+HttpAnswer refusal(int status, std::string_view sentence) {
+  auto answer = document(error_document(sentence));
+  answer.status = status;
+  return answer;
+}
+
+std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) const {
+  auto route = find_route(head.target);
+  const auto open = route && (route->endpoint == EndpointKind::live || route->endpoint == EndpointKind::ready);
+  // First, so that only those who may ask learn which paths there are.
+  if (!open && !state_->tokens.accept(head.authorization)) {
+    refused = refusal(401, token_wanted);
+    return std::nullopt;
+  }
+  if (!route) {
+    refused =
+        refusal(404, "there is nothing at this path: the protocol's paths begin with /v2, metrics are at /metrics");
+    return std::nullopt;
+  }
+  const auto method = method_of(route->endpoint);
+  if (head.method != method && !(head.method == "HEAD" && method == "GET")) {
+    refused = refusal(405, fmt::format("this path is asked with {}", method));
+    refused.allow = method;
+    return std::nullopt;
+  }
+  if (!is_supported(head.content_encoding)
+      || (route->endpoint != EndpointKind::infer && !head.content_encoding.empty())) {
+    refused = refusal(415, "this Content-Encoding is not supported: gzip and deflate are, for inferences");
+    return std::nullopt;
+  }
+  return route;
+}
+
+std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, Route route, Bytes body, Done done) const {
+  state_->http_requests.fetch_add(1, std::memory_order_relaxed);
+  switch (route.endpoint) {
+  case EndpointKind::infer:
+    return infer_over_http(state_, head, std::move(route), std::move(body), std::move(done));
+  case EndpointKind::load:
+  case EndpointKind::unload:
+    control(route, body, done);
+    return nullptr;
+  default:
+    done(look(route, body));
+    return nullptr;
+  }
+}
+
+HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
+  switch (route.endpoint) {
+  case EndpointKind::live:
+    return condition("live", true);
+  case EndpointKind::ready:
+    return condition("ready", !state_->stopping && state_->service.ready());
+  case EndpointKind::server:
+    return document(server_document(state_->options.server_name, state_->options.server_version));
+  case EndpointKind::all_statistics:
+    return document_of(state_->service.statistics("", ""),
+                       [](const auto& models) { return statistics_document(models); });
+  case EndpointKind::index:
+    return document_of(read_index_request(body),
+                       [this](bool ready_only) { return index_document(state_->service.repository(), ready_only); });
+  case EndpointKind::metrics: {
+    auto answer = document(metrics());
+    answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return answer;
+  }
+  default:
+    return look_at_model(route);
+  }
+}
+
+HttpAnswer HttpApi::look_at_model(const Route& route) const {
+  auto& service = state_->service;
+  if (route.endpoint == EndpointKind::model_ready) {
+    const auto ready = service.model_ready(route.model, route.version);
+    return ready ? condition("ready", *ready, route.model) : refusal_for(ready.error());
+  }
+  if (route.endpoint == EndpointKind::model_statistics)
+    return document_of(service.statistics(route.model, route.version),
+                       [](const auto& models) { return statistics_document(models); });
+  const auto write = route.endpoint == EndpointKind::model_config ? config_document : metadata_document;
+  return document_of(service.describe(route.model, route.version), write);
+}
+
+void HttpApi::control(const Route& route, const Bytes& body, const Done& done) const {
+  auto parameters = read_repository_parameters(body);
+  if (!parameters)
+    return done(refusal_for(parameters.error()));
+  const auto accepted = state_->repository.run([state = state_, route, parameters = std::move(*parameters), done] {
+    const auto result = route.endpoint == EndpointKind::load ? state->service.load(route.model, parameters)
+                                                             : state->service.unload(route.model);
+    done(result ? document("{}") : refusal_for(result.error()));
+  });
+  if (!accepted)
+    done(refusal(503, works_too_much));
+}
+
+std::string HttpApi::metrics() const {
+  auto text = state_->service.metrics();
+  if (!text.empty() && text.back() != '\n')
+    text += '\n';
+  const auto add = [&](std::string_view name, std::string_view kind, std::string_view help, std::size_t value) {
+    text += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, kind, help, value);
+  };
+  add("gpuactors_serve_http_connections", "gauge", "Open connections of the HTTP front", state_->http_connections);
+  add("gpuactors_serve_http_refused_total", "counter", "Connections that were one too many", state_->http_refused);
+  add("gpuactors_serve_http_requests_total", "counter", "Requests over HTTP", state_->http_requests);
+  add("gpuactors_serve_grpc_requests_total", "counter", "Requests over gRPC", state_->grpc_requests);
+  add("gpuactors_serve_held_bytes", "gauge", "Bytes of requests and answers that are held", state_->held->now());
+  return text;
+}
+
+} // namespace serve

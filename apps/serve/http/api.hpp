@@ -1,0 +1,75 @@
+// What an HTTP request means and what is answered, without sockets.
+#pragma once
+
+#include <apps/serve/http/route.hpp>
+#include <apps/serve/protocol/front_state.hpp>
+#include <apps/serve/protocol/infer_request.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+/// The first line and the fields that count.
+struct HttpHead {
+  std::string method;
+  std::string target;
+  std::string authorization;
+  std::string content_encoding;
+  /// As it was sent.
+  std::optional<std::string> inference_header_bytes;
+  bool expects_continue = false;
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string_view content_type = "application/json";
+  std::string text;
+  /// What follows the text.
+  std::vector<Bytes> raw;
+  /// Whether the client must be told where the text ends and the raw bytes begin.
+  bool tell_text_size = false;
+  /// The one method that the path allows, with status 405.
+  std::string_view allow;
+  HeldShare share;
+};
+
+/// {"error": sentence} with that status.
+[[nodiscard]] HttpAnswer refusal(int status, std::string_view sentence);
+
+/// The protocol's endpoints over a `Service`. Any thread.
+class HttpApi {
+public:
+  using Done = std::function<void(HttpAnswer)>;
+
+  explicit HttpApi(std::shared_ptr<FrontState> state) : state_(std::move(state)) {
+    // nop
+  }
+
+  /// Looks at a request before its body is read.
+  /// @returns where it leads, or by `refused` why it leads nowhere.
+  [[nodiscard]] std::optional<Route> admit(const HttpHead& head, HttpAnswer& refused) const;
+
+  /// Answers what was admitted by `done`, once, on any thread, perhaps before this returns.
+  /// @returns the handle by which an inference is given up, or nothing.
+  std::shared_ptr<Service::Ticket> answer(const HttpHead& head, Route route, Bytes body, Done done) const;
+
+  [[nodiscard]] const FrontState& state() const noexcept {
+    return *state_;
+  }
+
+private:
+  [[nodiscard]] HttpAnswer look(const Route& route, const Bytes& body) const;
+  [[nodiscard]] HttpAnswer look_at_model(const Route& route) const;
+  void control(const Route& route, const Bytes& body, const Done& done) const;
+  [[nodiscard]] std::string metrics() const;
+
+  std::shared_ptr<FrontState> state_;
+};
+
+} // namespace serve

@@ -1,0 +1,394 @@
+#include <apps/serve/http/answer_head.hpp>
+#include <apps/serve/http/connection.hpp>
+
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace serve {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long a client may go on sending what nobody reads any more.
+constexpr gpuactors::Duration linger_time = 2s;
+// The most that one read or write takes; of a body, it is counted against the bound before.
+constexpr std::size_t transfer_step = 256U << 10;
+constexpr std::size_t transfer_unit = 1U << 20;
+constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+
+} // namespace
+
+Connection::Connection(std::shared_ptr<Loop> loop, Socket socket, bool turned_away)
+  : loop_(std::move(loop)), socket_(std::move(socket)), turned_away_(turned_away),
+    input_(loop_->state()->options.limits.header_bytes) {
+  if (loop_->tls())
+    tls_.emplace(socket_, *loop_->tls());
+}
+
+template <class Handler>
+void Connection::receive(asio::mutable_buffer buffer, Handler handler) {
+  if (tls_)
+    tls_->async_read_some(buffer, std::move(handler));
+  else
+    socket_.async_read_some(buffer, std::move(handler));
+}
+
+template <class Handler>
+void Connection::send(const std::vector<asio::const_buffer>& buffers, Handler handler) {
+  // Called before each piece: what has gone out so far says how long the rest may take.
+  auto next_piece = [this](const Code& error, std::size_t sent) -> std::size_t {
+    if (error)
+      return 0;
+    extend_transfer(sent);
+    return transfer_step;
+  };
+  if (tls_)
+    asio::async_write(*tls_, buffers, next_piece, std::move(handler));
+  else
+    asio::async_write(socket_, buffers, next_piece, std::move(handler));
+}
+
+void Connection::allow(gpuactors::Duration time) {
+  deadline_ = gpuactors::deadline_after(gpuactors::Clock::now(), time);
+}
+
+void Connection::begin_transfer() {
+  transfer_began_ = gpuactors::Clock::now();
+  extend_transfer(0);
+}
+
+void Connection::extend_transfer(std::size_t bytes) {
+  const auto units = static_cast<std::int64_t>(1 + bytes / transfer_unit);
+  deadline_ = gpuactors::deadline_after(transfer_began_, loop_->state()->options.limits.transfer * units);
+}
+
+void Connection::start() {
+  if (!tls_)
+    return greet();
+  state_ = State::handshake;
+  begin_transfer();
+  tls_->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](const Code& error) {
+    if (self->state_ == State::closed)
+      return;
+    if (error)
+      return self->close();
+    self->greet();
+  });
+}
+
+void Connection::greet() {
+  if (turned_away_)
+    return refuse(503, "the server has as many connections as it may: try again");
+  next_request();
+}
+
+// -- reading -----------------------------------------------------------------------------------
+
+void Connection::read_input() {
+  if (reading_ || state_ == State::closed)
+    return;
+  const auto room = input_.lend();
+  if (room.empty())
+    return;
+  reading_ = true;
+  receive(asio::buffer(room.data(), room.size()),
+          [self = shared_from_this()](const Code& error, std::size_t bytes) { self->on_input(error, bytes); });
+}
+
+void Connection::on_input(const Code& error, std::size_t bytes) {
+  reading_ = false;
+  input_.commit(bytes);
+  if (state_ == State::closed)
+    return;
+  if (error)
+    return on_end(error);
+  switch (state_) {
+  case State::head:
+    return parse_head();
+  case State::body:
+  case State::chunks:
+    return continue_body();
+  case State::lingering:
+    input_.consume(input_.data().size());
+    return read_input();
+  default:
+    // The next request, while this one is being answered: it waits, and the end of the connection is still seen
+    // while there is room.
+    return read_input();
+  }
+}
+
+void Connection::on_end(const Code& error) {
+  if (state_ == State::working || (state_ == State::writing && error == asio::error::eof)) {
+    // Nobody waits for the answer any more. It still comes, and finds that out when it is written.
+    keep_alive_ = false;
+    cancel();
+    return;
+  }
+  close();
+}
+
+void Connection::parse_head() {
+  if (!parser_)
+    parser_.emplace(loop_->state()->options.limits.header_bytes);
+  if (input_.empty())
+    return read_input();
+  if (std::exchange(untouched_, false))
+    begin_transfer();
+  Code error;
+  const auto data = input_.data();
+  const auto used = parser_->put(asio::buffer(data.data(), data.size()), error);
+  input_.consume(used);
+  if (error == http::error::need_more) {
+    if (!input_.full())
+      return read_input();
+    error = http::error::header_limit;
+  }
+  if (error == http::error::header_limit)
+    return refuse(431, "the header of the request is too large");
+  if (error)
+    return refuse(400, "the request is not HTTP/1.1: " + error.message());
+  if (!parser_->is_header_done())
+    return read_input();
+  begin_body();
+}
+
+void Connection::begin_body() {
+  const auto& state = *loop_->state();
+  keep_alive_ = parser_->keep_alive();
+  HttpAnswer refused;
+  route_ = loop_->api().admit(parser_->head(), refused);
+  const auto has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
+  if (!route_) {
+    // The body is not waited for.
+    keep_alive_ = keep_alive_ && !has_body;
+    return respond(std::move(refused));
+  }
+  if (!has_body)
+    return work();
+  body_ = BodyBuffer{state.held, state.options.limits.request_bytes};
+  const auto expected = parser_->content_length().value_or(0);
+  if (expected > state.options.limits.request_bytes)
+    return refuse(BodyBuffer::Growth::too_large);
+  body_bytes_ = static_cast<std::size_t>(expected);
+  if (!parser_->chunked())
+    if (const auto growth = body_.expect(body_bytes_); growth != BodyBuffer::Growth::done)
+      return refuse(growth);
+  if (parser_->chunked())
+    parser_->collect_into(body_);
+  begin_transfer();
+  if (parser_->head().expects_continue && input_.empty())
+    return ask_for_body();
+  state_ = parser_->chunked() ? State::chunks : State::body;
+  continue_body();
+}
+
+void Connection::ask_for_body() {
+  state_ = State::asking;
+  send({asio::buffer(go_on.data(), go_on.size())}, [self = shared_from_this()](const Code& error, std::size_t) {
+    if (self->state_ != State::asking)
+      return;
+    if (error)
+      return self->close();
+    self->state_ = self->parser_->chunked() ? State::chunks : State::body;
+    self->continue_body();
+  });
+}
+
+void Connection::continue_body() {
+  if (state_ == State::chunks)
+    return parse_chunks();
+  const auto here = input_.data().first(std::min(input_.data().size(), body_bytes_ - body_.size()));
+  if (const auto growth = body_.append(here); growth != BodyBuffer::Growth::done)
+    return refuse(growth);
+  input_.consume(here.size());
+  read_body();
+}
+
+void Connection::read_body() {
+  const auto missing = body_bytes_ - body_.size();
+  if (missing == 0)
+    return work();
+  // A read that began while the request before was being answered takes what comes next; `on_input` goes on.
+  if (reading_)
+    return;
+  const auto step = std::min(missing, transfer_step);
+  if (const auto growth = body_.reserve(step); growth != BodyBuffer::Growth::done)
+    return refuse(growth);
+  receive(asio::buffer(body_.free().data(), step),
+          [self = shared_from_this()](const Code& error, std::size_t bytes) { self->on_body(error, bytes); });
+}
+
+void Connection::on_body(const Code& error, std::size_t bytes) {
+  if (state_ != State::body)
+    return;
+  if (error)
+    return close();
+  body_.fill(bytes);
+  extend_transfer(body_.size());
+  read_body();
+}
+
+void Connection::parse_chunks() {
+  Code error;
+  while (!input_.empty() && !parser_->is_done()) {
+    const auto data = input_.data();
+    const auto used = parser_->put(asio::buffer(data.data(), data.size()), error);
+    input_.consume(used);
+    if (error || used == 0)
+      break;
+  }
+  if (parser_->growth() != BodyBuffer::Growth::done)
+    return refuse(parser_->growth());
+  if (error && error != http::error::need_more)
+    return refuse(400, "the chunks of the request's body are damaged: " + error.message());
+  if (parser_->is_done())
+    return work();
+  extend_transfer(body_.size());
+  if (input_.full())
+    return refuse(400, "the chunks of the request's body are damaged: the line that begins one is too long");
+  read_input();
+}
+
+// -- answering ---------------------------------------------------------------------------------
+
+void Connection::work() {
+  state_ = State::working;
+  // How long an answer may take is the model's business.
+  deadline_ = gpuactors::never;
+  auto ticket = loop_->api().answer(parser_->head(), std::move(*route_), std::move(body_).take(),
+                                    [self = shared_from_this()](HttpAnswer answer) {
+                                      self->loop_->post([self, answer = std::move(answer)]() mutable {
+                                        // Closed while it was being answered: the answer is for nobody.
+                                        if (self->state_ == State::working)
+                                          self->respond(std::move(answer));
+                                      });
+                                    });
+  body_ = {};
+  ticket_ = std::move(ticket);
+  read_input();
+}
+
+void Connection::refuse(int status, std::string_view sentence) {
+  keep_alive_ = false;
+  respond(refusal(status, sentence));
+}
+
+void Connection::refuse(BodyBuffer::Growth growth) {
+  body_ = {};
+  if (growth == BodyBuffer::Growth::no_room)
+    return refuse(503, held_too_much);
+  refuse(413, "the request is larger than the " + std::to_string(loop_->state()->options.limits.request_bytes)
+                  + " bytes that are allowed");
+}
+
+void Connection::respond(HttpAnswer answer) {
+  ticket_ = nullptr;
+  state_ = State::writing;
+  answer_ = std::move(answer);
+  keep_alive_ = keep_alive_ && !loop_->state()->stopping;
+  answer_head_ = answer_head(answer_, keep_alive_, parser_ && parser_->is_old());
+  std::vector<asio::const_buffer> buffers{asio::buffer(answer_head_)};
+  if (!parser_ || parser_->head().method != "HEAD") {
+    buffers.push_back(asio::buffer(answer_.text));
+    for (const auto& raw : answer_.raw)
+      buffers.push_back(asio::buffer(raw.view().data(), raw.size()));
+  }
+  begin_transfer();
+  send(buffers, [self = shared_from_this()](const Code& error, std::size_t) { self->on_written(error); });
+}
+
+void Connection::on_written(const Code& error) {
+  if (state_ != State::writing)
+    return;
+  answer_ = {};
+  if (error)
+    return close();
+  if (!keep_alive_)
+    return linger();
+  next_request();
+}
+
+void Connection::next_request() {
+  parser_.reset();
+  state_ = State::head;
+  if (loop_->state()->stopping && input_.empty())
+    return close();
+  allow(loop_->state()->options.limits.idle);
+  untouched_ = true;
+  if (input_.empty())
+    read_input();
+  else
+    parse_head();
+}
+
+// -- ending ------------------------------------------------------------------------------------
+
+void Connection::expire() {
+  switch (state_) {
+  case State::head:
+    if (input_.empty())
+      return close();
+    return refuse(408, "the header of the request took too long");
+  case State::body:
+  case State::chunks:
+    return refuse(408, "the body of the request took too long");
+  default:
+    return close();
+  }
+}
+
+void Connection::drain() {
+  if (state_ == State::handshake || (state_ == State::head && input_.empty()))
+    close();
+}
+
+void Connection::cancel() {
+  if (const auto ticket = ticket_)
+    ticket->cancel();
+}
+
+void Connection::linger() {
+  state_ = State::lingering;
+  allow(linger_time);
+  Code ignored;
+  if (tls_) {
+    tls_->async_shutdown([self = shared_from_this()](const Code&) { self->close(); });
+    return;
+  }
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  input_.consume(input_.data().size());
+  read_input();
+}
+
+void Connection::close() {
+  if (state_ == State::closed)
+    return;
+  state_ = State::closed;
+  cancel();
+  Code ignored;
+  socket_.close(ignored);
+  answer_ = {};
+  body_ = {};
+  deadline_ = gpuactors::never;
+  const auto self = shared_from_this();
+  loop_->remove(*this);
+}
+
+void Connection::abandon() {
+  state_ = State::closed;
+  cancel();
+  ticket_ = nullptr;
+  Code ignored;
+  socket_.close(ignored);
+}
+
+} // namespace serve

@@ -1,0 +1,120 @@
+// One connection of the HTTP front: requests come in one after the other, each is answered before the next is read.
+#pragma once
+
+#include <apps/serve/http/body_buffer.hpp>
+#include <apps/serve/http/head_parser.hpp>
+#include <apps/serve/http/input.hpp>
+#include <apps/serve/http/loop.hpp>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/stream.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace serve {
+
+/// Lives on the thread of its loop, which knows it until it is closed.
+class Connection : public std::enable_shared_from_this<Connection> {
+public:
+  Connection(std::shared_ptr<Loop> loop, Socket socket, bool turned_away);
+
+  void start();
+
+  /// When `expire` is to be called.
+  [[nodiscard]] gpuactors::TimePoint deadline() const noexcept {
+    return deadline_;
+  }
+
+  /// What the connection waits for took too long.
+  void expire();
+  /// The server ends: close when nothing is under way, else after the next answer.
+  void drain();
+  /// Gives up the inference that is under way, if there is one.
+  void cancel();
+  /// The loop has ended: lets go of everything.
+  void abandon();
+
+private:
+  using Code = boost::system::error_code;
+
+  enum class State : std::uint8_t {
+    handshake,
+    /// Waits for a request or reads its header.
+    head,
+    /// Tells a client that asked for it to go on.
+    asking,
+    /// Reads a body whose size is known straight to where it stays.
+    body,
+    chunks,
+    /// Waits for the answer.
+    working,
+    writing,
+    /// Has said the last word, and reads what the client still sends so that it sees that word.
+    lingering,
+    closed,
+  };
+
+  void greet();
+
+  // -- reading
+  void read_input();
+  void on_input(const Code& error, std::size_t bytes);
+  void on_end(const Code& error);
+  void parse_head();
+  void begin_body();
+  void ask_for_body();
+  void continue_body();
+  void read_body();
+  void on_body(const Code& error, std::size_t bytes);
+  void parse_chunks();
+
+  // -- answering
+  void work();
+  void refuse(int status, std::string_view sentence);
+  void refuse(BodyBuffer::Growth growth);
+  void respond(HttpAnswer answer);
+  void on_written(const Code& error);
+  void next_request();
+
+  // -- ending
+  void linger();
+  void close();
+
+  void allow(gpuactors::Duration time);
+  /// Begins a transfer, or lets it go on after so many bytes.
+  void begin_transfer();
+  void extend_transfer(std::size_t bytes);
+
+  template <class Handler>
+  void receive(boost::asio::mutable_buffer buffer, Handler handler);
+  template <class Handler>
+  void send(const std::vector<boost::asio::const_buffer>& buffers, Handler handler);
+
+  std::shared_ptr<Loop> loop_;
+  Socket socket_;
+  std::optional<boost::asio::ssl::stream<Socket&>> tls_;
+  State state_ = State::head;
+  bool reading_ = false;
+  bool keep_alive_ = true;
+  /// Nothing of the next request has been looked at.
+  bool untouched_ = true;
+  /// To be answered with 503, whatever it wants.
+  bool turned_away_;
+  gpuactors::TimePoint deadline_ = gpuactors::never;
+  gpuactors::TimePoint transfer_began_;
+  InputBuffer input_;
+  std::optional<HeadParser> parser_;
+  std::optional<Route> route_;
+  BodyBuffer body_;
+  std::size_t body_bytes_ = 0;
+  std::shared_ptr<Service::Ticket> ticket_;
+  /// What is being written.
+  HttpAnswer answer_;
+  std::string answer_head_;
+};
+
+} // namespace serve

@@ -1,0 +1,86 @@
+#include <apps/serve/http/head_parser.hpp>
+
+#include <boost/beast/http/error.hpp>
+#include <boost/none.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+namespace serve {
+
+namespace http = boost::beast::http;
+
+namespace {
+
+bool equals_nocase(boost::beast::string_view text, std::string_view lower) {
+  if (text.size() != lower.size())
+    return false;
+  for (std::size_t i = 0; i < lower.size(); ++i)
+    if ((text[i] >= 'A' && text[i] <= 'Z' ? text[i] | 0x20 : text[i]) != lower[i])
+      return false;
+  return true;
+}
+
+std::string string_of(boost::beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+} // namespace
+
+HeadParser::HeadParser(std::size_t header_bytes) {
+  // The size of a body is looked at by the connection, which can answer why it is too large.
+  body_limit(std::numeric_limits<std::uint64_t>::max());
+  header_limit(
+      static_cast<std::uint32_t>(std::min<std::size_t>(header_bytes, std::numeric_limits<std::uint32_t>::max())));
+}
+
+void HeadParser::on_request_impl(http::verb, Text method, Text target, int version, Code&) {
+  old_ = version < 11;
+  head_.method = string_of(method);
+  head_.target = string_of(target);
+}
+
+void HeadParser::on_response_impl(int, Text, int, Code& error) {
+  error = http::error::bad_method;
+}
+
+void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) {
+  if (field == http::field::authorization)
+    head_.authorization = string_of(value);
+  else if (field == http::field::content_encoding)
+    head_.content_encoding = string_of(value);
+  else if (field == http::field::expect)
+    head_.expects_continue = equals_nocase(value, "100-continue");
+  else if (field == http::field::unknown && equals_nocase(name, "inference-header-content-length"))
+    head_.inference_header_bytes = string_of(value);
+}
+
+void HeadParser::on_header_impl(Code&) {
+  // nop
+}
+
+void HeadParser::on_body_init_impl(const boost::optional<std::uint64_t>&, Code&) {
+  // nop
+}
+
+std::size_t HeadParser::on_body_impl(Text body, Code&) {
+  return body.size(); // not reached: the connection reads such bodies
+}
+
+void HeadParser::on_chunk_header_impl(std::uint64_t, Text, Code&) {
+  // nop
+}
+
+std::size_t HeadParser::on_chunk_body_impl(std::uint64_t, Text body, Code& error) {
+  growth_ = body_->append(std::as_bytes(std::span{body.data(), body.size()}));
+  if (growth_ != BodyBuffer::Growth::done)
+    error = http::error::body_limit;
+  return body.size();
+}
+
+void HeadParser::on_finish_impl(Code&) {
+  // nop
+}
+
+} // namespace serve

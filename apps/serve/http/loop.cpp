@@ -1,0 +1,89 @@
+#include <apps/serve/http/connection.hpp>
+#include <apps/serve/http/loop.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+namespace serve {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Often enough for the shortest time that something may take.
+gpuactors::Duration tick_period(const FrontLimits& limits) {
+  return std::clamp<gpuactors::Duration>(std::min(limits.idle, limits.transfer) / 8, 5ms, 500ms);
+}
+
+} // namespace
+
+Loop::Loop(std::shared_ptr<FrontState> state, std::shared_ptr<boost::asio::ssl::context> tls)
+  : state_(std::move(state)), tls_(std::move(tls)), api_(state_), period_(tick_period(state_->options.limits)) {
+  // nop
+}
+
+Loop::~Loop() = default;
+
+void Loop::start() {
+  tick();
+  thread_ = std::thread{[this] { context_.run(); }};
+}
+
+void Loop::stop() {
+  {
+    const std::lock_guard lock{mutex_};
+    ended_ = true;
+  }
+  context_.stop();
+  if (thread_.joinable())
+    thread_.join();
+  // What is left holds the loop; it is let go here so that the loop can end.
+  for (const auto& [address, connection] : std::exchange(connections_, {}))
+    connection->abandon();
+  // What was begun ends now, without effect; its handlers hold the loop too.
+  context_.restart();
+  context_.poll();
+}
+
+void Loop::add(Socket socket, bool turned_away) {
+  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), turned_away);
+  connections_.emplace(connection.get(), connection);
+  connection->start();
+}
+
+void Loop::remove(const Connection& connection) {
+  if (connections_.erase(&connection) > 0)
+    state_->http_connections.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Loop::drain() {
+  std::vector<std::shared_ptr<Connection>> all;
+  for (const auto& [address, connection] : connections_)
+    all.push_back(connection);
+  for (const auto& connection : all)
+    connection->drain();
+}
+
+void Loop::cancel() {
+  for (const auto& [address, connection] : connections_)
+    connection->cancel();
+}
+
+void Loop::tick() {
+  const auto now = gpuactors::Clock::now();
+  std::vector<std::shared_ptr<Connection>> late;
+  for (const auto& [address, connection] : connections_)
+    if (connection->deadline() <= now)
+      late.push_back(connection);
+  for (const auto& connection : late)
+    connection->expire();
+  ticker_.expires_after(period_);
+  ticker_.async_wait([this](const boost::system::error_code& error) {
+    if (!error)
+      tick();
+  });
+}
+
+} // namespace serve

@@ -1,0 +1,40 @@
+// What the path of an HTTP request names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace serve {
+
+enum class EndpointKind : std::uint8_t {
+  live,
+  ready,
+  server,
+  model,
+  model_ready,
+  model_config,
+  model_statistics,
+  all_statistics,
+  infer,
+  index,
+  load,
+  unload,
+  metrics,
+};
+
+struct Route {
+  EndpointKind endpoint = EndpointKind::live;
+  std::string model;
+  /// Empty when the path names none.
+  std::string version;
+};
+
+/// The route of a request's target: a path with or without query, or a whole URL. None where there is nothing.
+[[nodiscard]] std::optional<Route> find_route(std::string_view target);
+
+/// The method that an endpoint is asked with: "GET" (then also HEAD) or "POST".
+[[nodiscard]] std::string_view method_of(EndpointKind endpoint) noexcept;
+
+} // namespace serve

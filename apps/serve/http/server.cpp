@@ -1,0 +1,215 @@
+#include <apps/serve/http/loop.hpp>
+#include <apps/serve/http/server.hpp>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace serve {
+
+namespace asio = boost::asio;
+
+using gpuactors::Endpoint;
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Failure;
+using gpuactors::Result;
+using Tcp = asio::ip::tcp;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long nothing is accepted when the process has no file descriptor left.
+constexpr gpuactors::Duration accept_pause = 50ms;
+// How often `stop` looks whether all is answered, and how long it waits for what was given up.
+constexpr gpuactors::Duration stop_look = 5ms;
+constexpr gpuactors::Duration give_up_time = 2s;
+// So many connections more than allowed are told that they are too many; further ones are just closed.
+constexpr std::size_t turned_away_at_once = 256;
+
+Result<std::shared_ptr<asio::ssl::context>> open_tls(const std::optional<TlsFiles>& files) {
+  if (!files)
+    return std::shared_ptr<asio::ssl::context>{};
+  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  boost::system::error_code error;
+  context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1
+                           | asio::ssl::context::no_tlsv1_1 | asio::ssl::context::no_compression,
+                       error);
+  SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);
+  if (!error)
+    context->use_certificate_chain_file(files->certificate.string(), error);
+  if (error)
+    return fail(Errc::invalid_argument,
+                fmt::format("the certificate {} cannot be used: {}", files->certificate.string(), error.message()));
+  context->use_private_key_file(files->key.string(), asio::ssl::context::pem, error);
+  if (error)
+    return fail(Errc::invalid_argument, fmt::format("the key {} cannot be used with the certificate {}: {}",
+                                                    files->key.string(), files->certificate.string(), error.message()));
+  return context;
+}
+
+Failure cannot_listen(const Endpoint& endpoint, const boost::system::error_code& error) {
+  return fail(Errc::unavailable, fmt::format("cannot listen at {}: {}", to_string(endpoint), error.message()));
+}
+
+} // namespace
+
+class HttpServer::Parts {
+public:
+  Parts(std::shared_ptr<FrontState> state, const std::shared_ptr<asio::ssl::context>& tls) : state_(std::move(state)) {
+    const auto threads = std::max<std::size_t>(state_->options.io_threads, 1);
+    for (std::size_t i = 0; i < threads; ++i)
+      loops_.push_back(std::make_shared<Loop>(state_, tls));
+    acceptor_.emplace(loops_.front()->context());
+    pause_.emplace(loops_.front()->context());
+  }
+
+  Result<void> listen(const Endpoint& endpoint) {
+    boost::system::error_code error;
+    Tcp::resolver resolver{loops_.front()->context()};
+    const auto found = resolver.resolve(endpoint.host, std::to_string(endpoint.port), Tcp::resolver::passive, error);
+    if (error)
+      return cannot_listen(endpoint, error);
+    const auto address = found.begin()->endpoint();
+    acceptor_->open(address.protocol(), error);
+    if (!error)
+      acceptor_->set_option(Tcp::acceptor::reuse_address{true}, error);
+    if (!error)
+      acceptor_->bind(address, error);
+    if (!error)
+      acceptor_->listen(asio::socket_base::max_listen_connections, error);
+    if (error)
+      return cannot_listen(endpoint, error);
+    endpoint_ = {endpoint.host, acceptor_->local_endpoint().port()};
+    accept();
+    for (const auto& loop : loops_)
+      loop->start();
+    return {};
+  }
+
+  void stop(gpuactors::Duration grace) {
+    if (std::exchange(stopped_, true))
+      return;
+    state_->stopping = true;
+    on_each([this](Loop& loop) {
+      if (&loop == loops_.front().get()) {
+        boost::system::error_code ignored;
+        acceptor_->close(ignored);
+        pause_->cancel();
+      }
+      loop.drain();
+    });
+    if (!wait_until_idle(grace)) {
+      on_each([](Loop& loop) { loop.cancel(); });
+      wait_until_idle(std::min(grace, give_up_time));
+    }
+    for (const auto& loop : loops_)
+      loop->stop();
+  }
+
+  [[nodiscard]] const Endpoint& endpoint() const noexcept {
+    return endpoint_;
+  }
+
+private:
+  void accept() {
+    auto& loop = *loops_[next_++ % loops_.size()];
+    acceptor_->async_accept(loop.context(), [this, &loop](const boost::system::error_code& error, Socket socket) {
+      if (error == asio::error::operation_aborted || !acceptor_->is_open())
+        return;
+      if (!error) {
+        admit(loop, std::move(socket));
+        return accept();
+      }
+      // No file descriptor is left, or the connection is gone already.
+      pause_->expires_after(accept_pause);
+      pause_->async_wait([this](const boost::system::error_code& aborted) {
+        if (!aborted)
+          accept();
+      });
+    });
+  }
+
+  void admit(Loop& loop, Socket socket) {
+    boost::system::error_code ignored;
+    const auto others = state_->http_connections.load();
+    const auto most = state_->options.limits.connections;
+    if (others >= most)
+      state_->http_refused.fetch_add(1, std::memory_order_relaxed);
+    if (others >= most + turned_away_at_once)
+      return;
+    state_->http_connections.fetch_add(1, std::memory_order_relaxed);
+    socket.set_option(Tcp::no_delay{true}, ignored);
+    asio::post(loop.context(), [&loop, turned_away = others >= most, kept = std::move(socket)]() mutable {
+      loop.add(std::move(kept), turned_away);
+    });
+  }
+
+  /// Has each loop do something on its thread, and waits for it.
+  template <class Action>
+  void on_each(Action action) {
+    for (const auto& loop : loops_) {
+      std::promise<void> done;
+      asio::post(loop->context(), [&] {
+        action(*loop);
+        done.set_value();
+      });
+      done.get_future().wait();
+    }
+  }
+
+  bool wait_until_idle(gpuactors::Duration time) {
+    const auto deadline = gpuactors::deadline_after(gpuactors::Clock::now(), time);
+    while (state_->http_connections.load() > 0) {
+      if (gpuactors::Clock::now() >= deadline)
+        return false;
+      std::this_thread::sleep_for(stop_look);
+    }
+    return true;
+  }
+
+  std::shared_ptr<FrontState> state_;
+  std::vector<std::shared_ptr<Loop>> loops_;
+  // On the thread of the first loop.
+  std::optional<Tcp::acceptor> acceptor_;
+  std::optional<asio::steady_timer> pause_;
+  std::size_t next_ = 0;
+  Endpoint endpoint_;
+  bool stopped_ = false;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
+  // nop
+}
+
+HttpServer::~HttpServer() {
+  stop({});
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::open(std::shared_ptr<FrontState> state, const Endpoint& endpoint) {
+  GPUACTORS_LET(tls, open_tls(state->options.tls));
+  auto parts = std::make_unique<Parts>(std::move(state), tls);
+  GPUACTORS_TRY(parts->listen(endpoint));
+  return std::unique_ptr<HttpServer>{new HttpServer{std::move(parts)}};
+}
+
+const Endpoint& HttpServer::endpoint() const noexcept {
+  return parts_->endpoint();
+}
+
+void HttpServer::stop(gpuactors::Duration grace) {
+  parts_->stop(grace);
+}
+
+} // namespace serve

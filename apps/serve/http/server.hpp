@@ -1,0 +1,29 @@
+// The HTTP front: listens, and gives each connection to one of its loops.
+#pragma once
+
+#include <apps/serve/protocol/front_state.hpp>
+
+#include <memory>
+
+namespace serve {
+
+class HttpServer {
+public:
+  /// Listens and serves.
+  /// @returns `invalid_argument` for certificates that cannot be used, `unavailable` where it cannot listen.
+  [[nodiscard]] static gpuactors::Result<std::unique_ptr<HttpServer>> open(std::shared_ptr<FrontState> state,
+                                                                           const gpuactors::Endpoint& endpoint);
+  ~HttpServer();
+
+  [[nodiscard]] const gpuactors::Endpoint& endpoint() const noexcept;
+
+  /// Takes no further requests, waits up to `grace` for those under way, gives up the others, closes all connections.
+  void stop(gpuactors::Duration grace);
+
+private:
+  class Parts;
+  explicit HttpServer(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+} // namespace serve

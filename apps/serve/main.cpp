@@ -1,0 +1,109 @@
+// gpuactors-serve: an inference server whose models run in actors on shares of GPUs.
+#include "options.hpp"
+#include "stop_signals.hpp"
+
+#include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/gpuactors.hpp>
+
+#include <apps/serve/models/request_check.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <iostream>
+#include <string>
+
+namespace serve {
+
+namespace {
+
+using gpuactors::Clock;
+using gpuactors::deadline_after;
+using gpuactors::Result;
+
+constexpr int exit_bad_start = 2;
+
+/// How long answers may take on their way to clients when all of them are there.
+constexpr auto last_words = std::chrono::seconds{2};
+
+/// One line on standard output, at once.
+void say(const std::string& line) {
+  std::cout << line << std::endl;
+}
+
+void say_where(const Fronts& fronts, const FrontOptions& options) {
+  const auto* with = options.tls ? ", with TLS" : "";
+  const auto* tokens = options.token_file.empty() ? "" : ", for those with a token";
+  if (const auto http = fronts.http())
+    say(fmt::format("HTTP at {}://{}{}", options.tls ? "https" : "http", to_string(*http), tokens));
+  if (const auto grpc = fronts.grpc())
+    say(fmt::format("gRPC at {}{}{}", to_string(*grpc), with, tokens));
+}
+
+/// "model digits, version 1: x FP32 [-1,64] to y FP32 [-1,10]; 2 replicas of 0.25; batches of up to 32 rows"
+Result<void> say_what(const ModelTable& table, const std::string& name) {
+  GPUACTORS_LET(model, table.describe(name, ""));
+  const auto tensor = [](const TensorSpec& spec) {
+    return fmt::format("{} {} [{}]", spec.name, type_name(spec.type), fmt::join(spec.shape, ","));
+  };
+  say(fmt::format("model {}, version {}: {} to {}; {} of {}; batches of up to {} rows", model.name,
+                  model.versions.front(), tensor(model.inputs.front()), tensor(model.outputs.front()),
+                  model.replicas == 1 ? "1 replica" : fmt::format("{} replicas", model.replicas), model.gpus,
+                  model.max_batch));
+  return {};
+}
+
+Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& models, StopSignals& signals) {
+  for (const auto& model : models) {
+    if (signals.came())
+      return {};
+    GPUACTORS_TRY(table.load(model.name, {}));
+    GPUACTORS_TRY(say_what(table, model.name));
+  }
+  return {};
+}
+
+/// Serves until a signal comes.
+Result<void> serve(const ServeOptions& options, int argc, const char* const* argv, StopSignals& signals) {
+  GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
+  ModelTable table{cluster, options.table};
+  for (const auto& model : options.models)
+    GPUACTORS_TRY(table.add(model));
+  // Listening first: who asks whether it is ready gets an answer while models are loaded.
+  GPUACTORS_LET(fronts, Fronts::open(table, options.fronts));
+  say_where(fronts, options.fronts);
+  GPUACTORS_TRY(load_models(table, options.models, signals));
+  if (!signals.came()) {
+    say("ready");
+    signals.wait();
+  }
+  say("ending");
+  // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable".
+  table.close(deadline_after(Clock::now(), options.table.drain));
+  fronts.stop(last_words);
+  return {};
+}
+
+int run(int argc, const char* const* argv) {
+  StopSignals signals;
+  // A client that closes its connection is no reason to end.
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto options = parse_options(argc, argv);
+  const auto done = !options   ? Result<void>{gpuactors::fail(options.error())}
+                    : *options ? serve(**options, argc, argv, signals)
+                               : Result<void>{};
+  if (done)
+    return 0;
+  std::cerr << "gpuactors-serve: " << done.error().message() << std::endl;
+  return exit_bad_start;
+}
+
+} // namespace
+
+} // namespace serve
+
+int main(int argc, char** argv) {
+  if (const auto code = gpuactors::run_if_worker(argc, argv))
+    return *code;
+  return serve::run(argc, argv);
+}

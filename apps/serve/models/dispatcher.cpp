@@ -1,0 +1,244 @@
+#include "dispatcher.hpp"
+
+#include "counting.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace serve {
+
+using batching::RequestPtr;
+using gpuactors::Clock;
+using gpuactors::Duration;
+using gpuactors::Errc;
+using gpuactors::Error;
+using gpuactors::never;
+using gpuactors::TimePoint;
+
+// -- life -----------------------------------------------------------------------------------------
+
+Dispatcher::Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed)
+  : options_(std::move(options)), replicas_changed_(std::move(replicas_changed)), queue_(options_.limits, times_) {
+  statistics_.name = options_.facts.name;
+  statistics_.version = options_.facts.version;
+}
+
+std::shared_ptr<Dispatcher> Dispatcher::start(DispatcherOptions options, std::function<void()> replicas_changed) {
+  std::shared_ptr<Dispatcher> dispatcher{new Dispatcher{std::move(options), std::move(replicas_changed)}};
+  dispatcher->timer_ = std::thread{[self = dispatcher.get()] { self->run_timer(); }};
+  return dispatcher;
+}
+
+Dispatcher::~Dispatcher() {
+  close(TimePoint{});
+}
+
+void Dispatcher::close(TimePoint until) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    closing_ = true;
+    pump(Clock::now(), actions); // batches that were held back to grow
+  }
+  act(std::exchange(actions, {}));
+  {
+    std::unique_lock lock{mutex_};
+    const auto empty = [this] { return queue_.waiting() + queue_.running() == 0; };
+    if (until == never)
+      drained_.wait(lock, empty);
+    else
+      drained_.wait_until(lock, until, empty);
+    const auto now = Clock::now();
+    for (const auto& request : queue_.take_all())
+      fail(request,
+           Error{Errc::unavailable,
+                 fmt::format("{} was taken out of service before it could answer", options_.facts.title)},
+           reason::other, now, actions);
+    stopping_ = true;
+    timer_wake_.notify_all();
+  }
+  act(std::move(actions));
+  const std::lock_guard lock{join_mutex_};
+  if (timer_.joinable())
+    timer_.join();
+}
+
+void Dispatcher::run_timer() {
+  std::unique_lock lock{mutex_};
+  while (!stopping_) {
+    timer_until_ = std::min(queue_.next_due(), ask_again_);
+    if (timer_until_ == never)
+      timer_wake_.wait(lock);
+    else
+      timer_wake_.wait_until(lock, timer_until_);
+    if (stopping_)
+      return;
+    const auto now = Clock::now();
+    Actions actions;
+    for (const auto& request : queue_.expire(now))
+      fail(request,
+           Error{Errc::deadline_exceeded,
+                 fmt::format("{} did not answer within the timeout of {:.3f} ms", options_.facts.title,
+                             std::chrono::duration<double, std::milli>{request->deadline - request->arrived}.count())},
+           reason::rejected, now, actions);
+    if (ask_again_ <= now)
+      pump(now, actions);
+    note_drained();
+    lock.unlock();
+    act(std::move(actions));
+    lock.lock();
+  }
+}
+
+void Dispatcher::wake_timer() {
+  if (std::min(queue_.next_due(), ask_again_) < timer_until_)
+    timer_wake_.notify_one();
+}
+
+void Dispatcher::note_drained() {
+  if (closing_ && queue_.waiting() + queue_.running() == 0)
+    drained_.notify_all();
+}
+
+// -- requests -------------------------------------------------------------------------------------
+
+bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    if (closing_)
+      return false;
+    const auto now = Clock::now();
+    if (auto admitted = queue_.admit(pending, now, capacity(now)); !admitted)
+      fail(pending,
+           Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},
+           reason::rejected, now, actions);
+    else
+      pump(now, actions);
+    wake_timer();
+  }
+  act(std::move(actions));
+  return true;
+}
+
+void Dispatcher::cancel(Pending& pending) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    if (!queue_.cancel(pending))
+      return;
+    ++statistics_.failures[reason::cancelled];
+    count(statistics_.fail, Clock::now() - pending.arrived);
+    note_drained();
+  }
+  std::exchange(pending.done, nullptr)(gpuactors::fail(Errc::cancelled, "the client withdrew the request"));
+}
+
+void Dispatcher::fail(const RequestPtr& request, Error error, const char* reason, TimePoint now, Actions& actions) {
+  ++statistics_.failures[reason];
+  count(statistics_.fail, now - request->arrived);
+  actions.answers.emplace_back(pending_of(request), gpuactors::fail(std::move(error)));
+}
+
+batching::Capacity Dispatcher::capacity(TimePoint now) const {
+  batching::Capacity result;
+  result.replicas = replicas_.size();
+  result.free_at = never;
+  for (const auto& [id, replica] : replicas_) {
+    const auto free_at = replica.flights.empty() ? now : std::max(now, replica.free_at);
+    if (free_at < result.free_at || result.share == gpuactors::Share{}) {
+      result.free_at = free_at;
+      result.share = replica.facts.share;
+    }
+  }
+  return result;
+}
+
+// -- replicas -------------------------------------------------------------------------------------
+
+void Dispatcher::lose(std::uint64_t id) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto replica = replicas_.find(id);
+    if (replica == replicas_.end())
+      return;
+    const auto now = Clock::now();
+    lose(replica->second, Error{Errc::actor_died, "the replica has ended"}, now, actions);
+    pump(now, actions);
+    wake_timer();
+    note_drained();
+  }
+  act(std::move(actions));
+}
+
+void Dispatcher::add(ReplicaFacts facts, RunBatch run) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto now = Clock::now();
+    const auto id = facts.id;
+    replicas_.emplace(id, Replica{std::move(facts), std::make_shared<const RunBatch>(std::move(run)), {}, now, now});
+    pump(now, actions);
+    wake_timer();
+    note_drained();
+  }
+  act(std::move(actions));
+}
+
+bool Dispatcher::remove_idle(std::uint64_t id) {
+  const std::lock_guard lock{mutex_};
+  const auto replica = replicas_.find(id);
+  if (replica == replicas_.end() || !replica->second.flights.empty())
+    return false;
+  replicas_.erase(replica);
+  return true;
+}
+
+std::vector<std::uint64_t> Dispatcher::take_lost() {
+  const std::lock_guard lock{mutex_};
+  return std::exchange(lost_, {});
+}
+
+void Dispatcher::set_memory(std::uint64_t id, std::uint64_t used_bytes) {
+  const std::lock_guard lock{mutex_};
+  if (const auto replica = replicas_.find(id); replica != replicas_.end())
+    replica->second.facts.memory_used_bytes = used_bytes;
+}
+
+void Dispatcher::learn(gpuactors::Share share, std::uint64_t rows, Duration took) {
+  const std::lock_guard lock{mutex_};
+  times_.add(share, rows, took);
+}
+
+bool Dispatcher::knows(gpuactors::Share share, std::uint64_t rows) const {
+  const std::lock_guard lock{mutex_};
+  return times_.measured(share, rows);
+}
+
+batching::ScalingLook Dispatcher::look() const {
+  const std::lock_guard lock{mutex_};
+  batching::ScalingLook result;
+  result.waiting = queue_.waiting();
+  for (const auto& [id, replica] : replicas_)
+    result.replicas.push_back({id, !replica.flights.empty(), replica.idle_since});
+  return result;
+}
+
+std::size_t Dispatcher::replicas() const {
+  const std::lock_guard lock{mutex_};
+  return replicas_.size();
+}
+
+DispatcherSnapshot Dispatcher::snapshot() const {
+  const std::lock_guard lock{mutex_};
+  DispatcherSnapshot result{statistics_, queue_.counts(), {}, lost_count_, options_.limits.max_batch};
+  result.statistics.pending = queue_.waiting();
+  for (const auto& [id, replica] : replicas_)
+    result.replicas.push_back(replica.facts);
+  return result;
+}
+
+} // namespace serve

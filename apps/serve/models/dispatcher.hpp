@@ -1,0 +1,194 @@
+// The requests of one version of a model on their way to its replicas and back.
+#pragma once
+
+#include "pending.hpp"
+#include "replica.hpp"
+
+#include <apps/serve/batching/batch_queue.hpp>
+#include <apps/serve/batching/scaling.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace serve {
+
+/// Has a replica infer a batch, and calls back once with the answer, on any thread.
+using BatchDone = std::function<void(gpuactors::Result<wire::BatchReply>)>;
+using RunBatch = std::function<void(wire::Batch, BatchDone)>;
+
+/// What is known of a replica while it serves.
+struct ReplicaFacts {
+  std::uint64_t id = 0;
+  gpuactors::Share share;
+  std::uint64_t memory_used_bytes = 0;
+};
+
+struct DispatcherOptions {
+  ModelFacts facts;
+  batching::QueueLimits limits;
+  /// Batches that may wait at a replica behind the one that runs.
+  std::size_t ahead = 0;
+};
+
+/// What happened so far, as of one moment.
+struct DispatcherSnapshot {
+  ModelStatistics statistics;
+  batching::QueueCounts counts;
+  std::vector<ReplicaFacts> replicas;
+  /// Replicas that were lost since the start.
+  std::uint64_t lost = 0;
+  std::uint64_t max_batch = 0;
+};
+
+/// A queue of requests, and the replicas that take batches from it, the least loaded first.
+///
+/// All members from any thread. Answers come on the threads of callers, of replicas' replies, or on a thread of its own
+/// which fires timeouts when they are due. Every request is answered once, whatever becomes of the replicas: a batch
+/// whose replica is lost waits again at its old place.
+class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
+public:
+  /// @param replicas_changed  called without a lock when a replica was lost.
+  static std::shared_ptr<Dispatcher> start(DispatcherOptions options, std::function<void()> replicas_changed);
+
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+  /// Closes.
+  ~Dispatcher();
+
+  // -- requests --------------------------------------------------------------------------------
+
+  /// Takes over a request whose size fits, and answers it. @returns false, without an answer, after `close` began.
+  bool submit(const std::shared_ptr<Pending>& pending);
+
+  /// The client has gone: answers with `cancelled`, unless it is answered.
+  void cancel(Pending& pending);
+
+  // -- replicas --------------------------------------------------------------------------------
+
+  void add(ReplicaFacts replica, RunBatch run);
+
+  /// Takes a replica out. @returns false when it is busy, or not here.
+  bool remove_idle(std::uint64_t id);
+
+  /// A replica was found dead while it was idle; its batches go to others.
+  void lose(std::uint64_t id);
+
+  /// Ids of those that were lost since the last call.
+  std::vector<std::uint64_t> take_lost();
+
+  void set_memory(std::uint64_t id, std::uint64_t used_bytes);
+
+  /// Learns how long a batch took outside of the service of requests.
+  void learn(gpuactors::Share share, std::uint64_t rows, gpuactors::Duration took);
+  [[nodiscard]] bool knows(gpuactors::Share share, std::uint64_t rows) const;
+
+  [[nodiscard]] batching::ScalingLook look() const;
+  [[nodiscard]] std::size_t replicas() const;
+
+  // -- state -----------------------------------------------------------------------------------
+
+  [[nodiscard]] DispatcherSnapshot snapshot() const;
+
+  [[nodiscard]] const ModelFacts& facts() const noexcept {
+    return options_.facts;
+  }
+
+  [[nodiscard]] const batching::QueueLimits& limits() const noexcept {
+    return options_.limits;
+  }
+
+  /// Takes no more requests, waits until all are answered or `until`, and fails the rest with `unavailable`.
+  /// Idempotent.
+  void close(gpuactors::TimePoint until);
+
+private:
+  /// A batch at a replica.
+  struct Flight {
+    std::vector<batching::RequestPtr> members;
+    std::uint64_t rows = 0;
+    gpuactors::TimePoint start;
+  };
+
+  struct Replica {
+    ReplicaFacts facts;
+    std::shared_ptr<const RunBatch> run;
+    std::map<std::uint64_t, Flight> flights;
+    /// When it will be done with its batches, by the table; since when it has been idle, without any.
+    gpuactors::TimePoint free_at;
+    gpuactors::TimePoint idle_since;
+  };
+
+  /// What is done without the lock.
+  struct Launch {
+    std::shared_ptr<const RunBatch> run;
+    std::uint64_t replica = 0;
+    std::uint64_t flight = 0;
+    std::uint64_t rows = 0;
+    std::vector<batching::RequestPtr> members;
+  };
+  struct Answer {
+    Answer(std::shared_ptr<Pending> whose, gpuactors::Result<InferReply> what)
+      : pending(std::move(whose)), result(std::move(what)) {
+      // nop
+    }
+
+    std::shared_ptr<Pending> pending;
+    gpuactors::Result<InferReply> result;
+  };
+  struct Actions {
+    std::vector<Launch> launches;
+    std::vector<Answer> answers;
+    bool replicas_changed = false;
+  };
+
+  Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed);
+
+  void run_timer();
+  void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::BatchReply> reply);
+  void act(Actions actions);
+  void launch(const Launch& launch);
+
+  // With the lock.
+  void pump(gpuactors::TimePoint now, Actions& actions);
+  void answer_batch(const Flight& flight, wire::BatchReply reply, gpuactors::TimePoint now, Actions& actions);
+  void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
+            Actions& actions);
+  Replica* least_loaded();
+  [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
+  void wake_timer();
+  void note_drained();
+
+  const DispatcherOptions options_;
+  const std::function<void()> replicas_changed_;
+
+  mutable std::mutex mutex_;
+  // Guarded by the mutex.
+  batching::BatchTimes times_;
+  batching::BatchQueue queue_;
+  std::map<std::uint64_t, Replica> replicas_;
+  std::vector<std::uint64_t> lost_;
+  std::uint64_t lost_count_ = 0;
+  std::uint64_t last_flight_ = 0;
+  ModelStatistics statistics_;
+  /// When a batch that is held back goes; what the timer sleeps until.
+  gpuactors::TimePoint ask_again_ = gpuactors::never;
+  gpuactors::TimePoint timer_until_ = gpuactors::never;
+  bool closing_ = false;
+  bool stopping_ = false;
+  std::condition_variable timer_wake_;
+  std::condition_variable drained_;
+
+  std::mutex join_mutex_;
+  std::thread timer_;
+};
+
+} // namespace serve

@@ -1,0 +1,215 @@
+// Batches of a dispatcher: on their way to replicas, back, and to others when a replica is lost.
+#include "counting.hpp"
+#include "dispatcher.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Clock;
+using gpuactors::deadline_after;
+using gpuactors::Errc;
+using gpuactors::Error;
+using gpuactors::never;
+using gpuactors::Result;
+using gpuactors::TimePoint;
+
+namespace {
+
+/// After so many lost replicas a request is suspected of killing them and goes alone; after so many it is failed.
+constexpr int losses_until_alone = 2;
+constexpr int losses_until_failed = 5;
+
+/// Whether an error says that the replica is gone, rather than that it could not infer this batch.
+bool is_loss(Errc code) {
+  switch (code) {
+  case Errc::unavailable:
+  case Errc::lease_expired:
+  case Errc::lease_revoked:
+  case Errc::stale_epoch:
+  case Errc::cancelled:
+  case Errc::deadline_exceeded: // of the call: it is stuck
+  case Errc::actor_died:
+  case Errc::context_lost:
+  case Errc::device_lost:
+  case Errc::worker_died:
+    return true;
+  default:
+    return false;
+  }
+}
+
+std::uint64_t milliseconds_since_epoch() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
+} // namespace
+
+// -- batches --------------------------------------------------------------------------------------
+
+Dispatcher::Replica* Dispatcher::least_loaded() {
+  // Among equals the oldest, so that those that are not needed stay idle and can go.
+  Replica* result = nullptr;
+  for (auto& [id, replica] : replicas_)
+    if (replica.flights.size() <= options_.ahead
+        && (result == nullptr || replica.flights.size() < result->flights.size()))
+      result = &replica;
+  return result;
+}
+
+void Dispatcher::pump(TimePoint now, Actions& actions) {
+  ask_again_ = never;
+  while (queue_.waiting() > 0) {
+    auto* replica = least_loaded();
+    if (replica == nullptr)
+      return;
+    const auto start = replica->flights.empty() ? now : std::max(now, replica->free_at);
+    auto next = queue_.next(start, replica->facts.share, !closing_);
+    for (const auto& request : next.late)
+      fail(request,
+           Error{Errc::deadline_exceeded,
+                 fmt::format("{} cannot answer within the timeout any more", options_.facts.title)},
+           reason::rejected, now, actions);
+    if (next.batch.empty()) {
+      ask_again_ = next.ask_again;
+      return;
+    }
+    for (const auto& request : next.batch)
+      pending_of(request)->sent = now;
+    replica->free_at = deadline_after(start, times_.estimate(replica->facts.share, next.rows));
+    const auto number = ++last_flight_;
+    actions.launches.push_back({replica->run, replica->facts.id, number, next.rows, next.batch});
+    replica->flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
+  }
+}
+
+void Dispatcher::act(Actions actions) {
+  for (const auto& one : actions.launches)
+    launch(one);
+  for (auto& [pending, result] : actions.answers)
+    std::exchange(pending->done, nullptr)(std::move(result));
+  if (actions.replicas_changed)
+    replicas_changed_();
+}
+
+void Dispatcher::launch(const Launch& launch) {
+  wire::Batch batch;
+  batch.set_rows(static_cast<std::int64_t>(launch.rows));
+  auto& bytes = *batch.mutable_x();
+  bytes.reserve(launch.rows * options_.facts.row_in_bytes);
+  for (const auto& member : launch.members) {
+    const auto view = static_cast<const Pending&>(*member).request.inputs.front().data.view();
+    bytes.append(reinterpret_cast<const char*>(view.data()), view.size());
+  }
+  (*launch.run)(std::move(batch), [weak = weak_from_this(), replica = launch.replica,
+                                   flight = launch.flight](Result<wire::BatchReply> reply) {
+    if (const auto self = weak.lock())
+      self->landed(replica, flight, std::move(reply));
+  });
+}
+
+void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::BatchReply> reply) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto replica = replicas_.find(id);
+    if (replica == replicas_.end())
+      return; // it was lost, and its batch went elsewhere
+    const auto found = replica->second.flights.find(number);
+    if (found == replica->second.flights.end())
+      return;
+    const auto now = Clock::now();
+    if (!reply && is_loss(reply.error().code())) {
+      lose(replica->second, reply.error(), now, actions);
+    } else {
+      const auto flight = std::move(found->second);
+      replica->second.flights.erase(found);
+      if (replica->second.flights.empty())
+        replica->second.idle_since = replica->second.free_at = now;
+      // A batch that waited behind this one begins now, whatever the table said.
+      for (auto& [other, waiting] : replica->second.flights)
+        waiting.start = now;
+      if (reply) {
+        times_.add(replica->second.facts.share, flight.rows, now - flight.start);
+        answer_batch(flight, std::move(*reply), now, actions);
+      } else {
+        fail_batch(flight, reply.error(), now, actions);
+      }
+    }
+    pump(now, actions);
+    wake_timer();
+    note_drained();
+  }
+  act(std::move(actions));
+}
+
+void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, TimePoint now, Actions& actions) {
+  const auto& facts = options_.facts;
+  if (reply.y().size() != flight.rows * facts.row_out_bytes)
+    return fail_batch(flight,
+                      Error{Errc::internal, fmt::format("{} answered {} bytes for {} rows of {} bytes", facts.title,
+                                                        reply.y().size(), flight.rows, facts.row_out_bytes)},
+                      now, actions);
+  ++statistics_.execution_count;
+  statistics_.inference_count += flight.rows;
+  statistics_.last_inference_ms = milliseconds_since_epoch();
+  count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
+  const auto shared = std::make_shared<const wire::BatchReply>(std::move(reply));
+  const auto bytes = std::as_bytes(std::span{shared->y().data(), shared->y().size()});
+  std::size_t offset = 0;
+  for (const auto& member : flight.members) {
+    const auto size = member->rows * facts.row_out_bytes;
+    const auto own = bytes.subspan(offset, size);
+    offset += size;
+    if (!queue_.settle(*member))
+      continue; // answered before, by its timeout or its client
+    const auto pending = pending_of(member);
+    count(statistics_.success, now - pending->arrived);
+    count(statistics_.queue, pending->sent - pending->arrived);
+    count(statistics_.compute_input, std::chrono::nanoseconds{shared->input_ns()});
+    count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
+    count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
+    InferReply answer{facts.name, facts.version, pending->request.id, {}};
+    answer.outputs.push_back(
+        {output_name, facts.type, {static_cast<std::int64_t>(member->rows), facts.outputs}, Bytes{shared, own}});
+    actions.answers.emplace_back(pending, std::move(answer));
+  }
+}
+
+void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint now, Actions& actions) {
+  for (const auto& member : flight.members)
+    if (queue_.give_up(*member))
+      fail(member,
+           Error{Errc::task_failed, fmt::format("{} could not infer: {}", options_.facts.title, to_string(error))},
+           reason::backend, now, actions);
+}
+
+void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actions& actions) {
+  const auto id = replica.facts.id;
+  const auto flights = std::move(replica.flights);
+  replicas_.erase(id);
+  lost_.push_back(id);
+  ++lost_count_;
+  actions.replicas_changed = true;
+  for (const auto& [number, flight] : flights)
+    for (const auto& member : flight.members) {
+      if (++member->losses >= losses_until_failed) {
+        if (queue_.give_up(*member))
+          fail(member,
+               Error{Errc::worker_died, fmt::format("{}: {} replicas were lost with this request: {}",
+                                                    options_.facts.title, member->losses, to_string(error))},
+               reason::backend, now, actions);
+        continue;
+      }
+      member->alone = member->alone || member->losses >= losses_until_alone;
+      queue_.put_back(member);
+    }
+}
+
+} // namespace serve

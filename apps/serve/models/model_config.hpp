@@ -1,0 +1,71 @@
+// What is served: a name, the file of a checkpoint, and how; written as NAME=FILE[,key=value...].
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/result.hpp>
+
+#include <apps/serve/batching/batch_queue.hpp>
+#include <apps/serve/batching/scaling.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+/// One model. A plain value.
+struct ModelConfig {
+  std::string name;
+  std::string file;
+
+  /// What each replica owns: a share of one device up to the whole of it, and how much of its memory; 0 bytes means the
+  /// share's part.
+  double gpus = 0.25;
+  std::uint64_t memory_bytes = 0;
+
+  /// Replicas at the start. The least and the most are the same unless they are given.
+  std::size_t replicas = 1;
+  std::optional<std::size_t> min_replicas;
+  std::optional<std::size_t> max_replicas;
+  gpuactors::Duration idle_after = std::chrono::seconds{30};
+
+  std::uint64_t max_batch = 32;
+  std::size_t max_queue = 1'024;
+  gpuactors::Duration max_delay = gpuactors::Duration::zero();
+  /// Batches that wait at a replica behind the one that runs.
+  std::size_t ahead = 0;
+
+  std::optional<gpuactors::Duration> timeout;
+  std::uint64_t priority = 2;
+
+  [[nodiscard]] batching::ScalingLimits scaling() const;
+};
+
+/// Bytes of requests that may wait for one model, whatever `max_queue` says.
+inline constexpr std::size_t queue_bytes = 256U << 20;
+
+/// What a model's text may say, and options of the command line for all models: "max-batch", "N", "rows of a batch".
+struct ModelKey {
+  std::string_view name;
+  std::string_view value;
+  std::string_view help;
+};
+[[nodiscard]] std::vector<ModelKey> model_keys();
+
+/// Sets what one key says. @returns `invalid_argument`, naming the key and what is allowed.
+gpuactors::Result<void> set_key(ModelConfig& config, std::string_view key, const std::string& value);
+
+/// Reads "digits=model.safetensors,replicas=2,max-batch=64"; what is not said is as in `defaults`.
+/// @returns `invalid_argument`, saying what is wrong and what would be right.
+gpuactors::Result<ModelConfig> parse_model(const std::string& text, const ModelConfig& defaults);
+
+/// @returns `invalid_argument`, saying how a model may be called.
+gpuactors::Result<void> check_name(std::string_view name);
+
+/// Checks what the keys say together. @returns `invalid_argument`.
+gpuactors::Result<void> check(const ModelConfig& config);
+
+} // namespace serve

@@ -1,0 +1,264 @@
+#include "model_table.hpp"
+
+#include "metrics.hpp"
+#include "request_check.hpp"
+
+#include <gpuactors/base/suggest.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Clock;
+using gpuactors::deadline_after;
+using gpuactors::Errc;
+using gpuactors::Result;
+using gpuactors::TimePoint;
+
+namespace {
+
+/// A request that was accepted. It holds the request weakly: whoever answers drops it.
+class PendingTicket final : public Service::Ticket {
+public:
+  PendingTicket(std::shared_ptr<Dispatcher> dispatcher, const std::shared_ptr<Pending>& pending)
+    : dispatcher_(std::move(dispatcher)), pending_(pending) {
+    // nop
+  }
+
+  void cancel() noexcept override {
+    if (const auto pending = pending_.lock())
+      dispatcher_->cancel(*pending);
+  }
+
+private:
+  std::shared_ptr<Dispatcher> dispatcher_;
+  std::weak_ptr<Pending> pending_;
+};
+
+/// A request that was answered at once.
+class AnsweredTicket final : public Service::Ticket {
+public:
+  void cancel() noexcept override {
+    // nop
+  }
+};
+
+gpuactors::Failure server_ends() {
+  return gpuactors::fail(Errc::unavailable, "the server ends");
+}
+
+} // namespace
+
+// -- life -----------------------------------------------------------------------------------------
+
+ModelTable::ModelTable(gpuactors::Cluster& cluster, TableOptions options)
+  : cluster_(cluster), options_(std::move(options)) {
+  // nop
+}
+
+ModelTable::~ModelTable() {
+  close(TimePoint{});
+}
+
+Result<void> ModelTable::add(const ModelConfig& config) {
+  const std::unique_lock lock{mutex_};
+  auto model = std::make_shared<Model>();
+  model->config = config;
+  if (!models_.emplace(config.name, std::move(model)).second)
+    return gpuactors::fail(Errc::already_exists, fmt::format("there are two models named \"{}\"", config.name));
+  return {};
+}
+
+void ModelTable::close(TimePoint until) {
+  std::vector<ModelPtr> models;
+  {
+    const std::unique_lock lock{mutex_};
+    closing_ = true;
+    for (const auto& [name, model] : models_)
+      models.push_back(model);
+  }
+  for (const auto& model : models) {
+    const std::lock_guard one_at_a_time{model->loading};
+    std::unique_ptr<ModelVersion> last;
+    {
+      const std::unique_lock lock{mutex_};
+      last = std::move(model->current);
+      model->reason = "the server ends";
+      if (last != nullptr)
+        model->ending.push_back(last->dispatcher());
+    }
+    end(*model, std::move(last), until);
+  }
+}
+
+void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until) {
+  if (version == nullptr)
+    return;
+  version->end(until);
+  const std::unique_lock lock{mutex_};
+  std::erase(model.ending, version->dispatcher());
+}
+
+// -- requests -------------------------------------------------------------------------------------
+
+std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDone done) {
+  const auto now = Clock::now();
+  const auto pending = std::make_shared<Pending>(std::move(request), std::move(done));
+  const auto refuse = [&pending](gpuactors::Error error) {
+    std::exchange(pending->done, nullptr)(gpuactors::fail(std::move(error)));
+    return std::make_shared<AnsweredTicket>();
+  };
+  const auto& wanted = pending->request;
+  for (;;) {
+    const auto found = route(wanted.model, wanted.version);
+    if (!found)
+      return refuse(found.error());
+    const auto rows = check_request(wanted, found->dispatcher->facts(), found->dispatcher->limits().max_batch);
+    if (!rows)
+      return refuse(rows.error());
+    pending->rows = *rows;
+    pending->priority = wanted.priority > 0 ? wanted.priority : found->priority;
+    pending->arrived = now;
+    if (const auto timeout = wanted.timeout ? wanted.timeout : found->timeout)
+      pending->deadline = deadline_after(now, *timeout);
+    auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
+    if (found->dispatcher->submit(pending))
+      return ticket;
+    // Another version took its place in this moment: that one, or nothing, is found next.
+  }
+}
+
+Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version) const {
+  const std::shared_lock lock{mutex_};
+  if (closing_)
+    return server_ends();
+  GPUACTORS_LET(model, find(name));
+  GPUACTORS_LET(found, find_version(*model, version));
+  return Route{found->dispatcher(), model->config.timeout, model->config.priority};
+}
+
+Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {
+  if (const auto found = models_.find(name); found != models_.end())
+    return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, model] : models_)
+    names.push_back(known);
+  return gpuactors::fail(Errc::not_found,
+                         fmt::format("there is no model \"{}\"{}", name, gpuactors::did_you_mean(name, names)));
+}
+
+Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::string_view version) const {
+  const auto& name = model.config.name;
+  if (model.current != nullptr && (version.empty() || version == model.current->number()))
+    return model.current.get();
+  const auto missing = [&](Errc code, std::string_view why) {
+    return gpuactors::fail(code, version.empty()
+                                     ? fmt::format("model {} does not serve: {}", name, why)
+                                     : fmt::format("model {} has no version {} that serves: {}", name, version, why));
+  };
+  if (model.coming && (version.empty() || version == std::to_string(*model.coming)))
+    return missing(Errc::unavailable, "it is being loaded");
+  for (const auto& ending : model.ending)
+    if (version == ending->facts().version)
+      return missing(Errc::unavailable, "it is being unloaded");
+  if (model.current != nullptr)
+    return missing(Errc::not_found, fmt::format("version {} does", model.current->number()));
+  return missing(version.empty() ? Errc::unavailable : Errc::not_found, model.reason);
+}
+
+// -- what there is --------------------------------------------------------------------------------
+
+bool ModelTable::ready() const {
+  const std::shared_lock lock{mutex_};
+  for (const auto& [name, model] : models_)
+    if (model->wanted && (model->current == nullptr || model->current->dispatcher()->replicas() == 0))
+      return false;
+  return !closing_;
+}
+
+Result<bool> ModelTable::model_ready(std::string_view name, std::string_view version) const {
+  const std::shared_lock lock{mutex_};
+  GPUACTORS_LET(model, find(name));
+  const auto found = find_version(*model, version);
+  if (found)
+    return !closing_ && (*found)->dispatcher()->replicas() > 0;
+  if (found.error().code() == Errc::not_found)
+    return gpuactors::fail(found.error());
+  return false;
+}
+
+Result<ModelDescription> ModelTable::describe(std::string_view name, std::string_view version) const {
+  const std::shared_lock lock{mutex_};
+  GPUACTORS_LET(model, find(name));
+  GPUACTORS_LET(found, find_version(*model, version));
+  const auto& dispatcher = *found->dispatcher();
+  const auto& facts = dispatcher.facts();
+  ModelDescription result;
+  result.name = facts.name;
+  result.versions = {facts.version};
+  result.platform = "gpuactors_nn";
+  result.inputs.push_back({input_name, facts.type, {-1, facts.inputs}});
+  result.outputs.push_back({output_name, facts.type, {-1, facts.outputs}});
+  result.max_batch = dispatcher.limits().max_batch;
+  result.max_queue = dispatcher.limits().max_requests;
+  result.default_timeout = model->config.timeout;
+  result.replicas = dispatcher.replicas();
+  result.gpus = model->config.gpus;
+  return result;
+}
+
+Result<std::vector<ModelStatistics>> ModelTable::statistics(std::string_view name, std::string_view version) const {
+  const std::shared_lock lock{mutex_};
+  std::vector<ModelStatistics> result;
+  if (!name.empty()) {
+    GPUACTORS_LET(model, find(name));
+    GPUACTORS_LET(found, find_version(*model, version));
+    result.push_back(found->dispatcher()->snapshot().statistics);
+    return result;
+  }
+  for (const auto& [known, model] : models_)
+    if (model->current != nullptr)
+      result.push_back(model->current->dispatcher()->snapshot().statistics);
+  return result;
+}
+
+std::vector<RepositoryEntry> ModelTable::repository() const {
+  const std::shared_lock lock{mutex_};
+  std::vector<RepositoryEntry> result;
+  for (const auto& [name, model] : models_) {
+    if (model->current != nullptr) {
+      const auto serves = model->current->dispatcher()->replicas() > 0;
+      result.push_back({name, model->current->number(), serves ? "READY" : "UNAVAILABLE",
+                        serves ? "" : "its replicas are being started anew"});
+    }
+    if (model->coming)
+      result.push_back({name, std::to_string(*model->coming), "LOADING", ""});
+    for (const auto& ending : model->ending)
+      result.push_back({name, ending->facts().version, "UNLOADING", "it answers what it has accepted"});
+    if (model->current == nullptr && !model->coming && model->ending.empty())
+      result.push_back({name, "", "UNAVAILABLE", model->reason});
+  }
+  return result;
+}
+
+std::string ModelTable::metrics() const {
+  std::vector<DispatcherSnapshot> snapshots;
+  for (const auto& dispatcher : dispatchers())
+    snapshots.push_back(dispatcher->snapshot());
+  return render_metrics(snapshots);
+}
+
+std::vector<std::shared_ptr<Dispatcher>> ModelTable::dispatchers() const {
+  const std::shared_lock lock{mutex_};
+  std::vector<std::shared_ptr<Dispatcher>> result;
+  for (const auto& [name, model] : models_) {
+    if (model->current != nullptr)
+      result.push_back(model->current->dispatcher());
+    result.insert(result.end(), model->ending.begin(), model->ending.end());
+  }
+  return result;
+}
+
+} // namespace serve

@@ -1,0 +1,123 @@
+// All models of a server: which version of each serves, and how one takes the place of another.
+#pragma once
+
+#include "model_config.hpp"
+#include "model_version.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <apps/serve/service.hpp>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+struct TableOptions {
+  /// What models have that are loaded without having been on the command line.
+  ModelConfig defaults{};
+  /// The folder that files named by `load` must be in; empty: none may be named.
+  std::filesystem::path load_paths{};
+  /// How long a version that is replaced or unloaded may take to answer what it has accepted.
+  gpuactors::Duration drain = std::chrono::seconds{30};
+  /// How long a version that is being loaded waits for the share of its first replica.
+  gpuactors::Duration load_wait = std::chrono::seconds{10};
+  /// The actor type of replicas.
+  std::string replica_type = serve::replica_type;
+};
+
+/// The `Service` behind the fronts. Use: `add` what is on the command line, then `load` each, and `close` before the
+/// cluster ends. All members from any thread, but none from the answer of a request if it waits.
+class ModelTable final : public Service {
+public:
+  /// `cluster` must outlive the table.
+  ModelTable(gpuactors::Cluster& cluster, TableOptions options);
+
+  /// Closes without waiting for requests.
+  ~ModelTable() override;
+
+  /// Makes a model known, which `load` loads. @returns `already_exists` for a second one of this name.
+  gpuactors::Result<void> add(const ModelConfig& config);
+
+  /// Refuses what comes, waits for what was accepted until `until`, fails the rest, and ends all replicas. Idempotent.
+  void close(gpuactors::TimePoint until);
+
+  // -- Service ---------------------------------------------------------------------------------
+
+  std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) override;
+  [[nodiscard]] bool ready() const override;
+  [[nodiscard]] gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const override;
+  [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model,
+                                                             std::string_view version) const override;
+  [[nodiscard]] gpuactors::Result<std::vector<ModelStatistics>> statistics(std::string_view model,
+                                                                           std::string_view version) const override;
+  [[nodiscard]] std::vector<RepositoryEntry> repository() const override;
+
+  /// The parameter "path" names another file, where `TableOptions::load_paths` allows it.
+  gpuactors::Result<void> load(std::string_view model, const std::map<std::string, std::string>& parameters) override;
+  gpuactors::Result<void> unload(std::string_view model) override;
+  [[nodiscard]] std::string metrics() const override;
+
+private:
+  /// One model. `loading` orders loads and unloads; all else is guarded by the table's mutex.
+  struct Model {
+    std::mutex loading;
+    ModelConfig config;
+    std::unique_ptr<ModelVersion> current;
+    std::uint64_t last_number = 0;
+    /// The version that is being loaded.
+    std::optional<std::uint64_t> coming;
+    /// Those that answer what they have accepted.
+    std::vector<std::shared_ptr<Dispatcher>> ending;
+    /// It should serve: it is not unloaded.
+    bool wanted = true;
+    /// A client named it, not the command line: it is forgotten when it does not serve any more.
+    bool by_client = false;
+    /// Why there is no version.
+    std::string reason = "it was not loaded yet";
+  };
+  using ModelPtr = std::shared_ptr<Model>;
+
+  /// Where a request goes, and what it gets if it says nothing.
+  struct Route {
+    std::shared_ptr<Dispatcher> dispatcher;
+    std::optional<gpuactors::Duration> timeout;
+    std::uint64_t priority = 1;
+  };
+
+  // With the mutex.
+  [[nodiscard]] gpuactors::Result<ModelPtr> find(std::string_view model) const;
+  [[nodiscard]] gpuactors::Result<const ModelVersion*> find_version(const Model& model, std::string_view version) const;
+
+  [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version) const;
+  [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
+  /// The model, and the right to load or unload it.
+  struct Locked {
+    ModelPtr model;
+    std::unique_lock<std::mutex> loading;
+  };
+  gpuactors::Result<Locked> lock(std::string_view model, const std::optional<std::string>& path);
+  gpuactors::Result<ModelPtr> find_or_make(std::string_view model, const std::optional<std::string>& path);
+  [[nodiscard]] gpuactors::Result<std::optional<std::string>>
+  requested_path(const std::map<std::string, std::string>& parameters) const;
+  /// Takes the model out of the table if nothing keeps it there. With the mutex.
+  void forget(const Model& model);
+  /// Ends a version that is no longer the model's current one.
+  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until);
+
+  gpuactors::Cluster& cluster_;
+  const TableOptions options_;
+  mutable std::shared_mutex mutex_;
+  // Guarded by the mutex.
+  std::map<std::string, ModelPtr, std::less<>> models_;
+  bool closing_ = false;
+};
+
+} // namespace serve

@@ -1,0 +1,59 @@
+// One version of a model that serves: a checkpoint as it was when it was loaded, its requests, and its replicas.
+#pragma once
+
+#include "dispatcher.hpp"
+#include "model_config.hpp"
+#include "replica_set.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace serve {
+
+/// How a version is loaded.
+struct LoadOptions {
+  /// How long the first replica may wait for its share.
+  gpuactors::Duration wait = std::chrono::seconds{10};
+  /// The actor type of replicas.
+  std::string replica_type = serve::replica_type;
+};
+
+/// Owned by the model table. Its end blocks and must not come on a thread that answers requests: those keep the
+/// dispatcher alone.
+class ModelVersion {
+public:
+  /// Reads `config.file` and starts the replicas. From then on the file may change: replicas that are started later get
+  /// the same bytes.
+  /// @returns what is wrong with the file, or why no replica could be started.
+  static gpuactors::Result<std::unique_ptr<ModelVersion>> load(gpuactors::Cluster& cluster, const ModelConfig& config,
+                                                               std::uint64_t number, const LoadOptions& options);
+
+  ModelVersion(const ModelVersion&) = delete;
+  ModelVersion& operator=(const ModelVersion&) = delete;
+  /// Ends without waiting for requests.
+  ~ModelVersion();
+
+  [[nodiscard]] const std::shared_ptr<Dispatcher>& dispatcher() const noexcept {
+    return dispatcher_;
+  }
+
+  [[nodiscard]] const std::string& number() const noexcept {
+    return dispatcher_->facts().version;
+  }
+
+  /// Takes no more requests, waits for the others until `until`, fails the rest, and ends the replicas.
+  void end(gpuactors::TimePoint until);
+
+private:
+  ModelVersion() = default;
+
+  /// The bytes of the checkpoint, for replicas.
+  gpuactors::Shared<gpuactors::Tensor> checkpoint_;
+  std::shared_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<ReplicaSet> replicas_;
+};
+
+} // namespace serve

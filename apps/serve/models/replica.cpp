@@ -1,0 +1,109 @@
+#include "replica.hpp"
+
+#include "memory_file.hpp"
+
+#include <apps/nn/checkpoint.hpp>
+#include <apps/nn/network.hpp>
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Buffer;
+using gpuactors::Clock;
+using gpuactors::Errc;
+using gpuactors::Init;
+using gpuactors::Result;
+using gpuactors::Stream;
+
+namespace {
+
+/// The value, or the error as what leaves a constructor.
+template <class T>
+T value_or_throw(Result<T> result) {
+  if (!result)
+    throw std::runtime_error(result.error().message());
+  return std::move(*result);
+}
+
+/// Nanoseconds since `start`, which becomes now.
+std::int64_t lap(gpuactors::TimePoint& start) {
+  const auto before = std::exchange(start, Clock::now());
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(start - before).count();
+}
+
+/// Loads its network once; the buffers for the largest batch are there from then on.
+class Replica : public gpuactors::Actor {
+public:
+  Replica(Init init, const wire::ReplicaConfig& config)
+    : Actor(std::move(init)), max_rows_(config.max_rows()), network_(value_or_throw(load(config))) {
+    const auto element = gpuactors::size_of(network_.spec().dtype);
+    row_in_ = static_cast<std::size_t>(network_.spec().inputs()) * element;
+    row_out_ = static_cast<std::size_t>(network_.spec().outputs()) * element;
+    const auto rows = static_cast<std::size_t>(max_rows_);
+    x_ = value_or_throw(gpu().stream().allocate(rows * row_in_));
+    y_ = value_or_throw(gpu().stream().allocate(rows * row_out_));
+  }
+
+  Result<wire::BatchReply> infer(const wire::Batch& batch) {
+    const auto rows = batch.rows();
+    if (rows < 1 || rows > max_rows_ || batch.x().size() != static_cast<std::size_t>(rows) * row_in_)
+      return gpuactors::fail(Errc::invalid_argument,
+                             fmt::format("a batch of {} rows with {} bytes: 1 to {} rows of {} bytes are expected",
+                                         rows, batch.x().size(), max_rows_, row_in_));
+    auto& stream = gpu().stream();
+    wire::BatchReply reply;
+    auto& y = *reply.mutable_y();
+    y.resize(static_cast<std::size_t>(rows) * row_out_);
+    auto start = Clock::now();
+    GPUACTORS_TRY(stream.upload(x_.data(), batch.x().data(), batch.x().size()));
+    GPUACTORS_TRY(stream.synchronize());
+    reply.set_input_ns(lap(start));
+    GPUACTORS_TRY(network_.forward(rows, x_.data(), y_.data()));
+    GPUACTORS_TRY(stream.synchronize());
+    reply.set_infer_ns(lap(start));
+    GPUACTORS_TRY(stream.download(y.data(), y_.data(), y.size()));
+    GPUACTORS_TRY(stream.synchronize());
+    reply.set_output_ns(lap(start));
+    return reply;
+  }
+
+  wire::ReplicaState state(const wire::AskState& /*ask*/) {
+    wire::ReplicaState result;
+    result.set_memory_used_bytes(gpu().memory_used());
+    return result;
+  }
+
+private:
+  Result<nn::Network> load(const wire::ReplicaConfig& config) {
+    if (gpu_count() != 1)
+      return gpuactors::fail(Errc::invalid_argument,
+                             fmt::format("a replica runs on one device, not on {}", gpu_count()));
+    GPUACTORS_LET(checkpoint, tensors().get(config.checkpoint()));
+    GPUACTORS_LET(bytes, checkpoint.host<std::uint8_t>());
+    GPUACTORS_LET(file, MemoryFile::of(bytes));
+    auto network = nn::load_network(gpu().stream(), file.path(), max_rows_);
+    if (!network)
+      return gpuactors::fail(network.error().code(), fmt::format("{}: {}", config.title(), network.error().message()));
+    return std::move(*network);
+  }
+
+  std::int64_t max_rows_;
+  nn::Network network_;
+  std::size_t row_in_ = 0;
+  std::size_t row_out_ = 0;
+  Buffer x_;
+  Buffer y_;
+};
+
+GPUACTORS_ACTOR(replica_type, Replica, wire::ReplicaConfig)
+    .method(infer_method, &Replica::infer)
+    .method(state_method, &Replica::state);
+
+} // namespace
+
+} // namespace serve

@@ -1,0 +1,241 @@
+#include "options.hpp"
+
+#include <gpuactors/base/suggest.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <string>
+
+namespace serve {
+
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+constexpr auto default_http = "127.0.0.1:8000";
+constexpr auto default_grpc = "127.0.0.1:8001";
+
+/// The options as they were typed.
+struct Typed {
+  std::vector<std::string> models;
+  std::map<std::string, std::string> keys;
+  std::string http;
+  std::string grpc;
+  std::string token_file;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string load_paths;
+  double drain_seconds = 30;
+  double load_wait = 10;
+  // For the help text: `Cluster::open` reads them.
+  std::vector<std::string> devices;
+  std::string broker;
+  std::string certificates;
+  bool insecure = false;
+  double heartbeat = 1;
+  double link_timeout = 5;
+};
+
+constexpr auto examples =
+    "Without a GPU, networks run on this machine's cores, as a host device.\n\n"
+    "Examples:\n"
+    "  gpuactors-serve --model digits=checkpoint.safetensors\n"
+    "      one model, HTTP on 127.0.0.1:8000 and gRPC on 127.0.0.1:8001\n"
+    "  gpuactors-serve --model digits=checkpoint.safetensors --gpus 0.25 --replicas 2 --http 127.0.0.1:8000\n"
+    "      two replicas, each on a quarter of a device, over HTTP only\n"
+    "  gpuactors-serve --model a=a.safetensors,gpus=0.5 --model b=b.safetensors,max-batch=128 --timeout 50\n"
+    "      two models; requests that say nothing else are answered within 50 ms or refused\n"
+    "  gpuactors-serve --model a=a.safetensors --min-replicas 1 --max-replicas 4 --idle-after 60\n"
+    "      as many replicas as the queue demands\n"
+    "  gpuactors up --program $(which gpuactors-serve) &\n"
+    "  gpuactors-serve --model a=a.safetensors --broker 127.0.0.1:7711\n"
+    "      replicas in worker processes of a cluster\n\n"
+    "Ask it, of a model with 2 inputs:\n"
+    "  curl -d '{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[1,2]}]}' \\\n"
+    "       http://127.0.0.1:8000/v2/models/a/infer\n"
+    "Replace a file and have it loaded beside the version that serves:\n"
+    "  curl -X POST http://127.0.0.1:8000/v2/repository/models/a/load\n\n"
+    "SIGINT or SIGTERM ends it when what was accepted is answered; a second one at once.\n"
+    "Exit code: 0 after a signal, 2 when it cannot start.";
+
+void add_models(CLI::App& parser, Typed& typed) {
+  parser
+      .add_option("--model", typed.models,
+                  "A model: its name, the file of a checkpoint, and keys that go before the options below for this one "
+                  "model; may be repeated")
+      ->type_name("NAME=FILE[,KEY=VALUE...]")
+      ->allow_extra_args(false);
+  for (const auto& key : model_keys())
+    parser
+        .add_option_function<std::string>(
+            fmt::format("--{}", key.name),
+            [&typed, name = std::string{key.name}](const std::string& value) { typed.keys[name] = value; },
+            std::string{key.help})
+        ->type_name(std::string{key.value})
+        ->group("For all models, and keys of one");
+}
+
+void add_fronts(CLI::App& parser, Typed& typed) {
+  constexpr auto group = "Where it listens";
+  parser.add_option("--http", typed.http, fmt::format("HTTP; {} when neither is named", default_http))
+      ->type_name("HOST:PORT")
+      ->group(group);
+  parser.add_option("--grpc", typed.grpc, fmt::format("gRPC; {} when neither is named", default_grpc))
+      ->type_name("HOST:PORT")
+      ->group(group);
+  parser
+      .add_option("--token-file", typed.token_file,
+                  "Bearer tokens, one a line, that clients have to know; needed beyond loopback, or TLS")
+      ->type_name("FILE")
+      ->group(group);
+  parser.add_option("--tls-cert", typed.tls_cert, "Certificate with its chain, PEM")->type_name("FILE")->group(group);
+  parser.add_option("--tls-key", typed.tls_key, "The key that belongs to it, PEM")->type_name("FILE")->group(group);
+}
+
+void add_life(CLI::App& parser, Typed& typed) {
+  constexpr auto group = "Loading and ending";
+  parser
+      .add_option("--allow-load-paths", typed.load_paths,
+                  "Folder whose files clients may load by the parameter \"path\"; none when left out")
+      ->type_name("DIR")
+      ->group(group);
+  parser
+      .add_option("--load-wait", typed.load_wait,
+                  "Seconds that a model which is loaded waits for its share of a device; 10 when left out")
+      ->type_name("S")
+      ->check(CLI::Range(0.01, 86'400.0))
+      ->group(group);
+  parser
+      .add_option("--drain-seconds", typed.drain_seconds,
+                  "Seconds that requests get to end when a version or the server does; 30 when left out")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->group(group);
+}
+
+void add_cluster(CLI::App& parser, Typed& typed) {
+  constexpr auto group = "Where replicas run";
+  parser
+      .add_option("--devices", typed.devices,
+                  "Devices of the embedded cluster: cuda, cuda:GPU-uuid,... or host:COUNT[xMEMORY]; may be repeated. "
+                  "Left out: CUDA if there is any, else host:1")
+      ->type_name("SPEC")
+      ->allow_extra_args(false)
+      ->group(group);
+  parser
+      .add_option("--broker", typed.broker,
+                  "Broker of a running cluster, also by GPUACTORS_BROKER; its nodes need this program as --program")
+      ->type_name("HOST:PORT")
+      ->group(group);
+  parser
+      .add_option("--certs", typed.certificates,
+                  "Folder with certificates of the cluster; the user's own when left "
+                  "out")
+      ->type_name("DIR")
+      ->group(group);
+  parser.add_flag("--insecure", typed.insecure, "Connect to a cluster that was started in plaintext")->group(group);
+  parser.add_option("--heartbeat", typed.heartbeat, "As the cluster was started with; 1 when left out")
+      ->type_name("S")
+      ->group(group);
+  parser.add_option("--link-timeout", typed.link_timeout, "As the cluster was started with; 5 when left out")
+      ->type_name("S")
+      ->group(group);
+}
+
+/// What is wrong with arguments that could not be parsed, with the option that was probably meant.
+std::string explain(const CLI::App& parser, const CLI::ParseError& error) {
+  const auto extras = parser.remaining();
+  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError) || extras.empty())
+    return error.what();
+  const auto name = extras.front().substr(0, extras.front().find('='));
+  std::vector<std::string> known;
+  for (const auto* taken : parser.get_options())
+    for (const auto& spelling : taken->get_lnames())
+      known.push_back("--" + spelling);
+  return fmt::format("there is no option {}{}", name, gpuactors::did_you_mean(name, known));
+}
+
+Result<std::vector<ModelConfig>> read_models(const Typed& typed, ModelConfig& defaults) {
+  for (const auto& [name, value] : typed.keys)
+    if (auto set = set_key(defaults, name, value); !set)
+      return gpuactors::fail(Errc::invalid_argument, "--" + set.error().message());
+  std::vector<ModelConfig> models;
+  for (const auto& text : typed.models) {
+    GPUACTORS_LET(model, parse_model(text, defaults));
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+Result<std::optional<gpuactors::Endpoint>> read_endpoint(const char* option, const std::string& text) {
+  if (text.empty())
+    return std::optional<gpuactors::Endpoint>{};
+  auto endpoint = gpuactors::parse_endpoint(text);
+  if (!endpoint)
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("{}: {}", option, endpoint.error().message()));
+  return std::optional{*endpoint};
+}
+
+Result<FrontOptions> read_fronts(const Typed& typed) {
+  const auto neither = typed.http.empty() && typed.grpc.empty();
+  FrontOptions fronts;
+  GPUACTORS_LET(http, read_endpoint("--http", neither ? default_http : typed.http));
+  GPUACTORS_LET(grpc, read_endpoint("--grpc", neither ? default_grpc : typed.grpc));
+  fronts.http = http;
+  fronts.grpc = grpc;
+  fronts.token_file = typed.token_file;
+  if (typed.tls_cert.empty() != typed.tls_key.empty())
+    return gpuactors::fail(Errc::invalid_argument, "--tls-cert and --tls-key belong together: one of them is missing");
+  if (!typed.tls_cert.empty())
+    fronts.tls = TlsFiles{typed.tls_cert, typed.tls_key};
+  return fronts;
+}
+
+gpuactors::Duration seconds(double value) {
+  return std::chrono::ceil<gpuactors::Duration>(std::chrono::duration<double>{value});
+}
+
+} // namespace
+
+Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* argv) {
+  Typed typed;
+  CLI::App parser{"Serves networks over HTTP and gRPC by the Open Inference Protocol v2, from shares of GPUs: batches "
+                  "that no\nrequest is late by, replicas that come, go and are replaced, new versions without a gap.",
+                  "gpuactors-serve"};
+  parser.set_version_flag("--version", "gpuactors-serve " GPUACTORS_VERSION);
+  parser.footer(examples);
+  add_models(parser, typed);
+  add_fronts(parser, typed);
+  add_life(parser, typed);
+  add_cluster(parser, typed);
+  try {
+    parser.parse(argc, argv);
+  } catch (const CLI::Success& wish) { // --help, --version
+    parser.exit(wish, std::cout, std::cerr);
+    return std::optional<ServeOptions>{};
+  } catch (const CLI::ParseError& error) {
+    return gpuactors::fail(Errc::invalid_argument, explain(parser, error));
+  }
+  if (typed.models.empty())
+    return gpuactors::fail(Errc::invalid_argument, "there is nothing to serve: name a model, such as --model "
+                                                   "digits=checkpoint.safetensors; see gpuactors-serve --help");
+  ServeOptions options;
+  GPUACTORS_LET(models, read_models(typed, options.table.defaults));
+  GPUACTORS_LET(fronts, read_fronts(typed));
+  options.models = std::move(models);
+  options.fronts = std::move(fronts);
+  options.table.load_paths = typed.load_paths;
+  options.table.drain = seconds(typed.drain_seconds);
+  options.table.load_wait = seconds(typed.load_wait);
+  if (!typed.load_paths.empty() && !std::filesystem::is_directory(typed.load_paths))
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("--allow-load-paths: there is no folder {}", typed.load_paths));
+  return std::optional{std::move(options)};
+}
+
+} // namespace serve

@@ -1,0 +1,100 @@
+#include <apps/serve/protocol/access.hpp>
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+namespace serve {
+
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+
+namespace {
+
+constexpr std::size_t shortest_token = 16;
+constexpr std::size_t longest_token = 1'024;
+
+bool fits_header(std::string_view token) {
+  return std::all_of(token.begin(), token.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+Result<void> check_file(const std::filesystem::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("the token file {} cannot be read: {}", file.string(), std::strerror(errno)));
+  if ((info.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("the token file {} may be read or written by others: chmod 600 it", file.string()));
+  return {};
+}
+
+std::string_view trimmed(std::string_view line) {
+  const auto first = line.find_first_not_of(" \t\r");
+  return first == std::string_view::npos ? "" : line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+}
+
+} // namespace
+
+Tokens::Digest Tokens::digest_of(std::string_view token) {
+  Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), digest.data());
+  return digest;
+}
+
+Result<Tokens> Tokens::read(const std::filesystem::path& file) {
+  GPUACTORS_TRY(check_file(file));
+  std::ifstream in{file};
+  Tokens result;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    const auto token = trimmed(line);
+    if (token.empty() || token.front() == '#')
+      continue;
+    if (token.size() < shortest_token || token.size() > longest_token || !fits_header(token))
+      return fail(Errc::invalid_argument,
+                  fmt::format("line {} of the token file {} is no token: {} to {} characters without blanks are "
+                              "expected",
+                              number, file.string(), shortest_token, longest_token));
+    result.digests_.push_back(digest_of(token));
+  }
+  if (!result.required())
+    return fail(Errc::invalid_argument, fmt::format("the token file {} has no token", file.string()));
+  return result;
+}
+
+bool Tokens::accept(std::string_view authorization) const {
+  if (!required())
+    return true;
+  constexpr std::string_view scheme = "bearer ";
+  const auto is_letter_of = [](char given, char wanted) { return (given | 0x20) == (wanted | 0x20); };
+  if (authorization.size() <= scheme.size()
+      || !std::equal(scheme.begin(), scheme.end(), authorization.begin(),
+                     [&](char wanted, char given) { return is_letter_of(given, wanted); }))
+    return false;
+  const auto given = digest_of(trimmed(authorization.substr(scheme.size())));
+  unsigned matches = 0;
+  // All of them, and all bytes of each: a comparison that stops early tells where.
+  for (const auto& digest : digests_)
+    matches |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0 ? 1U : 0U;
+  return matches != 0;
+}
+
+Result<void> check_exposure(const gpuactors::Endpoint& endpoint, bool tokens, bool tls) {
+  if (gpuactors::is_loopback(endpoint.host) || tokens || tls)
+    return {};
+  return fail(Errc::invalid_argument,
+              fmt::format("others could reach {}: give --token-file, or a certificate and key for TLS, or listen on "
+                          "127.0.0.1",
+                          to_string(endpoint)));
+}
+
+} // namespace serve

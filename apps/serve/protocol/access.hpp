@@ -1,0 +1,47 @@
+// Who may ask: tokens from a file, and the rule for addresses that other machines can reach.
+#pragma once
+
+#include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/result.hpp>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+/// The tokens that open the server. Only their digests are kept. Any thread.
+class Tokens {
+public:
+  /// None: everybody may ask.
+  Tokens() = default;
+
+  /// Reads a file of one token a line; blank lines and lines that begin with # do not count.
+  /// @returns `invalid_argument` for a file that cannot be read, that everybody may read, that has no token, or one
+  ///          that is too short or would not go into a header.
+  [[nodiscard]] static gpuactors::Result<Tokens> read(const std::filesystem::path& file);
+
+  [[nodiscard]] bool required() const noexcept {
+    return !digests_.empty();
+  }
+
+  /// Whether a header "authorization" brings one of them, as "Bearer TOKEN"; always, when there are none. The time it
+  /// takes does not tell how much of a token is right.
+  [[nodiscard]] bool accept(std::string_view authorization) const;
+
+private:
+  using Digest = std::array<unsigned char, 32>;
+  static Digest digest_of(std::string_view token);
+  std::vector<Digest> digests_;
+};
+
+/// The sentence for a request without a token.
+inline constexpr std::string_view token_wanted = "this server wants a token: send the header \"Authorization: Bearer "
+                                                 "TOKEN\"";
+
+/// Whether a server may listen there: only this machine can reach it, or it has tokens or TLS.
+/// @returns `invalid_argument` otherwise.
+[[nodiscard]] gpuactors::Result<void> check_exposure(const gpuactors::Endpoint& endpoint, bool tokens, bool tls);
+
+} // namespace serve

@@ -1,0 +1,43 @@
+// What the HTTP and the gRPC front share: the service, who may ask, the bounds, and what is counted.
+#pragma once
+
+#include <apps/serve/fronts.hpp>
+#include <apps/serve/protocol/access.hpp>
+#include <apps/serve/protocol/held_bytes.hpp>
+#include <apps/serve/protocol/work_pool.hpp>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace serve {
+
+struct FrontState {
+  FrontState(Service& models, FrontOptions chosen, Tokens allowed)
+    : service(models), options(std::move(chosen)), tokens(std::move(allowed)),
+      held(std::make_shared<HeldBytes>(options.limits.held_bytes)), repository(2, options.limits.waiting_work),
+      heavy(2, options.limits.waiting_work) {
+    // nop
+  }
+
+  Service& service;
+  FrontOptions options;
+  Tokens tokens;
+  std::shared_ptr<HeldBytes> held;
+  std::atomic<std::size_t> http_connections{0};
+  std::atomic<std::size_t> http_refused{0};
+  std::atomic<std::size_t> http_requests{0};
+  std::atomic<std::size_t> grpc_requests{0};
+  std::atomic<bool> stopping{false};
+  /// Loads and unloads.
+  WorkPool repository;
+  /// Requests and answers that take long to read or write.
+  WorkPool heavy;
+};
+
+/// Sentences that both fronts say.
+inline constexpr std::string_view held_too_much = "the server holds as many bytes of requests and answers as it may: "
+                                                  "try again";
+inline constexpr std::string_view works_too_much = "too many requests of this kind wait: try again";
+
+} // namespace serve

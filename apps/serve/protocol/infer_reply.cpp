@@ -1,0 +1,139 @@
+#include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/protocol/infer_reply.hpp>
+#include <apps/serve/protocol/json_text.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+namespace serve {
+
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+
+namespace {
+
+Result<void> no_text(const NamedTensor& output, std::string_view why) {
+  return fail(Errc::invalid_argument,
+              fmt::format("output \"{}\" {}: ask for it with the parameter \"binary_data\"", output.name, why));
+}
+
+/// Elements of type T, which may lie anywhere in memory.
+template <class T>
+Result<void> append_numbers(std::string& json, const NamedTensor& output) {
+  const auto data = output.data.view();
+  for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
+    T element;
+    std::memcpy(&element, data.data() + at, sizeof(T));
+    if constexpr (std::is_floating_point_v<T>)
+      if (!std::isfinite(element))
+        return no_text(output, "has an element that is not a finite number, which JSON cannot say");
+    if (at > 0)
+      json += ',';
+    append_number(json, element);
+  }
+  return {};
+}
+
+void append_booleans(std::string& json, const NamedTensor& output) {
+  bool first = true;
+  for (const auto element : output.data.view()) {
+    if (!first)
+      json += ',';
+    first = false;
+    json += element != std::byte{} ? "true" : "false";
+  }
+}
+
+Result<void> append_strings(std::string& json, const NamedTensor& output) {
+  auto data = output.data.view();
+  bool first = true;
+  while (const auto element = take_bytes_element(data)) {
+    const auto* text = reinterpret_cast<const char*>(element->data());
+    if (!simdjson::validate_utf8(text, element->size()))
+      return no_text(output, "has an element that is no UTF-8 text, which JSON cannot say");
+    if (!first)
+      json += ',';
+    first = false;
+    append_quoted(json, {text, element->size()});
+  }
+  return {};
+}
+
+Result<void> append_elements(std::string& json, const NamedTensor& output) {
+  switch (output.type) {
+  case DataType::boolean:
+    append_booleans(json, output);
+    return {};
+  case DataType::uint8:
+    return append_numbers<std::uint8_t>(json, output);
+  case DataType::uint16:
+    return append_numbers<std::uint16_t>(json, output);
+  case DataType::uint32:
+    return append_numbers<std::uint32_t>(json, output);
+  case DataType::uint64:
+    return append_numbers<std::uint64_t>(json, output);
+  case DataType::int8:
+    return append_numbers<std::int8_t>(json, output);
+  case DataType::int16:
+    return append_numbers<std::int16_t>(json, output);
+  case DataType::int32:
+    return append_numbers<std::int32_t>(json, output);
+  case DataType::int64:
+    return append_numbers<std::int64_t>(json, output);
+  case DataType::fp32:
+    return append_numbers<float>(json, output);
+  case DataType::fp64:
+    return append_numbers<double>(json, output);
+  case DataType::bytes:
+    return append_strings(json, output);
+  case DataType::fp16:
+  case DataType::bf16:
+    break;
+  }
+  return no_text(output, fmt::format("is {}, of which JSON has no elements", to_string(output.type)));
+}
+
+void write_head(JsonText& json, const NamedTensor& output) {
+  json.key("name").value(output.name).key("datatype").value(to_string(output.type)).key("shape").array();
+  for (const auto size : output.shape)
+    json.value(size);
+  json.close();
+}
+
+} // namespace
+
+Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form) {
+  HttpReply result;
+  JsonText json;
+  json.object();
+  if (!reply.id.empty())
+    json.key("id").value(reply.id);
+  json.key("model_name").value(reply.model).key("model_version").value(reply.version).key("outputs").array();
+  for (const auto& output : reply.outputs) {
+    json.object();
+    write_head(json, output);
+    if (form.is_binary(output.name)) {
+      json.key("parameters").object().key("binary_data_size").value(output.data.size()).close();
+      result.binary = true;
+      if (output.data.size() > 0)
+        result.raw.push_back(output.data);
+    } else {
+      Result<void> written;
+      json.key("data").array().value_by([&](std::string& text) { written = append_elements(text, output); }).close();
+      GPUACTORS_TRY(written);
+    }
+    json.close();
+  }
+  json.close().close();
+  result.json = std::move(json).take();
+  return result;
+}
+
+} // namespace serve

@@ -1,0 +1,24 @@
+// Writes the answers of inferences for HTTP: JSON, with raw tensors behind it.
+#pragma once
+
+#include <apps/serve/protocol/infer_request.hpp>
+#include <apps/serve/service.hpp>
+
+#include <string>
+#include <vector>
+
+namespace serve {
+
+/// A body in pieces.
+struct HttpReply {
+  std::string json;
+  /// The bytes that follow, in order.
+  std::vector<Bytes> raw;
+  /// Whether some output is raw, if only with 0 bytes: then the client must be told how long the JSON is.
+  bool binary = false;
+};
+
+/// @returns `invalid_argument` for outputs that JSON has no form for: FP16, BF16, infinities, BYTES that are no text.
+[[nodiscard]] gpuactors::Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form);
+
+} // namespace serve

@@ -1,0 +1,97 @@
+#include <apps/serve/protocol/json_in.hpp>
+
+#include <cstddef>
+
+namespace serve::json_in {
+
+namespace {
+
+// Documents up to this size share a parser; its memory is a few times as large.
+constexpr std::size_t shared_parser_bytes = 256U << 10;
+
+bool is_other_kind(simdjson::error_code error) {
+  return error == simdjson::INCORRECT_TYPE || error == simdjson::NUMBER_OUT_OF_RANGE || error == simdjson::NUMBER_ERROR;
+}
+
+Result<void> skip_scalar(Value value, simdjson::ondemand::json_type type) {
+  simdjson::error_code error = simdjson::SUCCESS;
+  if (type == simdjson::ondemand::json_type::number) {
+    simdjson::ondemand::number ignored;
+    error = value.get_number().get(ignored);
+  } else if (type == simdjson::ondemand::json_type::string) {
+    std::string_view ignored;
+    error = value.get_string().get(ignored);
+  } else if (type == simdjson::ondemand::json_type::boolean) {
+    bool ignored = false;
+    error = value.get_bool().get(ignored);
+  } else {
+    bool null = false;
+    error = value.is_null().get(null);
+    if (error == simdjson::SUCCESS && !null)
+      error = simdjson::N_ATOM_ERROR;
+  }
+  if (error != simdjson::SUCCESS)
+    return malformed(error);
+  return {};
+}
+
+} // namespace
+
+Failure malformed(simdjson::error_code error) {
+  return fail(Errc::invalid_argument,
+              fmt::format("the request's JSON is malformed: {}", simdjson::error_message(error)));
+}
+
+Failure mistyped(simdjson::error_code error, std::string_view what, std::string_view wanted) {
+  if (!is_other_kind(error))
+    return malformed(error);
+  return fail(Errc::invalid_argument, fmt::format("{} is not {}", what, wanted));
+}
+
+Result<void> skip(Value value, int depth) {
+  if (depth > deepest)
+    return fail(Errc::invalid_argument, fmt::format("the request's JSON is nested deeper than {} levels", deepest));
+  simdjson::ondemand::json_type type{};
+  if (const auto error = value.type().get(type); error != simdjson::SUCCESS)
+    return malformed(error);
+  if (type == simdjson::ondemand::json_type::object)
+    return read_object(value, "", [=](std::string_view, Value inner) { return skip(inner, depth + 1); });
+  if (type == simdjson::ondemand::json_type::array)
+    return read_array(value, "", [=](Value inner) { return skip(inner, depth + 1); });
+  return skip_scalar(value, type);
+}
+
+Result<std::string> read_string(Value value, std::string_view what) {
+  std::string_view text;
+  if (const auto error = value.get_string().get(text); error != simdjson::SUCCESS)
+    return mistyped(error, what, "a string");
+  return std::string{text};
+}
+
+Result<bool> read_boolean(Value value, std::string_view what) {
+  bool result = false;
+  if (const auto error = value.get_bool().get(result); error != simdjson::SUCCESS)
+    return mistyped(error, what, "true or false");
+  return result;
+}
+
+Result<std::uint64_t> read_count(Value value, std::string_view what) {
+  std::uint64_t result = 0;
+  if (const auto error = value.get_uint64().get(result); error != simdjson::SUCCESS)
+    return mistyped(error, what, "a whole number of at least 0");
+  return result;
+}
+
+Result<void> once(bool& seen, std::string_view name) {
+  if (seen)
+    return fail(Errc::invalid_argument, fmt::format("the request's JSON has \"{}\" twice in one object", name));
+  seen = true;
+  return {};
+}
+
+simdjson::ondemand::parser& parser_for(std::size_t bytes, std::optional<simdjson::ondemand::parser>& own) {
+  thread_local simdjson::ondemand::parser shared;
+  return bytes <= shared_parser_bytes ? shared : own.emplace();
+}
+
+} // namespace serve::json_in

@@ -1,0 +1,112 @@
+#include <apps/serve/protocol/json_in.hpp>
+#include <apps/serve/protocol/parameters.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace serve {
+
+using namespace json_in;
+
+namespace {
+
+constexpr std::uint64_t longest_timeout = std::uint64_t{366} * 86'400 * 1'000'000;
+
+std::string_view text_of(const Bytes& body) {
+  return {reinterpret_cast<const char*>(body.view().data()), body.size()};
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+/// A string as it is, anything else as it is written.
+Result<std::string> read_any_text(Value value, std::string_view name) {
+  const auto what = fmt::format("the parameter \"{}\"", name);
+  simdjson::ondemand::json_type type{};
+  if (const auto error = value.type().get(type); error != simdjson::SUCCESS)
+    return malformed(error);
+  if (type == simdjson::ondemand::json_type::string)
+    return read_string(value, what);
+  if (type == simdjson::ondemand::json_type::boolean) {
+    GPUACTORS_LET(flag, read_boolean(value, what));
+    return std::string{flag ? "true" : "false"};
+  }
+  if (type != simdjson::ondemand::json_type::number)
+    return fail(Errc::invalid_argument, fmt::format("{} is not a string, number or boolean", what));
+  simdjson::ondemand::number number;
+  if (const auto error = value.get_number().get(number); error != simdjson::SUCCESS)
+    return malformed(error);
+  if (number.is_uint64())
+    return fmt::format("{}", number.get_uint64());
+  if (number.is_int64())
+    return fmt::format("{}", number.get_int64());
+  return fmt::format("{}", number.get_double());
+}
+
+} // namespace
+
+std::optional<gpuactors::Duration> timeout_of(std::uint64_t microseconds) noexcept {
+  if (microseconds == 0)
+    return std::nullopt;
+  return std::chrono::microseconds{static_cast<std::int64_t>(std::min(microseconds, longest_timeout))};
+}
+
+Result<void> refuse_parameter(std::string_view name) {
+  if (name.starts_with("shared_memory_"))
+    return fail(Errc::invalid_argument,
+                fmt::format("the parameter \"{}\" asks for shared memory, which this server does not have: send the "
+                            "data in the request",
+                            name));
+  if (name.starts_with("sequence_"))
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("the parameter \"{}\" is for models with sequences, which this server does not have", name));
+  if (name == "classification")
+    return fail(Errc::invalid_argument,
+                "the parameter \"classification\" is not supported: ask for the output and sort it");
+  return {};
+}
+
+Result<std::map<std::string, std::string>> read_repository_parameters(const Bytes& body) {
+  std::map<std::string, std::string> result;
+  const auto text = text_of(body);
+  if (is_blank(text))
+    return result;
+  bool seen = false;
+  const auto read_parameter = [&](std::string_view name, Value value) -> Result<void> {
+    std::string key{name};
+    GPUACTORS_LET(rendered, read_any_text(value, key));
+    if (!result.emplace(key, std::move(rendered)).second)
+      return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is there twice", key));
+    return {};
+  };
+  std::optional<simdjson::ondemand::parser> own;
+  GPUACTORS_TRY(
+      read_document(parser_for(text.size(), own), text, [&](std::string_view name, Value value) -> Result<void> {
+        if (name != "parameters")
+          return skip(value);
+        GPUACTORS_TRY(once(seen, name));
+        return read_object(value, "\"parameters\"", read_parameter);
+      }));
+  return result;
+}
+
+Result<bool> read_index_request(const Bytes& body) {
+  const auto text = text_of(body);
+  bool ready = false;
+  if (is_blank(text))
+    return ready;
+  std::optional<simdjson::ondemand::parser> own;
+  GPUACTORS_TRY(
+      read_document(parser_for(text.size(), own), text, [&](std::string_view name, Value value) -> Result<void> {
+        if (name != "ready")
+          return skip(value);
+        GPUACTORS_LET(wanted, read_boolean(value, "\"ready\""));
+        ready = wanted;
+        return {};
+      }));
+  return ready;
+}
+
+} // namespace serve

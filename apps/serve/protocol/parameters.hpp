@@ -1,0 +1,28 @@
+// The parameters that requests may have: what is understood, and what is refused rather than passed over.
+#pragma once
+
+#include <apps/serve/service.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace serve {
+
+/// What the parameter "timeout" means; 0 is as good as none. Longer than a year is a year.
+[[nodiscard]] std::optional<gpuactors::Duration> timeout_of(std::uint64_t microseconds) noexcept;
+
+/// Refuses parameters that ask for what is not there and would change the answer: shared memory, sequences, classes.
+/// @returns `invalid_argument`.
+[[nodiscard]] gpuactors::Result<void> refuse_parameter(std::string_view name);
+
+/// Reads {"parameters": {...}}, or nothing at all; numbers and booleans as JSON writes them. Any thread.
+/// @param body `body_padding` bytes behind it may be read.
+[[nodiscard]] gpuactors::Result<std::map<std::string, std::string>> read_repository_parameters(const Bytes& body);
+
+/// Reads {"ready": true}, or nothing at all: whether only the models that are ready are wanted.
+[[nodiscard]] gpuactors::Result<bool> read_index_request(const Bytes& body);
+
+} // namespace serve

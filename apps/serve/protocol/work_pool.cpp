@@ -1,0 +1,50 @@
+#include <apps/serve/protocol/work_pool.hpp>
+
+#include <utility>
+
+namespace serve {
+
+WorkPool::~WorkPool() {
+  end();
+}
+
+void WorkPool::end() {
+  {
+    const std::lock_guard lock{mutex_};
+    ending_ = true;
+  }
+  changed_.notify_all();
+  for (auto& thread : threads_)
+    if (thread.joinable())
+      thread.join();
+}
+
+bool WorkPool::run(Work work) {
+  const std::lock_guard lock{mutex_};
+  if (ending_ || waiting_.size() >= most_waiting_)
+    return false;
+  waiting_.push_back(std::move(work));
+  if (idle_ < waiting_.size() && threads_.size() < most_threads_)
+    threads_.emplace_back([this] { serve_work(); });
+  changed_.notify_one();
+  return true;
+}
+
+void WorkPool::serve_work() {
+  std::unique_lock lock{mutex_};
+  while (true) {
+    ++idle_;
+    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    --idle_;
+    if (waiting_.empty())
+      return;
+    auto work = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    work();
+    work = nullptr; // what it holds is let go without the lock
+    lock.lock();
+  }
+}
+
+} // namespace serve

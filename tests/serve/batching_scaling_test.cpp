@@ -1,0 +1,101 @@
+// How many replicas a model has, in looks whose times the test says.
+#include <apps/serve/batching/scaling.hpp>
+#include <support/catch.hpp>
+
+using namespace std::chrono_literals;
+using namespace serve::batching;
+using gpuactors::TimePoint;
+
+namespace {
+
+constexpr TimePoint begin{1h};
+
+ScalingLimits one_to_three() {
+  ScalingLimits limits;
+  limits.min_replicas = 1;
+  limits.max_replicas = 3;
+  limits.grow_after = 300ms;
+  limits.idle_after = 30s;
+  return limits;
+}
+
+/// Replicas 1, 2, ... that are all busy.
+ScalingLook busy(std::size_t replicas, std::size_t waiting) {
+  ScalingLook look;
+  look.waiting = waiting;
+  for (std::size_t i = 1; i <= replicas; ++i)
+    look.replicas.push_back({i, true, begin});
+  return look;
+}
+
+/// Replicas 1, 2, ... that have been idle since these times.
+ScalingLook idle(const std::vector<TimePoint>& since) {
+  ScalingLook look;
+  for (const auto& time : since)
+    look.replicas.push_back({look.replicas.size() + 1, false, time});
+  return look;
+}
+
+} // namespace
+
+TEST_CASE("what is missing to the least is started at once", "[serve]") {
+  auto limits = one_to_three();
+  limits.min_replicas = 2;
+  Scaling scaling{limits};
+  CHECK(scaling.decide(begin, busy(0, 0)).start == 2);
+  CHECK(scaling.decide(begin, busy(1, 0)).start == 1);
+  CHECK(scaling.decide(begin, busy(2, 0)).start == 0);
+}
+
+TEST_CASE("one more is started when requests have waited long enough while all were busy", "[serve]") {
+  Scaling scaling{one_to_three()};
+  CHECK(scaling.decide(begin, busy(1, 5)).start == 0);
+  CHECK(scaling.decide(begin + 200ms, busy(1, 5)).start == 0);
+  CHECK(scaling.decide(begin + 300ms, busy(1, 5)).start == 1);
+  // The next one has to be earned again.
+  CHECK(scaling.decide(begin + 310ms, busy(2, 5)).start == 0);
+  CHECK(scaling.decide(begin + 600ms, busy(2, 5)).start == 1);
+  CHECK(scaling.decide(begin + 2s, busy(3, 5)).start == 0);
+}
+
+TEST_CASE("a queue that was empty once, or an idle replica, is no reason for one more", "[serve]") {
+  Scaling scaling{one_to_three()};
+  CHECK(scaling.decide(begin, busy(1, 5)).start == 0);
+  CHECK(scaling.decide(begin + 200ms, busy(1, 0)).start == 0);
+  CHECK(scaling.decide(begin + 400ms, busy(1, 5)).start == 0);
+  CHECK(scaling.decide(begin + 600ms, busy(1, 5)).start == 0);
+  auto look = idle({begin});
+  look.waiting = 5;
+  CHECK(scaling.decide(begin + 650ms, look).start == 0);
+  CHECK(scaling.decide(begin + 700ms, busy(1, 5)).start == 0);
+  CHECK(scaling.decide(begin + 1000ms, busy(1, 5)).start == 1);
+}
+
+TEST_CASE("the one that has been idle longest goes, down to the least", "[serve]") {
+  Scaling scaling{one_to_three()};
+  CHECK_FALSE(scaling.decide(begin + 29s, idle({begin, begin + 1s, begin})).stop);
+  CHECK(scaling.decide(begin + 30s, idle({begin + 10s, begin, begin + 5s})).stop == 2U);
+  CHECK(scaling.decide(begin + 35s, idle({begin + 10s, begin + 5s})).stop == 2U);
+  CHECK_FALSE(scaling.decide(begin + 1h, idle({begin})).stop);
+  auto mixed = idle({begin, begin + 50s});
+  mixed.replicas[0].busy = true;
+  CHECK_FALSE(scaling.decide(begin + 60s, mixed).stop);
+  CHECK(scaling.decide(begin + 80s, mixed).stop == 2U);
+}
+
+TEST_CASE("after starts that fail the next one waits, longer each time, and not after one that succeeded", "[serve]") {
+  Scaling scaling{one_to_three()};
+  CHECK(scaling.decide(begin, busy(0, 0)).start == 1);
+  scaling.start_failed(begin);
+  CHECK(scaling.decide(begin + 99ms, busy(0, 0)).start == 0);
+  CHECK(scaling.decide(begin + 100ms, busy(0, 0)).start == 1);
+  scaling.start_failed(begin + 100ms);
+  CHECK(scaling.decide(begin + 299ms, busy(0, 0)).start == 0);
+  CHECK(scaling.decide(begin + 300ms, busy(0, 0)).start == 1);
+  for (int i = 0; i < 20; ++i)
+    scaling.start_failed(begin + 1s);
+  CHECK(scaling.decide(begin + 5900ms, busy(0, 0)).start == 0);
+  CHECK(scaling.decide(begin + 6s, busy(0, 0)).start == 1);
+  scaling.start_succeeded();
+  CHECK(scaling.decide(begin + 6s, busy(0, 0)).start == 1);
+}

@@ -1,0 +1,343 @@
+"""What HTTP clients see of the fronts, spoken by hand: http_test.py SERVER [TEST...]"""
+
+import gzip
+import json
+import shutil
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import zlib
+
+from serving import Answer, Server, ask, eventually, infer_body, make_certificate, request_of, write_tokens
+
+PROGRAM = sys.argv.pop(1)
+LINE = "/v2/models/line/infer"
+WAIT = "/v2/models/wait/infer"
+TOKEN = "0123456789abcdef"
+
+
+def raw_infer(floats, **changed):
+    """Headers and body of a binary request to the model "line"."""
+    data = struct.pack(f"<{len(floats)}f", *floats)
+    head = {"name": "x", "datatype": "FP32", "shape": [len(floats) // 4, 4],
+            "parameters": {"binary_data_size": len(data)}, **changed}
+    text = json.dumps({"inputs": [head], "parameters": {"binary_data_output": True}}).encode()
+    return [f"Inference-Header-Content-Length: {len(text)}"], text + data
+
+
+class WithServer(unittest.TestCase):
+    """One server for all tests of a class."""
+
+    OPTIONS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(PROGRAM, *cls.OPTIONS)
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.server.stop()
+        assert status == 0, f"the server ended with {status}"
+
+    def ask(self, *arguments, **named):
+        return ask(self.server, *arguments, **named)
+
+    def refused(self, status, answer, words=""):
+        self.assertEqual(answer.status, status, answer.body)
+        self.assertIn(words, answer.error)
+        self.assertGreater(len(answer.error), 10)
+
+
+class Requests(WithServer):
+    def test_health_and_metadata(self):
+        self.assertEqual(self.ask("GET", "/v2/health/live").json, {"live": True})
+        self.assertEqual(self.ask("GET", "/v2/health/ready").json, {"ready": True})
+        self.assertIn("binary_tensor_data", self.ask("GET", "/v2").json["extensions"])
+        self.assertEqual(self.ask("GET", "/v2/models/line").json["inputs"],
+                         [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}])
+        self.assertEqual(self.ask("GET", "/v2/models/line/versions/1/ready").json, {"name": "line", "ready": True})
+        self.assertEqual(self.ask("GET", "/v2/models/line/config").json["max_batch_size"], 64)
+        self.assertEqual(len(self.ask("GET", "/v2/models/stats").json["model_stats"]), 4)
+        self.assertIn("nv_inference_count", self.ask("GET", "/metrics").text)
+
+    def test_json_and_binary_answers(self):
+        answer = self.ask("POST", LINE, infer_body([1, 2, 3, 4], id="7"))
+        self.assertEqual(answer.json["outputs"][0]["data"], [3, 5, 7, 9])
+        self.assertEqual(answer.json["id"], "7")
+        headers, body = raw_infer([1, 2, 3, 4] * 64)
+        answer = self.ask("POST", LINE, body, headers)
+        size = int(answer.headers["inference-header-content-length"])
+        self.assertEqual(json.loads(answer.body[:size])["outputs"][0]["shape"], [64, 4])
+        self.assertEqual(struct.unpack("<256f", answer.body[size:]), (3, 5, 7, 9) * 64)
+
+    def test_raw_request(self):
+        answer = self.ask("POST", LINE, struct.pack("<4f", 1, 2, 3, 4), ["Inference-Header-Content-Length: 0"])
+        size = int(answer.headers["inference-header-content-length"])
+        self.assertEqual(struct.unpack("<4f", answer.body[size:]), (3, 5, 7, 9))
+        self.refused(400, self.ask("POST", LINE, b"12345", ["Inference-Header-Content-Length: 0"]), "5 bytes")
+
+    def test_bad_inferences_are_refused_with_a_sentence(self):
+        good = infer_body([1, 2, 3, 4])
+        self.refused(404, self.ask("POST", "/v2/models/none/infer", good), "none")
+        self.refused(404, self.ask("POST", "/v2/models/line/versions/9/infer", good))
+        self.refused(400, self.ask("POST", LINE, good[:-5]), "malformed")
+        self.refused(400, self.ask("POST", LINE, b""), "no body")
+        self.refused(400, self.ask("POST", LINE), "no body")
+        self.refused(400, self.ask("POST", LINE, b"\x00\xff" * 500), "malformed")
+        self.refused(400, self.ask("POST", LINE, infer_body([1, 2, 3], [1, 4])), "3 elements")
+        self.refused(400, self.ask("POST", LINE, infer_body([1, 2, 3, 4], [-1, 4])), "negative")
+        self.refused(400, self.ask("POST", LINE, infer_body([1, 2, 3, 4], [2**40, 2**40])), "more than")
+        self.refused(400, self.ask("POST", LINE, infer_body([1, 2, 3, 4], [4])), "[-1,4]")
+        for header in ("-1", "x", "1e3", "99999999999999999999", "5000"):
+            headers, body = raw_infer([1, 2, 3, 4])
+            self.refused(400, self.ask("POST", LINE, body, [f"Inference-Header-Content-Length: {header}"]))
+        headers, body = raw_infer([1, 2, 3, 4], parameters={"binary_data_size": 2**63})
+        self.refused(400, self.ask("POST", LINE, body, headers))
+        headers, body = raw_infer([1, 2, 3, 4])
+        self.refused(400, self.ask("POST", LINE, body + b"1", headers), "follow")
+
+    def test_paths_and_methods(self):
+        for path in ("/", "/v3", "/v2/models", "/v2/models/line/infer/more", "/%"):
+            self.refused(404, self.ask("GET", path), "/v2")
+        answer = self.ask("GET", LINE)
+        self.refused(405, answer, "POST")
+        self.assertEqual(answer.headers["allow"], "POST")
+        self.refused(405, self.ask("DELETE", "/v2"), "GET")
+        self.refused(415, self.ask("POST", LINE, b"{}", ["Content-Encoding: br"]), "gzip")
+        answer = self.ask("HEAD", "/v2")
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(int(answer.headers["content-length"]), len(self.ask("GET", "/v2").body))
+
+    def test_repository(self):
+        index = self.ask("POST", "/v2/repository/index", b"{}").json
+        self.assertIn({"name": "line", "version": "1", "state": "READY", "reason": ""}, index)
+        self.assertEqual(self.ask("POST", "/v2/repository/models/echo/unload").status, 200)
+        self.assertEqual(self.ask("GET", "/v2/models/echo/ready").status, 503)
+        self.assertEqual(self.ask("GET", "/v2/health/ready").json, {"ready": False})
+        self.assertEqual(len(self.ask("POST", "/v2/repository/index", b'{"ready":true}').json), 3)
+        self.assertEqual(self.ask("POST", "/v2/repository/models/echo/load",
+                                  b'{"parameters":{"a":"b","n":3}}').status, 200)
+        self.assertIn('test_load_parameter{name="n",value="3"}', self.ask("GET", "/metrics").text)
+        self.assertEqual(self.ask("GET", "/v2/models/echo/ready").status, 200)
+        self.refused(404, self.ask("POST", "/v2/repository/models/none/load"))
+        self.refused(400, self.ask("POST", "/v2/repository/models/line/load", b"{"))
+
+    def test_packed_bodies(self):
+        body = infer_body([1, 2, 3, 4])
+        for encoding, packed in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body))):
+            answer = self.ask("POST", LINE, packed, [f"Content-Encoding: {encoding}"])
+            self.assertEqual(answer.json["outputs"][0]["data"], [3, 5, 7, 9])
+            self.refused(400, self.ask("POST", LINE, packed[:-6], [f"Content-Encoding: {encoding}"]), "too early")
+            self.refused(400, self.ask("POST", LINE, packed + b"x", [f"Content-Encoding: {encoding}"]), "behind")
+        self.refused(400, self.ask("POST", LINE, body, ["Content-Encoding: gzip"]), "unpacked")
+
+    def test_large_json_is_read_and_written(self):
+        values = [float(i % 7) for i in range(200_000)]
+        body = json.dumps({"inputs": [{"name": "v", "datatype": "FP64", "shape": [len(values)], "data": values}]})
+        answer = self.ask("POST", "/v2/models/echo/infer", body.encode())
+        self.assertEqual(answer.json["outputs"][0]["data"], values)
+
+    def test_every_type_comes_back_as_it_was(self):
+        for datatype, values in (("BOOL", [True, False]), ("UINT8", [0, 255]), ("INT8", [-128, 127]),
+                                 ("UINT16", [65535]), ("INT16", [-32768]), ("UINT32", [2**32 - 1]),
+                                 ("INT32", [-2**31]), ("UINT64", [2**64 - 1]), ("INT64", [-2**63]),
+                                 ("FP32", [0.5, -3]), ("FP64", [1e300]), ("BYTES", ["a\"é\n", ""])):
+            body = {"inputs": [{"name": "v", "datatype": datatype, "shape": [len(values)], "data": values}]}
+            answer = self.ask("POST", "/v2/models/echo/infer", json.dumps(body).encode())
+            self.assertEqual(answer.json["outputs"][0]["data"], values, datatype)
+
+    def test_curl(self):
+        if not shutil.which("curl"):
+            self.skipTest("there is no curl")
+        url = f"http://127.0.0.1:{self.server.http}"
+        body = infer_body([1, 2, 3, 4] * 60_000, [60_000, 4])  # large enough for curl to ask first: 100-continue
+        shown = subprocess.run(["curl", "-sS", "-w", "%{http_code}", "--data-binary", "@-", url + LINE], input=body,
+                               stdout=subprocess.PIPE, check=True).stdout
+        self.assertTrue(shown.endswith(b"400"), shown)
+        shown = subprocess.run(["curl", "-sS", "-d", infer_body([1, 2, 3, 4]).decode(), url + LINE],
+                               stdout=subprocess.PIPE, check=True).stdout
+        self.assertEqual(json.loads(shown)["outputs"][0]["data"], [3, 5, 7, 9])
+
+
+class Connections(WithServer):
+    OPTIONS = ("--request-bytes", "100000", "--transfer-ms", "400", "--connections", "20")
+
+    def test_requests_one_behind_the_other_are_answered_in_order(self):
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            requests = [request_of("POST", LINE, infer_body([i, 0, 0, 0])) for i in range(50)]
+            connection.sendall(b"".join(requests))
+            for i in range(50):
+                self.assertEqual(Answer(stream).json["outputs"][0]["data"][0], 2 * i + 1)
+            # An error of the request itself does not end the connection.
+            connection.sendall(request_of("POST", LINE, b"{") + request_of("GET", "/nothing"))
+            self.assertEqual([Answer(stream).status, Answer(stream).status], [400, 404])
+            connection.sendall(request_of("GET", "/v2", headers=["Connection: close"]))
+            self.assertEqual(Answer(stream).headers["connection"], "close")
+            self.assertEqual(stream.read(), b"")
+
+    def test_large_requests_one_behind_the_other_keep_their_bodies(self):
+        requests = []
+        for i in range(40):
+            body = infer_body([i, 0, 0, 0]).replace(b'"inputs"', b" " * (i * 2_000) + b'"inputs"')
+            requests.append(request_of("POST", LINE, body, ["Expect: 100-continue"] if i % 7 == 3 else []))
+        sent = b"".join(requests)
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            def send():
+                for at in range(0, len(sent), 1_500):
+                    connection.sendall(sent[at:at + 1_500])
+            sender = threading.Thread(target=send)
+            sender.start()
+            for i in range(40):
+                answer = Answer(stream)
+                while answer.status == 100:
+                    answer = Answer(stream)
+                self.assertEqual(answer.json["outputs"][0]["data"][0], 2 * i + 1)
+            sender.join()
+
+    def test_bodies_in_chunks_and_in_pieces(self):
+        body = infer_body([1, 2, 3, 4])
+        chunked = b"".join(b"%x;a=b\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            for _ in range(2):
+                sent = request_of("POST", LINE, chunked + b"0\r\n\r\n", ["Transfer-Encoding: chunked"])
+                for i in range(0, len(sent), 50):
+                    connection.sendall(sent[i:i + 50])
+                self.assertEqual(Answer(stream).json["outputs"][0]["data"], [3, 5, 7, 9])
+            connection.sendall(request_of("POST", LINE, b"xyz\r\n", ["Transfer-Encoding: chunked"]))
+            self.refused(400, Answer(stream), "chunks")
+
+    def test_a_client_that_asks_before_it_sends(self):
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            body = infer_body([1, 2, 3, 4])
+            whole = request_of("POST", LINE, body, ["Expect: 100-continue"])
+            connection.sendall(whole[:-len(body)])
+            self.assertEqual(Answer(stream).status, 100)
+            connection.sendall(body)
+            self.assertEqual(Answer(stream).status, 200)
+            connection.sendall(request_of("POST", LINE, None, ["Expect: 100-continue", "Content-Length: 100001"]))
+            self.refused(413, Answer(stream), "100000 bytes")
+            self.assertEqual(stream.read(), b"")
+
+    def test_old_clients(self):
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            connection.sendall(request_of("GET", "/v2", version="1.0", headers=["Connection: keep-alive"]))
+            self.assertEqual(Answer(stream).headers["connection"], "keep-alive")
+            connection.sendall(request_of("GET", "/v2", version="1.0"))
+            self.assertEqual(Answer(stream).status, 200)
+            self.assertEqual(stream.read(), b"")
+
+    def test_what_is_no_http_is_answered_and_closed(self):
+        for sent, status in ((b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400), (b"GET\r\n\r\n", 400),
+                             (b"GET /v2 HTTP/1.1\r\nbad field\r\n\r\n", 400),
+                             (b"GET /v2 HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", 431),
+                             (request_of("POST", LINE, b"{}", ["Content-Length: 2", "Content-Length: 3"]), 400),
+                             (request_of("POST", LINE, b"{}", ["Content-Length: -2"]), 400),
+                             (request_of("POST", LINE, b"{}", ["Content-Length: 2", "Transfer-Encoding: chunked"]), 400)):
+            with self.server.connect() as connection, connection.makefile("rb") as stream:
+                connection.sendall(sent)
+                self.refused(status, Answer(stream))
+                self.assertEqual(stream.read(), b"")
+
+    def test_requests_that_are_too_large(self):
+        huge = b"1" * 100_001
+        self.refused(413, self.ask("POST", LINE, huge), "100000 bytes")
+        chunks = b"%x\r\n%s\r\n" % (60_000, huge[:60_000])
+        self.refused(413, self.ask("POST", LINE, chunks * 2, ["Transfer-Encoding: chunked"]), "100000 bytes")
+        self.refused(413, self.ask("POST", LINE, gzip.compress(b" " * 50_000_000), ["Content-Encoding: gzip"]))
+
+    def test_slow_clients_are_told_so(self):
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            connection.sendall(b"GET /v2 HT")
+            self.refused(408, Answer(stream), "header")
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            connection.sendall(request_of("POST", LINE, b"{", ["Content-Length: 100"]))
+            self.refused(408, Answer(stream), "body")
+
+    def test_an_inference_ends_with_its_timeout_or_its_client(self):
+        body = infer_body([1, 2, 3, 4], parameters={"timeout": 20_000})
+        self.refused(504, self.ask("POST", WAIT, body), "timeout")
+        before = self.server.metric("test_cancelled")
+        with self.server.connect() as connection:
+            connection.sendall(request_of("POST", WAIT, infer_body([1, 2, 3, 4])))
+            eventually(lambda: self.server.metric("test_waiting") == 1)
+        eventually(lambda: self.server.metric("test_cancelled") == before + 1)
+
+    def test_one_connection_too_many_is_told_so(self):
+        kept = [self.server.connect() for _ in range(20)]
+        try:
+            with self.server.connect() as connection, connection.makefile("rb") as stream:
+                connection.sendall(request_of("GET", "/v2"))
+                answer = Answer(stream)
+                self.refused(503, answer, "connections")
+                self.assertEqual(answer.headers["retry-after"], "1")
+            with kept[0].makefile("rb") as stream:
+                kept[0].sendall(request_of("GET", "/v2"))
+                self.assertEqual(Answer(stream).status, 200)
+        finally:
+            for connection in kept:
+                connection.close()
+        eventually(self.has_room)
+
+    def has_room(self):
+        try:
+            return self.ask("GET", "/v2").status == 200
+        except OSError:
+            return False
+
+
+class End(unittest.TestCase):
+    def test_a_server_that_ends_gives_up_what_takes_too_long(self):
+        server = Server(PROGRAM)
+        with server, server.connect() as waiting, waiting.makefile("rb") as stream, server.connect():
+            waiting.sendall(request_of("POST", WAIT, infer_body([1, 2, 3, 4])))
+            eventually(lambda: server.metric("test_waiting") == 1)
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(Answer(stream).status, 499)
+
+
+class Access(unittest.TestCase):
+    def test_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with Server(PROGRAM, "--token-file", write_tokens(folder, TOKEN)) as server:
+                self.assertEqual(ask(server, "GET", "/v2/health/live").status, 200)
+                self.assertEqual(ask(server, "GET", "/v2/health/ready").status, 200)
+                for path in ("/v2", "/metrics", "/v2/models/line", "/nothing"):
+                    answer = ask(server, "GET", path)
+                    self.assertEqual(answer.status, 401)
+                    self.assertIn("token", answer.error)
+                    self.assertEqual(ask(server, "GET", path, headers=["Authorization: Bearer 0"]).status, 401)
+                # A body is not even read.
+                self.assertEqual(ask(server, "POST", LINE, b"x", ["Content-Length: 1000"]).status, 401)
+                headers = [f"Authorization: Bearer {TOKEN}"]
+                self.assertEqual(ask(server, "GET", "/metrics", headers=headers).status, 200)
+                self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4]), headers).status, 200)
+
+    def test_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = make_certificate(folder)
+            if not made:
+                self.skipTest("there is no openssl")
+            certificate, key = made
+            with Server(PROGRAM, "--certificate", certificate, "--key", key) as server:
+                context = ssl.create_default_context(cafile=certificate)
+                with context.wrap_socket(server.connect(), server_hostname="localhost") as connection, \
+                        connection.makefile("rb") as stream:
+                    for _ in range(3):
+                        headers, body = raw_infer([1, 2, 3, 4] * 64)
+                        connection.sendall(request_of("POST", LINE, body, headers))
+                        self.assertEqual(Answer(stream).status, 200)
+                    connection.sendall(request_of("GET", "/v2", headers=["Connection: close"]))
+                    self.assertEqual(Answer(stream).status, 200)
+                    self.assertEqual(stream.read(), b"")
+            failed = subprocess.run([PROGRAM, "--certificate", key, "--key", key], stdin=subprocess.DEVNULL,
+                                    stderr=subprocess.PIPE, check=False)
+            self.assertEqual(failed.returncode, 2)
+            self.assertIn(b"certificate", failed.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,359 @@
+// Requests on their way to replicas that the test plays itself: it says when a batch is answered, and how.
+#include "models_fixture.hpp"
+
+#include <apps/serve/models/dispatcher.hpp>
+
+#include <atomic>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace serve;
+using namespace serve::test;
+using gpuactors::Clock;
+using gpuactors::Errc;
+using gpuactors::Result;
+using gpuactors::Share;
+
+namespace {
+
+/// A replica whose batches the test answers.
+class PlayedReplica {
+public:
+  struct Waiting {
+    wire::Batch batch;
+    BatchDone done;
+  };
+
+  RunBatch run() {
+    return [this](wire::Batch batch, BatchDone done) {
+      const std::lock_guard lock{mutex_};
+      batches_.push_back({std::move(batch), std::move(done)});
+    };
+  }
+
+  [[nodiscard]] std::size_t batches() {
+    const std::lock_guard lock{mutex_};
+    return batches_.size();
+  }
+
+  /// The oldest batch that is not answered.
+  Waiting take() {
+    const std::lock_guard lock{mutex_};
+    REQUIRE_FALSE(batches_.empty());
+    auto result = std::move(batches_.front());
+    batches_.erase(batches_.begin());
+    return result;
+  }
+
+  /// Answers the oldest with the first `outputs` elements of each row.
+  std::int64_t answer() {
+    const auto waiting = take();
+    wire::BatchReply reply;
+    for (std::int64_t row = 0; row < waiting.batch.rows(); ++row)
+      reply.mutable_y()->append(waiting.batch.x(), static_cast<std::size_t>(row * inputs) * sizeof(float),
+                                outputs * sizeof(float));
+    waiting.done(std::move(reply));
+    return waiting.batch.rows();
+  }
+
+  void fail(Errc code) {
+    take().done(gpuactors::fail(code, "as the test says"));
+  }
+
+private:
+  std::mutex mutex_;
+  std::vector<Waiting> batches_;
+};
+
+/// A dispatcher with clients that count their answers.
+class Desk {
+public:
+  explicit Desk(std::uint64_t max_batch = 4, std::size_t ahead = 0, std::size_t max_requests = 100) {
+    DispatcherOptions options;
+    options.facts.name = "digits";
+    options.facts.version = "1";
+    options.facts.title = "model digits, version 1";
+    options.facts.inputs = inputs;
+    options.facts.outputs = outputs;
+    options.facts.row_in_bytes = inputs * sizeof(float);
+    options.facts.row_out_bytes = outputs * sizeof(float);
+    options.limits.max_batch = max_batch;
+    options.limits.max_requests = max_requests;
+    options.ahead = ahead;
+    dispatcher = Dispatcher::start(std::move(options), [this] { ++changes; });
+  }
+
+  void add(std::uint64_t id, PlayedReplica& replica) {
+    dispatcher->add({id, Share{2'500}, 0}, replica.run());
+  }
+
+  struct Client {
+    std::shared_ptr<Pending> pending;
+    gpuactors::Future<InferReply> reply;
+  };
+
+  Client ask(std::int64_t rows = 1, gpuactors::TimePoint deadline = gpuactors::never, std::uint64_t priority = 1) {
+    const auto promise = std::make_shared<gpuactors::Promise<InferReply>>();
+    auto pending = std::make_shared<Pending>(request_for("digits", some_rows(rows, ++seed_)),
+                                             [promise](Result<InferReply> reply) { promise->set(std::move(reply)); });
+    pending->rows = static_cast<std::uint64_t>(rows);
+    pending->priority = priority;
+    pending->arrived = Clock::now();
+    pending->deadline = deadline;
+    auto future = promise->future();
+    accepted = dispatcher->submit(pending);
+    return {std::move(pending), std::move(future)};
+  }
+
+  std::atomic<int> changes{0};
+  bool accepted = false;
+  std::shared_ptr<Dispatcher> dispatcher;
+
+private:
+  std::uint64_t seed_ = 0;
+};
+
+} // namespace
+
+TEST_CASE("what comes while a batch runs forms the next one, and each gets its own rows", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto first = desk.ask(1);
+  auto second = desk.ask(2);
+  auto third = desk.ask(1);
+  REQUIRE(replica.batches() == 1);
+  CHECK(replica.answer() == 1);
+  CHECK(must(first.reply.get()).outputs[0].shape == std::vector<std::int64_t>{1, outputs});
+  REQUIRE(replica.batches() == 1);
+  CHECK(replica.answer() == 3);
+  const auto reply = must(second.reply.get());
+  CHECK(reply.version == "1");
+  CHECK(reply.id == "a");
+  const auto x = some_rows(2, 2);
+  CHECK(values_of(reply) == std::vector<float>{x[0], x[1], x[2], x[8], x[9], x[10]});
+  CHECK(values_of(must(third.reply.get()))[0] == some_rows(1, 3)[0]);
+  const auto snapshot = desk.dispatcher->snapshot();
+  CHECK(snapshot.statistics.success.count == 3);
+  CHECK(snapshot.statistics.inference_count == 4);
+  CHECK(snapshot.statistics.execution_count == 2);
+  CHECK(snapshot.statistics.batches.at(3).count == 1);
+}
+
+TEST_CASE("a timeout fires while its batch runs, and the others in the batch do not notice", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  auto hurried = desk.ask(1, Clock::now() + 20ms);
+  auto patient = desk.ask(1);
+  desk.add(1, replica);
+  REQUIRE(replica.batches() == 1);
+  const auto late = hurried.reply.get();
+  CHECK(code_of(late) == Errc::deadline_exceeded);
+  CHECK(says(late, "model digits, version 1 did not answer within the timeout of"));
+  CHECK_FALSE(patient.reply.ready());
+  CHECK(replica.answer() == 2);
+  CHECK(values_of(must(patient.reply.get()))[0] == some_rows(1, 2)[0]);
+  CHECK(desk.dispatcher->snapshot().counts.expired_running == 1);
+  CHECK(desk.dispatcher->snapshot().statistics.failures.at("REJECTED") == 1);
+}
+
+TEST_CASE("a timeout fires while there is no replica", "[serve]") {
+  Desk desk;
+  auto client = desk.ask(1, Clock::now() + 5ms);
+  CHECK(code_of(client.reply.get()) == Errc::deadline_exceeded);
+  CHECK(desk.dispatcher->snapshot().counts.expired_waiting == 1);
+}
+
+TEST_CASE("batches go to the replica with the fewest, and to none with more than it may have", "[serve]") {
+  Desk desk{1, 1};
+  PlayedReplica one;
+  PlayedReplica two;
+  desk.add(1, one);
+  desk.add(2, two);
+  std::vector<Desk::Client> clients;
+  for (int i = 0; i < 5; ++i)
+    clients.push_back(desk.ask());
+  CHECK(one.batches() == 2);
+  CHECK(two.batches() == 2);
+  two.answer();
+  CHECK(two.batches() == 2);
+  CHECK(one.batches() == 2);
+  while (one.batches() + two.batches() > 0)
+    (one.batches() > 0 ? one : two).answer();
+  for (auto& client : clients)
+    must(client.reply.get());
+}
+
+TEST_CASE("a replica that dies costs no request: its batch goes to another one", "[serve]") {
+  for (const auto code :
+       {Errc::worker_died, Errc::actor_died, Errc::unavailable, Errc::cancelled, Errc::context_lost}) {
+    Desk desk;
+    PlayedReplica one;
+    PlayedReplica two;
+    desk.add(1, one);
+    auto client = desk.ask(2);
+    desk.add(2, two);
+    one.fail(code);
+    CHECK(desk.changes == 1);
+    CHECK(desk.dispatcher->take_lost() == std::vector<std::uint64_t>{1});
+    CHECK(desk.dispatcher->replicas() == 1);
+    REQUIRE(two.batches() == 1);
+    two.answer();
+    must(client.reply.get());
+  }
+}
+
+TEST_CASE("a batch of a lost replica waits for the next one, and keeps its deadline", "[serve]") {
+  Desk desk;
+  PlayedReplica one;
+  PlayedReplica two;
+  desk.add(1, one);
+  auto patient = desk.ask();
+  auto hurried = desk.ask(1, Clock::now() + 20ms);
+  one.fail(Errc::worker_died);
+  CHECK(code_of(hurried.reply.get()) == Errc::deadline_exceeded);
+  desk.add(2, two);
+  two.answer();
+  must(patient.reply.get());
+}
+
+TEST_CASE("a request that takes replica after replica along goes alone, and is failed in the end", "[serve]") {
+  Desk desk{8};
+  std::vector<std::unique_ptr<PlayedReplica>> replicas;
+  auto poison = desk.ask();
+  auto innocent = desk.ask();
+  const auto next = [&]() -> PlayedReplica& {
+    replicas.push_back(std::make_unique<PlayedReplica>());
+    desk.add(replicas.size(), *replicas.back());
+    return *replicas.back();
+  };
+  next().fail(Errc::worker_died);
+  next().fail(Errc::worker_died);
+  // Both are suspects now; the first one to come goes first.
+  for (int i = 0; i < 3; ++i) {
+    auto& replica = next();
+    REQUIRE(replica.batches() == 1);
+    replica.fail(Errc::worker_died);
+  }
+  const auto failed = poison.reply.get();
+  CHECK(code_of(failed) == Errc::worker_died);
+  CHECK(says(failed, "5 replicas were lost with this request"));
+  CHECK(next().answer() == 1);
+  must(innocent.reply.get());
+}
+
+TEST_CASE("what a network reports fails the requests of its batch, and the replica goes on", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto first = desk.ask();
+  replica.fail(Errc::out_of_memory);
+  const auto failed = first.reply.get();
+  CHECK(code_of(failed) == Errc::task_failed);
+  CHECK(says(failed, "could not infer: out_of_memory: as the test says"));
+  auto second = desk.ask();
+  replica.answer();
+  must(second.reply.get());
+  CHECK(desk.dispatcher->snapshot().statistics.failures.at("BACKEND") == 1);
+}
+
+TEST_CASE("an answer of the wrong size is an error, not somebody else's rows", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto client = desk.ask();
+  wire::BatchReply reply;
+  reply.set_y("too short");
+  replica.take().done(std::move(reply));
+  CHECK(code_of(client.reply.get()) == Errc::task_failed);
+}
+
+TEST_CASE("a client that goes is answered with cancelled once, whether its request waits or runs", "[serve]") {
+  Desk desk{1};
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto runs = desk.ask();
+  auto waits = desk.ask();
+  desk.dispatcher->cancel(*waits.pending);
+  desk.dispatcher->cancel(*waits.pending);
+  CHECK(code_of(waits.reply.get()) == Errc::cancelled);
+  desk.dispatcher->cancel(*runs.pending);
+  CHECK(code_of(runs.reply.get()) == Errc::cancelled);
+  replica.answer();
+  CHECK(replica.batches() == 0);
+  CHECK(desk.dispatcher->snapshot().statistics.failures.at("CANCELED") == 2);
+  CHECK(desk.dispatcher->snapshot().statistics.success.count == 0);
+}
+
+TEST_CASE("a full queue answers at once", "[serve]") {
+  Desk desk{1, 0, 2};
+  PlayedReplica replica;
+  desk.add(1, replica);
+  std::vector<Desk::Client> clients;
+  for (int i = 0; i < 3; ++i)
+    clients.push_back(desk.ask());
+  auto refused = desk.ask();
+  REQUIRE(refused.reply.ready());
+  const auto reply = refused.reply.get();
+  CHECK(code_of(reply) == Errc::queue_full);
+  CHECK(says(reply, "model digits, version 1: the queue is full: 2 requests"));
+  for (int i = 0; i < 3; ++i)
+    replica.answer();
+  for (auto& client : clients)
+    must(client.reply.get());
+}
+
+TEST_CASE("what cannot be in time by the measured times is refused at once", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  desk.dispatcher->learn(Share{2'500}, 1, 10s);
+  auto refused = desk.ask(1, Clock::now() + 1s);
+  REQUIRE(refused.reply.ready());
+  const auto reply = refused.reply.get();
+  CHECK(code_of(reply) == Errc::queue_full);
+  CHECK(says(reply, "no answer can come in time"));
+}
+
+TEST_CASE("closing waits for what was accepted, and takes nothing more", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto client = desk.ask();
+  std::thread answers{[&] {
+    // Once it refuses, it is closing, and waits.
+    for (auto probe = desk.ask(); desk.accepted; probe = desk.ask())
+      desk.dispatcher->cancel(*probe.pending);
+    replica.answer();
+  }};
+  desk.dispatcher->close(gpuactors::never);
+  answers.join();
+  must(client.reply.get());
+  auto refused = desk.ask();
+  CHECK_FALSE(desk.accepted);
+  CHECK_FALSE(refused.reply.ready());
+}
+
+TEST_CASE("closing fails what is not answered in its time", "[serve]") {
+  Desk desk{1};
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto runs = desk.ask();
+  auto waits = desk.ask();
+  desk.dispatcher->close(Clock::now() + 5ms);
+  CHECK(code_of(runs.reply.get()) == Errc::unavailable);
+  CHECK(says(waits.reply.get(), "was taken out of service before it could answer"));
+  replica.answer(); // to nobody
+}
+
+TEST_CASE("only an idle replica can be taken out", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto client = desk.ask();
+  CHECK_FALSE(desk.dispatcher->remove_idle(1));
+  replica.answer();
+  CHECK(desk.dispatcher->remove_idle(1));
+  CHECK_FALSE(desk.dispatcher->remove_idle(1));
+  CHECK(desk.dispatcher->look().replicas.empty());
+}

@@ -1,0 +1,125 @@
+// What the tests of models share: checkpoints of small networks, a cluster to serve them, and clients.
+#pragma once
+
+#include <apps/serve/models/model_table.hpp>
+#include <apps/serve/models/replica.hpp>
+#include <support/catch.hpp>
+#include <support/temporary_folder.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace serve::test {
+
+/// The value, or a failure of the test that shows the error.
+template <class T>
+T must(gpuactors::Result<T> result) {
+  if (!result)
+    FAIL(gpuactors::to_string(result.error()));
+  return std::move(*result);
+}
+
+inline void must(const gpuactors::Result<void>& result) {
+  if (!result)
+    FAIL(gpuactors::to_string(result.error()));
+}
+
+/// The code of an error, or a failure of the test if there is none.
+template <class T>
+gpuactors::Errc code_of(const gpuactors::Result<T>& result) {
+  REQUIRE_FALSE(result.has_value());
+  UNSCOPED_INFO(result.error().message());
+  return result.error().code();
+}
+
+/// Whether the text of an error has these words; shows it if not.
+template <class T>
+bool says(const gpuactors::Result<T>& result, const std::string& words) {
+  REQUIRE_FALSE(result.has_value());
+  UNSCOPED_INFO(result.error().message());
+  return result.error().message().find(words) != std::string::npos;
+}
+
+inline constexpr std::int64_t inputs = 8;
+inline constexpr std::int64_t outputs = 3;
+
+/// Writes a network of 8 inputs and 3 outputs with parameters of its own for each seed.
+void write_checkpoint(const std::filesystem::path& path, std::uint64_t seed);
+
+/// So many rows of inputs, other ones for each seed.
+std::vector<float> some_rows(std::int64_t rows, std::uint64_t seed);
+
+/// What the network in a file answers, computed in this program.
+std::vector<float> expected(const std::filesystem::path& path, const std::vector<float>& x);
+
+InferRequest request_for(const std::string& model, const std::vector<float>& x);
+
+/// The elements of the one output.
+std::vector<float> values_of(const InferReply& reply);
+
+/// Asks and waits.
+gpuactors::Result<InferReply> ask(Service& service, InferRequest request);
+
+/// A promise as the end of a request.
+struct Asked {
+  std::shared_ptr<Service::Ticket> ticket;
+  gpuactors::Future<InferReply> reply;
+};
+Asked ask_async(Service& service, InferRequest request);
+
+/// Holds the batches of replicas of type "test/gated" until the test lets them go.
+class Gate {
+public:
+  /// Called by a replica: waits until the gate is open, or `stopped` says so.
+  bool pass(const std::function<bool()>& stopped);
+  /// Called by the test: waits until `count` batches have arrived in all.
+  void await(int count);
+  void open();
+  void close();
+
+private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  int arrived_ = 0;
+  bool open_ = true;
+};
+Gate& gate();
+
+/// The gate is closed during a test, and open before and after it.
+struct ClosedGate {
+  ClosedGate() {
+    gate().close();
+  }
+  ~ClosedGate() {
+    gate().open();
+  }
+};
+
+/// The type of a replica whose batches go through the gate, unless all their rows are zeros; it answers each row's
+/// first element.
+inline constexpr auto gated_type = "test/gated";
+
+/// A cluster in this process with a file of a network, and a table of models on it.
+class Server {
+public:
+  explicit Server(TableOptions options = {}, const std::string& devices = "host:2x64MiB");
+
+  /// Serves a model "digits" of the file with these keys: "replicas=2,max-batch=4".
+  void serve(const std::string& keys = "");
+
+  [[nodiscard]] std::filesystem::path file() const {
+    return folder / "checkpoint.safetensors";
+  }
+
+  gpuactors::test::TemporaryFolder folder;
+  gpuactors::Cluster cluster;
+  ModelTable table;
+};
+
+} // namespace serve::test

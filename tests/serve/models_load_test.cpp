@@ -1,0 +1,228 @@
+// Models under load: replicas that are killed, versions that are swapped, replicas that come and go with the queue.
+#include "models_fixture.hpp"
+
+#include <atomic>
+#include <functional>
+#include <set>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace serve;
+using namespace serve::test;
+using gpuactors::Clock;
+using gpuactors::Errc;
+
+namespace {
+
+/// Clients that ask again and again until they are stopped; each answer is looked at.
+class Clients {
+public:
+  Clients(
+      Service& service, int count, std::function<void(const InferReply&)> look = [](const InferReply&) {}) {
+    for (int i = 0; i < count; ++i)
+      threads_.emplace_back([this, &service, look, seed = static_cast<std::uint64_t>(i)] {
+        const auto x = some_rows(2, seed);
+        while (!stop_) {
+          const auto reply = ask(service, request_for("digits", x));
+          const std::lock_guard lock{mutex_};
+          ++answers_;
+          if (reply)
+            look(*reply);
+          else
+            errors_.push_back(to_string(reply.error()));
+        }
+      });
+  }
+
+  ~Clients() {
+    stop();
+  }
+
+  void stop() {
+    stop_ = true;
+    for (auto& thread : threads_)
+      if (thread.joinable())
+        thread.join();
+  }
+
+  /// Waits until so many more were answered.
+  void await_more(std::uint64_t count) {
+    const auto until = answers() + count;
+    while (answers() < until)
+      std::this_thread::yield();
+  }
+
+  std::uint64_t answers() {
+    const std::lock_guard lock{mutex_};
+    return answers_;
+  }
+
+  std::vector<std::string> errors() {
+    const std::lock_guard lock{mutex_};
+    return errors_;
+  }
+
+private:
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::uint64_t answers_ = 0;
+  std::vector<std::string> errors_;
+  std::vector<std::thread> threads_;
+};
+
+/// Names of the replicas that are alive.
+std::vector<std::string> replicas_of(gpuactors::Cluster& cluster) {
+  std::vector<std::string> names;
+  const auto state = must(cluster.state());
+  for (const auto& actor : state.actors())
+    if (actor.state() == "alive")
+      names.push_back(actor.name());
+  return names;
+}
+
+void await_replicas(Server& server, std::size_t count) {
+  while (must(server.table.describe("digits", "")).replicas != count)
+    std::this_thread::yield();
+}
+
+} // namespace
+
+TEST_CASE("replicas are spread over the devices and nodes that there are", "[serve]") {
+  gpuactors::EmbedOptions options;
+  for (const auto* name : {"one", "two"}) {
+    options.nodes.emplace_back();
+    options.nodes.back().name = name;
+    options.nodes.back().devices = "host:2x64MiB";
+  }
+  auto cluster = must(gpuactors::Cluster::embed(std::move(options)));
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder / "checkpoint.safetensors";
+  write_checkpoint(file, 1);
+  ModelTable table{cluster, {}};
+  must(table.add(must(parse_model("digits=" + file.string() + ",replicas=4,gpus=0.5", {}))));
+  must(table.load("digits", {}));
+  std::set<std::string> places;
+  const auto state = must(cluster.state());
+  for (const auto& lease : state.leases())
+    places.insert(lease.node() + "/" + std::to_string(lease.devices(0).index()));
+  CHECK(places == std::set<std::string>{"one/0", "one/1", "two/0", "two/1"});
+  const auto x = some_rows(2, 1);
+  const auto reply = values_of(must(ask(table, request_for("digits", x))));
+  for (int i = 0; i < 8; ++i)
+    CHECK(values_of(must(ask(table, request_for("digits", x)))) == reply);
+}
+
+TEST_CASE("replicas that are killed under load cost no request, and others take their place", "[serve]") {
+  Server server;
+  server.serve("replicas=2,max-batch=8");
+  Clients clients{server.table, 4};
+  for (int i = 0; i < 10; ++i) {
+    clients.await_more(50);
+    const auto names = replicas_of(server.cluster);
+    REQUIRE_FALSE(names.empty());
+    must(server.cluster.kill(names.at(static_cast<std::size_t>(i) % names.size())));
+  }
+  clients.await_more(50);
+  clients.stop();
+  CHECK(clients.errors() == std::vector<std::string>{});
+  await_replicas(server, 2);
+  CHECK(must(server.table.statistics("digits", "")).at(0).fail.count == 0);
+}
+
+TEST_CASE("a model serves again when all its replicas were killed while it had nothing to do", "[serve]") {
+  Server server;
+  server.serve("replicas=2");
+  for (const auto& name : replicas_of(server.cluster))
+    must(server.cluster.kill(name));
+  must(ask(server.table, request_for("digits", some_rows(1, 1))));
+  await_replicas(server, 2);
+}
+
+TEST_CASE("a new version takes the place of the old one without a failed request", "[serve]") {
+  Server server;
+  server.serve("replicas=2,gpus=0.25,max-batch=8");
+  const auto second = server.folder / "second.safetensors";
+  write_checkpoint(second, 2);
+  // This client's inputs are always the same, so that each version has one answer.
+  std::map<std::string, std::vector<float>> answers;
+  int wrong = 0;
+  Clients clients{server.table, 1, [&answers, &wrong](const InferReply& reply) {
+                    const auto values = values_of(reply);
+                    wrong += answers.emplace(reply.version, values).first->second != values;
+                  }};
+  Clients others{server.table, 3};
+  clients.await_more(50);
+  // Replaced in place: what runs was read when it was loaded.
+  std::filesystem::copy_file(second, server.file(), std::filesystem::copy_options::overwrite_existing);
+  must(server.table.load("digits", {}));
+  CHECK(must(server.table.describe("digits", "")).versions == std::vector<std::string>{"2"});
+  clients.await_more(50);
+  clients.stop();
+  others.stop();
+  CHECK(clients.errors() == std::vector<std::string>{});
+  CHECK(others.errors() == std::vector<std::string>{});
+  CHECK(wrong == 0);
+  CHECK(answers.size() == 2);
+  CHECK(answers["1"] != answers["2"]);
+  const auto y = expected(second, some_rows(2, 0));
+  for (std::size_t i = 0; i < y.size(); ++i)
+    CHECK(answers["2"].at(i) == Approx(y[i]).margin(1e-5));
+  CHECK(replicas_of(server.cluster).size() == 2);
+}
+
+TEST_CASE("a replica that is started later has the file as it was when the version was loaded", "[serve]") {
+  Server server;
+  server.serve();
+  const auto x = some_rows(1, 1);
+  const auto before = values_of(must(ask(server.table, request_for("digits", x))));
+  write_checkpoint(server.file(), 2);
+  must(server.cluster.kill(replicas_of(server.cluster).at(0)));
+  const auto reply = must(ask(server.table, request_for("digits", x)));
+  CHECK(reply.version == "1");
+  CHECK(values_of(reply) == before);
+}
+
+TEST_CASE("a version without room beside the old one is refused, and the old one serves on", "[serve]") {
+  Server server{{.load_wait = 100ms}, "host:1x64MiB"};
+  server.serve("gpus=1");
+  const auto loaded = server.table.load("digits", {});
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code() == Errc::no_capacity);
+  CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
+}
+
+TEST_CASE("replicas come with a queue and go when they are idle", "[serve]") {
+  Server server{{.replica_type = gated_type}};
+  server.serve("min-replicas=1,max-replicas=3,max-batch=1,idle-after=0.3");
+  await_replicas(server, 1);
+  {
+    const ClosedGate closed;
+    std::vector<Asked> asked;
+    for (std::uint64_t i = 1; i <= 8; ++i)
+      asked.push_back(ask_async(server.table, request_for("digits", some_rows(1, i))));
+    gate().await(3);
+    CHECK(must(server.table.describe("digits", "")).replicas == 3);
+    gate().open();
+    for (auto& one : asked)
+      must(one.reply.get());
+  }
+  await_replicas(server, 1);
+  must(ask(server.table, request_for("digits", some_rows(1, 1))));
+  while (must(server.cluster.state()).leases_size() != 1)
+    std::this_thread::yield();
+}
+
+TEST_CASE("a replica that is stuck does not keep the others from serving", "[serve]") {
+  Server server{{.replica_type = gated_type}};
+  server.serve("replicas=2,max-batch=1");
+  const ClosedGate closed;
+  auto stuck = ask_async(server.table, request_for("digits", some_rows(1, 1)));
+  gate().await(1);
+  // Ended while its method runs: the request goes to the other one.
+  const auto names = replicas_of(server.cluster);
+  REQUIRE(names.size() == 2);
+  must(server.cluster.kill(names.at(0)));
+  gate().await(2);
+  gate().open();
+  CHECK(values_of(must(stuck.reply.get()))[0] == some_rows(1, 1)[0]);
+}

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Serves with the program as a user would: program_test.py GPUACTORS-SERVE GPUACTORS SERVE_MAKE_CHECKPOINT [CASE]"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+
+from program_support import Clients, DEADLINE, INPUTS, OUTPUTS, Server, cluster_of, environment, serving, until
+
+CASES = []
+
+
+def case(function):
+    """A case; its name is the function's first line of documentation."""
+    CASES.append(function)
+    return function
+
+
+class Machine:
+    """The programs, and a folder with checkpoints."""
+
+    def __init__(self, serve, gpuactors, make_checkpoint, folder):
+        self.serve = serve
+        self.gpuactors = gpuactors
+        self.make_checkpoint = make_checkpoint
+        self.folder = folder
+        self.env = environment(folder)
+        self.file = self.checkpoint("digits.safetensors", 1)
+
+    def checkpoint(self, name, seed):
+        path = os.path.join(self.folder, name)
+        subprocess.run([self.make_checkpoint, path, str(seed), str(INPUTS), "32", str(OUTPUTS)], check=True)
+        return path
+
+    def serving(self, *arguments):
+        return serving(self.serve, *arguments, env=self.env)
+
+    def refused(self, *arguments):
+        """What it says when it does not start."""
+        done = subprocess.run([self.serve, *arguments], env=self.env, capture_output=True, text=True, timeout=DEADLINE,
+                              check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+        return done.stderr
+
+
+def has(text, part):
+    assert part in text, f"{part!r} is not in {text!r}"
+
+
+@case
+def serves(machine):
+    """it serves what the command line names, and says what and where"""
+    with machine.serving("--model", f"digits={machine.file}", "--gpus", "0.25", "--replicas", "2", "--grpc",
+                         "127.0.0.1:0") as server:
+        has("\n".join(server.lines), "gRPC at 127.0.0.1:")
+        assert ("model digits, version 1: x FP32 [-1,64] to y FP32 [-1,10]; 2 replicas of 0.25; batches of up to 32 "
+                "rows") in server.lines, server.lines
+        assert server.ask("GET", "/v2/health/ready")[0] == 200
+        status, model = server.ask("GET", "/v2/models/digits")
+        assert status == 200 and model["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 64]}], model
+        status, reply = server.infer("digits", [[1.0] * INPUTS] * 3)
+        assert status == 200 and reply["outputs"][0]["shape"] == [3, OUTPUTS], reply
+        rows = reply["outputs"][0]["data"]
+        assert all(abs(a - b) < 1e-4 for a, b in zip(rows[:OUTPUTS], rows[OUTPUTS:2 * OUTPUTS])), rows
+        assert server.infer("digits", [[1.0] * 3])[0] == 400
+        assert server.infer("digit", [[1.0] * INPUTS])[0] == 404
+        assert server.infer("digits", [[1.0] * INPUTS] * 33)[0] == 400
+        # No batch is done within a microsecond, and the table knows it.
+        assert server.infer("digits", [[1.0] * INPUTS], timeout=1)[0] == 429
+        assert server.metric("nv_inference_count") == 3
+        assert server.metric("gpuactors_serve_refused") == 1
+
+
+@case
+def swaps(machine):
+    """a file that was replaced is loaded beside the version that serves, without a failed request"""
+    path = machine.checkpoint("swapped.safetensors", 5)
+    with machine.serving("--model", f"digits={path}") as server:
+        before = server.infer("digits", [[1.0] * INPUTS])[1]
+        # The answers change with the version, so these clients count what fails only.
+        clients = Clients(server, "digits", 3)
+        clients.await_more(20)
+        machine.checkpoint("swapped.safetensors", 6)
+        assert server.ask("POST", "/v2/repository/models/digits/load", {})[0] == 200
+        clients.await_more(20)
+        assert not [failure for failure in clients.stop() if " after " not in failure], clients.failures
+        after = server.infer("digits", [[1.0] * INPUTS])[1]
+        assert (before["model_version"], after["model_version"]) == ("1", "2"), (before, after)
+        assert before["outputs"][0]["data"] != after["outputs"][0]["data"]
+
+
+@case
+def refuses_to_start(machine):
+    """what it cannot start with is said in a line, and the exit code is 2"""
+    has(machine.refused(), "--model")
+    has(machine.refused("--modle", "a=b"), "there is no option --modle; did you mean \"--model\"?")
+    has(machine.refused("--model", "a"), "NAME=FILE is expected")
+    has(machine.refused("--model", f"a={machine.file},replica=2"), "did you mean \"replicas\"")
+    has(machine.refused("--model", f"a={machine.file}", "--max-batch", "0"), "--max-batch is \"0\"")
+    has(machine.refused("--model", f"a={machine.file}", "--model", f"a={machine.file}"), "two models named \"a\"")
+    has(machine.refused("--model", "a=missing", "--http", "127.0.0.1:0"), "missing cannot be read")
+    has(machine.refused("--model", f"a={__file__}", "--http", "127.0.0.1:0"), os.path.basename(__file__))
+    has(machine.refused("--model", f"a={machine.file}", "--http", "127.0.0.1"), "--http")
+    has(machine.refused("--model", f"a={machine.file}", "--http", "0.0.0.0:0"), "--token-file")
+    has(machine.refused("--model", f"a={machine.file}", "--tls-cert", "x"), "belong together")
+    has(machine.refused("--model", f"a={machine.file}", "--allow-load-paths", "nowhere"), "there is no folder nowhere")
+    has(machine.refused("--model", f"a={machine.file}", "--devices", "gpu:1", "--http", "127.0.0.1:0"), "gpu:1")
+    has(machine.refused("--model", f"a={machine.file}", "--memory", "1TiB", "--http", "127.0.0.1:0"), "model a")
+
+
+@case
+def teaches(machine):
+    """--help has examples, and --version a version"""
+    done = subprocess.run([machine.serve, "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)
+    for part in ("--max-batch", "Examples:", "gpuactors-serve --model digits=checkpoint.safetensors", "curl"):
+        has(done.stdout, part)
+    done = subprocess.run([machine.serve, "--version"], capture_output=True, text=True, check=True, timeout=DEADLINE)
+    has(done.stdout, "gpuactors-serve 0.")
+
+
+@case
+def ends_under_load(machine):
+    """a signal under load ends it with 0, and nobody gets half an answer"""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server = Server(machine.serve, "--model", f"digits={machine.file}", env=machine.env)
+        clients = Clients(server, "digits", 4)
+        clients.await_more(50)
+        code, error = server.end(number)
+        failures = clients.stop()
+        assert (code, error) == (0, ""), (code, error)
+        # Later requests find nobody, or are told so.
+        wrong = [failure for failure in failures
+                 if "IncompleteRead" in failure or "timed out" in failure or re.match(r"(?!503)\d{3}:", failure)]
+        assert not wrong, wrong[:3]
+
+
+@case
+def ends_with_an_answer(machine):
+    """a request that waits when the signal comes is answered before it ends"""
+    # Alone, it would wait for an hour for others to share its batch.
+    server = Server(machine.serve, "--model", f"digits={machine.file},max-delay=3600000", env=machine.env)
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(server.infer("digits", [[1.0] * INPUTS])))
+    client.start()
+    until(lambda: server.metric("nv_inference_pending_request_count") == 1, "the request waits")
+    ended = server.end()
+    client.join(DEADLINE)
+    assert ended == (0, ""), ended
+    assert answers and answers[0][0] == 200, answers
+
+
+@case
+def survives(machine):
+    """in a cluster of processes, workers that are killed under load cost no request"""
+    with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster, \
+         serving(machine.serve, "--model", f"digits={machine.file}", "--replicas", "2", "--broker", cluster.broker,
+                 env=cluster.env) as server:
+        assert len({replica["pid"] for replica in cluster.replicas()}) == 2, cluster.replicas()
+        clients = Clients(server, "digits", 4)
+        for i in range(3):
+            clients.await_more(50)
+            replicas = until(lambda: len(cluster.replicas()) == 2 and cluster.replicas(), "two replicas serve")
+            if i == 1:
+                cluster.run("kill", replicas[0]["name"], "--no-restart")
+            else:
+                os.kill(replicas[i % 2]["pid"], signal.SIGKILL)
+        clients.await_more(50)
+        assert clients.stop() == [], clients.failures[:3]
+        until(lambda: server.metric("gpuactors_serve_replicas") == 2, "two replicas serve")
+        assert server.metric("gpuactors_serve_replicas_lost") == 3
+        assert server.metric("nv_inference_request_failure") == 0
+
+
+def main():
+    failed = 0
+    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+    with tempfile.TemporaryDirectory() as folder:
+        machine = Machine(*sys.argv[1:4], folder)
+        for function in CASES:
+            name = function.__doc__.splitlines()[0]
+            if wanted not in name:
+                continue
+            try:
+                function(machine)
+                print(f"ok: {name}", flush=True)
+            except Exception:  # pylint: disable=broad-except
+                failed += 1
+                print(f"FAILED: {name}\n{traceback.format_exc()}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
