@@ -56,7 +56,9 @@ const gpuactors::KernelImage ${symbol}{${begin}, ${end}};
 ")
     file(CONFIGURE OUTPUT ${source} CONTENT "${text}" @ONLY)
     target_sources(${target} PRIVATE ${source})
-    set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON) # each has a macro of its own
+    # Each has a macro of its own, and consists of loops: worth what nvcc does by itself.
+    set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+      COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>")
     if(GPUACTORS_NVCC)
       set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${fatbin})
     endif()

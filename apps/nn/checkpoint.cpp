@@ -1,0 +1,237 @@
+#include "checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+namespace nn {
+
+using gpuactors::Errc;
+using gpuactors::Result;
+using gpuactors::Tensor;
+
+namespace {
+
+constexpr std::string_view format_key = "gpuactors.format";
+constexpr std::string_view format_name = "network 1";
+constexpr std::string_view activation_key = "gpuactors.activation";
+constexpr std::string_view input_scale_key = "gpuactors.input_scale";
+constexpr std::string_view loss_key = "gpuactors.loss";
+constexpr std::string_view optimizer_key = "gpuactors.optimizer";
+constexpr std::string_view step_key = "gpuactors.step";
+constexpr std::string_view seed_key = "gpuactors.seed";
+constexpr std::string_view notes_prefix = "training.";
+
+auto wrong_checkpoint(const std::filesystem::path& path, std::string_view why) {
+  return gpuactors::fail(Errc::invalid_argument, fmt::format("{}: {}", path.string(), why));
+}
+
+/// An optimizer in one line; numbers in the shortest form that reads back as the same.
+std::string describe(const Optimizer& optimizer) {
+  if (optimizer.kind == OptimizerKind::adam)
+    return fmt::format("adam rate={} beta1={} beta2={} epsilon={} weight_decay={}", optimizer.rate, optimizer.beta1,
+                       optimizer.beta2, optimizer.epsilon, optimizer.weight_decay);
+  return fmt::format("sgd rate={} momentum={} weight_decay={}", optimizer.rate, optimizer.momentum,
+                     optimizer.weight_decay);
+}
+
+template <class T>
+std::optional<T> parse_number(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size())
+    return std::nullopt;
+  return value;
+}
+
+template <class T>
+Result<T> number_of(const std::filesystem::path& path, const Metadata& metadata, std::string_view key) {
+  const auto found = metadata.find(std::string{key});
+  if (found == metadata.end())
+    return wrong_checkpoint(path, fmt::format("its metadata have no {}", key));
+  const auto number = parse_number<T>(found->second);
+  if (!number)
+    return wrong_checkpoint(path, fmt::format("its metadata have {}, which is no number, as {}", found->second, key));
+  return *number;
+}
+
+// -- writing -------------------------------------------------------------------------------------
+
+/// Copies of device arrays on the host, kept until they are written.
+class Snapshot {
+public:
+  explicit Snapshot(Network& network) : network_(network) {
+    // nop
+  }
+
+  /// Queues the copy of an array that has the layout of the parameters.
+  Result<void> add(const std::string& prefix, const Tensor& values) {
+    auto& bytes = copies_.emplace_back(std::make_unique<std::vector<std::byte>>(values.bytes()));
+    GPUACTORS_TRY(network_.stream().download(bytes->data(), values.raw(), bytes->size()));
+    const auto width = gpuactors::size_of(values.dtype());
+    for (const auto& parameter : network_.parameters())
+      arrays_.emplace(prefix + parameter.name,
+                      NamedArray{values.dtype(), parameter.shape,
+                                 std::span{*bytes}.subspan(parameter.offset * width, parameter.size * width)});
+    return {};
+  }
+
+  /// Waits for the copies and writes them.
+  Result<void> write(const std::filesystem::path& path, Metadata metadata) {
+    const auto& spec = network_.spec();
+    metadata.emplace(format_key, format_name);
+    metadata.emplace(activation_key, to_string(spec.hidden));
+    metadata.emplace(input_scale_key, fmt::format("{}", spec.input_scale));
+    GPUACTORS_TRY(network_.stream().synchronize());
+    return write_safetensors(path, metadata, arrays_);
+  }
+
+private:
+  Network& network_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> copies_;
+  NamedArrays arrays_;
+};
+
+std::string memory_prefix(std::string_view name) {
+  return fmt::format("optimizer.{}.", name);
+}
+
+// -- reading -------------------------------------------------------------------------------------
+
+/// Derives sizes and type from "layers.N.weight" and "layers.N.bias", and reads the rest.
+Result<NetworkSpec> spec_of(const std::filesystem::path& path, const Safetensors& file) {
+  const auto format = file.metadata.find(std::string{format_key});
+  if (format == file.metadata.end() || format->second != format_name)
+    return wrong_checkpoint(path, fmt::format("it is no checkpoint of a network: its metadata do not say {} \"{}\"",
+                                              format_key, format_name));
+  NetworkSpec spec;
+  for (std::size_t layer = 0;; ++layer) {
+    const auto weight = file.arrays.find(fmt::format("layers.{}.weight", layer));
+    if (weight == file.arrays.end())
+      break;
+    const auto bias = file.arrays.find(fmt::format("layers.{}.bias", layer));
+    const auto& shape = weight->second.shape;
+    if (layer == 0 && shape.size() == 2) {
+      spec.sizes.push_back(shape[1]);
+      spec.dtype = weight->second.dtype;
+    }
+    if (shape.size() != 2 || shape[1] != spec.sizes.back() || weight->second.dtype != spec.dtype
+        || bias == file.arrays.end() || bias->second.dtype != spec.dtype || bias->second.shape != std::vector{shape[0]})
+      return wrong_checkpoint(
+          path, fmt::format("the weight and bias of its layer {} do not fit each other, or the layer before", layer));
+    spec.sizes.push_back(shape[0]);
+  }
+  const auto activation = file.metadata.find(std::string{activation_key});
+  if (spec.sizes.empty() || activation == file.metadata.end())
+    return wrong_checkpoint(path, "it has no layers.0.weight, or its metadata have no activation");
+  const auto hidden = parse_activation(activation->second);
+  if (!hidden)
+    return wrong_checkpoint(path, hidden.error().message());
+  spec.hidden = *hidden;
+  GPUACTORS_LET(scale, number_of<double>(path, file.metadata, input_scale_key));
+  spec.input_scale = scale;
+  if (const auto right = check(spec); !right)
+    return wrong_checkpoint(path, right.error().message());
+  return spec;
+}
+
+/// The arrays of a file in the layout of the parameters.
+Result<std::vector<std::byte>> gather(const std::filesystem::path& path, const Safetensors& file,
+                                      const std::string& prefix, const Network& network) {
+  const auto width = gpuactors::size_of(network.spec().dtype);
+  std::vector<std::byte> bytes(parameter_elements(network.spec()) * width);
+  for (const auto& parameter : network.parameters()) {
+    const auto found = file.arrays.find(prefix + parameter.name);
+    if (found == file.arrays.end() || found->second.dtype != network.spec().dtype
+        || found->second.shape != parameter.shape)
+      return wrong_checkpoint(
+          path, fmt::format("it has no array {}{} of the shape that the network has", prefix, parameter.name));
+    std::memcpy(bytes.data() + parameter.offset * width, found->second.bytes.data(), parameter.size * width);
+  }
+  return bytes;
+}
+
+} // namespace
+
+Result<void> save_training(const std::filesystem::path& path, Trainer& trainer, std::uint64_t seed,
+                           const Metadata& notes) {
+  Snapshot snapshot{trainer.network()};
+  GPUACTORS_TRY(snapshot.add("", trainer.network().values()));
+  for (const auto& memory : trainer.memory())
+    GPUACTORS_TRY(snapshot.add(memory_prefix(memory.name), memory.values));
+  auto metadata = notes;
+  metadata.emplace(loss_key, to_string(trainer.spec().loss));
+  metadata.emplace(optimizer_key, describe(trainer.spec().optimizer));
+  metadata.emplace(step_key, std::to_string(trainer.steps()));
+  metadata.emplace(seed_key, std::to_string(seed));
+  return snapshot.write(path, std::move(metadata));
+}
+
+Result<void> save_network(const std::filesystem::path& path, Network& network) {
+  Snapshot snapshot{network};
+  GPUACTORS_TRY(snapshot.add("", network.values()));
+  return snapshot.write(path, {});
+}
+
+Result<Progress> load_training(const std::filesystem::path& path, Trainer& trainer) {
+  GPUACTORS_LET(file, read_safetensors(path));
+  GPUACTORS_LET(spec, spec_of(path, file));
+  auto& network = trainer.network();
+  spec.max_rows = network.spec().max_rows;
+  if (!(spec == network.spec()))
+    return wrong_checkpoint(
+        path, fmt::format("it is of a network {} with {} and inputs times {}, not of {} with {} and inputs "
+                          "times {}",
+                          fmt::join(spec.sizes, ","), to_string(spec.hidden), spec.input_scale,
+                          fmt::join(network.spec().sizes, ","), to_string(network.spec().hidden),
+                          network.spec().input_scale));
+  for (const auto& [key, wanted] : {std::pair{loss_key, std::string{to_string(trainer.spec().loss)}},
+                                    std::pair{optimizer_key, describe(trainer.spec().optimizer)}}) {
+    const auto found = file.metadata.find(std::string{key});
+    if (found == file.metadata.end() || found->second != wanted)
+      return wrong_checkpoint(path, fmt::format("it cannot be gone on with: its {} is \"{}\", not \"{}\"", key,
+                                                found == file.metadata.end() ? "missing" : found->second, wanted));
+  }
+  Progress progress;
+  GPUACTORS_LET(step, number_of<std::uint64_t>(path, file.metadata, step_key));
+  GPUACTORS_LET(seed, number_of<std::uint64_t>(path, file.metadata, seed_key));
+  progress.step = step;
+  progress.seed = seed;
+  for (const auto& [key, text] : file.metadata)
+    if (key.starts_with(notes_prefix))
+      progress.notes.emplace(key, text);
+  // Everything is read before anything is changed.
+  GPUACTORS_LET(values, gather(path, file, "", network));
+  std::vector<std::vector<std::byte>> remembered;
+  for (const auto& memory : trainer.memory()) {
+    GPUACTORS_LET(bytes, gather(path, file, memory_prefix(memory.name), network));
+    remembered.push_back(std::move(bytes));
+  }
+  auto& stream = network.stream();
+  GPUACTORS_TRY(stream.upload(network.values().raw(), values.data(), values.size()));
+  for (std::size_t i = 0; i < remembered.size(); ++i)
+    GPUACTORS_TRY(stream.upload(trainer.memory()[i].values.raw(), remembered[i].data(), remembered[i].size()));
+  trainer.set_steps(step);
+  GPUACTORS_TRY(stream.synchronize());
+  return progress;
+}
+
+Result<NetworkSpec> read_spec(const std::filesystem::path& path) {
+  GPUACTORS_LET(file, read_safetensors_head(path));
+  return spec_of(path, file);
+}
+
+Result<Network> load_network(gpuactors::Stream& stream, const std::filesystem::path& path, std::int64_t max_rows) {
+  GPUACTORS_LET(file, read_safetensors(path));
+  GPUACTORS_LET(spec, spec_of(path, file));
+  spec.max_rows = max_rows;
+  GPUACTORS_LET(network, Network::make(stream, spec, 0));
+  GPUACTORS_LET(values, gather(path, file, "", network));
+  GPUACTORS_TRY(stream.upload(network.values().raw(), values.data(), values.size()));
+  GPUACTORS_TRY(stream.synchronize());
+  return std::move(network);
+}
+
+} // namespace nn

@@ -1,0 +1,33 @@
+// Whole files: read at once, replaced in one moment, and summed up.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nn {
+
+/// The bytes of a file, at most the first `most` of them.
+/// @returns `not_found` or `unavailable`, with the path and the system's words.
+gpuactors::Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
+                                                    std::size_t most = std::numeric_limits<std::size_t>::max());
+
+/// How long a file is. @returns as `read_file`.
+gpuactors::Result<std::uint64_t> file_bytes(const std::filesystem::path& path);
+
+/// Puts a file with these bytes, piece after piece, in the place of `path`: written as `path` with ".part" behind it,
+/// brought to the disk and renamed, so that at any moment, whatever dies, there is the old file or the new one.
+/// @returns `unavailable` with the path and the system's words; the old file is then as it was.
+gpuactors::Result<void> replace_file(const std::filesystem::path& path,
+                                     const std::vector<std::span<const std::byte>>& pieces);
+
+/// SHA-256 over the pieces, one after the other, in 64 hexadecimal digits.
+gpuactors::Result<std::string> sha256(const std::vector<std::span<const std::byte>>& pieces);
+
+} // namespace nn

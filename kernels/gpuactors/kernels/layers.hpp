@@ -1,0 +1,155 @@
+// Layers of a network with bias and activation in one pass over a row-major matrix (rows x columns).
+//
+// Each index works on a tile of neighbouring columns, so that one kernel suits both kinds of device: tiles of one
+// column give a GPU its coalesced threads, long ones give a CPU loops that it vectorizes.
+#pragma once
+
+#include <gpuactors/kernels/typed.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace gpuactors::kernels {
+
+/// How the columns of a matrix are cut into tiles. A plain value that is passed to the kernel.
+struct Tiling {
+  std::uint64_t columns;
+  std::uint64_t tile;
+  /// Tiles of one row.
+  std::uint64_t tiles;
+
+  /// Cuts `columns` (at least 1) into tiles of `tile` (at least 1), the last one shorter if need be.
+  static Tiling of(std::uint64_t columns, std::uint64_t tile) {
+    return {columns, tile, (columns + tile - 1) / tile};
+  }
+
+  /// The first column of tile `i`, and the one behind its last.
+  [[nodiscard]] GPUACTORS_FUNCTION std::uint64_t begin(std::uint64_t i) const {
+    return i * tile;
+  }
+
+  [[nodiscard]] GPUACTORS_FUNCTION std::uint64_t end(std::uint64_t i) const {
+    return (i + 1) * tile < columns ? (i + 1) * tile : columns;
+  }
+};
+
+/// y (rows x columns): row r of it is row order[r] of x. Index space: rows * tiles.
+template <class T>
+struct GatherRows {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const std::int32_t* order, const T* x, T* y) const {
+    const auto row = i / t.tiles;
+    const auto part = i % t.tiles;
+    const T* from = x + static_cast<std::uint64_t>(order[row]) * t.columns;
+    T* to = y + row * t.columns;
+    for (auto c = t.begin(part); c < t.end(part); ++c)
+      to[c] = from[c];
+  }
+};
+
+/// x += bias, to every row. Index space: rows * tiles.
+template <class T>
+struct BiasRows {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
+    const auto part = i % t.tiles;
+    const T* __restrict__ add = bias;
+    T* __restrict__ row = x + i / t.tiles * t.columns;
+    const auto end = t.end(part);
+    for (auto c = t.begin(part); c < end; ++c)
+      row[c] += add[c];
+  }
+};
+
+/// x = max(x + bias, 0), in every row. Index space: rows * tiles.
+template <class T>
+struct BiasRelu {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
+    const auto part = i % t.tiles;
+    const T* __restrict__ add = bias;
+    T* __restrict__ row = x + i / t.tiles * t.columns;
+    const auto end = t.end(part);
+    for (auto c = t.begin(part); c < end; ++c) {
+      const T value = row[c] + add[c];
+      row[c] = value > T{0} ? value : T{0};
+    }
+  }
+};
+
+/// x = tanh(x + bias), in every row. Index space: rows * tiles.
+template <class T>
+struct BiasTanh {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
+    const auto part = i % t.tiles;
+    T* row = x + i / t.tiles * t.columns;
+    for (auto c = t.begin(part); c < t.end(part); ++c)
+      row[c] = std::tanh(row[c] + bias[c]);
+  }
+};
+
+/// sums[c] = sum of column c of dy, top to bottom: the gradient of a bias. Index space: tiles.
+template <class T>
+struct BiasGradient {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* dy, T* sums) const {
+    T* __restrict__ sum = sums;
+    const auto begin = t.begin(i);
+    const auto end = t.end(i);
+    for (auto c = begin; c < end; ++c)
+      sum[c] = T{0};
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      const T* __restrict__ row = dy + r * t.columns;
+      for (auto c = begin; c < end; ++c)
+        sum[c] += row[c];
+    }
+  }
+};
+
+/// dy = dy where the output y of relu is positive, else 0; and the sums of its columns. Index space: tiles.
+template <class T>
+struct BiasReluBackward {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
+    T* __restrict__ sum = sums;
+    const auto begin = t.begin(i);
+    const auto end = t.end(i);
+    for (auto c = begin; c < end; ++c)
+      sum[c] = T{0};
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      const T* __restrict__ out = y + r * t.columns;
+      T* __restrict__ row = dy + r * t.columns;
+      for (auto c = begin; c < end; ++c) {
+        const T slope = out[c] > T{0} ? row[c] : T{0};
+        row[c] = slope;
+        sum[c] += slope;
+      }
+    }
+  }
+};
+
+/// dy = dy (1 - y^2), y being the output of tanh; and the sums of its columns. Index space: tiles.
+template <class T>
+struct BiasTanhBackward {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
+    T* __restrict__ sum = sums;
+    const auto begin = t.begin(i);
+    const auto end = t.end(i);
+    for (auto c = begin; c < end; ++c)
+      sum[c] = T{0};
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      const T* __restrict__ out = y + r * t.columns;
+      T* __restrict__ row = dy + r * t.columns;
+      for (auto c = begin; c < end; ++c) {
+        const T slope = row[c] * (T{1} - out[c] * out[c]);
+        row[c] = slope;
+        sum[c] += slope;
+      }
+    }
+  }
+};
+
+GPUACTORS_DECLARE_TYPED_KERNEL(gather_rows, GatherRows);
+GPUACTORS_DECLARE_TYPED_KERNEL(bias_rows, BiasRows);
+GPUACTORS_DECLARE_TYPED_KERNEL(bias_relu, BiasRelu);
+GPUACTORS_DECLARE_TYPED_KERNEL(bias_tanh, BiasTanh);
+GPUACTORS_DECLARE_TYPED_KERNEL(bias_gradient, BiasGradient);
+GPUACTORS_DECLARE_TYPED_KERNEL(bias_relu_backward, BiasReluBackward);
+GPUACTORS_DECLARE_TYPED_KERNEL(bias_tanh_backward, BiasTanhBackward);
+
+} // namespace gpuactors::kernels

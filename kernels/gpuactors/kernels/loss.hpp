@@ -1,0 +1,64 @@
+// Losses of a batch, with the slopes that training starts its way back from. Index space: rows.
+//
+// The outputs of the last layer come without its bias, which is added here; what comes out in their place is the slope.
+// `order` names the rows of the whole data set that the batch consists of; null means its first ones.
+#pragma once
+
+#include <gpuactors/kernels/typed.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace gpuactors::kernels {
+
+/// Softmax and cross-entropy: losses[row] = -log softmax(y + bias)[label]; y = (softmax - one-hot label) * scale.
+/// The scale is 1 / rows of the batch for the mean. A label outside of 0..columns-1 gives a loss of NaN.
+template <class T>
+struct SoftmaxCrossEntropy {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,
+                                     const std::int32_t* labels, const T* bias, T* y, T* losses) const {
+    T* out = y + row * columns;
+    const auto label = labels[order != nullptr ? static_cast<std::uint64_t>(order[row]) : row];
+    T most = out[0] + bias[0];
+    for (std::uint64_t c = 0; c < columns; ++c) {
+      out[c] += bias[c];
+      most = out[c] > most ? out[c] : most;
+    }
+    const bool known = label >= 0 && static_cast<std::uint64_t>(label) < columns;
+    const T wanted = known ? out[label] - most : T(NAN);
+    T sum{0};
+    for (std::uint64_t c = 0; c < columns; ++c) {
+      out[c] = std::exp(out[c] - most);
+      sum += out[c];
+    }
+    const T factor = scale / sum;
+    for (std::uint64_t c = 0; c < columns; ++c)
+      out[c] *= factor;
+    if (known)
+      out[label] -= scale;
+    losses[row] = std::log(sum) - wanted;
+  }
+};
+
+/// Mean squared error: losses[row] = mean of (y + bias - target)^2 over the columns; y = 2 (y + bias - target) * scale.
+/// The scale is 1 / (rows of the batch * columns) for the mean.
+template <class T>
+struct SquaredErrorRows {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,
+                                     const T* targets, const T* bias, T* y, T* losses) const {
+    T* out = y + row * columns;
+    const T* target = targets + (order != nullptr ? static_cast<std::uint64_t>(order[row]) : row) * columns;
+    T sum{0};
+    for (std::uint64_t c = 0; c < columns; ++c) {
+      const T difference = out[c] + bias[c] - target[c];
+      sum += difference * difference;
+      out[c] = T{2} * difference * scale;
+    }
+    losses[row] = sum / static_cast<T>(columns);
+  }
+};
+
+GPUACTORS_DECLARE_TYPED_KERNEL(softmax_cross_entropy, SoftmaxCrossEntropy);
+GPUACTORS_DECLARE_TYPED_KERNEL(squared_error_rows, SquaredErrorRows);
+
+} // namespace gpuactors::kernels

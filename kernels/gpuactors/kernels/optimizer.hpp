@@ -1,0 +1,66 @@
+// Update steps over all parameters of a network at once, in chunks of elements: long ones for a CPU, whose loops are
+// vectorized, chunks of one for a GPU. Index space: ceil(n / chunk).
+#pragma once
+
+#include <gpuactors/kernels/training.hpp>
+
+namespace gpuactors::kernels {
+
+/// What a step of SGD needs besides the arrays; a plain value that is passed to the kernel.
+template <class T>
+struct SgdParameters {
+  T rate = T(0.01);
+  T momentum = T{0};
+  T weight_decay = T{0};
+};
+
+/// weight -= rate (gradient + decay weight)
+template <class T>
+struct SgdUpdate {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, SgdParameters<T> p,
+                                     const T* gradient, T* weight) const {
+    const T* __restrict__ g = gradient;
+    T* __restrict__ w = weight;
+    const auto end = (i + 1) * chunk < n ? (i + 1) * chunk : n;
+    for (auto at = i * chunk; at < end; ++at)
+      w[at] -= p.rate * (g[at] + p.weight_decay * w[at]);
+  }
+};
+
+/// velocity = momentum velocity + gradient + decay weight; weight -= rate velocity. The velocity begins with zeros.
+template <class T>
+struct MomentumUpdate {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, SgdParameters<T> p,
+                                     const T* gradient, T* velocity, T* weight) const {
+    const T* __restrict__ g = gradient;
+    T* __restrict__ v = velocity;
+    T* __restrict__ w = weight;
+    const auto end = (i + 1) * chunk < n ? (i + 1) * chunk : n;
+    for (auto at = i * chunk; at < end; ++at) {
+      const T now = p.momentum * v[at] + (g[at] + p.weight_decay * w[at]);
+      v[at] = now;
+      w[at] -= p.rate * now;
+    }
+  }
+};
+
+/// One step of Adam with the gradient + decay weight; `first` and `second` are the running moments, zero before step 1.
+template <class T>
+struct AdamUpdate {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, AdamParameters<T> p,
+                                     T weight_decay, const T* gradient, T* first, T* second, T* weight) const {
+    const auto end = (i + 1) * chunk < n ? (i + 1) * chunk : n;
+    for (auto at = i * chunk; at < end; ++at) {
+      const T g = gradient[at] + weight_decay * weight[at];
+      first[at] = p.beta1 * first[at] + (T{1} - p.beta1) * g;
+      second[at] = p.beta2 * second[at] + (T{1} - p.beta2) * g * g;
+      weight[at] -= p.rate * (first[at] / p.correction1) / (std::sqrt(second[at] / p.correction2) + p.epsilon);
+    }
+  }
+};
+
+GPUACTORS_DECLARE_TYPED_KERNEL(sgd_update, SgdUpdate);
+GPUACTORS_DECLARE_TYPED_KERNEL(momentum_update, MomentumUpdate);
+GPUACTORS_DECLARE_TYPED_KERNEL(adam_update, AdamUpdate);
+
+} // namespace gpuactors::kernels

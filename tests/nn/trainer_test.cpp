@@ -1,0 +1,194 @@
+// Training against the same steps in plain loops of float64: layers, losses, optimizers, and the programs T3, T16, T17.
+#include "host.hpp"
+#include "reference.hpp"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace nn::test {
+
+using gpuactors::DType;
+using gpuactors::Errc;
+using gpuactors::Tensor;
+
+namespace {
+
+/// Rows to train on, on the host and on the device.
+class Lesson {
+public:
+  Lesson(gpuactors::Stream& stream, const TrainerSpec& spec, std::int64_t rows, std::uint64_t seed)
+    : stream_(stream), spec_(spec), rows_(rows) {
+    const auto& network = spec.network;
+    const auto count = static_cast<std::size_t>(rows);
+    x_ = random_values(count * static_cast<std::size_t>(network.inputs()), seed);
+    if (spec.loss == Loss::cross_entropy) {
+      for (const auto value : random_values(count, seed + 1, 0, static_cast<double>(network.outputs())))
+        targets_.push_back(std::floor(value));
+      const std::vector<std::int32_t> labels(targets_.begin(), targets_.end());
+      target_tensor_ = must(stream.tensor_from(labels, {rows}));
+    } else {
+      targets_ = random_values(count * static_cast<std::size_t>(network.outputs()), seed + 1);
+      target_tensor_ = upload(stream, network, targets_, {rows, network.outputs()});
+    }
+    if (network.dtype == DType::f32) // what the device sees
+      for (auto* values : {&x_, &targets_})
+        for (auto& value : *values)
+          value = static_cast<float>(value);
+    x_tensor_ = upload(stream, network, x_, {rows, network.inputs()});
+    losses_ = must(stream.tensor(network.dtype, {rows}));
+  }
+
+  [[nodiscard]] Batch batch() const {
+    return {rows_, x_tensor_.raw(), target_tensor_.raw(), nullptr, 0, losses_.raw()};
+  }
+
+  /// The mean loss of the last step.
+  double loss() {
+    const auto losses = download(stream_, losses_);
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(rows_);
+  }
+
+  double step(Reference& reference) const {
+    return reference.step(x_, targets_);
+  }
+
+private:
+  gpuactors::Stream& stream_;
+  const TrainerSpec& spec_;
+  std::int64_t rows_;
+  std::vector<double> x_;
+  std::vector<double> targets_;
+  Tensor x_tensor_;
+  Tensor target_tensor_;
+  Tensor losses_;
+};
+
+/// The worst relative error of the loss before each of `steps` steps, and whether it went down.
+double worst_loss(const TrainerSpec& spec, std::int64_t rows, int steps) {
+  auto context = open_host();
+  auto trainer = must(Trainer::make(context->stream(), spec, 5));
+  Reference reference{spec, parameters(trainer.network())};
+  Lesson lesson{context->stream(), spec, rows, 11};
+  std::vector<double> actual;
+  std::vector<double> expected;
+  for (int i = 0; i < steps; ++i) {
+    must(trainer.step(lesson.batch()));
+    actual.push_back(lesson.loss());
+    expected.push_back(lesson.step(reference));
+  }
+  CHECK(expected.back() < expected.front());
+  CHECK(trainer.steps() == static_cast<std::uint64_t>(steps));
+  return worst_error(actual, expected);
+}
+
+TrainerSpec linear(std::int64_t inputs, std::int64_t outputs, Optimizer optimizer, DType dtype, std::int64_t rows) {
+  return {{{inputs, outputs}, Activation::identity, dtype, 1, rows}, Loss::mean_squared_error, optimizer};
+}
+
+} // namespace
+
+TEST_CASE("T3, T16 and T17 have the losses of float64, step by step", "[nn]") {
+  const Optimizer adam{.kind = OptimizerKind::adam, .rate = 0.01};
+  for (const auto dtype : {DType::f32, DType::f64}) {
+    const bool narrow = dtype == DType::f32;
+    const auto bound = narrow ? 1e-5 : 1e-9;
+    const auto steps = narrow ? 100 : 1000;
+    for (const auto inputs : {100, 200, 300})
+      CHECK(worst_loss(linear(inputs, 1, {.rate = 0.01}, dtype, 100), 100, 10) < bound);
+    CHECK(worst_loss(linear(10, 2, adam, dtype, 100), 100, steps) < bound);
+    CHECK(worst_loss(linear(10, 1, {.rate = 1e-4}, dtype, 64), 64, steps) < bound);
+  }
+}
+
+TEST_CASE("every optimizer trains deep networks as plain loops do", "[nn]") {
+  const std::vector<Optimizer> optimizers{
+      {.rate = 0.1},
+      {.rate = 0.05, .weight_decay = 0.01, .momentum = 0.9},
+      {.kind = OptimizerKind::adam, .rate = 0.01},
+      {.kind = OptimizerKind::adam, .rate = 0.01, .weight_decay = 0.1, .beta1 = 0.8},
+  };
+  for (const auto& optimizer : optimizers)
+    for (const auto hidden : {Activation::relu, Activation::tanh})
+      for (const auto loss : {Loss::cross_entropy, Loss::mean_squared_error}) {
+        const NetworkSpec network{{6, 70, 8, 4}, hidden, DType::f64, 0.5, 21};
+        CHECK(worst_loss({network, loss, optimizer}, 21, 40) < 1e-9);
+      }
+}
+
+TEST_CASE("rows are taken in the order that is given, and shared batches add up", "[nn]") {
+  auto context = open_host();
+  auto& stream = context->stream();
+  const TrainerSpec spec{{{5, 9, 3}, Activation::tanh, DType::f64, 1, 12}, Loss::cross_entropy, {}};
+  auto trainer = must(Trainer::make(stream, spec, 5));
+  Lesson lesson{stream, spec, 12, 3};
+  const std::vector<std::int32_t> order{11, 0, 10, 1, 9, 2, 8, 3, 7, 4, 6, 5};
+  const auto on_device = must(stream.tensor_from(order, {12}));
+  const auto* rows = static_cast<const std::int32_t*>(on_device.raw());
+
+  must(trainer.find_gradient(lesson.batch()));
+  const auto whole = download(stream, trainer.gradient());
+  auto ordered = lesson.batch();
+  ordered.order = rows;
+  must(trainer.find_gradient(ordered));
+  CHECK(worst_error(download(stream, trainer.gradient()), whole, 1e-3) < 1e-12);
+
+  // Two members with 5 and 7 rows of it.
+  ordered.total_rows = 12;
+  ordered.rows = 5;
+  must(trainer.find_gradient(ordered));
+  auto sum = download(stream, trainer.gradient());
+  ordered.rows = 7;
+  ordered.order = rows + 5;
+  must(trainer.find_gradient(ordered));
+  const auto rest = download(stream, trainer.gradient());
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    sum[i] += rest[i];
+  CHECK(worst_error(sum, whole, 1e-3) < 1e-12);
+  must(trainer.clear_gradient());
+  CHECK(worst_error(download(stream, trainer.gradient()), std::vector<double>(sum.size()), 1) == 0);
+}
+
+TEST_CASE("a label that the network does not know is a loss of NaN and touches nothing else", "[nn]") {
+  auto context = open_host();
+  auto& stream = context->stream();
+  const TrainerSpec spec{{{2, 3}, Activation::relu, DType::f32, 1, 2}, Loss::cross_entropy, {}};
+  auto trainer = must(Trainer::make(stream, spec, 5));
+  const auto x = upload(stream, spec.network, {1, 2, 3, 4}, {2, 2});
+  const auto labels = must(stream.tensor_from(std::vector<std::int32_t>{3, -1}, {2}));
+  auto losses = must(stream.tensor(DType::f32, {2}));
+  must(trainer.find_gradient({2, x.raw(), labels.raw(), nullptr, 0, losses.raw()}));
+  for (const auto loss : download(stream, losses))
+    CHECK(std::isnan(loss));
+}
+
+TEST_CASE("steps allocate nothing", "[nn]") {
+  auto context = open_host();
+  const TrainerSpec spec{{{6, 20, 4}, Activation::relu, DType::f32, 1, 8}, Loss::cross_entropy, {}};
+  auto trainer = must(Trainer::make(context->stream(), spec, 5));
+  Lesson lesson{context->stream(), spec, 8, 3};
+  must(context->stream().synchronize());
+  const auto used = context->memory_used();
+  for (int i = 0; i < 10; ++i)
+    must(trainer.step(lesson.batch()));
+  must(context->stream().synchronize());
+  CHECK(context->memory_used() == used);
+  CHECK(context->memory_peak() == used);
+}
+
+TEST_CASE("numbers that no optimizer can use are refused by name", "[nn]") {
+  const auto refused = [](Optimizer optimizer) {
+    const auto result = check(optimizer);
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code() == Errc::invalid_argument);
+    return result.error();
+  };
+  CHECK(says(refused({.rate = 0}), "the rate of learning is above 0"));
+  CHECK(says(refused({.rate = std::numeric_limits<double>::quiet_NaN()}), "not nan"));
+  CHECK(says(refused({.momentum = 1}), "the momentum is at least 0 and below 1, not 1"));
+  CHECK(says(refused({.weight_decay = -1}), "the decay of weights is at least 0, not -1"));
+  CHECK(says(refused({.beta2 = 1.5}), "a beta of Adam is at least 0 and below 1, not 1.5"));
+  CHECK(says(refused({.epsilon = 0}), "the epsilon of Adam is above 0"));
+}
+
+} // namespace nn::test
