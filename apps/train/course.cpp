@@ -1,0 +1,379 @@
+#include "course.hpp"
+
+#include <gpuactors/kernels/layers.hpp>
+
+#include <apps/nn/random.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace train {
+
+using gpuactors::DType;
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+/// Rows that go through the network at once in an evaluation, at least.
+constexpr std::int64_t evaluated_at_once = 256;
+
+/// Tells the shuffles of epochs from the random numbers of initial weights.
+constexpr std::uint64_t shuffle_seed = 0x5EED5EED;
+
+constexpr auto epoch_note = "training.epoch";
+constexpr auto position_note = "training.position";
+constexpr auto batch_note = "training.batch";
+constexpr auto data_note = "training.data";
+
+/// What a checkpoint goes on with: the same rows, cut and ordered the same way.
+std::string describe_data(const CourseSpec& spec, const Split& split) {
+  return fmt::format("train={} test={} split_seed={} seed={}", split.train.size(), split.test.size(), spec.split_seed,
+                     spec.seed);
+}
+
+Result<std::uint64_t> number_in(const nn::Metadata& notes, const char* key, const std::filesystem::path& path) {
+  const auto found = notes.find(key);
+  std::uint64_t number = 0;
+  if (found != notes.end()) {
+    const auto& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc{} && end == text.data() + text.size())
+      return number;
+  }
+  return gpuactors::fail(Errc::invalid_argument,
+                         fmt::format("{}: it is no checkpoint of this program: {} is {}", path.string(), key,
+                                     found == notes.end() ? "missing" : found->second));
+}
+
+Result<gpuactors::Tensor> upload_as(gpuactors::Stream& stream, DType dtype, std::span<const float> values,
+                                    std::vector<std::int64_t> shape) {
+  if (dtype == DType::f64)
+    return stream.tensor_from(std::vector<double>(values.begin(), values.end()), std::move(shape));
+  return stream.tensor_from(values, std::move(shape));
+}
+
+/// Loss and whether the largest output is the label's, for one row of outputs.
+template <class T>
+std::pair<double, bool> judge(const T* outputs, std::int64_t count, std::int32_t label) {
+  const auto* best = std::max_element(outputs, outputs + count);
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    sum += std::exp(static_cast<double>(outputs[i]) - static_cast<double>(*best));
+  return {std::log(sum) + static_cast<double>(*best) - static_cast<double>(outputs[label]), best == outputs + label};
+}
+
+Result<void> check_labels(std::span<const std::int32_t> labels, std::int64_t outputs) {
+  for (const auto label : labels)
+    if (label < 0 || label >= outputs)
+      return gpuactors::fail(Errc::invalid_argument,
+                             fmt::format("there is a label {}, but the network has {} outputs: it takes labels from 0 "
+                                         "to {}",
+                                         label, outputs, outputs - 1));
+  return {};
+}
+
+} // namespace
+
+// -- data ----------------------------------------------------------------------------------------
+
+Result<Course> Course::make(gpuactors::Stream& stream, const CourseSpec& given, std::span<const float> features,
+                            std::span<const std::int32_t> labels) {
+  auto spec = given;
+  if (spec.batch < 1 || spec.batch > std::numeric_limits<std::int32_t>::max())
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("a batch has at least 1 row, not {}", spec.batch));
+  if (!(spec.test_part >= 0 && spec.test_part < 1))
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("the part for the test is at least 0 and below 1, not {}", spec.test_part));
+  auto& network = spec.trainer.network;
+  network.max_rows = std::max(spec.batch, evaluated_at_once);
+  GPUACTORS_TRY(nn::check(network));
+  const auto rows = static_cast<std::int64_t>(labels.size());
+  if (rows == 0 || features.size() / labels.size() != static_cast<std::size_t>(network.inputs())
+      || features.size() % labels.size() != 0)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("the network has {} inputs and the data have {} rows of {} numbers",
+                                       network.inputs(), rows,
+                                       rows == 0 ? 0 : features.size() / static_cast<std::size_t>(rows)));
+  GPUACTORS_TRY(check_labels(labels, network.outputs()));
+  auto split = stratified_split(labels, spec.test_part, spec.split_seed);
+  if (split.train.empty())
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("of {} rows none is left to learn from", labels.size()));
+  GPUACTORS_LET(trainer, nn::Trainer::make(stream, spec.trainer, spec.seed));
+  Course course{stream, spec, std::move(trainer), std::move(split)};
+  GPUACTORS_TRY(course.load_data(features, labels));
+  return course;
+}
+
+Result<void> Course::load_data(std::span<const float> features, std::span<const std::int32_t> labels) {
+  const auto& network = spec_.trainer.network;
+  const auto rows = static_cast<std::int64_t>(labels.size());
+  const auto learnt = static_cast<std::int64_t>(split_.train.size());
+  GPUACTORS_LET(x, upload_as(*stream_, network.dtype, features, {rows, network.inputs()}));
+  GPUACTORS_LET(all_labels, stream_->tensor_from(labels, {rows}));
+  GPUACTORS_LET(order, stream_->tensor(DType::i32, {learnt}));
+  GPUACTORS_LET(losses, stream_->tensor(network.dtype, {learnt}));
+  GPUACTORS_LET(some_x, stream_->tensor(network.dtype, {network.max_rows, network.inputs()}));
+  GPUACTORS_LET(some_labels, stream_->tensor(DType::i32, {network.max_rows}));
+  GPUACTORS_LET(logits, stream_->tensor(network.dtype, {network.max_rows, network.outputs()}));
+  features_ = std::move(x);
+  labels_ = std::move(all_labels);
+  order_ = std::move(order);
+  losses_ = std::move(losses);
+  some_x_ = std::move(some_x);
+  some_labels_ = std::move(some_labels);
+  logits_ = std::move(logits);
+  if (!split_.test.empty()) {
+    GPUACTORS_LET(test, stream_->tensor_from(split_.test, {static_cast<std::int64_t>(split_.test.size())}));
+    test_order_ = std::move(test);
+    for (const auto row : split_.test)
+      test_labels_.push_back(labels[static_cast<std::size_t>(row)]);
+  }
+  order_on_host_ = split_.train;
+  losses_on_host_.resize(losses_.bytes());
+  return {};
+}
+
+void* Course::loss_at(std::int64_t row) const {
+  return static_cast<std::byte*>(losses_.raw())
+         + static_cast<std::size_t>(row) * gpuactors::size_of(spec_.trainer.network.dtype);
+}
+
+const std::int32_t* Course::order_at(std::int64_t row) const {
+  return static_cast<const std::int32_t*>(order_.raw()) + row;
+}
+
+// -- order ---------------------------------------------------------------------------------------
+
+std::uint64_t Course::steps_per_epoch() const {
+  const auto whole = spec_.batch * membership_.members;
+  return static_cast<std::uint64_t>((losses_.size() + whole - 1) / whole);
+}
+
+Course::Range Course::batch_rows(std::uint64_t step) const {
+  const auto whole = spec_.batch * membership_.members;
+  const auto begin = static_cast<std::int64_t>(step) * whole;
+  return {begin, std::min(begin + whole, losses_.size())};
+}
+
+Course::Range Course::own_rows(std::uint64_t step) const {
+  const auto all = batch_rows(step);
+  const auto cut = [&](std::int64_t rank) { return all.begin + (all.end - all.begin) * rank / membership_.members; };
+  return {cut(membership_.rank), cut(membership_.rank + 1)};
+}
+
+void Course::join(const Membership& membership) {
+  membership_ = membership;
+}
+
+Result<void> Course::begin_epoch() {
+  if (ordered_)
+    return {};
+  // From the same beginning in each epoch, so that it can be found again without those before it.
+  order_on_host_ = split_.train;
+  nn::Random random{spec_.seed ^ shuffle_seed, epoch_};
+  nn::shuffle(order_on_host_, random);
+  GPUACTORS_TRY(stream_->upload(order_.raw(), order_on_host_.data(), order_.bytes()));
+  ordered_ = true;
+  return {};
+}
+
+// -- steps ---------------------------------------------------------------------------------------
+
+Result<void> Course::find_gradient() {
+  GPUACTORS_TRY(begin_epoch());
+  const auto all = batch_rows(position_);
+  const auto own = own_rows(position_);
+  if (own.begin == own.end)
+    return trainer_.clear_gradient();
+  return trainer_.find_gradient({own.end - own.begin, features_.raw(), labels_.raw(), order_at(own.begin),
+                                 all.end - all.begin, loss_at(own.begin)});
+}
+
+Result<void> Course::update() {
+  GPUACTORS_TRY(trainer_.update());
+  ++position_;
+  return {};
+}
+
+void Course::end_epoch_if_over() {
+  if (position_ < steps_per_epoch())
+    return;
+  position_ = 0;
+  ordered_ = false;
+  ++epoch_;
+}
+
+Result<Stretch> Course::advance(std::uint64_t most) {
+  const auto first = position_;
+  const auto count = std::min(most, steps_per_epoch() - first);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    GPUACTORS_TRY(find_gradient());
+    GPUACTORS_TRY(update());
+  }
+  return collect(first, count);
+}
+
+Result<Stretch> Course::report() {
+  return collect(0, position_);
+}
+
+Result<Stretch> Course::collect(std::uint64_t first, std::uint64_t count) {
+  Stretch stretch;
+  if (count > 0) {
+    const auto begin = batch_rows(first).begin;
+    const auto end = batch_rows(first + count - 1).end;
+    const auto width = gpuactors::size_of(losses_.dtype());
+    GPUACTORS_TRY(
+        stream_->download(losses_on_host_.data(), loss_at(begin), static_cast<std::size_t>(end - begin) * width));
+    GPUACTORS_TRY(stream_->synchronize());
+    const auto value = [&](std::int64_t row) {
+      const auto* at = losses_on_host_.data() + static_cast<std::size_t>(row - begin) * width;
+      return losses_.dtype() == DType::f32 ? static_cast<double>(*reinterpret_cast<const float*>(at))
+                                           : *reinterpret_cast<const double*>(at);
+    };
+    for (auto step = first; step < first + count; ++step) {
+      const auto all = batch_rows(step);
+      const auto own = own_rows(step);
+      double sum = 0;
+      for (auto row = own.begin; row < own.end; ++row)
+        sum += value(row);
+      stretch.losses.push_back(sum / static_cast<double>(all.end - all.begin));
+      stretch.rows += static_cast<std::uint64_t>(own.end - own.begin);
+    }
+  }
+  end_epoch_if_over();
+  stretch.epochs = epoch_;
+  stretch.steps = trainer_.steps();
+  return stretch;
+}
+
+Result<double> Course::step_on(std::span<const float> features, std::span<const std::int32_t> labels) {
+  const auto& network = spec_.trainer.network;
+  const auto rows = static_cast<std::int64_t>(labels.size());
+  if (rows < 1 || rows > network.max_rows
+      || features.size() != labels.size() * static_cast<std::size_t>(network.inputs()))
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("a step takes 1 to {} rows of {} numbers and as many labels, not {} numbers and "
+                                       "{} labels",
+                                       network.max_rows, network.inputs(), features.size(), labels.size()));
+  GPUACTORS_TRY(check_labels(labels, network.outputs()));
+  const std::vector<double> wide(features.begin(), features.end());
+  const void* x = network.dtype == DType::f64 ? static_cast<const void*>(wide.data()) : features.data();
+  GPUACTORS_TRY(stream_->upload(some_x_.raw(), x, features.size() * gpuactors::size_of(network.dtype)));
+  GPUACTORS_TRY(stream_->upload(some_labels_.raw(), labels.data(), labels.size_bytes()));
+  // The first column of the outputs is free here: it takes the losses.
+  GPUACTORS_TRY(trainer_.step({rows, some_x_.raw(), some_labels_.raw(), nullptr, 0, logits_.raw()}));
+  std::vector<std::byte> losses(labels.size() * gpuactors::size_of(network.dtype));
+  GPUACTORS_TRY(stream_->download(losses.data(), logits_.raw(), losses.size()));
+  GPUACTORS_TRY(stream_->synchronize());
+  double sum = 0;
+  for (std::int64_t row = 0; row < rows; ++row)
+    sum += network.dtype == DType::f32 ? static_cast<double>(reinterpret_cast<const float*>(losses.data())[row])
+                                       : reinterpret_cast<const double*>(losses.data())[row];
+  return sum / static_cast<double>(rows);
+}
+
+// -- evaluation ----------------------------------------------------------------------------------
+
+Result<Quality> Course::evaluate() {
+  return spec_.trainer.network.dtype == DType::f32 ? evaluate_as<float>() : evaluate_as<double>();
+}
+
+template <class T>
+Result<Quality> Course::evaluate_as() {
+  const auto& network = spec_.trainer.network;
+  const auto rows = static_cast<std::int64_t>(test_labels_.size());
+  const auto tiling = gpuactors::kernels::Tiling::of(static_cast<std::uint64_t>(network.inputs()),
+                                                     nn::Grain::of(stream_->context().device().kind).row_tile);
+  std::vector<T> outputs(static_cast<std::size_t>(network.max_rows * network.outputs()));
+  Quality quality;
+  std::int64_t right = 0;
+  for (std::int64_t first = 0; first < rows; first += network.max_rows) {
+    const auto count = std::min(network.max_rows, rows - first);
+    GPUACTORS_TRY(stream_->launch(
+        gpuactors::kernels::gather_rows<T>(), static_cast<std::uint64_t>(count) * tiling.tiles, tiling,
+        static_cast<const std::int32_t*>(test_order_.raw()) + first, features_.data<T>(), some_x_.data<T>()));
+    GPUACTORS_TRY(trainer_.network().forward(count, some_x_.raw(), logits_.raw()));
+    GPUACTORS_TRY(stream_->download(outputs.data(), logits_.raw(),
+                                    static_cast<std::size_t>(count * network.outputs()) * sizeof(T)));
+    GPUACTORS_TRY(stream_->synchronize());
+    for (std::int64_t row = 0; row < count; ++row) {
+      const auto [loss, hit] = judge(outputs.data() + row * network.outputs(), network.outputs(),
+                                     test_labels_[static_cast<std::size_t>(first + row)]);
+      quality.loss += loss / static_cast<double>(rows);
+      right += hit ? 1 : 0;
+    }
+  }
+  quality.rows = rows;
+  quality.accuracy = rows == 0 ? 0 : static_cast<double>(right) / static_cast<double>(rows);
+  return quality;
+}
+
+// -- checkpoints ---------------------------------------------------------------------------------
+
+Result<void> Course::save(const std::filesystem::path& path) {
+  return nn::save_training(path, trainer_, spec_.seed,
+                           {{epoch_note, std::to_string(epoch_)},
+                            {position_note, std::to_string(position_)},
+                            {batch_note, std::to_string(spec_.batch * membership_.members)},
+                            {data_note, describe_data(spec_, split_)}});
+}
+
+Result<void> Course::load(const std::filesystem::path& path) {
+  // What it says is held against this course before anything is changed.
+  GPUACTORS_LET(head, nn::read_safetensors_head(path));
+  GPUACTORS_LET(epoch, number_in(head.metadata, epoch_note, path));
+  GPUACTORS_LET(position, number_in(head.metadata, position_note, path));
+  GPUACTORS_LET(batch, number_in(head.metadata, batch_note, path));
+  const auto whole = static_cast<std::uint64_t>(spec_.batch * membership_.members);
+  if (position != 0 && (batch != whole || position >= steps_per_epoch()))
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("{}: it is of the middle of an epoch with batches of {} rows, not {}",
+                                       path.string(), batch, whole));
+  const auto data = describe_data(spec_, split_);
+  if (head.metadata[data_note] != data)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("{}: it cannot be gone on with here: it is of \"{}\", not of \"{}\"",
+                                       path.string(), head.metadata[data_note], data));
+  GPUACTORS_TRY(nn::load_training(path, trainer_));
+  epoch_ = epoch;
+  position_ = position;
+  ordered_ = false;
+  return {};
+}
+
+Result<void> Course::remember() {
+  std::vector<const gpuactors::Tensor*> sources{&trainer_.network().values()};
+  for (const auto& memory : trainer_.memory())
+    sources.push_back(&memory.values);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (remembered_.size() == i) {
+      GPUACTORS_LET(copy, stream_->tensor(sources[i]->dtype(), sources[i]->shape()));
+      remembered_.push_back(std::move(copy));
+    }
+    GPUACTORS_TRY(stream_->copy(remembered_[i], *sources[i]));
+  }
+  remembered_steps_ = trainer_.steps();
+  remembered_epoch_ = epoch_;
+  return {};
+}
+
+Result<void> Course::go_back() {
+  if (!remembered_.empty()) {
+    GPUACTORS_TRY(stream_->copy(trainer_.network().values(), remembered_[0]));
+    for (std::size_t i = 0; i < trainer_.memory().size(); ++i)
+      GPUACTORS_TRY(stream_->copy(trainer_.memory()[i].values, remembered_[i + 1]));
+    trainer_.set_steps(remembered_steps_);
+    epoch_ = remembered_epoch_;
+  }
+  position_ = 0;
+  ordered_ = false;
+  return {};
+}
+
+} // namespace train

@@ -1,0 +1,266 @@
+// gpuactors-train: trains networks as actors that own devices, or parts of them.
+#include "bar.hpp"
+#include "csv.hpp"
+#include "curve.hpp"
+#include "jobs.hpp"
+#include "options.hpp"
+#include "plan.hpp"
+
+#include <gpuactors/cluster/daemon.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <numeric>
+
+namespace train {
+
+namespace {
+
+using gpuactors::Errc;
+using gpuactors::Result;
+
+constexpr int interrupted = 130;
+
+/// Set by the first Ctrl-C; the second one ends the program as ever.
+volatile std::sig_atomic_t stop_asked = 0;
+
+void ask_to_stop(int number) {
+  stop_asked = 1;
+  std::signal(number, SIG_DFL);
+}
+
+/// The data in the cluster, and what every training of this program begins with.
+struct Lesson {
+  gpuactors::Shared<gpuactors::Tensor> features;
+  gpuactors::Shared<gpuactors::Tensor> labels;
+  Plan plan;
+};
+
+Result<void> check_layers(const TrainOptions& options, const Table& table) {
+  if (options.layers.empty())
+    return {};
+  if (options.layers.front() != table.inputs)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("--layers begins with {}, but the rows of {} have {} numbers before the label",
+                                       options.layers.front(), options.data, table.inputs));
+  if (options.layers.back() < table.classes)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("--layers ends with {}, but {} has labels up to {}: at least {} outputs are due",
+                                       options.layers.back(), options.data, table.classes - 1, table.classes));
+  return {};
+}
+
+Result<Lesson> prepare(gpuactors::Cluster& cluster, const TrainOptions& options, const Table& table) {
+  Lesson lesson;
+  GPUACTORS_LET(features, cluster.put(table.features, {table.rows, table.inputs}));
+  GPUACTORS_LET(labels, cluster.put(table.labels, {table.rows}));
+  lesson.features = features;
+  lesson.labels = labels;
+  auto& plan = lesson.plan;
+  const auto sizes =
+      options.layers.empty() ? std::vector<std::int64_t>{table.inputs, 128, table.classes} : options.layers;
+  plan.mutable_sizes()->Add(sizes.begin(), sizes.end());
+  plan.set_activation(options.activation);
+  plan.set_wide(options.wide);
+  plan.set_input_scale(input_scale_for(table.features));
+  plan.set_optimizer(options.optimizer);
+  plan.set_rate(options.rate);
+  plan.set_momentum(options.optimizer == "sgd" ? options.momentum : 0);
+  plan.set_weight_decay(options.weight_decay);
+  plan.set_seed(options.seed);
+  plan.set_split_seed(options.seed);
+  plan.set_test_part(options.test_part);
+  plan.set_batch(options.batch);
+  *plan.mutable_features() = lesson.features.ref();
+  *plan.mutable_labels() = lesson.labels.ref();
+  plan.set_checkpoint_epochs(options.checkpoint_epochs);
+  return lesson;
+}
+
+gpuactors::Options resources_of(const TrainOptions& options) {
+  gpuactors::Options resources;
+  resources.gpus = options.gpus;
+  resources.max_restarts = options.max_restarts;
+  return resources;
+}
+
+Watcher watch(Bar& bar) {
+  Watcher watcher;
+  watcher.progress = [&bar, begin = gpuactors::Clock::now()](const Progress& progress, const Outcome& so_far) {
+    const auto seconds = std::chrono::duration<double>(gpuactors::Clock::now() - begin).count();
+    const auto part =
+        static_cast<double>(progress.steps() % so_far.steps_per_epoch) / static_cast<double>(so_far.steps_per_epoch);
+    bar.show(progress.epochs(), part, so_far.last_loss(), static_cast<double>(so_far.rows) / seconds);
+  };
+  watcher.notice = [&bar](std::string_view text) { bar.say(text); };
+  watcher.stop = [] { return stop_asked != 0; };
+  return watcher;
+}
+
+// -- one network ---------------------------------------------------------------------------------
+
+/// Trains the network that checkpoint and curve are of.
+Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& plan) {
+  Bar bar{options.epochs};
+  const auto watcher = watch(bar);
+  if (options.workers > 1) {
+    GPUACTORS_LET(
+        group,
+        train_group(cluster, {plan, options.workers, options.on_loss, options.epochs, resources_of(options)}, watcher));
+    if (group.workers < options.workers)
+      bar.say(fmt::format("{} of {} workers were left at the end", group.workers, options.workers));
+    return std::move(group.outcome);
+  }
+  GPUACTORS_LET(trainer, cluster.spawn("trainer", plan, resources_of(options)));
+  auto outcome = follow(trainer, options.epochs, watcher);
+  static_cast<void>(cluster.kill(trainer));
+  return outcome;
+}
+
+/// The accuracies of the other splits.
+Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& first) {
+  std::vector<Plan> plans;
+  for (std::size_t i = 1; i < options.splits; ++i) {
+    auto plan = first;
+    plan.clear_checkpoint();
+    plan.clear_resume();
+    plan.set_split_seed(first.split_seed() + i);
+    plans.push_back(std::move(plan));
+  }
+  JobWatcher watcher;
+  watcher.stop = [] { return stop_asked != 0; };
+  std::vector<double> accuracies;
+  for (auto& result : run_jobs(cluster, plans, resources_of(options), options.epochs, watcher)) {
+    if (!result)
+      return gpuactors::fail(result.error());
+    accuracies.push_back(result->quality.accuracy());
+  }
+  return accuracies;
+}
+
+Result<void> write_curve(const TrainOptions& options, const Outcome& outcome) {
+  const auto path = options.curve.empty() ? options.checkpoint + ".csv" : options.curve;
+  if (options.curve.empty() && options.checkpoint.empty())
+    return {};
+  const Curve curve{outcome.first_step, outcome.steps_per_epoch, outcome.losses};
+  GPUACTORS_TRY(write_text(path, to_csv(curve)));
+  fmt::print("loss curve: {}\n", path);
+  if (!options.plot)
+    return {};
+  auto picture = std::filesystem::path{path}.replace_extension(".svg");
+  if (picture == path)
+    picture += ".svg";
+  GPUACTORS_TRY(write_text(picture, to_svg(curve, fmt::format("loss of {}", options.data))));
+  fmt::print("picture: {}\n", picture.string());
+  return {};
+}
+
+Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, Lesson& lesson) {
+  auto& plan = lesson.plan;
+  if (!options.checkpoint.empty())
+    // Workers have folders of their own.
+    plan.set_checkpoint(std::filesystem::absolute(options.checkpoint).lexically_normal().string());
+  plan.set_resume(options.resume);
+  GPUACTORS_LET(outcome, train_first(cluster, options, plan));
+  fmt::print("{} steps on {}, {}, in {:.2f} s ({}), loss {:.6f}\n", outcome.losses.size(), outcome.status.node(),
+             outcome.status.device(), outcome.seconds,
+             rate_text(static_cast<double>(outcome.rows) / std::max(outcome.seconds, 1e-9)), outcome.last_loss());
+  if (!options.checkpoint.empty())
+    fmt::print("checkpoint: {}\n", options.checkpoint);
+  GPUACTORS_TRY(write_curve(options, outcome));
+  if (outcome.stopped) {
+    fmt::print("stopped after step {}{}\n", outcome.status.steps(),
+               options.checkpoint.empty() ? "" : "; --resume goes on from there");
+    return interrupted;
+  }
+  if (outcome.quality.rows() == 0)
+    return 0;
+  std::vector<double> accuracies{outcome.quality.accuracy()};
+  if (options.workers == 1) {
+    GPUACTORS_LET(others, train_splits(cluster, options, plan));
+    accuracies.insert(accuracies.end(), others.begin(), others.end());
+  }
+  const auto mean = std::accumulate(accuracies.begin(), accuracies.end(), 0.0) / static_cast<double>(accuracies.size());
+  fmt::print("test accuracy: {:.4f}", mean);
+  if (accuracies.size() > 1)
+    fmt::print(" (mean of {} splits: {:.4f})", accuracies.size(), fmt::join(accuracies, " "));
+  fmt::print(", {} rows\n", outcome.quality.rows());
+  return 0;
+}
+
+// -- a sweep -------------------------------------------------------------------------------------
+
+void print_sweep(const Sweep& sweep, const std::vector<Result<Outcome>>& results) {
+  double best = -1;
+  for (const auto& result : results)
+    best = result ? std::max(best, result->quality.accuracy()) : best;
+  fmt::print("{:>12}  {:>10}  {:>10}  {:>8}  {:>8}  {}\n", sweep.name, "loss", "test loss", "accuracy", "seconds",
+             "where");
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto& result = results[i];
+    if (!result) {
+      fmt::print("{:>12}  {}\n", sweep.values[i], gpuactors::to_string(result.error()));
+      continue;
+    }
+    fmt::print("{:>12}  {:>10.6f}  {:>10.6f}  {:>8.4f}  {:>8.2f}  {}, {}{}\n", sweep.values[i], result->last_loss(),
+               result->quality.loss(), result->quality.accuracy(), result->seconds, result->status.node(),
+               result->status.device(), result->quality.accuracy() == best ? "  best" : "");
+  }
+}
+
+Result<int> train_sweep(gpuactors::Cluster& cluster, const TrainOptions& options, const Lesson& lesson) {
+  std::vector<Plan> plans;
+  for (const auto value : options.sweep->values) {
+    auto plan = lesson.plan;
+    apply(*options.sweep, value, plan);
+    plans.push_back(std::move(plan));
+  }
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  JobWatcher watcher;
+  watcher.stop = [] { return stop_asked != 0; };
+  watcher.changed = [terminal](const JobCounts& counts) {
+    fmt::print(stderr, "{}{} of {} trainings done, {} running, {} waiting{}", terminal ? "\r\x1b[K" : "", counts.done,
+               counts.all, counts.running, counts.all - counts.done - counts.running,
+               terminal && counts.done < counts.all ? "" : "\n");
+    std::fflush(stderr);
+  };
+  const auto results = run_jobs(cluster, plans, resources_of(options), options.epochs, watcher);
+  print_sweep(*options.sweep, results);
+  if (stop_asked != 0)
+    return interrupted;
+  return std::all_of(results.begin(), results.end(), [](const auto& result) { return result.has_value(); }) ? 0 : 1;
+}
+
+Result<int> run(int argc, char** argv, const TrainOptions& options) {
+  GPUACTORS_LET(table, read_csv(options.data, options.header));
+  GPUACTORS_TRY(check_layers(options, table));
+  fmt::print("{}: {} rows of {} numbers, {} classes\n", options.data, table.rows, table.inputs, table.classes);
+  GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
+  std::signal(SIGINT, ask_to_stop);
+  std::signal(SIGTERM, ask_to_stop);
+  GPUACTORS_LET(lesson, prepare(cluster, options, table));
+  return options.sweep ? train_sweep(cluster, options, lesson) : train_one(cluster, options, lesson);
+}
+
+} // namespace
+
+} // namespace train
+
+int main(int argc, char** argv) {
+  // First of all, since nodes start this program as their worker.
+  if (const auto code = gpuactors::run_if_worker(argc, argv))
+    return *code;
+  int exit_code = 0;
+  const auto options = train::parse_options(argc, argv, exit_code);
+  if (!options)
+    return exit_code;
+  const auto done = train::run(argc, argv, *options);
+  if (!done)
+    fmt::print(stderr, "gpuactors-train: {}\n", done.error().message());
+  return done ? *done : 1;
+}

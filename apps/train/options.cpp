@@ -1,0 +1,245 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+
+namespace train {
+
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+constexpr int usage_error = 2;
+constexpr std::size_t most_values = 1024;
+
+constexpr auto description =
+    R"(Trains a fully connected network to tell classes apart, as an actor that keeps it on a device, or a part of one.
+The data are a CSV file of numbers, gzipped or not, with the label (0, 1, 2, ...) in the last column. A part of the rows
+of each label is kept for the test. The program is its own worker: give it to gpuactors up or node as --program.)";
+
+constexpr auto examples = R"(
+examples:
+  apps/train/fetch_digits.sh                                          gets digits.csv.gz (1797 pictures of digits)
+  gpuactors-train --data digits.csv.gz --layers 64,128,10 --epochs 30 --gpus 0.5 --checkpoint digits.safetensors
+  gpuactors-train --data digits.csv.gz --checkpoint digits.safetensors --resume --epochs 60
+  gpuactors-train --data digits.csv.gz --gpus 0.25 --sweep rate=0.1,0.01,0.001
+  gpuactors-train --data digits.csv.gz --gpus 0.5 --workers 2 --batch 32 --on-loss shrink
+  gpuactors up --devices host:2x2GiB --program $(which gpuactors-train) &
+  gpuactors-train --data digits.csv.gz --broker 127.0.0.1:7711        the same on a cluster of processes
+)";
+
+/// What Cluster::open reads; declared here so that it is known and shown.
+struct ClusterArguments {
+  std::vector<std::string> devices;
+  std::string broker;
+  std::string certificates;
+  std::string heartbeat;
+  std::string link_timeout;
+  bool insecure = false;
+};
+
+void add_learning(CLI::App& program, TrainOptions& options) {
+  auto* learning = program.add_option_group("learning");
+  learning->add_option("--data", options.data, "CSV file to learn from; the last column is the label")
+      ->type_name("FILE")
+      ->required();
+  learning->add_flag("--header", options.header, "Its first line has names, not numbers");
+  learning->add_option("--layers", options.layers, "Inputs, hidden layers, outputs; inputs,128,classes when left out")
+      ->type_name("N,N,...")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24));
+  learning->add_option("--activation", options.activation, "Behind hidden layers")
+      ->check(CLI::IsMember({"relu", "tanh", "identity"}))
+      ->capture_default_str();
+  learning->add_option("--epochs", options.epochs, "How often each row is learnt, in all")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  learning->add_option("--batch", options.batch, "Rows of one step, for each worker")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  learning->add_option("--optimizer", options.optimizer, "How parameters follow their slopes")
+      ->check(CLI::IsMember({"sgd", "adam"}))
+      ->capture_default_str();
+  learning->add_option("--rate", options.rate, "Rate of learning")->capture_default_str();
+  learning->add_option("--momentum", options.momentum, "Of sgd")->capture_default_str();
+  learning->add_option("--weight-decay", options.weight_decay, "Pull of parameters towards 0")->capture_default_str();
+  learning->add_flag("--double", options.wide, "Compute in float64 instead of float32");
+  learning->add_option("--seed", options.seed, "Decides weights, orders and splits: the same seed, the same network")
+      ->capture_default_str();
+  learning->add_option("--test-part", options.test_part, "Part of the rows of each label that is kept for the test")
+      ->check(CLI::Range(0.0, 0.9))
+      ->capture_default_str();
+  learning
+      ->add_option("--splits", options.splits,
+                   "Trainings, each with other rows for the test, that the accuracy is the mean of; checkpoint and "
+                   "curve are those of the first")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+void add_files(CLI::App& program, TrainOptions& options) {
+  auto* files = program.add_option_group("files");
+  files
+      ->add_option("--checkpoint", options.checkpoint,
+                   "Keep what was learnt in this safetensors file; a worker that dies goes on from it. Nodes on other "
+                   "machines need it on a file system that they share")
+      ->type_name("FILE");
+  files->add_option("--checkpoint-epochs", options.checkpoint_epochs, "Epochs between two checkpoints")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  files->add_flag("--resume", options.resume, "Go on from the checkpoint, as if it had not been interrupted");
+  files
+      ->add_option("--curve", options.curve,
+                   "Write the loss of each step to this CSV file; the checkpoint's name "
+                   "with .csv behind it when left out")
+      ->type_name("FILE");
+  files->add_flag("--plot", options.plot, "Draw it too: an SVG picture beside the CSV file");
+}
+
+void add_resources(CLI::App& program, TrainOptions& options, std::string& on_loss, std::string& sweep) {
+  auto* resources = program.add_option_group("resources");
+  resources->add_option("--gpus", options.gpus, "Devices, or the part of one, for each training or worker")
+      ->capture_default_str();
+  resources
+      ->add_option("--max-restarts", options.max_restarts, "How often a training is started anew when its worker dies")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  resources->add_option("--workers", options.workers, "Actors that train one network together, each on its own rows")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  resources
+      ->add_option("--on-loss", on_loss,
+                   "What becomes of the others when one of the workers dies: stop ends the training, shrink goes on "
+                   "without it from the beginning of the epoch")
+      ->check(CLI::IsMember({"stop", "shrink"}))
+      ->capture_default_str();
+  resources
+      ->add_option("--sweep", sweep,
+                   "Train with each of several values of rate, momentum, weight-decay, batch or seed, as many at once "
+                   "as fit, and print a table")
+      ->type_name("NAME=VALUE,...");
+}
+
+void add_cluster(CLI::App& program, ClusterArguments& cluster) {
+  auto* where = program.add_option_group("cluster");
+  where
+      ->add_option("--devices", cluster.devices,
+                   "Devices of the embedded cluster: cuda, host:2x1GiB, ...; CUDA if "
+                   "there is any when left out")
+      ->type_name("SPEC")
+      ->allow_extra_args(false);
+  where->add_option("--broker", cluster.broker, "Broker of a cluster that runs, instead of an embedded one")
+      ->type_name("HOST:PORT");
+  where->add_option("--certs", cluster.certificates, "Folder with this machine's certificates")->type_name("DIR");
+  where->add_flag("--insecure", cluster.insecure, "Connect in plaintext");
+  where->add_option("--heartbeat", cluster.heartbeat, "As the cluster was started with")->type_name("SECONDS");
+  where->add_option("--link-timeout", cluster.link_timeout, "As the cluster was started with")->type_name("SECONDS");
+}
+
+/// What options mean together.
+Result<void> check_together(const TrainOptions& options) {
+  const auto wrong = [](std::string text) { return gpuactors::fail(Errc::invalid_argument, std::move(text)); };
+  if (options.layers.size() == 1)
+    return wrong("--layers takes at least inputs and outputs, such as 64,128,10");
+  if (options.resume && options.checkpoint.empty())
+    return wrong("--resume goes on from a checkpoint: name it by --checkpoint FILE");
+  if (options.sweep && (options.workers > 1 || options.resume || !options.checkpoint.empty()))
+    return wrong("a sweep trains several networks, without --workers, --checkpoint and --resume");
+  if (options.sweep && (!options.curve.empty() || options.plot))
+    return wrong("a sweep prints a table and draws no curves");
+  if (options.plot && options.curve.empty() && options.checkpoint.empty())
+    return wrong("--plot draws beside the loss curve: name that by --curve FILE, or a --checkpoint FILE");
+  nn::Optimizer optimizer;
+  optimizer.rate = options.rate;
+  optimizer.momentum = options.momentum;
+  optimizer.weight_decay = options.weight_decay;
+  return nn::check(optimizer);
+}
+
+} // namespace
+
+Result<Sweep> parse_sweep(const std::string& text) {
+  static const std::vector<std::string> names{"rate", "momentum", "weight-decay", "batch", "seed"};
+  const auto equals = text.find('=');
+  Sweep sweep{text.substr(0, equals), {}};
+  if (equals == std::string::npos || std::find(names.begin(), names.end(), sweep.name) == names.end())
+    return gpuactors::fail(
+        Errc::invalid_argument,
+        fmt::format("--sweep takes {} and values, such as rate=0.1,0.01, not \"{}\"", fmt::join(names, ", "), text));
+  const bool whole = sweep.name == "batch" || sweep.name == "seed";
+  for (auto rest = text.substr(equals + 1);;) {
+    const auto end = std::min(rest.find(','), rest.size());
+    double value = 0;
+    const auto [parsed, error] = std::from_chars(rest.data(), rest.data() + end, value);
+    if (error != std::errc{} || parsed != rest.data() + end || !std::isfinite(value)
+        || (whole && (value != std::floor(value) || value < 0 || value > 1e15)))
+      return gpuactors::fail(Errc::invalid_argument, fmt::format("--sweep: \"{}\" is no {} for {}", rest.substr(0, end),
+                                                                 whole ? "whole number" : "number", sweep.name));
+    sweep.values.push_back(value);
+    if (end == rest.size())
+      break;
+    rest.erase(0, end + 1);
+  }
+  if (sweep.values.size() > most_values)
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("--sweep takes at most {} values", most_values));
+  return sweep;
+}
+
+void apply(const Sweep& sweep, double value, Plan& plan) {
+  if (sweep.name == "rate")
+    plan.set_rate(value);
+  else if (sweep.name == "momentum")
+    plan.set_momentum(value);
+  else if (sweep.name == "weight-decay")
+    plan.set_weight_decay(value);
+  else if (sweep.name == "batch")
+    plan.set_batch(static_cast<std::int64_t>(value));
+  else
+    plan.set_seed(static_cast<std::uint64_t>(value));
+}
+
+std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code) {
+  CLI::App program{description, "gpuactors-train"};
+  program.footer(examples);
+  program.get_formatter()->column_width(34);
+  TrainOptions options;
+  ClusterArguments cluster;
+  std::string on_loss = "stop";
+  std::string sweep;
+  add_learning(program, options);
+  add_files(program, options);
+  add_resources(program, options, on_loss, sweep);
+  add_cluster(program, cluster);
+  const auto complain = [&](std::string_view text) {
+    fmt::print(stderr, "gpuactors-train: {}\n", text);
+    exit_code = usage_error;
+    return std::nullopt;
+  };
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", program.help());
+    exit_code = 0;
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    return complain(fmt::format("{}; --help says what there is", error.what()));
+  }
+  options.on_loss = on_loss == "shrink" ? OnLoss::shrink : OnLoss::stop;
+  if (!sweep.empty()) {
+    auto parsed = parse_sweep(sweep);
+    if (!parsed)
+      return complain(parsed.error().message());
+    options.sweep = std::move(*parsed);
+  }
+  if (const auto fine = check_together(options); !fine)
+    return complain(fine.error().message());
+  return options;
+}
+
+} // namespace train

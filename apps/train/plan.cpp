@@ -1,0 +1,79 @@
+#include "plan.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace train {
+
+using gpuactors::Errc;
+using gpuactors::Result;
+
+Result<CourseSpec> parse_plan(const Plan& plan) {
+  CourseSpec spec;
+  auto& network = spec.trainer.network;
+  network.sizes.assign(plan.sizes().begin(), plan.sizes().end());
+  GPUACTORS_LET(activation, nn::parse_activation(plan.activation()));
+  network.hidden = activation;
+  network.dtype = plan.wide() ? gpuactors::DType::f64 : gpuactors::DType::f32;
+  network.input_scale = plan.input_scale();
+  auto& optimizer = spec.trainer.optimizer;
+  if (plan.optimizer() != "sgd" && plan.optimizer() != "adam")
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("there is no optimizer \"{}\"; there are sgd and adam", plan.optimizer()));
+  optimizer.kind = plan.optimizer() == "adam" ? nn::OptimizerKind::adam : nn::OptimizerKind::sgd;
+  optimizer.rate = plan.rate();
+  optimizer.momentum = plan.momentum();
+  optimizer.weight_decay = plan.weight_decay();
+  spec.seed = plan.seed();
+  spec.split_seed = plan.split_seed();
+  spec.test_part = plan.test_part();
+  spec.batch = plan.batch();
+  return spec;
+}
+
+Result<Course> make_course(gpuactors::Actor& actor, const Plan& plan) {
+  if (actor.gpu_count() == 0)
+    return gpuactors::fail(Errc::invalid_argument, "a trainer needs a device: ask for one, or a share of one");
+  GPUACTORS_LET(spec, parse_plan(plan));
+  GPUACTORS_LET(features, actor.tensors().get(plan.features()));
+  GPUACTORS_LET(labels, actor.tensors().get(plan.labels()));
+  GPUACTORS_LET(numbers, features.host<float>());
+  GPUACTORS_LET(classes, labels.host<std::int32_t>());
+  return Course::make(actor.gpu().stream(), spec, numbers, classes);
+}
+
+Status status_of(gpuactors::Actor& actor, const Course& course) {
+  Status status;
+  status.set_epochs(course.epochs());
+  status.set_steps(course.steps());
+  status.set_steps_per_epoch(course.steps_per_epoch());
+  status.set_train_rows(static_cast<std::int64_t>(course.split().train.size()));
+  status.set_test_rows(static_cast<std::int64_t>(course.split().test.size()));
+  status.set_node(actor.lease().node);
+  const auto& device = actor.lease().devices.front();
+  status.set_device(fmt::format("{} {}, share {}", gpuactors::to_string(actor.gpu().device().kind), device.index,
+                                device.share.to_double()));
+  status.set_pid(::getpid());
+  status.set_restarts(actor.restarts());
+  return status;
+}
+
+Evaluation to_message(const Quality& quality) {
+  Evaluation message;
+  message.set_loss(quality.loss);
+  message.set_accuracy(quality.accuracy);
+  message.set_rows(quality.rows);
+  return message;
+}
+
+double input_scale_for(std::span<const float> features) {
+  float most = 0;
+  for (const auto value : features)
+    most = std::max(most, std::abs(value));
+  return most == 0 ? 1 : std::exp2(-std::ceil(std::log2(static_cast<double>(most))));
+}
+
+} // namespace train

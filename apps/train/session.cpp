@@ -1,0 +1,129 @@
+#include "session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+namespace train {
+
+using namespace std::chrono_literals;
+using gpuactors::Clock;
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+/// How long a trainer may be away before it is given up, and the pauses between two looks.
+constexpr auto longest_absence = 60s;
+constexpr auto look_again = 50ms;
+/// Looks at an actor that is said to be gone: a restart that has just begun may say so.
+constexpr int looks_at_the_gone = 20;
+/// How often it is asked whether to stop.
+constexpr auto attention = 100ms;
+
+/// Waits until a trainer that died is back.
+Result<Status> await_return(const gpuactors::ActorRef& trainer) {
+  const auto end = Clock::now() + longest_absence;
+  int gone = 0;
+  for (;;) {
+    auto status = trainer.call<Status>("status").get();
+    if (status || !is_death(status.error().code()))
+      return status;
+    gone += status.error().code() == Errc::actor_died ? 1 : 0;
+    if (gone == looks_at_the_gone || Clock::now() > end)
+      return status;
+    std::this_thread::sleep_for(look_again);
+  }
+}
+
+void note(Outcome& outcome, const Progress& progress) {
+  const auto count = static_cast<std::uint64_t>(progress.losses_size());
+  outcome.rows += progress.rows();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto step = progress.steps() - count + i;
+    if (step < outcome.first_step)
+      continue;
+    const auto at = static_cast<std::size_t>(step - outcome.first_step);
+    if (outcome.losses.size() <= at)
+      outcome.losses.resize(at + 1);
+    outcome.losses[at] = progress.losses(static_cast<int>(i));
+  }
+}
+
+/// Reads what a run tells until its end: true when that is the end of the training.
+Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher,
+                         Outcome& outcome) {
+  RunRequest request;
+  request.set_epochs(epochs);
+  auto events = trainer.stream<Progress>("run", request);
+  for (;;) {
+    auto progress = events.next(attention);
+    if (!outcome.stopped && watcher.stop()) {
+      outcome.stopped = true;
+      events.cancel(); // it ends after the steps that are under way
+    }
+    if (!progress) {
+      if (progress.error().code() == Errc::deadline_exceeded)
+        continue;
+      if (outcome.stopped && progress.error().code() == Errc::cancelled)
+        return true;
+      if (!is_death(progress.error().code()))
+        return gpuactors::fail(progress.error());
+      watcher.notice(
+          fmt::format("the trainer died ({}); waiting for it to be started anew", progress.error().message()));
+      return false;
+    }
+    if (!*progress)
+      return true;
+    note(outcome, **progress);
+    watcher.progress(**progress, outcome);
+  }
+}
+
+} // namespace
+
+double Outcome::last_loss() const {
+  const auto count = std::min<std::size_t>(losses.size(), steps_per_epoch);
+  const auto sum = std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end(), 0.0);
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+bool is_death(Errc code) noexcept {
+  switch (code) {
+  case Errc::worker_died:
+  case Errc::actor_died:
+  case Errc::unavailable:
+  case Errc::lease_revoked:
+  case Errc::context_lost:
+  case Errc::device_lost:
+    return true;
+  default:
+    return false;
+  }
+}
+
+Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher) {
+  Outcome outcome;
+  const auto begin = Clock::now();
+  GPUACTORS_LET(first, await_return(trainer));
+  outcome.first_step = first.steps();
+  outcome.steps_per_epoch = first.steps_per_epoch();
+  for (;;) {
+    GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
+    if (ended)
+      break;
+    GPUACTORS_LET(status, await_return(trainer));
+    watcher.notice(
+        fmt::format("the trainer is back on node {}; it goes on after step {}", status.node(), status.steps()));
+  }
+  outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  GPUACTORS_LET(status, trainer.call<Status>(outcome.stopped ? "stop" : "status").get());
+  outcome.status = status;
+  GPUACTORS_LET(quality, trainer.call<Evaluation>("evaluate").get());
+  outcome.quality = quality;
+  return outcome;
+}
+
+} // namespace train

@@ -1,0 +1,50 @@
+// Following a trainer to its end, over the deaths of its workers.
+#pragma once
+
+#include "train.pb.h"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+namespace train {
+
+/// What became of a training. A plain value.
+struct Outcome {
+  /// Updates that had been made when it began: more than 0 if it was resumed.
+  std::uint64_t first_step = 0;
+  std::uint64_t steps_per_epoch = 1;
+  /// The loss before each update from then on.
+  std::vector<double> losses;
+  /// Rows that were learnt from, those that were learnt again after a death included, and seconds that it took.
+  std::uint64_t rows = 0;
+  double seconds = 0;
+  Evaluation quality;
+  Status status;
+  /// It was told to stop before its end.
+  bool stopped = false;
+
+  /// The mean loss of the last epoch; 0 when there was no step.
+  [[nodiscard]] double last_loss() const;
+};
+
+/// Who wants to know, and may stop it. All are called on the thread that follows; none may be empty.
+struct Watcher {
+  std::function<void(const Progress& progress, const Outcome& so_far)> progress = [](const auto&, const auto&) {};
+  /// One line about something unusual.
+  std::function<void(std::string_view)> notice = [](std::string_view) {};
+  /// Asked several times a second.
+  std::function<bool()> stop = [] { return false; };
+};
+
+/// Whether an error means that somebody died, so that what had restarts left will be back.
+[[nodiscard]] bool is_death(gpuactors::Errc code) noexcept;
+
+/// Has `trainer` run until `epochs` are over and evaluates it. When its worker dies, waits until it is back and has it
+/// go on.
+/// @returns the error of the training, or of the death that it did not come back from.
+gpuactors::Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher);
+
+} // namespace train

@@ -1,0 +1,140 @@
+#include "trainer_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <stdexcept>
+
+namespace train {
+
+using google::protobuf::Empty;
+using gpuactors::Clock;
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+/// A stretch of steps that is waited for once is made longer until it takes this long, and shorter beyond the second.
+constexpr std::chrono::milliseconds stretch_least{50};
+constexpr std::chrono::milliseconds stretch_most{200};
+constexpr std::uint64_t first_stretch = 32;
+
+Progress to_message(const Stretch& stretch) {
+  Progress progress;
+  progress.set_epochs(stretch.epochs);
+  progress.set_steps(stretch.steps);
+  progress.mutable_losses()->Add(stretch.losses.begin(), stretch.losses.end());
+  progress.set_rows(stretch.rows);
+  return progress;
+}
+
+void throw_if(const Result<void>& failed) {
+  if (!failed)
+    throw std::runtime_error(gpuactors::to_string(failed.error()));
+}
+
+GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
+    .method("run", &TrainerActor::run)
+    .method("step", &TrainerActor::step)
+    .method("evaluate", &TrainerActor::evaluate)
+    .method("save", &TrainerActor::save_to)
+    .method("load", &TrainerActor::load_from)
+    .method("status", &TrainerActor::status)
+    .method("stop", &TrainerActor::stop);
+
+} // namespace
+
+TrainerActor::TrainerActor(gpuactors::Init init, const Plan& plan)
+  : Actor(std::move(init)), plan_(plan), course_(make_course(*this, plan)) {
+  if (!course_)
+    throw std::runtime_error(gpuactors::to_string(course_.error()));
+  throw_if(find_beginning());
+}
+
+Result<void> TrainerActor::find_beginning() {
+  GPUACTORS_LET(saved, saved<Saved>());
+  if (!saved)
+    return plan_.resume() ? course_->load(plan_.checkpoint()) : Result<void>{};
+  noted_ = true;
+  auto loaded = course_->load(saved->checkpoint());
+  if (!loaded && loaded.error().code() == Errc::not_found) {
+    // Another machine, without the file: what was learnt is learnt again.
+    std::cerr << fmt::format("{}; the training begins anew\n", loaded.error().message());
+    return {};
+  }
+  return loaded;
+}
+
+Result<void> TrainerActor::write_checkpoint() {
+  if (plan_.checkpoint().empty())
+    return {};
+  GPUACTORS_TRY(course_->save(plan_.checkpoint()));
+  if (noted_)
+    return {};
+  // The name stays; only what is in the file changes.
+  Saved saved;
+  saved.set_checkpoint(plan_.checkpoint());
+  GPUACTORS_TRY(save(saved));
+  noted_ = true;
+  return {};
+}
+
+Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events) {
+  auto ahead = first_stretch;
+  const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
+  while (course_->epochs() < request.epochs()) {
+    if (stop_requested())
+      return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", course_->steps()));
+    const auto epoch = course_->epochs();
+    const auto begin = Clock::now();
+    GPUACTORS_LET(stretch, course_->advance(ahead));
+    const auto taken = Clock::now() - begin;
+    if (taken < stretch_least)
+      ahead *= 2;
+    else if (taken > stretch_most && ahead > 1)
+      ahead /= 2;
+    const bool due = stretch.epochs % every == 0 || stretch.epochs >= request.epochs();
+    if (stretch.epochs > epoch && due)
+      GPUACTORS_TRY(write_checkpoint());
+    GPUACTORS_TRY(events.write(to_message(stretch)));
+  }
+  return {};
+}
+
+Result<Loss> TrainerActor::step(const Rows& rows) {
+  GPUACTORS_LET(loss, course_->step_on({rows.features().data(), static_cast<std::size_t>(rows.features_size())},
+                                       {rows.labels().data(), static_cast<std::size_t>(rows.labels_size())}));
+  Loss reply;
+  reply.set_loss(loss);
+  return reply;
+}
+
+Result<Evaluation> TrainerActor::evaluate(const Empty&) {
+  GPUACTORS_LET(quality, course_->evaluate());
+  return train::to_message(quality);
+}
+
+Result<Status> TrainerActor::save_to(const Path& path) {
+  if (path.path().empty() && plan_.checkpoint().empty())
+    return gpuactors::fail(Errc::invalid_argument, "there is no path to save to, and the plan has no checkpoint");
+  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : course_->save(path.path()));
+  return status_of(*this, *course_);
+}
+
+Result<Status> TrainerActor::load_from(const Path& path) {
+  GPUACTORS_TRY(course_->load(path.path()));
+  return status_of(*this, *course_);
+}
+
+Result<Status> TrainerActor::status(const Empty&) {
+  return status_of(*this, *course_);
+}
+
+Result<Status> TrainerActor::stop(const Empty&) {
+  GPUACTORS_TRY(write_checkpoint());
+  return status_of(*this, *course_);
+}
+
+} // namespace train
