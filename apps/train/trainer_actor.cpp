@@ -91,7 +91,7 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
     const auto begin = Clock::now();
     GPUACTORS_LET(stretch, course_->advance(ahead));
     const auto taken = Clock::now() - begin;
-    if (taken < stretch_least)
+    if (taken < stretch_least && ahead < course_->steps_per_epoch())
       ahead *= 2;
     else if (taken > stretch_most && ahead > 1)
       ahead /= 2;

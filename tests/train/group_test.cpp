@@ -1,0 +1,145 @@
+// Several workers that train one network: as one with the larger batch, and without those that die.
+#include "lessons.hpp"
+
+#include <apps/train/group.hpp>
+#include <support/temporary_folder.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace train::test {
+
+using gpuactors::Errc;
+using gpuactors::test::TemporaryFolder;
+
+namespace {
+
+GroupSpec group_of(std::size_t workers, const Plan& plan, std::uint64_t epochs) {
+  GroupSpec spec;
+  spec.plan = plan;
+  spec.workers = workers;
+  spec.epochs = epochs;
+  spec.options.gpus = 0.25;
+  return spec;
+}
+
+double worst_difference(const std::vector<double>& actual, const std::vector<double>& expected, std::size_t steps) {
+  REQUIRE(actual.size() >= steps);
+  REQUIRE(expected.size() == actual.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < steps; ++i) {
+    const auto error = std::abs(actual[i] - expected[i]) / expected[i];
+    if (!(error <= worst))
+      worst = error;
+  }
+  return worst;
+}
+
+/// Ends the member of that rank after the first epoch.
+Watcher killer(gpuactors::Cluster& cluster, std::size_t rank) {
+  Watcher watcher;
+  watcher.progress = [&cluster, rank](const Progress& progress, const Outcome&) {
+    if (progress.epochs() != 1)
+      return;
+    const auto state = must(cluster.state());
+    for (const auto& actor : state.actors())
+      if (actor.name().ends_with("-" + std::to_string(rank)))
+        must(cluster.kill(actor.name()));
+  };
+  return watcher;
+}
+
+} // namespace
+
+TEST_CASE("several workers have the losses of one with as large a batch", "[train]") {
+  auto cluster = embed();
+  for (const bool wide : {false, true}) {
+    auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+    auto& plan = lesson.plan;
+    plan.set_wide(wide);
+    plan.set_momentum(wide ? 0.9 : 0);
+    const std::uint64_t epochs = wide ? 120 : 12;
+    plan.set_batch(48);
+    auto single = must(cluster.spawn("trainer", plan, half()));
+    const auto expected = must(follow(single, epochs, {}));
+    must(cluster.kill(single));
+    for (const std::size_t workers : {2, 3}) {
+      plan.set_batch(static_cast<std::int64_t>(48 / workers));
+      const auto group = must(train_group(cluster, group_of(workers, plan, epochs), {}));
+      const auto& losses = group.outcome.losses;
+      CHECK(group.workers == workers);
+      CHECK(losses.size() == epochs * 9);
+      CHECK(worst_difference(losses, expected.losses, wide ? 1000 : 100) < (wide ? 1e-9 : 1e-6));
+      CHECK(group.outcome.rows == expected.rows);
+    }
+  }
+  CHECK(must(cluster.state()).actors().empty());
+}
+
+TEST_CASE("more workers than rows in the last batch learn all the same", "[train]") {
+  auto cluster = embed();
+  // 41 rows to learn from: batches of 20, 20 and 1 for four workers of 5 rows.
+  auto lesson = make_lesson(cluster, make_table(51, 4, 3, 1));
+  lesson.plan.set_batch(5);
+  const auto group = must(train_group(cluster, group_of(4, lesson.plan, 3), {}));
+  CHECK(group.outcome.losses.size() == 9);
+  CHECK(group.outcome.rows == 3 * 41);
+}
+
+TEST_CASE("a group shrinks when a member dies, and goes on from the beginning of the epoch", "[train]") {
+  auto cluster = embed();
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  const TemporaryFolder folder;
+  lesson.plan.set_checkpoint((folder / "group").string());
+  for (const std::size_t rank : {0, 2}) {
+    auto spec = group_of(3, lesson.plan, 6);
+    spec.on_loss = OnLoss::shrink;
+    std::string notice;
+    auto watcher = killer(cluster, rank);
+    watcher.notice = [&](std::string_view text) { notice = text; };
+    const auto group = must(train_group(cluster, spec, watcher));
+    CHECK(group.workers == 2);
+    // 320 rows: 7 steps of 48 in the first epoch, 10 of 32 in the others.
+    CHECK(group.outcome.losses.size() == 7 + 5 * 10);
+    CHECK(group.outcome.quality.accuracy() > 0.9);
+    CHECK(notice.find("worker " + std::to_string(rank) + " of 3 was lost in epoch 2") == 0);
+    CHECK(std::filesystem::exists(folder / "group"));
+  }
+  CHECK(must(cluster.state()).actors().empty());
+}
+
+TEST_CASE("a group stops when a member dies, with its name and without a trace", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  const auto group = train_group(cluster, group_of(3, lesson.plan, 6), killer(cluster, 1));
+  REQUIRE_FALSE(group);
+  CHECK(says(group.error(), "worker 1 of 3 was lost in epoch 2, and the group stops"));
+  CHECK(must(cluster.state()).actors().empty());
+}
+
+TEST_CASE("a group goes on from its checkpoint, and so does another number of workers", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto& plan = lesson.plan;
+  plan.set_checkpoint((folder / "whole").string());
+  must(train_group(cluster, group_of(2, plan, 6), {}));
+  plan.set_checkpoint((folder / "part").string());
+  must(train_group(cluster, group_of(2, plan, 4), {}));
+  plan.set_resume(true);
+  const auto rest = must(train_group(cluster, group_of(2, plan, 6), {}));
+  CHECK(rest.outcome.first_step == 40);
+  CHECK(rest.outcome.losses.size() == 20);
+  CHECK(read_text(folder / "part") == read_text(folder / "whole"));
+  must(train_group(cluster, group_of(3, plan, 8), {}));
+}
+
+TEST_CASE("a group that cannot start whole does not start", "[train]") {
+  auto cluster = embed();
+  auto lesson = make_lesson(cluster, make_table(100, 12, 4, 1));
+  lesson.plan.set_rate(-1);
+  CHECK(says(train_group(cluster, group_of(2, lesson.plan, 6), {}).error(), "the rate of learning"));
+  CHECK(must(cluster.state()).actors().empty());
+}
+
+} // namespace train::test

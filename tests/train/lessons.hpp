@@ -1,0 +1,51 @@
+// What the tests of training learn: data that are made here, plans for them, and a small cluster.
+#pragma once
+
+#include <apps/train/csv.hpp>
+#include <apps/train/plan.hpp>
+#include <apps/train/session.hpp>
+#include <support/catch.hpp>
+
+#include <string>
+#include <vector>
+
+namespace train::test {
+
+/// The value, or a failure of the test that shows the error.
+template <class T>
+T must(gpuactors::Result<T> result) {
+  if (!result)
+    FAIL(gpuactors::to_string(result.error()));
+  return std::move(*result);
+}
+
+inline void must(const gpuactors::Result<void>& result) {
+  if (!result)
+    FAIL(gpuactors::to_string(result.error()));
+}
+
+/// Whether the text of an error has these words; shows it if not.
+bool says(const gpuactors::Error& error, std::string_view words);
+
+/// Points around one centre for each class, far enough apart to be told from each other.
+Table make_table(std::int64_t rows, std::int64_t inputs, std::int64_t classes, std::uint64_t seed);
+
+/// Data in a cluster, and a plan that learns them with one hidden layer.
+struct Lesson {
+  gpuactors::Shared<gpuactors::Tensor> features;
+  gpuactors::Shared<gpuactors::Tensor> labels;
+  Plan plan;
+};
+
+Lesson make_lesson(gpuactors::Cluster& cluster, const Table& table, std::int64_t hidden = 32);
+
+/// An embedded cluster with one host device.
+gpuactors::Cluster embed();
+
+/// Half a device.
+gpuactors::Options half();
+
+/// All bytes of a file.
+std::string read_text(const std::filesystem::path& path);
+
+} // namespace train::test

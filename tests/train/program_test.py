@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Runs gpuactors-train as a user would, on data that are made here: program_test.py GPUACTORS_TRAIN"""
+
+import gzip
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+PROGRAM = os.path.abspath(sys.argv[1])
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "GPUACTORS_BROKER"}
+
+
+def train(folder, *arguments):
+    return subprocess.run([PROGRAM, "--devices", "host:1x256MiB", *arguments], cwd=folder, env=ENVIRONMENT,
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def write_data(path, rows=300):
+    """Points around three centres, in seven numbers."""
+    draw = random.Random(1)
+    centres = [[draw.uniform(0, 8) for _ in range(7)] for _ in range(3)]
+    with gzip.open(path, "wt") as file:
+        for row in range(rows):
+            numbers = [f"{centre + draw.uniform(-1, 1):.3f}" for centre in centres[row % 3]]
+            file.write(",".join(numbers) + f",{row % 3}\n")
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        write_data(self.path("data.csv.gz"))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def train(self, *arguments, data="data.csv.gz"):
+        done = train(self.folder, "--data", data, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def refusal(self, *arguments, code=2):
+        done = train(self.folder, *arguments)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("gpuactors-train: "), done.stderr)
+        return done.stderr
+
+    def test_it_trains_shows_progress_and_writes_what_was_asked_for(self):
+        done = self.train("--layers", "7,16,3", "--epochs", "20", "--gpus", "0.5", "--checkpoint", "net", "--plot")
+        self.assertRegex(done.stdout, r"data.csv.gz: 300 rows of 7 numbers, 3 classes")
+        accuracy = re.search(r"test accuracy: ([\d.]+) \(mean of 5 splits: ([\d. ]+)\), 60 rows", done.stdout)
+        self.assertGreater(float(accuracy[1]), 0.95)
+        self.assertEqual(len(accuracy[2].split()), 5)
+        self.assertRegex(done.stderr, r"epoch 20/20  loss [\d.]+  [\d,]+ rows/s\n$")
+        lines = self.read("net.csv").decode().splitlines()
+        self.assertEqual(lines[0], "step,epoch,loss")
+        self.assertEqual(len(lines), 1 + 20 * 4)
+        self.assertTrue(lines[-1].startswith("80,20,"))
+        self.assertLess(float(lines[-1].split(",")[2]), float(lines[1].split(",")[2]))
+        picture = xml.etree.ElementTree.fromstring(self.read("net.svg"))
+        self.assertEqual(len(picture.findall("{http://www.w3.org/2000/svg}polyline")), 2)
+
+    def test_a_resumed_training_is_the_uninterrupted_one(self):
+        self.train("--splits", "1", "--epochs", "9", "--checkpoint", "whole")
+        self.train("--splits", "1", "--epochs", "4", "--checkpoint", "part")
+        self.assertNotEqual(self.read("part"), self.read("whole"))
+        done = self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume", "--curve", "rest.csv")
+        self.assertEqual(self.read("part"), self.read("whole"))
+        self.assertIn("20 steps", done.stdout)
+        whole = self.read("whole.csv").splitlines()
+        self.assertEqual(self.read("rest.csv").splitlines()[1:], whole[1 + 4 * 4:])
+
+    def test_a_damaged_checkpoint_is_refused(self):
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net")
+        good = self.read("net")
+        for bad in (good[:-1], good[:-1] + bytes([good[-1] ^ 1])):
+            with open(self.path("net"), "wb") as file:
+                file.write(bad)
+            self.assertRegex(self.refusal("--data", "data.csv.gz", "--checkpoint", "net", "--resume", code=1),
+                             "truncated|altered or damaged")
+
+    def test_it_ends_early_when_asked_and_goes_on_later(self):
+        command = [PROGRAM, "--devices", "host:1x256MiB", "--data", "data.csv.gz", "--batch", "1", "--epochs", "1000000",
+                   "--checkpoint", "net", "--splits", "1"]
+        with subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
+            self.assertRegex(process.stderr.readline(), r"epoch \d+/1000000 ")
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130)
+        step = int(re.search(r"stopped after step (\d+); --resume goes on from there", output)[1])
+        epochs = step // 240 + 1
+        done = self.train("--batch", "1", "--epochs", str(epochs), "--checkpoint", "net", "--resume", "--splits", "1")
+        self.assertIn(f"{epochs * 240 - step} steps", done.stdout)
+
+    def test_a_sweep_prints_a_table(self):
+        done = self.train("--gpus", "0.25", "--epochs", "10", "--sweep", "rate=0.1,0.01,0.0001")
+        lines = done.stdout.splitlines()[1:]
+        self.assertEqual(lines[0].split(), ["rate", "loss", "test", "loss", "accuracy", "seconds", "where"])
+        self.assertEqual([line.split()[0] for line in lines[1:]], ["0.1", "0.01", "0.0001"])
+        losses = [float(line.split()[1]) for line in lines[1:]]
+        self.assertEqual(losses, sorted(losses))
+        self.assertTrue(any(line.endswith("best") for line in lines))
+        self.assertIn("3 of 3 trainings done", done.stderr)
+
+    def test_several_workers_learn_the_same(self):
+        one = self.train("--double", "--batch", "32", "--epochs", "5", "--splits", "1", "--curve", "one.csv")
+        two = self.train("--double", "--batch", "16", "--epochs", "5", "--gpus", "0.25", "--workers", "2", "--curve",
+                         "two.csv")
+        self.assertIn("40 steps", one.stdout)
+        self.assertIn("40 steps", two.stdout)
+        curves = [self.read(name).decode().splitlines()[1:] for name in ("one.csv", "two.csv")]
+        for a, b in zip(*curves):
+            self.assertAlmostEqual(float(a.split(",")[2]), float(b.split(",")[2]), places=9)
+
+    def test_data_that_are_wrong_are_refused_with_their_line(self):
+        for text, words in (("1,2,0\n1,0\n", "line 2 has 2 columns; the rows before it have 3"),
+                            ("1,2,0\n1,x,0\n", "line 2 has \"x\" in column 2"),
+                            ("1,2,0\n1,nan,0\n", "line 2 has nan in column 2"),
+                            ("", "it ends before line 1")):
+            with open(self.path("bad.csv"), "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertIn(words, self.refusal("--data", "bad.csv", code=1))
+        self.assertIn("No such file", self.refusal("--data", "none.csv", code=1))
+
+    def test_options_that_are_wrong_are_refused_in_one_line(self):
+        data = ("--data", "data.csv.gz")
+        for arguments, words, code in (
+                ((), "--data is required", 2),
+                ((*data, "--layers", "7"), "at least inputs and outputs", 2),
+                ((*data, "--layers", "8,3"), "--layers begins with 8, but the rows of data.csv.gz have 7", 1),
+                ((*data, "--layers", "7,2"), "labels up to 2: at least 3 outputs are due", 1),
+                ((*data, "--rate", "0"), "the rate of learning is above 0", 2),
+                ((*data, "--resume"), "name it by --checkpoint FILE", 2),
+                ((*data, "--plot"), "name that by --curve FILE", 2),
+                ((*data, "--sweep", "speed=1"), "--sweep takes rate, momentum", 2),
+                ((*data, "--sweep", "rate=1", "--checkpoint", "x"), "without --workers, --checkpoint", 2),
+                ((*data, "--on-loss", "cry"), "--on-loss", 2),
+                ((*data, "--fast"), "--fast", 2),
+                ((*data, "--gpus", "0"), "a trainer needs a device", 1),
+                ((*data, "--gpus", "64"), "no node has 64 devices", 1)):
+            self.assertIn(words, self.refusal(*arguments, code=code))
+
+    def test_the_help_teaches(self):
+        done = train(self.folder, "--help")
+        self.assertEqual(done.returncode, 0)
+        for words in ("--data FILE", "--on-loss", "examples:", "fetch_digits.sh", "--sweep rate=0.1,0.01,0.001"):
+            self.assertIn(words, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
