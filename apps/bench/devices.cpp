@@ -1,11 +1,11 @@
 // Work on a device through a task, beside the same work by the bare library.
+#include "openblas.hpp"
 #include "rows.hpp"
 
 #include <gpuactors/bench/messages.pb.h>
 #include <gpuactors/gpuactors.hpp>
 
 #include <cblas.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -59,18 +59,6 @@ double ours(Cluster& cluster) {
     std::exit(1);
   }
   return 2e-9 * size * size * size / reply->seconds();
-}
-
-/// The function of OpenBLAS, which the library loads and this program therefore does not link either.
-template <class Function>
-Function* openblas(const char* name) {
-  static void* const library = dlopen("libopenblas.so.0", RTLD_NOW);
-  auto* found = library != nullptr ? dlsym(library, name) : nullptr;
-  if (found == nullptr) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", dlerror());
-    std::exit(1);
-  }
-  return reinterpret_cast<Function*>(found);
 }
 
 double bare(const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c) {

@@ -43,4 +43,7 @@ int serve_cluster(const std::string& certificates);
 /// Tensors from one process to another: on one machine against memcpy, over TCP against one raw stream.
 [[nodiscard]] std::vector<Benchmark> transport_benchmarks();
 
+/// Training through an actor, against a plain loop over OpenBLAS.
+[[nodiscard]] std::vector<Benchmark> training_benchmarks();
+
 } // namespace gpuactors::bench
