@@ -3,12 +3,17 @@
 #include <gpuactors/device/host/pool.hpp>
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <iterator>
 #include <limits>
 
 namespace gpuactors::host {
 
 namespace {
+
+/// Plain ops that are taken out of a stream at once: so that who queues and who runs them rarely meet at the mutex.
+constexpr std::size_t ops_at_once = 32;
 
 Result<void> run_guarded(const std::function<Result<void>()>& run) {
   try {
@@ -76,6 +81,7 @@ void Core::push(HostStream* stream, Op op) {
     return;
   stream->state = StreamState::ready;
   ready_.push_back(stream);
+  others_wait_.store(true, std::memory_order_relaxed);
   if (used_ < permits_)
     pool_.request(shared_from_this());
 }
@@ -138,6 +144,7 @@ void Core::resume(HostStream* stream) {
   } else {
     stream->state = StreamState::ready;
     ready_.push_back(stream);
+    others_wait_.store(true, std::memory_order_relaxed);
     if (used_ < permits_)
       pool_.request(shared_from_this());
   }
@@ -179,7 +186,7 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
   stream->state = StreamState::running;
   bool going = true;
   while (going && !stream->ops.empty() && stream->completed < until) {
-    going = step(stream, lock);
+    going = step(stream, until, lock);
     // Streams of one backend take turns where they are more than its permits.
     if (share && !ready_.empty())
       break;
@@ -196,7 +203,13 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
   signal();
 }
 
-bool Core::step(HostStream* stream, Lock& lock) {
+bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
+  const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(ops_at_once, until - stream->completed));
+  std::size_t plain = 0;
+  while (plain < std::min(most, stream->ops.size()) && stream->ops[plain].run)
+    ++plain;
+  if (plain > 0)
+    return run_some(stream, plain, lock);
   auto op = std::move(stream->ops.front());
   stream->ops.pop_front();
   if (op.wait_for != nullptr) {
@@ -204,7 +217,7 @@ bool Core::step(HostStream* stream, Lock& lock) {
       stream->state = StreamState::parked;
       return false;
     }
-  } else if (op.callback) {
+  } else {
     Result<void> result;
     if (stream->error)
       result = fail(std::move(*stream->error));
@@ -213,16 +226,35 @@ bool Core::step(HostStream* stream, Lock& lock) {
     op.callback(std::move(result));
     op = {};
     lock.lock();
-  } else {
-    lock.unlock();
-    auto result = run_guarded(op.run);
-    // What the work holds goes with it, before anybody learns that it is done.
-    op = {};
-    lock.lock();
-    if (!result && !stream->error)
-      stream->error = result.error();
   }
   ++stream->completed;
+  signal();
+  return true;
+}
+
+bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
+  std::array<Op, ops_at_once> ops;
+  std::move(stream->ops.begin(), stream->ops.begin() + static_cast<std::ptrdiff_t>(count), ops.begin());
+  stream->ops.erase(stream->ops.begin(), stream->ops.begin() + static_cast<std::ptrdiff_t>(count));
+  others_wait_.store(!ready_.empty(), std::memory_order_relaxed);
+  lock.unlock();
+  std::optional<Error> error;
+  std::size_t done = 0;
+  do {
+    auto result = run_guarded(ops[done].run);
+    // What the work holds goes with it, before anybody learns that it is done.
+    ops[done] = {};
+    ++done;
+    if (!result && !error)
+      error = result.error();
+    // Who waits for a turn gets it now.
+  } while (done < count && !others_wait_.load(std::memory_order_relaxed));
+  lock.lock();
+  stream->ops.insert(stream->ops.begin(), std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(done)),
+                     std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(count)));
+  stream->completed += done;
+  if (error && !stream->error)
+    stream->error = std::move(error);
   signal();
   return true;
 }

@@ -107,8 +107,9 @@ private:
   /// Runs ops of a stream that was taken out of `ready_`, under a permit, until it is parked, has no more or has
   /// completed `until`; with `share` also until another stream wants its turn.
   void run(HostStream* stream, std::uint64_t until, bool share, Lock& lock);
-  /// Runs one op. False when the stream is parked.
-  bool step(HostStream* stream, Lock& lock);
+  /// Runs one op, or several plain ones of which nobody has to hear in between. False when the stream is parked.
+  bool step(HostStream* stream, std::uint64_t until, Lock& lock);
+  bool run_some(HostStream* stream, std::size_t count, Lock& lock);
   void help(Loop& loop, Lock& lock);
   Loop* open_loop();
   void signal();
@@ -120,6 +121,8 @@ private:
   int waiting_ = 0;
   int used_ = 0;
   std::deque<HostStream*> ready_;
+  /// Whether `ready_` has any, for who looks without the mutex.
+  std::atomic<bool> others_wait_{false};
   std::vector<Loop*> loops_;
   std::vector<std::unique_ptr<HostStream>> streams_;
 };
