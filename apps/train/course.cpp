@@ -22,6 +22,9 @@ namespace {
 /// Rows that go through the network at once in an evaluation, at least.
 constexpr std::int64_t evaluated_at_once = 256;
 
+/// Epochs that may be queued before the stream is waited for.
+constexpr std::size_t epochs_at_once = 32;
+
 /// Tells the shuffles of epochs from the random numbers of initial weights.
 constexpr std::uint64_t shuffle_seed = 0x5EED5EED;
 
@@ -133,8 +136,6 @@ Result<void> Course::load_data(std::span<const float> features, std::span<const 
     for (const auto row : split_.test)
       test_labels_.push_back(labels[static_cast<std::size_t>(row)]);
   }
-  order_on_host_ = split_.train;
-  losses_on_host_.resize(losses_.bytes());
   return {};
 }
 
@@ -174,10 +175,13 @@ Result<void> Course::begin_epoch() {
   if (ordered_)
     return {};
   // From the same beginning in each epoch, so that it can be found again without those before it.
-  order_on_host_ = split_.train;
+  orders_.resize(std::max(orders_.size(), next_order_ + 1));
+  auto& order = orders_[next_order_];
+  next_order_ = (next_order_ + 1) % epochs_at_once;
+  order = split_.train;
   nn::Random random{spec_.seed ^ shuffle_seed, epoch_};
-  nn::shuffle(order_on_host_, random);
-  GPUACTORS_TRY(stream_->upload(order_.raw(), order_on_host_.data(), order_.bytes()));
+  nn::shuffle(order, random);
+  GPUACTORS_TRY(stream_->upload(order_.raw(), order.data(), order_.bytes()));
   ordered_ = true;
   return {};
 }
@@ -208,48 +212,70 @@ void Course::end_epoch_if_over() {
   ++epoch_;
 }
 
-Result<Stretch> Course::advance(std::uint64_t most) {
-  const auto first = position_;
-  const auto count = std::min(most, steps_per_epoch() - first);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    GPUACTORS_TRY(find_gradient());
-    GPUACTORS_TRY(update());
+Result<Stretch> Course::advance(std::uint64_t most, std::uint64_t last_epoch) {
+  segments_.resize(std::max<std::size_t>(segments_.size(), 1));
+  std::size_t used = 0;
+  while (most > 0 && epoch_ < last_epoch && used < epochs_at_once) {
+    const auto first = position_;
+    const auto count = std::min(most, steps_per_epoch() - first);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      GPUACTORS_TRY(find_gradient());
+      GPUACTORS_TRY(update());
+    }
+    segments_.resize(std::max(segments_.size(), used + 1));
+    GPUACTORS_TRY(fetch_losses(segments_[used++], first, count));
+    end_epoch_if_over();
+    most -= count;
   }
-  return collect(first, count);
+  GPUACTORS_TRY(stream_->synchronize());
+  Stretch stretch;
+  for (std::size_t i = 0; i < used; ++i)
+    collect(segments_[i], stretch);
+  stretch.epochs = epoch_;
+  stretch.steps = trainer_.steps();
+  return stretch;
 }
 
 Result<Stretch> Course::report() {
-  return collect(0, position_);
-}
-
-Result<Stretch> Course::collect(std::uint64_t first, std::uint64_t count) {
+  Segment segment;
+  GPUACTORS_TRY(fetch_losses(segment, 0, position_));
+  GPUACTORS_TRY(stream_->synchronize());
   Stretch stretch;
-  if (count > 0) {
-    const auto begin = batch_rows(first).begin;
-    const auto end = batch_rows(first + count - 1).end;
-    const auto width = gpuactors::size_of(losses_.dtype());
-    GPUACTORS_TRY(
-        stream_->download(losses_on_host_.data(), loss_at(begin), static_cast<std::size_t>(end - begin) * width));
-    GPUACTORS_TRY(stream_->synchronize());
-    const auto value = [&](std::int64_t row) {
-      const auto* at = losses_on_host_.data() + static_cast<std::size_t>(row - begin) * width;
-      return losses_.dtype() == DType::f32 ? static_cast<double>(*reinterpret_cast<const float*>(at))
-                                           : *reinterpret_cast<const double*>(at);
-    };
-    for (auto step = first; step < first + count; ++step) {
-      const auto all = batch_rows(step);
-      const auto own = own_rows(step);
-      double sum = 0;
-      for (auto row = own.begin; row < own.end; ++row)
-        sum += value(row);
-      stretch.losses.push_back(sum / static_cast<double>(all.end - all.begin));
-      stretch.rows += static_cast<std::uint64_t>(own.end - own.begin);
-    }
-  }
+  collect(segment, stretch);
   end_epoch_if_over();
   stretch.epochs = epoch_;
   stretch.steps = trainer_.steps();
   return stretch;
+}
+
+Result<void> Course::fetch_losses(Segment& segment, std::uint64_t first, std::uint64_t count) {
+  segment.first = first;
+  segment.count = count;
+  if (count == 0)
+    return {};
+  const auto begin = batch_rows(first).begin;
+  const auto end = batch_rows(first + count - 1).end;
+  segment.losses.resize(static_cast<std::size_t>(end - begin) * gpuactors::size_of(losses_.dtype()));
+  return stream_->download(segment.losses.data(), loss_at(begin), segment.losses.size());
+}
+
+void Course::collect(const Segment& segment, Stretch& stretch) const {
+  const auto begin = batch_rows(segment.first).begin;
+  const auto value = [&](std::int64_t row) {
+    const auto at = static_cast<std::size_t>(row - begin);
+    return losses_.dtype() == DType::f32
+               ? static_cast<double>(reinterpret_cast<const float*>(segment.losses.data())[at])
+               : reinterpret_cast<const double*>(segment.losses.data())[at];
+  };
+  for (auto step = segment.first; step < segment.first + segment.count; ++step) {
+    const auto all = batch_rows(step);
+    const auto own = own_rows(step);
+    double sum = 0;
+    for (auto row = own.begin; row < own.end; ++row)
+      sum += value(row);
+    stretch.losses.push_back(sum / static_cast<double>(all.end - all.begin));
+    stretch.rows += static_cast<std::uint64_t>(own.end - own.begin);
+  }
 }
 
 Result<double> Course::step_on(std::span<const float> features, std::span<const std::int32_t> labels) {

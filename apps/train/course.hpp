@@ -59,8 +59,8 @@ public:
   static gpuactors::Result<Course> make(gpuactors::Stream& stream, const CourseSpec& spec,
                                         std::span<const float> features, std::span<const std::int32_t> labels);
 
-  /// Makes at most `most` steps, not beyond the end of the epoch, and waits for them once.
-  gpuactors::Result<Stretch> advance(std::uint64_t most);
+  /// Makes at most `most` steps, not beyond the end of epoch `last_epoch`, and waits for them once.
+  gpuactors::Result<Stretch> advance(std::uint64_t most, std::uint64_t last_epoch);
 
   /// One step on other rows than those of the course: returns their mean loss before it.
   gpuactors::Result<double> step_on(std::span<const float> features, std::span<const std::int32_t> labels);
@@ -134,8 +134,18 @@ private:
   [[nodiscard]] Range batch_rows(std::uint64_t step) const;
   [[nodiscard]] Range own_rows(std::uint64_t step) const;
   void end_epoch_if_over();
-  /// The losses of the steps from `first` on, from `losses_`.
-  gpuactors::Result<Stretch> collect(std::uint64_t first, std::uint64_t count);
+
+  /// Steps of one epoch that were queued, and what they left on the host once the stream has got there.
+  struct Segment {
+    std::uint64_t first = 0;
+    std::uint64_t count = 0;
+    std::vector<std::byte> losses;
+  };
+
+  /// Has the losses of steps of this epoch brought to the host.
+  gpuactors::Result<void> fetch_losses(Segment& segment, std::uint64_t first, std::uint64_t count);
+  /// Adds the losses of a segment that has arrived.
+  void collect(const Segment& segment, Stretch& stretch) const;
   [[nodiscard]] void* loss_at(std::int64_t row) const;
   [[nodiscard]] const std::int32_t* order_at(std::int64_t row) const;
   template <class T>
@@ -150,10 +160,12 @@ private:
   gpuactors::Tensor labels_;
   /// The rows of an epoch in its order.
   gpuactors::Tensor order_;
-  std::vector<std::int32_t> order_on_host_;
+  /// Where orders and losses of epochs that are under way at once lie on the host; in turns.
+  std::vector<std::vector<std::int32_t>> orders_;
+  std::vector<Segment> segments_;
+  std::size_t next_order_ = 0;
   /// The loss of each row, in the order of the epoch.
   gpuactors::Tensor losses_;
-  std::vector<std::byte> losses_on_host_;
   /// The rows for the test.
   gpuactors::Tensor test_order_;
   std::vector<std::int32_t> test_labels_;

@@ -17,7 +17,8 @@ struct Curve {
   std::span<const double> losses;
 };
 
-/// "step,epoch,loss" and a line for each step, in the shortest form that reads back as the same numbers.
+/// "step,epoch,loss" and a line for each step whose loss is known, in the shortest form that reads back as the same
+/// numbers.
 [[nodiscard]] std::string to_csv(const Curve& curve);
 
 /// An SVG picture of it, with the mean of each epoch drawn over the single steps. Readable on light and dark pages.

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 namespace train {
@@ -47,7 +48,7 @@ void note(Outcome& outcome, const Progress& progress) {
       continue;
     const auto at = static_cast<std::size_t>(step - outcome.first_step);
     if (outcome.losses.size() <= at)
-      outcome.losses.resize(at + 1);
+      outcome.losses.resize(at + 1, std::numeric_limits<double>::quiet_NaN());
     outcome.losses[at] = progress.losses(static_cast<int>(i));
   }
 }
@@ -85,9 +86,16 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
 } // namespace
 
 double Outcome::last_loss() const {
-  const auto count = std::min<std::size_t>(losses.size(), steps_per_epoch);
-  const auto sum = std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end(), 0.0);
-  return count == 0 ? 0 : sum / static_cast<double>(count);
+  const auto count = static_cast<std::ptrdiff_t>(std::min<std::size_t>(losses.size(), steps_per_epoch));
+  double sum = 0;
+  std::size_t known = 0;
+  for (auto loss = losses.end() - count; loss != losses.end(); ++loss) {
+    if (std::isnan(*loss))
+      continue;
+    sum += *loss;
+    ++known;
+  }
+  return known == 0 ? 0 : sum / static_cast<double>(known);
 }
 
 bool is_death(Errc code) noexcept {

@@ -16,7 +16,7 @@ struct Outcome {
   /// Updates that had been made when it began: more than 0 if it was resumed.
   std::uint64_t first_step = 0;
   std::uint64_t steps_per_epoch = 1;
-  /// The loss before each update from then on.
+  /// The loss before each update from then on; NaN where a worker died with what it had not told yet.
   std::vector<double> losses;
   /// Rows that were learnt from, those that were learnt again after a death included, and seconds that it took.
   std::uint64_t rows = 0;
@@ -26,7 +26,7 @@ struct Outcome {
   /// It was told to stop before its end.
   bool stopped = false;
 
-  /// The mean loss of the last epoch; 0 when there was no step.
+  /// The mean loss of the last epoch, as far as it is known; 0 when there was no step.
   [[nodiscard]] double last_loss() const;
 };
 

@@ -88,17 +88,20 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
     if (stop_requested())
       return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", course_->steps()));
     const auto epoch = course_->epochs();
+    // Several short epochs in one go, as far as nothing has to be written in between.
+    const auto next_checkpoint = (epoch / every + 1) * every;
+    const auto last = plan_.checkpoint().empty() ? request.epochs() : std::min(next_checkpoint, request.epochs());
     const auto begin = Clock::now();
-    GPUACTORS_LET(stretch, course_->advance(ahead));
+    GPUACTORS_LET(stretch, course_->advance(ahead, last));
     const auto taken = Clock::now() - begin;
-    if (taken < stretch_least && ahead < course_->steps_per_epoch())
+    if (taken < stretch_least && stretch.losses.size() == ahead)
       ahead *= 2;
     else if (taken > stretch_most && ahead > 1)
       ahead /= 2;
-    const bool due = stretch.epochs % every == 0 || stretch.epochs >= request.epochs();
-    if (stretch.epochs > epoch && due)
-      GPUACTORS_TRY(write_checkpoint());
+    // Told first: after a death between the two, what is told twice is the same, and what is not told is lost.
     GPUACTORS_TRY(events.write(to_message(stretch)));
+    if (stretch.epochs > epoch && stretch.epochs == last)
+      GPUACTORS_TRY(write_checkpoint());
   }
   return {};
 }

@@ -35,7 +35,7 @@ struct Study {
   std::vector<double> learn(std::uint64_t steps) {
     std::vector<double> losses;
     while (losses.size() < steps) {
-      const auto stretch = must(course->advance(steps - losses.size()));
+      const auto stretch = must(course->advance(steps - losses.size(), 100));
       losses.insert(losses.end(), stretch.losses.begin(), stretch.losses.end());
     }
     return losses;

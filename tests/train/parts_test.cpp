@@ -138,6 +138,7 @@ TEST_CASE("a curve is a table and a picture", "[train]") {
   const std::vector<double> losses{2, 1, 0.5, 0.25};
   const Curve curve{2, 3, losses};
   CHECK(to_csv(curve) == "step,epoch,loss\n3,1,2\n4,2,1\n5,2,0.5\n6,2,0.25\n");
+  CHECK(to_csv({0, 1, std::vector<double>{1, NAN, 3}}) == "step,epoch,loss\n1,1,1\n3,3,3\n");
   const auto picture = to_svg(curve, "a < b & c");
   CHECK(picture.find("a &lt; b &amp; c") != std::string::npos);
   CHECK(picture.find("class=\"steps\" points=\"") != std::string::npos);
