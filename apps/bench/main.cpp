@@ -111,9 +111,8 @@ int main(int argc, char** argv) {
   }
   fmt::print("{} hardware threads; floors in the same process, taken in turns\n", std::thread::hardware_concurrency());
   std::vector<Row> rows;
-  for (const auto& group :
-       {call_benchmarks(), remote_benchmarks(), remote_load_benchmarks(), device_benchmarks(), ledger_benchmarks(),
-        memory_benchmarks(), transport_benchmarks(), training_benchmarks()})
+  for (const auto& group : {call_benchmarks(), remote_benchmarks(), remote_load_benchmarks(), device_benchmarks(),
+                            ledger_benchmarks(), memory_benchmarks(), transport_benchmarks(), training_benchmarks()})
     for (const auto& benchmark : group)
       if (benchmark.name.find(filter) != std::string::npos) {
         fmt::print(stderr, "running {}\n", benchmark.name);

@@ -95,24 +95,24 @@ private:
       std::copy_n(pictures_.x.data() + order_[static_cast<std::size_t>(begin + r)] * inputs, inputs,
                   x_.data() + r * inputs);
     sgemm_(CblasRowMajor, CblasNoTrans, CblasTrans, count, hidden, inputs, 0.0625F, x_.data(), inputs,
-                first_.values.data(), inputs, 0, h_.data(), hidden);
+           first_.values.data(), inputs, 0, h_.data(), hidden);
     for (int r = 0; r < count; ++r)
       for (int c = 0; c < hidden; ++c)
         h_[static_cast<std::size_t>(r * hidden + c)] =
             std::max(h_[static_cast<std::size_t>(r * hidden + c)] + first_.bias(first_.values)[c], 0.0F);
-    sgemm_(CblasRowMajor, CblasNoTrans, CblasTrans, count, outputs, hidden, 1, h_.data(), hidden,
-                second_.values.data(), hidden, 0, y_.data(), outputs);
+    sgemm_(CblasRowMajor, CblasNoTrans, CblasTrans, count, outputs, hidden, 1, h_.data(), hidden, second_.values.data(),
+           hidden, 0, y_.data(), outputs);
     const auto loss = softmax(begin, count);
     column_sums(y_.data(), count, outputs, second_.bias(second_.slopes));
-    sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, outputs, hidden, count, 1, y_.data(), outputs, h_.data(),
-                hidden, 0, second_.slopes.data(), hidden);
+    sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, outputs, hidden, count, 1, y_.data(), outputs, h_.data(), hidden, 0,
+           second_.slopes.data(), hidden);
     sgemm_(CblasRowMajor, CblasNoTrans, CblasNoTrans, count, hidden, outputs, 1, y_.data(), outputs,
-                second_.values.data(), hidden, 0, g_.data(), hidden);
+           second_.values.data(), hidden, 0, g_.data(), hidden);
     for (int i = 0; i < count * hidden; ++i)
       g_[static_cast<std::size_t>(i)] = h_[static_cast<std::size_t>(i)] > 0 ? g_[static_cast<std::size_t>(i)] : 0;
     column_sums(g_.data(), count, hidden, first_.bias(first_.slopes));
     sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, hidden, inputs, count, 0.0625F, g_.data(), hidden, x_.data(),
-                inputs, 0, first_.slopes.data(), inputs);
+           inputs, 0, first_.slopes.data(), inputs);
     update(first_);
     update(second_);
     return loss;
