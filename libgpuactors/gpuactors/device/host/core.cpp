@@ -7,6 +7,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <thread>
 
 namespace gpuactors::host {
 
@@ -66,6 +67,12 @@ HostStream* Core::make_stream() {
 void Core::destroy_stream(HostStream* stream) {
   Lock lock{mutex_};
   await(stream, stream->submitted, lock);
+  // A thread that has done its last op may still look for another.
+  while (stream->state == StreamState::running) {
+    ++waiting_;
+    changed_.wait(lock);
+    --waiting_;
+  }
   std::erase_if(streams_, [stream](const auto& owned) { return owned.get() == stream; });
 }
 
@@ -185,11 +192,20 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
   ++used_;
   stream->state = StreamState::running;
   bool going = true;
-  while (going && !stream->ops.empty() && stream->completed < until) {
-    going = step(stream, until, lock);
-    // Streams of one backend take turns where they are more than its permits.
-    if (share && !ready_.empty())
+  for (bool waited = false; !waited;) {
+    while (going && !stream->ops.empty() && stream->completed < until) {
+      going = step(stream, until, lock);
+      // Streams of one backend take turns where they are more than its permits.
+      if (share && !ready_.empty())
+        break;
+    }
+    if (!share || !going || !stream->ops.empty() || !ready_.empty())
       break;
+    // Who queues the next op may be waiting for this very core: let it, instead of being woken for each op.
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    waited = stream->ops.empty();
   }
   if (going) {
     stream->state = stream->ops.empty() ? StreamState::idle : StreamState::ready;
