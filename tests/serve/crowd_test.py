@@ -67,7 +67,7 @@ class Crowd(unittest.TestCase):
 
     def test_slow_readers_hold_what_is_allowed_and_no_more(self):
         held = 64 * MIB
-        with Server(PROGRAM, "--held-bytes", str(held), "--transfer-ms", "300") as server:
+        with Server(PROGRAM, "--held-bytes", str(held), "--transfer-ms", "1000") as server:
             self.serves(server)
             before = server.resident()
             slow = []

@@ -164,7 +164,7 @@ class Requests(WithServer):
 
 
 class Connections(WithServer):
-    OPTIONS = ("--request-bytes", "100000", "--transfer-ms", "400", "--connections", "20")
+    OPTIONS = ("--request-bytes", "100000", "--transfer-ms", "1000", "--connections", "20")
 
     def test_requests_one_behind_the_other_are_answered_in_order(self):
         with self.server.connect() as connection, connection.makefile("rb") as stream:
