@@ -182,11 +182,12 @@ Result<Progress> load_training(const std::filesystem::path& path, Trainer& train
   spec.max_rows = network.spec().max_rows;
   if (!(spec == network.spec()))
     return wrong_checkpoint(
-        path, fmt::format("it is of a network {} with {} and inputs times {}, not of {} with {} and inputs "
-                          "times {}",
-                          fmt::join(spec.sizes, ","), to_string(spec.hidden), spec.input_scale,
-                          fmt::join(network.spec().sizes, ","), to_string(network.spec().hidden),
-                          network.spec().input_scale));
+        path,
+        fmt::format("it is of a network {} in {} with {} and inputs times {}, not of {} in {} with {} and inputs "
+                    "times {}",
+                    fmt::join(spec.sizes, ","), gpuactors::to_string(spec.dtype), to_string(spec.hidden),
+                    spec.input_scale, fmt::join(network.spec().sizes, ","), gpuactors::to_string(network.spec().dtype),
+                    to_string(network.spec().hidden), network.spec().input_scale));
   for (const auto& [key, wanted] : {std::pair{loss_key, std::string{to_string(trainer.spec().loss)}},
                                     std::pair{optimizer_key, describe(trainer.spec().optimizer)}}) {
     const auto found = file.metadata.find(std::string{key});

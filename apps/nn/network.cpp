@@ -128,14 +128,18 @@ Result<Network> Network::make(gpuactors::Stream& stream, const NetworkSpec& spec
 
 template <class T>
 Result<void> Network::initialize(std::uint64_t seed) {
-  std::vector<T> values(parameter_elements(spec_), T{0});
+  // The device first: a network that is too large for its lease is refused before the host has given it memory.
+  const auto elements = parameter_elements(spec_);
+  GPUACTORS_LET(on_device, stream_->tensor(spec_.dtype, {static_cast<std::int64_t>(elements)}));
+  std::vector<T> values(elements, T{0});
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto bound = 1 / std::sqrt(static_cast<double>(spec_.sizes[i / 2]));
     Random random{seed, i};
     for (std::size_t k = 0; k < parameters_[i].size; ++k)
       values[parameters_[i].offset + k] = static_cast<T>(bound * (2 * random.uniform() - 1));
   }
-  GPUACTORS_LET(on_device, stream_->tensor_from(values, {static_cast<std::int64_t>(values.size())}));
+  GPUACTORS_TRY(stream_->upload(on_device.raw(), values.data(), on_device.bytes()));
+  GPUACTORS_TRY(stream_->synchronize());
   values_ = std::move(on_device);
   return {};
 }

@@ -26,7 +26,8 @@ void fit_connections(std::size_t& connections) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0)
     return;
-  const auto wanted = std::min<rlim_t>(connections + other_files, files.rlim_max);
+  // Twice: gRPC counts no connections of its own.
+  const auto wanted = std::min<rlim_t>(2 * connections + other_files, files.rlim_max);
   if (files.rlim_cur < wanted) {
     files.rlim_cur = wanted;
     ::setrlimit(RLIMIT_NOFILE, &files);

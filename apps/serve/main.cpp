@@ -57,8 +57,14 @@ Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& mode
   for (const auto& model : models) {
     if (signals.came())
       return {};
-    GPUACTORS_TRY(table.load(model.name, {}));
-    GPUACTORS_TRY(say_what(table, model.name));
+    if (auto loaded = table.load(model.name, {}); !loaded) {
+      // A client may have been first, and taken the room.
+      const auto serves = table.model_ready(model.name, "");
+      if (!serves || !*serves)
+        return loaded;
+    }
+    if (const auto said = say_what(table, model.name); !said)
+      say(said.error().message()); // a client has unloaded it already
   }
   return {};
 }

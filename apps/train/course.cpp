@@ -67,7 +67,8 @@ std::pair<double, bool> judge(const T* outputs, std::int64_t count, std::int32_t
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i)
     sum += std::exp(static_cast<double>(outputs[i]) - static_cast<double>(*best));
-  return {std::log(sum) + static_cast<double>(*best) - static_cast<double>(outputs[label]), best == outputs + label};
+  return {std::log(sum) + static_cast<double>(*best) - static_cast<double>(outputs[label]),
+          best == outputs + label && !std::isnan(outputs[label])};
 }
 
 Result<void> check_labels(std::span<const std::int32_t> labels, std::int64_t outputs) {

@@ -26,6 +26,8 @@ constexpr std::size_t most_line_bytes = std::size_t{16} << 20;
 constexpr unsigned int read_buffer_bytes = 256U << 10;
 /// Characters of a field that an error shows.
 constexpr std::size_t shown_characters = 40;
+/// Numbers of a whole file: 16 GiB of them.
+constexpr std::size_t most_numbers = std::size_t{1} << 32;
 constexpr std::int64_t most_rows = std::numeric_limits<std::int32_t>::max();
 
 /// The lines of a file, whether it is gzipped or not.
@@ -39,9 +41,8 @@ public:
   Result<bool> next(std::string& line) {
     line.clear();
     ++number_;
-    std::array<char, 64U << 10> piece{};
-    while (gzgets(file_.get(), piece.data(), static_cast<int>(piece.size())) != nullptr) {
-      const std::string_view text{piece.data()};
+    while (gzgets(file_.get(), piece_.data(), static_cast<int>(piece_.size())) != nullptr) {
+      const std::string_view text{piece_.data()};
       line += text;
       if (!text.empty() && text.back() == '\n') {
         line.pop_back();
@@ -52,7 +53,7 @@ public:
       if (line.size() > most_line_bytes)
         return wrong(fmt::format("is longer than {} MiB", most_line_bytes >> 20U));
       // Stopped short of the end of the piece without the end of the line: there is a 0 in it, or it is the last one.
-      if (text.size() + 1 < piece.size() && gzeof(file_.get()) == 0)
+      if (text.size() + 1 < piece_.size() && gzeof(file_.get()) == 0)
         return wrong("has a byte 0 in it: this is no text");
     }
     int code = Z_OK;
@@ -76,6 +77,7 @@ public:
 private:
   const std::filesystem::path& path_;
   std::unique_ptr<gzFile_s, decltype(&gzclose)> file_;
+  std::array<char, 64U << 10> piece_;
   std::size_t number_ = 0;
 };
 
@@ -126,6 +128,8 @@ Result<void> add_row(const Lines& lines, const std::vector<double>& values, Tabl
         fmt::format("has the label {} in its last column; a whole number from 0 to {} is due", label, most_label));
   if (table.rows == most_rows)
     return lines.wrong(fmt::format("is one too many: {} rows are the most", most_rows));
+  if (table.features.size() + static_cast<std::size_t>(inputs) > most_numbers)
+    return lines.wrong(fmt::format("is one too many: {} numbers are the most", most_numbers));
   for (std::int64_t i = 0; i < inputs; ++i)
     table.features.push_back(static_cast<float>(values[static_cast<std::size_t>(i)]));
   table.labels.push_back(static_cast<std::int32_t>(label));
@@ -137,7 +141,8 @@ Result<void> add_row(const Lines& lines, const std::vector<double>& values, Tabl
 } // namespace
 
 Result<Table> read_csv(const std::filesystem::path& path, bool header) {
-  if (std::filesystem::is_directory(path))
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown))
     return gpuactors::fail(Errc::invalid_argument, fmt::format("{} is a folder, not a file of numbers", path.string()));
   errno = 0;
   auto* file = gzopen(path.c_str(), "rbe");

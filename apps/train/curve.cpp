@@ -122,7 +122,7 @@ std::string to_csv(const Curve& curve) {
   std::string text = "step,epoch,loss\n";
   for (std::size_t i = 0; i < curve.losses.size(); ++i) {
     const auto step = curve.first_step + i;
-    if (std::isnan(curve.losses[i]))
+    if (std::isnan(curve.losses[i])) // not told
       continue;
     text += fmt::format("{},{},{}\n", step + 1, step / curve.steps_per_epoch + 1, curve.losses[i]);
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 namespace train {
@@ -41,11 +43,15 @@ public:
   ~Group() {
     for (const auto& member : members_)
       static_cast<void>(cluster_.kill(member));
+    if (places_)
+      static_cast<void>(cluster_.remove_group(*places_));
   }
 
   Result<GroupOutcome> train();
 
 private:
+  /// Takes the places of all members together: two groups with half of theirs each would wait for each other.
+  Result<void> take_places();
   Result<void> start();
   Result<void> join();
   /// One epoch: true when it is over, false when the group has shrunk and it has to be learnt again.
@@ -57,19 +63,40 @@ private:
   gpuactors::Cluster& cluster_;
   const GroupSpec& spec_;
   const Watcher& watcher_;
+  std::optional<gpuactors::GroupId> places_;
   std::vector<gpuactors::ActorRef> members_;
   std::uint64_t generation_ = 0;
   std::uint64_t epochs_ = 0;
   Outcome outcome_;
 };
 
+Result<void> Group::take_places() {
+  const std::vector<gpuactors::Options> bundles(spec_.workers, spec_.options);
+  for (bool said = false;; said = true) {
+    auto places = cluster_.create_group(bundles, {.queue_timeout = 1s});
+    if (places) {
+      places_ = places->id;
+      return {};
+    }
+    if (places.error().code() != Errc::no_capacity)
+      return gpuactors::fail(places.error());
+    if (watcher_.stop())
+      return gpuactors::fail(Errc::cancelled, "it was stopped while it waited for devices");
+    if (!said)
+      watcher_.notice(fmt::format("waiting for devices for {} workers", spec_.workers));
+  }
+}
+
 Result<void> Group::start() {
+  GPUACTORS_TRY(take_places());
   const auto name = group_name();
   std::vector<gpuactors::Future<gpuactors::ActorRef>> starting;
   for (std::size_t i = 0; i < spec_.workers; ++i) {
     auto options = spec_.options;
     options.name = fmt::format("{}-{}", name, i);
     options.max_restarts = 0; // what one has learnt would be lost: the group decides
+    options.group = *places_;
+    options.bundle = static_cast<int>(i);
     starting.push_back(cluster_.spawn_async("train_member", spec_.plan, options));
   }
   std::optional<gpuactors::Error> failed;
@@ -157,6 +184,10 @@ void Group::note(const std::vector<Progress>& parts) {
       outcome_.losses[first + i] += part.losses(static_cast<int>(i));
     rows += part.rows();
   }
+  // A loss that is no number any more was told all the same.
+  for (auto at = first; at < outcome_.losses.size(); ++at)
+    if (std::isnan(outcome_.losses[at]))
+      outcome_.losses[at] = std::numeric_limits<double>::infinity();
   whole.set_rows(rows);
   whole.mutable_losses()->Add(outcome_.losses.begin() + static_cast<std::ptrdiff_t>(first), outcome_.losses.end());
   outcome_.rows += rows;
@@ -193,7 +224,7 @@ Result<void> Group::save_if_due(bool now) {
     return {};
   Path path;
   path.set_path(spec_.plan.checkpoint());
-  GPUACTORS_TRY(members_.front().call<Status>("save", path).get());
+  GPUACTORS_TRY(members_.front().call<Status>("save", path, gpuactors::Duration::max()).get());
   return {};
 }
 
@@ -221,7 +252,9 @@ Result<GroupOutcome> Group::train() {
     }
   }
   outcome_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  GPUACTORS_LET(quality, members_.front().call<Evaluation>("evaluate").get());
+  GPUACTORS_LET(
+      quality,
+      members_.front().call<Evaluation>("evaluate", google::protobuf::Empty{}, gpuactors::Duration::max()).get());
   GPUACTORS_LET(status, members_.front().call<Status>("status").get());
   outcome_.quality = quality;
   outcome_.status = status;

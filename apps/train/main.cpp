@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <numeric>
 
@@ -170,6 +172,8 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
   fmt::print("{} steps on {}, {}, in {:.2f} s ({}), loss {:.6f}\n", outcome.losses.size(), outcome.status.node(),
              outcome.status.device(), outcome.seconds,
              rate_text(static_cast<double>(outcome.rows) / std::max(outcome.seconds, 1e-9)), outcome.last_loss());
+  if (std::isinf(outcome.last_loss()))
+    fmt::print("the loss is no number any more: a lower --rate may help\n");
   if (!options.checkpoint.empty())
     fmt::print("checkpoint: {}\n", options.checkpoint);
   GPUACTORS_TRY(write_curve(options, outcome));
@@ -182,8 +186,14 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
     return 0;
   std::vector<double> accuracies{outcome.quality.accuracy()};
   if (options.workers == 1) {
-    GPUACTORS_LET(others, train_splits(cluster, options, plan));
-    accuracies.insert(accuracies.end(), others.begin(), others.end());
+    auto others = train_splits(cluster, options, plan);
+    if (stop_asked != 0) {
+      fmt::print("stopped before all splits were done; test accuracy of the first: {:.4f}, {} rows\n",
+                 outcome.quality.accuracy(), outcome.quality.rows());
+      return interrupted;
+    }
+    GPUACTORS_TRY(others);
+    accuracies.insert(accuracies.end(), others->begin(), others->end());
   }
   const auto mean = std::accumulate(accuracies.begin(), accuracies.end(), 0.0) / static_cast<double>(accuracies.size());
   fmt::print("test accuracy: {:.4f}", mean);
@@ -198,7 +208,7 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
 void print_sweep(const Sweep& sweep, const std::vector<Result<Outcome>>& results) {
   double best = -1;
   for (const auto& result : results)
-    best = result ? std::max(best, result->quality.accuracy()) : best;
+    best = result && !result->stopped ? std::max(best, result->quality.accuracy()) : best;
   fmt::print("{:>12}  {:>10}  {:>10}  {:>8}  {:>8}  {}\n", sweep.name, "loss", "test loss", "accuracy", "seconds",
              "where");
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -207,9 +217,10 @@ void print_sweep(const Sweep& sweep, const std::vector<Result<Outcome>>& results
       fmt::print("{:>12}  {}\n", sweep.values[i], gpuactors::to_string(result.error()));
       continue;
     }
+    const auto* mark = result->stopped ? "  stopped" : result->quality.accuracy() == best ? "  best" : "";
     fmt::print("{:>12}  {:>10.6f}  {:>10.6f}  {:>8.4f}  {:>8.2f}  {}, {}{}\n", sweep.values[i], result->last_loss(),
                result->quality.loss(), result->quality.accuracy(), result->seconds, result->status.node(),
-               result->status.device(), result->quality.accuracy() == best ? "  best" : "");
+               result->status.device(), mark);
   }
 }
 
@@ -225,18 +236,32 @@ Result<int> train_sweep(gpuactors::Cluster& cluster, const TrainOptions& options
   watcher.stop = [] { return stop_asked != 0; };
   watcher.changed = [terminal](const JobCounts& counts) {
     fmt::print(stderr, "{}{} of {} trainings done, {} running, {} waiting{}", terminal ? "\r\x1b[K" : "", counts.done,
-               counts.all, counts.running, counts.all - counts.done - counts.running,
-               terminal && counts.done < counts.all ? "" : "\n");
+               counts.all, counts.running, counts.all - counts.done - counts.running, terminal ? "" : "\n");
     std::fflush(stderr);
   };
   const auto results = run_jobs(cluster, plans, resources_of(options), options.epochs, watcher);
+  if (terminal)
+    fmt::print(stderr, "\n");
   print_sweep(*options.sweep, results);
   if (stop_asked != 0)
     return interrupted;
   return std::all_of(results.begin(), results.end(), [](const auto& result) { return result.has_value(); }) ? 0 : 1;
 }
 
+/// Finds out before the training whether what it writes has a place.
+Result<void> check_folders(const TrainOptions& options) {
+  for (const auto& file : {options.checkpoint, options.curve}) {
+    std::error_code failed;
+    const auto folder = std::filesystem::absolute(file, failed).parent_path();
+    if (!file.empty() && !std::filesystem::is_directory(folder, failed))
+      return gpuactors::fail(gpuactors::Errc::not_found,
+                             fmt::format("{} cannot be written: there is no folder {}", file, folder.string()));
+  }
+  return {};
+}
+
 Result<int> run(int argc, char** argv, const TrainOptions& options) {
+  GPUACTORS_TRY(check_folders(options));
   GPUACTORS_LET(table, read_csv(options.data, options.header));
   GPUACTORS_TRY(check_layers(options, table));
   fmt::print("{}: {} rows of {} numbers, {} classes\n", options.data, table.rows, table.inputs, table.classes);
@@ -259,8 +284,13 @@ int main(int argc, char** argv) {
   const auto options = train::parse_options(argc, argv, exit_code);
   if (!options)
     return exit_code;
-  const auto done = train::run(argc, argv, *options);
-  if (!done)
-    fmt::print(stderr, "gpuactors-train: {}\n", done.error().message());
-  return done ? *done : 1;
+  try {
+    const auto done = train::run(argc, argv, *options);
+    if (!done)
+      fmt::print(stderr, "gpuactors-train: {}\n", done.error().message());
+    return done ? *done : 1;
+  } catch (const std::exception& exception) { // no memory for the data, say
+    fmt::print(stderr, "gpuactors-train: {}\n", exception.what());
+    return 1;
+  }
 }

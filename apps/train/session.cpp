@@ -49,7 +49,9 @@ void note(Outcome& outcome, const Progress& progress) {
     const auto at = static_cast<std::size_t>(step - outcome.first_step);
     if (outcome.losses.size() <= at)
       outcome.losses.resize(at + 1, std::numeric_limits<double>::quiet_NaN());
-    outcome.losses[at] = progress.losses(static_cast<int>(i));
+    // What is no number here was not told; a loss that became none was.
+    const double loss = progress.losses(static_cast<int>(i));
+    outcome.losses[at] = std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
   }
 }
 
@@ -59,6 +61,8 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
   RunRequest request;
   request.set_epochs(epochs);
   auto events = trainer.stream<Progress>("run", request);
+  if (outcome.stopped)
+    events.cancel(); // asked for before a death
   for (;;) {
     auto progress = events.next(attention);
     if (!outcome.stopped && watcher.stop()) {
@@ -81,6 +85,22 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
     note(outcome, **progress);
     watcher.progress(**progress, outcome);
   }
+}
+
+/// Asks for what a training ends with; false when the trainer died over it. However long a checkpoint takes to be
+/// written: a death ends the calls anyway.
+Result<bool> finish(const gpuactors::ActorRef& trainer, Outcome& outcome) {
+  constexpr auto for_ever = gpuactors::Duration::max();
+  const google::protobuf::Empty nothing;
+  auto status = trainer.call<Status>(outcome.stopped ? "stop" : "status", nothing, for_ever).get();
+  auto quality = status ? trainer.call<Evaluation>("evaluate", nothing, for_ever).get()
+                        : Result<Evaluation>{gpuactors::fail(status.error())};
+  if (!quality && is_death(quality.error().code()))
+    return false;
+  GPUACTORS_TRY(quality);
+  outcome.status = *status;
+  outcome.quality = *quality;
+  return true;
 }
 
 } // namespace
@@ -120,18 +140,16 @@ Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs,
   outcome.steps_per_epoch = first.steps_per_epoch();
   for (;;) {
     GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
-    if (ended)
-      break;
+    outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (ended) {
+      GPUACTORS_LET(complete, finish(trainer, outcome));
+      if (complete)
+        return outcome;
+    }
     GPUACTORS_LET(status, await_return(trainer));
     watcher.notice(
         fmt::format("the trainer is back on node {}; it goes on after step {}", status.node(), status.steps()));
   }
-  outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  GPUACTORS_LET(status, trainer.call<Status>(outcome.stopped ? "stop" : "status").get());
-  outcome.status = status;
-  GPUACTORS_LET(quality, trainer.call<Evaluation>("evaluate").get());
-  outcome.quality = quality;
-  return outcome;
 }
 
 } // namespace train

@@ -171,7 +171,7 @@ TEST_CASE("a checkpoint of another network, loss or optimizer is refused in word
   };
   auto wide = spec_with({.rate = 0.1});
   wide.network.sizes[1] = 18;
-  CHECK(says(refusal(wide), "it is of a network 4,17,3 with tanh and inputs times 0.125, not of 4,18,3"));
+  CHECK(says(refusal(wide), "it is of a network 4,17,3 in f32 with tanh and inputs times 0.125, not of 4,18,3"));
   auto other = spec_with({.rate = 0.1});
   other.loss = Loss::cross_entropy;
   CHECK(says(refusal(other), "gpuactors.loss is \"mean_squared_error\", not \"cross_entropy\""));

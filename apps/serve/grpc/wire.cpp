@@ -2,7 +2,9 @@
 #include <apps/serve/protocol/front_state.hpp>
 #include <apps/serve/protocol/messages.hpp>
 #include <apps/serve/protocol/status.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
 
+#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/support/slice.h>
@@ -24,6 +26,8 @@ using gpuactors::Result;
 namespace {
 
 // Tags of length-delimited fields.
+constexpr std::uint32_t input_tag = 5U << 3 | 2;
+constexpr std::uint32_t output_tag = 6U << 3 | 2;
 constexpr std::uint32_t raw_input_tag = 7U << 3 | 2;
 constexpr std::uint32_t raw_output_tag = 6U << 3 | 2;
 constexpr std::uint32_t infer_response_tag = 2U << 3 | 2;
@@ -38,14 +42,21 @@ struct KeptMessage {
   HeldShare share;
 };
 
-/// How many bytes of a message are raw contents; what is no message counts as if it had none.
-std::size_t raw_bytes_of(const grpc::ByteBuffer& buffer) {
+/// What a message is made of: bytes of raw contents, and elements that take far more memory than bytes.
+struct Contents {
+  std::size_t raw = 0;
+  std::size_t inputs = 0;
+  std::size_t outputs = 0;
+};
+
+/// Of what is no message, what came before that shows, and no raw contents.
+Contents contents_of(const grpc::ByteBuffer& buffer) {
   grpc::ByteBuffer copy{buffer};
   grpc::ProtoBufferReader reader{&copy};
+  Contents contents;
   if (!reader.status().ok())
-    return 0;
+    return contents;
   CodedInputStream in{&reader};
-  std::size_t raw = 0;
   while (const auto tag = in.ReadTag()) {
     std::uint32_t length = 0;
     std::uint64_t number = 0;
@@ -66,12 +77,15 @@ std::size_t raw_bytes_of(const grpc::ByteBuffer& buffer) {
     default:
       break;
     }
-    if (!whole)
-      return 0;
-    if (tag == raw_input_tag)
-      raw += length;
+    if (!whole) {
+      contents.raw = 0;
+      return contents;
+    }
+    contents.raw += tag == raw_input_tag ? length : 0;
+    contents.inputs += tag == input_tag ? 1 : 0;
+    contents.outputs += tag == output_tag ? 1 : 0;
   }
-  return raw;
+  return contents;
 }
 
 void append_prefix(std::vector<grpc::Slice>& slices, std::uint32_t tag, std::size_t length) {
@@ -107,8 +121,11 @@ Result<std::shared_ptr<const inference::ModelInferRequest>> parse_request(const 
                                                                           const std::shared_ptr<HeldBytes>& held) {
   auto kept = std::make_shared<KeptMessage>();
   kept->share = HeldShare{held};
-  const auto raw = raw_bytes_of(buffer);
-  if (!kept->share.grow_to(raw + (buffer.Length() - raw) * parsed_per_byte))
+  const auto contents = contents_of(buffer);
+  // Before they are parsed, each into a hundred times its bytes.
+  if (contents.inputs > most_tensors || contents.outputs > most_tensors)
+    return fail(Errc::invalid_argument, fmt::format("the request has more than {} inputs or outputs", most_tensors));
+  if (!kept->share.grow_to(contents.raw + (buffer.Length() - contents.raw) * parsed_per_byte))
     return fail(Errc::queue_full, std::string{held_too_much});
   grpc::ByteBuffer copy{buffer}; // of references
   const auto status = grpc::SerializationTraits<inference::ModelInferRequest>::Deserialize(&copy, &kept->message);

@@ -25,6 +25,8 @@ std::string_view reason_of(int status) {
     return "Payload Too Large";
   case 415:
     return "Unsupported Media Type";
+  case 501:
+    return "Not Implemented";
   case 429:
     return "Too Many Requests";
   case 431:

@@ -376,8 +376,8 @@ void Connection::close() {
   cancel();
   Code ignored;
   socket_.close(ignored);
-  answer_ = {};
-  body_ = {};
+  // Answer and body stay until the last handler has gone: a TLS operation that is done already goes on in them once
+  // more.
   deadline_ = gpuactors::never;
   const auto self = shared_from_this();
   loop_->remove(*this);

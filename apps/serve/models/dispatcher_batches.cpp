@@ -128,6 +128,8 @@ void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::Bat
     if (!reply && is_loss(reply.error().code())) {
       lose(replica->second, reply.error(), now, actions);
     } else {
+      // One that overtook another was not begun when it was thought to be.
+      const bool in_order = found == replica->second.flights.begin();
       const auto flight = std::move(found->second);
       replica->second.flights.erase(found);
       if (replica->second.flights.empty())
@@ -136,7 +138,8 @@ void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::Bat
       for (auto& [other, waiting] : replica->second.flights)
         waiting.start = now;
       if (reply) {
-        times_.add(replica->second.facts.share, flight.rows, now - flight.start);
+        if (in_order)
+          times_.add(replica->second.facts.share, flight.rows, now - flight.start);
         answer_batch(flight, std::move(*reply), now, actions);
       } else {
         fail_batch(flight, reply.error(), now, actions);
@@ -176,8 +179,11 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
     count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
+    // Its own bytes: one client that reads slowly would keep the answers of all.
+    auto data =
+        flight.members.size() == 1 ? Bytes{shared, own} : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
     answer.outputs.push_back(
-        {output_name, facts.type, {static_cast<std::int64_t>(member->rows), facts.outputs}, Bytes{shared, own}});
+        {output_name, facts.type, {static_cast<std::int64_t>(member->rows), facts.outputs}, std::move(data)});
     actions.answers.emplace_back(pending, std::move(answer));
   }
 }

@@ -31,6 +31,8 @@ Result<void> check_file(const std::filesystem::path& file) {
   if (::stat(file.c_str(), &info) != 0)
     return fail(Errc::invalid_argument,
                 fmt::format("the token file {} cannot be read: {}", file.string(), std::strerror(errno)));
+  if (S_ISDIR(info.st_mode))
+    return fail(Errc::invalid_argument, fmt::format("the token file {} is a folder", file.string()));
   if ((info.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0)
     return fail(Errc::invalid_argument,
                 fmt::format("the token file {} may be read or written by others: chmod 600 it", file.string()));
@@ -53,6 +55,9 @@ Tokens::Digest Tokens::digest_of(std::string_view token) {
 Result<Tokens> Tokens::read(const std::filesystem::path& file) {
   GPUACTORS_TRY(check_file(file));
   std::ifstream in{file};
+  if (!in)
+    return fail(Errc::invalid_argument,
+                fmt::format("the token file {} cannot be read: {}", file.string(), std::strerror(errno)));
   Tokens result;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {

@@ -16,6 +16,9 @@ int http_status(Errc code) noexcept {
     return 429;
   case Errc::cancelled:
     return 499;
+  case Errc::unsupported:
+    return 501;
+  case Errc::no_capacity: // a model that finds no room just now
   case Errc::unavailable:
     return 503;
   case Errc::deadline_exceeded:
@@ -38,6 +41,7 @@ int grpc_status(Errc code) noexcept {
   case Errc::not_found:
     return 5;
   case Errc::queue_full:
+  case Errc::no_capacity:
     return 8;
   case Errc::unsupported:
     return 12;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace gpuactors {
@@ -37,7 +38,10 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 bool is_loopback(std::string_view host) noexcept {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  // An address, not a name that begins like one and may lead anywhere.
+  const auto is_part = [](char c) { return c == '.' || (c >= '0' && c <= '9'); };
+  return host == "localhost" || host == "::1"
+         || (host.starts_with("127.") && std::all_of(host.begin(), host.end(), is_part));
 }
 
 } // namespace gpuactors

@@ -70,11 +70,7 @@ public:
 
 private:
   Result<void> start(detail::ClusterCore& core, const v1::WorkerSetup& setup) {
-    GPUACTORS_LET(endpoint, parse_endpoint(setup.agent()));
-    std::promise<Result<caf::strong_actor_ptr>> reached;
-    core.links()->connect(endpoint, limits::connect_timeout,
-                          [&](Result<caf::strong_actor_ptr> agent) { reached.set_value(std::move(agent)); });
-    GPUACTORS_LET(agent, reached.get_future().get());
+    GPUACTORS_LET(agent, reach_agent(core, setup));
     // A node that has lost its agent has lost what ran there: the broker starts it elsewhere.
     agent->get()->attach_functor([] { ::kill(::getpid(), SIGKILL); });
 
@@ -91,6 +87,21 @@ private:
     auto welcome = std::make_shared<Welcome>();
     core.port().ask(welcome, agent, deadline_after(Clock::now(), 2 * limits::link_timeout), std::move(hello), worker_);
     return welcome->wait();
+  }
+
+  /// Tries again for a while: the agent may turn away whom it cannot tell from a crowd of strangers.
+  static Result<caf::strong_actor_ptr> reach_agent(detail::ClusterCore& core, const v1::WorkerSetup& setup) {
+    GPUACTORS_LET(endpoint, parse_endpoint(setup.agent()));
+    const auto until = deadline_after(Clock::now(), limits::link_timeout);
+    for (;;) {
+      std::promise<Result<caf::strong_actor_ptr>> reached;
+      core.links()->connect(endpoint, limits::connect_timeout,
+                            [&](Result<caf::strong_actor_ptr> agent) { reached.set_value(std::move(agent)); });
+      auto agent = reached.get_future().get();
+      if (agent || agent.error().code() != Errc::unavailable || Clock::now() >= until)
+        return agent;
+      std::this_thread::sleep_for(limits::redial_shortest);
+    }
   }
 
   static Result<void> open(const v1::WorkerSetup& setup, ProcessServices& services) {
