@@ -41,9 +41,9 @@ std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
   return std::nullopt;
 }
 
-/// Opens the file that was asked for; standard output without a name.
+/// The file for results, or null when it cannot be written, which is said.
 std::FILE* open_output(const std::string& name) {
-  std::FILE* file = name.empty() ? stdout : std::fopen(name.c_str(), "w");
+  std::FILE* file = std::fopen(name.c_str(), "w");
   if (file == nullptr)
     fmt::print(stderr, "gpuactors-bench: cannot write {}\n", name);
   return file;

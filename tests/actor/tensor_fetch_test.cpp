@@ -2,12 +2,13 @@
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/device/discovery.hpp>
 
-#include <support/catch.hpp>
+#include <support/results.hpp>
 
 #include <numeric>
 #include <thread>
 
 using namespace gpuactors;
+using gpuactors::test::must;
 using namespace std::chrono_literals;
 
 namespace {
@@ -31,13 +32,6 @@ struct Pair {
     // nop
   }
 };
-
-template <class T>
-T must(Result<T> result) {
-  if (!result)
-    FAIL(to_string(result.error()));
-  return std::move(*result);
-}
 
 std::vector<float> counting(std::size_t count) {
   std::vector<float> values(count);

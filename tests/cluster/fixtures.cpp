@@ -4,30 +4,6 @@
 
 namespace gpuactors::test {
 
-void Gate::pass() {
-  std::unique_lock lock{mutex_};
-  ++arrived_;
-  wake_.notify_all();
-  wake_.wait(lock, [this] { return open_; });
-}
-
-void Gate::await(int count) {
-  std::unique_lock lock{mutex_};
-  wake_.wait(lock, [this, count] { return arrived_ >= count; });
-}
-
-void Gate::open() {
-  const std::lock_guard lock{mutex_};
-  open_ = true;
-  wake_.notify_all();
-}
-
-void Gate::close() {
-  const std::lock_guard lock{mutex_};
-  open_ = false;
-  arrived_ = 0;
-}
-
 Gate& gate() {
   static Gate instance;
   return instance;

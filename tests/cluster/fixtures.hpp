@@ -4,30 +4,12 @@
 #include <gpuactors/gpuactors.hpp>
 #include <gpuactors/test/messages.pb.h>
 
-#include <condition_variable>
-#include <mutex>
+#include <support/gate.hpp>
+
 #include <stdexcept>
 #include <string>
 
 namespace gpuactors::test {
-
-/// Lets a test hold user code at a known point: the code waits until the test opens the gate.
-class Gate {
-public:
-  /// Called by user code: says that it is there, and waits.
-  void pass();
-  /// Called by the test: waits until `count` have arrived in all.
-  void await(int count);
-  /// Lets all through, now and later.
-  void open();
-  void close();
-
-private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  int arrived_ = 0;
-  bool open_ = false;
-};
 
 /// The gate that the tasks and methods named "wait" go through.
 Gate& gate();

@@ -9,8 +9,7 @@
 
 #include <conformance/candidates.hpp>
 #include <conformance/probe_kernels.hpp>
-#include <device/fake_cuda/driver.hpp>
-#include <dlfcn.h>
+#include <device/fake_cuda/show_kernels.hpp>
 
 namespace gpuactors::conformance {
 
@@ -93,11 +92,7 @@ const fake::FakeKernel* find(const char* entry) {
 } // namespace
 
 void show_kernels_to_fake_driver() {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  using Setter = void(fake::KernelFinder);
-  auto* setter = library != nullptr ? reinterpret_cast<Setter*>(dlsym(library, "fake_cuda_set_kernels")) : nullptr;
-  if (setter != nullptr)
-    setter(&find);
+  fake::show_kernels(&find);
 }
 
 } // namespace gpuactors::conformance

@@ -1,7 +1,6 @@
 // Shows the kernels to the fake CUDA driver, if that is the one that was loaded: so the program is tested without a
 // GPU.
-#include <device/fake_cuda/driver.hpp>
-#include <dlfcn.h>
+#include <device/fake_cuda/show_kernels.hpp>
 #include <gpu/kernels.hpp>
 #include <gpu/show_kernels.hpp>
 
@@ -24,11 +23,7 @@ const fake::FakeKernel* find(const char* entry) {
 } // namespace
 
 void show_kernels_to_fake_driver() {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  using Setter = void(fake::KernelFinder);
-  auto* setter = library != nullptr ? reinterpret_cast<Setter*>(dlsym(library, "fake_cuda_set_kernels")) : nullptr;
-  if (setter != nullptr)
-    setter(&find);
+  fake::show_kernels(&find);
 }
 
 } // namespace gpuactors::gpu

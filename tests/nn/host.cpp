@@ -6,11 +6,6 @@
 
 namespace nn::test {
 
-bool says(const gpuactors::Error& error, std::string_view words) {
-  UNSCOPED_INFO(error.message());
-  return error.message().find(words) != std::string::npos;
-}
-
 std::unique_ptr<gpuactors::Context> open_host() {
   const auto specs = must(gpuactors::parse_device_specs("host:1x256MiB"));
   const auto devices = must(gpuactors::make_devices(specs, gpuactors::discovery_options("test")));

@@ -4,7 +4,7 @@
 #include <gpuactors/device/discovery.hpp>
 
 #include <apps/nn/trainer.hpp>
-#include <support/catch.hpp>
+#include <support/results.hpp>
 
 #include <memory>
 #include <string_view>
@@ -12,21 +12,8 @@
 
 namespace nn::test {
 
-/// The value, or a failure of the test that shows the error.
-template <class T>
-T must(gpuactors::Result<T> result) {
-  if (!result)
-    FAIL(gpuactors::to_string(result.error()));
-  return std::move(*result);
-}
-
-inline void must(const gpuactors::Result<void>& result) {
-  if (!result)
-    FAIL(gpuactors::to_string(result.error()));
-}
-
-/// Whether the text of an error has these words; shows it if not.
-bool says(const gpuactors::Error& error, std::string_view words);
+using gpuactors::test::must;
+using gpuactors::test::says;
 
 /// A lease on a host device of its own.
 std::unique_ptr<gpuactors::Context> open_host();

@@ -5,7 +5,7 @@
 #include <gpuactors/gpuactors.hpp>
 #include <gpuactors/test/messages.pb.h>
 
-#include <support/catch.hpp>
+#include <support/results.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <functional>
@@ -18,19 +18,6 @@ namespace gpuactors::test {
 
 Number number(double value);
 Text text(std::string value);
-
-/// The value, or a failure of the test that shows the error.
-template <class T>
-T must(Result<T> result) {
-  if (!result)
-    FAIL(to_string(result.error()));
-  return std::move(*result);
-}
-
-inline void must(const Result<void>& result) {
-  if (!result)
-    FAIL(to_string(result.error()));
-}
 
 /// Looks again and again until it holds; false after thirty seconds.
 bool eventually(const std::function<bool()>& condition);

@@ -121,34 +121,8 @@ Result<InferReply> ask(Service& service, InferRequest request) {
 
 // -- gate -----------------------------------------------------------------------------------------
 
-bool Gate::pass(const std::function<bool()>& stopped) {
-  std::unique_lock lock{mutex_};
-  ++arrived_;
-  wake_.notify_all();
-  while (!open_ && !stopped())
-    wake_.wait_for(lock, std::chrono::milliseconds{1});
-  return open_;
-}
-
-void Gate::await(int count) {
-  std::unique_lock lock{mutex_};
-  wake_.wait(lock, [this, count] { return arrived_ >= count; });
-}
-
-void Gate::open() {
-  const std::lock_guard lock{mutex_};
-  open_ = true;
-  wake_.notify_all();
-}
-
-void Gate::close() {
-  const std::lock_guard lock{mutex_};
-  open_ = false;
-  arrived_ = 0;
-}
-
 Gate& gate() {
-  static Gate instance;
+  static Gate instance{true};
   return instance;
 }
 

@@ -3,48 +3,22 @@
 
 #include <apps/serve/models/model_table.hpp>
 #include <apps/serve/models/replica.hpp>
-#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/results.hpp>
 #include <support/temporary_folder.hpp>
 
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 namespace serve::test {
 
-/// The value, or a failure of the test that shows the error.
-template <class T>
-T must(gpuactors::Result<T> result) {
-  if (!result)
-    FAIL(gpuactors::to_string(result.error()));
-  return std::move(*result);
-}
-
-inline void must(const gpuactors::Result<void>& result) {
-  if (!result)
-    FAIL(gpuactors::to_string(result.error()));
-}
-
-/// The code of an error, or a failure of the test if there is none.
-template <class T>
-gpuactors::Errc code_of(const gpuactors::Result<T>& result) {
-  REQUIRE_FALSE(result.has_value());
-  UNSCOPED_INFO(result.error().message());
-  return result.error().code();
-}
-
-/// Whether the text of an error has these words; shows it if not.
-template <class T>
-bool says(const gpuactors::Result<T>& result, const std::string& words) {
-  REQUIRE_FALSE(result.has_value());
-  UNSCOPED_INFO(result.error().message());
-  return result.error().message().find(words) != std::string::npos;
-}
+using gpuactors::test::code_of;
+using gpuactors::test::Gate;
+using gpuactors::test::must;
+using gpuactors::test::says;
 
 inline constexpr std::int64_t inputs = 8;
 inline constexpr std::int64_t outputs = 3;
@@ -74,21 +48,6 @@ struct Asked {
 Asked ask_async(Service& service, InferRequest request);
 
 /// Holds the batches of replicas of type "test/gated" until the test lets them go.
-class Gate {
-public:
-  /// Called by a replica: waits until the gate is open, or `stopped` says so.
-  bool pass(const std::function<bool()>& stopped);
-  /// Called by the test: waits until `count` batches have arrived in all.
-  void await(int count);
-  void open();
-  void close();
-
-private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  int arrived_ = 0;
-  bool open_ = true;
-};
 Gate& gate();
 
 /// The gate is closed during a test, and open before and after it.

@@ -8,11 +8,6 @@
 
 namespace train::test {
 
-bool says(const gpuactors::Error& error, std::string_view words) {
-  UNSCOPED_INFO(error.message());
-  return error.message().find(words) != std::string::npos;
-}
-
 Table make_table(std::int64_t rows, std::int64_t inputs, std::int64_t classes, std::uint64_t seed) {
   nn::Random random{seed};
   std::vector<double> centres(static_cast<std::size_t>(inputs * classes));

@@ -4,28 +4,15 @@
 #include <apps/train/csv.hpp>
 #include <apps/train/plan.hpp>
 #include <apps/train/session.hpp>
-#include <support/catch.hpp>
+#include <support/results.hpp>
 
 #include <string>
 #include <vector>
 
 namespace train::test {
 
-/// The value, or a failure of the test that shows the error.
-template <class T>
-T must(gpuactors::Result<T> result) {
-  if (!result)
-    FAIL(gpuactors::to_string(result.error()));
-  return std::move(*result);
-}
-
-inline void must(const gpuactors::Result<void>& result) {
-  if (!result)
-    FAIL(gpuactors::to_string(result.error()));
-}
-
-/// Whether the text of an error has these words; shows it if not.
-bool says(const gpuactors::Error& error, std::string_view words);
+using gpuactors::test::must;
+using gpuactors::test::says;
 
 /// Points around one centre for each class, far enough apart to be told from each other.
 Table make_table(std::int64_t rows, std::int64_t inputs, std::int64_t classes, std::uint64_t seed);

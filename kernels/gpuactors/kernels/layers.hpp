@@ -102,9 +102,9 @@ struct BiasGradient {
   }
 };
 
-/// dy = dy where the output y of relu is positive, else 0; and the sums of its columns. Index space: tiles.
-template <class T>
-struct BiasReluBackward {
+/// dy = dy times the slope of the activation whose output is y; and the sums of its columns. Index space: tiles.
+template <class T, class Slope>
+struct BiasBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
     T* __restrict__ sum = sums;
     const auto begin = t.begin(i);
@@ -115,7 +115,7 @@ struct BiasReluBackward {
       const T* __restrict__ out = y + r * t.columns;
       T* __restrict__ row = dy + r * t.columns;
       for (auto c = begin; c < end; ++c) {
-        const T slope = out[c] > T{0} ? row[c] : T{0};
+        const T slope = Slope::of(out[c], row[c]);
         row[c] = slope;
         sum[c] += slope;
       }
@@ -123,26 +123,26 @@ struct BiasReluBackward {
   }
 };
 
-/// dy = dy (1 - y^2), y being the output of tanh; and the sums of its columns. Index space: tiles.
+/// dy where the output y of relu is positive, else 0.
 template <class T>
-struct BiasTanhBackward {
-  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
-    T* __restrict__ sum = sums;
-    const auto begin = t.begin(i);
-    const auto end = t.end(i);
-    for (auto c = begin; c < end; ++c)
-      sum[c] = T{0};
-    for (std::uint64_t r = 0; r < rows; ++r) {
-      const T* __restrict__ out = y + r * t.columns;
-      T* __restrict__ row = dy + r * t.columns;
-      for (auto c = begin; c < end; ++c) {
-        const T slope = row[c] * (T{1} - out[c] * out[c]);
-        row[c] = slope;
-        sum[c] += slope;
-      }
-    }
+struct ReluSlope {
+  GPUACTORS_FUNCTION static T of(T y, T dy) {
+    return y > T{0} ? dy : T{0};
   }
 };
+
+/// dy (1 - y^2), y being the output of tanh.
+template <class T>
+struct TanhSlope {
+  GPUACTORS_FUNCTION static T of(T y, T dy) {
+    return dy * (T{1} - y * y);
+  }
+};
+
+template <class T>
+using BiasReluBackward = BiasBackward<T, ReluSlope<T>>;
+template <class T>
+using BiasTanhBackward = BiasBackward<T, TanhSlope<T>>;
 
 GPUACTORS_DECLARE_TYPED_KERNEL(gather_rows, GatherRows);
 GPUACTORS_DECLARE_TYPED_KERNEL(bias_rows, BiasRows);

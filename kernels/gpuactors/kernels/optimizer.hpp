@@ -50,12 +50,8 @@ struct AdamUpdate {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, AdamParameters<T> p,
                                      T weight_decay, const T* gradient, T* first, T* second, T* weight) const {
     const auto end = (i + 1) * chunk < n ? (i + 1) * chunk : n;
-    for (auto at = i * chunk; at < end; ++at) {
-      const T g = gradient[at] + weight_decay * weight[at];
-      first[at] = p.beta1 * first[at] + (T{1} - p.beta1) * g;
-      second[at] = p.beta2 * second[at] + (T{1} - p.beta2) * g * g;
-      weight[at] -= p.rate * (first[at] / p.correction1) / (std::sqrt(second[at] / p.correction2) + p.epsilon);
-    }
+    for (auto at = i * chunk; at < end; ++at)
+      p.step(gradient[at] + weight_decay * weight[at], first[at], second[at], weight[at]);
   }
 };
 

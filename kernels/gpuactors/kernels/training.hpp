@@ -43,7 +43,14 @@ struct AdamParameters {
   T correction1 = T{1};
   T correction2 = T{1};
 
-  /// The same with the corrections of step `t`.
+  /// One step of one weight, `first` and `second` being its running moments.
+  GPUACTORS_FUNCTION void step(T gradient, T& first, T& second, T& weight) const {
+    first = beta1 * first + (T{1} - beta1) * gradient;
+    second = beta2 * second + (T{1} - beta2) * gradient * gradient;
+    weight -= rate * (first / correction1) / (std::sqrt(second / correction2) + epsilon);
+  }
+
+  /// These parameters with the corrections of step `t`.
   [[nodiscard]] AdamParameters at_step(std::uint64_t t) const {
     auto parameters = *this;
     parameters.correction1 = T(1 - std::pow(static_cast<double>(beta1), static_cast<double>(t)));
@@ -57,10 +64,7 @@ template <class T>
 struct AdamStep {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, AdamParameters<T> p, const T* gradient, T* first, T* second,
                                      T* weight) const {
-    const T g = gradient[i];
-    first[i] = p.beta1 * first[i] + (T{1} - p.beta1) * g;
-    second[i] = p.beta2 * second[i] + (T{1} - p.beta2) * g * g;
-    weight[i] -= p.rate * (first[i] / p.correction1) / (std::sqrt(second[i] / p.correction2) + p.epsilon);
+    p.step(gradient[i], first[i], second[i], weight[i]);
   }
 };
 
