@@ -5,39 +5,12 @@ where that is not possible.
 """
 
 import os
-import subprocess
 import sys
 
-SKIPPED = 77
-PACKAGES = ("tritonclient[http,grpc]", "numpy", "ml_dtypes")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from environment import enter_environment  # noqa: E402
 
-
-def run_quietly(*command):
-    """None, or the last line of what it complains about."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    lines = done.stdout.decode(errors="replace").strip().splitlines() or ["no reason given"]
-    return None if done.returncode == 0 else lines[-1]
-
-
-def enter_environment(folder):
-    """Goes on in the virtual environment; does not return unless this is it."""
-    python = os.path.join(folder, "bin", "python")
-    finished = os.path.join(folder, "installed")
-    if os.path.realpath(sys.prefix) == os.path.realpath(folder):
-        return
-    if not os.path.exists(finished):
-        why = run_quietly(sys.executable, "-m", "venv", "--clear", folder) or \
-            run_quietly(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--retries", "1",
-                        "--timeout", "20", *PACKAGES)
-        if why:
-            print(f"skipped: tritonclient cannot be installed: {why}")
-            sys.exit(SKIPPED)
-        with open(finished, "w", encoding="ascii"):
-            pass
-    os.execv(python, [python, "-B", *sys.argv])
-
-
-enter_environment(sys.argv[2])
+enter_environment(sys.argv[2], "tritonclient[http,grpc]", "numpy", "ml_dtypes")
 
 # pylint: disable=wrong-import-position
 import queue  # noqa: E402

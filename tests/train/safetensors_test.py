@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """Reads a checkpoint with the real packages safetensors, numpy and, where it is, PyTorch, and computes the same accuracy
-from it: safetensors_test.py GPUACTORS_TRAIN"""
+from it: safetensors_test.py GPUACTORS_TRAIN FOLDER
+
+FOLDER is where a virtual environment with safetensors and numpy is kept; it is made on first use. Exits with 77, and
+the reason, where that is not possible. For PyTorch, install it there.
+"""
 
 import os
 import random
@@ -9,14 +13,15 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
-try:
-    import numpy
-    import safetensors
-    import safetensors.numpy
-except ImportError as missing:
-    print(f"skipped: {missing} (pip install safetensors numpy)")
-    sys.exit(SKIPPED)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from environment import enter_environment  # noqa: E402
+
+enter_environment(sys.argv[2], "safetensors", "numpy")
+
+import numpy  # noqa: E402
+import safetensors  # noqa: E402
+import safetensors.numpy  # noqa: E402
+
 try:
     import torch
     import safetensors.torch
