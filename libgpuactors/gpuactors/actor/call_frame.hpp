@@ -74,8 +74,7 @@ public:
   /// Sends `item`, waiting while `limits::stream_window` items are under way that the caller has not taken
   /// (back-pressure).
   /// @returns `cancelled` when the caller withdrew or the holder is ending, `deadline_exceeded` when the call's
-  /// deadline
-  ///          came first, `invalid_argument` when the item is too large.
+  /// deadline came first, `invalid_argument` when the item is too large.
   Result<void> write(T item) {
     auto payload = Payload::of(std::move(item));
     GPUACTORS_TRY(payload.check_size());

@@ -37,8 +37,7 @@ public:
 
   /// Connects to a cluster of processes; waits for the broker's first answer.
   /// @returns `unavailable` when nobody answers, `invalid_argument` when the two sides do not trust each other,
-  /// `not_found`
-  ///          when there are no certificates.
+  /// `not_found` when there are no certificates.
   static Result<Cluster> connect(ConnectOptions options);
 
   /// Opens the cluster that a program's command line names: `--broker HOST:PORT` (or GPUACTORS_BROKER) connects, with
@@ -88,9 +87,8 @@ public:
   /// Starts an actor of type `type` and waits until it is constructed. It lives until it is killed or the cluster ends.
   ///
   /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that the type does not take:
-  /// a
-  ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
-  ///          `infeasible`, `no_capacity` (`queue_timeout`), what its constructor reports.
+  /// a GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name), `infeasible`,
+  /// `no_capacity` (`queue_timeout`), what its constructor reports.
   template <ProtobufMessage Config = google::protobuf::Empty>
   Result<ActorRef> spawn(std::string_view type, Config config = {}, const Options& options = {}) {
     return spawn_payload(type, Payload::of(std::move(config)), options).get();
@@ -139,8 +137,7 @@ public:
   /// Copies `values` into host memory of this process, immutable from then on. Others on this machine read it where it
   /// is, those on other machines get a copy.
   /// @returns `invalid_argument` when the shape does not fit the values, `out_of_memory`, `unavailable` when there is
-  /// no
-  ///          port or thread to serve it.
+  /// no port or thread to serve it.
   template <class T>
   Result<Shared<Tensor>> put(std::span<const T> values, std::vector<std::int64_t> shape) {
     return put(values.data(), values.size(), dtype_of<T>, std::move(shape));
@@ -173,7 +170,6 @@ public:
   ///          for so long that it is gone; `unsupported` in an embedded cluster, whose output is the program's.
   Result<void> logs(std::string_view actor, const LogsOptions& options, const LogSink& line);
 
-  /// The types that can be submitted and spawned; none after a move from this object.
   /// The types that this program has; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
 

@@ -15,8 +15,7 @@ namespace gpuactors::detail {
 /// there. A library that clashes with what is there, or is faulty, may end the process.
 /// @param say is told how far it is, in lines for an `Autopsy`.
 /// @returns `not_found` or `invalid_argument`, naming the library: no plugin, built with other versions, lacks a
-/// symbol,
-///          registers a name that is taken or nothing at all. Those before it stay loaded.
+/// symbol, registers a name that is taken or nothing at all. Those before it stay loaded.
 [[nodiscard]] Result<void> load_plugins(const std::vector<std::string>& files,
                                         const std::function<void(const std::string& line)>& say);
 
