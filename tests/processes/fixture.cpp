@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace gpuactors::test {
@@ -19,6 +21,23 @@ bool eventually(const std::function<bool()>& condition) {
   }
   return true;
 }
+
+namespace {
+
+/// Whether no thread of it runs: they stop one after the other, a moment after the signal.
+bool has_stopped(pid_t pid) {
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator{fmt::format("/proc/{}/task", pid), gone}) {
+    std::ifstream file{thread.path() / "stat"};
+    std::string text{std::istreambuf_iterator<char>{file}, {}};
+    const auto name_end = text.rfind(')');
+    if (name_end != std::string::npos && text.compare(name_end, 4, ") T ") != 0)
+      return false;
+  }
+  return true;
+}
+
+} // namespace
 
 Processes::Processes() {
   ProcessHandlers handlers;
@@ -100,14 +119,18 @@ Cluster Processes::connect() {
 
 void Processes::signal(const std::string& name, int number) {
   ProcessId id;
+  pid_t pid = 0;
   {
     const std::lock_guard lock{mutex_};
     REQUIRE(running_.count(name) == 1);
     id = running_.at(name).id;
+    pid = running_.at(name).pid;
   }
   must(table_->signal(id, number));
   if (number == SIGKILL)
     await_end(name);
+  if (number == SIGSTOP)
+    REQUIRE(eventually([pid] { return has_stopped(pid); }));
 }
 
 void Processes::await_end(const std::string& name) {
@@ -148,6 +171,8 @@ std::string Processes::output() {
 
 void Processes::signal(pid_t pid, int number) {
   REQUIRE(::kill(pid, number) == 0);
+  if (number == SIGSTOP)
+    REQUIRE(eventually([pid] { return has_stopped(pid); }));
 }
 
 pid_t pid_of(const ActorRef& actor) {

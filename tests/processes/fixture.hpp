@@ -70,7 +70,7 @@ public:
   /// How long a frozen process may go unnoticed.
   static constexpr std::chrono::milliseconds link_timeout{1000};
 
-  /// Sends a signal to any process of this cluster, by its number.
+  /// Sends a signal to any process of this cluster, by its number; returns when one that was told to stop has stopped.
   static void signal(pid_t pid, int number);
 
 private:
