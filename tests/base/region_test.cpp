@@ -178,6 +178,37 @@ TEST_CASE("no more memory is kept than the bound says", "[region]") {
   CHECK(pool->warm_bytes() == 0);
 }
 
+TEST_CASE("memory beyond the bound is kept for a while by who ends it again", "[region]") {
+  RegionPoolOptions options;
+  options.warm_bytes = 2 * mib;
+  const auto pool = RegionPool::create(options);
+  int told = 0;
+  pool->keep_spare(8 * mib, [&told] { ++told; });
+  const auto use = [&pool](std::size_t bytes) {
+    auto draft = pool->make(bytes, RegionReaders::machine);
+    return draft->data();
+  };
+  const auto before = Clock::now();
+  use(mib);
+  CHECK(told == 0);
+  const auto* first = use(4 * mib);
+  CHECK(told == 1);
+  CHECK(pool->warm_bytes() == 5 * mib);
+  CHECK(use(4 * mib) == first);
+  CHECK(pool->end_spare(before).value() >= before);
+  CHECK(pool->warm_bytes() == 5 * mib);
+  use(16 * mib); // too much even so
+  CHECK(pool->warm_bytes() == 5 * mib);
+
+  CHECK_FALSE(pool->end_spare(Clock::now()).has_value());
+  CHECK(pool->warm_bytes() == 0); // the oldest was small, and what is left above the bound goes as a whole
+  pool->keep_spare(0, {});
+  use(4 * mib);
+  CHECK(pool->warm_bytes() == 0);
+  use(2 * mib);
+  CHECK(pool->warm_bytes() == 2 * mib);
+}
+
 TEST_CASE("what no machine has is refused in words", "[region]") {
   const auto pool = RegionPool::create();
   const auto refused = pool->make(~std::size_t{0} - 5, RegionReaders::machine);

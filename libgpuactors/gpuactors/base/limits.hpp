@@ -113,8 +113,14 @@ inline constexpr std::chrono::seconds link_timeout{5};
 /// How long one attempt to connect may take.
 inline constexpr std::chrono::seconds connect_timeout{3};
 
+/// How often a node tells the broker at most what its actors saved: of several saves of one actor the last.
+inline constexpr std::chrono::milliseconds save_interval{50};
+
+/// A node that registers tells what it holds in messages of about this size.
+inline constexpr std::size_t held_bytes = 8U << 20;
+
 /// Connections of one process, and the largest message that one of them may announce: more than any that the library
-/// sends, except a node's first words when what it holds was configured with very large messages.
+/// sends.
 inline constexpr std::size_t links = 4096;
 inline constexpr std::size_t link_message_bytes = 64U << 20;
 
@@ -153,6 +159,11 @@ inline constexpr std::size_t region_mappable_from = 64U << 10;
 /// Memory that a process keeps for the next regions when some end.
 inline constexpr std::size_t region_warm_bytes = 256U << 20;
 
+/// What it keeps beyond that, for who puts one large tensor after the other, and for how long: new pages cost several
+/// times what it takes to fill them.
+inline constexpr std::size_t region_spare_bytes = std::size_t{2} << 30;
+inline constexpr std::chrono::seconds region_spare_time{5};
+
 /// Connections for bulk data that a server has at once, for each of its two ports; the next ones wait.
 inline constexpr std::size_t bulk_connections = 128;
 
@@ -181,6 +192,7 @@ inline constexpr std::size_t bulk_gathered_a_second = 256U << 20;
 inline constexpr std::chrono::seconds bulk_idle{60};
 
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
+static_assert(held_bytes + payload_bytes + saved_bytes < link_message_bytes / 2);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);

@@ -122,7 +122,7 @@ std::shared_ptr<RegionPool> RegionPool::create(const RegionPoolOptions& options)
   return std::shared_ptr<RegionPool>{new RegionPool{options}};
 }
 
-RegionPool::RegionPool(const RegionPoolOptions& options) : options_(options) {
+RegionPool::RegionPool(const RegionPoolOptions& options) : options_(options), most_warm_bytes_(options.warm_bytes) {
   if (options_.mappable_most == 0) {
     rlimit files{};
     ::getrlimit(RLIMIT_NOFILE, &files);
@@ -211,34 +211,60 @@ void RegionPool::take_back(RegionMapping mapping, bool idle) {
     return;
   // Unmapped after the lock is given back.
   std::vector<RegionMapping> dropped;
-  const std::lock_guard lock{mutex_};
-  const bool keeps =
-      idle && mapping.capacity <= options_.warm_bytes && (mapping.kind == RegionMapping::Kind::pages || mapping.memory);
-  if (keeps) {
-    mapping.warm = true;
-    warm_bytes_ += mapping.capacity;
-    warm_.push_back(std::move(mapping));
-    while (warm_bytes_ > options_.warm_bytes) {
-      warm_bytes_ -= warm_.front().capacity;
-      dropped.push_back(std::move(warm_.front()));
-      warm_.erase(warm_.begin());
+  std::function<void()> on_spare;
+  {
+    const std::lock_guard lock{mutex_};
+    if (idle && mapping.capacity <= most_warm_bytes_
+        && (mapping.kind == RegionMapping::Kind::pages || mapping.memory)) {
+      mapping.warm = true;
+      mapping.idle_since = Clock::now();
+      warm_bytes_ += mapping.capacity;
+      warm_.push_back(std::move(mapping));
+      while (warm_bytes_ > most_warm_bytes_)
+        drop_oldest(dropped);
+      if (warm_bytes_ > options_.warm_bytes)
+        on_spare = on_spare_;
+    } else {
+      if (mapping.kind == RegionMapping::Kind::shared)
+        --mappable_;
+      dropped.push_back(std::move(mapping));
     }
-  } else {
-    dropped.push_back(std::move(mapping));
   }
-  for (const auto& item : dropped)
-    if (item.kind == RegionMapping::Kind::shared)
-      --mappable_;
+  if (on_spare)
+    on_spare();
+}
+
+void RegionPool::drop_oldest(std::vector<RegionMapping>& dropped) {
+  auto& oldest = warm_.front();
+  warm_bytes_ -= oldest.capacity;
+  if (oldest.kind == RegionMapping::Kind::shared)
+    --mappable_;
+  dropped.push_back(std::move(oldest));
+  warm_.erase(warm_.begin());
 }
 
 void RegionPool::trim() {
   std::vector<RegionMapping> dropped;
   const std::lock_guard lock{mutex_};
-  dropped.swap(warm_);
-  warm_bytes_ = 0;
-  for (const auto& item : dropped)
-    if (item.kind == RegionMapping::Kind::shared)
-      --mappable_;
+  while (!warm_.empty())
+    drop_oldest(dropped);
+}
+
+void RegionPool::keep_spare(std::size_t bytes, std::function<void()> on_spare) {
+  const std::lock_guard lock{mutex_};
+  most_warm_bytes_ = std::max(bytes, options_.warm_bytes);
+  on_spare_ = std::move(on_spare);
+}
+
+std::optional<TimePoint> RegionPool::end_spare(TimePoint until) {
+  std::vector<RegionMapping> dropped;
+  const std::lock_guard lock{mutex_};
+  while (warm_bytes_ > options_.warm_bytes) {
+    if (warm_.front().idle_since > until)
+      return warm_.front().idle_since;
+    drop_oldest(dropped);
+  }
+  return std::nullopt;
 }
 
 std::size_t RegionPool::warm_bytes() const {

@@ -1,13 +1,16 @@
 // Blocks of host memory that are filled once, then immutable and counted; other processes of the machine can map them.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -135,6 +138,16 @@ public:
   /// Gives back the memory that is kept for later.
   void trim();
 
+  /// From now on `bytes` may be kept, if that is more than `warm_bytes`, until the caller ends it by `end_spare`.
+  ///
+  /// @param on_spare is called when there is something to end later, on the thread that let go of it, under no lock of
+  ///        the pool.
+  void keep_spare(std::size_t bytes, std::function<void()> on_spare);
+
+  /// Gives back what is kept above `warm_bytes` and has been idle since `until`, the oldest first.
+  /// @returns since when the oldest of what is still kept above is idle; none if nothing is.
+  std::optional<TimePoint> end_spare(TimePoint until);
+
   /// Bytes of memory that are kept for later.
   [[nodiscard]] std::size_t warm_bytes() const;
 
@@ -145,13 +158,17 @@ private:
   /// Memory of its own, not from the heap, that was kept and fits.
   detail::RegionMapping take_warm(std::size_t bytes, bool shared);
   detail::RegionMapping make_shared(std::size_t bytes);
+  /// Moves the oldest of what is kept to `dropped`.
+  void drop_oldest(std::vector<detail::RegionMapping>& dropped);
 
   RegionPoolOptions options_;
   mutable std::mutex mutex_;
   /// The oldest first.
   std::vector<detail::RegionMapping> warm_;
   std::size_t warm_bytes_ = 0;
+  std::size_t most_warm_bytes_ = 0;
   std::size_t mappable_ = 0;
+  std::function<void()> on_spare_;
 };
 
 /// Regions of other processes, mapped to be read. Any thread.

@@ -132,7 +132,7 @@ std::uint64_t TensorTable::hand_over(std::shared_ptr<TensorEntry> entry, Duratio
   if (closed_)
     return 0; // the caller still holds it
   open_[++last_hand_over_] = HandOver{std::move(entry), deadline_after(Clock::now(), keep)};
-  open_changed_.notify_all();
+  stir();
   return last_hand_over_;
 }
 
@@ -172,31 +172,52 @@ void TensorTable::taken(std::uint64_t id, std::uint64_t hand_over) {
   take(id, hand_over);
 }
 
-void TensorTable::keep_time() {
-  std::unique_lock lock{mutex_};
-  while (!closed_) {
-    std::vector<std::shared_ptr<TensorEntry>> ended;
-    auto next = never;
-    const auto now = Clock::now();
-    for (auto item = open_.begin(); item != open_.end();) {
-      if (item->second.until <= now) {
-        ended.push_back(std::move(item->second.entry));
-        item = open_.erase(item);
-      } else {
-        next = std::min(next, item->second.until);
-        ++item;
-      }
-    }
-    if (!ended.empty()) {
-      lock.unlock();
-      ended.clear();
-      lock.lock();
-    } else if (next == never) {
-      open_changed_.wait(lock);
+TimePoint TensorTable::end_hand_overs(TimePoint now, std::vector<std::shared_ptr<TensorEntry>>& ended) {
+  auto next = never;
+  for (auto item = open_.begin(); item != open_.end();) {
+    if (item->second.until <= now) {
+      ended.push_back(std::move(item->second.entry));
+      item = open_.erase(item);
     } else {
-      open_changed_.wait_until(lock, next);
+      next = std::min(next, item->second.until);
+      ++item;
     }
   }
+  return next;
+}
+
+void TensorTable::keep_time() {
+  pool_->keep_spare(limits::region_spare_bytes, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      const std::lock_guard lock{self->mutex_};
+      self->stir();
+    }
+  });
+  std::unique_lock lock{mutex_};
+  while (!closed_) {
+    stirred_ = false;
+    std::vector<std::shared_ptr<TensorEntry>> ended;
+    const auto now = Clock::now();
+    auto next = end_hand_overs(now, ended);
+    lock.unlock();
+    ended.clear();
+    if (const auto oldest = pool_->end_spare(now - limits::region_spare_time))
+      next = std::min(next, *oldest + limits::region_spare_time);
+    lock.lock();
+    const auto stirred = [this] { return stirred_; };
+    if (next == never)
+      changed_.wait(lock, stirred);
+    else
+      changed_.wait_until(lock, next, stirred);
+  }
+  lock.unlock();
+  pool_->keep_spare(0, {});
+  pool_->end_spare(never);
+}
+
+void TensorTable::stir() {
+  stirred_ = true;
+  changed_.notify_all();
 }
 
 void TensorTable::close() {
@@ -204,7 +225,7 @@ void TensorTable::close() {
   const std::lock_guard lock{mutex_};
   closed_ = true;
   ended.swap(open_);
-  open_changed_.notify_all();
+  stir();
 }
 
 } // namespace gpuactors::detail

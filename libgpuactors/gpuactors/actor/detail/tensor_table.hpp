@@ -100,9 +100,10 @@ public:
   Result<SharedRegion> find(std::uint64_t id) override;
   void taken(std::uint64_t id, std::uint64_t hand_over) override;
 
-  // -- the thread that ends hand-overs ---------------------------------------------------------
+  // -- the thread that ends hand-overs and gives back memory -----------------------------------
 
-  /// Ends hand-overs whose time has come, until `close`.
+  /// Ends hand-overs whose time has come, and memory that was kept for longer than the next large tensor takes to come,
+  /// until `close`.
   void keep_time();
   /// Ends all hand-overs; there are no more.
   void close();
@@ -120,6 +121,10 @@ private:
   };
 
   void forget(const TensorEntry& entry);
+  /// Moves what nobody took in time to `ended`. @returns when the next one ends.
+  TimePoint end_hand_overs(TimePoint now, std::vector<std::shared_ptr<TensorEntry>>& ended);
+  /// Has the keeper of time look again.
+  void stir();
 
   const std::uint64_t identity_;
   const RegionReaders readers_;
@@ -133,7 +138,8 @@ private:
   std::map<std::uint64_t, std::weak_ptr<TensorEntry>> entries_;
   std::map<std::uint64_t, HandOver> open_;
   std::map<TensorName, Fetched> fetched_;
-  std::condition_variable open_changed_;
+  bool stirred_ = false;
+  std::condition_variable changed_;
   std::condition_variable fetch_ended_;
 };
 

@@ -1,6 +1,7 @@
 // What a region consists of.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/region.hpp>
 
@@ -54,6 +55,8 @@ struct RegionMapping {
   bool warm = false;
   /// Whether this process's table has them all.
   bool populated = false;
+  /// When its last user let go of it.
+  TimePoint idle_since{};
   /// Of another process's.
   MemoryKey key;
   std::uint64_t owner = 0;
