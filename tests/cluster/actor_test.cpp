@@ -99,6 +99,24 @@ TEST_CASE("a killed actor's share is free when kill returns, and its pending cal
   CHECK(cluster.spawn("whole", {}, {.gpus = 1}).has_value());
 }
 
+TEST_CASE("an actor that is withdrawn leaves the queue, or ends when it is being started already", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto starting = cluster.spawn_async("late", {}, {.gpus = 1, .max_restarts = 1});
+  gate().await(1);
+  auto waiting = cluster.spawn_async("whole", {}, {.gpus = 1, .name = "waiting"});
+  waiting.cancel();
+  CHECK(waiting.get().error().code() == Errc::cancelled);
+  CHECK(must(cluster.state()).queue_size() == 0);
+  CHECK(cluster.find("waiting").error().code() == Errc::not_found);
+  starting.cancel();
+  CHECK(starting.get().error().code() == Errc::cancelled);
+  auto next = cluster.spawn_async("whole", {}, {.gpus = 1});
+  gate().open();
+  CHECK(next.get().has_value());
+  CHECK(must(cluster.state()).actors_size() == 1);
+}
+
 TEST_CASE("kill reports an actor that is stuck in user code, and ends it when it returns", "[cluster]") {
   auto cluster = embed();
   gate().close();

@@ -86,6 +86,14 @@ public:
   }
 };
 
+/// Is not there before the gate is open.
+class Late : public Actor {
+public:
+  explicit Late(Init init) : Actor(std::move(init)) {
+    gate().pass();
+  }
+};
+
 /// Owns a share; allocates on demand.
 class Fraction : public FractionalGPUActor {
 public:
@@ -194,6 +202,7 @@ std::shared_ptr<const TypeRegistry> types() {
         .method("later", &Accumulator::later)
         .method("delegate", &Accumulator::delegate)
         .method("fulfil", &Accumulator::fulfil);
+    define_actor<Late>("late", *made);
     define_actor<Whole>("whole", *made).method("ids", &Whole::ids);
     define_actor<Fraction>("half", *made).needs({.gpus = 0.5}).method("ids", &Fraction::ids);
     define_actor<Fraction>("fraction", *made)

@@ -94,6 +94,47 @@ TEST_CASE("a group that does not fit now waits, and is told when it can never fi
   CHECK(cluster.create_group(bundles).has_value());
 }
 
+TEST_CASE("groups are asked for and removed without waiting for each", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  std::vector<Future<PlacementGroup>> asked;
+  for (int i = 0; i < 100; ++i)
+    asked.push_back(cluster.create_group_async({{.gpus = 0.02}, {.gpus = 0.02}}, {.name = std::to_string(i)}));
+  auto wrong = cluster.create_group_async({{.gpus = 1.5}});
+  CHECK(wrong.get().error().code() == Errc::invalid_argument);
+  std::vector<Future<void>> removed;
+  for (int i = 0; i < 100; ++i) {
+    const auto group = must(asked[static_cast<std::size_t>(i)].get());
+    CHECK(group.name == std::to_string(i));
+    removed.push_back(cluster.remove_group_async(group.id));
+  }
+  for (auto& end : removed)
+    CHECK(end.get().has_value());
+  CHECK(free_units(cluster) == 40'000);
+}
+
+TEST_CASE("a group that is withdrawn leaves the queue, or is removed when it is placed already", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  {
+    auto actor = must(cluster.spawn("whole", {}, {.gpus = 2}));
+    auto waiting = cluster.create_group_async({{.gpus = 2}, {.gpus = 2}});
+    auto next = cluster.create_group_async({{.gpus = 2}});
+    waiting.cancel();
+    CHECK(waiting.get().error().code() == Errc::cancelled);
+    CHECK(next.get().has_value()); // it does not wait behind the other any more
+    REQUIRE(cluster.kill(actor).has_value());
+  }
+  auto placed = cluster.create_group_async({{.gpus = 2}});
+  placed.cancel();
+  const auto first = placed.get(); // the answer may have been faster
+  auto answered = cluster.create_group_async({{.gpus = 0.5}});
+  const auto group = must(answered.get());
+  answered.cancel(); // too late
+  const auto state = must(cluster.state());
+  CHECK(state.queue_size() == 0);
+  CHECK(state.groups_size() == (first ? 3 : 2));
+  CHECK(cluster.remove_group(group.id).has_value());
+}
+
 TEST_CASE("a drained node keeps what runs there and gets nothing new", "[cluster]") {
   auto cluster = embed_two_nodes();
   auto actor = must(cluster.spawn("fraction", {}, {.gpus = 0.5, .node = "n0"}));

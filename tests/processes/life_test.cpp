@@ -65,6 +65,47 @@ TEST_CASE("an actor finds what it saved when it is started anew, on whatever nod
   CHECK(sum_of(must(cluster.find("c"))) == 12);
 }
 
+TEST_CASE("a node comes back with whatever its actors saved, be it more than one message may hold", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:2x64MiB");
+  constexpr std::size_t each = 256'000;
+  constexpr int count = limits::link_message_bytes / each + 1;
+  std::vector<Future<ActorRef>> starting;
+  for (int i = 0; i < count; ++i)
+    starting.push_back(cluster.spawn_async("counter", number(i), {.max_restarts = 1}));
+  std::vector<ActorRef> actors;
+  for (auto& actor : starting)
+    actors.push_back(must(actor.get(20s)));
+  for (auto& actor : actors)
+    must(actor.call<Number>("save_bytes", number(each)).get(20s));
+  processes.signal("broker", SIGKILL);
+  processes.start_broker();
+  REQUIRE(eventually([&] { return must(cluster.state()).actors_size() == count; }));
+  // Each has restarts left, and what it saved is there for its next life.
+  Processes::signal(pid_of(actors.front()), SIGKILL);
+  CHECK(eventually([&] {
+    const auto bytes = actors.back().call<Number>("saved_bytes").get(5s);
+    return bytes && bytes->value() == each;
+  }));
+}
+
+TEST_CASE("of many saves in a row the last one is there in the next life", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.max_restarts = 1}));
+  const auto pid = pid_of(actor);
+  constexpr int count = 500;
+  std::vector<Future<Number>> saves;
+  for (int i = 0; i < count; ++i)
+    saves.push_back(actor.call<Number>("add_for_good", number(1)));
+  for (auto& save : saves)
+    must(save.get(20s));
+  CHECK(eventually([&] { return must(cluster.state()).actors(0).calls() > count; }));
+  Processes::signal(pid, SIGKILL);
+  CHECK(eventually([&] { return actor.call<Number>("restarts").get(5s).has_value(); }));
+  CHECK(sum_of(actor) == count);
+}
+
 TEST_CASE("too much to save is refused with the numbers", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

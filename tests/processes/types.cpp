@@ -55,6 +55,11 @@ public:
     return number(0);
   }
 
+  Result<Number> saved_bytes(const google::protobuf::Empty&) {
+    GPUACTORS_LET(state, saved<Text>());
+    return number(state ? static_cast<double>(state->text().size()) : 0);
+  }
+
   Number add(const Number& in) {
     sum_ += in.value();
     return number(sum_);
@@ -130,6 +135,7 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
     .method("add_for_good", &Counter::add_for_good)
     .method("save_bytes", &Counter::save_bytes)
+    .method("saved_bytes", &Counter::saved_bytes)
     .method("pid", &Counter::pid)
     .method("restarts", &Counter::restarts)
     .method("fall", &Counter::fall)

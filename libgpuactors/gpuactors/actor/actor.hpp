@@ -117,7 +117,8 @@ public:
 
   /// Has the cluster keep `state` for the next life of this actor, in place of what it kept before: small things such
   /// as a counter, or the name of a checkpoint. Does not wait: what was saved is safe once the node's agent has it, a
-  /// moment later, and survives the worker, the node and, for named and detached actors with `--store`, the broker.
+  /// moment later, and survives the worker; `limits::save_interval` later also the node and, for named and detached
+  /// actors with `--store`, the broker.
   /// @returns `invalid_argument` above `limits::saved_bytes`, naming the size.
   template <ProtobufMessage T>
   Result<void> save(T state) {

@@ -17,10 +17,6 @@ std::uint64_t random_id() {
   return (std::uint64_t{random()} << 32U | random()) | 1U;
 }
 
-std::int64_t milliseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
-
 std::map<std::string, Share> resources_of(const v1::Node& node) {
   std::map<std::string, Share> result;
   for (const auto& [name, units] : node.resource_units())
@@ -113,6 +109,10 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
           return register_node();
         if (message.id() == tick_readers)
           return answer_readers();
+        if (message.id() == tick_saves) {
+          saves_wait_ = false;
+          return send_saves();
+        }
         if (const auto worker = workers_.find(message.id());
             worker != workers_.end() && worker->second.control == nullptr)
           kill_worker(worker->second); // it has not come up in time
@@ -222,24 +222,6 @@ void ProcessAgent::started(v1::LeaseStarted message) {
   caf_version::post(broker_, std::move(message), caf::strong_actor_ptr{}, caf::strong_actor_ptr{});
 }
 
-void ProcessAgent::saved(const v1::ActorSaved& message) {
-  const auto lease = leases_.find(LeaseId{message.lease()});
-  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch() || !lease->second.held.has_actor()
-      || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
-    return;
-  // Kept here as well, for a broker that starts again or is away just now.
-  lease->second.held.mutable_actor()->set_saved_type(message.type());
-  lease->second.held.mutable_actor()->set_saved(message.data());
-  caf_version::post(broker_, message);
-}
-
-void ProcessAgent::used(const v1::HolderUsage& message) {
-  for (const auto& entry : message.entries())
-    if (const auto lease = leases_.find(LeaseId{entry.lease()}); lease != leases_.end())
-      lease->second.usage = entry;
-  caf_version::post(broker_, message);
-}
-
 void ProcessAgent::end(const v1::EndLease& order) {
   const auto lease = leases_.find(LeaseId{order.lease()});
   if (lease == leases_.end()) {
@@ -281,27 +263,6 @@ void ProcessAgent::ended(v1::LeaseEnded message) {
   // Free when the process is gone.
   lease->second.ended = std::move(message);
   kill_worker(worker);
-}
-
-void ProcessAgent::report(v1::LeaseEnded message) {
-  const LeaseId id{message.lease()};
-  // Before the broker hears of it and grants the units to others.
-  instances_.give_back(id);
-  if (const auto lease = leases_.extract(id); !lease.empty()) {
-    // For the broker when it can be reached again: it will hear of the end from what is not held here any more.
-    if (const auto& held = lease.mapped().held; broker_ == nullptr && !held.actor().saved_type().empty()) {
-      auto& save = unsent_saves_.emplace_back();
-      save.set_lease(held.lease().id());
-      save.set_epoch(held.lease().epoch());
-      save.set_type(held.actor().saved_type());
-      save.set_data(held.actor().saved());
-    }
-    if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
-      worker->second.leases.erase(id);
-      options_.sources->remove_holder(worker->first, id);
-    }
-  }
-  caf_version::post(broker_, std::move(message));
 }
 
 void ProcessAgent::stuck(const v1::LeaseStuck& message) {
@@ -387,51 +348,6 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
                      Error{Errc::worker_died, fmt::format("the worker process for {} {}", record.key, message.text())});
     report(std::move(ended));
   }
-}
-
-// -- broker ---------------------------------------------------------------------------------------
-
-void ProcessAgent::link_changed(const caf::strong_actor_ptr& broker) {
-  if (broker == nullptr && broker_ != nullptr)
-    options_.notice("the connection to the broker is lost: what runs here goes on");
-  broker_ = broker;
-  if (broker == nullptr)
-    return;
-  for (auto& save : unsent_saves_)
-    caf_version::post(broker, std::move(save));
-  unsent_saves_.clear();
-  register_node();
-}
-
-void ProcessAgent::register_node() {
-  if (broker_ == nullptr)
-    return;
-  v1::RegisterNode message;
-  *message.mutable_node() = options_.node;
-  message.mutable_node()->set_address(options_.address());
-  message.set_agent(id_);
-  *message.mutable_types() = options_.types;
-  message.set_heartbeat_ms(milliseconds(options_.heartbeat));
-  message.set_link_timeout_ms(milliseconds(options_.link_timeout));
-  v1::HolderUsage usage;
-  for (const auto& [id, lease] : leases_) {
-    *message.add_held() = lease.held;
-    if (lease.usage)
-      *usage.add_entries() = *lease.usage;
-  }
-  const auto broker = caf::actor_cast<BrokerHandle>(broker_);
-  caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
-      .then(
-          [this](v1::Done&) {
-            options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
-          },
-          [this](caf::error& error) {
-            options_.notice(fmt::format("the broker does not take the node: {}", from_caf(error).message()));
-            caf_version::post_later(this, limits::redial_longest, v1::Tick{});
-          });
-  // Workers tell only what has changed.
-  if (usage.entries_size() > 0)
-    caf_version::post(broker_, std::move(usage));
 }
 
 } // namespace gpuactors

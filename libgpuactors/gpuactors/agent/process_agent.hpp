@@ -83,6 +83,7 @@ public:
 private:
   // What a `Tick` is for, beside registering (none) and workers (their numbers).
   static constexpr std::uint64_t tick_readers = UINT64_MAX;
+  static constexpr std::uint64_t tick_saves = UINT64_MAX - 1;
 
   using Order = std::function<void(const caf::strong_actor_ptr& worker)>;
 
@@ -117,18 +118,27 @@ private:
                              std::string purpose, const LogSource* source);
   void end(const v1::EndLease& order);
   void started(v1::LeaseStarted message);
-  void saved(const v1::ActorSaved& message);
-  void used(const v1::HolderUsage& message);
   void ended(v1::LeaseEnded message);
   void stuck(const v1::LeaseStuck& message);
-  void report(v1::LeaseEnded message);
   caf::result<v1::Done> worker_up(const v1::WorkerHello& message, const caf::strong_actor_ptr& control);
   void worker_lost(std::uint64_t number);
   void worker_exited(const v1::WorkerExited& message);
   void kill_worker(WorkerRecord& worker);
+  bool often_lost(int device);
+
+  // -- to the broker: process_agent_reports.cpp ------------------------------------------------
+
   void link_changed(const caf::strong_actor_ptr& broker);
   void register_node();
-  bool often_lost(int device);
+  /// Tells all that is held here. @returns how many leases that are.
+  std::uint32_t tell_held();
+  void saved(const v1::ActorSaved& message);
+  void send_saves();
+  void used(const v1::HolderUsage& message);
+  void report(v1::LeaseEnded message);
+
+  // -- logs: process_agent_log.cpp -------------------------------------------------------------
+
   caf::result<v1::LogLines> read_log(const v1::ReadLog& message);
   void answer_readers();
 
@@ -140,6 +150,9 @@ private:
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;
   std::map<LeaseId, LeaseRecord> leases_;
+  // Whose saves the broker has not heard of yet, and whether the next ones wait for a tick.
+  std::set<LeaseId> fresh_saves_;
+  bool saves_wait_ = false;
   // The last words of actors that ended while the broker was out of reach.
   std::vector<v1::ActorSaved> unsent_saves_;
   // When sticky errors lost a device to its process.

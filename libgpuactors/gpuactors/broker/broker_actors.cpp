@@ -215,6 +215,7 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
     killer.deliver(v1::Done{});
   record.killers.clear();
   if (const auto next = std::exchange(record.next, std::nullopt)) {
+    reserved_.erase(next->id);
     record.waiting_for = next->request;
     start_actor(*next, record);
     return;

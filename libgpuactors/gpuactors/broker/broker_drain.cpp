@@ -147,14 +147,16 @@ bool ResourceBroker::reserve_elsewhere(ActorRecord& actor, const std::string& no
 }
 
 void ResourceBroker::forget_move(LeaseId lease) {
-  for (auto& [id, actor] : actors_)
-    if (actor.next && actor.next->id == lease)
-      actor.next.reset();
+  if (const auto reserved = reserved_.extract(lease); !reserved.empty())
+    actors_.at(reserved.mapped()).next.reset();
 }
 
 void ResourceBroker::give_up_move(ActorRecord& actor) {
-  if (const auto next = std::exchange(actor.next, std::nullopt))
-    apply(ledger_.release(next->id, next->epoch, Clock::now()), "release");
+  const auto next = std::exchange(actor.next, std::nullopt);
+  if (!next)
+    return;
+  reserved_.erase(next->id);
+  apply(ledger_.release(next->id, next->epoch, Clock::now()), "release");
 }
 
 } // namespace gpuactors

@@ -53,6 +53,7 @@ void ResourceBroker::on_granted(const Event& event) {
     start_runner(*event.lease, *request);
   } else if (const auto move = moves_.find(event.request); move != moves_.end()) {
     actors_.at(move->second).next = *event.lease;
+    reserved_[event.lease->id] = move->second;
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     start_actor(*event.lease, actors_.at(actor.mapped()));
   }

@@ -18,15 +18,16 @@ caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& m
   if (clients_.count(message.client()) == 0)
     return to_caf(Error{Errc::unavailable, "the broker does not know the client: its connection was lost"});
   auto promise = make_response_promise<v1::GroupInfo>();
-  for (auto& [id, known] : groups_)
-    if (known.request.client() == message.client() && known.request.client_request() == message.client_request()) {
-      // Asked before, and the answer was lost.
-      if (known.placed)
-        known.placed = promise;
-      else
-        promise.deliver(info_of(id, known));
-      return promise;
-    }
+  const std::pair key{message.client(), message.client_request()};
+  if (const auto known = submitted_groups_.find(key); known != submitted_groups_.end()) {
+    // Asked before, and the answer was lost.
+    auto& record = groups_.at(known->second);
+    if (record.placed)
+      record.placed = promise;
+    else
+      promise.deliver(info_of(known->second, record));
+    return promise;
+  }
   auto request = from_wire(message);
   if (!request)
     return to_caf(request.error());
@@ -36,6 +37,7 @@ caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& m
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
   record.placed = promise;
+  submitted_groups_[key] = id;
   apply(ledger_.submit_group(id, std::move(*request), Clock::now()));
   keep(id);
   return promise;
@@ -115,6 +117,7 @@ void ResourceBroker::forget_group(GroupId id, const Error& error) {
   auto group = groups_.extract(id);
   if (group.empty())
     return;
+  submitted_groups_.erase({group.mapped().request.client(), group.mapped().request.client_request()});
   drop(StateSection::groups, id.value());
   if (group.mapped().placed)
     group.mapped().placed->deliver(to_caf(error));

@@ -55,9 +55,22 @@ void ResourceBroker::settled() {
 
 // -- nodes ----------------------------------------------------------------------------------------
 
-caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, const caf::strong_actor_ptr& agent) {
+void ResourceBroker::held_ahead(const v1::HeldAhead& message) {
+  auto& held = held_ahead_[message.node()];
+  if (message.first())
+    held.clear();
+  held.insert(held.end(), message.held().begin(), message.held().end());
+}
+
+caf::result<v1::Done> ResourceBroker::add_node(v1::RegisterNode message, const caf::strong_actor_ptr& agent) {
   if (agent == nullptr)
     return to_caf(Error{Errc::invalid_argument, "a node registers with the handle of its agent"});
+  if (auto ahead = held_ahead_.extract(message.node().name()); message.held_ahead() > 0) {
+    if (ahead.empty() || ahead.mapped().size() != message.held_ahead())
+      return to_caf(Error{Errc::unavailable, "not all that the node holds has arrived: it has to register again"});
+    for (auto& held : ahead.mapped())
+      *message.add_held() = std::move(held);
+  }
   const auto& node = message.node();
   if (auto checked =
           check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
@@ -73,7 +86,7 @@ caf::result<v1::Done> ResourceBroker::add_node(const v1::RegisterNode& message, 
     return v1::Done{};
   }
   auto promise = make_response_promise<v1::Done>();
-  arrivals_.push_back({message, agent, promise});
+  arrivals_.push_back({std::move(message), agent, promise});
   // Bundles of a group are put back together, or those that are missing would be placed anew.
   if (!settling_ || !awaits_nodes())
     admit(std::exchange(arrivals_, {}));

@@ -46,6 +46,7 @@ void ResourceBroker::load() {
     stored_groups_[id] = stored;
     groups_[id].name = stored.request().name();
     groups_[id].request = stored.request();
+    submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
   });
   each(StateSection::nodes, v1::StoredNode{}, [this](const StateKey& key, const v1::StoredNode& stored) {
     if (const auto* name = std::get_if<std::string>(&key))

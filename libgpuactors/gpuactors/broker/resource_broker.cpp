@@ -70,6 +70,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::GetTypes&) -> caf::result<v1::TypeCatalog> { return types(); },
       [this](const v1::ActorSaved& message) { saved(message); },
       [this](const v1::HolderUsage& message) { used(message); },
+      [this](const v1::Withdraw& message) { withdraw(message); },
+      [this](const v1::HeldAhead& message) { held_ahead(message); },
   };
 }
 
@@ -123,6 +125,19 @@ void ResourceBroker::cancel(const v1::CancelAcquire& message) {
   const auto id = found->second;
   take_task_request(id)->promise.deliver(to_caf(Error{Errc::cancelled, "the request was withdrawn"}));
   apply(ledger_.cancel(id, Clock::now()), "cancel");
+}
+
+void ResourceBroker::withdraw(const v1::Withdraw& message) {
+  const std::pair key{message.client(), message.client_request()};
+  if (const auto spawn = spawns_.find(key); spawn != spawns_.end()) {
+    auto& actor = actors_.at(spawn->second);
+    actor.no_restart = true;
+    if (actor.state != ActorState::stopping)
+      kill(actor, std::chrono::milliseconds{limits::stop_grace}.count());
+  } else if (const auto group = submitted_groups_.find(key);
+             group != submitted_groups_.end() && !groups_.at(group->second).ending) {
+    end_group(group->second);
+  }
 }
 
 std::optional<ResourceBroker::TaskRequest> ResourceBroker::take_task_request(RequestId id) {

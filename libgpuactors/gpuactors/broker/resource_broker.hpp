@@ -160,7 +160,8 @@ private:
 
   // -- nodes and clients: broker_peers.cpp -----------------------------------------------------
 
-  caf::result<v1::Done> add_node(const v1::RegisterNode& message, const caf::strong_actor_ptr& agent);
+  caf::result<v1::Done> add_node(v1::RegisterNode message, const caf::strong_actor_ptr& agent);
+  void held_ahead(const v1::HeldAhead& message);
   caf::result<v1::Done> hello(const v1::Hello& message, const caf::strong_actor_ptr& port);
   void peer_down(std::uint64_t peer);
   void settled();
@@ -216,10 +217,11 @@ private:
   void commit_soon();
   void commit();
 
-  // -- leases for tasks: resource_broker.cpp ---------------------------------------------------
+  // -- leases for tasks, and what is taken back: resource_broker.cpp ----------------------------
 
   caf::result<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr> acquire(const v1::AcquireLease& message);
   void cancel(const v1::CancelAcquire& message);
+  void withdraw(const v1::Withdraw& message);
   void release(const v1::ReleaseLease& message);
   void start_runner(const Lease& lease, const TaskRequest& request);
   std::optional<TaskRequest> take_task_request(RequestId id);
@@ -291,6 +293,7 @@ private:
   std::map<std::pair<ClientId, std::uint64_t>, RequestId> client_requests_;
   std::map<RequestId, ActorId> actor_requests_;
   std::map<GroupId, GroupRecord> groups_;
+  std::map<std::pair<ClientId, std::uint64_t>, GroupId> submitted_groups_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
   std::map<ActorId, ActorRecord> actors_;
@@ -298,6 +301,8 @@ private:
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
   // Of an earlier broker, and ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
+  // What nodes that are about to register hold, by their names.
+  std::map<std::string, std::vector<v1::HeldLease>> held_ahead_;
   std::vector<Arrival> arrivals_;
   // Asked for while nodes and clients of an earlier broker may still come.
   std::vector<std::pair<v1::FindActor, SpawnPromise>> early_finds_;
@@ -309,6 +314,8 @@ private:
   std::size_t emptying_left_ = 0;
   // Requests that are being asked for actors which move; each only for the moment of its asking.
   std::map<RequestId, ActorId> moves_;
+  // The next places of actors that move.
+  std::map<LeaseId, ActorId> reserved_;
   std::uint64_t last_request_;
   std::uint64_t last_actor_;
   std::uint64_t last_group_;

@@ -42,16 +42,12 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
 }
 
 /// The answer to a spawn or a look-up.
-class ActorReply : public detail::FutureState<ActorRef>,
-                   public PendingReply,
-                   public std::enable_shared_from_this<ActorReply> {
+class ActorReply : public detail::MadeReply<ActorRef>, public std::enable_shared_from_this<ActorReply> {
 public:
-  explicit ActorReply(std::weak_ptr<detail::ClusterCore> core) : core_(std::move(core)) {
-    // nop
-  }
+  using MadeReply::MadeReply;
 
   void on_reply(caf_version::Content& content) override {
-    const auto core = core_.lock();
+    const auto core = this->core().lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
     auto info = content.get_as<v1::ActorInfo>(0);
@@ -61,17 +57,13 @@ public:
     });
   }
 
-  void on_error(Error error) override {
-    complete(fail(std::move(error)));
-  }
-
 private:
   void located(const v1::ActorInfo& info, Result<detail::Place> place) {
-    const auto core = core_.lock();
+    const auto core = this->core().lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
     auto cell = std::make_shared<detail::ActorCell>();
-    cell->core = core_;
+    cell->core = core;
     cell->id = ActorId{info.id()};
     cell->name = info.name();
     cell->type = info.type();
@@ -86,11 +78,35 @@ private:
     } else {
       return on_error(place.error());
     }
-    complete(ActorRef{std::move(cell)});
+    made(ActorRef{std::move(cell)});
   }
-
-  std::weak_ptr<detail::ClusterCore> core_;
 };
+
+class GroupReply : public detail::MadeReply<PlacementGroup> {
+public:
+  using MadeReply::MadeReply;
+
+  void on_reply(caf_version::Content& content) override {
+    const auto& info = content.get_as<v1::GroupInfo>(0);
+    PlacementGroup group{GroupId{info.id()}, info.name(), {}};
+    for (const auto& bundle : info.bundles()) {
+      auto& entry = group.bundles.emplace_back();
+      entry.node = bundle.node();
+      for (const auto& device : bundle.devices())
+        entry.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
+    }
+    made(std::move(group));
+  }
+};
+
+/// Asks the broker for something that is answered with Done.
+template <class Message>
+Future<void> done(detail::ClusterCore& core, TimePoint deadline, Message message) {
+  auto reply = std::make_shared<detail::DoneReply>();
+  reply->executor = core.executor();
+  core.ask_broker(reply, deadline, std::move(message));
+  return Future<void>{std::move(reply)};
+}
 
 } // namespace
 
@@ -281,7 +297,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   if (options.queue_timeout)
     request->set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
   *message.mutable_request() = std::move(*request);
-  auto reply = std::make_shared<ActorReply>(core_);
+  auto reply = std::make_shared<ActorReply>(core_, message.client_request());
   reply->executor = core_->executor();
   core_->ask_broker(reply, never, std::move(message), std::move(config));
   return Future<ActorRef>{std::move(reply)};
@@ -293,7 +309,7 @@ Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_spac
   v1::FindActor message;
   message.set_name(std::string{name});
   message.set_name_space(std::string{name_space});
-  auto reply = std::make_shared<ActorReply>(core_);
+  auto reply = std::make_shared<ActorReply>(core_, 0);
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   return Future<ActorRef>{reply}.get();
 }
@@ -319,17 +335,18 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_milliseconds(options.grace));
-  auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
-  core_->ask_broker(reply, deadline_after(Clock::now(), options.timeout), std::move(message));
-  GPUACTORS_TRY(Future<v1::Done>{reply}.get());
-  return {};
+  return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message)).get();
 }
 
 // -- placement groups and nodes -------------------------------------------------------------------
 
 Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles, const GroupOptions& options) {
+  return create_group_async(bundles, options).get();
+}
+
+Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& bundles, const GroupOptions& options) {
   if (core_ == nullptr)
-    return closed();
+    return Future<PlacementGroup>::ready_with(closed());
   v1::SubmitGroup message;
   message.set_name(options.name);
   // The numbers are those of GroupStrategy.
@@ -337,8 +354,8 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
   for (const auto& bundle : bundles) {
     auto request = detail::to_request(bundle, {}, "");
     if (!request)
-      return fail(request.error().code(),
-                  fmt::format("bundle {}: {}", message.bundles_size(), request.error().message()));
+      return Future<PlacementGroup>::ready_with(fail(
+          request.error().code(), fmt::format("bundle {}: {}", message.bundles_size(), request.error().message())));
     *message.add_bundles() = std::move(*request);
   }
   message.set_priority(options.priority);
@@ -348,28 +365,22 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
   message.set_detached(options.detached);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
-  auto reply = std::make_shared<detail::MessageReply<v1::GroupInfo>>();
+  auto reply = std::make_shared<GroupReply>(core_, message.client_request());
+  reply->executor = core_->executor();
   core_->ask_broker(reply, never, std::move(message));
-  GPUACTORS_LET(info, Future<v1::GroupInfo>{reply}.get());
-  PlacementGroup group{GroupId{info.id()}, info.name(), {}};
-  for (const auto& bundle : info.bundles()) {
-    auto& entry = group.bundles.emplace_back();
-    entry.node = bundle.node();
-    for (const auto& device : bundle.devices())
-      entry.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
-  }
-  return group;
+  return Future<PlacementGroup>{std::move(reply)};
 }
 
 Result<void> Cluster::remove_group(GroupId group) {
+  return remove_group_async(group).get();
+}
+
+Future<void> Cluster::remove_group_async(GroupId group) {
   if (core_ == nullptr)
-    return closed();
+    return Future<void>::ready_with(closed());
   v1::ReleaseGroup message;
   message.set_id(group.value());
-  auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
-  core_->ask_broker(reply, never, std::move(message));
-  GPUACTORS_TRY(Future<v1::Done>{reply}.get());
-  return {};
+  return done(*core_, never, std::move(message));
 }
 
 Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty_within) {
@@ -379,10 +390,7 @@ Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty
   message.set_name(std::string{node});
   if (empty_within)
     message.set_deadline_ms(detail::to_milliseconds(*empty_within));
-  auto reply = std::make_shared<detail::MessageReply<v1::Done>>();
-  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
-  GPUACTORS_TRY(Future<v1::Done>{reply}.get());
-  return {};
+  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
 }
 
 // -- tensors --------------------------------------------------------------------------------------

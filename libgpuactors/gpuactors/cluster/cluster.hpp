@@ -94,7 +94,7 @@ public:
     return spawn_payload(type, Payload::of(std::move(config)), options).get();
   }
 
-  /// The same without waiting.
+  /// The same without waiting. `Future::cancel` takes the wish back: an actor that is there by then is ended.
   template <ProtobufMessage Config = google::protobuf::Empty>
   Future<ActorRef> spawn_async(std::string_view type, Config config = {}, const Options& options = {}) {
     return spawn_payload(type, Payload::of(std::move(config)), options);
@@ -121,9 +121,15 @@ public:
   ///          (`queue_timeout`).
   Result<PlacementGroup> create_group(const std::vector<Options>& bundles, const GroupOptions& options = {});
 
+  /// The same without waiting. `Future::cancel` takes the wish back: a group that is placed by then is removed.
+  Future<PlacementGroup> create_group_async(const std::vector<Options>& bundles, const GroupOptions& options = {});
+
   /// Ends the tasks and actors in a group, refuses what waits for it, and gives its resources back; returns when all of
   /// it is free. @returns `not_found`.
   Result<void> remove_group(GroupId group);
+
+  /// The same without waiting.
+  Future<void> remove_group_async(GroupId group);
 
   /// Places nothing new on a node. Without `empty_within`, what runs there goes on. With it, actors that have
   /// `max_restarts` move to other nodes as soon as there is room for them (no restart is used up; they find what they

@@ -1,0 +1,150 @@
+// What an agent tells the broker: its node and what runs there, what actors saved, and what has ended.
+#include <gpuactors/agent/process_agent.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace gpuactors {
+
+namespace {
+
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+v1::ActorSaved save_of(const v1::HeldLease& held) {
+  v1::ActorSaved save;
+  save.set_lease(held.lease().id());
+  save.set_epoch(held.lease().epoch());
+  save.set_type(held.actor().saved_type());
+  save.set_data(held.actor().saved());
+  return save;
+}
+
+} // namespace
+
+// -- the node -------------------------------------------------------------------------------------
+
+void ProcessAgent::link_changed(const caf::strong_actor_ptr& broker) {
+  if (broker == nullptr && broker_ != nullptr)
+    options_.notice("the connection to the broker is lost: what runs here goes on");
+  broker_ = broker;
+  if (broker == nullptr)
+    return;
+  for (auto& save : unsent_saves_)
+    caf_version::post(broker, std::move(save));
+  unsent_saves_.clear();
+  register_node();
+}
+
+void ProcessAgent::register_node() {
+  if (broker_ == nullptr)
+    return;
+  v1::RegisterNode message;
+  *message.mutable_node() = options_.node;
+  message.mutable_node()->set_address(options_.address());
+  message.set_agent(id_);
+  *message.mutable_types() = options_.types;
+  message.set_heartbeat_ms(milliseconds(options_.heartbeat));
+  message.set_link_timeout_ms(milliseconds(options_.link_timeout));
+  message.set_held_ahead(tell_held());
+  const auto broker = caf::actor_cast<BrokerHandle>(broker_);
+  caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
+      .then(
+          [this](v1::Done&) {
+            options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
+          },
+          [this](caf::error& error) {
+            options_.notice(fmt::format("the broker does not take the node: {}", from_caf(error).message()));
+            caf_version::post_later(this, limits::redial_longest, v1::Tick{});
+          });
+  // Workers tell only what has changed.
+  v1::HolderUsage usage;
+  for (const auto& [id, lease] : leases_)
+    if (lease.usage)
+      *usage.add_entries() = *lease.usage;
+  if (usage.entries_size() > 0)
+    caf_version::post(broker_, std::move(usage));
+}
+
+std::uint32_t ProcessAgent::tell_held() {
+  v1::HeldAhead part;
+  part.set_node(options_.node.name());
+  part.set_first(true);
+  std::size_t bytes = 0;
+  for (const auto& [id, lease] : leases_) {
+    *part.add_held() = lease.held;
+    bytes += lease.held.ByteSizeLong();
+    if (bytes < limits::held_bytes)
+      continue;
+    caf_version::post(broker_, part);
+    part.set_first(false);
+    part.clear_held();
+    bytes = 0;
+  }
+  if (part.held_size() > 0)
+    caf_version::post(broker_, std::move(part));
+  // What was saved is in it.
+  fresh_saves_.clear();
+  return static_cast<std::uint32_t>(leases_.size());
+}
+
+// -- what runs there ------------------------------------------------------------------------------
+
+void ProcessAgent::saved(const v1::ActorSaved& message) {
+  const LeaseId id{message.lease()};
+  const auto lease = leases_.find(id);
+  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch() || !lease->second.held.has_actor()
+      || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
+    return;
+  // Kept here as well, for a broker that starts again or is away just now.
+  lease->second.held.mutable_actor()->set_saved_type(message.type());
+  lease->second.held.mutable_actor()->set_saved(message.data());
+  fresh_saves_.insert(id);
+  if (!saves_wait_)
+    send_saves();
+}
+
+void ProcessAgent::send_saves() {
+  if (broker_ == nullptr || fresh_saves_.empty())
+    return;
+  for (const auto id : std::exchange(fresh_saves_, {}))
+    caf_version::post(broker_, save_of(leases_.at(id).held));
+  if (std::exchange(saves_wait_, true))
+    return;
+  v1::Tick tick;
+  tick.set_id(tick_saves);
+  caf_version::post_later(this, limits::save_interval, std::move(tick));
+}
+
+void ProcessAgent::used(const v1::HolderUsage& message) {
+  for (const auto& entry : message.entries())
+    if (const auto lease = leases_.find(LeaseId{entry.lease()}); lease != leases_.end())
+      lease->second.usage = entry;
+  // Who hears of a call has heard of what was saved in it.
+  send_saves();
+  caf_version::post(broker_, message);
+}
+
+void ProcessAgent::report(v1::LeaseEnded message) {
+  const LeaseId id{message.lease()};
+  // Before the broker hears of it and grants the units to others.
+  instances_.give_back(id);
+  if (const auto lease = leases_.extract(id); !lease.empty()) {
+    const auto& held = lease.mapped().held;
+    const bool fresh = fresh_saves_.erase(id) > 0;
+    // For the broker when it can be reached again: it will hear of the end from what is not held here any more.
+    if (broker_ == nullptr && !held.actor().saved_type().empty())
+      unsent_saves_.push_back(save_of(held));
+    else if (fresh)
+      caf_version::post(broker_, save_of(held));
+    if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
+      worker->second.leases.erase(id);
+      options_.sources->remove_holder(worker->first, id);
+    }
+  }
+  caf_version::post(broker_, std::move(message));
+}
+
+} // namespace gpuactors
