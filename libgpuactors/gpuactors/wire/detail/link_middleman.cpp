@@ -6,11 +6,16 @@
 #include <caf/io/network/default_multiplexer.hpp>
 #include <caf/io/network/doorman_impl.hpp>
 #include <caf/io/network/interfaces.hpp>
-#include <caf/io/network/stream_impl.hpp>
+#include <caf/io/network/stream.hpp>
 #include <openssl/err.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
 
 namespace gpuactors::detail {
 
@@ -18,19 +23,62 @@ namespace {
 
 using caf::io::network::default_multiplexer;
 using caf::io::network::native_socket;
+using caf::io::network::operation;
 using caf::io::network::rw_state;
+
+/// What a socket had beyond what was asked for. CAF reads a message in two pieces, and asks once more to see that there
+/// is no other: with one system call for as many messages as there are, a call costs less and a thousand cost far less.
+class ReadAhead {
+public:
+  [[nodiscard]] bool empty() const noexcept {
+    return begin_ == end_;
+  }
+
+  /// As `recv`; fails with EAGAIN, without asking, right after the socket had less than there was room for.
+  ssize_t read(native_socket socket, void* data, std::size_t size) {
+    if (empty()) {
+      if (std::exchange(drained_, false)) {
+        errno = EAGAIN;
+        return -1;
+      }
+      if (size >= capacity)
+        return ::recv(socket, data, size, MSG_DONTWAIT);
+      if (bytes_ == nullptr)
+        bytes_ = std::make_unique<std::array<char, capacity>>();
+      const auto count = ::recv(socket, bytes_->data(), capacity, MSG_DONTWAIT);
+      if (count <= 0)
+        return count;
+      begin_ = 0;
+      end_ = static_cast<std::size_t>(count);
+      drained_ = end_ < capacity;
+    }
+    const auto moved = std::min(size, end_ - begin_);
+    std::memcpy(data, bytes_->data() + begin_, moved);
+    begin_ += moved;
+    return static_cast<ssize_t>(moved);
+  }
+
+private:
+  static constexpr std::size_t capacity = 16U << 10;
+
+  std::unique_ptr<std::array<char, capacity>> bytes_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  bool drained_ = false;
+};
 
 /// How a stream of CAF reads and writes: through the session, which never blocks.
 class LinkPolicy {
 public:
   LinkPolicy(transport::TlsSession tls, std::shared_ptr<LinkGate> gate) : tls_(std::move(tls)), gate_(std::move(gate)) {
-    // nop
+    if (tls_ != nullptr)
+      SSL_set_read_ahead(tls_.get(), 1);
   }
 
   rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
     done = 0;
     if (tls_ == nullptr) {
-      const auto state = moved(::recv(socket, data, size, MSG_DONTWAIT), done, true);
+      const auto state = moved(ahead_.read(socket, data, size), done, true);
       if (done > 0 && std::exchange(first_, false) && *static_cast<const unsigned char*>(data) == tls_handshake) {
         gate_->refuse_tls(socket);
         return rw_state::failure;
@@ -47,6 +95,27 @@ public:
     done = 0;
     if (size == 0)
       return rw_state::indeterminate;
+    const auto state = write(done, socket, data, size);
+    failed_ = state == rw_state::failure;
+    return state;
+  }
+
+  /// Whether the last write failed.
+  [[nodiscard]] bool has_failed() const noexcept {
+    return failed_;
+  }
+
+  /// Whether there are bytes here that the socket will not announce any more.
+  [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
+    return tls_ != nullptr ? SSL_has_pending(tls_.get()) == 1 : !ahead_.empty();
+  }
+
+private:
+  static constexpr std::size_t write_burst = 1U << 20;
+  // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
+  static constexpr unsigned char tls_handshake = 0x16;
+
+  rw_state write(std::size_t& done, native_socket socket, const void* data, std::size_t size) {
     if (tls_ == nullptr)
       return moved(::send(socket, data, size, MSG_NOSIGNAL | MSG_DONTWAIT), done, false);
     // A record is 16 KiB: many at once, so that a large message does not go through the event loop for each.
@@ -62,16 +131,6 @@ public:
     }
     return rw_state::success;
   }
-
-  /// Whether the session holds bytes that the socket will not announce any more.
-  [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
-    return tls_ != nullptr && SSL_has_pending(tls_.get()) == 1;
-  }
-
-private:
-  static constexpr std::size_t write_burst = 1U << 20;
-  // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
-  static constexpr unsigned char tls_handshake = 0x16;
 
   static rw_state moved(ssize_t count, std::size_t& done, bool zero_is_end) {
     if (count > 0) {
@@ -96,7 +155,39 @@ private:
 
   transport::TlsSession tls_;
   std::shared_ptr<LinkGate> gate_;
+  ReadAhead ahead_;
+  bool failed_ = false;
   bool first_ = true;
+};
+
+/// A stream of CAF that writes without asking the event loop first whether the socket takes it, as it nearly always
+/// does.
+class LinkStream final : public caf::io::network::stream {
+public:
+  LinkStream(default_multiplexer& multiplexer, native_socket socket, LinkPolicy policy)
+    : stream(multiplexer, socket), policy_(std::move(policy)) {
+    // nop
+  }
+
+  void handle_event(operation what) override {
+    handle_event_impl(what, policy_);
+  }
+
+  /// Writes what is in the buffer; what the socket does not take now, it writes when the event loop says so.
+  void write_now(const manager_ptr& manager) {
+    if (state_.writing)
+      return;
+    flush(manager);
+    if (!state_.writing)
+      return;
+    handle_event(operation::write);
+    // The event loop has not seen it come, so it does not see it go.
+    if (!state_.writing || policy_.has_failed())
+      removed_from_loop(operation::write);
+  }
+
+private:
+  LinkPolicy policy_;
 };
 
 /// One connection, as CAF's broker sees it.
@@ -104,7 +195,8 @@ class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, std::shared_ptr<LinkGate> gate)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(gate)),
-      socket_(std::move(session.socket)), stream_(multiplexer, socket_.get(), std::move(session.tls), gate_) {
+      socket_(std::move(session.socket)),
+      stream_(multiplexer, socket_.get(), LinkPolicy{std::move(session.tls), gate_}) {
     // The stream closes the socket when the event loop lets go of it.
     static_cast<void>(socket_.release());
   }
@@ -140,12 +232,21 @@ public:
   }
 
   void graceful_shutdown() override {
+    stream_.flush(this);
     stream_.graceful_shutdown();
     detach(&stream_.backend(), false);
   }
 
+  /// Writes all at once when the messages that are at hand have been put into the buffer.
   void flush() override {
-    stream_.flush(this);
+    if (std::exchange(flushing_, true))
+      return;
+    stream_.backend().post([self = caf::intrusive_ptr<LinkScribe>{this}] {
+      self->flushing_ = false;
+      if (self->detached())
+        return;
+      self->stream_.write_now(self.get());
+    });
   }
 
   std::string addr() const override {
@@ -173,14 +274,15 @@ private:
     // What came with the handshake lies in the session: the socket will not announce it.
     stream_.backend().post([self = caf::intrusive_ptr<LinkScribe>{this}] {
       if (!self->detached())
-        self->stream_.handle_event(caf::io::network::operation::read);
+        self->stream_.handle_event(operation::read);
     });
   }
 
   std::shared_ptr<LinkGate> gate_;
   Descriptor socket_;
-  caf::io::network::stream_impl<LinkPolicy> stream_;
+  LinkStream stream_;
   bool launched_ = false;
+  bool flushing_ = false;
   // Bytes of the message that is being read.
   std::size_t announced_ = 0;
 };
