@@ -72,6 +72,8 @@ class TextRules(unittest.TestCase):
                                     ("tab", "a.md", "\tx\n"),
                                     ("blank-end", "a.md", "x \n"),
                                     ("leftover", "a.cpp", "// TODO: more\n"),
+                                    ("conflict", "a.md", "<" * 7 + " main\n"),
+                                    ("conflict", "a.md", "=" * 7 + "\n"),
                                     ("machine-path", "a.md", "see /home/me/x\n"),
                                     ("sleep", "tests/a.cpp", "std::this_thread::sleep_for(1s);\n"),
                                     ("sleep", "tests/a.py", "# What it is.\ntime.sleep(1)\n"),

@@ -20,6 +20,7 @@ PATTERNS = {
     "tab": (re.compile(r"\t"), r".*", "indent with spaces"),
     "blank-end": (re.compile(r"[ \r]$"), r".*", "no blanks at the end of a line"),
     "leftover": (re.compile(r"\b(TODO|FIXME|XXX)\b"), r".*", "do it, or say in docs/limitations.md that it is not"),
+    "conflict": (re.compile(r"^(<{7}|={7}|>{7}|\|{7})( |$)"), r".*", "a merge was not finished"),
     "machine-path": (re.compile(r"(?<![\w.}])/(home|root|work|tmp|Users)/"), r".*", "a path of one machine"),
     "sleep": (re.compile(r"\bsleep_(for|until)\b|\b(u|nano)?sleep\("), r"tests/.*\.(cpp|hpp|cu|py)",
               "wait for a condition, never for a time"),
