@@ -117,6 +117,19 @@ TEST_CASE("an actor that is withdrawn leaves the queue, or ends when it is being
   CHECK(must(cluster.state()).actors_size() == 1);
 }
 
+TEST_CASE("an actor that others have asked for too stays when the first one withdraws", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto first = cluster.spawn_async("late", {}, {.name = "shared"});
+  gate().await(1);
+  auto second = cluster.spawn_async("late", {}, {.name = "shared", .get_if_exists = true});
+  first.cancel();
+  CHECK(first.get().error().code() == Errc::cancelled);
+  gate().open();
+  CHECK(second.get().has_value());
+  CHECK(cluster.find("shared").has_value());
+}
+
 TEST_CASE("kill reports an actor that is stuck in user code, and ends it when it returns", "[cluster]") {
   auto cluster = embed();
   gate().close();

@@ -146,6 +146,36 @@ TEST_CASE("a node is emptied by a deadline: actors move with what they saved, th
   CHECK(must(moves.call<Number>("restarts").get()).value() == 2);
 }
 
+TEST_CASE("what is withdrawn while the broker is away is not made when it is back", "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0", "host:1x64MiB");
+  auto cluster = processes.connect();
+  auto holder = must(cluster.spawn("counter", number(0), {.gpus = 1}));
+  auto actor = cluster.spawn_async("counter", number(0), {.gpus = 1, .name = "waiting"});
+  auto group = cluster.create_group_async({{.gpus = 1}}, {.name = "waiting too"});
+  const auto waits = [&] {
+    const auto state = cluster.state();
+    return state && state->groups_size() == 1 && state->actors_size() == 2;
+  };
+  REQUIRE(eventually(waits));
+  processes.signal("broker", SIGKILL);
+  actor.cancel();
+  group.cancel();
+  CHECK(actor.get(20s).error().code() == Errc::cancelled);
+  CHECK(group.get(20s).error().code() == Errc::cancelled);
+  processes.start_broker({"--store", store});
+  CHECK(eventually([&] {
+    const auto state = cluster.state();
+    return state && state->groups().empty() && state->actors_size() == 1 && state->nodes_size() == 1;
+  }));
+  must(cluster.kill(holder));
+  CHECK(must(cluster.submit<Number>("pid", {}, {.gpus = 1}).get(20s)).value() > 0);
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
 TEST_CASE("what is cancelled by force ends with its process", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

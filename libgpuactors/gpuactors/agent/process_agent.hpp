@@ -146,6 +146,7 @@ private:
   const std::uint64_t id_;
   InstanceTable instances_;
   caf::strong_actor_ptr broker_;
+  std::uint64_t registration_ = 0;
   std::uint64_t last_worker_ = 0;
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;

@@ -48,6 +48,7 @@ void ProcessAgent::register_node() {
   *message.mutable_types() = options_.types;
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
+  message.set_registration(++registration_);
   message.set_held_ahead(tell_held());
   const auto broker = caf::actor_cast<BrokerHandle>(broker_);
   caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
@@ -71,7 +72,8 @@ void ProcessAgent::register_node() {
 std::uint32_t ProcessAgent::tell_held() {
   v1::HeldAhead part;
   part.set_node(options_.node.name());
-  part.set_first(true);
+  part.set_agent(id_);
+  part.set_registration(registration_);
   std::size_t bytes = 0;
   for (const auto& [id, lease] : leases_) {
     *part.add_held() = lease.held;
@@ -79,7 +81,6 @@ std::uint32_t ProcessAgent::tell_held() {
     if (bytes < limits::held_bytes)
       continue;
     caf_version::post(broker_, part);
-    part.set_first(false);
     part.clear_held();
     bytes = 0;
   }

@@ -186,12 +186,17 @@ RegionMapping RegionPool::make_shared(std::size_t bytes) {
     populate(warm);
     return warm;
   }
+  std::vector<RegionMapping> dropped;
   {
     const std::lock_guard lock{mutex_};
+    // What nobody uses makes room.
+    while (mappable_ >= options_.mappable_most && !warm_.empty())
+      drop_oldest(dropped);
     if (mappable_ >= options_.mappable_most)
       return {};
     ++mappable_;
   }
+  dropped.clear();
   RegionMapping result;
   result.kind = RegionMapping::Kind::shared;
   result.capacity = capacity_for(bytes);

@@ -35,7 +35,7 @@ ResourceBroker::ActorAnswer ResourceBroker::spawn_actor(const v1::SpawnActor& me
   if (const auto taken = names_.find(name); !name.second.empty() && taken != names_.end()) {
     auto& record = actors_.at(taken->second);
     if (message.get_if_exists() && record.spec.type() == message.spec().type())
-      return answer_with(record);
+      return share(record);
     return to_caf(Error{Errc::already_exists,
                         fmt::format("there is an actor named \"{}\" already{}", name.second,
                                     message.get_if_exists() ? ", of type " + record.spec.type() : std::string{})});
@@ -67,6 +67,11 @@ ResourceBroker::ActorAnswer ResourceBroker::answer_with(ActorRecord& record) {
   return promise;
 }
 
+ResourceBroker::ActorAnswer ResourceBroker::share(ActorRecord& record) {
+  record.shared = true;
+  return answer_with(record);
+}
+
 void ResourceBroker::answer_with(ActorRecord& record, SpawnPromise promise) {
   if (record.state == ActorState::alive)
     promise.deliver(info_of(record), record.handle, record.control);
@@ -81,8 +86,10 @@ ResourceBroker::ActorAnswer ResourceBroker::find(const v1::FindActor& message) {
 }
 
 void ResourceBroker::find(const v1::FindActor& message, SpawnPromise promise) {
-  if (auto* record = find_record({message.name_space(), message.name()}, message.id()))
+  if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
+    record->shared = record->shared || !message.name().empty();
     return answer_with(*record, std::move(promise));
+  }
   // Ids above the first were given by this broker: no node can bring such an actor back.
   const bool ours = message.name().empty() && message.id() > options_.last_id;
   if (settling_ && !ours) {

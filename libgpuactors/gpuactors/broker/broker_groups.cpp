@@ -22,10 +22,13 @@ caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& m
   if (const auto known = submitted_groups_.find(key); known != submitted_groups_.end()) {
     // Asked before, and the answer was lost.
     auto& record = groups_.at(known->second);
-    if (record.placed)
-      record.placed = promise;
+    const auto info = info_of(known->second, record);
+    if (record.ending)
+      promise.deliver(to_caf(Error{Errc::cancelled, "the placement group is being removed"}));
+    else if (info.state() == "placed")
+      promise.deliver(info);
     else
-      promise.deliver(info_of(known->second, record));
+      record.placed = promise;
     return promise;
   }
   auto request = from_wire(message);
@@ -94,6 +97,9 @@ void ResourceBroker::end_group(GroupId id) {
     apply(ledger_.cancel(request, Clock::now()), "release_group");
     forget_actor(actor, removed);
   }
+  // One of an earlier broker that is not in the books yet does not get there.
+  if (stored_groups_.erase(id) > 0)
+    return forget_group(id, removed);
   // ... and the group goes when what runs in it has ended: not before its memory is free.
   bool empty = true;
   for (const auto& lease : ledger_.leases()) {

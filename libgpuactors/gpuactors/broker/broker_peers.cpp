@@ -31,6 +31,7 @@ void ResourceBroker::peer_down(std::uint64_t id) {
 
 void ResourceBroker::settled() {
   settling_ = false;
+  withdrawn_.clear();
   if (!arrivals_.empty())
     admit(std::exchange(arrivals_, {}));
   restore_groups();
@@ -56,21 +57,26 @@ void ResourceBroker::settled() {
 // -- nodes ----------------------------------------------------------------------------------------
 
 void ResourceBroker::held_ahead(const v1::HeldAhead& message) {
-  auto& held = held_ahead_[message.node()];
-  if (message.first())
-    held.clear();
-  held.insert(held.end(), message.held().begin(), message.held().end());
+  auto& parts = held_ahead_[message.agent()];
+  if (message.registration() < parts.registration)
+    return; // late, from a connection that was lost
+  if (message.registration() > parts.registration)
+    parts = HeldParts{message.node(), message.registration(), {}};
+  parts.held.insert(parts.held.end(), message.held().begin(), message.held().end());
 }
 
 caf::result<v1::Done> ResourceBroker::add_node(v1::RegisterNode message, const caf::strong_actor_ptr& agent) {
   if (agent == nullptr)
     return to_caf(Error{Errc::invalid_argument, "a node registers with the handle of its agent"});
-  if (auto ahead = held_ahead_.extract(message.node().name()); message.held_ahead() > 0) {
-    if (ahead.empty() || ahead.mapped().size() != message.held_ahead())
+  if (message.held_ahead() > 0) {
+    const auto parts = held_ahead_.find(message.agent());
+    if (parts == held_ahead_.end() || parts->second.registration != message.registration()
+        || parts->second.held.size() != message.held_ahead())
       return to_caf(Error{Errc::unavailable, "not all that the node holds has arrived: it has to register again"});
-    for (auto& held : ahead.mapped())
+    for (auto& held : parts->second.held)
       *message.add_held() = std::move(held);
   }
+  std::erase_if(held_ahead_, [&](const auto& item) { return item.second.node == message.node().name(); });
   const auto& node = message.node();
   if (auto checked =
           check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
@@ -220,9 +226,20 @@ void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {
 void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   const auto& order = held.actor();
   const ActorId id{order.actor()};
+  const std::pair key{order.client(), order.client_request()};
+  std::vector<SpawnPromise> seekers;
+  if (const auto twin = spawns_.find(key); twin != spawns_.end() && twin->second != id) {
+    // Its client asked for it again before its node was back.
+    auto& other = actors_.at(twin->second);
+    if (other.state == ActorState::waiting) {
+      seekers = std::exchange(other.seekers, {});
+      kill(other, 0);
+    }
+  }
   if (actors_.count(id) == 0)
     load_actor(held);
   auto& record = actors_.at(id);
+  record.seekers.insert(record.seekers.end(), seekers.begin(), seekers.end());
   record.restarts = order.restarts();
   record.saved_type = order.saved_type();
   record.saved = order.saved();
@@ -233,6 +250,10 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   if (held.has_started()) {
     caf::strong_actor_ptr none;
     actor_started(record, held.started(), none, none);
+  }
+  if (withdrawn_.count(key) > 0) {
+    record.no_restart = true;
+    kill(record, 0);
   }
 }
 

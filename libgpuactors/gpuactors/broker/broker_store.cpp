@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuactors {
 
@@ -105,7 +106,13 @@ void ResourceBroker::restore_groups() {
     if (auto done = ledger_.restore_group(id, *request, std::move(bundles), Clock::now()); !done) {
       log_.add(Clock::now(), "error", request->name).set_reason(done.error().message());
       forget_group(id, done.error());
+      continue;
     }
+    // Asked for again before its nodes were back.
+    auto& record = groups_.at(id);
+    if (auto info = info_of(id, record); info.state() == "placed")
+      if (auto placed = std::exchange(record.placed, std::nullopt))
+        placed->deliver(std::move(info));
   }
 }
 

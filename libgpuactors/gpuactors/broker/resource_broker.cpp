@@ -70,7 +70,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::GetTypes&) -> caf::result<v1::TypeCatalog> { return types(); },
       [this](const v1::ActorSaved& message) { saved(message); },
       [this](const v1::HolderUsage& message) { used(message); },
-      [this](const v1::Withdraw& message) { withdraw(message); },
+      [this](const v1::Withdraw& message) { return withdraw(message); },
       [this](const v1::HeldAhead& message) { held_ahead(message); },
   };
 }
@@ -127,10 +127,14 @@ void ResourceBroker::cancel(const v1::CancelAcquire& message) {
   apply(ledger_.cancel(id, Clock::now()), "cancel");
 }
 
-void ResourceBroker::withdraw(const v1::Withdraw& message) {
+caf::result<v1::Done> ResourceBroker::withdraw(const v1::Withdraw& message) {
   const std::pair key{message.client(), message.client_request()};
+  if (settling_)
+    withdrawn_.insert(key);
   if (const auto spawn = spawns_.find(key); spawn != spawns_.end()) {
     auto& actor = actors_.at(spawn->second);
+    if (actor.shared)
+      return v1::Done{};
     actor.no_restart = true;
     if (actor.state != ActorState::stopping)
       kill(actor, std::chrono::milliseconds{limits::stop_grace}.count());
@@ -138,6 +142,7 @@ void ResourceBroker::withdraw(const v1::Withdraw& message) {
              group != submitted_groups_.end() && !groups_.at(group->second).ending) {
     end_group(group->second);
   }
+  return v1::Done{};
 }
 
 std::optional<ResourceBroker::TaskRequest> ResourceBroker::take_task_request(RequestId id) {

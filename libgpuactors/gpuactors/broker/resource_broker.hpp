@@ -106,6 +106,13 @@ private:
     DonePromise answer;
   };
 
+  /// What a node that is about to register holds, as far as it has come.
+  struct HeldParts {
+    std::string node;
+    std::uint64_t registration = 0;
+    std::vector<v1::HeldLease> held;
+  };
+
   /// A placement group, waiting or placed.
   struct GroupRecord {
     std::string name;
@@ -139,6 +146,8 @@ private:
     ActorState state = ActorState::waiting;
     int restarts = 0;
     bool no_restart = false;
+    /// Others than the one who asked for it first have asked for it.
+    bool shared = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
     /// Where it goes on when it has ended where it is now: its node is being emptied.
@@ -221,7 +230,7 @@ private:
 
   caf::result<v1::Granted, caf::strong_actor_ptr, caf::strong_actor_ptr> acquire(const v1::AcquireLease& message);
   void cancel(const v1::CancelAcquire& message);
-  void withdraw(const v1::Withdraw& message);
+  caf::result<v1::Done> withdraw(const v1::Withdraw& message);
   void release(const v1::ReleaseLease& message);
   void start_runner(const Lease& lease, const TaskRequest& request);
   std::optional<TaskRequest> take_task_request(RequestId id);
@@ -246,6 +255,8 @@ private:
   void forget_actor(ActorId id, const Error& error);
   ActorAnswer answer_with(ActorRecord& record);
   void answer_with(ActorRecord& record, SpawnPromise promise);
+  /// The same for others than the one who asked for it first.
+  ActorAnswer share(ActorRecord& record);
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
 
@@ -299,10 +310,12 @@ private:
   std::map<ActorId, ActorRecord> actors_;
   std::map<ActorName, ActorId> names_;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
+  // What was withdrawn while nodes may still bring it back.
+  std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
   // Of an earlier broker, and ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
-  // What nodes that are about to register hold, by their names.
-  std::map<std::string, std::vector<v1::HeldLease>> held_ahead_;
+  // What nodes that are about to register hold, by the ids of their agents.
+  std::map<std::uint64_t, HeldParts> held_ahead_;
   std::vector<Arrival> arrivals_;
   // Asked for while nodes and clients of an earlier broker may still come.
   std::vector<std::pair<v1::FindActor, SpawnPromise>> early_finds_;

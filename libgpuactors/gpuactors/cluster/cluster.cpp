@@ -78,7 +78,7 @@ private:
     } else {
       return on_error(place.error());
     }
-    made(ActorRef{std::move(cell)});
+    complete(ActorRef{std::move(cell)});
   }
 };
 
@@ -95,7 +95,7 @@ public:
       for (const auto& device : bundle.devices())
         entry.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
     }
-    made(std::move(group));
+    complete(std::move(group));
   }
 };
 

@@ -139,8 +139,8 @@ using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::GetState>, Out<v1::ClusterState>>, Tell<v1::LeaseStarted, caf::strong_actor_ptr, caf::strong_actor_ptr>,
     Tell<v1::LeaseEnded>, Tell<v1::LeaseStuck>, Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>,
     Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
-    Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>, Tell<v1::Withdraw>,
-    Tell<v1::HeldAhead>>;
+    Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>,
+    Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>>;
 
 /// A node's agent: orders from the broker, reports from workers.
 using AgentHandle =

@@ -76,12 +76,6 @@ public:
     broker_link_->ask(reply, deadline, std::forward<Ts>(xs)...);
   }
 
-  /// Tells the broker something that has no answer; no effect while it cannot be reached.
-  template <class Message>
-  void tell_broker(Message message) {
-    broker_link_->tell(std::move(message));
-  }
-
   /// The next number for a request that the broker must know again when it is asked twice.
   [[nodiscard]] std::uint64_t next_request() noexcept {
     return last_request_.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -54,12 +54,6 @@ public:
   }
 
 protected:
-  void made(T value) {
-    // Who withdrew while the broker could not be reached tells it now.
-    if (!this->complete(std::move(value)))
-      undo();
-  }
-
   [[nodiscard]] const std::weak_ptr<ClusterCore>& core() const noexcept {
     return core_;
   }
@@ -72,7 +66,8 @@ private:
     v1::Withdraw message;
     message.set_client(core->client());
     message.set_client_request(request_);
-    core->tell_broker(std::move(message));
+    // With an answer: what has none yet is asked again, in the same order, when the connection was lost.
+    core->ask_broker(std::make_shared<DoneReply>(), never, std::move(message));
   }
 
   std::weak_ptr<ClusterCore> core_;

@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -88,7 +89,13 @@ public:
     ERR_clear_error();
     errno = 0;
     const int result = SSL_read_ex(tls_.get(), data, size, &done);
+    ++reads_;
     return result == 1 ? rw_state::success : judge(result);
+  }
+
+  /// The event loop turns to this connection.
+  void begin_reading() noexcept {
+    reads_ = 0;
   }
 
   rw_state write_some(std::size_t& done, native_socket socket, const void* data, std::size_t size) {
@@ -106,12 +113,24 @@ public:
   }
 
   /// Whether there are bytes here that the socket will not announce any more.
-  [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
+  [[nodiscard]] bool has_pending() const {
     return tls_ != nullptr ? SSL_has_pending(tls_.get()) == 1 : !ahead_.empty();
+  }
+
+  /// Whether it stopped reading although there is more.
+  [[nodiscard]] bool is_exhausted() const {
+    return reads_ >= most_reads && has_pending();
+  }
+
+  /// Whether to go on reading now. A session takes in more while it is read from: one fast peer would keep all others,
+  /// and the heartbeats, waiting.
+  [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
+    return reads_ < most_reads && has_pending();
   }
 
 private:
   static constexpr std::size_t write_burst = 1U << 20;
+  static constexpr int most_reads = 256;
   // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
   static constexpr unsigned char tls_handshake = 0x16;
 
@@ -157,6 +176,7 @@ private:
   std::shared_ptr<LinkGate> gate_;
   ReadAhead ahead_;
   bool failed_ = false;
+  int reads_ = 0;
   bool first_ = true;
 };
 
@@ -164,16 +184,22 @@ private:
 /// does.
 class LinkStream final : public caf::io::network::stream {
 public:
-  LinkStream(default_multiplexer& multiplexer, native_socket socket, LinkPolicy policy)
-    : stream(multiplexer, socket), policy_(std::move(policy)) {
+  /// @param read_again has `handle_event` called for reading once more, after others had their turn.
+  LinkStream(default_multiplexer& multiplexer, native_socket socket, LinkPolicy policy,
+             std::function<void()> read_again)
+    : stream(multiplexer, socket), policy_(std::move(policy)), read_again_(std::move(read_again)) {
     // nop
   }
 
   void handle_event(operation what) override {
+    policy_.begin_reading();
     handle_event_impl(what, policy_);
+    if (what == operation::read && policy_.is_exhausted())
+      read_again_();
   }
 
-  /// Writes what is in the buffer; what the socket does not take now, it writes when the event loop says so.
+  /// Writes what is in the buffer; what the socket does not take now, it writes when the event loop says so. Only from
+  /// functions that were posted to the event loop, which has no changes of its own under way then.
   void write_now(const manager_ptr& manager) {
     if (state_.writing)
       return;
@@ -188,6 +214,7 @@ public:
 
 private:
   LinkPolicy policy_;
+  std::function<void()> read_again_;
 };
 
 /// One connection, as CAF's broker sees it.
@@ -196,7 +223,7 @@ public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, std::shared_ptr<LinkGate> gate)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(gate)),
       socket_(std::move(session.socket)),
-      stream_(multiplexer, socket_.get(), LinkPolicy{std::move(session.tls), gate_}) {
+      stream_(multiplexer, socket_.get(), LinkPolicy{std::move(session.tls), gate_}, [this] { read_soon(); }) {
     // The stream closes the socket when the event loop lets go of it.
     static_cast<void>(socket_.release());
   }
@@ -272,6 +299,10 @@ private:
     launched_ = true;
     stream_.start(this);
     // What came with the handshake lies in the session: the socket will not announce it.
+    read_soon();
+  }
+
+  void read_soon() {
     stream_.backend().post([self = caf::intrusive_ptr<LinkScribe>{this}] {
       if (!self->detached())
         self->stream_.handle_event(operation::read);
