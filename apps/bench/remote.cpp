@@ -136,7 +136,7 @@ Death kill_worker(Cluster& cluster) {
 
 /// Against a bound in milliseconds as the floor.
 Row death_row(const std::string& name, int repeat, double bound_ms, double Death::*part) {
-  Remote remote{true};
+  Remote remote{{.tls = true}};
   auto row = measure(
       name, "ms", repeat, [&] { return kill_worker(remote.cluster()).*part; }, [&] { return bound_ms; });
   row.bound = 1;
@@ -153,28 +153,28 @@ std::vector<Benchmark> remote_benchmarks() {
   for (const bool tls : {false, true}) {
     const std::string link = tls ? "_tls" : "_plain";
     add("remote_call_lone" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       auto actor = check(remote.cluster().spawn("bench.remote"));
       return lone(name, repeat, remote, 1.15, [&] { return actor.call<Bytes>("echo", message()); });
     });
     add("remote_call_1000" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       auto actor = check(remote.cluster().spawn("bench.remote"));
       return many(name, repeat, remote, 0.9, [&] { return actor.call<Bytes>("echo", message()); });
     });
     add("remote_task_lone" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       return lone(name, repeat, remote, 1.5,
                   [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
     });
     add("remote_task_1000" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       return many(name, repeat, remote, 0.5,
                   [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
     });
   }
   add("remote_spawn_1000", [](const std::string& name, int repeat) {
-    Remote remote{true};
+    Remote remote{{.tls = true}};
     constexpr double wanted = 2'000;
     auto row = measure(
         name, "1/s", repeat, [&] { return spawn_rate(remote.cluster()); }, [&] { return wanted; });
