@@ -9,6 +9,7 @@
 #include "remote_cluster.hpp"
 #include "report.hpp"
 #include "rows.hpp"
+#include "tcp_echo.hpp"
 
 #include <gpuactors/cluster/daemon.hpp>
 
@@ -53,6 +54,10 @@ std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
   if (is("--floor-client", 5)) {
     end_with_parent();
     return ask_floor({arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4])});
+  }
+  if (is("--tcp-echo", 1)) {
+    end_with_parent();
+    return serve_tcp_echo();
   }
   if (is("--fetch", 4)) {
     end_with_parent();
@@ -210,7 +215,7 @@ void add_options(CLI::App& program, Wanted& wanted) {
       ->check(CLI::IsMember({"cuda", "host"}));
   auto* growth = program.add_option("--growth", wanted.growth,
                                     "Measure instead how costs grow with devices, waiting requests, actors, messages "
-                                    "and nodes; a CSV and a picture of each go into this folder");
+                                    "and nodes: a CSV and a picture of each into this folder");
   program.add_flag("--quick", wanted.quick, "With --growth: to sizes that take seconds")->needs(growth);
   auto* operation = program.add_option("--operation", wanted.operation,
                                        "Do instead one operation again and again, for a profiler: ledger (a grant and "

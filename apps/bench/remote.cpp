@@ -3,6 +3,7 @@
 #include "floor.hpp"
 #include "remote_cluster.hpp"
 #include "rows.hpp"
+#include "tcp_echo.hpp"
 
 #include <gpuactors/bench/messages.pb.h>
 
@@ -173,6 +174,14 @@ std::vector<Benchmark> remote_benchmarks() {
                   [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
     });
   }
+  add("remote_call_lone_beside_tcp", [](const std::string& name, int repeat) {
+    Remote remote{{}};
+    const TcpEcho echo;
+    const auto actor = check(remote.cluster().spawn("bench.remote"));
+    return measure(
+        name, "us", repeat, [&] { return pace(lone_calls, 1, [&] { return actor.call<Bytes>("echo", message()); }); },
+        [&] { return echo.ask(lone_calls); });
+  });
   add("remote_spawn_1000", [](const std::string& name, int repeat) {
     Remote remote{{.tls = true}};
     constexpr double wanted = 2'000;

@@ -75,6 +75,12 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(len(self.picture("rows.svg").findall(f"{SVG}rect[@class='floor']")) +
                          len(self.picture("rows.svg").findall(f"{SVG}rect[@class='floor missed']")), 2)
 
+    def test_a_call_between_processes_stands_beside_bytes_over_tcp(self):
+        self.run_well("--filter", "beside_tcp", "--repeat", "1", "--json", self.path("rows.json"))
+        (row,) = self.read("rows.json")["rows"]
+        self.assertGreater(row["floor"], 0)
+        self.assertAlmostEqual(row["floor_ratio"], row["value"] / row["floor"])
+
     def test_numbers_of_a_peer_stand_beside_rows_of_the_same_name(self):
         peers = self.write("peers.json", {"peer": "Ray 9", "rows": [{"name": "other", "value": 25, "unit": "1/s"},
                                                                     {"name": "nobody's", "value": 1, "unit": "1/s"}]})
