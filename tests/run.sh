@@ -33,6 +33,8 @@ case $(distribution) in
 esac
 [[ ${options[*]:-} != *CMAKE_CXX_CLANG_TIDY* ]] || packages+=(clang-tidy)
 
+packages+=(valgrind) # counts instructions: tests/bench/instructions.py
+
 install_packages "${packages[@]}"
 configure -DGPUACTORS_BUILD_TESTS=ON "${options[@]}"
 compile all gpuactors_headers

@@ -1,13 +1,11 @@
 // Calls of embedded actors and tasks, beside requests to a plain CAF actor in the same actor system.
+#include "floor.hpp"
 #include "rows.hpp"
 
 #include <gpuactors/bench/messages.pb.h>
 #include <gpuactors/gpuactors.hpp>
 
-#include <caf/scoped_actor.hpp>
-#include <fmt/format.h>
-
-#include <cstdlib>
+#include <vector>
 
 namespace gpuactors::bench {
 
@@ -25,20 +23,11 @@ public:
 GPUACTORS_ACTOR("bench.echo", Echo).method("echo", &Echo::echo);
 GPUACTORS_TASK("bench.echo", [](TaskContext&, const Small& in) { return in; });
 
-/// The floor: a plain actor on CAF's scheduler that answers with the same message.
-caf::behavior plain_echo() {
-  return {[](const Payload& in) { return in; }};
-}
-
 /// A cluster with one actor of ours and one plain actor, in one actor system.
 struct CallBench {
   Cluster cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
   ActorRef actor = check(cluster.spawn("bench.echo", google::protobuf::Empty{}, {.gpus = 0.5}));
-  caf::actor plain = cluster.system().spawn(plain_echo);
-
-  ~CallBench() {
-    caf::anon_send_exit(plain, caf::exit_reason::user_shutdown);
-  }
+  LocalFloor plain{cluster};
 };
 
 constexpr int lone_calls = 5'000;
@@ -52,27 +41,11 @@ Small small(std::int64_t n) {
 }
 
 double plain_lone(CallBench& bench) {
-  caf::scoped_actor self{bench.cluster.system()};
-  const auto start = now_ns();
-  for (int i = 0; i < lone_calls; ++i)
-    caf_version::ask(self.ptr(), bench.plain, Payload::of(small(i)))
-        .receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
-  return (now_ns() - start) / lone_calls / 1'000;
+  return bench.plain.ask(lone_calls, 1);
 }
 
 double plain_rate(CallBench& bench) {
-  caf::scoped_actor self{bench.cluster.system()};
-  const auto start = now_ns();
-  for (int round = 0; round < rounds; ++round) {
-    using Response = decltype(caf_version::ask(self.ptr(), bench.plain, Payload{}));
-    std::vector<Response> responses;
-    responses.reserve(flying);
-    for (int i = 0; i < flying; ++i)
-      responses.push_back(caf_version::ask(self.ptr(), bench.plain, Payload::of(small(i))));
-    for (auto& response : responses)
-      response.receive([](const Payload&) {}, [](caf::error&) { std::abort(); });
-  }
-  return rounds * flying / (now_ns() - start) * 1e9;
+  return 1e6 / bench.plain.ask(rounds * flying, flying);
 }
 
 double call_lone(CallBench& bench) {

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace gpuactors::bench {
 
@@ -37,7 +39,9 @@ Child::Child(std::vector<std::string> arguments) {
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0)
     give_up(fmt::format("no pipe: {}", std::strerror(errno)));
   output_ = pipe[0];
-  std::string program = "/proc/self/exe";
+  // Its name, not the link: below valgrind that is another program, and only who reads it learns the right one.
+  std::error_code unknown;
+  std::string program = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
   std::vector<char*> argv{program.data()};
   for (auto& argument : arguments)
     argv.push_back(argument.data());

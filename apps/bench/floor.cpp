@@ -3,7 +3,7 @@
 #include "child.hpp"
 #include "harness.hpp"
 
-#include <gpuactors/gpuactors.hpp>
+#include <gpuactors/bench/messages.pb.h>
 #include <gpuactors/wire/certificates.hpp>
 
 #include <caf/io/all.hpp>
@@ -57,7 +57,7 @@ struct Config : caf::actor_system_config {
 };
 
 caf::behavior echo() {
-  return {[](const std::string& in) { return in; }};
+  return {[](const std::string& in) { return in; }, [](const Payload& in) { return in; }};
 }
 
 [[noreturn]] void give_up(const caf::error& error) {
@@ -67,25 +67,47 @@ caf::behavior echo() {
 
 constexpr std::size_t message_bytes = 64;
 
-/// Microseconds a request.
-double ask(caf::actor_system& system, const caf::actor& server, int count, int flying) {
+/// Microseconds a request of what `message` makes, which an actor answers with the same.
+template <class Make>
+double ask_for(caf::actor_system& system, const caf::actor& server, int count, int flying, const Make& message) {
+  using Message = decltype(message());
   caf::scoped_actor self{system};
-  const std::string message(message_bytes, 'x');
   const auto start = now_ns();
   for (int done = 0; done < count; done += flying) {
-    using Response = decltype(caf_version::ask(self.ptr(), server, message));
+    using Response = decltype(caf_version::ask(self.ptr(), server, message()));
     std::vector<Response> responses;
     responses.reserve(static_cast<std::size_t>(flying));
     for (int i = 0; i < flying; ++i)
-      responses.push_back(caf_version::ask(self.ptr(), server, message));
+      responses.push_back(caf_version::ask(self.ptr(), server, message()));
     for (auto& response : responses)
-      response.receive([](const std::string&) {}, [](caf::error& error) { give_up(error); });
+      response.receive([](const Message&) {}, [](caf::error& error) { give_up(error); });
   }
   constexpr double in_a_microsecond = 1'000;
   return (now_ns() - start) / count / in_a_microsecond;
 }
 
+double ask(caf::actor_system& system, const caf::actor& server, int count, int flying) {
+  const std::string text(message_bytes, 'x');
+  return ask_for(system, server, count, flying, [&] { return text; });
+}
+
 } // namespace
+
+// -- in one process -------------------------------------------------------------------------------
+
+LocalFloor::LocalFloor(Cluster& cluster) : cluster_(cluster), plain_(cluster.system().spawn(echo)) {
+  // nop
+}
+
+LocalFloor::~LocalFloor() {
+  caf::anon_send_exit(plain_, caf::exit_reason::user_shutdown);
+}
+
+double LocalFloor::ask(int count, int flying) const {
+  return ask_for(cluster_.system(), plain_, count, flying, [] { return Payload::of(Small{}); });
+}
+
+// -- in two ---------------------------------------------------------------------------------------
 
 int serve_floor(const std::string& certificates) {
   Config config{certificates};

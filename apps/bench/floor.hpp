@@ -1,11 +1,31 @@
-// The floor under calls between processes: plain CAF actors in two processes of their own, with the settings that
-// served CAF best (docs/design/0010-processes-and-links.md).
+// The floors under calls: plain CAF actors, in one process, and in two of their own with the settings that served CAF
+// best (docs/design/0010-processes-and-links.md).
 #pragma once
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <caf/actor.hpp>
 
 #include <string>
 #include <vector>
 
 namespace gpuactors::bench {
+
+/// A plain actor on CAF's scheduler, in the actor system of a cluster, that answers with what it is sent.
+class LocalFloor {
+public:
+  explicit LocalFloor(Cluster& cluster);
+  LocalFloor(const LocalFloor&) = delete;
+  LocalFloor& operator=(const LocalFloor&) = delete;
+  ~LocalFloor();
+
+  /// Microseconds a request, with so many in flight.
+  [[nodiscard]] double ask(int count, int flying) const;
+
+private:
+  Cluster& cluster_;
+  caf::actor plain_;
+};
 
 /// What plain CAF is asked for.
 struct FloorRun {

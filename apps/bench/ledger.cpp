@@ -1,58 +1,12 @@
 // The ledger by itself: grants, groups, and a queue of a million. No devices, no messages.
+#include "ledger_bed.hpp"
 #include "rows.hpp"
 
-#include <gpuactors/ledger/ledger.hpp>
-
-#include <malloc.h>
-
-#include <cstdlib>
 #include <ctime>
 
 namespace gpuactors::bench {
 
 namespace {
-
-constexpr std::uint64_t device_bytes = 80'000'000'000;
-
-NodeSpec node_of(const std::string& name, int devices) {
-  NodeSpec node;
-  node.name = name;
-  node.cpus = Share::whole(64);
-  node.devices.assign(static_cast<std::size_t>(devices), DeviceSpec{"", device_bytes, ""});
-  return node;
-}
-
-ResourceRequest share_of(Share gpus) {
-  ResourceRequest request;
-  request.gpus = gpus;
-  return request;
-}
-
-// A ledger and the ids that it has seen.
-struct LedgerBench {
-  explicit LedgerBench(int nodes, int devices = 8) {
-    for (int i = 0; i < nodes; ++i)
-      if (!ledger.add_node(node_of("n" + std::to_string(100'000 + i), devices), TimePoint{}))
-        std::abort();
-  }
-
-  Lease acquire(const ResourceRequest& request) {
-    const auto events = ledger.submit(RequestId{++last}, request, TimePoint{});
-    if (!events.front().lease)
-      std::abort();
-    return *events.front().lease;
-  }
-
-  Ledger::Events release(const Lease& lease) {
-    auto events = ledger.release(lease.id, lease.epoch, TimePoint{});
-    if (!events)
-      std::abort();
-    return std::move(*events);
-  }
-
-  Ledger ledger;
-  std::uint64_t last = 0;
-};
 
 // Calls a second of processor time: this is one thread that waits for nobody, so other programs need not count.
 template <class Step>
@@ -63,60 +17,18 @@ double rate(int count, Step step) {
   return count / (static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
 }
 
-double grants(LedgerBench& bench) {
+double grants(LedgerBed& bed) {
   const auto request = share_of(Share{2'500});
-  return rate(200'000, [&] { bench.release(bench.acquire(request)); });
+  return rate(200'000, [&] { bed.grant_and_release(request); });
 }
 
-double groups(LedgerBench& bench) {
-  GroupRequest group;
-  group.bundles.assign(8, share_of(Share::whole(1)));
-  return rate(20'000, [&] {
-    bench.ledger.submit_group(GroupId{++bench.last}, group, TimePoint{});
-    if (!bench.ledger.release_group(GroupId{bench.last}, TimePoint{}))
-      std::abort();
-  });
+double groups(LedgerBed& bed) {
+  return rate(20'000, [&] { bed.make_and_remove_group(8); });
 }
 
-// A full node and requests that wait for it, all different.
-struct Waiting {
-  explicit Waiting(std::uint64_t count) {
-    const auto whole = share_of(Share::whole(1));
-    for (int i = 0; i < 8; ++i)
-      held.push_back(bench.acquire(whole));
-    const auto before = allocated();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      auto request = whole;
-      request.memory_bytes = device_bytes / 2 + i;
-      bench.ledger.submit(RequestId{++bench.last}, request, TimePoint{});
-    }
-    bytes_each = (allocated() - before) / static_cast<double>(count);
-  }
-
-  static double allocated() {
-    const auto info = mallinfo2();
-    return static_cast<double>(info.uordblks) + static_cast<double>(info.hblkhd);
-  }
-
-  // A release, the next one's grant, and a new one at the end of the queue.
-  double wakes() {
-    return rate(20'000, [&] {
-      auto& lease = held[next++ % held.size()];
-      const auto events = bench.release(lease);
-      if (!events.back().lease)
-        std::abort();
-      lease = *events.back().lease;
-      auto request = share_of(Share::whole(1));
-      request.memory_bytes = device_bytes / 4 + next;
-      bench.ledger.submit(RequestId{++bench.last}, request, TimePoint{});
-    });
-  }
-
-  LedgerBench bench{1};
-  std::vector<Lease> held;
-  std::size_t next = 0;
-  double bytes_each = 0;
-};
+double wakes(WaitingBed& bed) {
+  return rate(20'000, [&] { bed.wake(); });
+}
 
 Row at_least(Row row) {
   row.at_most = false;
@@ -130,14 +42,14 @@ std::vector<Benchmark> ledger_benchmarks() {
   return {
       {"ledger_grant_release_8_devices",
        [](int repeat) {
-         LedgerBench bench(1);
+         LedgerBed bed(1);
          return at_least(measure(
-             "ledger_grant_release_8_devices", "1/s", repeat, [&] { return grants(bench); }, [] { return 1e6; }));
+             "ledger_grant_release_8_devices", "1/s", repeat, [&] { return grants(bed); }, [] { return 1e6; }));
        }},
       {"ledger_grant_release_80000_devices",
        [](int repeat) {
-         LedgerBench large(10'000);
-         LedgerBench small(1);
+         LedgerBed large(10'000);
+         LedgerBed small(1);
          auto row = measure(
              "ledger_grant_release_80000_devices", "1/s", repeat, [&] { return grants(large); },
              [&] { return grants(small); });
@@ -147,13 +59,13 @@ std::vector<Benchmark> ledger_benchmarks() {
        }},
       {"ledger_group_of_8_on_10000_nodes",
        [](int repeat) {
-         LedgerBench bench(10'000);
+         LedgerBed bed(10'000);
          return at_least(measure(
-             "ledger_group_of_8_on_10000_nodes", "1/s", repeat, [&] { return groups(bench); }, [] { return 2e4; }));
+             "ledger_group_of_8_on_10000_nodes", "1/s", repeat, [&] { return groups(bed); }, [] { return 2e4; }));
        }},
       {"ledger_bytes_a_waiting_request",
        [](int) {
-         const Waiting waiting(1'000'000);
+         const WaitingBed waiting(1'000'000);
          Row row;
          row.name = "ledger_bytes_a_waiting_request";
          row.unit = "bytes";
@@ -165,10 +77,10 @@ std::vector<Benchmark> ledger_benchmarks() {
        }},
       {"ledger_wake_among_1000000",
        [](int repeat) {
-         Waiting many(1'000'000);
-         Waiting few(1'000);
+         WaitingBed many(1'000'000);
+         WaitingBed few(1'000);
          auto row = measure(
-             "ledger_wake_among_1000000", "1/s", repeat, [&] { return many.wakes(); }, [&] { return few.wakes(); });
+             "ledger_wake_among_1000000", "1/s", repeat, [&] { return wakes(many); }, [&] { return wakes(few); });
          row.at_most = false;
          row.bound = 0.1;
          return row;

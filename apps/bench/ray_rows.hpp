@@ -1,6 +1,8 @@
 // The rows of Ray's microbenchmark (ray_perf.py), done with this library: the same work, counted in the same way.
 #pragma once
 
+#include "harness.hpp"
+
 #include <string>
 #include <vector>
 
@@ -14,24 +16,17 @@ struct RayRun {
   /// Seconds of one round, and how many rounds there are after a first one that does not count.
   double seconds = 2;
   int rounds = 4;
-  /// Actors of the rows `many_actors`.
+  /// Actors of the rows `many_actors`, and tasks of `many_tasks`.
   int actors = 20;
+  int tasks = 10'000;
 };
 
-/// One row in one mode: operations (or gigabytes) a second, the mean over the rounds as Ray takes it.
-struct RayResult {
-  std::string name;
-  std::string mode;
-  double mean = 0;
-  double deviation = 0;
-};
-
-/// Runs them and says on standard error which is running. Ends the program when something fails.
-[[nodiscard]] std::vector<RayResult> run_ray_rows(const RayRun& run);
+/// Runs them and says on standard error which is running. Operations (or gigabytes) a second: the mean over the rounds,
+/// as Ray takes it; the ratio to the floor, where there is one, is the median of those of the rounds. Ends the program
+/// when something fails.
+[[nodiscard]] std::vector<Row> run_ray_rows(const RayRun& run);
 
 /// Names of all rows, in order.
 [[nodiscard]] std::vector<std::string> ray_row_names();
-
-void print_ray_json(const std::vector<RayResult>& results, std::FILE* file);
 
 } // namespace gpuactors::bench

@@ -3,6 +3,7 @@
 #include "floor.hpp"
 #include "remote_cluster.hpp"
 #include "rows.hpp"
+#include "tcp_echo.hpp"
 
 #include <gpuactors/bench/messages.pb.h>
 
@@ -136,7 +137,7 @@ Death kill_worker(Cluster& cluster) {
 
 /// Against a bound in milliseconds as the floor.
 Row death_row(const std::string& name, int repeat, double bound_ms, double Death::*part) {
-  Remote remote{true};
+  Remote remote{{.tls = true}};
   auto row = measure(
       name, "ms", repeat, [&] { return kill_worker(remote.cluster()).*part; }, [&] { return bound_ms; });
   row.bound = 1;
@@ -153,28 +154,36 @@ std::vector<Benchmark> remote_benchmarks() {
   for (const bool tls : {false, true}) {
     const std::string link = tls ? "_tls" : "_plain";
     add("remote_call_lone" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       auto actor = check(remote.cluster().spawn("bench.remote"));
       return lone(name, repeat, remote, 1.15, [&] { return actor.call<Bytes>("echo", message()); });
     });
     add("remote_call_1000" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       auto actor = check(remote.cluster().spawn("bench.remote"));
       return many(name, repeat, remote, 0.9, [&] { return actor.call<Bytes>("echo", message()); });
     });
     add("remote_task_lone" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       return lone(name, repeat, remote, 1.5,
                   [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
     });
     add("remote_task_1000" + link, [tls](const std::string& name, int repeat) {
-      Remote remote{tls};
+      Remote remote{{.tls = tls}};
       return many(name, repeat, remote, 0.5,
                   [&] { return remote.cluster().submit<Bytes>("bench.remote", message(), {.gpus = 0.25}); });
     });
   }
+  add("remote_call_lone_beside_tcp", [](const std::string& name, int repeat) {
+    Remote remote{{}};
+    const TcpEcho echo;
+    const auto actor = check(remote.cluster().spawn("bench.remote"));
+    return measure(
+        name, "us", repeat, [&] { return pace(lone_calls, 1, [&] { return actor.call<Bytes>("echo", message()); }); },
+        [&] { return echo.ask(lone_calls); });
+  });
   add("remote_spawn_1000", [](const std::string& name, int repeat) {
-    Remote remote{true};
+    Remote remote{{.tls = true}};
     constexpr double wanted = 2'000;
     auto row = measure(
         name, "1/s", repeat, [&] { return spawn_rate(remote.cluster()); }, [&] { return wanted; });

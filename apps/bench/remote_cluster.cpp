@@ -1,7 +1,5 @@
 #include "remote_cluster.hpp"
 
-#include "rows.hpp"
-
 #include <gpuactors/cluster/daemon.hpp>
 
 #include <cstdio>
@@ -9,24 +7,25 @@
 
 namespace gpuactors::bench {
 
-// -- CertificatesHome -----------------------------------------------------------------------------
+// -- OwnFolder -----------------------------------------------------------------------------
 
-CertificatesHome::CertificatesHome()
-  : path_((std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string()) {
+OwnFolder::OwnFolder() : path_((std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string()) {
   if (::mkdtemp(path_.data()) == nullptr)
     std::abort();
 }
 
-CertificatesHome::~CertificatesHome() {
+OwnFolder::~OwnFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }
 
 // -- Remote ---------------------------------------------------------------------------------------
 
-Remote::Remote(bool tls)
-  : certificates_(tls ? home_.path() : std::string{}), up_({"--cluster", certificates_}), address_(up_.line()),
-    cluster_(connect()), floor_({"--floor-server", certificates_}), floor_address_(floor_.line()) {
+Remote::Remote(const RemoteOptions& options)
+  : certificates_(options.tls ? home_.path() : std::string{}),
+    up_({"--cluster", home_.path(), options.devices, options.tls ? "tls" : "plain", options.store ? "store" : ""}),
+    address_(up_.line()), cluster_(connect()), floor_({"--floor-server", certificates_}),
+    floor_address_(floor_.line()) {
   // nop
 }
 
@@ -43,16 +42,19 @@ Cluster Remote::connect() const {
   return check(Cluster::connect(std::move(options)));
 }
 
-int serve_cluster(const std::string& certificates) {
+int serve_cluster(const std::string& folder, const RemoteOptions& wanted) {
   BrokerDaemon broker;
   broker.listen = "127.0.0.1:0";
+  if (wanted.store)
+    broker.store = folder + "/store";
   NodeDaemon node;
   node.name = "local";
-  node.devices = "host:1x1GiB";
+  node.devices = wanted.devices;
+  node.logs = folder + "/logs";
   node.resources["custom"] = 100; // what Ray's rows with placement groups take
   DaemonOptions options;
-  options.certificates = certificates;
-  options.insecure = certificates.empty();
+  options.certificates = wanted.tls ? folder : std::string{};
+  options.insecure = !wanted.tls;
   options.ready = [](std::string_view where) {
     fmt::print("{}\n", where);
     std::fflush(stdout);

@@ -10,13 +10,13 @@
 
 namespace gpuactors::bench {
 
-/// A folder for certificates, gone with the object.
-class CertificatesHome {
+/// A folder of our own, gone with the object.
+class OwnFolder {
 public:
-  CertificatesHome();
-  CertificatesHome(const CertificatesHome&) = delete;
-  CertificatesHome& operator=(const CertificatesHome&) = delete;
-  ~CertificatesHome();
+  OwnFolder();
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+  ~OwnFolder();
 
   [[nodiscard]] const std::string& path() const noexcept {
     return path_;
@@ -26,10 +26,19 @@ private:
   std::string path_;
 };
 
+/// What such a cluster has.
+struct RemoteOptions {
+  bool tls = false;
+  /// SPEC of its node's devices.
+  std::string devices = "host:1x1GiB";
+  /// Whether the broker keeps what should run in a file.
+  bool store = false;
+};
+
 /// The cluster, the client and a server of plain CAF, all with TLS or all without.
 class Remote {
 public:
-  explicit Remote(bool tls);
+  explicit Remote(const RemoteOptions& options);
 
   [[nodiscard]] Cluster& cluster() noexcept {
     return cluster_;
@@ -46,7 +55,7 @@ public:
 private:
   [[nodiscard]] Cluster connect() const;
 
-  CertificatesHome home_;
+  OwnFolder home_;
   std::string certificates_;
   Child up_;
   std::string address_;
@@ -54,5 +63,9 @@ private:
   Child floor_;
   std::string floor_address_;
 };
+
+/// What the process does that a `Remote` starts: a broker and a node whose workers are this program. All that they
+/// write goes into `folder`, where the certificates are too.
+int serve_cluster(const std::string& folder, const RemoteOptions& wanted);
 
 } // namespace gpuactors::bench

@@ -89,7 +89,7 @@ struct Idle {
 };
 
 Idle idle_cost() {
-  Remote remote{true};
+  Remote remote{{.tls = true}};
   auto& cluster = remote.cluster();
   const Options options{.gpus = 0.0005};
   auto first = check(cluster.spawn("bench.bystander", google::protobuf::Empty{}, options));
@@ -142,7 +142,7 @@ double call_p99(const ActorRef& actor) {
 
 /// The same process serves the calls and a stream of 4 GiB tensors to a third one, as to another machine.
 Row beside_transfer(const std::string& name, int repeat) {
-  Remote remote{true};
+  Remote remote{{.tls = true}};
   auto actor = check(remote.cluster().spawn("bench.bystander", google::protobuf::Empty{}, {.gpus = 0.5}));
   Small size;
   size.set_n(transfer_bytes);

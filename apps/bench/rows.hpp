@@ -28,9 +28,6 @@ struct Benchmark {
 /// What the process does that `remote_load_benchmarks` starts: it fetches 4 GiB over TCP, again and again.
 int fetch_for_ever(const std::string& address, std::uint64_t id, const std::string& certificates);
 
-/// What the process does that `remote_benchmarks` starts: a broker and a node whose workers are this program.
-int serve_cluster(const std::string& certificates);
-
 /// Work on devices against the bare library.
 [[nodiscard]] std::vector<Benchmark> device_benchmarks();
 

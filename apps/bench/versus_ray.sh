@@ -8,11 +8,12 @@ case ${1:-} in
 usage: apps/bench/versus_ray.sh [OPTION OF versus.py...]
 
 Builds gpuactors-bench, installs Ray from PyPI into a virtual environment in the build folder, runs the rows of Ray's
-microbenchmark and ours in turns, and writes the table of docs/performance.md. Takes about 20 minutes; nothing else
-should run meanwhile.
+microbenchmark, those of its C++ API and ours in turns, and writes the table of docs/performance.md. Takes about half an
+hour; nothing else should run meanwhile.
 
   --turns N       so often each (3)
-  --filter TEXT   only rows whose name contains TEXT; --json FILE   the numbers for programs
+  --filter TEXT   only rows whose name contains TEXT; the document is left alone then
+  --json FILE     machine, our rows, floors and Ray's in one file; --svg FILE   the ratios as a picture
 
 environment: GPUACTORS_BUILD_DIR (build folder), RAY_VERSION (a version of Ray; the newest without it)
 HELP
@@ -30,7 +31,10 @@ if [[ ! -x $venv/bin/ray ]]; then
   say "installing Ray"
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "ray[client]${RAY_VERSION:+==$RAY_VERSION}" numpy || fail "pip could not install Ray"
+  "$venv/bin/pip" install --quiet "ray[cpp]${RAY_VERSION:+==$RAY_VERSION}" ||
+    say "there is no wheel ray-cpp for this Python: the rows of Ray's C++ API are left out"
 fi
+# A GPU's rows need PyTorch, which is large: apps/bench/ray/gpu_rows.py runs with a Python that has it.
 document=(--document "$root/docs/performance.md")
 [[ " $* " != *" --filter "* ]] || document=()
 exec python3 "$root/apps/bench/ray/versus.py" --bench "$build/bin/gpuactors-bench" --python "$venv/bin/python" \

@@ -1,5 +1,6 @@
 #include "curve.hpp"
 
+#include <apps/draw/svg.hpp>
 #include <apps/nn/files.hpp>
 
 #include <fmt/format.h>
@@ -22,38 +23,20 @@ constexpr double bottom = 46;
 /// More points than pixels show nothing more.
 constexpr std::size_t most_points = 1600;
 
-constexpr std::string_view style = R"(<style>
-  svg { font: 12px system-ui, "DejaVu Sans", sans-serif; }
-  .page { fill: #ffffff; } .text { fill: #1f2328; } .soft { fill: #57606a; } .grid { stroke: #d5d9de; }
-  .steps { fill: none; stroke: #8ecae6; stroke-width: 1; } .epochs { fill: none; stroke: #c2410c; stroke-width: 2; }
-  @media (prefers-color-scheme: dark) {
-    .page { fill: #0d1117; } .text { fill: #e6edf3; } .soft { fill: #9aa4af; } .grid { stroke: #30363d; }
-    .steps { stroke: #31708f; } .epochs { stroke: #fb923c; }
-  }
-</style>
+constexpr std::string_view light = R"(  .steps { fill: none; stroke: #8ecae6; stroke-width: 1; }
+  .epochs { fill: none; stroke: #c2410c; stroke-width: 2; }
+)";
+constexpr std::string_view dark = R"(    .steps { stroke: #31708f; } .epochs { stroke: #fb923c; }
 )";
 
-struct Point {
+struct LossPoint {
   double step;
   double loss;
 };
 
-std::string escape(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '&')
-      result += "&amp;";
-    else
-      result += c;
-  }
-  return result;
-}
-
 /// Means of neighbours, so that at most `most` points are left; what is no number is left out.
-std::vector<Point> thin(const Curve& curve, std::size_t each) {
-  std::vector<Point> points;
+std::vector<LossPoint> thin(const Curve& curve, std::size_t each) {
+  std::vector<LossPoint> points;
   for (std::size_t at = 0; at < curve.losses.size(); at += each) {
     const auto end = std::min(at + each, curve.losses.size());
     double sum = 0;
@@ -64,16 +47,6 @@ std::vector<Point> thin(const Curve& curve, std::size_t each) {
       points.push_back({static_cast<double>(curve.first_step) + static_cast<double>(at + end + 1) / 2, mean});
   }
   return points;
-}
-
-/// A round number, about `range` / 5.
-double tick_of(double range) {
-  const auto rough = range / 5;
-  const auto power = std::pow(10, std::floor(std::log10(rough)));
-  for (const auto factor : {1.0, 2.0, 5.0})
-    if (factor * power >= rough)
-      return factor * power;
-  return 10 * power;
 }
 
 /// From steps and losses to the picture.
@@ -91,29 +64,27 @@ struct Frame {
   }
 };
 
-std::string draw(const std::vector<Point>& points, const Frame& frame, std::string_view kind) {
-  std::string path;
+void draw_points(draw::Picture& picture, const std::vector<LossPoint>& points, const Frame& frame,
+                 std::string_view kind) {
+  std::vector<draw::Picture::Point> places;
   for (const auto& point : points)
-    path += fmt::format("{:.1f},{:.1f} ", frame.x(point.step), frame.y(point.loss));
-  return fmt::format("<polyline class=\"{}\" points=\"{}\"/>\n", kind, path);
+    places.push_back({frame.x(point.step), frame.y(point.loss)});
+  picture.curve(places, kind);
 }
 
-std::string draw_axes(const Frame& frame, const Curve& curve) {
-  std::string text;
-  const auto tick = tick_of(frame.most);
-  for (double loss = 0; loss <= frame.most * 1.0001; loss += tick)
-    text += fmt::format("<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
-                        "<text class=\"soft\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.4g}</text>\n",
-                        left, width - right, frame.y(loss), left - 8, frame.y(loss) + 4, loss);
+void draw_axes(draw::Picture& picture, const Frame& frame, const Curve& curve) {
+  using Anchor = draw::Picture::Anchor;
+  const auto tick = draw::tick_of(frame.most);
+  for (double loss = 0; loss <= frame.most * 1.0001; loss += tick) {
+    picture.line({left, frame.y(loss)}, {width - right, frame.y(loss)}, "grid");
+    picture.text({left - 8, frame.y(loss) + 4}, "soft", Anchor::end, fmt::format("{:.4g}", loss));
+  }
   const auto each = static_cast<double>(curve.steps_per_epoch);
-  const auto epochs = std::max(1.0, std::ceil(tick_of((frame.last - frame.first) / each)));
+  const auto epochs = std::max(1.0, std::ceil(draw::tick_of((frame.last - frame.first) / each)));
   const auto begin = std::ceil(frame.first / each / epochs) * epochs;
   for (auto epoch = begin; epoch * each <= frame.last; epoch += epochs)
-    text += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                        frame.x(epoch * each), height - bottom + 20, epoch);
-  return text
-         + fmt::format("<text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">epoch</text>\n",
-                       (left + width - right) / 2, height - 8);
+    picture.text({frame.x(epoch * each), height - bottom + 20}, "soft", Anchor::middle, fmt::format("{}", epoch));
+  picture.text({(left + width - right) / 2, height - 8}, "soft", Anchor::middle, "epoch");
 }
 
 } // namespace
@@ -139,11 +110,11 @@ std::string to_svg(const Curve& curve, const std::string& title) {
   const auto first = static_cast<double>(curve.first_step);
   const Frame frame{first, first + static_cast<double>(std::max<std::size_t>(curve.losses.size(), 1)),
                     most > 0 ? most : 1};
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\">\n"
-                     "{2}<rect class=\"page\" width=\"{0}\" height=\"{1}\"/>\n"
-                     "<text class=\"text\" x=\"{3}\" y=\"26\" font-size=\"15\">{4}</text>\n",
-                     width, height, style, left, escape(title))
-         + draw_axes(frame, curve) + draw(steps, frame, "steps") + draw(epochs, frame, "epochs") + "</svg>\n";
+  draw::Picture picture{width, height, left, title, light, dark};
+  draw_axes(picture, frame, curve);
+  draw_points(picture, steps, frame, "steps");
+  draw_points(picture, epochs, frame, "epochs");
+  return picture.finish();
 }
 
 gpuactors::Result<void> write_text(const std::filesystem::path& path, const std::string& text) {

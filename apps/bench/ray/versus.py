@@ -1,95 +1,136 @@
 """Measures gpuactors and Ray in turns, and writes the table of docs/performance.md.
 
-versus.py --bench GPUACTORS_BENCH --python PYTHON_WITH_RAY [--turns N] [--filter TEXT] [--json FILE] [--document FILE]
+versus.py --bench GPUACTORS_BENCH --python PYTHON_WITH_RAY [--turns N] [--filter TEXT] [--json FILE] [--svg FILE]
+          [--document FILE]
 
 Each turn runs all rows of the one and then of the other, so that a machine that slows down slows down both. A value is
-the median of the turns; a ratio is that of the medians.
+the median of the turns; a ratio to Ray is that of the medians, a ratio to the floor the median of the turns.
 """
 
 import argparse
 import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
 BEGIN, END = "<!-- versus Ray: begin -->", "<!-- versus Ray: end -->"
-# The row of Ray that a row of ours stands beside, where the names differ.
-PEERS = {"many_actors_processes": "many_actors"}
-# What must hold: our rate by Ray's in the cluster without TLS (Ray's default), and embedded.
-WANTED = {"1_1_actor_calls_sync": (5, 40), "1_1_actor_calls_async": (12, None), "single_client_tasks_sync": (5, None),
-          "single_client_tasks_async": (5, None), "n_n_actor_calls_async": (5, None),
-          "placement_group_create/removal": (50, None), "many_actors": (10, None),
-          "single_client_put_gigabytes": (1, None)}
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+LEFT_OUT = 77
 
 
-def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, text=True)
+def run(command, may_be_left_out=False):
+    """Runs a program, whose output is not that of this one; whether it did its work."""
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode == LEFT_OUT and may_be_left_out:
+        return False
     if done.returncode != 0:
-        sys.exit(f"versus.py: {command[0]} ended with {done.returncode}")
-    return done.stdout
+        sys.exit(f"versus.py: {os.path.basename(command[0])} ended with {done.returncode}")
+    return True
 
 
-def ours(arguments):
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        run([arguments.bench, "--ray", "--filter", arguments.filter, "--seconds", str(arguments.seconds), "--rounds",
-             str(arguments.rounds), "--actors", str(arguments.actors), "--json", file.name])
-        return {(row["name"], row["mode"]): row["value"] for row in json.load(file)["rows"]}
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
-def rays(arguments):
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_rows.py")
-    output = run([arguments.python, script, "--filter", arguments.filter, "--seconds", str(arguments.seconds),
-                  "--rounds", str(arguments.rounds), "--actors", str(arguments.actors)])
-    result = json.loads(output.splitlines()[-1])
-    return result["version"], {row["name"]: row["value"] for row in result["rows"]}
+def write(path, data):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1)
+
+
+def median_peers(turns):
+    """The rows of several turns of one program in one file of peers; no turns, no file."""
+    values = {}
+    for turn in turns:
+        for row in turn["rows"]:
+            values.setdefault((row["name"], row["unit"]), []).append(row["value"])
+    return {"peer": turns[0]["peer"], "rows": [{"name": name, "value": statistics.median(found), "unit": unit}
+                                               for (name, unit), found in values.items()]}
+
+
+def median_rows(turns):
+    """Our rows of several turns in one file of the same form."""
+    result = dict(turns[-1])
+    result["rows"] = []
+    for i, last in enumerate(turns[-1]["rows"]):
+        same = [turn["rows"][i] for turn in turns]
+        row = dict(last)
+        row["value"] = statistics.median(one["value"] for one in same)
+        if last["floor"]:
+            row["floor"] = statistics.median(one["floor"] for one in same)
+            row["floor_ratio"] = statistics.median(one["floor_ratio"] for one in same)
+        row["least"] = min(one["least"] for one in same)
+        row["most"] = max(one["most"] for one in same)
+        result["rows"].append(row)
+    return result
 
 
 def number(value):
-    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+    return "-" if not value else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def ratio(value, peer):
-    return "-" if value is None or not peer else f"{value / peer:.1f}"
+def ratio(value):
+    return "-" if not value else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def verdict(name, plain, embedded, peer):
-    wanted = WANTED.get(name)
-    if wanted is None or not peer or plain is None:
-        return ""
-    parts = [(plain / peer, wanted[0], "")]
-    if wanted[1] is not None and embedded is not None:
-        parts.append((embedded / peer, wanted[1], " embedded"))
-    return ", ".join(f"{'holds' if got >= least else 'MISSED'} (>= {least}{where})" for got, least, where in parts)
+def verdict(modes):
+    """What a row has to keep to, and whether it does: "holds (>= 5 Ray), MISSED (>= 0.87 floor, embedded)"."""
+    parts = []
+    for mode, row in modes.items():
+        for ratio_of, bound, beside in (("peer_ratio", "peer_bound", "Ray"), ("floor_ratio", "bound", "floor")):
+            if row.get(bound) and row.get(ratio_of):
+                keeps = row[ratio_of] <= row[bound] if row["at_most"] else row[ratio_of] >= row[bound]
+                where = "" if mode == "plain" else f", {mode}"
+                parts.append(f"{'holds' if keeps else 'MISSED'} (>= {row[bound]:.3g} {beside}{where})")
+    return ", ".join(parts)
 
 
-def table(values, peers):
-    lines = ["| row | plain | TLS | embedded | Ray | plain / Ray | TLS / Ray | embedded / Ray | wanted |",
-             "|---|---:|---:|---:|---:|---:|---:|---:|---|"]
-    for name in dict.fromkeys(name for name, _ in values):
-        plain, tls, embedded = (values.get((name, mode)) for mode in ("plain", "tls", "embedded"))
-        peer = peers.get(PEERS.get(name, name))
-        cells = [name, number(plain), number(tls), number(embedded), number(peer), ratio(plain, peer), ratio(tls, peer),
-                 ratio(embedded, peer), verdict(name, plain, embedded, peer)]
+def table(report, cpp):
+    """The rows of one report, a line for each name; `cpp` are values of Ray's C++ API by name."""
+    lines = ["| row | plain | TLS | embedded | Ray | Ray C++ | plain / Ray | embedded / Ray | plain / floor | "
+             "embedded / floor | wanted |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    rows = {}
+    for row in report["rows"]:
+        rows.setdefault(row["name"], {})[row["mode"]] = row
+    for name, modes in rows.items():
+        plain, tls, embedded = (modes.get(mode, {}) for mode in ("plain", "tls", "embedded"))
+        peer = next((row["peer"] for row in modes.values() if row["peer"]), None)
+        cells = [name, number(plain.get("value")), number(tls.get("value")), number(embedded.get("value")),
+                 number(peer), number(cpp.get(name)), ratio(plain.get("peer_ratio")),
+                 ratio(embedded.get("peer_ratio")), ratio(plain.get("floor_ratio")),
+                 ratio(embedded.get("floor_ratio")), verdict(modes)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def median_of(turns):
-    names = dict.fromkeys(name for turn in turns for name in turn)
-    return {name: statistics.median(turn[name] for turn in turns if name in turn) for name in names}
-
-
-def write(path, text):
+def put_into_document(path, text):
     with open(path, encoding="utf-8") as file:
         before = file.read()
     head, rest = before.split(BEGIN)
     tail = rest.split(END)[1]
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+
+
+def measure(arguments, folder):
+    """All turns. @returns the medians of ours, of Ray and of Ray's C++ API (None without)."""
+    ours, rays, cpps = [], [], []
+    common = ["--filter", arguments.filter, "--seconds", str(arguments.seconds), "--rounds", str(arguments.rounds),
+              "--actors", str(arguments.actors)]
+    for turn in range(arguments.turns):
+        print(f"turn {turn + 1} of {arguments.turns}", file=sys.stderr)
+        file = os.path.join(folder, "turn.json")
+        run([arguments.python, os.path.join(FOLDER, "ray_rows.py"), *common, "--tasks", str(arguments.tasks), "--json",
+             file])
+        rays.append(read(file))
+        if run([arguments.python, os.path.join(FOLDER, "ray_cpp.py"), *common, "--json", file], may_be_left_out=True):
+            cpps.append(read(file))
+        run([arguments.bench, "--ray", *common, "--tasks", str(arguments.tasks), "--json", file])
+        ours.append(read(file))
+    return median_rows(ours), median_peers(rays), median_peers(cpps) if cpps else None
 
 
 def main():
@@ -101,29 +142,31 @@ def main():
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--actors", type=int, default=20)
+    parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--json")
+    parser.add_argument("--svg")
     parser.add_argument("--document")
     arguments = parser.parse_args()
-    version, mine, theirs = "", [], []
-    for turn in range(arguments.turns):
-        print(f"turn {turn + 1} of {arguments.turns}", file=sys.stderr)
-        version, peer = rays(arguments)
-        theirs.append(peer)
-        mine.append(ours(arguments))
-    values, peers = median_of(mine), median_of(theirs)
-    text = (f"{datetime.date.today()}, {os.cpu_count()} processors, Linux {platform.release()}, Ray {version}, "
-            f"{arguments.turns} turns of {arguments.rounds} rounds of {arguments.seconds:g} s; operations (or GB) a "
-            f"second\n\n{table(values, peers)}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        ours, ray, cpp = measure(arguments, folder)
+        mine, theirs, both = (os.path.join(folder, name) for name in ("ours.json", "ray.json", "both.json"))
+        write(mine, ours)
+        write(theirs, ray)
+        command = [arguments.bench, "--from", mine, "--peers", theirs, "--json", both]
+        run([*command, "--svg", os.path.abspath(arguments.svg)] if arguments.svg else command)
+        report = read(both)
+    values = {row["name"]: row["value"] for row in cpp["rows"]} if cpp else {}
+    machine = report["machine"]
+    text = (f"{datetime.date.today()}, {machine['hardware threads']} x {machine['processor']}, {machine['kernel']}, "
+            f"gpuactors {machine['gpuactors']}, {report['peer']}{', ' + cpp['peer'] if cpp else ''}; {arguments.turns} "
+            f"turns of {arguments.rounds} rounds of {arguments.seconds:g} s; operations (or GB) a second\n\n"
+            f"{table(report, values)}\n")
     print(text)
     if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": [{"name": name, "mode": mode, "value": value, "unit": "GB/s" if "gigabytes" in name
-                                 else "1/s", "peer": peers.get(PEERS.get(name, name)),
-                                 "peer_ratio": value / peers[PEERS.get(name, name)]
-                                 if peers.get(PEERS.get(name, name)) else None}
-                                for (name, mode), value in values.items()]}, file, indent=1)
+        report["ray_cpp"] = cpp
+        write(arguments.json, report)
     if arguments.document:
-        write(arguments.document, text)
+        put_into_document(arguments.document, text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+#include "operations.hpp"
+
+#include "harness.hpp"
+#include "ledger_bed.hpp"
+#include "remote_cluster.hpp"
+
+#include <gpuactors/bench/messages.pb.h>
+#include <gpuactors/gpuactors.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace gpuactors::bench {
+
+namespace {
+
+/// So many that threads seldom wait for each other: how often they do depends on the machine, and is not counted well.
+constexpr int operations_in_flight = 200;
+
+class CountedActor : public Actor {
+public:
+  using Actor::Actor;
+
+  Small echo(const Small& in) {
+    return in;
+  }
+};
+
+GPUACTORS_ACTOR("bench.counted", CountedActor).method("echo", &CountedActor::echo);
+
+void call_many(const ActorRef& actor, int count) {
+  std::vector<Future<Small>> futures;
+  futures.reserve(operations_in_flight);
+  for (int done = 0; done < count; done += operations_in_flight) {
+    futures.clear();
+    for (int i = 0; i < std::min(operations_in_flight, count - done); ++i) {
+      Small message;
+      message.set_n(i);
+      futures.push_back(actor.call<Small>("echo", message));
+    }
+    for (auto& future : futures)
+      (void)check(future.get());
+  }
+}
+
+void call_in(Cluster& cluster, int count) {
+  const auto actor = check(cluster.spawn("bench.counted", google::protobuf::Empty{}, {.gpus = 0.5}));
+  call_many(actor, operations_in_flight);
+  call_many(actor, count);
+}
+
+} // namespace
+
+std::vector<std::string> operation_names() {
+  return {"ledger", "embedded", "remote"};
+}
+
+void run_operations(std::string_view name, int count) {
+  if (name == "ledger") {
+    LedgerBed bed{1};
+    const auto request = share_of(Share{2'500});
+    for (int i = 0; i < count; ++i)
+      bed.grant_and_release(request);
+  } else if (name == "embedded") {
+    auto cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
+    call_in(cluster, count);
+  } else {
+    Remote remote{{}};
+    call_in(remote.cluster(), count);
+  }
+}
+
+} // namespace gpuactors::bench
