@@ -2,6 +2,7 @@
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -52,18 +53,6 @@ struct ClusterCore::Config : caf::actor_system_config {
 };
 
 namespace {
-
-/// A reply whose content nobody needs.
-class DoneReply : public FutureState<bool>, public PendingReply {
-public:
-  void on_reply(caf_version::Content&) override {
-    complete(true);
-  }
-
-  void on_error(Error error) override {
-    complete(fail(std::move(error)));
-  }
-};
 
 Share hardware_cpus() {
   return Share::whole(std::max(1U, std::thread::hardware_concurrency()));
@@ -249,7 +238,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   *message.mutable_node() = describe_node(described, devices);
   auto reply = std::make_shared<DoneReply>();
   port_->ask(reply, broker_, never, std::move(message), agent);
-  GPUACTORS_TRY(Future<bool>{reply}.get());
+  GPUACTORS_TRY(Future<void>{reply}.get());
   return {};
 }
 
