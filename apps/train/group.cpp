@@ -100,13 +100,10 @@ Result<void> Group::start() {
     starting.push_back(cluster_.spawn_async("train_member", spec_.plan, options));
   }
   std::optional<gpuactors::Error> failed;
+  Watcher patience;
+  patience.stop = [&] { return watcher_.stop() || failed; };
   for (auto& member : starting) {
-    auto started = member.get(look);
-    while (!started && started.error().code() == Errc::deadline_exceeded && member.valid()) {
-      if (watcher_.stop() || failed)
-        member.cancel();
-      started = member.get(look);
-    }
+    auto started = await_start(std::move(member), patience);
     if (started)
       members_.push_back(*started);
     else if (!failed)
@@ -116,8 +113,8 @@ Result<void> Group::start() {
     return gpuactors::fail(*failed);
   GPUACTORS_LET(status, members_.front().call<Status>("status").get());
   epochs_ = status.epochs();
-  outcome_.first_step = status.steps();
-  return {};
+  outcome_.begin_at(status);
+  return watcher_.begins(status);
 }
 
 Result<void> Group::join() {

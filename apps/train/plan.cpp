@@ -58,6 +58,9 @@ Status status_of(gpuactors::Actor& actor, const Course& course) {
                                 device.share.to_double()));
   status.set_pid(::getpid());
   status.set_restarts(actor.restarts());
+  status.set_position(course.position());
+  if (course.last_loss())
+    status.set_last_loss(*course.last_loss());
   return status;
 }
 
