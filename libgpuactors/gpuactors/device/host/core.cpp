@@ -165,6 +165,7 @@ void Core::await(HostStream* stream, std::uint64_t target, Lock& lock) {
       run(stream, target, false, lock);
       continue;
     }
+    stream->awaited = std::min(stream->awaited, target);
     ++waiting_;
     changed_.wait(lock);
     --waiting_;
@@ -243,8 +244,7 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
     op = {};
     lock.lock();
   }
-  ++stream->completed;
-  signal();
+  complete(stream, 1);
   return true;
 }
 
@@ -268,11 +268,18 @@ bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
   lock.lock();
   stream->ops.insert(stream->ops.begin(), std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(done)),
                      std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(count)));
-  stream->completed += done;
   if (error && !stream->error)
     stream->error = std::move(error);
-  signal();
+  complete(stream, done);
   return true;
+}
+
+void Core::complete(HostStream* stream, std::uint64_t count) {
+  stream->completed += count;
+  if (stream->completed < stream->awaited)
+    return;
+  stream->awaited = HostStream::nobody;
+  signal();
 }
 
 void Core::signal() {
