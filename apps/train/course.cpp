@@ -294,8 +294,12 @@ Result<double> Course::step_on(std::span<const float> features, std::span<const 
                                        "{} labels",
                                        network.max_rows, network.inputs(), features.size(), labels.size()));
   GPUACTORS_TRY(check_labels(labels, network.outputs()));
-  const std::vector<double> wide(features.begin(), features.end());
-  const void* x = network.dtype == DType::f64 ? static_cast<const void*>(wide.data()) : features.data();
+  std::vector<double> wide;
+  const void* x = features.data();
+  if (network.dtype == DType::f64) {
+    wide.assign(features.begin(), features.end());
+    x = wide.data();
+  }
   GPUACTORS_TRY(stream_->upload(some_x_.raw(), x, features.size() * gpuactors::size_of(network.dtype)));
   GPUACTORS_TRY(stream_->upload(some_labels_.raw(), labels.data(), labels.size_bytes()));
   // The first column of the outputs is free here: it takes the losses.
