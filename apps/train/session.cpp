@@ -145,8 +145,10 @@ Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> s
     auto actor = starting.get(attention);
     if (!starting.valid())
       return actor;
-    if (watcher.stop())
+    if (watcher.stop()) {
+      starting.cancel();
       return gpuactors::fail(Errc::cancelled, "stopped before it began");
+    }
     if (!said && Clock::now() > notice_at) {
       watcher.notice("waiting for a device");
       said = true;

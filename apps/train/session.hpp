@@ -53,7 +53,7 @@ struct Watcher {
 [[nodiscard]] bool is_death(gpuactors::Errc code) noexcept;
 
 /// Waits for an actor that was asked for, however long it waits for its part of a device; says so after a second.
-/// @returns `cancelled` as soon as it is told to stop: what starts after all ends with the program.
+/// @returns `cancelled` as soon as it is told to stop; the actor is withdrawn.
 gpuactors::Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> starting,
                                                    const Watcher& watcher);
 

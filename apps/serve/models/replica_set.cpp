@@ -177,15 +177,16 @@ void ReplicaSet::ask_idle_ones(const batching::ScalingLook& look) {
 
 template <class T>
 Result<T> ReplicaSet::await(gpuactors::Future<T> coming) const {
-  // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them. What comes
-  // later ends with the program.
+  // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them.
   constexpr auto step = 100ms;
   for (;;) {
     auto answer = coming.get(step);
     if (!coming.valid())
       return answer;
-    if (bell_->stopped())
+    if (bell_->stopped()) {
+      coming.cancel();
       return gpuactors::fail(Errc::unavailable, "the server ends");
+    }
   }
 }
 
