@@ -1,9 +1,11 @@
 // Streams, permits and parallel loops of one host backend.
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/host/core.hpp>
 #include <gpuactors/device/host/pool.hpp>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <exception>
 #include <iterator>
 #include <limits>
@@ -15,6 +17,9 @@ namespace {
 
 /// Plain ops that are taken out of a stream at once: so that who queues and who runs them rarely meet at the mutex.
 constexpr std::size_t ops_at_once = 32;
+
+/// How long a waiter looks before it sleeps: about what sleeping and waking cost.
+constexpr std::chrono::microseconds look_before_sleep{25};
 
 Result<void> run_guarded(const std::function<Result<void>()>& run) {
   try {
@@ -159,10 +164,20 @@ void Core::resume(HostStream* stream) {
 }
 
 void Core::await(HostStream* stream, std::uint64_t target, Lock& lock) {
-  while (stream->completed < target) {
+  for (bool looked = false; stream->completed < target;) {
     if (stream->state == StreamState::ready && used_ < permits_) {
       std::erase(ready_, stream);
       run(stream, target, false, lock);
+      continue;
+    }
+    if (!looked) {
+      // Short work of another thread is over before this one would be asleep and woken again.
+      looked = true;
+      lock.unlock();
+      const auto until = Clock::now() + look_before_sleep;
+      while (stream->completed < target && Clock::now() < until)
+        std::this_thread::yield();
+      lock.lock();
       continue;
     }
     stream->awaited = std::min(stream->awaited, target);

@@ -46,12 +46,12 @@ struct Op {
 /// idle -> ready (queued for a thread) -> running -> idle | ready | parked (waits for a record) -> ready
 enum class StreamState : std::uint8_t { idle, ready, running, parked };
 
-/// A stream. All members are guarded by the mutex of its core.
+/// A stream. All members are guarded by the mutex of its core; `completed` may be looked at without it.
 struct HostStream {
   std::deque<Op> ops;
   StreamState state = StreamState::idle;
   std::uint64_t submitted = 0;
-  std::uint64_t completed = 0;
+  std::atomic<std::uint64_t> completed{0};
   /// The least count of completed ops that somebody sleeps for.
   std::uint64_t awaited = nobody;
   std::optional<Error> error;
