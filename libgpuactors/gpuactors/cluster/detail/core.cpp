@@ -54,7 +54,7 @@ struct ClusterCore::Config : caf::actor_system_config {
 namespace {
 
 /// A reply whose content nobody needs.
-class DoneReply : public FutureState<bool>, public PendingReply {
+class StoppedReply : public FutureState<bool>, public PendingReply {
 public:
   void on_reply(caf_version::Content&) override {
     complete(true);
@@ -247,7 +247,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   agents_.push_back(agent);
   v1::RegisterNode message;
   *message.mutable_node() = describe_node(described, devices);
-  auto reply = std::make_shared<DoneReply>();
+  auto reply = std::make_shared<StoppedReply>();
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<bool>{reply}.get());
   return {};
