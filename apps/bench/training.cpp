@@ -7,6 +7,7 @@
 #include <apps/nn/random.hpp>
 #include <apps/train/session.hpp>
 
+#include <caf/scoped_actor.hpp>
 #include <cblas.h>
 #include <fmt/format.h>
 
@@ -28,6 +29,7 @@ constexpr int hidden = 128;
 constexpr int outputs = 10;
 constexpr int batch_rows = 64;
 constexpr int epochs_measured = 60;
+constexpr int steps_measured = 2'000;
 constexpr float learning_rate = 0.1F;
 constexpr float momentum = 0.9F;
 
@@ -56,10 +58,15 @@ public:
     : pictures_(pictures), sgemm_(openblas<decltype(cblas_sgemm)>("cblas_sgemm")) {
     openblas<decltype(openblas_set_num_threads)>("openblas_set_num_threads")(1);
     nn::Random random{2};
-    for (auto* weights : {&first_, &second_})
-      for (auto& weight : weights->values)
+    for (auto* values : {&first_.values, &second_.values})
+      for (auto& weight : *values)
         weight = static_cast<float>(0.1 * (2 * random.uniform() - 1));
     std::iota(order_.begin(), order_.end(), 0);
+  }
+
+  /// One step on the first rows.
+  double first_step() {
+    return step(0, batch_rows);
   }
 
   double epoch() {
@@ -72,22 +79,18 @@ public:
   }
 
 private:
+  /// Weights, and the bias behind them. Sizes are constants, here and below, so that compilers can do their best.
+  template <int ins, int outs>
   struct Layer {
-    Layer(int in, int out)
-      : ins(in), outs(out), values(static_cast<std::size_t>((in + 1) * out)), slopes(values.size()),
-        velocity(values.size()) {
-      // nop
-    }
+    static constexpr std::size_t size = (ins + 1) * outs;
 
-    float* bias(std::vector<float>& of) const {
+    static float* bias(std::vector<float>& of) {
       return of.data() + ins * outs;
     }
 
-    int ins;
-    int outs;
-    std::vector<float> values;
-    std::vector<float> slopes;
-    std::vector<float> velocity;
+    std::vector<float> values = std::vector<float>(size);
+    std::vector<float> slopes = std::vector<float>(size);
+    std::vector<float> velocity = std::vector<float>(size);
   };
 
   double step(int begin, int count) {
@@ -96,21 +99,16 @@ private:
                   x_.data() + r * inputs);
     sgemm_(CblasRowMajor, CblasNoTrans, CblasTrans, count, hidden, inputs, 0.0625F, x_.data(), inputs,
            first_.values.data(), inputs, 0, h_.data(), hidden);
-    for (int r = 0; r < count; ++r)
-      for (int c = 0; c < hidden; ++c)
-        h_[static_cast<std::size_t>(r * hidden + c)] =
-            std::max(h_[static_cast<std::size_t>(r * hidden + c)] + first_.bias(first_.values)[c], 0.0F);
+    bias_relu<hidden>(h_.data(), count, first_.bias(first_.values));
     sgemm_(CblasRowMajor, CblasNoTrans, CblasTrans, count, outputs, hidden, 1, h_.data(), hidden, second_.values.data(),
            hidden, 0, y_.data(), outputs);
     const auto loss = softmax(begin, count);
-    column_sums(y_.data(), count, outputs, second_.bias(second_.slopes));
+    column_sums<outputs>(y_.data(), count, second_.bias(second_.slopes));
     sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, outputs, hidden, count, 1, y_.data(), outputs, h_.data(), hidden, 0,
            second_.slopes.data(), hidden);
     sgemm_(CblasRowMajor, CblasNoTrans, CblasNoTrans, count, hidden, outputs, 1, y_.data(), outputs,
            second_.values.data(), hidden, 0, g_.data(), hidden);
-    for (int i = 0; i < count * hidden; ++i)
-      g_[static_cast<std::size_t>(i)] = h_[static_cast<std::size_t>(i)] > 0 ? g_[static_cast<std::size_t>(i)] : 0;
-    column_sums(g_.data(), count, hidden, first_.bias(first_.slopes));
+    relu_backward<hidden>(h_.data(), count, g_.data(), first_.bias(first_.slopes));
     sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, hidden, inputs, count, 0.0625F, g_.data(), hidden, x_.data(),
            inputs, 0, first_.slopes.data(), inputs);
     update(first_);
@@ -138,24 +136,49 @@ private:
     return loss / count;
   }
 
-  static void column_sums(const float* x, int count, int columns, float* sums) {
-    std::fill_n(sums, columns, 0.0F);
-    for (int r = 0; r < count; ++r)
+  template <int columns>
+  static void bias_relu(float* __restrict__ x, int count, const float* __restrict__ bias) {
+    for (int r = 0; r < count; ++r, x += columns)
       for (int c = 0; c < columns; ++c)
-        sums[c] += x[r * columns + c];
+        x[c] = std::max(x[c] + bias[c], 0.0F);
   }
 
-  static void update(Layer& layer) {
-    for (std::size_t i = 0; i < layer.values.size(); ++i) {
-      layer.velocity[i] = momentum * layer.velocity[i] + layer.slopes[i];
-      layer.values[i] -= learning_rate * layer.velocity[i];
+  template <int columns>
+  static void relu_backward(const float* __restrict__ y, int count, float* __restrict__ slopes,
+                            float* __restrict__ sums) {
+    std::fill_n(sums, columns, 0.0F);
+    for (int r = 0; r < count; ++r, y += columns, slopes += columns)
+      for (int c = 0; c < columns; ++c) {
+        slopes[c] = y[c] > 0 ? slopes[c] : 0;
+        sums[c] += slopes[c];
+      }
+  }
+
+  template <int columns>
+  static void column_sums(const float* __restrict__ x, int count, float* __restrict__ sums) {
+    std::fill_n(sums, columns, 0.0F);
+    for (int r = 0; r < count; ++r, x += columns)
+      for (int c = 0; c < columns; ++c)
+        sums[c] += x[c];
+  }
+
+  template <std::size_t size>
+  static void follow(const float* __restrict__ slopes, float* __restrict__ velocity, float* __restrict__ values) {
+    for (std::size_t i = 0; i < size; ++i) {
+      velocity[i] = momentum * velocity[i] + slopes[i];
+      values[i] -= learning_rate * velocity[i];
     }
+  }
+
+  template <class AnyLayer>
+  static void update(AnyLayer& layer) {
+    follow<AnyLayer::size>(layer.slopes.data(), layer.velocity.data(), layer.values.data());
   }
 
   const Pictures& pictures_;
   decltype(&cblas_sgemm) sgemm_;
-  Layer first_{inputs, hidden};
-  Layer second_{hidden, outputs};
+  Layer<inputs, hidden> first_;
+  Layer<hidden, outputs> second_;
   std::vector<std::int32_t> order_ = std::vector<std::int32_t>(rows);
   std::vector<float> x_ = std::vector<float>(batch_rows * inputs);
   std::vector<float> h_ = std::vector<float>(batch_rows * hidden);
@@ -176,30 +199,62 @@ double plain_epochs(const Pictures& pictures) {
   return 1e3 * seconds / epochs_measured;
 }
 
-// -- ours ----------------------------------------------------------------------------------------
-
-template <class T>
-T or_end(Result<T> result) {
-  if (!result) {
-    fmt::print(stderr, "gpuactors-bench: {}\n", to_string(result.error()));
+/// Microseconds of a step, and of 1.3 requests between plain CAF actors beside it.
+double plain_step(Cluster& cluster, const Pictures& pictures) {
+  PlainLoop loop{pictures};
+  const auto plain = cluster.system().spawn([]() -> caf::behavior { return {[](int in) { return in; }}; });
+  caf::scoped_actor self{cluster.system()};
+  constexpr double requests_allowed = 1.3;
+  double loss = 0;
+  const auto begin = now_ns();
+  for (int i = 0; i < steps_measured; ++i)
+    loss += loop.first_step();
+  const auto steps_end = now_ns();
+  for (int i = 0; i < steps_measured; ++i)
+    caf_version::ask(self.ptr(), plain, i).receive([](int) {}, [](caf::error&) { std::abort(); });
+  const auto requests_end = now_ns();
+  caf::anon_send_exit(plain, caf::exit_reason::user_shutdown);
+  if (!std::isfinite(loss))
     std::exit(1);
-  }
-  return std::move(*result);
+  return ((steps_end - begin) + requests_allowed * (requests_end - steps_end)) * 1e-3 / steps_measured;
 }
+
+// -- ours ----------------------------------------------------------------------------------------
 
 /// A trainer is made for each measurement; what is measured is its run, from the message to the last event.
 double trained_epochs(Cluster& cluster, const train::Plan& plan) {
-  auto trainer = or_end(cluster.spawn("trainer", plan, {.gpus = 0.5}));
-  const auto outcome = or_end(train::follow(trainer, epochs_measured, {}));
+  auto trainer = check(cluster.spawn("trainer", plan, {.gpus = 0.5}));
+  const auto outcome = check(train::follow(trainer, epochs_measured, {}));
   static_cast<void>(cluster.kill(trainer));
   return 1e3 * outcome.seconds / epochs_measured;
 }
 
-Row measure_training(int repeat) {
-  auto cluster = or_end(Cluster::embed({.devices = "host:1x1GiB"}));
-  const auto pictures = make_pictures();
-  const auto x = or_end(cluster.put(pictures.x, {rows, inputs}));
-  const auto labels = or_end(cluster.put(pictures.labels, {rows}));
+/// Microseconds from the message with the rows to the loss, one after the other.
+double trained_step(Cluster& cluster, const train::Plan& plan, const Pictures& pictures) {
+  auto trainer = check(cluster.spawn("trainer", plan, {.gpus = 0.5}));
+  train::Rows first;
+  first.mutable_features()->Add(pictures.x.begin(), pictures.x.begin() + batch_rows * inputs);
+  first.mutable_labels()->Add(pictures.labels.begin(), pictures.labels.begin() + batch_rows);
+  const auto begin = now_ns();
+  for (int i = 0; i < steps_measured; ++i)
+    check(trainer.call<train::Loss>("step", first).get());
+  const auto taken = now_ns() - begin;
+  static_cast<void>(cluster.kill(trainer));
+  return taken * 1e-3 / steps_measured;
+}
+
+/// A cluster, data in it, and a plan to learn them.
+struct Lesson {
+  Cluster cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
+  Pictures pictures = make_pictures();
+  Shared<Tensor> x = check(cluster.put(pictures.x, {rows, inputs}));
+  Shared<Tensor> labels = check(cluster.put(pictures.labels, {rows}));
+  train::Plan plan = make_plan();
+
+  train::Plan make_plan() const;
+};
+
+train::Plan Lesson::make_plan() const {
   train::Plan plan;
   for (const auto size : {inputs, hidden, outputs})
     plan.add_sizes(size);
@@ -211,17 +266,32 @@ Row measure_training(int repeat) {
   plan.set_batch(batch_rows);
   *plan.mutable_features() = x.ref();
   *plan.mutable_labels() = labels.ref();
+  return plan;
+}
+
+Row measure_epochs(int repeat) {
+  Lesson lesson;
   auto row = measure(
-      "train_digits_epoch_host", "ms", repeat, [&] { return trained_epochs(cluster, plan); },
-      [&] { return plain_epochs(pictures); });
+      "train_digits_epoch_host", "ms", repeat, [&] { return trained_epochs(lesson.cluster, lesson.plan); },
+      [&] { return plain_epochs(lesson.pictures); });
   row.bound = 1.1;
+  return row;
+}
+
+/// The floor has what is allowed beside the arithmetic in it already.
+Row measure_steps(int repeat) {
+  Lesson lesson;
+  auto row = measure(
+      "train_step_lone_host", "us", repeat, [&] { return trained_step(lesson.cluster, lesson.plan, lesson.pictures); },
+      [&] { return plain_step(lesson.cluster, lesson.pictures); });
+  row.bound = 1;
   return row;
 }
 
 } // namespace
 
 std::vector<Benchmark> training_benchmarks() {
-  return {{"train_digits_epoch_host", measure_training}};
+  return {{"train_digits_epoch_host", measure_epochs}, {"train_step_lone_host", measure_steps}};
 }
 
 } // namespace gpuactors::bench

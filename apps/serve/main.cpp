@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <future>
 #include <iostream>
 #include <string>
 
@@ -25,6 +26,9 @@ constexpr int exit_bad_start = 2;
 
 /// How long answers may take on their way to clients when all of them are there.
 constexpr auto last_words = std::chrono::seconds{2};
+
+/// How often it is looked for a signal while models are loaded.
+constexpr auto attention = std::chrono::milliseconds{50};
 
 /// One line on standard output, at once.
 void say(const std::string& line) {
@@ -53,10 +57,8 @@ Result<void> say_what(const ModelTable& table, const std::string& name) {
   return {};
 }
 
-Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& models, StopSignals& signals) {
+Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& models) {
   for (const auto& model : models) {
-    if (signals.came())
-      return {};
     if (auto loaded = table.load(model.name, {}); !loaded) {
       // A client may have been first, and taken the room.
       const auto serves = table.model_ready(model.name, "");
@@ -78,13 +80,17 @@ Result<void> serve(const ServeOptions& options, int argc, const char* const* arg
   // Listening first: who asks whether it is ready gets an answer while models are loaded.
   GPUACTORS_LET(fronts, Fronts::open(table, options.fronts));
   say_where(fronts, options.fronts);
-  GPUACTORS_TRY(load_models(table, options.models, signals));
+  auto loading = std::async(std::launch::async, [&] { return load_models(table, options.models); });
+  while (!signals.came() && loading.wait_for(attention) != std::future_status::ready)
+    continue;
   if (!signals.came()) {
+    GPUACTORS_TRY(loading.get());
     say("ready");
     signals.wait();
   }
   say("ending");
-  // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable".
+  // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is
+  // still being loaded is given up.
   table.close(deadline_after(Clock::now(), options.table.drain));
   fronts.stop(last_words);
   return {};

@@ -32,6 +32,7 @@ constexpr auto epoch_note = "training.epoch";
 constexpr auto position_note = "training.position";
 constexpr auto batch_note = "training.batch";
 constexpr auto data_note = "training.data";
+constexpr auto loss_note = "training.loss";
 
 /// What a checkpoint goes on with: the same rows, cut and ordered the same way.
 std::string describe_data(const CourseSpec& spec, const Split& split) {
@@ -39,9 +40,10 @@ std::string describe_data(const CourseSpec& spec, const Split& split) {
                      spec.seed);
 }
 
-Result<std::uint64_t> number_in(const nn::Metadata& notes, const char* key, const std::filesystem::path& path) {
+template <class T = std::uint64_t>
+Result<T> number_in(const nn::Metadata& notes, const char* key, const std::filesystem::path& path) {
   const auto found = notes.find(key);
-  std::uint64_t number = 0;
+  T number{0};
   if (found != notes.end()) {
     const auto& text = found->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -202,6 +204,7 @@ Result<void> Course::find_gradient() {
 Result<void> Course::update() {
   GPUACTORS_TRY(trainer_.update());
   ++position_;
+  last_loss_.reset();
   return {};
 }
 
@@ -260,7 +263,7 @@ Result<void> Course::fetch_losses(Segment& segment, std::uint64_t first, std::ui
   return stream_->download(segment.losses.data(), loss_at(begin), segment.losses.size());
 }
 
-void Course::collect(const Segment& segment, Stretch& stretch) const {
+void Course::collect(const Segment& segment, Stretch& stretch) {
   const auto begin = batch_rows(segment.first).begin;
   const auto value = [&](std::int64_t row) {
     const auto at = static_cast<std::size_t>(row - begin);
@@ -277,6 +280,8 @@ void Course::collect(const Segment& segment, Stretch& stretch) const {
     stretch.losses.push_back(sum / static_cast<double>(all.end - all.begin));
     stretch.rows += static_cast<std::uint64_t>(own.end - own.begin);
   }
+  if (membership_.members == 1 && !stretch.losses.empty())
+    last_loss_ = stretch.losses.back();
 }
 
 Result<double> Course::step_on(std::span<const float> features, std::span<const std::int32_t> labels) {
@@ -289,8 +294,12 @@ Result<double> Course::step_on(std::span<const float> features, std::span<const 
                                        "{} labels",
                                        network.max_rows, network.inputs(), features.size(), labels.size()));
   GPUACTORS_TRY(check_labels(labels, network.outputs()));
-  const std::vector<double> wide(features.begin(), features.end());
-  const void* x = network.dtype == DType::f64 ? static_cast<const void*>(wide.data()) : features.data();
+  std::vector<double> wide;
+  const void* x = features.data();
+  if (network.dtype == DType::f64) {
+    wide.assign(features.begin(), features.end());
+    x = wide.data();
+  }
   GPUACTORS_TRY(stream_->upload(some_x_.raw(), x, features.size() * gpuactors::size_of(network.dtype)));
   GPUACTORS_TRY(stream_->upload(some_labels_.raw(), labels.data(), labels.size_bytes()));
   // The first column of the outputs is free here: it takes the losses.
@@ -302,7 +311,8 @@ Result<double> Course::step_on(std::span<const float> features, std::span<const 
   for (std::int64_t row = 0; row < rows; ++row)
     sum += network.dtype == DType::f32 ? static_cast<double>(reinterpret_cast<const float*>(losses.data())[row])
                                        : reinterpret_cast<const double*>(losses.data())[row];
-  return sum / static_cast<double>(rows);
+  last_loss_ = sum / static_cast<double>(rows);
+  return *last_loss_;
 }
 
 // -- evaluation ----------------------------------------------------------------------------------
@@ -344,11 +354,13 @@ Result<Quality> Course::evaluate_as() {
 // -- checkpoints ---------------------------------------------------------------------------------
 
 Result<void> Course::save(const std::filesystem::path& path) {
-  return nn::save_training(path, trainer_, spec_.seed,
-                           {{epoch_note, std::to_string(epoch_)},
-                            {position_note, std::to_string(position_)},
-                            {batch_note, std::to_string(spec_.batch * membership_.members)},
-                            {data_note, describe_data(spec_, split_)}});
+  nn::Metadata notes{{epoch_note, std::to_string(epoch_)},
+                     {position_note, std::to_string(position_)},
+                     {batch_note, std::to_string(spec_.batch * membership_.members)},
+                     {data_note, describe_data(spec_, split_)}};
+  if (last_loss_)
+    notes[loss_note] = fmt::format("{}", *last_loss_);
+  return nn::save_training(path, trainer_, spec_.seed, notes);
 }
 
 Result<void> Course::load(const std::filesystem::path& path) {
@@ -367,7 +379,13 @@ Result<void> Course::load(const std::filesystem::path& path) {
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("{}: it cannot be gone on with here: it is of \"{}\", not of \"{}\"",
                                        path.string(), head.metadata[data_note], data));
+  std::optional<double> loss;
+  if (head.metadata.contains(loss_note)) {
+    GPUACTORS_LET(known, number_in<double>(head.metadata, loss_note, path));
+    loss = known;
+  }
   GPUACTORS_TRY(nn::load_training(path, trainer_));
+  last_loss_ = loss;
   epoch_ = epoch;
   position_ = position;
   ordered_ = false;
@@ -400,6 +418,7 @@ Result<void> Course::go_back() {
   }
   position_ = 0;
   ordered_ = false;
+  last_loss_.reset();
   return {};
 }
 

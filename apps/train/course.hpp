@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -84,6 +85,16 @@ public:
 
   [[nodiscard]] std::uint64_t steps_per_epoch() const;
 
+  /// Steps of the epoch under way that were made.
+  [[nodiscard]] std::uint64_t position() const noexcept {
+    return position_;
+  }
+
+  /// The loss of the last batch before its update, if it was brought: it is not known to one of several members.
+  [[nodiscard]] std::optional<double> last_loss() const noexcept {
+    return last_loss_;
+  }
+
   [[nodiscard]] const Split& split() const noexcept {
     return split_;
   }
@@ -101,10 +112,6 @@ public:
   gpuactors::Result<void> find_gradient();
   /// The second half, once the gradient is that of all members.
   gpuactors::Result<void> update();
-  /// Steps of the epoch under way that were made.
-  [[nodiscard]] std::uint64_t position() const noexcept {
-    return position_;
-  }
   /// What has been brought since the epoch began. Waits for the stream.
   gpuactors::Result<Stretch> report();
 
@@ -145,7 +152,7 @@ private:
   /// Has the losses of steps of this epoch brought to the host.
   gpuactors::Result<void> fetch_losses(Segment& segment, std::uint64_t first, std::uint64_t count);
   /// Adds the losses of a segment that has arrived.
-  void collect(const Segment& segment, Stretch& stretch) const;
+  void collect(const Segment& segment, Stretch& stretch);
   [[nodiscard]] void* loss_at(std::int64_t row) const;
   [[nodiscard]] const std::int32_t* order_at(std::int64_t row) const;
   template <class T>
@@ -180,6 +187,7 @@ private:
   /// Steps of this epoch that were made, and whether its order is on the device.
   std::uint64_t position_ = 0;
   bool ordered_ = false;
+  std::optional<double> last_loss_;
 };
 
 } // namespace train

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 
 namespace train {
 
@@ -65,6 +66,7 @@ private:
   const Watcher& watcher_;
   std::optional<gpuactors::GroupId> places_;
   std::vector<gpuactors::ActorRef> members_;
+  bool by_nccl_ = false;
   std::uint64_t generation_ = 0;
   std::uint64_t epochs_ = 0;
   Outcome outcome_;
@@ -100,13 +102,10 @@ Result<void> Group::start() {
     starting.push_back(cluster_.spawn_async("train_member", spec_.plan, options));
   }
   std::optional<gpuactors::Error> failed;
+  Watcher patience;
+  patience.stop = [&] { return watcher_.stop() || failed; };
   for (auto& member : starting) {
-    auto started = member.get(look);
-    while (!started && started.error().code() == Errc::deadline_exceeded && member.valid()) {
-      if (watcher_.stop() || failed)
-        member.cancel();
-      started = member.get(look);
-    }
+    auto started = await_start(std::move(member), patience);
     if (started)
       members_.push_back(*started);
     else if (!failed)
@@ -114,18 +113,29 @@ Result<void> Group::start() {
   }
   if (failed)
     return gpuactors::fail(*failed);
-  GPUACTORS_LET(status, members_.front().call<Status>("status").get());
-  epochs_ = status.epochs();
-  outcome_.first_step = status.steps();
-  return {};
+  std::vector<Status> states;
+  for (const auto& member : members_) {
+    GPUACTORS_LET(state, member.call<Status>("status").get());
+    states.push_back(std::move(state));
+  }
+  by_nccl_ = can_sum_by_nccl(states);
+  if (by_nccl_)
+    watcher_.notice("slopes are summed by NCCL");
+  epochs_ = states.front().epochs();
+  outcome_.begin_at(states.front());
+  return watcher_.begins(states.front());
 }
 
 Result<void> Group::join() {
-  RingPlaces places;
+  Places places;
   places.set_generation(++generation_);
   places.set_epochs(epochs_);
   for (const auto& member : members_)
     places.add_members(member.name());
+  if (by_nccl_) {
+    GPUACTORS_LET(id, members_.front().call<NcclId>("nccl_id").get());
+    places.set_nccl_id(id.id());
+  }
   std::vector<gpuactors::Future<Status>> joining;
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     places.set_rank(static_cast<std::int64_t>(rank));
@@ -159,6 +169,13 @@ Result<bool> Group::lose(const gpuactors::Error& error) {
   }
   const auto before = members_.size();
   members_ = std::move(alive);
+  if (members_.size() == before && by_nccl_) {
+    by_nccl_ = false;
+    watcher_.notice(fmt::format("NCCL failed in epoch {} ({}); slopes are summed by messages from now on, beginning "
+                                "with that epoch",
+                                epochs_ + 1, error.message()));
+    return false;
+  }
   if (members_.size() == before)
     return gpuactors::fail(error);
   if (spec_.on_loss == OnLoss::stop || members_.empty())
@@ -262,6 +279,15 @@ Result<GroupOutcome> Group::train() {
 }
 
 } // namespace
+
+bool can_sum_by_nccl(const std::vector<Status>& members) {
+  std::set<std::string> devices;
+  for (const auto& member : members)
+    if (member.nccl_version() == 0 || member.nccl_version() != members.front().nccl_version()
+        || member.device_uuid().empty() || !devices.insert(member.device_uuid()).second)
+      return false;
+  return members.size() > 1;
+}
 
 Result<GroupOutcome> train_group(gpuactors::Cluster& cluster, const GroupSpec& spec, const Watcher& watcher) {
   return Group{cluster, spec, watcher}.train();

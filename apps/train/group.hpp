@@ -33,6 +33,9 @@ struct GroupOutcome {
   std::size_t workers = 0;
 };
 
+/// Whether members that are so can sum by NCCL: all on CUDA devices, no two on one, with one version of NCCL. Pure.
+[[nodiscard]] bool can_sum_by_nccl(const std::vector<Status>& members);
+
 /// Starts the workers, trains and ends them. The checkpoint of the plan is written by the first of them. Watchers are
 /// told once an epoch; a stop takes effect at the end of one.
 /// @returns the error that ended it; with `OnLoss::stop` that of the member that died, by name.

@@ -7,7 +7,6 @@
 
 namespace train {
 
-using namespace std::chrono_literals;
 using gpuactors::Errc;
 using gpuactors::Result;
 
@@ -23,7 +22,7 @@ public:
        std::uint64_t epochs, const JobWatcher& watcher)
     : cluster_(cluster), plans_(plans), options_(options), epochs_(epochs), watcher_(watcher) {
     counts_.all = plans.size();
-    results_.assign(plans.size(), gpuactors::fail(Errc::cancelled, "it was stopped before it began"));
+    results_.assign(plans.size(), gpuactors::fail(Errc::cancelled, "stopped before it began"));
   }
 
   std::vector<Result<Outcome>> run() {
@@ -40,21 +39,13 @@ public:
 
 private:
   Result<Outcome> train(const Plan& plan) {
-    auto starting = cluster_.spawn_async("trainer", plan, options_);
-    auto trainer = starting.get(100ms);
-    while (!trainer && trainer.error().code() == Errc::deadline_exceeded && starting.valid()) {
-      if (watcher_.stop())
-        starting.cancel();
-      trainer = starting.get(100ms);
-    }
-    if (!trainer)
-      return gpuactors::fail(trainer.error());
-    count(1, 0);
     Watcher watcher;
     watcher.stop = watcher_.stop;
-    auto outcome = follow(*trainer, epochs_, watcher);
+    GPUACTORS_LET(trainer, await_start(cluster_.spawn_async("trainer", plan, options_), watcher));
+    count(1, 0);
+    auto outcome = follow(trainer, epochs_, watcher);
     // Its part of the device is for the next one.
-    const auto ended = cluster_.kill(*trainer);
+    const auto ended = cluster_.kill(trainer);
     count(-1, 1);
     if (outcome && !ended && !is_death(ended.error().code()))
       return gpuactors::fail(ended.error());

@@ -1,7 +1,7 @@
 // gpuactors-train: trains networks as actors that own devices, or parts of them.
 #include "bar.hpp"
 #include "csv.hpp"
-#include "curve.hpp"
+#include "curve_file.hpp"
 #include "jobs.hpp"
 #include "options.hpp"
 #include "plan.hpp"
@@ -107,9 +107,11 @@ Watcher watch(Bar& bar) {
 // -- one network ---------------------------------------------------------------------------------
 
 /// Trains the network that checkpoint and curve are of.
-Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& plan) {
+Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& plan,
+                            const CurveFile& curve) {
   Bar bar{options.epochs};
-  const auto watcher = watch(bar);
+  auto watcher = watch(bar);
+  watcher.begins = [&curve](const Status& first) { return curve.begins(first); };
   if (options.workers > 1) {
     GPUACTORS_LET(
         group,
@@ -118,7 +120,7 @@ Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& opt
       bar.say(fmt::format("{} of {} workers were left at the end", group.workers, options.workers));
     return std::move(group.outcome);
   }
-  GPUACTORS_LET(trainer, cluster.spawn("trainer", plan, resources_of(options)));
+  GPUACTORS_LET(trainer, await_start(cluster.spawn_async("trainer", plan, resources_of(options)), watcher));
   auto outcome = follow(trainer, options.epochs, watcher);
   static_cast<void>(cluster.kill(trainer));
   return outcome;
@@ -145,30 +147,21 @@ Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const Trai
   return accuracies;
 }
 
-Result<void> write_curve(const TrainOptions& options, const Outcome& outcome) {
-  const auto path = options.curve.empty() ? options.checkpoint + ".csv" : options.curve;
-  if (options.curve.empty() && options.checkpoint.empty())
-    return {};
-  const Curve curve{outcome.first_step, outcome.steps_per_epoch, outcome.losses};
-  GPUACTORS_TRY(write_text(path, to_csv(curve)));
-  fmt::print("loss curve: {}\n", path);
-  if (!options.plot)
-    return {};
-  auto picture = std::filesystem::path{path}.replace_extension(".svg");
-  if (picture == path)
-    picture += ".svg";
-  GPUACTORS_TRY(write_text(picture, to_svg(curve, fmt::format("loss of {}", options.data))));
-  fmt::print("picture: {}\n", picture.string());
-  return {};
-}
-
 Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, Lesson& lesson) {
   auto& plan = lesson.plan;
   if (!options.checkpoint.empty())
     // Workers have folders of their own.
     plan.set_checkpoint(std::filesystem::absolute(options.checkpoint).lexically_normal().string());
   plan.set_resume(options.resume);
-  GPUACTORS_LET(outcome, train_first(cluster, options, plan));
+  const auto curve_path =
+      options.curve.empty() && !options.checkpoint.empty() ? options.checkpoint + ".csv" : options.curve;
+  GPUACTORS_LET(curve, CurveFile::open({curve_path, options.resume, options.plot, "loss of " + options.data}));
+  auto trained = train_first(cluster, options, plan, curve);
+  if (!trained && stop_asked != 0 && trained.error().code() == Errc::cancelled) {
+    fmt::print("{}\n", trained.error().message());
+    return interrupted;
+  }
+  GPUACTORS_LET(outcome, std::move(trained));
   fmt::print("{} steps on {}, {}, in {:.2f} s ({}), loss {:.6f}\n", outcome.losses.size(), outcome.status.node(),
              outcome.status.device(), outcome.seconds,
              rate_text(static_cast<double>(outcome.rows) / std::max(outcome.seconds, 1e-9)), outcome.last_loss());
@@ -176,7 +169,7 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
     fmt::print("the loss is no number any more: a lower --rate may help\n");
   if (!options.checkpoint.empty())
     fmt::print("checkpoint: {}\n", options.checkpoint);
-  GPUACTORS_TRY(write_curve(options, outcome));
+  GPUACTORS_TRY(curve.write(outcome));
   if (outcome.stopped) {
     fmt::print("stopped after step {}{}\n", outcome.status.steps(),
                options.checkpoint.empty() ? "" : "; --resume goes on from there");

@@ -1,9 +1,12 @@
 #include "member.hpp"
 
+#include "nccl_sum.hpp"
+#include "ring_sum.hpp"
+
 #include <fmt/format.h>
 
-#include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace train {
 
@@ -13,14 +16,13 @@ using gpuactors::Result;
 
 namespace {
 
-/// Bytes of one piece: large enough that messages cost little, small enough that the whole ring has some to work on.
-constexpr std::size_t piece_bytes = std::size_t{256} << 10;
-
 GPUACTORS_ACTOR("train_member", MemberActor, Plan)
     .method("join", &MemberActor::join)
     .method("epoch", &MemberActor::epoch)
     .method("pass", &MemberActor::pass)
+    .method("wake", &MemberActor::wake)
     .method("leave", &MemberActor::leave)
+    .method("nccl_id", &MemberActor::nccl_id)
     .method("evaluate", &MemberActor::evaluate)
     .method("save", &MemberActor::save_to)
     .method("status", &MemberActor::status);
@@ -39,15 +41,22 @@ MemberActor::MemberActor(gpuactors::Init init, const Plan& plan)
   }
 }
 
-// -- the ring ------------------------------------------------------------------------------------
+MemberActor::~MemberActor() {
+  // Steps may be queued that read from the course's memory on the host: it goes after them.
+  sum_.reset();
+  static_cast<void>(gpu().stream().synchronize());
+}
 
-Result<Status> MemberActor::join(const RingPlaces& places) {
+// -- the group -----------------------------------------------------------------------------------
+
+Result<Status> MemberActor::join(const Places& places) {
   const auto members = static_cast<std::int64_t>(places.members_size());
   if (places.rank() < 0 || places.rank() >= members || places.generation() <= generation_)
     return gpuactors::fail(Errc::invalid_argument,
-                           fmt::format("rank {} of {} and generation {} after {} make no ring", places.rank(), members,
+                           fmt::format("rank {} of {} and generation {} after {} make no group", places.rank(), members,
                                        places.generation(), generation_));
-  give_up({Errc::cancelled, "the ring is made anew"});
+  give_up({Errc::cancelled, "the group is made anew"});
+  sum_.reset();
   if (course_->epochs() != places.epochs() || course_->position() != 0 || open_)
     GPUACTORS_TRY(course_->go_back());
   open_ = false;
@@ -55,50 +64,80 @@ Result<Status> MemberActor::join(const RingPlaces& places) {
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
                                                                course_->epochs(), places.epochs()));
   generation_ = places.generation();
-  const auto next = static_cast<int>((places.rank() + 1) % members);
+  course_->join({places.rank(), members});
+  GPUACTORS_TRY(make_sum(places));
+  // What a member that joined sooner has sent already is taken; of earlier groups, nothing.
+  for (const auto& piece : std::exchange(early_, {}))
+    if (piece.generation() == generation_)
+      GPUACTORS_TRY(sum_->take(piece));
+  return status_of(*this, *course_);
+}
+
+Result<void> MemberActor::make_sum(const Places& places) {
+  auto& stream = gpu().stream();
+  const auto& slopes = course_->trainer().gradient();
+  const auto members = places.members_size();
+  const auto rank = static_cast<int>(places.rank());
+  const auto member = [&](int index) { return gpuactors::Cluster::from(*this).find(places.members(index)); };
+  if (!places.nccl_id().empty()) {
+    GPUACTORS_LET(self, member(rank));
+    EpochRequest now;
+    now.set_generation(generation_);
+    GPUACTORS_LET(sum, NcclSum::join(stream, slopes, {places.nccl_id(), members, rank},
+                                     [self, now] { self.call("wake", now, gpuactors::Duration::max()); }));
+    sum_ = std::move(sum);
+    return {};
+  }
   if (members > 1) {
-    GPUACTORS_LET(neighbour, gpuactors::Cluster::from(*this).find(places.members(next)));
+    GPUACTORS_LET(neighbour, member((rank + 1) % members));
     next_ = neighbour;
   }
-  course_->join({places.rank(), members});
-  const auto& gradient = course_->trainer().gradient();
-  const auto elements = static_cast<std::size_t>(gradient.size());
-  ring_.emplace(static_cast<std::size_t>(members), static_cast<std::size_t>(places.rank()), elements,
-                piece_bytes / gpuactors::size_of(gradient.dtype()));
-  narrow_.resize(gradient.dtype() == gpuactors::DType::f32 ? elements : 0);
-  wide_.resize(gradient.dtype() == gpuactors::DType::f64 ? elements : 0);
-  // What a member that joined sooner has sent already is kept; of earlier rings, nothing.
-  std::erase_if(early_, [&](const Piece& piece) { return piece.generation() != generation_; });
-  return status_of(*this, *course_);
+  const auto count = static_cast<std::size_t>(members);
+  const auto place = static_cast<std::size_t>(rank);
+  const auto pass_on = [this](Piece piece) { send(std::move(piece)); };
+  if (slopes.dtype() == gpuactors::DType::f32)
+    sum_ = std::make_unique<RingSum<float>>(stream, slopes, count, place, pass_on);
+  else
+    sum_ = std::make_unique<RingSum<double>>(stream, slopes, count, place, pass_on);
+  return {};
+}
+
+Result<NcclId> MemberActor::nccl_id(const Empty&) {
+  GPUACTORS_LET(made, make_nccl_id());
+  NcclId id;
+  id.set_id(made);
+  return id;
 }
 
 gpuactors::Future<Progress> MemberActor::epoch(const EpochRequest& request) {
   using Answer = gpuactors::Future<Progress>;
-  if (!ring_ || request.generation() != generation_)
+  if (sum_ == nullptr || request.generation() != generation_)
     return Answer::ready_with(gpuactors::fail(
-        Errc::invalid_argument, fmt::format("this member is in ring {}, not {}", generation_, request.generation())));
+        Errc::invalid_argument, fmt::format("this member is in group {}, not {}", generation_, request.generation())));
   if (promise_ != nullptr)
     return Answer::ready_with(gpuactors::fail(Errc::invalid_argument, "an epoch is under way already"));
   promise_ = std::make_shared<EpochPromise>();
   auto answer = promise_->future();
-  auto going = course_->remember();
-  if (going)
-    going = go_on();
-  if (!going)
-    give_up(going.error());
+  if (const auto remembered = course_->remember(); !remembered)
+    give_up(remembered.error());
+  else
+    static_cast<void>(go_on_or_give_up());
   return answer;
 }
 
 Result<void> MemberActor::pass(const Piece& piece) {
   if (piece.generation() < generation_)
-    return {}; // of a ring that is no more
-  early_.push_back(piece);
-  if (promise_ == nullptr)
+    return {}; // of a group that is no more
+  if (piece.generation() > generation_ || sum_ == nullptr) {
+    early_.push_back(piece);
     return {};
-  auto going = go_on();
-  if (!going)
-    give_up(going.error());
-  return going;
+  }
+  GPUACTORS_TRY(sum_->take(piece));
+  return go_on_or_give_up();
+}
+
+Result<void> MemberActor::wake(const EpochRequest& request) {
+  return request.generation() == generation_ ? go_on_or_give_up() : Result<void>{};
 }
 
 Result<void> MemberActor::leave(const Empty&) {
@@ -107,6 +146,9 @@ Result<void> MemberActor::leave(const Empty&) {
 }
 
 void MemberActor::give_up(const gpuactors::Error& error) {
+  // First the sum: nothing ends behind one that waits for the dead.
+  if (promise_ != nullptr && sum_ != nullptr)
+    sum_->abandon();
   if (const auto promise = std::move(promise_))
     promise->set(gpuactors::fail(error));
   promise_.reset();
@@ -114,85 +156,37 @@ void MemberActor::give_up(const gpuactors::Error& error) {
 
 // -- steps ---------------------------------------------------------------------------------------
 
+Result<void> MemberActor::go_on_or_give_up() {
+  if (promise_ == nullptr)
+    return {};
+  auto going = go_on();
+  if (!going)
+    give_up(going.error());
+  return going;
+}
+
 Result<void> MemberActor::go_on() {
-  return wide_.empty() ? go_on_as<float>() : go_on_as<double>();
-}
-
-template <class T>
-Result<void> MemberActor::go_on_as() {
-  std::vector<T>* own = nullptr;
-  if constexpr (std::is_same_v<T, float>)
-    own = &narrow_;
-  else
-    own = &wide_;
-  auto& gradient = course_->trainer().gradient();
-  auto& stream = gpu().stream();
   for (;;) {
-    if (!open_) {
-      if (course_->position() == course_->steps_per_epoch())
-        return finish_epoch();
-      GPUACTORS_TRY(open_step(*own));
-    }
-    GPUACTORS_TRY(take_early(*own));
-    if (!ring_->done())
+    const bool over = !open_ && course_->position() == course_->steps_per_epoch();
+    GPUACTORS_LET(ready, over ? sum_->settled() : sum_->ready());
+    if (!ready)
       return {};
-    GPUACTORS_TRY(stream.upload(gradient.raw(), own->data(), gradient.bytes()));
-    GPUACTORS_TRY(course_->update());
-    open_ = false;
-  }
-}
-
-template <class T>
-Result<void> MemberActor::open_step(std::vector<T>& own) {
-  auto& stream = gpu().stream();
-  const auto& gradient = course_->trainer().gradient();
-  GPUACTORS_TRY(course_->find_gradient());
-  GPUACTORS_TRY(stream.download(own.data(), gradient.raw(), gradient.bytes()));
-  GPUACTORS_TRY(stream.synchronize());
-  open_ = true;
-  for (const auto& piece : ring_->begin())
-    send(piece, own.data() + piece.offset, piece.count * sizeof(T));
-  return {};
-}
-
-template <class T>
-Result<void> MemberActor::take_early(std::vector<T>& own) {
-  std::vector<T> values;
-  for (std::size_t i = 0; i < early_.size() && !ring_->done();) {
-    const auto& piece = early_[i];
-    if (piece.generation() != generation_ || piece.step() != course_->steps()) {
-      // Of the next ring, or the next step; of one that is over nothing can come.
-      if (piece.generation() == generation_ && piece.step() != course_->steps() + 1)
-        return gpuactors::fail(Errc::internal,
-                               fmt::format("a piece of step {} came to step {}", piece.step(), course_->steps()));
-      ++i;
-      continue;
+    if (over)
+      return finish_epoch();
+    if (open_) {
+      GPUACTORS_TRY(course_->update());
+    } else {
+      GPUACTORS_TRY(course_->find_gradient());
+      GPUACTORS_TRY(sum_->begin(course_->steps()));
     }
-    values.resize(piece.values().size() / sizeof(T));
-    std::memcpy(values.data(), piece.values().data(), values.size() * sizeof(T));
-    bool known = false;
-    const auto onward =
-        ring_->take<T>({piece.round(), static_cast<std::size_t>(piece.offset()), values.size()}, values, own, known);
-    if (!known)
-      return gpuactors::fail(Errc::invalid_argument,
-                             fmt::format("a piece of {} B at {} in round {} is none of this ring",
-                                         piece.values().size(), piece.offset(), piece.round()));
-    early_.erase(early_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (onward)
-      send(*onward, own.data() + onward->offset, onward->count * sizeof(T));
+    open_ = !open_;
   }
-  return {};
 }
 
-void MemberActor::send(const PieceSpan& piece, const void* values, std::size_t bytes) {
-  Piece message;
-  message.set_generation(generation_);
-  message.set_step(course_->steps());
-  message.set_round(piece.round);
-  message.set_offset(piece.offset);
-  message.set_values(values, bytes);
+void MemberActor::send(Piece piece) {
+  piece.set_generation(generation_);
   // Without a deadline: the death of the neighbour is an answer as well. It fails the epoch, from another thread.
-  next_.call("pass", std::move(message), gpuactors::Duration::max())
+  next_.call("pass", std::move(piece), gpuactors::Duration::max())
       .then([promise = std::weak_ptr{promise_}](const Result<Empty>& passed) {
         if (const auto waiting = passed ? nullptr : promise.lock())
           waiting->set(gpuactors::fail(passed.error()));

@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <apps/nn/trainer.hpp>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 

@@ -1,5 +1,7 @@
 #include "plan.hpp"
 
+#include "nccl.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -56,8 +58,14 @@ Status status_of(gpuactors::Actor& actor, const Course& course) {
   const auto& device = actor.lease().devices.front();
   status.set_device(fmt::format("{} {}, share {}", gpuactors::to_string(actor.gpu().device().kind), device.index,
                                 device.share.to_double()));
+  status.set_device_uuid(actor.gpu().device().uuid);
+  if (actor.gpu().device().kind == gpuactors::DeviceKind::cuda)
+    status.set_nccl_version(nccl_version());
   status.set_pid(::getpid());
   status.set_restarts(actor.restarts());
+  status.set_position(course.position());
+  if (course.last_loss())
+    status.set_last_loss(*course.last_loss());
   return status;
 }
 

@@ -105,6 +105,13 @@ Result<bool> finish(const gpuactors::ActorRef& trainer, Outcome& outcome) {
 
 } // namespace
 
+void Outcome::begin_at(const Status& first) {
+  first_step = first.steps();
+  first_epoch = first.epochs();
+  first_position = first.position();
+  steps_per_epoch = first.steps_per_epoch();
+}
+
 double Outcome::last_loss() const {
   const auto count = static_cast<std::ptrdiff_t>(std::min<std::size_t>(losses.size(), steps_per_epoch));
   double sum = 0;
@@ -132,12 +139,29 @@ bool is_death(Errc code) noexcept {
   }
 }
 
+Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> starting, const Watcher& watcher) {
+  const auto notice_at = Clock::now() + 1s;
+  for (bool said = false;;) {
+    auto actor = starting.get(attention);
+    if (!starting.valid())
+      return actor;
+    if (watcher.stop()) {
+      starting.cancel();
+      return gpuactors::fail(Errc::cancelled, "stopped before it began");
+    }
+    if (!said && Clock::now() > notice_at) {
+      watcher.notice("waiting for a device");
+      said = true;
+    }
+  }
+}
+
 Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher) {
   Outcome outcome;
   const auto begin = Clock::now();
   GPUACTORS_LET(first, await_return(trainer));
-  outcome.first_step = first.steps();
-  outcome.steps_per_epoch = first.steps_per_epoch();
+  outcome.begin_at(first);
+  GPUACTORS_TRY(watcher.begins(first));
   for (;;) {
     GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
     outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();

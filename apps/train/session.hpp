@@ -13,8 +13,11 @@ namespace train {
 
 /// What became of a training. A plain value.
 struct Outcome {
-  /// Updates that had been made when it began: more than 0 if it was resumed.
+  /// Updates that had been made when it began: more than 0 if it was resumed. And the epochs that were over then, and
+  /// steps of the one under way.
   std::uint64_t first_step = 0;
+  std::uint64_t first_epoch = 0;
+  std::uint64_t first_position = 0;
   std::uint64_t steps_per_epoch = 1;
   /// The loss before each update from then on; NaN where a worker died with what it had not told yet.
   std::vector<double> losses;
@@ -26,12 +29,19 @@ struct Outcome {
   /// It was told to stop before its end.
   bool stopped = false;
 
+  /// Notes where it begins.
+  void begin_at(const Status& first);
+
   /// The mean loss of the last epoch, as far as it is known; 0 when there was no step.
   [[nodiscard]] double last_loss() const;
 };
 
 /// Who wants to know, and may stop it. All are called on the thread that follows; none may be empty.
 struct Watcher {
+  /// Told where it begins; an error ends it there.
+  std::function<gpuactors::Result<void>(const Status& first)> begins = [](const auto&) -> gpuactors::Result<void> {
+    return {};
+  };
   std::function<void(const Progress& progress, const Outcome& so_far)> progress = [](const auto&, const auto&) {};
   /// One line about something unusual.
   std::function<void(std::string_view)> notice = [](std::string_view) {};
@@ -41,6 +51,11 @@ struct Watcher {
 
 /// Whether an error means that somebody died, so that what had restarts left will be back.
 [[nodiscard]] bool is_death(gpuactors::Errc code) noexcept;
+
+/// Waits for an actor that was asked for, however long it waits for its part of a device; says so after a second.
+/// @returns `cancelled` as soon as it is told to stop; the actor is withdrawn.
+gpuactors::Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> starting,
+                                                   const Watcher& watcher);
 
 /// Has `trainer` run until `epochs` are over and evaluates it. When its worker dies, waits until it is back and has it
 /// go on.

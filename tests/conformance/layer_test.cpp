@@ -1,4 +1,5 @@
 // Kernels for whole layers: the same numbers however the columns and elements are cut, on every device.
+#include <gpuactors/kernels/activation.hpp>
 #include <gpuactors/kernels/layers.hpp>
 #include <gpuactors/kernels/loss.hpp>
 #include <gpuactors/kernels/optimizer.hpp>
@@ -75,6 +76,36 @@ struct Layer {
   Tensor sums;
 };
 
+/// A layer whose matrices have one element that is no number.
+template <class T>
+struct Flawed : Layer<T> {
+  static constexpr std::uint64_t row = 2;
+
+  Flawed(Stream& on, std::uint64_t column) : Layer<T>(on), flaw(row * layer_columns + column) {
+    this->x0[flaw] = std::numeric_limits<T>::quiet_NaN();
+  }
+
+  Tensor make() const {
+    return *this->stream.tensor_from(this->x0, this->x.shape());
+  }
+
+  /// Where a tensor has no numbers.
+  std::vector<std::uint64_t> no_numbers(const Tensor& tensor) const {
+    const auto values = *this->stream.template to_host<T>(tensor);
+    std::vector<std::uint64_t> result;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (std::isnan(values[i]))
+        result.push_back(i);
+    return result;
+  }
+
+  bool only_the_flaw(const Tensor& tensor) const {
+    return no_numbers(tensor) == std::vector<std::uint64_t>{flaw};
+  }
+
+  std::uint64_t flaw;
+};
+
 } // namespace
 
 TEMPLATE_TEST_CASE("layers go forward and back in tiles of any length", "", float, double) {
@@ -120,6 +151,68 @@ TEMPLATE_TEST_CASE("layers go forward and back in tiles of any length", "", floa
       for (std::size_t i = 0; i < order.size() * layer_columns; ++i)
         CHECK(gathered[i]
               == layer.x0[static_cast<std::size_t>(order[i / layer_columns]) * layer_columns + i % layer_columns]);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("layers do not hide what is no number", "", float, double) {
+  using T = TestType;
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    const auto tiling = k::Tiling::of(layer_columns, 4);
+    for (const std::uint64_t column : {0, 7}) {
+      Flawed<T> layer{stream, column};
+      for (const auto& kernel : {k::bias_rows<T>(), k::bias_relu<T>(), k::bias_tanh<T>()}) {
+        const auto x = layer.make();
+        REQUIRE(stream.launch(kernel, layer_rows * tiling.tiles, tiling, layer.bias.template data<T>(),
+                              x.template data<T>()));
+        CHECK(layer.only_the_flaw(x));
+      }
+      // Where the output is none, so is the slope.
+      for (const auto& kernel : {k::bias_relu_backward<T>(), k::bias_tanh_backward<T>()}) {
+        const auto dy = layer.make();
+        const auto y = layer.make();
+        REQUIRE(stream.launch(kernel, tiling.tiles, layer_rows, tiling, y.template data<T>(), dy.template data<T>(),
+                              layer.sums.template data<T>()));
+        CHECK(layer.only_the_flaw(dy));
+        CHECK(layer.no_numbers(layer.sums) == std::vector<std::uint64_t>{column});
+      }
+      const auto x = layer.make();
+      const auto y = *stream.tensor(x.dtype(), x.shape());
+      const auto dx = *stream.tensor(x.dtype(), x.shape());
+      const auto n = layer_rows * layer_columns;
+      REQUIRE(stream.launch(k::relu<T>(), n, x.template data<T>(), y.template data<T>()));
+      CHECK(layer.only_the_flaw(y));
+      REQUIRE(
+          stream.launch(k::relu_backward<T>(), n, y.template data<T>(), x.template data<T>(), dx.template data<T>()));
+      CHECK(layer.only_the_flaw(dx));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("losses do not hide what is no number", "", float, double) {
+  using T = TestType;
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    for (const std::uint64_t column : {0, 7}) {
+      Flawed<T> layer{stream, column};
+      const auto labels = *stream.tensor_from(std::vector<std::int32_t>(layer_rows, 3), {layer_rows});
+      const auto losses = *stream.tensor(dtype_of<T>, {layer_rows});
+      const std::vector<std::uint64_t> flawed_row{Flawed<T>::row};
+      const auto logits = layer.make();
+      REQUIRE(stream.launch(k::softmax_cross_entropy<T>(), layer_rows, layer_columns, T{1}, nullptr,
+                            static_cast<const std::int32_t*>(labels.raw()), layer.bias.template data<T>(),
+                            logits.template data<T>(), losses.template data<T>()));
+      CHECK(layer.no_numbers(losses) == flawed_row);
+      CHECK(layer.no_numbers(logits).size() == layer_columns); // all slopes of its row
+      const auto outputs = layer.make();
+      REQUIRE(stream.launch(k::squared_error_rows<T>(), layer_rows, layer_columns, T{1}, nullptr,
+                            layer.y.template data<T>(), layer.bias.template data<T>(), outputs.template data<T>(),
+                            losses.template data<T>()));
+      CHECK(layer.no_numbers(losses) == flawed_row);
+      CHECK(layer.only_the_flaw(outputs));
     }
   }
 }

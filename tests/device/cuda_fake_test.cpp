@@ -37,6 +37,19 @@ TEST_CASE("a device is described without a context") {
   CHECK(device->info().memory_bytes == (std::uint64_t{2} << 30) - (std::uint64_t{512} << 20));
 }
 
+TEST_CASE("libraries of others get the stream, and its context on their thread as long as they need it") {
+  const auto context = *Context::open(make_cuda_device(), {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+  const auto current = [] { return from_fake<bool()>("fake_cuda_has_current")(); };
+  CHECK_FALSE(current());
+  {
+    const auto native = context->stream().native();
+    REQUIRE(native);
+    CHECK(native->handle() != nullptr);
+    CHECK(current());
+  }
+  CHECK_FALSE(current());
+}
+
 TEST_CASE("every handle is given back, also when the program forgets") {
   {
     const auto device = make_cuda_device();

@@ -39,7 +39,7 @@ def until(condition, what, seconds=DEADLINE):
 class Server:
     """A running gpuactors-serve."""
 
-    def __init__(self, program, *arguments, env=None):
+    def __init__(self, program, *arguments, env=None, await_line="ready"):
         self.process = subprocess.Popen([program, "--http", "127.0.0.1:0", *arguments], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, env=env)
         self.lines = []
@@ -49,7 +49,7 @@ class Server:
             self.lines.append(line.rstrip("\n"))
             found = re.fullmatch(r"HTTP at https?://(\S+?)(, .*)?", self.lines[-1])
             self.address = found.group(1) if found else self.address
-            if self.lines[-1] == "ready":
+            if self.lines[-1].startswith(await_line):
                 break
         else:
             raise AssertionError(f"it did not start: {self.lines} {self.process.stderr.read()}")

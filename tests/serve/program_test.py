@@ -155,6 +155,32 @@ def ends_with_an_answer(machine):
 
 
 @case
+def ends_while_it_loads(machine):
+    """a signal while a model waits for its share ends it at once, and so does one while a client loads"""
+    # The second model never gets its share: without the signal, an hour would pass.
+    arguments = ("--model", f"a={machine.file},gpus=1", "--model", f"b={machine.file},gpus=1", "--devices", "host:1x64MiB",
+                 "--load-wait", "3600")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server = Server(machine.serve, *arguments, env=machine.env, await_line="model a, version 1")
+        until(lambda: [entry for entry in server.ask("POST", "/v2/repository/index")[1] if entry["state"] == "LOADING"],
+              "the second model is being loaded")
+        assert server.infer("a", [[1.0] * INPUTS])[0] == 200
+        ended = server.end(number)
+        assert ended == (0, ""), ended
+        assert "ready" not in server.lines and server.lines[-1] == "ending", server.lines
+    server = Server(machine.serve, *arguments[:2], *arguments[4:], env=machine.env)
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(server.ask("POST", "/v2/repository/models/a/load", {})))
+    client.start()
+    until(lambda: [entry for entry in server.ask("POST", "/v2/repository/index")[1] if entry["state"] == "LOADING"],
+          "the new version is being loaded")
+    ended = server.end()
+    client.join(DEADLINE)
+    assert ended == (0, ""), ended
+    assert answers and answers[0][0] == 503, answers
+
+
+@case
 def survives(machine):
     """in a cluster of processes, workers that are killed under load cost no request"""
     with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster, \

@@ -12,45 +12,6 @@ namespace train::test {
 using gpuactors::Errc;
 using gpuactors::test::TemporaryFolder;
 
-namespace {
-
-GroupSpec group_of(std::size_t workers, const Plan& plan, std::uint64_t epochs) {
-  GroupSpec spec;
-  spec.plan = plan;
-  spec.workers = workers;
-  spec.epochs = epochs;
-  spec.options.gpus = 0.25;
-  return spec;
-}
-
-double worst_difference(const std::vector<double>& actual, const std::vector<double>& expected, std::size_t steps) {
-  REQUIRE(actual.size() >= steps);
-  REQUIRE(expected.size() == actual.size());
-  double worst = 0;
-  for (std::size_t i = 0; i < steps; ++i) {
-    const auto error = std::abs(actual[i] - expected[i]) / expected[i];
-    if (!(error <= worst))
-      worst = error;
-  }
-  return worst;
-}
-
-/// Ends the member of that rank after the first epoch.
-Watcher killer(gpuactors::Cluster& cluster, std::size_t rank) {
-  Watcher watcher;
-  watcher.progress = [&cluster, rank](const Progress& progress, const Outcome&) {
-    if (progress.epochs() != 1)
-      return;
-    const auto state = must(cluster.state());
-    for (const auto& actor : state.actors())
-      if (actor.name().ends_with("-" + std::to_string(rank)))
-        must(cluster.kill(actor.name()));
-  };
-  return watcher;
-}
-
-} // namespace
-
 TEST_CASE("several workers have the losses of one with as large a batch", "[train]") {
   auto cluster = embed();
   for (const bool wide : {false, true}) {

@@ -3,6 +3,7 @@
 #include <apps/nn/random.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -60,6 +61,40 @@ gpuactors::Options half() {
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+GroupSpec group_of(std::size_t workers, const Plan& plan, std::uint64_t epochs) {
+  GroupSpec spec;
+  spec.plan = plan;
+  spec.workers = workers;
+  spec.epochs = epochs;
+  spec.options.gpus = 0.25;
+  return spec;
+}
+
+double worst_difference(const std::vector<double>& actual, const std::vector<double>& expected, std::size_t steps) {
+  REQUIRE(actual.size() >= steps);
+  REQUIRE(expected.size() == actual.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < steps; ++i) {
+    const auto error = std::abs(actual[i] - expected[i]) / expected[i];
+    if (!(error <= worst))
+      worst = error;
+  }
+  return worst;
+}
+
+Watcher killer(gpuactors::Cluster& cluster, std::size_t rank) {
+  Watcher watcher;
+  watcher.progress = [&cluster, rank](const Progress& progress, const Outcome&) {
+    if (progress.epochs() != 1)
+      return;
+    const auto state = must(cluster.state());
+    for (const auto& actor : state.actors())
+      if (actor.name().ends_with("-" + std::to_string(rank)))
+        must(cluster.kill(actor.name()));
+  };
+  return watcher;
 }
 
 } // namespace train::test

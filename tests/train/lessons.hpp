@@ -2,8 +2,8 @@
 #pragma once
 
 #include <apps/train/csv.hpp>
+#include <apps/train/group.hpp>
 #include <apps/train/plan.hpp>
-#include <apps/train/session.hpp>
 #include <support/results.hpp>
 
 #include <string>
@@ -34,5 +34,14 @@ gpuactors::Options half();
 
 /// All bytes of a file.
 std::string read_text(const std::filesystem::path& path);
+
+/// Workers with a quarter of a device each, unless it is changed.
+GroupSpec group_of(std::size_t workers, const Plan& plan, std::uint64_t epochs);
+
+/// The largest relative difference of the first `steps` losses.
+double worst_difference(const std::vector<double>& actual, const std::vector<double>& expected, std::size_t steps);
+
+/// Ends the member of that rank after the first epoch.
+Watcher killer(gpuactors::Cluster& cluster, std::size_t rank);
 
 } // namespace train::test

@@ -135,16 +135,58 @@ TEST_CASE("sweeps are read, or refused in words", "[train]") {
 }
 
 TEST_CASE("a curve is a table and a picture", "[train]") {
-  const std::vector<double> losses{2, 1, 0.5, 0.25};
-  const Curve curve{2, 3, losses};
-  CHECK(to_csv(curve) == "step,epoch,loss\n3,1,2\n4,2,1\n5,2,0.5\n6,2,0.25\n");
-  CHECK(to_csv({0, 1, std::vector<double>{1, NAN, 3}}) == "step,epoch,loss\n1,1,1\n3,3,3\n");
+  const Curve curve{{3, 1, 2}, {4, 2, 1}, {6, 2, 0.25}};
+  CHECK(to_csv(curve) == "step,epoch,loss\n3,1,2\n4,2,1\n6,2,0.25\n");
   const auto picture = to_svg(curve, "a < b & c");
   CHECK(picture.find("a &lt; b &amp; c") != std::string::npos);
   CHECK(picture.find("class=\"steps\" points=\"") != std::string::npos);
   CHECK(picture.find("nan") == std::string::npos);
-  for (const auto& odd : std::vector<std::vector<double>>{{}, {0}, {NAN, 1}, std::vector<double>(100'000, 0.5)})
-    CHECK(to_svg({0, 10, odd}, "odd").size() < 200'000);
+  Curve many;
+  for (std::uint64_t step = 1; step <= 100'000; ++step)
+    many.push_back({step, (step + 9) / 10, 0.5});
+  for (const auto& odd : std::vector<Curve>{{}, {{1, 1, 0}}, {{7, 3, INFINITY}, {8, 3, 1}}, many})
+    CHECK(to_svg(odd, "odd").size() < 400'000);
+}
+
+TEST_CASE("a curve is read as it was written, and gone on with", "[train]") {
+  const Curve curve{{3, 1, 2}, {4, 2, 0.1}, {6, 2, INFINITY}};
+  auto parsed = must(parse_csv_curve(to_csv(curve), "net.csv"));
+  CHECK(parsed.curve == curve);
+  CHECK_FALSE(parsed.torn);
+  CHECK(must(parse_csv_curve("step,epoch,loss\n", "net.csv")).curve.empty());
+  CHECK(join_curves(curve, 4, {{5, 2, 7}}) == Curve{{3, 1, 2}, {4, 2, 0.1}, {5, 2, 7}});
+  CHECK(join_curves(curve, 6, {}) == curve);
+  CHECK(join_curves({}, 6, {{7, 1, 1}}) == Curve{{7, 1, 1}});
+
+  // Cut anywhere, it is what was whole of it.
+  const auto text = to_csv(curve);
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    parsed = must(parse_csv_curve(text.substr(0, length), "net.csv"));
+    CHECK(parsed.curve.size() < curve.size());
+    CHECK(std::equal(parsed.curve.begin(), parsed.curve.end(), curve.begin()));
+    if (length > text.find('\n'))
+      CHECK(parsed.torn == (text[length - 1] != '\n'));
+  }
+}
+
+TEST_CASE("a file that is no curve, or one of another training, is refused in words", "[train]") {
+  const auto refused = [](const std::string& text, std::string_view words) {
+    const auto parsed = parse_csv_curve(text, "net.csv");
+    REQUIRE_FALSE(parsed);
+    CHECK(says(parsed.error(), std::string{words}));
+  };
+  refused("1,2,0\n", "net.csv is no loss curve: it does not begin with \"step,epoch,loss\"");
+  for (const auto* line : {"3,1", "3,1,x", "3,1,2,4", "x,1,2", "0,1,2", "3,0,2", "3,1,nan", "-3,1,2", "", "2,1,1"})
+    refused(std::string{"step,epoch,loss\n2,1,1\n"} + line + "\n",
+            std::string{"net.csv: line 3 is no next step, its epoch and its loss: \""} + line + "\"");
+
+  const Curve curve{{3, 1, 2}, {4, 2, 0.5}};
+  CHECK(check_same_training(curve, 4, 0.5, "net.csv"));
+  CHECK(check_same_training(curve, 4, std::nullopt, "net.csv"));
+  CHECK(check_same_training(curve, 5, 0.25, "net.csv")); // nobody knows
+  const auto other = check_same_training(curve, 3, 0.25, "net.csv");
+  REQUIRE_FALSE(other);
+  CHECK(says(other.error(), "net.csv is the curve of another training: the loss of step 3 is 2 there, and 0.25"));
 }
 
 TEST_CASE("inputs are scaled by a power of two", "[train]") {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Runs gpuactors-train as a user would, on data that are made here: program_test.py GPUACTORS_TRAIN"""
+"""Runs gpuactors-train as a user would, on data that are made here: program_test.py GPUACTORS_TRAIN GPUACTORS"""
 
+import contextlib
 import gzip
 import os
 import random
@@ -13,6 +14,7 @@ import unittest
 import xml.etree.ElementTree
 
 PROGRAM = os.path.abspath(sys.argv[1])
+CLI = os.path.abspath(sys.argv[2])
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "GPUACTORS_BROKER"}
 
 
@@ -31,6 +33,19 @@ def write_data(path, rows=300):
             file.write(",".join(numbers) + f",{row % 3}\n")
 
 
+@contextlib.contextmanager
+def cluster(folder):
+    """The address of a broker with one device, and the environment for its clients."""
+    environment = ENVIRONMENT | {"XDG_STATE_HOME": folder}
+    with subprocess.Popen([CLI, "up", "--listen", "127.0.0.1:0", "--devices", "host:1x256MiB", "--program", PROGRAM],
+                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process.stdout.readline().split()[-1], environment
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
 class ProgramTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -44,6 +59,10 @@ class ProgramTest(unittest.TestCase):
     def read(self, name):
         with open(self.path(name), "rb") as file:
             return file.read()
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content)
 
     def train(self, *arguments, data="data.csv.gz"):
         done = train(self.folder, "--data", data, *arguments)
@@ -76,18 +95,38 @@ class ProgramTest(unittest.TestCase):
         self.train("--splits", "1", "--epochs", "9", "--checkpoint", "whole")
         self.train("--splits", "1", "--epochs", "4", "--checkpoint", "part")
         self.assertNotEqual(self.read("part"), self.read("whole"))
-        done = self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume", "--curve", "rest.csv")
+        part = self.read("part")
+        done = self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume", "--plot")
         self.assertEqual(self.read("part"), self.read("whole"))
         self.assertIn("20 steps", done.stdout)
-        whole = self.read("whole.csv").splitlines()
-        self.assertEqual(self.read("rest.csv").splitlines()[1:], whole[1 + 4 * 4:])
+        self.assertEqual(self.read("part.csv"), self.read("whole.csv"))
+        self.assertIn("0.0,", xml.etree.ElementTree.fromstring(self.read("part.svg")).find(
+            "{http://www.w3.org/2000/svg}polyline").get("points"))
+        # From an earlier checkpoint, what was learnt after it is learnt again; what is not there begins there.
+        self.write("part", part)
+        self.write("part.csv", self.read("part.csv") + b"37,10,0.1")
+        done = self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume")
+        self.assertIn("part.csv: its last line was cut off and is left out", done.stdout)
+        self.assertEqual(self.read("part.csv"), self.read("whole.csv"))
+        self.write("part", part)
+        self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume", "--curve", "rest.csv")
+        self.assertEqual(self.read("rest.csv").splitlines()[1:], self.read("whole.csv").splitlines()[1 + 4 * 4:])
+
+    def test_a_curve_that_is_not_of_this_training_is_refused_and_stays(self):
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "one")
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "two", "--seed", "2")
+        go_on = ("--data", "data.csv.gz", "--splits", "1", "--epochs", "3", "--checkpoint", "one", "--resume", "--curve")
+        for name, words in (("two.csv", "two.csv is the curve of another training: the loss of step 8 is"),
+                            ("data.csv.gz", "data.csv.gz is no loss curve")):
+            before = self.read("one"), self.read(name)
+            self.assertIn(words, self.refusal(*go_on, name, code=1))
+            self.assertEqual((self.read("one"), self.read(name)), before)
 
     def test_a_damaged_checkpoint_is_refused(self):
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net")
         good = self.read("net")
         for bad in (good[:-1], good[:-1] + bytes([good[-1] ^ 1])):
-            with open(self.path("net"), "wb") as file:
-                file.write(bad)
+            self.write("net", bad)
             self.assertRegex(self.refusal("--data", "data.csv.gz", "--checkpoint", "net", "--resume", code=1),
                              "truncated|altered or damaged")
 
@@ -104,6 +143,24 @@ class ProgramTest(unittest.TestCase):
         epochs = step // 240 + 1
         done = self.train("--batch", "1", "--epochs", str(epochs), "--checkpoint", "net", "--resume", "--splits", "1")
         self.assertIn(f"{epochs * 240 - step} steps", done.stdout)
+
+    def test_it_ends_at_once_when_asked_while_it_waits_for_a_device(self):
+        with cluster(self.folder) as (broker, environment):
+            command = [PROGRAM, "--broker", broker, "--data", "data.csv.gz", "--batch", "1", "--epochs", "1000000"]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            with subprocess.Popen(command, cwd=self.folder, env=environment, **pipes) as first:
+                self.assertRegex(first.stderr.readline(), r"epoch \d+/1000000 ")
+                for more in ((), ("--workers", "2", "--gpus", "0.5")):
+                    with subprocess.Popen([*command, *more], cwd=self.folder, env=environment, **pipes) as second:
+                        self.assertRegex(second.stderr.readline(), "waiting for (a device|devices for 2 workers)")
+                        second.send_signal(signal.SIGINT)
+                        output, error = second.communicate(timeout=30)
+                    self.assertEqual(second.returncode, 130, output + error)
+                    self.assertIn("stopped", output)
+                    self.assertIsNone(first.poll())
+                first.send_signal(signal.SIGINT)
+                first.communicate(timeout=30)
+            self.assertEqual(first.returncode, 130)
 
     def test_a_sweep_prints_a_table(self):
         done = self.train("--gpus", "0.25", "--epochs", "10", "--sweep", "rate=0.1,0.01,0.0001")
@@ -161,4 +218,4 @@ class ProgramTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -1,4 +1,6 @@
-// gpuactors-serve-bench: what serving costs beside the bare network, and what batches gain, in one run.
+// gpuactors-serve-bench: what serving costs beside the bare network, what batches gain, and whether deadlines are kept.
+#include "open_loop.hpp"
+
 #include <gpuactors/device/discovery.hpp>
 
 #include <apps/nn/checkpoint.hpp>
@@ -30,6 +32,7 @@ struct BenchOptions {
   std::vector<std::int64_t> large_sizes{784, 1024, 1024, 10};
   std::size_t clients = 64;
   double seconds = 2;
+  double deadline_ms = 50;
   std::string devices;
 };
 
@@ -213,23 +216,49 @@ Result<void> measure_batching(const BenchOptions& options, const BenchFile& file
   return {};
 }
 
+/// Whether p99 stays under the deadline at 0.8 of what was measured as capacity.
+Result<void> measure_deadline(const BenchOptions& options, const BenchFile& file) {
+  constexpr double load = 0.8;
+  GPUACTORS_TRY(save(file.path(), options.large_sizes));
+  const auto keys = fmt::format(",max-batch={}", options.clients);
+  GPUACTORS_LET(capacity, with_server(options, file.path(), keys, [&](Service& service) {
+                  return Loop{service, options.large_sizes.front()}.run(options.clients, options.seconds);
+                }));
+  GPUACTORS_LET(result, with_server(options, file.path(), keys, [&](Service& service) -> Result<OpenLoopResult> {
+                  auto request = request_of(options.large_sizes.front());
+                  request.timeout = std::chrono::duration_cast<gpuactors::Duration>(
+                      std::chrono::duration<double, std::milli>{options.deadline_ms});
+                  return run_open_loop(service, request, load * capacity, options.seconds);
+                }));
+  fmt::print(
+      "{} of capacity, deadline {} ms, network {}\n  capacity        {:8.0f} requests/s\n  offered         {:8.0f} "
+      "requests/s\n  p50             {:8.1f} ms\n  p99             {:8.1f} ms, {} (< {} ms)\n  refused, late   {} and "
+      "{} of {}\n",
+      load, options.deadline_ms, fmt::join(options.large_sizes, " -> "), capacity, load * capacity, result.p50,
+      result.p99, result.p99 < options.deadline_ms ? "holds" : "MISSED", options.deadline_ms, result.refused,
+      result.failed, result.sent);
+  return {};
+}
+
 } // namespace
 
 } // namespace serve
 
 int main(int argc, char** argv) {
   CLI::App program{"Measures what serving costs beside the bare network with one client, and what batches gain with "
-                   "many,\nin one process, without HTTP or gRPC."};
+                   "many,\nand whether deadlines are kept at 0.8 of capacity; in one process, without HTTP or gRPC."};
   serve::BenchOptions options;
   program.add_option("--sizes", options.sizes, "Inputs, hidden layers and outputs of the network of one client")
       ->delimiter(',');
   program.add_option("--large-sizes", options.large_sizes, "Those of the network of many clients")->delimiter(',');
   program.add_option("--clients", options.clients, "How many clients are many")->check(CLI::Range(1, 4096));
   program.add_option("--seconds", options.seconds, "How long each number is measured")->check(CLI::Range(0.01, 600.0));
+  program.add_option("--deadline-ms", options.deadline_ms, "The timeout of requests at 0.8 of capacity")
+      ->check(CLI::Range(0.1, 60'000.0));
   program.add_option("--devices", options.devices, "Device SPEC, such as host:1 or cuda");
   CLI11_PARSE(program, argc, argv);
   const serve::BenchFile file;
-  for (const auto measure : {serve::measure_overhead, serve::measure_batching})
+  for (const auto measure : {serve::measure_overhead, serve::measure_batching, serve::measure_deadline})
     if (const auto done = measure(options, file); !done) {
       fmt::print(stderr, "gpuactors-serve-bench: {}\n", done.error().message());
       return EXIT_FAILURE;

@@ -85,6 +85,9 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   GPUACTORS_LET(locked, lock(name, path));
   const auto& model = locked.model;
   ModelConfig config;
+  LoadOptions how;
+  how.wait = options_.load_wait;
+  how.replica_type = options_.replica_type;
   std::uint64_t number = 0;
   {
     const std::unique_lock lock{mutex_};
@@ -92,11 +95,11 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
       return no_more_loads();
     config = model->config;
     number = ++model->last_number;
-    model->coming = number;
+    model->coming = {number, how.bell};
   }
   if (path)
     config.file = *path;
-  auto version = ModelVersion::load(cluster_, config, number, {options_.load_wait, options_.replica_type});
+  auto version = ModelVersion::load(cluster_, config, number, how);
   std::unique_ptr<ModelVersion> old;
   {
     const std::unique_lock lock{mutex_};

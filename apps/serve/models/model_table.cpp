@@ -76,8 +76,11 @@ void ModelTable::close(TimePoint until) {
   {
     const std::unique_lock lock{mutex_};
     closing_ = true;
-    for (const auto& [name, model] : models_)
+    for (const auto& [name, model] : models_) {
       models.push_back(model);
+      if (model->coming)
+        model->coming->bell->stop();
+    }
   }
   for (const auto& model : models) {
     const std::lock_guard one_at_a_time{model->loading};
@@ -158,7 +161,7 @@ Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::st
                                      ? fmt::format("model {} does not serve: {}", name, why)
                                      : fmt::format("model {} has no version {} that serves: {}", name, version, why));
   };
-  if (model.coming && (version.empty() || version == std::to_string(*model.coming)))
+  if (model.coming && (version.empty() || version == std::to_string(model.coming->number)))
     return missing(Errc::unavailable, "it is being loaded");
   for (const auto& ending : model.ending)
     if (version == ending->facts().version)
@@ -234,7 +237,7 @@ std::vector<RepositoryEntry> ModelTable::repository() const {
                         serves ? "" : "its replicas are being started anew"});
     }
     if (model->coming)
-      result.push_back({name, std::to_string(*model->coming), "LOADING", ""});
+      result.push_back({name, std::to_string(model->coming->number), "LOADING", ""});
     for (const auto& ending : model->ending)
       result.push_back({name, ending->facts().version, "UNLOADING", "it answers what it has accepted"});
     if (model->current == nullptr && !model->coming && model->ending.empty())

@@ -46,7 +46,8 @@ public:
   /// Makes a model known, which `load` loads. @returns `already_exists` for a second one of this name.
   gpuactors::Result<void> add(const ModelConfig& config);
 
-  /// Refuses what comes, waits for what was accepted until `until`, fails the rest, and ends all replicas. Idempotent.
+  /// Refuses what comes, gives up what is being loaded, waits for what was accepted until `until`, fails the rest, and
+  /// ends all replicas. Idempotent.
   void close(gpuactors::TimePoint until);
 
   // -- Service ---------------------------------------------------------------------------------
@@ -72,8 +73,12 @@ private:
     ModelConfig config;
     std::unique_ptr<ModelVersion> current;
     std::uint64_t last_number = 0;
-    /// The version that is being loaded.
-    std::optional<std::uint64_t> coming;
+    /// The version that is being loaded, and what stops that.
+    struct Coming {
+      std::uint64_t number = 0;
+      std::shared_ptr<KeeperBell> bell;
+    };
+    std::optional<Coming> coming;
     /// Those that answer what they have accepted.
     std::vector<std::shared_ptr<Dispatcher>> ending;
     /// It should serve: it is not unloaded.

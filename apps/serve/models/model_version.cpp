@@ -84,8 +84,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   const auto limits = queue_limits(config, facts);
   std::unique_ptr<ModelVersion> version{new ModelVersion};
   version->checkpoint_ = std::move(checkpoint.bytes);
-  const auto bell = std::make_shared<KeeperBell>();
-  version->dispatcher_ = Dispatcher::start({facts, limits, config.ahead}, [bell] { bell->ring(); });
+  version->dispatcher_ = Dispatcher::start({facts, limits, config.ahead}, [bell = how.bell] { bell->ring(); });
 
   ReplicaOptions options;
   options.type = how.replica_type;
@@ -98,7 +97,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   options.resources.spread = true;
   options.scaling = config.scaling();
   options.initial = std::clamp(config.replicas, options.scaling.min_replicas, options.scaling.max_replicas);
-  GPUACTORS_LET(replicas, ReplicaSet::start(cluster, version->dispatcher_, bell, std::move(options)));
+  GPUACTORS_LET(replicas, ReplicaSet::start(cluster, version->dispatcher_, how.bell, std::move(options)));
   version->replicas_ = std::move(replicas);
   return version;
 }

@@ -19,6 +19,8 @@ struct LoadOptions {
   gpuactors::Duration wait = std::chrono::seconds{10};
   /// The actor type of replicas.
   std::string replica_type = serve::replica_type;
+  /// Stops the loading, and later the keeper of the replicas.
+  std::shared_ptr<KeeperBell> bell = std::make_shared<KeeperBell>();
 };
 
 /// Owned by the model table. Its end blocks and must not come on a thread that answers requests: those keep the
@@ -27,7 +29,7 @@ class ModelVersion {
 public:
   /// Reads `config.file` and starts the replicas. From then on the file may change: replicas that are started later get
   /// the same bytes.
-  /// @returns what is wrong with the file, or why no replica could be started.
+  /// @returns what is wrong with the file, why no replica could be started, or `unavailable` once the bell says stop.
   static gpuactors::Result<std::unique_ptr<ModelVersion>> load(gpuactors::Cluster& cluster, const ModelConfig& config,
                                                                std::uint64_t number, const LoadOptions& options);
 

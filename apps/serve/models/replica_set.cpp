@@ -175,6 +175,21 @@ void ReplicaSet::ask_idle_ones(const batching::ScalingLook& look) {
 
 // -- one replica ----------------------------------------------------------------------------------
 
+template <class T>
+Result<T> ReplicaSet::await(gpuactors::Future<T> coming) const {
+  // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them.
+  constexpr auto step = 100ms;
+  for (;;) {
+    auto answer = coming.get(step);
+    if (!coming.valid())
+      return answer;
+    if (bell_->stopped()) {
+      coming.cancel();
+      return gpuactors::fail(Errc::unavailable, "the server ends");
+    }
+  }
+}
+
 Result<ActorRef> ReplicaSet::spawn(Duration queue_timeout) {
   auto resources = options_.resources;
   resources.queue_timeout = queue_timeout;
@@ -189,24 +204,12 @@ Result<ActorRef> ReplicaSet::spawn(Duration queue_timeout) {
   }
 }
 
-Result<ActorRef> ReplicaSet::await(gpuactors::Future<ActorRef> coming) const {
-  // A broker that is away does not answer: the end must not wait for it. What comes later ends with the program.
-  constexpr auto step = 200ms;
-  for (;;) {
-    auto actor = coming.get(step);
-    if (!coming.valid())
-      return actor;
-    if (bell_->stopped())
-      return gpuactors::fail(Errc::unavailable, "the server ends");
-  }
-}
-
 Result<void> ReplicaSet::start_one(Duration queue_timeout) {
   GPUACTORS_LET(actor, spawn(queue_timeout));
   const auto id = last_id_;
   actors_.emplace(id, actor);
   const auto share = share_of(actor);
-  auto state = actor.call<wire::ReplicaState>(state_method, wire::AskState{}).get();
+  auto state = await(actor.call<wire::ReplicaState>(state_method, wire::AskState{}));
   auto warm = state ? warm_up(actor, share) : Result<void>{gpuactors::fail(state.error())};
   if (!warm) {
     end(id);
@@ -226,7 +229,7 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     batch.set_rows(static_cast<std::int64_t>(rows));
     batch.mutable_x()->resize(rows * facts.row_in_bytes);
     const auto start = Clock::now();
-    GPUACTORS_TRY(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch).get());
+    GPUACTORS_TRY(await(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch)));
     return Clock::now() - start;
   };
   // The largest first: it pages in what all need, and it alone is done where sizes are known from others.

@@ -51,7 +51,7 @@ class ReplicaSet {
 public:
   /// Starts the initial replicas, one after the other, and waits until each of them serves. It goes on with fewer if
   /// there is no room for all, and brings the others when there is.
-  /// @returns why not even one could be started.
+  /// @returns why not even one could be started; `unavailable` once the bell says stop.
   static gpuactors::Result<std::unique_ptr<ReplicaSet>> start(gpuactors::Cluster& cluster,
                                                               std::shared_ptr<Dispatcher> dispatcher,
                                                               std::shared_ptr<KeeperBell> bell, ReplicaOptions options);
@@ -73,7 +73,9 @@ private:
   void look_around();
   gpuactors::Result<void> start_one(gpuactors::Duration queue_timeout);
   gpuactors::Result<gpuactors::ActorRef> spawn(gpuactors::Duration queue_timeout);
-  gpuactors::Result<gpuactors::ActorRef> await(gpuactors::Future<gpuactors::ActorRef> coming) const;
+  /// Waits for an answer, unless it is told to stop.
+  template <class T>
+  gpuactors::Result<T> await(gpuactors::Future<T> coming) const;
   gpuactors::Result<void> warm_up(const gpuactors::ActorRef& actor, gpuactors::Share share);
   void ask_idle_ones(const batching::ScalingLook& look);
   void end(std::uint64_t id);

@@ -7,19 +7,19 @@
 
 namespace gpuactors::kernels {
 
-/// y[i] = max(x[i], 0)
+/// y[i] = max(x[i], 0); what is no number stays none.
 template <class T>
 struct Relu {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
-    y[i] = x[i] > T{0} ? x[i] : T{0};
+    y[i] = x[i] < T{0} ? T{0} : x[i];
   }
 };
 
-/// dx[i] = dy[i] where the output y[i] of relu is positive, else 0
+/// dx[i] = 0 where the output y[i] of relu is 0, else dy[i]: an output that is no number lets slopes pass.
 template <class T>
 struct ReluBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {
-    dx[i] = y[i] > T{0} ? dy[i] : T{0};
+    dx[i] = y[i] <= T{0} ? T{0} : dy[i];
   }
 };
 

@@ -59,7 +59,7 @@ struct BiasRows {
   }
 };
 
-/// x = max(x + bias, 0), in every row. Index space: rows * tiles.
+/// x = max(x + bias, 0), in every row; what is no number stays none. Index space: rows * tiles.
 template <class T>
 struct BiasRelu {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -69,7 +69,7 @@ struct BiasRelu {
     const auto end = t.end(part);
     for (auto c = t.begin(part); c < end; ++c) {
       const T value = row[c] + add[c];
-      row[c] = value > T{0} ? value : T{0};
+      row[c] = value < T{0} ? T{0} : value;
     }
   }
 };
@@ -123,11 +123,11 @@ struct BiasBackward {
   }
 };
 
-/// dy where the output y of relu is positive, else 0.
+/// 0 where the output y of relu is 0, else dy: an output that is no number lets slopes pass.
 template <class T>
 struct ReluSlope {
   GPUACTORS_FUNCTION static T of(T y, T dy) {
-    return y > T{0} ? dy : T{0};
+    return y <= T{0} ? T{0} : dy;
   }
 };
 

@@ -1,4 +1,4 @@
-// What a backend does that has neither pinned memory nor a compiler for run-time kernels.
+// What a backend does that has no pinned memory, no handles for others and no compiler for run-time kernels.
 #include <gpuactors/device/backend.hpp>
 
 #include <cstdlib>
@@ -12,6 +12,10 @@ Result<std::shared_ptr<void>> Backend::host_memory(std::size_t bytes) {
   if (memory == nullptr)
     return fail(Errc::out_of_memory, "the host has no " + std::to_string(bytes) + " B of memory");
   return std::shared_ptr<void>{memory, &std::free};
+}
+
+Result<std::shared_ptr<void>> Backend::make_current() {
+  return fail(Errc::unsupported, "only CUDA devices have streams that libraries of others can use");
 }
 
 Result<RuntimeKernel> Backend::compile(const KernelSource& source) {

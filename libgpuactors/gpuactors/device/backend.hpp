@@ -115,6 +115,13 @@ public:
   /// Queues a matrix product; the arguments were checked by the caller.
   virtual Result<void> gemm(const Gemm& product, StreamHandle stream) = 0;
 
+  // -- libraries of others ---------------------------------------------------------------------
+
+  /// Makes what this backend works in current on the calling thread until the result goes, on the same thread: on CUDA
+  /// the context that the streams' handles belong to.
+  /// @returns `unsupported` where handles mean nothing to others.
+  virtual Result<std::shared_ptr<void>> make_current();
+
   /// Compiles and loads a kernel for this device. May block (seconds for long sources the first time).
   /// @returns `unsupported` where there is no compiler or it is not wanted, `invalid_argument` with the compiler's log.
   virtual Result<RuntimeKernel> compile(const KernelSource& source);

@@ -170,6 +170,25 @@ struct GemmOptions {
   double beta = 0.0;
 };
 
+/// A stream as libraries of its device know it (cuDNN, NCCL), see `Stream::native`. Movable; it stays on the thread
+/// that asked for it and goes before its stream.
+class NativeStream {
+public:
+  /// On CUDA a `CUstream`, which is a `cudaStream_t` too.
+  [[nodiscard]] void* handle() const noexcept {
+    return handle_;
+  }
+
+private:
+  friend class Stream;
+  NativeStream(void* handle, std::shared_ptr<void> current) : handle_(handle), current_(std::move(current)) {
+    // nop
+  }
+
+  void* handle_;
+  std::shared_ptr<void> current_;
+};
+
 /// An ordered queue of device work, and the place where all work is started. Movable; destroyed before its context it
 /// waits for its work. Used by the thread of its context. After the end of its context every call fails with
 /// `lease_expired`.
@@ -252,6 +271,11 @@ public:
 
   /// Later work of this stream waits for what `other` (of the same device) has queued so far.
   Result<void> wait(Stream& other);
+
+  /// The stream for libraries of others, with its CUDA context current on this thread as long as the result lives. What
+  /// they put on it is in order with the work of this stream. Memory that they take by themselves is not counted.
+  /// @returns `unsupported` on devices other than CUDA.
+  Result<NativeStream> native();
 
   /// The context it belongs to, which must not have ended.
   [[nodiscard]] Context& context() const noexcept;

@@ -192,6 +192,12 @@ Result<void> Stream::notify(std::function<void(Result<void>)> callback) {
   return on->notify(handle_, std::move(callback));
 }
 
+Result<NativeStream> Stream::native() {
+  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(current, on->make_current());
+  return NativeStream{handle_.native, std::move(current)};
+}
+
 Result<void> Stream::wait(Stream& other) {
   GPUACTORS_LET(here, backend());
   GPUACTORS_LET(there, other.backend());

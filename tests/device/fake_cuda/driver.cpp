@@ -428,6 +428,10 @@ int fake_cuda_live() {
   return gpuactors::fake::live;
 }
 
+bool fake_cuda_has_current() {
+  return !gpuactors::fake::current.empty();
+}
+
 void fake_cuda_break(int result) {
   gpuactors::fake::machine().sticky = result;
 }

@@ -54,6 +54,8 @@ extern "C" {
 void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
 /// Contexts, streams, events, pools, allocations and cuBLAS handles that exist at the moment.
 int fake_cuda_live();
+/// Whether a context is current on this thread.
+bool fake_cuda_has_current();
 /// Makes all later calls fail with this CUresult, as after a sticky error; 0: heals the device.
 void fake_cuda_break(int result);
 }

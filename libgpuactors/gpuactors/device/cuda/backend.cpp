@@ -199,6 +199,11 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, std::uint64_t n, cons
                "cuLaunchKernel", Errc::launch_failed, fmt::format("kernel {} over {} indices", kernel.name, n));
 }
 
+Result<std::shared_ptr<void>> CudaBackend::make_current() {
+  GPUACTORS_TRY(shared_.primary->alive());
+  return std::make_shared<Current>(*shared_.primary);
+}
+
 Result<RuntimeKernel> CudaBackend::compile(const KernelSource& source) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());

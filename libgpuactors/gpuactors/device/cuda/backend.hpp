@@ -65,6 +65,7 @@ public:
   Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;
+  Result<std::shared_ptr<void>> make_current() override;
   Result<RuntimeKernel> compile(const KernelSource& source) override;
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments,
                       StreamHandle stream) override;

@@ -111,6 +111,10 @@ public:
     return inner_->host_memory(bytes);
   }
 
+  Result<std::shared_ptr<void>> make_current() override {
+    return inner_->make_current();
+  }
+
   Result<RuntimeKernel> compile(const KernelSource& source) override {
     return inner_->compile(source);
   }

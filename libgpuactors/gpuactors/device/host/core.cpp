@@ -1,9 +1,11 @@
 // Streams, permits and parallel loops of one host backend.
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/host/core.hpp>
 #include <gpuactors/device/host/pool.hpp>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <exception>
 #include <iterator>
 #include <limits>
@@ -15,6 +17,9 @@ namespace {
 
 /// Plain ops that are taken out of a stream at once: so that who queues and who runs them rarely meet at the mutex.
 constexpr std::size_t ops_at_once = 32;
+
+/// How long a waiter looks before it sleeps: about what sleeping and waking cost.
+constexpr std::chrono::microseconds look_before_sleep{25};
 
 Result<void> run_guarded(const std::function<Result<void>()>& run) {
   try {
@@ -159,12 +164,23 @@ void Core::resume(HostStream* stream) {
 }
 
 void Core::await(HostStream* stream, std::uint64_t target, Lock& lock) {
-  while (stream->completed < target) {
+  for (bool looked = false; stream->completed < target;) {
     if (stream->state == StreamState::ready && used_ < permits_) {
       std::erase(ready_, stream);
       run(stream, target, false, lock);
       continue;
     }
+    if (!looked) {
+      // Short work of another thread is over before this one would be asleep and woken again.
+      looked = true;
+      lock.unlock();
+      const auto until = Clock::now() + look_before_sleep;
+      while (stream->completed < target && Clock::now() < until)
+        std::this_thread::yield();
+      lock.lock();
+      continue;
+    }
+    stream->awaited = std::min(stream->awaited, target);
     ++waiting_;
     changed_.wait(lock);
     --waiting_;
@@ -243,8 +259,7 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
     op = {};
     lock.lock();
   }
-  ++stream->completed;
-  signal();
+  complete(stream, 1);
   return true;
 }
 
@@ -268,11 +283,18 @@ bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
   lock.lock();
   stream->ops.insert(stream->ops.begin(), std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(done)),
                      std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(count)));
-  stream->completed += done;
   if (error && !stream->error)
     stream->error = std::move(error);
-  signal();
+  complete(stream, done);
   return true;
+}
+
+void Core::complete(HostStream* stream, std::uint64_t count) {
+  stream->completed += count;
+  if (stream->completed < stream->awaited)
+    return;
+  stream->awaited = HostStream::nobody;
+  signal();
 }
 
 void Core::signal() {

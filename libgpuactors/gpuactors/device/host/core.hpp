@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,13 +46,17 @@ struct Op {
 /// idle -> ready (queued for a thread) -> running -> idle | ready | parked (waits for a record) -> ready
 enum class StreamState : std::uint8_t { idle, ready, running, parked };
 
-/// A stream. All members are guarded by the mutex of its core.
+/// A stream. All members are guarded by the mutex of its core; `completed` may be looked at without it.
 struct HostStream {
   std::deque<Op> ops;
   StreamState state = StreamState::idle;
   std::uint64_t submitted = 0;
-  std::uint64_t completed = 0;
+  std::atomic<std::uint64_t> completed{0};
+  /// The least count of completed ops that somebody sleeps for.
+  std::uint64_t awaited = nobody;
   std::optional<Error> error;
+
+  static constexpr auto nobody = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// Runs the streams of one backend on at most `permits` threads at any instant.
@@ -112,6 +117,9 @@ private:
   bool run_some(HostStream* stream, std::size_t count, Lock& lock);
   void help(Loop& loop, Lock& lock);
   Loop* open_loop();
+  /// Counts ops as completed, and wakes who sleeps for that: for nothing else, as each waking takes the processor from
+  /// those who work.
+  void complete(HostStream* stream, std::uint64_t count);
   void signal();
 
   Pool& pool_;

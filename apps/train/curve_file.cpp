@@ -1,0 +1,74 @@
+#include "curve_file.hpp"
+
+#include <apps/nn/files.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace train {
+
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+/// The points that a training has brought.
+Curve curve_of(const Outcome& outcome) {
+  Curve curve;
+  for (std::size_t i = 0; i < outcome.losses.size(); ++i)
+    if (!std::isnan(outcome.losses[i])) // told
+      curve.push_back({outcome.first_step + i + 1,
+                       outcome.first_epoch + (outcome.first_position + i) / outcome.steps_per_epoch + 1,
+                       outcome.losses[i]});
+  return curve;
+}
+
+Result<void> write_text(const std::filesystem::path& path, const std::string& text) {
+  return nn::replace_file(path, {std::as_bytes(std::span{text})});
+}
+
+} // namespace
+
+Result<CurveFile> CurveFile::open(CurvePlan plan) {
+  CurveFile file{std::move(plan)};
+  const auto& path = file.plan_.path;
+  if (!file.plan_.resume || path.empty())
+    return file;
+  const auto bytes = nn::read_file(path);
+  if (!bytes && bytes.error().code() == Errc::not_found)
+    return file; // it begins here
+  GPUACTORS_TRY(bytes);
+  GPUACTORS_LET(parsed, parse_csv_curve({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, path.string()));
+  if (parsed.torn)
+    fmt::print("{}: its last line was cut off and is left out\n", path.string());
+  file.earlier_ = std::move(parsed.curve);
+  return file;
+}
+
+Result<void> CurveFile::begins(const Status& first) const {
+  const auto loss = first.has_last_loss() ? std::optional{first.last_loss()} : std::nullopt;
+  return check_same_training(earlier_, first.steps(), loss, plan_.path.string());
+}
+
+Result<void> CurveFile::write(const Outcome& outcome) {
+  const auto& path = plan_.path;
+  if (path.empty())
+    return {};
+  const auto curve = join_curves(std::move(earlier_), outcome.first_step, curve_of(outcome));
+  GPUACTORS_TRY(write_text(path, to_csv(curve)));
+  fmt::print("loss curve: {}\n", path.string());
+  if (!plan_.plot)
+    return {};
+  auto picture = std::filesystem::path{path}.replace_extension(".svg");
+  if (picture == path)
+    picture += ".svg";
+  GPUACTORS_TRY(write_text(picture, to_svg(curve, plan_.title)));
+  fmt::print("picture: {}\n", picture.string());
+  return {};
+}
+
+} // namespace train

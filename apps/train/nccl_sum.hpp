@@ -1,0 +1,75 @@
+// Sums of slopes by NCCL, on the stream itself: for members on CUDA devices of their own.
+#pragma once
+
+#include "nccl.hpp"
+#include "slope_sum.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace train {
+
+/// A thread of its own asks NCCL for errors, as NCCL tells them to nobody; nothing here is ever waited for. A member
+/// that dies leaves the others' sums on their streams: `abandon` ends them.
+class NcclSum final : public SlopeSum {
+public:
+  /// Who takes part: `id` is the same for all.
+  struct Place {
+    std::string id;
+    int members = 1;
+    int rank = 0;
+  };
+
+  /// Becomes part of a group; returns before the others have come. The stream and the slopes must outlive the sum.
+  /// @param wake  has the member ask again; any thread, also after the end of the sum.
+  /// @returns `invalid_argument` for an id that is none; `unsupported` without NCCL or on other devices; what NCCL
+  /// says.
+  static gpuactors::Result<std::unique_ptr<NcclSum>> join(gpuactors::Stream& stream, const gpuactors::Tensor& slopes,
+                                                          const Place& place, std::function<void()> wake);
+  ~NcclSum() override;
+
+  gpuactors::Result<void> begin(std::uint64_t step) override;
+  gpuactors::Result<bool> ready() override;
+  gpuactors::Result<bool> settled() override;
+  gpuactors::Result<void> take(const Piece& piece) override;
+  void abandon() noexcept override;
+
+private:
+  /// How far the stream is, for its callbacks.
+  struct Landing {
+    std::atomic<std::uint64_t> landed{0};
+    std::function<void()> wake;
+  };
+
+  NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes, std::function<void()> wake);
+
+  void watch(const std::stop_token& stop);
+  // With the mutex.
+  gpuactors::Result<bool> asked_for_progress();
+  gpuactors::Result<void> ask_to_land();
+  void abort() noexcept;
+
+  const Nccl& nccl_;
+  gpuactors::Stream& stream_;
+  const gpuactors::Tensor& slopes_;
+  const std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
+  /// Steps that were begun, and the last one whose end the stream tells.
+  std::uint64_t begun_ = 0;
+  std::uint64_t told_ = 0;
+  /// NCCL takes one call at a time for a communicator. Guards what follows.
+  std::mutex mutex_;
+  Nccl::Comm comm_ = nullptr;
+  std::optional<gpuactors::Error> failed_;
+  /// Somebody was told to wait for NCCL's own work.
+  bool awaited_ = false;
+  std::condition_variable_any wake_;
+  std::jthread watcher_;
+};
+
+} // namespace train
