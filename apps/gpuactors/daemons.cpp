@@ -29,6 +29,7 @@ struct DaemonArguments {
   std::vector<std::string> resources;
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
+  bool no_jit = false;
 };
 
 void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -104,11 +105,14 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
                   "repeated")
       ->type_name("LIB")
       ->allow_extra_args(false);
+  parser.add_flag("--no-jit", arguments.no_jit,
+                  "Compile no kernels from source, neither those of tasks (gpuactors.source_kernel) nor of actors");
 }
 
 Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
+  node.runtime_source = !arguments.no_jit;
   GPUACTORS_TRY(parse_device_specs(node.devices));
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
   node.labels = std::move(labels);

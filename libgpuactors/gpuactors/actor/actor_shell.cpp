@@ -78,8 +78,8 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.restarts = order.restarts();
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
-  GPUACTORS_LET(placement,
-                Placement::open(lease_, host_.services->devices, "actor " + type_->name, host_.services->quotas));
+  GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, "actor " + type_->name,
+                                           host_.services->quotas, host_.services->runtime_source));
   host_.placement = std::move(placement);
   try {
     GPUACTORS_LET(object, type_->make(Init{host_}, config));

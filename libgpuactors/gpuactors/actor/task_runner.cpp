@@ -37,8 +37,8 @@ void TaskRunner::on_exit() {
 
 caf::result<v1::Started> TaskRunner::open() {
   set_output_holder(lease_.id);
-  auto placement =
-      Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id), services_->quotas);
+  auto placement = Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id),
+                                   services_->quotas, services_->runtime_source);
   if (!placement)
     return to_caf(placement.error());
   placement_ = std::move(*placement);

@@ -123,6 +123,7 @@ public:
     if (const auto& files = core.links().options().certificates)
       launch.setup.set_certificates(files->certificate.parent_path().string());
     GPUACTORS_LET(log, detail::NodeLog::open(node.name(), options.logs, daemon.notice));
+    launch.setup.set_no_jit(!options.runtime_source);
     launch.on_line = [log, notice = daemon.notice](const detail::WorkerLine& line) {
       log->append(line);
       notice(fmt::format("[{}] {}", line.purpose, line.text));

@@ -63,6 +63,8 @@ struct NodeDaemon {
   /// Files of shared libraries with tasks and actors, which workers load beside what their program has. They are tried
   /// in a process of its own first; this one never loads them.
   std::vector<std::string> plugins{};
+  /// Whether its workers compile kernels from source (`SourceTask`, `Context::compile`).
+  bool runtime_source = true;
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before others are started.

@@ -30,6 +30,8 @@ struct ContextOptions {
   std::string holder = "context";
   /// The quota this one is carved out of, if it runs inside another lease.
   std::shared_ptr<Quota> parent = nullptr;
+  /// Whether it may compile kernels from source.
+  bool runtime_source = true;
 };
 
 namespace detail {
@@ -230,10 +232,14 @@ public:
   }
 
   /// Runs a kernel that was compiled at run time, in stream order. The arguments must be of the types that it declares:
-  /// nobody checks them.
-  /// @returns `invalid_argument` for an empty kernel or a dimension of 0.
+  /// their number and sizes are checked, where the driver tells them (CUDA 12.4 or later), and nothing else.
+  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, and arguments that cannot be the kernel's.
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments);
+
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
-                      std::initializer_list<KernelArgument> arguments);
+                      std::initializer_list<KernelArgument> arguments) {
+    return launch(kernel, shape, std::span{arguments.begin(), arguments.size()});
+  }
 
   /// c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, f32 or f64, all alike), in stream order.
   /// @returns `invalid_argument` with the shapes when they do not fit.
@@ -307,8 +313,8 @@ public:
 
   /// Compiles a kernel for this device, or takes it from the cache; may block. It can be used on the streams of any
   /// context of the device in this process.
-  /// @returns `unsupported` on devices other than CUDA, without NVRTC, or with GPUACTORS_JIT=off; `invalid_argument`
-  /// with the compiler's log, lines included, when the source is wrong.
+  /// @returns `unsupported` on devices other than CUDA, without NVRTC, with GPUACTORS_JIT=off, and on nodes that take
+  /// no source (`--no-jit`); `invalid_argument` with the compiler's log, lines included, when the source is wrong.
   Result<RuntimeKernel> compile(const KernelSource& source);
 
   /// The quota; children that run inside this lease take it as their parent.

@@ -189,6 +189,7 @@ Result<void> ClusterCore::start(EmbedOptions options) {
     local.name = "local";
     local.devices = options.devices;
     local.accelerator_root = options.accelerator_root;
+    local.runtime_source = options.runtime_source;
     options.nodes.push_back(std::move(local));
   }
   for (const auto& node : options.nodes)
@@ -241,6 +242,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   auto services = std::make_shared<ProcessServices>();
   services->node = node.name;
   services->devices = devices;
+  services->runtime_source = node.runtime_source;
   fill(*services);
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
       system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_), described.resources));

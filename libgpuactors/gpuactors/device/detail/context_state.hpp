@@ -66,6 +66,8 @@ struct ContextState {
   std::shared_ptr<BlockRegistry> blocks = std::make_shared<BlockRegistry>();
   /// Streams that nobody holds at the moment.
   std::vector<StreamHandle> idle;
+  /// Whether kernels may be compiled from source.
+  bool runtime_source = true;
 
   Result<StreamHandle> take_stream();
 
