@@ -30,6 +30,7 @@ struct DaemonArguments {
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
   bool no_jit = false;
+  bool no_watch = false;
 };
 
 void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -107,12 +108,17 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
       ->allow_extra_args(false);
   parser.add_flag("--no-jit", arguments.no_jit,
                   "Compile no kernels from source, neither those of tasks (gpuactors.source_kernel) nor of actors");
+  parser.add_flag(
+      "--no-device-watch", arguments.no_watch,
+      "Keep GPUs in use whatever faults they report (XID and ECC events); left out, one with a fault of its "
+      "own gets nothing new until the node is started again");
 }
 
 Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
   node.runtime_source = !arguments.no_jit;
+  node.watch_devices = !arguments.no_watch;
   GPUACTORS_TRY(parse_device_specs(node.devices));
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
   node.labels = std::move(labels);

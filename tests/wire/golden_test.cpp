@@ -87,6 +87,9 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::HolderUsage>() == 39);
   CHECK(id<v1::ReadLog>() == 40);
   CHECK(id<v1::LogLines>() == 41);
+  CHECK(id<v1::Withdraw>() == 42);
+  CHECK(id<v1::HeldAhead>() == 43);
+  CHECK(id<v1::DeviceFault>() == 44);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

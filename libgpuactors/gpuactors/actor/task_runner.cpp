@@ -17,6 +17,8 @@ caf::behavior TaskRunner::make_behavior() {
       [this](const Call& call) { return run(call); },
       [this](const v1::StartRunner&) { return open(); },
       [this](const v1::Tick&) { deferred_->deliver(); },
+      // Behind the calls that were there first: each was answered.
+      [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const std::string& task, const Payload& input) {
         Call call;
         call.method = task;
@@ -27,7 +29,8 @@ caf::behavior TaskRunner::make_behavior() {
 }
 
 void TaskRunner::on_exit() {
-  deferred_->fail_all(Error{Errc::lease_expired, "the lease ended before the task was done"});
+  deferred_->fail_all(
+      control_->revoked().value_or(Error{Errc::lease_expired, "the lease ended before the task was done"}));
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
   placement_.reset();

@@ -155,6 +155,11 @@ inline constexpr std::chrono::seconds settle{5};
 inline constexpr std::size_t device_losses = 3;
 inline constexpr std::chrono::minutes device_loss_window{10};
 
+/// How long the calls on a device that has failed may take to be answered before the processes that use it are killed,
+/// and how often who waits for the next event of a device looks whether to go on waiting.
+inline constexpr std::chrono::seconds fault_grace{1};
+inline constexpr std::chrono::milliseconds fault_look{100};
+
 /// How long a worker process may take to report to its agent after it was started.
 inline constexpr std::chrono::seconds worker_start{60};
 
@@ -214,7 +219,7 @@ static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connectio
 static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
 static_assert(leases_per_shape < calls_in_flight);
 static_assert(source_bytes < payload_bytes && source_values * sizeof(double) < payload_bytes);
-static_assert(compiler_log_bytes < payload_bytes);
+static_assert(compiler_log_bytes < payload_bytes && fault_grace < link_timeout);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 

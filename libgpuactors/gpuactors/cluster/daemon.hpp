@@ -65,6 +65,9 @@ struct NodeDaemon {
   std::vector<std::string> plugins{};
   /// Whether its workers compile kernels from source (`SourceTask`, `Context::compile`).
   bool runtime_source = true;
+  /// Whether a GPU that reports a fault of its own (XID and ECC events of the management library) is put out of use,
+  /// until the node is started again.
+  bool watch_devices = true;
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before others are started.

@@ -2,6 +2,7 @@
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -250,8 +251,12 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   v1::RegisterNode message;
   *message.mutable_node() = describe_node(described, devices);
   auto reply = std::make_shared<DoneReply>();
+  const auto described_node = message.node();
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<bool>{reply}.get());
+  // Nobody here reads what an operator would be told.
+  if (auto watch = watch_devices(described_node, agent, [](const std::string&) {}))
+    watches_.push_back(std::move(watch));
   return {};
 }
 
@@ -271,6 +276,7 @@ void ClusterCore::shutdown() {
     if (workers_ != nullptr)
       workers_->close();
     links_.reset();
+    watches_.clear();
     for (const auto& agent : agents_)
       caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
     agents_.clear();
