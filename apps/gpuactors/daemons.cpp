@@ -31,6 +31,7 @@ struct DaemonArguments {
   std::optional<std::string> cpus;
   bool no_jit = false;
   bool no_watch = false;
+  bool no_mps = false;
 };
 
 void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -112,6 +113,10 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
       "--no-device-watch", arguments.no_watch,
       "Keep GPUs in use whatever faults they report (XID and ECC events); left out, one with a fault of its "
       "own gets nothing new until the node is started again");
+  parser.add_flag(
+      "--no-mps", arguments.no_mps,
+      "Set no variables of CUDA MPS; left out, where MPS runs, processes of --isolation process get those that "
+      "limit them to their part of a GPU");
 }
 
 Result<void> read_node(DaemonArguments& arguments) {
@@ -119,6 +124,7 @@ Result<void> read_node(DaemonArguments& arguments) {
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
   node.runtime_source = !arguments.no_jit;
   node.watch_devices = !arguments.no_watch;
+  node.mps = !arguments.no_mps;
   GPUACTORS_TRY(parse_device_specs(node.devices));
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
   node.labels = std::move(labels);

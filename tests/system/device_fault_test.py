@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPUs that report faults, on a cluster of processes: device_fault_test.py GPUACTORS
+"""GPUs that report faults, and MPS, on a cluster of processes: device_fault_test.py GPUACTORS
 
 Driver and management library are the tests' own, which LD_LIBRARY_PATH leads to; events come through a pipe.
 """
@@ -138,12 +138,35 @@ def watches_nothing(machine):
     os.read(machine.events, 4096)
 
 
+def environment_of(machine, name, *arguments):
+    actor = json.loads(machine.run("spawn", "counter", "--name", name, *arguments, "--json"))
+    text = pathlib.Path(f"/proc/{actor['pid']}/environ").read_bytes().decode()
+    pairs = dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
+    return [pairs.get(f"CUDA_MPS_{variable}") for variable in ("ACTIVE_THREAD_PERCENTAGE", "PINNED_DEVICE_MEM_LIMIT")]
+
+
+def limits_processes(machine):
+    alone = ("--isolation", "process")
+    # The node itself was started with 70 %.
+    same(environment_of(machine, "m0", "--gpus", "0.25", "--memory", "100MiB", *alone), ["25", "0=356M"])
+    same(environment_of(machine, "m1", "--gpus", "1", *alone), [None, None])
+    same(environment_of(machine, "m2", "--gpus", "0.25"), ["70", None])
+    machine.end(machine.node)
+    machine.start_node("--no-mps")
+    same(environment_of(machine, "m3", "--gpus", "0.25", *alone), ["70", None])
+
+
 def main(gpuactors):
     with tempfile.TemporaryDirectory() as folder, Machine(gpuactors, pathlib.Path(folder)) as machine:
         quarantines(machine)
         outlives_a_broker(machine)
         ends_with_the_node(machine)
         watches_nothing(machine)
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "control").touch()
+        with Machine(gpuactors, pathlib.Path(folder), CUDA_MPS_PIPE_DIRECTORY=folder,
+                     CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="70") as machine:
+            limits_processes(machine)
     return 0
 
 

@@ -1,3 +1,4 @@
+#include <gpuactors/agent/mps.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/endpoint.hpp>
@@ -196,6 +197,8 @@ ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exc
   command.environment = visibility(devices, lease);
   // A fraction in a process of its own takes turns with the device's other processes, whatever SMs it would hold.
   command.environment["GPUACTORS_ISOLATED"] = exclusive ? std::optional<std::string>{"1"} : std::nullopt;
+  if (exclusive && options_.mps_runs())
+    command.environment.merge(mps_environment(*lease, devices));
   command.devices = std::move(devices);
   auto& worker = workers_[command.number];
   worker.number = command.number;

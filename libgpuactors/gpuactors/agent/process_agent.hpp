@@ -59,6 +59,9 @@ struct ProcessAgentOptions {
   std::shared_ptr<LogSources> sources = std::make_shared<LogSources>();
   /// Reads the node's log for clients, as `LogReaders::read` does; null: it has none.
   std::function<void(const LogQuery&, LogReaders::Done)> read_log{};
+  /// Whether CUDA MPS runs on the node now, which holds processes to parts of GPUs (`mps_environment`). Asked for each
+  /// worker that is started; must not block.
+  std::function<bool()> mps_runs = [] { return false; };
   /// Told what the operator should know: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
 };

@@ -160,6 +160,9 @@ inline constexpr std::chrono::minutes device_loss_window{10};
 inline constexpr std::chrono::seconds fault_grace{1};
 inline constexpr std::chrono::milliseconds fault_look{100};
 
+/// What a process under MPS may take of a device beside its lease: its context, code, and what libraries allocate.
+inline constexpr std::uint64_t mps_headroom_bytes = std::uint64_t{256} << 20;
+
 /// How long a worker process may take to report to its agent after it was started.
 inline constexpr std::chrono::seconds worker_start{60};
 

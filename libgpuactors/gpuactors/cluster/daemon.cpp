@@ -1,3 +1,4 @@
+#include <gpuactors/agent/mps.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/units.hpp>
@@ -140,6 +141,8 @@ public:
     agent_options.sources = log->sources();
     agent_options.read_log = log->reader();
     agent_options.launcher = proxy;
+    if (options.mps)
+      agent_options.mps_runs = [folder = mps_folder()] { return mps_runs(folder); };
     agent_options.types = std::move(*described.mutable_types());
     agent_options.notice = daemon.notice;
     agent_options.heartbeat = daemon.heartbeat;

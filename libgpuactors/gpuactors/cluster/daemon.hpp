@@ -68,6 +68,9 @@ struct NodeDaemon {
   /// Whether a GPU that reports a fault of its own (XID and ECC events of the management library) is put out of use,
   /// until the node is started again.
   bool watch_devices = true;
+  /// Where CUDA MPS runs on the machine, whether workers of their own (`Isolation::process`) are limited by its
+  /// variables to the part of a GPU that their lease has.
+  bool mps = true;
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before others are started.
