@@ -54,7 +54,8 @@ v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, co
     options_.notice(fmt::format("{}; it is out of use until the node is started again",
                                 describe_fault(options_.node.name(), device.index(), reason)));
   }
-  // It takes the leases back and places nothing there any more. Before that, what actors have saved for their next life.
+  // It takes the leases back and places nothing there any more. Before that, what actors have saved for their next
+  // life.
   send_saves();
   caf_version::post(broker_, told);
   return told;

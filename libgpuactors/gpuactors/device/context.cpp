@@ -40,6 +40,7 @@ Context::~Context() {
   // Streams and buffers that outlive the context find nothing here any more.
   state_->context = nullptr;
   state_->idle.clear();
+  state_->marks.clear();
   state_->ground.reset();
 }
 

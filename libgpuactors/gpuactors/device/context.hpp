@@ -37,6 +37,7 @@ struct ContextOptions {
 namespace detail {
 struct Block;
 struct ContextState;
+struct MarkState;
 } // namespace detail
 
 /// Device memory, owned. Moved-from is empty. Freed after the work that its context has queued so far, on whatever
@@ -172,6 +173,25 @@ struct GemmOptions {
   double beta = 0.0;
 };
 
+/// A point in the order of a stream, for work elsewhere on its device to wait for. Copyable; any thread. It may outlive
+/// the context of its stream, and keeps nothing of it.
+class Mark {
+public:
+  Mark() = default;
+
+  explicit operator bool() const noexcept {
+    return state_ != nullptr;
+  }
+
+private:
+  friend class Stream;
+  explicit Mark(std::shared_ptr<detail::MarkState> state) : state_(std::move(state)) {
+    // nop
+  }
+
+  std::shared_ptr<detail::MarkState> state_;
+};
+
 /// An ordered queue of device work, and the place where all work is started. Movable; destroyed before its context it
 /// waits for its work. Used by the thread of its context. After the end of its context every call fails with
 /// `lease_expired`.
@@ -258,6 +278,14 @@ public:
 
   /// Later work of this stream waits for what `other` (of the same device) has queued so far.
   Result<void> wait(Stream& other);
+
+  /// The point behind all work queued so far.
+  Result<Mark> mark();
+
+  /// Later work of this stream waits for `mark`, which was made on the same device in this process. The thread does
+  /// not.
+  /// @returns `invalid_argument` for an empty one.
+  Result<void> wait(const Mark& mark);
 
   /// The context it belongs to, which must not have ended.
   [[nodiscard]] Context& context() const noexcept;

@@ -220,4 +220,20 @@ Result<void> Stream::wait(Stream& other) {
   return waited;
 }
 
+Result<Mark> Stream::mark() {
+  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(mark, state_->take_mark());
+  GPUACTORS_TRY(on->record(mark->event, handle_));
+  return Mark{std::move(mark)};
+}
+
+Result<void> Stream::wait(const Mark& mark) {
+  GPUACTORS_LET(here, backend());
+  if (!mark)
+    return fail(Errc::invalid_argument, "there is no mark to wait for: it is empty");
+  const auto ground = mark.state_->ground.lock();
+  // Once that has ended, its work is done.
+  return ground != nullptr ? here->wait(handle_, mark.state_->event) : Result<void>{};
+}
+
 } // namespace gpuactors
