@@ -29,6 +29,9 @@ struct DaemonArguments {
   std::vector<std::string> resources;
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
+  bool no_jit = false;
+  bool no_watch = false;
+  bool no_mps = false;
 };
 
 void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -104,11 +107,24 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
                   "repeated")
       ->type_name("LIB")
       ->allow_extra_args(false);
+  parser.add_flag("--no-jit", arguments.no_jit,
+                  "Compile no kernels from source, neither those of tasks (gpuactors.source_kernel) nor of actors");
+  parser.add_flag(
+      "--no-device-watch", arguments.no_watch,
+      "Keep GPUs in use whatever faults they report (XID and ECC events); left out, one with a fault of its "
+      "own gets nothing new until the node is started again");
+  parser.add_flag(
+      "--no-mps", arguments.no_mps,
+      "Set no variables of CUDA MPS; left out, where MPS runs, processes of --isolation process get those that "
+      "limit them to their part of a GPU");
 }
 
 Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
+  node.runtime_source = !arguments.no_jit;
+  node.watch_devices = !arguments.no_watch;
+  node.mps = !arguments.no_mps;
   GPUACTORS_TRY(parse_device_specs(node.devices));
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
   node.labels = std::move(labels);

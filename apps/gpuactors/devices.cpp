@@ -10,11 +10,14 @@ namespace {
 
 void print_devices(const v1::ClusterState& state, std::ostream& out) {
   Table table{{"NODE", ">INDEX", "KIND", "TYPE", ">MEMORY", ">FREE SHARE", ">FREE MEMORY", "STATE", "UUID", "NAME"}};
+  const auto state_of = [](const v1::DeviceState& entry) {
+    return entry.reason().empty() ? entry.state() : entry.state() + ": " + entry.reason();
+  };
   for (const auto& entry : state.devices()) {
     const auto& device = entry.device();
     table.add({entry.node(), std::to_string(device.index()), device.kind(), device.accelerator_type(),
                format_bytes(device.memory_bytes()), to_string(Share{entry.free_units()}),
-               format_bytes(entry.free_memory_bytes()), entry.state(), device.uuid(), device.name()});
+               format_bytes(entry.free_memory_bytes()), state_of(entry), device.uuid(), device.name()});
   }
   table.print(out);
 }
@@ -33,6 +36,8 @@ Json json_devices(const v1::ClusterState& state) {
                     {"free_share", Share{entry.free_units()}.to_double()},
                     {"free_memory_bytes", json_of(entry.free_memory_bytes())},
                     {"state", entry.state()}});
+    if (!entry.reason().empty())
+      list.back()["reason"] = entry.reason();
   }
   return list;
 }
@@ -40,15 +45,17 @@ Json json_devices(const v1::ClusterState& state) {
 } // namespace
 
 Command add_devices(CLI::App& program) {
-  return add_state_view(program, {"devices", "The devices, and how much of each is free",
-                                  "Print one array with an object for each device",
-                                  "CUDA_VISIBLE_DEVICES limits what there is.\n\n"
-                                  "Examples:\n"
-                                  "  gpuactors devices\n"
-                                  "  gpuactors devices --devices host:4x1GiB@V100\n"
-                                  "  gpuactors devices --broker 127.0.0.1:7711\n"
-                                  "  gpuactors devices --json | jq -r '.[].uuid'",
-                                  ClusterOptions::Kinds::any, print_devices, json_devices});
+  return add_state_view(program,
+                        {"devices", "The devices, and how much of each is free",
+                         "Print one array with an object for each device",
+                         "CUDA_VISIBLE_DEVICES limits what there is. A device that has failed is out of use until "
+                         "its node is started again.\n\n"
+                         "Examples:\n"
+                         "  gpuactors devices\n"
+                         "  gpuactors devices --devices host:4x1GiB@V100\n"
+                         "  gpuactors devices --broker 127.0.0.1:7711\n"
+                         "  gpuactors devices --json | jq -r '.[].uuid'",
+                         ClusterOptions::Kinds::any, print_devices, json_devices});
 }
 
 } // namespace gpuactors::cli

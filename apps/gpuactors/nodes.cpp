@@ -13,6 +13,8 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace gpuactors::cli {
 
@@ -31,11 +33,29 @@ std::string in_words(const Labels& labels) {
   return words;
 }
 
+/// The node's devices that are out of use, and why.
+std::vector<const v1::DeviceState*> failed_devices(const v1::ClusterState& state, const std::string& node) {
+  std::vector<const v1::DeviceState*> failed;
+  for (const auto& entry : state.devices())
+    if (entry.node() == node && entry.state() != "ok")
+      failed.push_back(&entry);
+  return failed;
+}
+
+/// "8, failed: 3 (XID 79 (the GPU has fallen off the bus))"
+std::string device_count_in_words(const v1::ClusterState& state, const v1::Node& node) {
+  auto words = std::to_string(node.devices_size());
+  const char* before = ", failed: ";
+  for (const auto* entry : failed_devices(state, node.name()))
+    words += fmt::format("{}{} ({})", std::exchange(before, ", "), entry->device().index(), entry->reason());
+  return words;
+}
+
 void print_nodes(const v1::ClusterState& state, std::ostream& out) {
   Table table{{"NODE", "STATE", ">DEVICES", ">CPUS", "ADDRESS", "LABELS", "RESOURCES"}};
   for (const auto& entry : state.nodes()) {
     const auto& node = entry.node();
-    table.add({node.name(), entry.state(), std::to_string(node.devices_size()), to_string(Share{node.cpu_units()}),
+    table.add({node.name(), entry.state(), device_count_in_words(state, node), to_string(Share{node.cpu_units()}),
                node.address(), in_words(node.labels()), amounts_in_words(node.resource_units())});
   }
   table.print(out);
@@ -45,11 +65,15 @@ Json json_nodes(const v1::ClusterState& state) {
   auto list = Json::array();
   for (const auto& entry : state.nodes()) {
     const auto& node = entry.node();
+    auto failed = Json::array();
+    for (const auto* device : failed_devices(state, node.name()))
+      failed.push_back({{"index", device->device().index()}, {"reason", device->reason()}});
     list.push_back({{"name", node.name()},
                     {"address", node.address()},
                     {"state", entry.state()},
                     {"cpus", Share{node.cpu_units()}.to_double()},
                     {"devices", node.devices_size()},
+                    {"failed_devices", std::move(failed)},
                     {"labels", Json(sorted(node.labels()))},
                     {"resources", amounts_of(node.resource_units())}});
   }
@@ -104,13 +128,15 @@ Result<void> run_drain(const DrainArguments& arguments) {
 } // namespace
 
 Command add_nodes(CLI::App& program) {
-  return add_state_view(program, {"nodes", "The nodes of the cluster, with their labels and resources",
-                                  "Print one array with an object for each node",
-                                  "A node that is draining keeps what runs there and gets nothing new.\n\n"
-                                  "Examples:\n"
-                                  "  gpuactors nodes --broker 127.0.0.1:7711\n"
-                                  "  gpuactors nodes --broker 127.0.0.1:7711 --json | jq -r '.[].name'",
-                                  ClusterOptions::Kinds::any, print_nodes, json_nodes});
+  return add_state_view(program,
+                        {"nodes", "The nodes of the cluster, with their labels and resources",
+                         "Print one array with an object for each node",
+                         "A node that is draining keeps what runs there and gets nothing new. A device that has "
+                         "failed is out of use until its node is started again.\n\n"
+                         "Examples:\n"
+                         "  gpuactors nodes --broker 127.0.0.1:7711\n"
+                         "  gpuactors nodes --broker 127.0.0.1:7711 --json | jq -r '.[].name'",
+                         ClusterOptions::Kinds::any, print_nodes, json_nodes});
 }
 
 Command add_drain(CLI::App& program) {

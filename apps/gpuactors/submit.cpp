@@ -104,7 +104,8 @@ Command add_submit(CLI::App& program) {
       "  gpuactors submit matmul --gpus 1 '{\"n\":2000}'\n"
       "  gpuactors submit leak --memory 64MiB --devices host:1x1GiB '{\"bytes\":1048576}'\n"
       "  gpuactors submit sleep --gpus 0.25 --count 4 '{\"seconds\":0.5}'     four at once on one device\n"
-      "  echo '{\"n\":1000}' | gpuactors submit gram --gpus 0.5 -");
+      "  echo '{\"n\":1000}' | gpuactors submit gram --gpus 0.5 -\n"
+      "  gpuactors submit gpuactors.source_kernel --gpus 1 @kernel.json       CUDA C++ that is compiled where it runs");
   return {parser, [arguments] { return run_submit(*arguments); }};
 }
 

@@ -49,6 +49,13 @@ std::size_t Machine::cuda_count() const noexcept {
   return static_cast<std::size_t>(std::count_if(devices_.begin(), devices_.end(), is_cuda));
 }
 
+std::string Machine::cuda_type() const {
+  for (const auto& device : devices_)
+    if (device.kind() == "cuda")
+      return device.accelerator_type();
+  return {};
+}
+
 bool Machine::has_cuda() const noexcept {
   return cuda_count() > 0;
 }

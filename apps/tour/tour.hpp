@@ -30,6 +30,9 @@ public:
   /// Number of its CUDA devices.
   [[nodiscard]] std::size_t cuda_count() const noexcept;
 
+  /// The accelerator type of its first CUDA device; empty without any.
+  [[nodiscard]] std::string cuda_type() const;
+
 private:
   std::string spec_;
   std::vector<gpuactors::v1::Device> devices_;

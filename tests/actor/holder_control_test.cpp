@@ -135,3 +135,18 @@ TEST_CASE("a producer that waits for credit is woken when its call is cancelled"
   CHECK_FALSE(control.take_credit(never));
   reader.join();
 }
+
+TEST_CASE("a lease that is taken back stops what runs, and what waits is told why", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  CHECK_FALSE(control.revoked());
+  bool withdrawn = false;
+  control.defer(CallId{1}, [&] { withdrawn = true; });
+  const Error error{Errc::lease_revoked, "the device has failed"};
+  control.revoke(error);
+  CHECK(control.stop_requested());
+  CHECK(withdrawn);
+  CHECK(control.revoked() == error);
+  control.end();
+  CHECK(control.begin(CallId{2}, 0).error() == error);
+}

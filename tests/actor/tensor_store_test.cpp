@@ -2,6 +2,10 @@
 #include <gpuactors/device/discovery.hpp>
 
 #include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <future>
+#include <stdexcept>
 
 using namespace gpuactors;
 
@@ -31,6 +35,31 @@ struct Scene {
     return std::move(*shared);
   }
 };
+
+/// What the kernel below waits for.
+test::Gate& making() {
+  static test::Gate gate;
+  return gate;
+}
+
+struct Make {
+  void operator()(std::uint64_t i, float* x) const {
+    if (i == 0)
+      making().pass();
+    x[i] *= 10;
+  }
+};
+
+struct BreakOff {
+  void operator()(std::uint64_t, float*) const {
+    throw std::runtime_error{"it breaks off"};
+  }
+};
+
+// Host devices need no image.
+constexpr KernelImage no_image{nullptr, nullptr};
+const Kernel<float*> make{{"make", &detail::run_on_host<Make>, &no_image}};
+const Kernel<float*> break_off{{"break_off", &detail::run_on_host<BreakOff>, &no_image}};
 
 } // namespace
 
@@ -75,6 +104,65 @@ TEST_CASE("on its own device a tensor is shared, on another one it is copied", "
   CHECK(here->raw() == view->raw());
   CHECK(there->raw() != view->raw());
   CHECK(other->memory_used() > 0);
+}
+
+TEST_CASE("a tensor may be put before it is made: who reads it waits, and sees what was made", "[actor]") {
+  Scene scene;
+  const auto owner = scene.open(0);
+  auto& stream = owner->stream();
+  auto tensor = stream.tensor_from(std::vector<float>{1, 2}, {2});
+  REQUIRE(tensor.has_value());
+  making().close();
+  REQUIRE(stream.launch(make, 2, tensor->data<float>()));
+  const auto shared = scene.store->put_queued(std::move(*tensor), stream);
+  REQUIRE(shared.has_value());
+  making().await(1);
+  // Each of these waits, on a thread of its own.
+  auto host = std::async(std::launch::async, [&] { return shared->to_host<float>(); });
+  auto here = std::async(std::launch::async, [&] {
+    const auto reader = scene.open(0);
+    auto copy = shared->on(reader->stream());
+    return copy.has_value() && *reader->stream().to_host<float>(*copy) == std::vector<float>{10, 20};
+  });
+  auto there = std::async(std::launch::async, [&] {
+    const auto reader = scene.open(1);
+    auto copy = shared->on(reader->stream());
+    return copy.has_value() && *reader->stream().to_host<float>(*copy) == std::vector<float>{10, 20};
+  });
+  making().open();
+  const auto values = host.get();
+  REQUIRE(values.has_value());
+  CHECK(*values == std::vector<float>{10, 20});
+  CHECK(here.get());
+  CHECK(there.get());
+}
+
+TEST_CASE("an error of the work that makes a tensor is told to those who read it", "[actor]") {
+  Scene scene;
+  const auto owner = scene.open(0);
+  auto& stream = owner->stream();
+  auto tensor = stream.tensor_from(std::vector<float>{1, 2}, {2});
+  REQUIRE(tensor.has_value());
+  REQUIRE(stream.launch(break_off, 2, tensor->data<float>()));
+  const auto shared = scene.store->put_queued(std::move(*tensor), stream);
+  REQUIRE(shared.has_value());
+  CHECK(shared->view().error().code() == Errc::launch_failed);
+  CHECK(shared->on(stream).error().code() == Errc::launch_failed);
+  CHECK(shared->to_host<float>().error().code() == Errc::launch_failed);
+  CHECK(scene.store->put_queued(Tensor{}, stream).error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("a tensor that was put before it was made is lost with its owner, and keeps nothing of it", "[actor]") {
+  Scene scene;
+  auto owner = scene.open(0);
+  auto tensor = owner->stream().tensor_from(std::vector<float>{1, 2}, {2});
+  REQUIRE(tensor.has_value());
+  const auto shared = scene.store->put_queued(std::move(*tensor), owner->stream());
+  REQUIRE(shared.has_value());
+  owner.reset();
+  CHECK(shared->view().error().code() == Errc::actor_died);
+  const auto reader = scene.open(0);
+  CHECK(shared->on(reader->stream()).error().code() == Errc::actor_died);
 }
 
 TEST_CASE("the end of the owner loses the tensor for those who come later", "[actor]") {

@@ -112,6 +112,50 @@ TEST_CASE("streams of two contexts on one device can wait for each other") {
   }
 }
 
+TEST_CASE("a mark is waited for by another context, and says nothing of what comes after it") {
+  FOR_EACH_DEVICE(candidate) {
+    auto producer = open(candidate);
+    auto consumer = open(candidate);
+    auto x = producer->stream().tensor_from(std::vector<std::int32_t>{1, 1}, {2});
+    REQUIRE(x);
+    auto side = producer->make_stream();
+    REQUIRE(side);
+    Gate before{*side};
+    Gate after{*side};
+    before.block(producer->stream());
+    REQUIRE(producer->stream().launch(mix, 1, 10U, words(*x)));
+    const auto mark = producer->stream().mark();
+    REQUIRE(mark);
+    after.block(producer->stream());
+    REQUIRE(consumer->stream().wait(Mark{*mark}));
+    REQUIRE(consumer->stream().launch(mix, 1, 20U, words(*x)));
+    before.open(*side);
+    CHECK(consumer->stream().synchronize());
+    after.open(*side);
+    CHECK(*producer->stream().to_host<std::int32_t>(*x) == std::vector<std::int32_t>{59, 1});
+    CHECK(consumer->stream().wait(Mark{}).error().code() == Errc::invalid_argument);
+  }
+}
+
+TEST_CASE("marks that nobody holds are made anew, and one that outlives its context is passed") {
+  FOR_EACH_DEVICE(candidate) {
+    auto consumer = open(candidate);
+    Mark kept;
+    {
+      auto producer = open(candidate);
+      for (int i = 0; i < 100; ++i)
+        REQUIRE(producer->stream().mark());
+      const auto first = producer->stream().mark();
+      const auto second = producer->stream().mark();
+      REQUIRE(first);
+      REQUIRE(second);
+      kept = *first;
+    }
+    CHECK(consumer->stream().wait(kept));
+    CHECK(consumer->stream().synchronize());
+  }
+}
+
 TEST_CASE("an event tells whether its last record was reached") {
   FOR_EACH_DEVICE(candidate) {
     auto opened = candidate.device->open({Share{Share::one / 2}, test_memory});

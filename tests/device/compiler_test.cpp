@@ -1,9 +1,12 @@
 // Compiling kernels at run time, for real: NVRTC needs no GPU. And the cache of what it made.
-#include <gpuactors/device/cuda/code_cache.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/device/cuda/runtime_kernels.hpp>
 
 #include <support/catch.hpp>
 #include <support/temporary_folder.hpp>
 
+#include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <thread>
@@ -196,6 +199,114 @@ TEST_CASE("a folder that cannot be written costs nothing but the next compilatio
   Counting counting;
   CHECK(counting.find(cache, scale()));
   CHECK(counting.calls == 1);
+}
+
+TEST_CASE("a cache keeps no more in memory than it may, and what was asked for last") {
+  Counting counting;
+  counting.code = std::string(1000, 'c');
+  const auto numbered = [](int number) {
+    auto source = scale();
+    source.source = std::to_string(number);
+    return source;
+  };
+  // Each has a little more than 1000 B.
+  CodeCache cache{{}, {2500, 10}};
+  for (const auto number : {1, 2, 1, 3, 1})
+    REQUIRE(counting.find(cache, numbered(number)));
+  CHECK(counting.calls == 3);
+  REQUIRE(counting.find(cache, numbered(2)));
+  CHECK(counting.calls == 4);
+  CodeCache small{{}, {10, 10}};
+  CHECK(counting.find(small, numbered(1))->code == counting.code);
+  CHECK(counting.find(small, numbered(1))->code == counting.code);
+  CHECK(counting.calls == 6);
+}
+
+TEST_CASE("a cache keeps no more files than it may, and touches no others") {
+  const test::TemporaryFolder folder;
+  for (const auto* other : {"notes", "0123456789abcdef0", "ABCDEF0123456789"})
+    std::ofstream{folder / other} << "not ours";
+  Counting counting;
+  CodeCache cache{folder.path(), {1U << 20, 8}};
+  for (int i = 0; i < 20; ++i) {
+    auto source = scale();
+    source.source += std::to_string(i);
+    REQUIRE(counting.find(cache, source));
+    CHECK(files_in(folder.path()) <= 3 + 8);
+  }
+  CHECK(files_in(folder.path()) >= 3 + 7);
+  CHECK(std::filesystem::exists(folder / "notes"));
+}
+
+TEST_CASE("a log without end is cut off") {
+  const auto* nvrtc = compiler();
+  if (nvrtc == nullptr)
+    return;
+  auto wrong = scale();
+  wrong.source += "__global__ void broken() {\n";
+  for (int i = 0; i < 90; ++i)
+    wrong.source += "  " + std::string(500, 'x') + std::to_string(i) + " = 1;\n";
+  wrong.source += "}\n";
+  const auto failed = nvrtc->compile(wrong, hopper);
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().message().size() < limits::compiler_log_bytes + 200);
+  CHECK(failed.error().message().find("B more") != std::string::npos);
+}
+
+TEST_CASE("kernels that nobody holds are unloaded, oldest first; those that somebody holds stay") {
+  if (compiler() == nullptr)
+    return;
+  static int loaded;
+  static int last;
+  loaded = last = 0;
+  Driver driver;
+  driver.library_load_data = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                                void**, unsigned) {
+    ++loaded;
+    *library = reinterpret_cast<CUlibrary>(static_cast<std::uintptr_t>(++last)); // NOLINT(*-int-to-ptr): a number
+    return CUDA_SUCCESS;
+  };
+  driver.library_unload = [](CUlibrary) {
+    --loaded;
+    return CUDA_SUCCESS;
+  };
+  driver.library_get_kernel = [](CUkernel* kernel, CUlibrary library, const char*) {
+    *kernel = reinterpret_cast<CUkernel>(library);
+    return CUDA_SUCCESS;
+  };
+  const test::TemporaryFolder folder;
+  ::setenv("GPUACTORS_KERNEL_CACHE", "", 1);
+  RuntimeKernels kernels{driver, 2};
+  const auto find = [&](const char* name) {
+    KernelSource source{"extern \"C\" __global__ void a() {}\nextern \"C\" __global__ void b() {}\n"
+                        "extern \"C\" __global__ void c() {}\n",
+                        name};
+    auto kernel = kernels.find(source, 90, 0);
+    REQUIRE(kernel);
+    return *kernel;
+  };
+  {
+    const auto a = find("a");
+    CHECK_FALSE(a.loaded().arguments);
+    CHECK(find("a").loaded().native == a.loaded().native);
+    CHECK(loaded == 1);
+    find("b");
+    find("c");
+    CHECK(loaded == 2);
+    // It went when c came, as a is held.
+    const auto before = last;
+    find("a");
+    find("c");
+    CHECK(last == before);
+    const auto b = find("b");
+    CHECK(last == before + 1);
+    CHECK(loaded == 2);
+    const auto c = find("c");
+    // All of them are held.
+    CHECK(loaded == 3);
+  }
+  find("a");
+  CHECK(loaded == 2);
 }
 
 TEST_CASE("errors are not kept") {

@@ -37,7 +37,7 @@ void scale_by(std::uint64_t, std::uint64_t, const void* pack) {
 }
 
 const fake::FakeKernel* find(const char* entry) {
-  static const fake::FakeKernel kernel{"scale_by", &scale_by, 3 * sizeof(std::uint64_t)};
+  static const fake::FakeKernel kernel{"scale_by", &scale_by, 3 * sizeof(std::uint64_t), {8, 4, 4}};
   return kernel.entry == entry ? &kernel : nullptr;
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("a kernel from source is compiled, launched with its arguments, and ke
   const auto other = open(device);
   const auto again = other->compile({source, "scale_by"});
   REQUIRE(again);
-  CHECK(again->native() == kernel->native());
+  CHECK(again->loaded().native == kernel->loaded().native);
 }
 
 TEST_CASE("source that is wrong is an error with the compiler's lines, and the context goes on") {
@@ -96,10 +96,16 @@ TEST_CASE("launches that cannot be meant are refused") {
   const auto context = open(make_cuda_device());
   CHECK(context->stream().launch(RuntimeKernel{}, {}, {}).error().code() == Errc::invalid_argument);
   int something = 0;
-  const RuntimeKernel kernel{&something, "name"};
+  const RuntimeKernel kernel{std::make_shared<const RuntimeKernel::Loaded>(
+      RuntimeKernel::Loaded{&something, "name", std::vector<std::size_t>{8, 4}})};
   CHECK(context->stream().launch(kernel, {{1, 0, 1}, {1, 1, 1}, 0}, {}).error()
         == Error{Errc::invalid_argument,
                  "kernel name was started with grid [1, 0, 1] and blocks [1, 1, 1]; each dimension is at least 1"});
+  float* pointer = nullptr;
+  CHECK(context->stream().launch(kernel, {}, {pointer}).error()
+        == Error{Errc::invalid_argument, "kernel name declares 2 arguments of [8, 4] B and was given 1 of [8] B"});
+  CHECK(context->stream().launch(kernel, {}, {pointer, 1.0}).error()
+        == Error{Errc::invalid_argument, "kernel name declares 2 arguments of [8, 4] B and was given 2 of [8, 8] B"});
 }
 
 TEST_CASE("a process that wants no kernels from source compiles none") {

@@ -2,7 +2,7 @@
 #include <gpuactors/device/absent.hpp>
 #include <gpuactors/device/cuda_module.hpp>
 #include <gpuactors/device/discovery.hpp>
-#include <gpuactors/device/nvml/monitor.hpp>
+#include <gpuactors/device/nvml/watch.hpp>
 
 #include <support/catch.hpp>
 #include <support/temporary_folder.hpp>
@@ -10,8 +10,10 @@
 #include <device/fake_nvml/nvml.hpp>
 #include <dlfcn.h>
 
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 using namespace gpuactors;
 using namespace gpuactors::nvml;
@@ -210,7 +212,7 @@ TEST_CASE("events come with the GPU that they are of and what they mean") {
   const auto first = monitor().wait(0ms);
   REQUIRE(first);
   REQUIRE(*first);
-  CHECK((*first)->uuid == fake::first_uuid);
+  CHECK((*first)->uuids == std::vector<std::string>{fake::first_uuid});
   CHECK((*first)->severity == Severity::fatal);
   CHECK((*first)->text == "XID 79 (the GPU has fallen off the bus)");
   CHECK((*monitor().wait(0ms))->severity == Severity::program);
@@ -218,12 +220,74 @@ TEST_CASE("events come with the GPU that they are of and what they mean") {
   CHECK_FALSE(monitor().wait(0ms)->has_value());
 }
 
+TEST_CASE("an event of a divided GPU is one of its slices too, one of a GPU that does not answer still of it") {
+  const auto post = from_fake<void(int, std::uint64_t, std::uint64_t)>("fake_nvml_post");
+  post(2, xid_critical, 79);
+  CHECK((*monitor().wait(0ms))->uuids
+        == std::vector<std::string>{fake::divided_uuid, fake::slice_uuid, fake::other_slice_uuid});
+  from_fake<void(int, int)>("fake_nvml_break")(0, gpu_is_lost);
+  post(0, xid_critical, 79);
+  CHECK((*monitor().wait(0ms))->uuids == std::vector<std::string>{fake::second_uuid});
+  from_fake<void(int, int)>("fake_nvml_break")(0, 0);
+}
+
+TEST_CASE("a GPU that the wait finds lost is an event of it, once") {
+  from_fake<void(int, int)>("fake_nvml_break")(1, gpu_is_lost);
+  from_fake<void()>("fake_nvml_fall")();
+  const auto event = monitor().wait(0ms);
+  REQUIRE(event);
+  REQUIRE(*event);
+  CHECK((*event)->uuids == std::vector<std::string>{fake::first_uuid});
+  CHECK((*event)->severity == Severity::fatal);
+  CHECK((*event)->text == "the GPU is lost");
+  from_fake<void()>("fake_nvml_fall")();
+  CHECK(monitor().wait(0ms).error().code() == Errc::device_lost);
+  from_fake<void(int, int)>("fake_nvml_break")(1, 0);
+}
+
+TEST_CASE("all who watch are told of an event, and nobody who has stopped") {
+  std::mutex mutex;
+  std::condition_variable told;
+  std::vector<std::string> first;
+  std::vector<std::string> second;
+  const auto into = [&](std::vector<std::string>& texts) {
+    return [&mutex, &told, &texts](const GpuEvent& event) {
+      const std::lock_guard guard{mutex};
+      texts.push_back(event.text);
+      told.notify_all();
+    };
+  };
+  const auto comes = [&](const std::vector<std::string>& texts, std::size_t count) {
+    std::unique_lock lock{mutex};
+    return told.wait_for(lock, 10s, [&] { return texts.size() == count; });
+  };
+  const auto post = from_fake<void(int, std::uint64_t, std::uint64_t)>("fake_nvml_post");
+  auto one = Watch::start(into(first));
+  auto other = Watch::start(into(second));
+  REQUIRE(one);
+  REQUIRE(other);
+  post(0, xid_critical, 48);
+  CHECK(comes(first, 1));
+  CHECK(comes(second, 1));
+  one->reset();
+  post(0, xid_critical, 13);
+  CHECK(comes(second, 2));
+  other->reset();
+  CHECK(first == std::vector<std::string>{"XID 48 (an uncorrectable memory error)"});
+  CHECK(second.back() == "XID 13 (an exception in a kernel)");
+  // And again, with a thread of its own.
+  auto again = Watch::start(into(first));
+  REQUIRE(again);
+  post(1, double_bit_ecc, 0);
+  CHECK(comes(first, 2));
+}
+
 TEST_CASE("what nobody knows is fatal, what programs cause is not") {
   CHECK(severity_of(xid_critical, 4711) == Severity::fatal);
   CHECK(describe_event(xid_critical, 4711) == "XID 4711");
-  for (const std::uint64_t xid : {13, 31, 43, 45})
+  for (const std::uint64_t xid : {8, 13, 31, 41, 43, 45, 68, 69, 109})
     CHECK(severity_of(xid_critical, xid) == Severity::program);
-  for (const std::uint64_t xid : {48, 74, 79, 95, 119})
+  for (const std::uint64_t xid : {46, 48, 62, 64, 74, 79, 95, 119, 120, 140})
     CHECK(severity_of(xid_critical, xid) == Severity::fatal);
   CHECK(severity_of(xid_critical, 94) == Severity::noted);
   CHECK(severity_of(nonfatal_poison, 0) == Severity::noted);

@@ -143,6 +143,14 @@ void check_source(Lab& lab) {
                    fmt::format("a kernel from source is {}; compiled in {:.1f} ms, found again in {:.3f} ms",
                                right ? "right" : "WRONG", first, second),
                    "it computes what it says", {{"compile_ms", first}, {"again_ms", second}});
+  const auto& arguments = loaded.loaded().arguments;
+  const auto refused = stream.launch(loaded, {{4, 1, 1}, {256, 1, 1}, 0}, {x.data<float>(), 2.0F});
+  lab.report.judge("source arguments",
+                   arguments == std::vector<std::size_t>{8, 4, 4} && !refused && stream.synchronize(),
+                   arguments ? fmt::format("the driver says [{}] B; two of three arguments are {}",
+                                           fmt::join(*arguments, ", "), refused ? "TAKEN" : "refused")
+                             : std::string{"the driver does not say what the arguments are"},
+                   "8, 4 and 4 B, and nothing else is started");
 }
 
 void check_management(Lab& lab) {

@@ -1,4 +1,6 @@
 // Faults in processes of their own: what the others see, and how soon there is a new one.
+#include <gpuactors/device/nvml/monitor.hpp>
+
 #include <fmt/format.h>
 #include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
@@ -7,8 +9,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <vector>
 
 namespace gpuactors::gpu {
 
@@ -96,6 +100,34 @@ int run_child(const std::string& what) {
   }
 }
 
+namespace {
+
+/// What the management library tells within two seconds.
+std::vector<nvml::GpuEvent> events_of(nvml::Monitor& monitor) {
+  std::vector<nvml::GpuEvent> events;
+  for (int i = 0; i < 20; ++i)
+    if (auto event = must(monitor.wait(std::chrono::milliseconds{100})))
+      events.push_back(std::move(*event));
+  return events;
+}
+
+/// A program's own fault must put nothing out of use.
+void judge_events(Lab& lab, const std::vector<nvml::GpuEvent>& events) {
+  bool fatal = false;
+  bool ours = events.empty();
+  std::string text;
+  for (const auto& event : events) {
+    fatal = fatal || event.severity == nvml::Severity::fatal;
+    for (const auto& uuid : event.uuids)
+      ours = ours || uuid == lab.device->info().uuid;
+    text += (text.empty() ? "" : ", ") + event.text;
+  }
+  lab.report.judge("events", ours && !fatal, events.empty() ? "none came" : text,
+                   "events of this device, none of which puts it out of use", {{"events", text}});
+}
+
+} // namespace
+
 void check_faults(Lab& lab) {
   const auto fresh = run("work");
   if (fresh.code != 0)
@@ -106,6 +138,8 @@ void check_faults(Lab& lab) {
     return lab.report.skip("sticky error", "needs a chip");
   const auto context = open_half(lab.device);
   compute(*context);
+  const auto monitor = nvml::Monitor::get();
+  const auto watched = monitor ? (*monitor)->watch() : Result<void>{fail(monitor.error())};
   const auto fault = run("fault");
   const auto again = run("work");
   compute(*context);
@@ -113,6 +147,10 @@ void check_faults(Lab& lab) {
       "sticky error", fault.code == 0 && again.code == 0,
       fmt::format("{}; this process goes on; a new one had a result after {:.0f} ms", fault.output, again.ms),
       "context_lost for all of that process, nothing for this one", {{"seen", fault.output}, {"respawn_ms", again.ms}});
+  if (watched)
+    judge_events(lab, events_of(**monitor));
+  else
+    lab.report.skip("events", watched.error().message());
 }
 
 } // namespace gpuactors::gpu

@@ -160,6 +160,8 @@ TEST_CASE("killing an actor that is stuck replaces its worker after the grace", 
   auto neighbour = must(cluster.spawn("counter", number(0), {.gpus = 0.5, .max_restarts = 1}));
   const auto pid = pid_of(actor);
   auto call = actor.call<Number>("fall", text("endless loop"), 60s);
+  // Or the kill could come first, to an actor that is not stuck.
+  REQUIRE(eventually([&] { return processes.output().find("an endless loop begins") != std::string::npos; }));
   KillOptions options;
   options.grace = 200ms;
   must(cluster.kill(actor, options));

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <iostream>
 #include <new>
 #include <thread>
 
@@ -28,8 +29,10 @@ void fall(const std::string& how) {
     ::raise(SIGSEGV);
   if (how == "bad_alloc")
     throw std::bad_alloc{};
-  if (how == "endless loop")
+  if (how == "endless loop") {
+    std::cout << "an endless loop begins" << std::endl;
     spin();
+  }
   if (how == "stop signal")
     ::raise(SIGSTOP);
   if (how == "kill")

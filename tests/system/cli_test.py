@@ -82,7 +82,7 @@ gives("types shows tasks, actors and the fields of their messages", ["types"],
       contains("matmul", "counter", "crash", "gpuactors.builtin.v1.Matmul", "int32", "map<string, string>"))
 gives("types as JSON are one array of tasks, actors and messages", ["types", "--json"], document(
     lambda all: {t["name"] for t in all if t["kind"] == "task"}
-    == {"echo", "sleep", "matmul", "elementwise", "gram", "gpu_ids", "leak", "say"}
+    == {"echo", "sleep", "matmul", "elementwise", "gram", "gpu_ids", "leak", "say", "gpuactors.source_kernel"}
     and {a["name"]: [m["name"] for m in a["methods"]] for a in all if a["kind"] == "actor"}
     == {"counter": ["add", "crash", "get", "say", "steps", "where"], "holder": ["allocate", "free", "used"]}
     and {"kind": "message", "name": "gpuactors.builtin.v1.Sleep", "fields": {"seconds": "double"}} in all))

@@ -2,6 +2,7 @@
 // nodes of two versions could not talk to each other: add a field or a message instead of changing one.
 #include "system.hpp"
 
+#include <gpuactors/v1/source.pb.h>
 #include <gpuactors/v1/tensor.pb.h>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -86,6 +87,9 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::HolderUsage>() == 39);
   CHECK(id<v1::ReadLog>() == 40);
   CHECK(id<v1::LogLines>() == 41);
+  CHECK(id<v1::Withdraw>() == 42);
+  CHECK(id<v1::HeldAhead>() == 43);
+  CHECK(id<v1::DeviceFault>() == 44);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {
@@ -158,7 +162,8 @@ TEST_CASE("a call keeps its bytes", "[wire]") {
 
 TEST_CASE("the fields of control messages are those of tests/wire/fields.txt, which only grows", "[wire]") {
   std::set<std::string> fields;
-  for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::TensorRef::descriptor()->file()})
+  for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::TensorRef::descriptor()->file(),
+                           v1::SourceTask::descriptor()->file()})
     for (int i = 0; i < file->message_type_count(); ++i)
       collect(*file->message_type(i), fields);
   std::set<std::string> known;

@@ -43,12 +43,14 @@ caf::behavior ActorShell::make_behavior() {
         return serve(call);
       },
       [this](const v1::Tick&) { deferred_->deliver(); },
+      // Behind the calls that were there first: each was answered.
+      [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
   };
 }
 
 void ActorShell::on_exit() {
-  deferred_->fail_all(Error{Errc::actor_died, "the actor ended before it answered"});
+  deferred_->fail_all(host_.control->revoked().value_or(Error{Errc::actor_died, "the actor ended before it answered"}));
   object_.reset();
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
@@ -78,8 +80,8 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.restarts = order.restarts();
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
-  GPUACTORS_LET(placement,
-                Placement::open(lease_, host_.services->devices, "actor " + type_->name, host_.services->quotas));
+  GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, "actor " + type_->name,
+                                           host_.services->quotas, host_.services->runtime_source));
   host_.placement = std::move(placement);
   try {
     GPUACTORS_LET(object, type_->make(Init{host_}, config));

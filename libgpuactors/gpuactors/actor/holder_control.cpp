@@ -5,6 +5,8 @@ namespace gpuactors {
 
 Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items) {
   const std::lock_guard lock{mutex_};
+  if (revoked_)
+    return fail(*revoked_);
   if (ending_)
     return fail(Errc::actor_died, "it was ended before the call began");
   if (!cancelled_.empty() && cancelled_.erase(call) > 0)
@@ -118,6 +120,19 @@ void HolderControl::stop_all() {
   }
   for (const auto& [call, withdraw] : deferred)
     withdraw();
+}
+
+void HolderControl::revoke(Error error) {
+  {
+    const std::lock_guard lock{mutex_};
+    revoked_ = std::move(error);
+  }
+  stop_all();
+}
+
+std::optional<Error> HolderControl::revoked() const {
+  const std::lock_guard lock{mutex_};
+  return revoked_;
 }
 
 void HolderControl::on_end(std::function<void()> report) {

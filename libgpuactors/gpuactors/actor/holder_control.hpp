@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -26,7 +27,8 @@ class HolderControl {
 public:
   /// Marks `call` as the running one, with so many items of stream credit. Holder's thread.
   /// @returns false when it was taken back: nobody waits for its answer; `cancelled` when it was cancelled while it
-  ///          waited, `actor_died` when the holder is ending. The call must not run then.
+  ///          waited, `actor_died` when the holder is ending, or why its lease was taken back. The call must not run
+  ///          then.
   Result<bool> begin(CallId call, std::uint32_t stream_items);
 
   /// The running call is over. Holder's thread.
@@ -62,6 +64,12 @@ public:
   /// The holder is to end: asks what runs, what was deferred and all that comes to stop.
   void stop_all();
 
+  /// Takes the lease back: as `stop_all`, and what has no answer yet gets this error as its own.
+  void revoke(Error error);
+
+  /// Why the lease was taken back; nothing while it was not. Any thread.
+  [[nodiscard]] std::optional<Error> revoked() const;
+
   /// Sets who keeps what the holder saves, before the holder is known to anybody.
   void on_save(std::function<void(const Payload&)> keep);
 
@@ -93,6 +101,7 @@ private:
   CallId last_ended_;
   std::uint32_t credits_ = 0;
   bool ending_ = false;
+  std::optional<Error> revoked_;
   std::unordered_map<CallId, std::function<void()>> deferred_;
   // Cancelled before they began. A cancellation may come after the answer, so the oldest are forgotten.
   std::unordered_set<CallId> cancelled_;

@@ -123,7 +123,12 @@ Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
   if (call.deadline != never && Clock::now() >= call.deadline)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
   try {
-    return serve();
+    Answer answer = serve();
+    // What came out of a device that has failed meanwhile is nothing to build on.
+    if (answer && control.stop_requested())
+      if (auto revoked = control.revoked())
+        return Result<Payload>{fail(std::move(*revoked))};
+    return answer;
   } catch (const std::exception& exception) {
     return Result<Payload>{
         fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};

@@ -37,7 +37,8 @@ std::uint64_t QuotaTable::used(LeaseId lease) const {
 // -- Placement ------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
-                                                   const std::string& holder, std::shared_ptr<QuotaTable> quotas) {
+                                                   const std::string& holder, std::shared_ptr<QuotaTable> quotas,
+                                                   bool runtime_source) {
   auto result = std::unique_ptr<Placement>{new Placement(std::move(lease), std::move(quotas))};
   for (const auto& granted : result->lease_.devices) {
     auto device = find_device(devices, granted.index);
@@ -49,6 +50,7 @@ Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::v
     options.share = granted.share;
     options.memory_bytes = granted.memory_bytes;
     options.holder = holder;
+    options.runtime_source = runtime_source;
     if (result->lease_.parent)
       options.parent = result->quotas_->find(result->lease_.parent, granted.index);
     GPUACTORS_LET(context, Context::open(std::move(device), std::move(options)));

@@ -30,10 +30,12 @@ private:
 /// The device contexts of one lease. Opened, used and destroyed by the holder's thread.
 class Placement {
 public:
-  /// Opens a context on each device of `lease`. `devices` are the node's.
+  /// Opens a context on each device of `lease`. `devices` are the node's; `runtime_source` says whether kernels may be
+  /// compiled from source there.
   /// @returns what `Context::open` reports, naming the device.
   static Result<std::unique_ptr<Placement>> open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
-                                                 const std::string& holder, std::shared_ptr<QuotaTable> quotas);
+                                                 const std::string& holder, std::shared_ptr<QuotaTable> quotas,
+                                                 bool runtime_source = true);
 
   ~Placement();
   Placement(const Placement&) = delete;

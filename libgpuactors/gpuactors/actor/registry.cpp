@@ -1,4 +1,5 @@
 #include <gpuactors/actor/registry.hpp>
+#include <gpuactors/actor/source_task.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/base/units.hpp>
@@ -37,7 +38,11 @@ Result<const MethodType*> ActorType::find_method(std::string_view method) const 
 }
 
 TypeRegistry& TypeRegistry::global() {
-  static TypeRegistry registry;
+  static auto registry = [] {
+    TypeRegistry made;
+    define_source_task(made);
+    return made;
+  }();
   return registry;
 }
 

@@ -66,7 +66,8 @@ struct ActorType {
 /// A set of types. Filled before a cluster opens, read by any thread afterwards.
 class TypeRegistry {
 public:
-  /// The registry that `GPUACTORS_TASK` and `GPUACTORS_ACTOR` fill.
+  /// The registry that `GPUACTORS_TASK` and `GPUACTORS_ACTOR` fill. It has the library's own task, `SourceTask::type`,
+  /// from the beginning.
   static TypeRegistry& global();
 
   /// Adds a task. A name that is taken or malformed is remembered as a problem, which `check` reports: registration

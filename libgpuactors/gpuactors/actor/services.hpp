@@ -27,6 +27,8 @@ struct ProcessServices {
   std::shared_ptr<QuotaTable> quotas;
   std::shared_ptr<TensorStore> tensors;
   std::weak_ptr<ClusterLink> cluster;
+  /// Whether kernels may be compiled from source.
+  bool runtime_source = true;
 };
 
 } // namespace gpuactors

@@ -67,11 +67,11 @@ Result<Tensor> Shared<Tensor>::on(Stream& stream) const {
     GPUACTORS_TRY(stream.synchronize());
     return std::move(copy);
   }
-  GPUACTORS_LET(source, view());
   const auto& here = stream.context().device();
   const auto& there = entry_->device->info();
   if (here.uuid == there.uuid && here.kind == there.kind && here.ordinal == there.ordinal)
-    return std::move(source);
+    return entry_->view_on(stream);
+  GPUACTORS_TRY(view());
   GPUACTORS_LET(copy, stream.tensor(dtype(), shape()));
   std::vector<std::uint8_t> bytes(copy.bytes());
   GPUACTORS_TRY(read(bytes.data(), dtype()));

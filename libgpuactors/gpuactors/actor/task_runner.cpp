@@ -17,6 +17,8 @@ caf::behavior TaskRunner::make_behavior() {
       [this](const Call& call) { return run(call); },
       [this](const v1::StartRunner&) { return open(); },
       [this](const v1::Tick&) { deferred_->deliver(); },
+      // Behind the calls that were there first: each was answered.
+      [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const std::string& task, const Payload& input) {
         Call call;
         call.method = task;
@@ -27,7 +29,8 @@ caf::behavior TaskRunner::make_behavior() {
 }
 
 void TaskRunner::on_exit() {
-  deferred_->fail_all(Error{Errc::lease_expired, "the lease ended before the task was done"});
+  deferred_->fail_all(
+      control_->revoked().value_or(Error{Errc::lease_expired, "the lease ended before the task was done"}));
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
   placement_.reset();
@@ -37,8 +40,8 @@ void TaskRunner::on_exit() {
 
 caf::result<v1::Started> TaskRunner::open() {
   set_output_holder(lease_.id);
-  auto placement =
-      Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id), services_->quotas);
+  auto placement = Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id),
+                                   services_->quotas, services_->runtime_source);
   if (!placement)
     return to_caf(placement.error());
   placement_ = std::move(*placement);

@@ -77,12 +77,27 @@ Result<Shared<Tensor>> TensorStore::put(Tensor tensor, Stream& stream) {
     return fail(Errc::invalid_argument, "there is no tensor to put: it is empty, moved from or reclaimed");
   GPUACTORS_TRY(start());
   GPUACTORS_TRY(stream.synchronize());
+  return add(std::move(tensor), stream, nullptr);
+}
+
+Result<Shared<Tensor>> TensorStore::put_queued(Tensor tensor, Stream& stream) {
+  if (!tensor)
+    return fail(Errc::invalid_argument, "there is no tensor to put: it is empty, moved from or reclaimed");
+  GPUACTORS_TRY(start());
+  GPUACTORS_LET(mark, stream.mark());
+  auto coming = std::make_shared<detail::Coming>(std::move(mark));
+  GPUACTORS_TRY(stream.notify([coming](Result<void> outcome) { coming->set(std::move(outcome)); }));
+  return add(std::move(tensor), stream, std::move(coming));
+}
+
+Shared<Tensor> TensorStore::add(Tensor tensor, Stream& stream, std::shared_ptr<detail::Coming> coming) {
   auto entry = std::make_shared<TensorEntry>();
   entry->dtype = tensor.dtype();
   entry->shape = tensor.shape();
   entry->bytes = tensor.bytes();
   entry->device = stream.context().device_handle();
   entry->tensor = std::move(tensor);
+  entry->coming = std::move(coming);
   return Shared<Tensor>{table_->add(std::move(entry))};
 }
 

@@ -22,6 +22,7 @@ class BulkServer;
 class TensorStore;
 
 namespace detail {
+class Coming;
 class TensorTable;
 struct TensorEntry;
 } // namespace detail
@@ -129,6 +130,11 @@ public:
   /// @returns `unavailable` after `close`, or when there is no port or thread to serve it.
   Result<Shared<Tensor>> put(Tensor tensor, Stream& stream);
 
+  /// The same without waiting: the tensor may be handed over while the work that makes it is still queued on `stream`.
+  /// On a CUDA device, work that takes it by `Shared::on` waits there; whoever else reads it waits until it is made. An
+  /// error of that work is told to those who read, and by `synchronize` of the stream no more.
+  Result<Shared<Tensor>> put_queued(Tensor tensor, Stream& stream);
+
   /// Copies `count` elements into host memory.
   /// @returns `invalid_argument` when the shape has another number of them, `out_of_memory`, else as above.
   Result<Shared<Tensor>> put_copy(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
@@ -151,6 +157,7 @@ public:
   void close();
 
 private:
+  Shared<Tensor> add(Tensor tensor, Stream& stream, std::shared_ptr<detail::Coming> coming);
   Result<void> start();
   Result<void> connect();
   Result<std::shared_ptr<detail::TensorEntry>> fetch(const v1::TensorRef& ref);

@@ -40,7 +40,24 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
       },
       [this](const v1::ActorSaved& message) { caf_version::post(broker_, message); },
       [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
+      [this](const v1::DeviceFault& message) { device_failed(message); },
   };
+}
+
+void NodeAgent::device_failed(v1::DeviceFault message) {
+  message.set_node(services_->node);
+  for (const auto& device : services_->devices)
+    for (const auto& uuid : message.uuids())
+      if (device->info().uuid == uuid)
+        message.add_devices(device->info().index);
+  if (message.devices().empty())
+    return;
+  caf_version::post(worker_, message);
+  caf_version::post(broker_, std::move(message));
+}
+
+std::string describe_fault(const std::string& node, int device, const std::string& reason) {
+  return fmt::format("device {} of node {} has failed: {}", device, node, reason);
 }
 
 void NodeAgent::on_exit() {

@@ -35,6 +35,7 @@ public:
   }
 
 private:
+  void device_failed(v1::DeviceFault message);
   /// Passes an order on with the units that its lease gets.
   template <class Order, class... Ins>
   void start(Order order, const Ins&... message);
@@ -48,6 +49,9 @@ private:
 /// Takes the units of accelerators that an order's lease holds and writes them into it.
 /// @returns the report for the broker if they are not there, else nothing.
 [[nodiscard]] std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease);
+
+/// What becomes of work on a device that has failed, for error texts.
+[[nodiscard]] std::string describe_fault(const std::string& node, int device, const std::string& reason);
 
 /// A device as another process described it.
 /// @returns `invalid_argument` for a kind that this version does not know.

@@ -1,3 +1,4 @@
+#include <gpuactors/agent/mps.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/endpoint.hpp>
@@ -114,12 +115,13 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
           return send_saves();
         }
         if (const auto worker = workers_.find(message.id());
-            worker != workers_.end() && worker->second.control == nullptr)
-          kill_worker(worker->second); // it has not come up in time
+            worker != workers_.end() && (worker->second.control == nullptr || worker->second.doomed))
+          kill_worker(worker->second); // it has not come up in time, or has not ended in time
       },
       [this](const v1::ReadLog& message) { return read_log(message); },
       [this](const v1::ActorSaved& message) { saved(message); },
       [this](const v1::HolderUsage& message) { used(message); },
+      [this](const v1::DeviceFault& message) { device_failed(message); },
   };
 }
 
@@ -139,6 +141,8 @@ void ProcessAgent::start(Message order, v1::HeldLease held, bool isolated, const
   const LeaseId id{order.lease().id()};
   if (leases_.count(id) > 0)
     return;
+  if (auto refused = refuse_failed(order.lease()))
+    return report(std::move(*refused));
   if (const auto refused = take_units(instances_, *order.mutable_lease()))
     return report(*refused);
   *held.mutable_lease() = order.lease();
@@ -193,6 +197,8 @@ ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exc
   command.environment = visibility(devices, lease);
   // A fraction in a process of its own takes turns with the device's other processes, whatever SMs it would hold.
   command.environment["GPUACTORS_ISOLATED"] = exclusive ? std::optional<std::string>{"1"} : std::nullopt;
+  if (exclusive && options_.mps_runs())
+    command.environment.merge(mps_environment(*lease, devices));
   command.devices = std::move(devices);
   auto& worker = workers_[command.number];
   worker.number = command.number;
@@ -249,15 +255,11 @@ void ProcessAgent::ended(v1::LeaseEnded message) {
   if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
     return;
   auto& worker = workers_.at(lease->second.worker);
-  bool lost = message.lost_devices_size() > 0;
-  if (lost) {
-    // The process is lost, not the device, unless that happens again and again.
-    std::vector<int> bad;
-    for (const auto index : message.lost_devices())
-      if (often_lost(index))
-        bad.push_back(index);
-    message.mutable_lost_devices()->Assign(bad.begin(), bad.end());
-  }
+  const bool lost = message.lost_devices_size() > 0;
+  // The process is lost, not the device, unless that happens again and again.
+  for (const auto index : message.lost_devices())
+    note_loss(index);
+  message.clear_lost_devices();
   if (!worker.exclusive && !lost)
     return report(std::move(message));
   // Free when the process is gone.
@@ -278,15 +280,6 @@ void ProcessAgent::stuck(const v1::LeaseStuck& message) {
   options_.notice(fmt::format("{}: {}", lease->second.held.lease().name(), message.text()));
   lease->second.ended = std::move(ended);
   kill_worker(workers_.at(lease->second.worker));
-}
-
-bool ProcessAgent::often_lost(int device) {
-  auto& times = losses_[device];
-  const auto now = Clock::now();
-  times.push_back(now);
-  while (!times.empty() && now - times.front() > limits::device_loss_window)
-    times.pop_front();
-  return times.size() >= limits::device_losses;
 }
 
 // -- workers --------------------------------------------------------------------------------------

@@ -59,6 +59,9 @@ struct ProcessAgentOptions {
   std::shared_ptr<LogSources> sources = std::make_shared<LogSources>();
   /// Reads the node's log for clients, as `LogReaders::read` does; null: it has none.
   std::function<void(const LogQuery&, LogReaders::Done)> read_log{};
+  /// Whether CUDA MPS runs on the node now, which holds processes to parts of GPUs (`mps_environment`). Asked for each
+  /// worker that is started; must not block.
+  std::function<bool()> mps_runs = [] { return false; };
   /// Told what the operator should know: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
 };
@@ -94,6 +97,8 @@ private:
     bool exclusive = false;
     /// It was told or made to end: no more work for it.
     bool ending = false;
+    /// A device of it has failed: it ends soon, whatever runs in it.
+    bool doomed = false;
     caf::strong_actor_ptr control;
     std::string address;
     std::uint32_t pid = 0;
@@ -124,7 +129,6 @@ private:
   void worker_lost(std::uint64_t number);
   void worker_exited(const v1::WorkerExited& message);
   void kill_worker(WorkerRecord& worker);
-  bool often_lost(int device);
 
   // -- to the broker: process_agent_reports.cpp ------------------------------------------------
 
@@ -136,6 +140,13 @@ private:
   void send_saves();
   void used(const v1::HolderUsage& message);
   void report(v1::LeaseEnded message);
+
+  // -- devices that fail: process_agent_faults.cpp ---------------------------------------------
+
+  void device_failed(const v1::DeviceFault& message);
+  v1::DeviceFault put_out_of_use(const std::vector<int>& devices, const std::string& reason);
+  [[nodiscard]] std::optional<v1::LeaseEnded> refuse_failed(const v1::Lease& lease) const;
+  void note_loss(int device);
 
   // -- logs: process_agent_log.cpp -------------------------------------------------------------
 

@@ -1,9 +1,12 @@
 #include <gpuactors/actor/actor_shell.hpp>
 #include <gpuactors/actor/task_runner.hpp>
+#include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/worker.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 namespace gpuactors {
@@ -65,6 +68,7 @@ WorkerHandle::behavior_type Worker::make_behavior() {
         else
           grace_over(LeaseId{message.id()});
       },
+      [this](const v1::DeviceFault& message) { take_back(message); },
   };
 }
 
@@ -81,6 +85,8 @@ template <class Holder>
 Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   auto& slot = slots_[LeaseId{lease.id()}];
   slot.epoch = lease.epoch();
+  for (const auto& device : lease.devices())
+    slot.devices.push_back(device.index());
   slot.control = std::make_shared<HolderControl>();
   slot.holder = caf::actor_cast<caf::actor>(
       system().spawn<Holder, caf::detached>(services_, slot.control, from_wire(lease, services_->devices)));
@@ -164,7 +170,9 @@ void Worker::end(const v1::EndLease& order) {
   auto& slot = found->second;
   slot.ending = true;
   slot.control->stop_all();
-  caf::anon_send_exit(slot.holder, caf::exit_reason::user_shutdown);
+  // What was taken back answers its calls first.
+  if (!slot.revoked)
+    caf::anon_send_exit(slot.holder, caf::exit_reason::user_shutdown);
   if (order.grace_ms() > 0) {
     v1::Tick tick;
     tick.set_id(order.lease());
@@ -204,6 +212,21 @@ void Worker::report_usage() {
   }
   if (report.entries_size() > 0)
     caf_version::post(agent_, std::move(report));
+}
+
+void Worker::take_back(const v1::DeviceFault& message) {
+  const std::set<int> failed{message.devices().begin(), message.devices().end()};
+  for (auto& [id, slot] : slots_) {
+    const auto on =
+        std::find_if(slot.devices.begin(), slot.devices.end(), [&](int device) { return failed.count(device) > 0; });
+    if (on == slot.devices.end() || slot.revoked)
+      continue;
+    slot.revoked = true;
+    Error error{Errc::lease_revoked, describe_fault(message.node(), *on, message.reason())};
+    slot.control->revoke(error);
+    slot.failure = std::move(error);
+    caf_version::enqueue(caf::actor_cast<caf::strong_actor_ptr>(slot.holder), nullptr, 0, message);
+  }
 }
 
 void Worker::cancel(const v1::CancelCall& message) {

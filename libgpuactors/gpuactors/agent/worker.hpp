@@ -40,6 +40,9 @@ private:
     std::optional<Error> failure;
     bool started = false;
     bool ending = false;
+    /// Of its lease; and whether that was taken back because one of them has failed.
+    std::vector<int> devices;
+    bool revoked = false;
     /// Nothing else runs in this process.
     bool alone = false;
     /// What was last told of it.
@@ -57,6 +60,7 @@ private:
   void ended(v1::LeaseEnded message);
   caf::result<v1::Started, caf::strong_actor_ptr> find(const v1::FindHolder& message);
   void cancel(const v1::CancelCall& message);
+  void take_back(const v1::DeviceFault& message);
   void grace_over(LeaseId lease);
   void stuck(LeaseId lease, const Slot& slot, std::string text);
   void report_usage();

@@ -37,6 +37,21 @@ inline constexpr std::size_t tensor_rank = 8;
 /// Bytes of arguments of one kernel launch.
 inline constexpr std::size_t kernel_argument_bytes = 256;
 
+/// A task that is source: bytes of the source with its kernel's name and options, how many options and arguments there
+/// are, numbers that a request, or its answer, carries instead of references to tensors, and bytes of what the compiler
+/// says.
+inline constexpr std::size_t source_bytes = 1U << 20;
+inline constexpr std::size_t source_options = 64;
+inline constexpr std::size_t source_arguments = 128;
+inline constexpr std::size_t source_values = 64U << 10;
+inline constexpr std::size_t compiler_log_bytes = 16U << 10;
+
+/// Kernels from source that a process keeps loaded when nobody uses them, bytes of code that it keeps to load them
+/// again, and files of them in the cache folder.
+inline constexpr std::size_t loaded_kernels = 256;
+inline constexpr std::size_t kernel_code_bytes = 64U << 20;
+inline constexpr std::size_t kernel_files = 4'096;
+
 /// Calls and tasks that one client may have in flight.
 inline constexpr std::size_t calls_in_flight = 1U << 20;
 
@@ -140,6 +155,14 @@ inline constexpr std::chrono::seconds settle{5};
 inline constexpr std::size_t device_losses = 3;
 inline constexpr std::chrono::minutes device_loss_window{10};
 
+/// How long the calls on a device that has failed may take to be answered before the processes that use it are killed,
+/// and how often who waits for the next event of a device looks whether to go on waiting.
+inline constexpr std::chrono::seconds fault_grace{1};
+inline constexpr std::chrono::milliseconds fault_look{100};
+
+/// What a process under MPS may take of a device beside its lease: its context, code, and what libraries allocate.
+inline constexpr std::uint64_t mps_headroom_bytes = std::uint64_t{256} << 20;
+
 /// How long a worker process may take to report to its agent after it was started.
 inline constexpr std::chrono::seconds worker_start{60};
 
@@ -198,6 +221,8 @@ static_assert(certificate_days <= authority_days && authority_days <= authority_
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);
 static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
 static_assert(leases_per_shape < calls_in_flight);
+static_assert(source_bytes < payload_bytes && source_values * sizeof(double) < payload_bytes);
+static_assert(compiler_log_bytes < payload_bytes && fault_grace < link_timeout);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 

@@ -78,7 +78,7 @@ void ResourceBroker::on_lost(const Event& event) {
   tell_agent_to_end(*event.lease, 0);
   const auto node = nodes_.find(event.lease->node);
   const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
-  const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, event.reason};
+  const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, why_lost(event)};
   if (auto runner = task_leases_.extract(id); !runner.empty() && runner.mapped().starting)
     runner.mapped().starting->deliver(to_caf(error));
   if (const auto holder = actor_leases_.extract(id); !holder.empty() && actors_.count(holder.mapped()) > 0)
@@ -155,6 +155,7 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
       device->set_free_units(device_view.free_share.units());
       device->set_free_memory_bytes(device_view.free_memory_bytes);
       device->set_state(std::string{to_string(device_view.state)});
+      device->set_reason(device->device().fault());
       for (const auto lease : device_view.leases)
         device->add_leases(lease.value());
     }

@@ -118,6 +118,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(Clock::now(), "node_added", node.name());
     apply(*events);
+    fail_faulty_devices(node.name(), node);
     for (const auto& lease : arrival.message.held())
       held.emplace_back(&lease, &node);
     if (const auto known = stored_nodes_.find(node.name());
@@ -139,6 +140,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
 void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& message) {
   const auto& node = message.node();
   log_.add(Clock::now(), "node_returned", node.name());
+  fail_faulty_devices(node.name(), node);
   std::set<LeaseId> there;
   for (const auto& held : message.held())
     there.insert(LeaseId{held.lease().id()});

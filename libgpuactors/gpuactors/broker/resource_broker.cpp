@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace gpuactors {
 
 namespace {
@@ -72,6 +70,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::HolderUsage& message) { used(message); },
       [this](const v1::Withdraw& message) { return withdraw(message); },
       [this](const v1::HeldAhead& message) { held_ahead(message); },
+      [this](const v1::DeviceFault& message) { devices_failed(message); },
   };
 }
 
@@ -216,7 +215,7 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
   // First, so that nothing is placed there once the lease is free. A lease on a failed device is lost, not released.
   const auto node = lease->node;
   for (const auto index : message.lost_devices())
-    fail_device(node, index);
+    fail_device(node, index, "a sticky error lost it to the process that used it");
   if (ledger_.find_lease(id) == nullptr)
     return;
   forget_move(id);
@@ -233,25 +232,14 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
   if (!holder.empty())
     if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end()) {
       // Its constructor failed: no death that a restart would mend.
-      if (actor->second.state == ActorState::starting && message.error() != 0 && code != Errc::worker_died)
+      if (actor->second.state == ActorState::starting && message.error() != 0 && code != Errc::worker_died
+          && code != Errc::lease_revoked)
         actor->second.no_restart = true;
       actor_down(holder.mapped(), Error{message.error() != 0 ? code : Errc::actor_died,
                                         message.text().empty() ? "the actor has ended" : message.text()});
     }
   if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)
     end_group(group);
-}
-
-void ResourceBroker::fail_device(const std::string& node, int index) {
-  // The ledger counts a node's devices by their place in its offer.
-  const auto& devices = nodes_.at(node).node.devices();
-  const auto device = std::find_if(devices.begin(), devices.end(),
-                                   [&](const v1::Device& candidate) { return candidate.index() == index; });
-  if (device == devices.end())
-    return;
-  log_.add(Clock::now(), "device_failed", fmt::format("{}/{}", node, index))
-      .set_reason("a sticky error lost the device to the process that used it; it is offered again by a new process");
-  apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), Clock::now()), "fail_device");
 }
 
 } // namespace gpuactors

@@ -71,6 +71,8 @@ private:
     v1::TypeCatalog types;
     /// It is drained, and what runs there has to be gone by then.
     std::optional<TimePoint> empty_by;
+    /// Indices of devices that are out of use; `node` says why.
+    std::set<int> failed;
   };
 
   struct ClientRecord {
@@ -212,6 +214,15 @@ private:
   void saved(const v1::ActorSaved& message);
   void used(const v1::HolderUsage& message);
 
+  // -- devices that fail: broker_faults.cpp ----------------------------------------------------
+
+  void devices_failed(const v1::DeviceFault& message);
+  /// By what a node says of its devices when it registers.
+  void fail_faulty_devices(const std::string& name, const v1::Node& said);
+  void fail_device(const std::string& node, int index, const std::string& reason);
+  /// Why a lease was lost: what its devices failed of, if they did, else what the ledger says.
+  [[nodiscard]] std::string why_lost(const Event& event) const;
+
   // -- what is kept over restarts: broker_store.cpp --------------------------------------------
 
   void load();
@@ -236,7 +247,6 @@ private:
   std::optional<TaskRequest> take_task_request(RequestId id);
   void lease_started(const v1::LeaseStarted& message, caf::strong_actor_ptr& holder, caf::strong_actor_ptr& control);
   void lease_ended(const v1::LeaseEnded& message);
-  void fail_device(const std::string& node, int index);
   void end_task_lease(LeaseId id);
 
   // -- actors: broker_actors.cpp ---------------------------------------------------------------

@@ -130,7 +130,9 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
 }
 
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
-  if (pending->retries_left_ <= 0 || (error.code() != Errc::worker_died && error.code() != Errc::actor_died))
+  const auto died =
+      error.code() == Errc::worker_died || error.code() == Errc::actor_died || error.code() == Errc::lease_revoked;
+  if (pending->retries_left_ <= 0 || !died)
     return false;
   const auto core = pending->cell_->core.lock();
   if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))

@@ -1,3 +1,4 @@
+#include <gpuactors/agent/mps.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/units.hpp>
@@ -5,6 +6,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
+#include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/cluster/detail/node_log.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
@@ -99,6 +101,7 @@ private:
 class NodePart {
 public:
   ~NodePart() {
+    watch_.reset();
     if (redial_ != nullptr)
       redial_->stop();
     if (launcher_ != nullptr)
@@ -120,6 +123,7 @@ public:
     launch.setup.set_heartbeat_ms(milliseconds(daemon.heartbeat));
     launch.setup.set_link_timeout_ms(milliseconds(daemon.link_timeout));
     launch.setup.mutable_plugins()->Assign(plugins.begin(), plugins.end());
+    launch.setup.set_no_jit(!options.runtime_source);
     if (const auto& files = core.links().options().certificates)
       launch.setup.set_certificates(files->certificate.parent_path().string());
     GPUACTORS_LET(log, detail::NodeLog::open(node.name(), options.logs, daemon.notice));
@@ -137,6 +141,8 @@ public:
     agent_options.sources = log->sources();
     agent_options.read_log = log->reader();
     agent_options.launcher = proxy;
+    if (options.mps)
+      agent_options.mps_runs = [folder = mps_folder()] { return mps_runs(folder); };
     agent_options.types = std::move(*described.mutable_types());
     agent_options.notice = daemon.notice;
     agent_options.heartbeat = daemon.heartbeat;
@@ -155,6 +161,8 @@ public:
     launcher_ = std::make_shared<detail::Launcher>(std::move(launch));
     launcher_->report_to(agent);
     proxy->target = launcher_;
+    if (options.watch_devices)
+      watch_ = detail::watch_devices(node, agent, daemon.notice);
     if (local != nullptr) {
       caf_version::post(agent, v1::LinkChanged{}, local);
       return {};
@@ -233,6 +241,7 @@ private:
   }
 
   std::shared_ptr<detail::Launcher> launcher_;
+  std::unique_ptr<nvml::Watch> watch_;
   std::shared_ptr<Redial> redial_;
 };
 

@@ -63,6 +63,14 @@ struct NodeDaemon {
   /// Files of shared libraries with tasks and actors, which workers load beside what their program has. They are tried
   /// in a process of its own first; this one never loads them.
   std::vector<std::string> plugins{};
+  /// Whether its workers compile kernels from source (`SourceTask`, `Context::compile`).
+  bool runtime_source = true;
+  /// Whether a GPU that reports a fault of its own (XID and ECC events of the management library) is put out of use,
+  /// until the node is started again.
+  bool watch_devices = true;
+  /// Where CUDA MPS runs on the machine, whether workers of their own (`Isolation::process`) are limited by its
+  /// variables to the part of a GPU that their lease has.
+  bool mps = true;
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before others are started.

@@ -141,6 +141,8 @@ struct EmbeddedNode {
   /// Puts a device of the program's own in the place of each that was found, for example one that fails on command in
   /// a test; indices must stay different. Null leaves them as they are.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorate{};
+  /// Whether tasks and actors there may compile kernels from source (`SourceTask`, `Context::compile`).
+  bool runtime_source = true;
 };
 
 /// How a program connects to a cluster.
@@ -171,6 +173,7 @@ struct EmbedOptions {
   std::vector<EmbeddedNode> nodes{};
   /// Of the one node "local", when `nodes` is empty.
   std::string accelerator_root{"/"};
+  bool runtime_source = true;
   /// A file that every call to the scheduler is written to, as a scenario for `gpuactors plan`, which gives the same
   /// grants again. Complete once the cluster is closed. Empty: none.
   std::string record{};

@@ -113,6 +113,7 @@ private:
     GPUACTORS_LET(devices, open_devices(described, discovery_options(setup.node())));
     services.node = setup.node();
     services.devices = std::move(devices);
+    services.runtime_source = !setup.no_jit();
     return {};
   }
 

@@ -22,6 +22,7 @@ Result<std::unique_ptr<Context>> Context::open(std::shared_ptr<Device> device, C
   ground->backend = std::move(backend);
   auto state = std::make_shared<detail::ContextState>();
   state->ground = std::move(ground);
+  state->runtime_source = options.runtime_source;
   GPUACTORS_LET(stream, state->take_stream());
   std::unique_ptr<Context> context{new Context(std::move(state))};
   context->stream_.emplace(Stream{context->state_, stream});
@@ -39,6 +40,7 @@ Context::~Context() {
   // Streams and buffers that outlive the context find nothing here any more.
   state_->context = nullptr;
   state_->idle.clear();
+  state_->marks.clear();
   state_->ground.reset();
 }
 
@@ -75,6 +77,9 @@ Result<HostBuffer> Context::host_buffer(std::size_t bytes) {
 Result<RuntimeKernel> Context::compile(const KernelSource& source) {
   if (source.source.empty() || source.name.empty())
     return fail(Errc::invalid_argument, "a kernel that is compiled at run time needs a source and a name");
+  if (!state_->runtime_source)
+    return fail(Errc::unsupported,
+                fmt::format("kernel {} is not compiled: this node takes no source (--no-jit)", source.name));
   return state_->ground->backend->compile(source);
 }
 

@@ -30,11 +30,14 @@ struct ContextOptions {
   std::string holder = "context";
   /// The quota this one is carved out of, if it runs inside another lease.
   std::shared_ptr<Quota> parent = nullptr;
+  /// Whether it may compile kernels from source.
+  bool runtime_source = true;
 };
 
 namespace detail {
 struct Block;
 struct ContextState;
+struct MarkState;
 } // namespace detail
 
 /// Device memory, owned. Moved-from is empty. Freed after the work that its context has queued so far, on whatever
@@ -189,6 +192,25 @@ private:
   std::shared_ptr<void> current_;
 };
 
+/// A point in the order of a stream, for work elsewhere on its device to wait for. Copyable; any thread. It may outlive
+/// the context of its stream, and keeps nothing of it.
+class Mark {
+public:
+  Mark() = default;
+
+  explicit operator bool() const noexcept {
+    return state_ != nullptr;
+  }
+
+private:
+  friend class Stream;
+  explicit Mark(std::shared_ptr<detail::MarkState> state) : state_(std::move(state)) {
+    // nop
+  }
+
+  std::shared_ptr<detail::MarkState> state_;
+};
+
 /// An ordered queue of device work, and the place where all work is started. Movable; destroyed before its context it
 /// waits for its work. Used by the thread of its context. After the end of its context every call fails with
 /// `lease_expired`.
@@ -249,10 +271,14 @@ public:
   }
 
   /// Runs a kernel that was compiled at run time, in stream order. The arguments must be of the types that it declares:
-  /// nobody checks them.
-  /// @returns `invalid_argument` for an empty kernel or a dimension of 0.
+  /// their number and sizes are checked, where the driver tells them (CUDA 12.4 or later), and nothing else.
+  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, and arguments that cannot be the kernel's.
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments);
+
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
-                      std::initializer_list<KernelArgument> arguments);
+                      std::initializer_list<KernelArgument> arguments) {
+    return launch(kernel, shape, std::span{arguments.begin(), arguments.size()});
+  }
 
   /// c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, f32 or f64, all alike), in stream order.
   /// @returns `invalid_argument` with the shapes when they do not fit.
@@ -276,6 +302,14 @@ public:
   /// they put on it is in order with the work of this stream. Memory that they take by themselves is not counted.
   /// @returns `unsupported` on devices other than CUDA.
   Result<NativeStream> native();
+
+  /// The point behind all work queued so far.
+  Result<Mark> mark();
+
+  /// Later work of this stream waits for `mark`, which was made on the same device in this process. The thread does
+  /// not.
+  /// @returns `invalid_argument` for an empty one.
+  Result<void> wait(const Mark& mark);
 
   /// The context it belongs to, which must not have ended.
   [[nodiscard]] Context& context() const noexcept;
@@ -331,8 +365,8 @@ public:
 
   /// Compiles a kernel for this device, or takes it from the cache; may block. It can be used on the streams of any
   /// context of the device in this process.
-  /// @returns `unsupported` on devices other than CUDA, without NVRTC, or with GPUACTORS_JIT=off; `invalid_argument`
-  /// with the compiler's log, lines included, when the source is wrong.
+  /// @returns `unsupported` on devices other than CUDA, without NVRTC, with GPUACTORS_JIT=off, and on nodes that take
+  /// no source (`--no-jit`); `invalid_argument` with the compiler's log, lines included, when the source is wrong.
   Result<RuntimeKernel> compile(const KernelSource& source);
 
   /// The quota; children that run inside this lease take it as their parent.

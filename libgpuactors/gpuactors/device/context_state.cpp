@@ -9,6 +9,8 @@ namespace gpuactors::detail {
 Ground::~Ground() {
   if (backend == nullptr)
     return;
+  for (auto event : events)
+    backend->destroy_event(event);
   for (auto stream : streams)
     backend->destroy_stream(stream);
 }
@@ -65,6 +67,16 @@ void ContextState::put_stream(StreamHandle stream) noexcept {
     return;
   (void)ground->backend->synchronize(stream);
   idle.push_back(stream);
+}
+
+Result<std::shared_ptr<MarkState>> ContextState::take_mark() {
+  for (const auto& mark : marks)
+    if (mark.use_count() == 1)
+      return mark;
+  GPUACTORS_LET(event, ground->backend->make_event());
+  ground->events.push_back(event);
+  marks.push_back(std::make_shared<MarkState>(MarkState{ground, event}));
+  return marks.back();
 }
 
 Result<std::shared_ptr<Block>> ContextState::allocate(std::size_t bytes, StreamHandle stream) {

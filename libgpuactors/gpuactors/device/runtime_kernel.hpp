@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -35,42 +36,58 @@ public:
   template <class T, class = std::enable_if_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 16>>
   KernelArgument(const T& value) { // NOLINT(google-explicit-constructor): arguments are written as they are
     std::memcpy(bytes_.data(), &value, sizeof(T));
+    size_ = sizeof(T);
   }
 
   [[nodiscard]] const void* data() const noexcept {
     return bytes_.data();
   }
 
+  [[nodiscard]] std::size_t size() const noexcept {
+    return size_;
+  }
+
 private:
   alignas(16) std::array<std::byte, 16> bytes_{};
+  std::size_t size_ = 0;
 };
 
-/// A kernel that was compiled for one device and loaded; cheap to copy. Stays loaded until the process ends.
+/// A kernel that was compiled for one device and loaded; cheap to copy. Stays loaded while a copy lives, and while work
+/// that was started with it runs.
 class RuntimeKernel {
 public:
+  /// What its backend knows of it.
+  struct Loaded {
+    /// The backend's handle.
+    void* native = nullptr;
+    /// As its source calls it.
+    std::string name;
+    /// Bytes of each argument that it declares; nothing where the driver does not tell.
+    std::optional<std::vector<std::size_t>> arguments;
+  };
+
   RuntimeKernel() = default;
 
-  RuntimeKernel(void* native, std::string name) : native_(native), name_(std::move(name)) {
+  explicit RuntimeKernel(std::shared_ptr<const Loaded> loaded) : loaded_(std::move(loaded)) {
     // nop
   }
 
-  /// The backend's handle; null when empty.
-  [[nodiscard]] void* native() const noexcept {
-    return native_;
-  }
-
-  /// As its source calls it.
-  [[nodiscard]] const std::string& name() const noexcept {
-    return name_;
-  }
-
   explicit operator bool() const noexcept {
-    return native_ != nullptr;
+    return loaded_ != nullptr;
+  }
+
+  /// Of a kernel that is not empty.
+  [[nodiscard]] const Loaded& loaded() const noexcept {
+    return *loaded_;
+  }
+
+  /// Its name; empty when the kernel is.
+  [[nodiscard]] std::string name() const {
+    return loaded_ != nullptr ? loaded_->name : std::string{};
   }
 
 private:
-  void* native_ = nullptr;
-  std::string name_;
+  std::shared_ptr<const Loaded> loaded_;
 };
 
 } // namespace gpuactors

@@ -41,6 +41,21 @@ Result<void> check_gemm(const Gemm& g) {
   return {};
 }
 
+/// A driver reads as many bytes as the kernel declares, wherever they end.
+Result<void> check_arguments(const RuntimeKernel::Loaded& kernel, std::span<const KernelArgument> arguments) {
+  if (!kernel.arguments)
+    return {};
+  std::vector<std::size_t> sizes;
+  for (const auto& argument : arguments)
+    sizes.push_back(argument.size());
+  if (sizes == *kernel.arguments)
+    return {};
+  return fail(Errc::invalid_argument,
+              fmt::format("kernel {} declares {} arguments of [{}] B and was given {} of [{}] B", kernel.name,
+                          kernel.arguments->size(), fmt::join(*kernel.arguments, ", "), sizes.size(),
+                          fmt::join(sizes, ", ")));
+}
+
 } // namespace
 
 // -- lifetime ------------------------------------------------------------------------------------
@@ -130,7 +145,7 @@ Result<void> Stream::launch(const KernelInfo& kernel, std::uint64_t n, const voi
 }
 
 Result<void> Stream::launch(const RuntimeKernel& kernel, const LaunchShape& shape,
-                            std::initializer_list<KernelArgument> arguments) {
+                            std::span<const KernelArgument> arguments) {
   GPUACTORS_LET(on, backend());
   if (!kernel)
     return fail(Errc::invalid_argument, "the kernel is empty: compile one first");
@@ -139,7 +154,8 @@ Result<void> Stream::launch(const RuntimeKernel& kernel, const LaunchShape& shap
       return fail(Errc::invalid_argument,
                   fmt::format("kernel {} was started with grid [{}] and blocks [{}]; each dimension is at least 1",
                               kernel.name(), fmt::join(shape.grid, ", "), fmt::join(shape.block, ", ")));
-  return on->launch(kernel, shape, {arguments.begin(), arguments.size()}, handle_);
+  GPUACTORS_TRY(check_arguments(kernel.loaded(), arguments));
+  return on->launch(kernel, shape, arguments, handle_);
 }
 
 Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
@@ -208,6 +224,22 @@ Result<void> Stream::wait(Stream& other) {
     waited = here->wait(handle_, event);
   there->destroy_event(event);
   return waited;
+}
+
+Result<Mark> Stream::mark() {
+  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(mark, state_->take_mark());
+  GPUACTORS_TRY(on->record(mark->event, handle_));
+  return Mark{std::move(mark)};
+}
+
+Result<void> Stream::wait(const Mark& mark) {
+  GPUACTORS_LET(here, backend());
+  if (!mark)
+    return fail(Errc::invalid_argument, "there is no mark to wait for: it is empty");
+  const auto ground = mark.state_->ground.lock();
+  // Once that has ended, its work is done.
+  return ground != nullptr ? here->wait(handle_, mark.state_->event) : Result<void>{};
 }
 
 } // namespace gpuactors

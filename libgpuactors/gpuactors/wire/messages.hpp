@@ -140,22 +140,22 @@ using BrokerHandle = caf::typed_actor<
     Tell<v1::LeaseEnded>, Tell<v1::LeaseStuck>, Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>,
     Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
     Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>,
-    Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>>;
+    Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>, Tell<v1::DeviceFault>>;
 
-/// A node's agent: orders from the broker, reports from workers.
+/// A node's agent: orders from the broker, reports from workers and of devices.
 using AgentHandle =
     caf::typed_actor<Tell<v1::StartRunner>, Tell<v1::StartActor, Payload>, Tell<v1::EndLease>,
                      Tell<v1::LeaseStarted, caf::strong_actor_ptr, caf::strong_actor_ptr>, Tell<v1::LeaseEnded>,
                      Tell<v1::LeaseStuck>, Rpc<In<v1::WorkerHello, caf::strong_actor_ptr>, Out<v1::Done>>,
                      Tell<v1::WorkerExited>, Tell<v1::PeerDown>, Tell<v1::LinkChanged, caf::strong_actor_ptr>,
                      Tell<v1::Tick>, Rpc<In<v1::ReadLog>, Out<v1::LogLines>>, Tell<v1::ActorSaved>,
-                     Tell<v1::HolderUsage>>;
+                     Tell<v1::HolderUsage>, Tell<v1::DeviceFault>>;
 
 /// A worker: orders from its agent, and what clients ask of the holders in it.
 using WorkerHandle =
     caf::typed_actor<Tell<v1::StartRunner>, Tell<v1::StartActor, Payload>, Tell<v1::EndLease>, Tell<v1::LeaseEnded>,
                      Rpc<In<v1::FindHolder>, Out<v1::Started, caf::strong_actor_ptr>>, Tell<v1::CancelCall>,
-                     Tell<v1::StreamCredit>, Tell<v1::Tick>>;
+                     Tell<v1::StreamCredit>, Tell<v1::Tick>, Tell<v1::DeviceFault>>;
 
 } // namespace gpuactors
 
@@ -204,4 +204,5 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::ReadLog))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::LogLines))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Withdraw))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::HeldAhead))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceFault))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

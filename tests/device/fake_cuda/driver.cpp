@@ -26,6 +26,8 @@ std::atomic<int> live{0};
 namespace {
 
 KernelFinder find_kernel = nullptr;
+/// That are loaded.
+std::atomic<int> libraries{0};
 /// Guards pools and allocations.
 std::mutex memory_mutex;
 int context_mark;
@@ -330,18 +332,30 @@ CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t by
 
 CUresult library_load_data(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
                            void**, unsigned) {
+  ++libraries;
   *library = reinterpret_cast<CUlibrary>(const_cast<void*>(code));
   return CUDA_SUCCESS;
 }
 
 CUresult library_unload(CUlibrary) {
+  --libraries;
   return CUDA_SUCCESS;
 }
 
 CUresult library_get_kernel(CUkernel* kernel, CUlibrary, const char* name) {
   const auto* found = find_kernel != nullptr ? find_kernel(name) : nullptr;
+  if (found == nullptr)
+    found = find_source_kernel(name);
   *kernel = reinterpret_cast<CUkernel>(const_cast<FakeKernel*>(found));
   return found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult kernel_get_param_info(CUkernel kernel, std::size_t index, std::size_t*, std::size_t* size) {
+  const auto& arguments = reinterpret_cast<const FakeKernel*>(kernel)->arguments;
+  if (index >= arguments.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  *size = arguments[index];
+  return CUDA_SUCCESS;
 }
 
 CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
@@ -402,6 +416,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
     *function = reinterpret_cast<void*>(static_cast<PFN_##api##_v##version>(&name));
   GPUACTORS_CUDA_DRIVER_TABLE(FAKE_CUDA_ENTRY)
   GPUACTORS_CUDA_GREEN_TABLE(FAKE_CUDA_ENTRY)
+  GPUACTORS_CUDA_OPTIONAL_TABLE(FAKE_CUDA_ENTRY)
 #undef FAKE_CUDA_ENTRY
   if (const char* missing = std::getenv("FAKE_CUDA_MISSING"); missing != nullptr && wanted == missing)
     *function = nullptr;
@@ -422,6 +437,10 @@ CUresult cuMemFreeHost(void* memory) {
 
 void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder) {
   gpuactors::fake::find_kernel = finder;
+}
+
+int fake_cuda_libraries() {
+  return gpuactors::fake::libraries;
 }
 
 int fake_cuda_live() {

@@ -6,6 +6,29 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpuactors::fake {
+
+/// The host half of a kernel, as the fake driver runs it.
+struct FakeKernel {
+  /// "gpuactors_kernel_" + name
+  std::string entry;
+  HostKernel host;
+  std::size_t pack_bytes;
+  /// Of one from source: bytes of each argument.
+  std::vector<std::size_t> arguments = {};
+};
+
+template <class... Args>
+FakeKernel fake_kernel(const Kernel<Args...>& kernel) {
+  return {std::string{"gpuactors_kernel_"} + kernel.info.name, kernel.info.host, sizeof(KernelPack<Args...>)};
+}
+
+using KernelFinder = const FakeKernel* (*)(const char* entry);
+
+} // namespace gpuactors::fake
 
 namespace gpuactors::fake {
 
@@ -22,6 +45,10 @@ Machine& machine();
 /// Counts what exists, for `fake_cuda_live`.
 extern std::atomic<int> live;
 
+/// One of the kernels that the fake driver knows by itself, so that other programs than the tests' find it; null when
+/// there is none.
+const FakeKernel* find_source_kernel(std::string_view entry);
+
 /// Ends the process unless a context is current.
 void need_context(const char* api);
 
@@ -30,28 +57,11 @@ void need_context(const char* api);
 
 } // namespace gpuactors::fake
 
-namespace gpuactors::fake {
-
-/// The host half of a kernel, as the fake driver runs it.
-struct FakeKernel {
-  /// "gpuactors_kernel_" + name
-  std::string entry;
-  HostKernel host;
-  std::size_t pack_bytes;
-};
-
-template <class... Args>
-FakeKernel fake_kernel(const Kernel<Args...>& kernel) {
-  return {std::string{"gpuactors_kernel_"} + kernel.info.name, kernel.info.host, sizeof(KernelPack<Args...>)};
-}
-
-using KernelFinder = const FakeKernel* (*)(const char* entry);
-
-} // namespace gpuactors::fake
-
 extern "C" {
 /// Kernels of the program under test: the real driver finds them in their image.
 void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
+/// Kernels from source, and images, that are loaded at the moment.
+int fake_cuda_libraries();
 /// Contexts, streams, events, pools, allocations and cuBLAS handles that exist at the moment.
 int fake_cuda_live();
 /// Whether a context is current on this thread.

@@ -2,13 +2,22 @@
 #include <gpuactors/device/nvml/library.hpp>
 
 #include <device/fake_nvml/nvml.hpp>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
+#include <utility>
 
 using namespace gpuactors;
 using namespace gpuactors::nvml;
@@ -35,7 +44,9 @@ constexpr int divided = 2;
 
 struct State {
   std::mutex mutex;
+  std::condition_variable posted;
   std::deque<EventData> events;
+  bool falls = false;
   std::map<int, int> broken;
   std::map<int, std::uint64_t> registered;
   bool divided_anew = false;
@@ -64,6 +75,39 @@ int say(const std::string& text, char* out, unsigned size) {
   if (text.size() >= size)
     return 7;
   std::memcpy(out, text.c_str(), text.size() + 1);
+  return success;
+}
+
+/// FAKE_NVML_EVENTS names a pipe from which events come as lines "INDEX TYPE DATA": for tests of other processes.
+int event_pipe() {
+  static const int pipe = [] {
+    const char* path = std::getenv("FAKE_NVML_EVENTS");
+    // For writing too: there is no end of the file when a writer leaves.
+    return path != nullptr ? ::open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
+  }();
+  return pipe;
+}
+
+int read_pipe(int timeout) {
+  if (event_pipe() < 0)
+    return success;
+  {
+    const std::lock_guard guard{state().mutex};
+    if (!state().events.empty())
+      return success;
+  }
+  pollfd wanted{event_pipe(), POLLIN, 0};
+  if (::poll(&wanted, 1, timeout) <= 0)
+    return timed_out;
+  std::array<char, 4096> text{};
+  const auto size = ::read(event_pipe(), text.data(), text.size() - 1);
+  std::istringstream lines{std::string{text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, size))}};
+  int index = 0;
+  std::uint64_t type = 0;
+  std::uint64_t data = 0;
+  const std::lock_guard guard{state().mutex};
+  while (lines >> index >> type >> data)
+    state().events.push_back({handle_of(index), type, data, 0xffffffff, 0xffffffff});
   return success;
 }
 
@@ -175,10 +219,15 @@ int nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, Even
   return (types & ~allowed) == 0 ? success : not_supported;
 }
 
-int nvmlEventSetWait_v2(EventSet, EventData* data, unsigned) {
-  const std::lock_guard guard{state().mutex};
+int nvmlEventSetWait_v2(EventSet, EventData* data, unsigned timeout) {
+  if (const auto result = read_pipe(static_cast<int>(timeout)); result != success)
+    return result;
+  std::unique_lock lock{state().mutex};
+  // The file has waited, if there is one.
+  state().posted.wait_for(lock, std::chrono::milliseconds{event_pipe() < 0 ? timeout : 0},
+                          [] { return !state().events.empty() || state().falls; });
   if (state().events.empty())
-    return timed_out;
+    return std::exchange(state().falls, false) ? gpu_is_lost : timed_out;
   *data = state().events.front();
   state().events.pop_front();
   return success;
@@ -187,6 +236,13 @@ int nvmlEventSetWait_v2(EventSet, EventData* data, unsigned) {
 void fake_nvml_post(int index, std::uint64_t type, std::uint64_t data) {
   const std::lock_guard guard{state().mutex};
   state().events.push_back({handle_of(index), type, data, 0xffffffff, 0xffffffff});
+  state().posted.notify_all();
+}
+
+void fake_nvml_fall() {
+  const std::lock_guard guard{state().mutex};
+  state().falls = true;
+  state().posted.notify_all();
 }
 
 void fake_nvml_break(int index, int result) {

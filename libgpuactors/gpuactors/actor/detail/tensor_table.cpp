@@ -33,9 +33,39 @@ TensorEntry::~TensorEntry() {
     home->forget(*this);
 }
 
+void Coming::set(Result<void> outcome) {
+  const std::lock_guard lock{mutex_};
+  outcome_ = std::move(outcome);
+  done_.notify_all();
+}
+
+bool Coming::is_done() const {
+  const std::lock_guard lock{mutex_};
+  return outcome_.has_value();
+}
+
+Result<void> Coming::wait() const {
+  std::unique_lock lock{mutex_};
+  done_.wait(lock, [this] { return outcome_.has_value(); });
+  return *outcome_;
+}
+
+Result<Tensor> TensorEntry::view_on(Stream& stream) const {
+  // Errors of work on CUDA reach all that waits for it, the device being lost; those of a host device do not.
+  if (coming == nullptr || coming->is_done() || device->info().kind != DeviceKind::cuda)
+    return view();
+  auto result = tensor.pinned();
+  if (!result)
+    return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
+  GPUACTORS_TRY(stream.wait(coming->mark()));
+  return result;
+}
+
 Result<Tensor> TensorEntry::view() const {
   if (device == nullptr)
     return fail(Errc::unsupported, "the tensor lies in host memory: on() brings it to a device, host() reads it there");
+  if (coming != nullptr)
+    GPUACTORS_TRY(coming->wait());
   auto result = tensor.pinned();
   if (!result)
     return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");

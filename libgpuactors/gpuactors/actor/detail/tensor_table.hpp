@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,34 @@ class TensorTable;
 
 /// Which tensor it is, of all processes: the store that it was put into, and its number there.
 using TensorName = std::pair<std::uint64_t, std::uint64_t>;
+
+/// The work that makes a tensor, while it was still queued when the tensor was put. Any thread.
+class Coming {
+public:
+  explicit Coming(Mark mark) : mark_(std::move(mark)) {
+    // nop
+  }
+
+  /// The point behind it.
+  [[nodiscard]] const Mark& mark() const noexcept {
+    return mark_;
+  }
+
+  /// It is done, as well as that went. Once; does not block.
+  void set(Result<void> outcome);
+
+  /// Whether it is done, well or not.
+  [[nodiscard]] bool is_done() const;
+
+  /// Waits until it is done. @returns its error.
+  [[nodiscard]] Result<void> wait() const;
+
+private:
+  const Mark mark_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable done_;
+  std::optional<Result<void>> outcome_;
+};
 
 /// A shared tensor: on a device of this process, or in its host memory. Any thread; immutable once it is in a table,
 /// except for what `mutex` guards.
@@ -32,6 +61,8 @@ struct TensorEntry {
   /// Where it lies if that is a device; null for host memory.
   std::shared_ptr<Device> device;
   Tensor tensor;
+  /// Null: it was there when it was put.
+  std::shared_ptr<Coming> coming;
   /// What it is called where it came from, if it was fetched.
   TensorName origin;
   std::mutex mutex;
@@ -40,9 +71,13 @@ struct TensorEntry {
 
   ~TensorEntry();
 
-  /// The tensor on its device, which stays while the result lives.
-  /// @returns `unsupported` when it lies in host memory, `actor_died` when the owner has ended.
+  /// The tensor on its device, which stays while the result lives. Waits until it is there.
+  /// @returns `unsupported` when it lies in host memory, `actor_died` when the owner has ended, the error of the work
+  ///          that makes it.
   [[nodiscard]] Result<Tensor> view() const;
+
+  /// Likewise, for work of `stream`, which is on its device: on CUDA that work waits, not the caller.
+  [[nodiscard]] Result<Tensor> view_on(Stream& stream) const;
 
   /// The bytes in host memory, brought there if need be.
   /// @returns `actor_died` when the owner has ended, `out_of_memory`.

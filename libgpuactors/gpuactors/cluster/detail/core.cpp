@@ -2,6 +2,7 @@
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
@@ -178,6 +179,7 @@ Result<void> ClusterCore::start(EmbedOptions options) {
     local.name = "local";
     local.devices = options.devices;
     local.accelerator_root = options.accelerator_root;
+    local.runtime_source = options.runtime_source;
     options.nodes.push_back(std::move(local));
   }
   for (const auto& node : options.nodes)
@@ -230,6 +232,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   auto services = std::make_shared<ProcessServices>();
   services->node = node.name;
   services->devices = devices;
+  services->runtime_source = node.runtime_source;
   fill(*services);
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
       system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_), described.resources));
@@ -237,8 +240,12 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   v1::RegisterNode message;
   *message.mutable_node() = describe_node(described, devices);
   auto reply = std::make_shared<DoneReply>();
+  const auto described_node = message.node();
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<void>{reply}.get());
+  // Nobody here reads what an operator would be told.
+  if (auto watch = watch_devices(described_node, agent, [](const std::string&) {}))
+    watches_.push_back(std::move(watch));
   return {};
 }
 
@@ -258,6 +265,7 @@ void ClusterCore::shutdown() {
     if (workers_ != nullptr)
       workers_->close();
     links_.reset();
+    watches_.clear();
     for (const auto& agent : agents_)
       caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
     agents_.clear();

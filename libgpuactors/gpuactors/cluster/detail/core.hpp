@@ -6,6 +6,7 @@
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 #include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/options.hpp>
+#include <gpuactors/device/nvml/watch.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
 #include <memory>
@@ -117,6 +118,8 @@ private:
   std::unique_ptr<caf::actor_system> system_;
   caf::strong_actor_ptr broker_;
   std::vector<caf::strong_actor_ptr> agents_;
+  // What tells the agents of devices that fail.
+  std::vector<std::unique_ptr<nvml::Watch>> watches_;
   std::unique_ptr<RequestPort> port_;
   std::uint64_t client_ = 0;
   std::atomic<std::uint64_t> last_request_{0};

@@ -100,7 +100,15 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
 
 Result<void> CudaBackend::synchronize(StreamHandle stream) {
   const Current current{*shared_.primary};
-  return check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
+  auto done = check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
+  if (done && !launched_.empty() && is_only(native(stream)))
+    launched_.clear();
+  return done;
+}
+
+bool CudaBackend::is_only(CUstream stream) {
+  const std::lock_guard guard{free_mutex_};
+  return streams_.size() == 1 && streams_[0] == stream;
 }
 
 Result<EventHandle> CudaBackend::make_event() {
@@ -226,9 +234,10 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
   for (const auto& argument : arguments)
     addresses.push_back(const_cast<void*>(argument.data()));
   const auto& [grid, block, shared_bytes] = shape;
+  launched_.emplace(kernel.loaded().native, kernel);
   return check(
-      driver().launch_kernel(static_cast<CUfunction>(kernel.native()), grid[0], grid[1], grid[2], block[0], block[1],
-                             block[2], shared_bytes, native(stream), addresses.data(), nullptr),
+      driver().launch_kernel(static_cast<CUfunction>(kernel.loaded().native), grid[0], grid[1], grid[2], block[0],
+                             block[1], block[2], shared_bytes, native(stream), addresses.data(), nullptr),
       "cuLaunchKernel", Errc::launch_failed,
       fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
 }

@@ -11,6 +11,8 @@
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
 #include <gpuactors/device/quota.hpp>
 
+#include <unordered_map>
+
 namespace gpuactors::cuda {
 
 /// What all backends of a device share; outlives them.
@@ -74,6 +76,7 @@ private:
   /// Makes the cuBLAS handle and its workspace, at the first product.
   Result<void> open_cublas();
   Result<void> allocate_workspace();
+  [[nodiscard]] bool is_only(CUstream stream);
 
   Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {}) {
     return shared_.primary->check(result, api, otherwise, std::move(detail));
@@ -100,6 +103,8 @@ private:
   /// The last product and its stream: all products share the workspace, so those of two streams take turns.
   CUevent product_done_ = nullptr;
   CUstream product_stream_ = nullptr;
+  /// Kernels from source that may run now: they must not be unloaded.
+  std::unordered_map<void*, RuntimeKernel> launched_;
 };
 
 } // namespace gpuactors::cuda

@@ -4,18 +4,22 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 namespace gpuactors::cuda {
 
 namespace {
 
 constexpr std::string_view magic = "gpuactors kernel 1\n";
+constexpr std::size_t name_digits = 16;
 
 /// FNV-1a: names files and notices damage; what a file is for is compared word for word.
 std::uint64_t digest_of(std::string_view text) {
@@ -82,6 +86,29 @@ void write_file(const std::filesystem::path& path, const std::string& key, const
     std::filesystem::remove(unfinished, error);
 }
 
+/// Whether it is one of ours, whole or unfinished: the folder may be anybody's.
+bool is_kernel_file(const std::filesystem::path& path) {
+  const auto name = path.filename().string();
+  const auto hex = name.find_first_not_of("0123456789abcdef");
+  return (name.size() == name_digits && hex == std::string::npos) || (hex == name_digits && name[hex] == '.');
+}
+
+/// As it is with writing: what cannot be removed is not reported.
+void remove_oldest_files(const std::filesystem::path& folder, std::size_t most) {
+  std::error_code error;
+  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> files;
+  for (std::filesystem::directory_iterator entry{folder, error}, end; !error && entry != end; entry.increment(error))
+    if (is_kernel_file(entry->path()))
+      files.emplace_back(entry->last_write_time(error), entry->path());
+  if (files.size() <= most)
+    return;
+  // A part of them at once, so that not each file that is written costs one.
+  std::sort(files.begin(), files.end());
+  files.resize(files.size() - (most - most / 8));
+  for (const auto& [time, path] : files)
+    std::filesystem::remove(path, error);
+}
+
 } // namespace
 
 std::filesystem::path CodeCache::default_folder() {
@@ -109,19 +136,39 @@ Result<KernelCode> CodeCache::find(const KernelSource& source, const std::string
   append(key, source.source);
   {
     const std::lock_guard guard{mutex_};
-    if (const auto known = known_.find(key); known != known_.end())
-      return known->second;
+    if (const auto known = known_.find(key); known != known_.end()) {
+      known->second.turn = ++turn_;
+      return known->second.code;
+    }
   }
   const auto path = folder_.empty() ? folder_ : folder_ / fmt::format("{:016x}", digest_of(key));
   auto code = path.empty() ? std::nullopt : read_file(path, key);
   if (!code) {
     GPUACTORS_LET(compiled, compile());
     code = std::move(compiled);
-    if (!path.empty())
+    if (!path.empty()) {
       write_file(path, key, *code);
+      remove_oldest_files(folder_, bounds_.files);
+    }
   }
+  keep(std::move(key), *code);
+  return std::move(*code);
+}
+
+void CodeCache::keep(std::string key, KernelCode code) {
+  const auto size = [](const auto& entry) {
+    return entry.first.size() + entry.second.code.entry.size() + entry.second.code.code.size();
+  };
   const std::lock_guard guard{mutex_};
-  return known_.emplace(std::move(key), std::move(*code)).first->second;
+  const auto [added, is_new] = known_.emplace(std::move(key), Known{std::move(code), ++turn_});
+  if (is_new)
+    bytes_ += size(*added);
+  while (bytes_ > bounds_.bytes) {
+    const auto oldest = std::min_element(known_.begin(), known_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.turn < b.second.turn; });
+    bytes_ -= size(*oldest);
+    known_.erase(oldest);
+  }
 }
 
 } // namespace gpuactors::cuda

@@ -1,9 +1,11 @@
 // Compiled kernels, kept in memory and on disk.
 #pragma once
 
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/device/cuda/compiler.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -12,13 +14,22 @@
 
 namespace gpuactors::cuda {
 
+/// How much a cache keeps. What was not asked for, or written, for longest goes first.
+struct CodeCacheBounds {
+  /// Bytes in memory, of code and of what it was made from.
+  std::size_t bytes = limits::kernel_code_bytes;
+  /// In the folder.
+  std::size_t files = limits::kernel_files;
+};
+
 /// Goes by everything that decides what the code is: source, name, options, architecture, version of the compiler. A
 /// file is taken only if all of that is in it, word for word, and its code is whole. Any thread; several processes may
 /// share the folder.
 class CodeCache {
 public:
   /// @param folder where files are; empty: in memory only. Made when it is first needed, for its owner alone.
-  explicit CodeCache(std::filesystem::path folder) : folder_(std::move(folder)) {
+  explicit CodeCache(std::filesystem::path folder, CodeCacheBounds bounds = {})
+    : folder_(std::move(folder)), bounds_(bounds) {
     // nop
   }
 
@@ -30,9 +41,20 @@ public:
                           const std::function<Result<KernelCode>()>& compile);
 
 private:
+  struct Known {
+    KernelCode code;
+    /// When it was last asked for.
+    std::uint64_t turn = 0;
+  };
+
+  void keep(std::string key, KernelCode code);
+
   const std::filesystem::path folder_;
+  const CodeCacheBounds bounds_;
   std::mutex mutex_;
-  std::map<std::string, KernelCode> known_;
+  std::map<std::string, Known> known_;
+  std::size_t bytes_ = 0;
+  std::uint64_t turn_ = 0;
 };
 
 } // namespace gpuactors::cuda

@@ -1,4 +1,5 @@
 // Calling NVRTC.
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/cuda/compiler.hpp>
 
 #include <cuda.h>
@@ -108,6 +109,12 @@ private:
     (void)library_.get_log(program_, text.data());
     // It ends with a zero, and often with empty lines.
     text.erase(text.find_last_not_of(std::string_view{"\0\n", 2}) + 1);
+    // The first errors say what is wrong.
+    if (text.size() > limits::compiler_log_bytes) {
+      const auto left_out = text.size() - limits::compiler_log_bytes;
+      text.resize(limits::compiler_log_bytes);
+      text += fmt::format("\n... and {} B more", left_out);
+    }
     return text;
   }
 

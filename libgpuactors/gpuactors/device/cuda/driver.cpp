@@ -46,8 +46,9 @@ Result<Driver> load_driver() {
   if (missing != nullptr)
     return too_old(missing);
   GPUACTORS_CUDA_GREEN_TABLE(GPUACTORS_CUDA_RESOLVE)
-#undef GPUACTORS_CUDA_RESOLVE
   driver.missing_for_green = missing;
+  GPUACTORS_CUDA_OPTIONAL_TABLE(GPUACTORS_CUDA_RESOLVE)
+#undef GPUACTORS_CUDA_RESOLVE
   GPUACTORS_TRY(check(driver, driver.init(0), "cuInit", {-1, Errc::unsupported, {}}));
   GPUACTORS_TRY(
       check(driver, driver.driver_get_version(&driver.version), "cuDriverGetVersion", {-1, Errc::unsupported, {}}));

@@ -58,11 +58,15 @@ namespace gpuactors::cuda {
   X(green_ctx_get_dev_resource, cuGreenCtxGetDevResource, 12040)                                                       \
   X(green_ctx_stream_create, cuGreenCtxStreamCreate, 12050)
 
+/// Likewise. A driver that lacks one of them does all else.
+#define GPUACTORS_CUDA_OPTIONAL_TABLE(X) X(kernel_get_param_info, cuKernelGetParamInfo, 12040)
+
 /// The table. Filled once, then only read: any thread.
 struct Driver {
 #define GPUACTORS_CUDA_MEMBER(name, function, version) PFN_##function##_v##version name = nullptr;
   GPUACTORS_CUDA_DRIVER_TABLE(GPUACTORS_CUDA_MEMBER)
   GPUACTORS_CUDA_GREEN_TABLE(GPUACTORS_CUDA_MEMBER)
+  GPUACTORS_CUDA_OPTIONAL_TABLE(GPUACTORS_CUDA_MEMBER)
 #undef GPUACTORS_CUDA_MEMBER
 
   /// The function for sets of SMs that the driver has not; null: it has all.

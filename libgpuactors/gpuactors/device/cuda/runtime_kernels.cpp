@@ -16,23 +16,65 @@ Result<RuntimeKernel> RuntimeKernels::find(const KernelSource& source, int capab
   GPUACTORS_LET(code, cache_.find(source, architecture, compiler->version(),
                                   [&] { return compiler->compile(source, architecture); }));
   const std::lock_guard guard{mutex_};
-  auto& kernel = loaded_[code.entry + '\n' + code.code];
-  if (kernel != nullptr)
-    return RuntimeKernel{kernel, source.name};
+  auto found = loaded_.find(code.entry + '\n' + code.code);
+  if (found == loaded_.end()) {
+    GPUACTORS_LET(entry, load(source, code, ordinal));
+    found = loaded_.emplace(code.entry + '\n' + code.code, std::move(entry)).first;
+  }
+  found->second.turn = ++turn_;
+  const RuntimeKernel kernel{found->second.kernel};
+  if (loaded_.size() > most_)
+    unload_oldest();
+  return kernel;
+}
+
+Result<RuntimeKernels::Entry> RuntimeKernels::load(const KernelSource& source, const KernelCode& code, int ordinal) {
   const CallSite site{ordinal, Errc::launch_failed, "kernel " + source.name};
-  CUlibrary library = nullptr;
-  GPUACTORS_TRY(check(driver_,
-                      driver_.library_load_data(&library, code.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-                      "cuLibraryLoadData", site));
-  CUkernel found = nullptr;
-  auto outcome =
-      check(driver_, driver_.library_get_kernel(&found, library, code.entry.c_str()), "cuLibraryGetKernel", site);
-  if (!outcome) {
-    (void)driver_.library_unload(library);
+  Entry entry;
+  GPUACTORS_TRY(check(
+      driver_, driver_.library_load_data(&entry.library, code.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+      "cuLibraryLoadData", site));
+  CUkernel kernel = nullptr;
+  if (auto outcome = check(driver_, driver_.library_get_kernel(&kernel, entry.library, code.entry.c_str()),
+                           "cuLibraryGetKernel", site);
+      !outcome) {
+    (void)driver_.library_unload(entry.library);
     return fail(outcome.error());
   }
-  kernel = found;
-  return RuntimeKernel{kernel, source.name};
+  RuntimeKernel::Loaded loaded{kernel, source.name, arguments_of(kernel)};
+  entry.kernel = std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded));
+  return entry;
+}
+
+std::optional<std::vector<std::size_t>> RuntimeKernels::arguments_of(CUkernel kernel) const {
+  if (driver_.kernel_get_param_info == nullptr)
+    return std::nullopt;
+  // More than any chip takes.
+  constexpr std::size_t most = 8'192;
+  std::vector<std::size_t> sizes;
+  while (sizes.size() < most) {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    const auto result = driver_.kernel_get_param_info(kernel, sizes.size(), &offset, &size);
+    // So it says that there are no more.
+    if (result == CUDA_ERROR_INVALID_VALUE)
+      return sizes;
+    if (result != CUDA_SUCCESS)
+      return std::nullopt;
+    sizes.push_back(size);
+  }
+  return std::nullopt;
+}
+
+void RuntimeKernels::unload_oldest() {
+  auto oldest = loaded_.end();
+  for (auto entry = loaded_.begin(); entry != loaded_.end(); ++entry)
+    if (entry->second.kernel.use_count() == 1 && (oldest == loaded_.end() || entry->second.turn < oldest->second.turn))
+      oldest = entry;
+  if (oldest == loaded_.end())
+    return;
+  (void)driver_.library_unload(oldest->second.library);
+  loaded_.erase(oldest);
 }
 
 } // namespace gpuactors::cuda

@@ -1,19 +1,28 @@
 // Kernels that programs bring as source: compiled for a chip, loaded into the driver.
 #pragma once
 
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/cuda/check.hpp>
 #include <gpuactors/device/cuda/code_cache.hpp>
 
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace gpuactors::cuda {
 
-/// One object a process. What is loaded stays until the process ends. Any thread.
+/// One object a process. Any thread.
+///
+/// What is loaded stays while somebody holds it; of what nobody holds, the last ones that were asked for.
 class RuntimeKernels {
 public:
-  explicit RuntimeKernels(const Driver& driver) : driver_(driver), cache_(CodeCache::default_folder()) {
+  /// @param most how many kernels stay loaded when nobody holds them.
+  explicit RuntimeKernels(const Driver& driver, std::size_t most = limits::loaded_kernels)
+    : driver_(driver), most_(most), cache_(CodeCache::default_folder()) {
     // nop
   }
 
@@ -21,11 +30,25 @@ public:
   Result<RuntimeKernel> find(const KernelSource& source, int capability, int ordinal);
 
 private:
+  struct Entry {
+    std::shared_ptr<const RuntimeKernel::Loaded> kernel;
+    CUlibrary library = nullptr;
+    /// When it was last asked for.
+    std::uint64_t turn = 0;
+  };
+
+  /// All of these: the mutex is held.
+  Result<Entry> load(const KernelSource& source, const KernelCode& code, int ordinal);
+  [[nodiscard]] std::optional<std::vector<std::size_t>> arguments_of(CUkernel kernel) const;
+  void unload_oldest();
+
   const Driver& driver_;
+  const std::size_t most_;
   CodeCache cache_;
   std::mutex mutex_;
   /// By the code itself, and the name in it.
-  std::map<std::string, CUkernel> loaded_;
+  std::map<std::string, Entry> loaded_;
+  std::uint64_t turn_ = 0;
 };
 
 } // namespace gpuactors::cuda

@@ -17,6 +17,8 @@ struct Ground {
   /// Every stream that was ever made. They are reused, not destroyed, so that storage may be freed on the stream it
   /// was allocated on however late that is.
   std::vector<StreamHandle> streams;
+  /// Every event of a mark; reused likewise.
+  std::vector<EventHandle> events;
 
   ~Ground();
 };
@@ -59,6 +61,12 @@ struct Block {
   Block* next = nullptr;
 };
 
+/// What stands behind the copies of a mark. It keeps nothing: the end of a context waits for its work.
+struct MarkState {
+  std::weak_ptr<Ground> ground;
+  EventHandle event;
+};
+
 struct ContextState {
   Context* context = nullptr;
   /// Null once the context has ended.
@@ -66,11 +74,18 @@ struct ContextState {
   std::shared_ptr<BlockRegistry> blocks = std::make_shared<BlockRegistry>();
   /// Streams that nobody holds at the moment.
   std::vector<StreamHandle> idle;
+  /// Whether kernels may be compiled from source.
+  bool runtime_source = true;
+  /// The marks of its streams; those that nobody else holds any more can be made again.
+  std::vector<std::shared_ptr<MarkState>> marks;
 
   Result<StreamHandle> take_stream();
 
   /// Waits for `stream`; its error is dropped, as there is nobody left to tell.
   void put_stream(StreamHandle stream) noexcept;
+
+  /// A mark that nobody holds; its event is still to be recorded.
+  Result<std::shared_ptr<MarkState>> take_mark();
 
   Result<std::shared_ptr<Block>> allocate(std::size_t bytes, StreamHandle stream);
 

@@ -13,11 +13,15 @@ struct Xid {
   const char* what;
 };
 
-/// Those that mean something else than their number alone, or that people meet. The rest is fatal: a device whose state
-/// nobody can name gets no new work.
+/// Those that mean something else than their number alone, or that people meet. After NVIDIA's Xid catalog
+/// (docs.nvidia.com/deploy/xid-errors): where its immediate action is to start the application again, a program did it;
+/// NVIDIA's device plugin for Kubernetes ignores 13, 31, 43, 45, 68 and 109 as well. The rest is fatal, as it is there:
+/// a device whose state nobody can name gets no new work.
 constexpr Xid known[] = {
+    {8, Severity::program, "a program's work took too long"},
     {13, Severity::program, "an exception in a kernel"},
     {31, Severity::program, "an illegal address in a kernel"},
+    {41, Severity::program, "an exception of a copy engine"},
     {43, Severity::program, "a program's channel was reset"},
     {45, Severity::program, "a program's work was ended"},
     {68, Severity::program, "an exception of the video decoder"},
@@ -27,6 +31,7 @@ constexpr Xid known[] = {
     {92, Severity::noted, "many corrected memory errors"},
     {94, Severity::noted, "a contained memory error"},
     {154, Severity::noted, "what the GPU needs to recover has changed"},
+    {46, Severity::fatal, "the GPU has stopped processing"},
     {48, Severity::fatal, "an uncorrectable memory error"},
     {62, Severity::fatal, "the power controller has stopped"},
     {64, Severity::fatal, "a memory row could not be put out of use"},

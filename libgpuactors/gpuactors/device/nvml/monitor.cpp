@@ -178,12 +178,13 @@ Result<int> Monitor::distance(const std::string& one, const std::string& other) 
 // -- what happens to it --------------------------------------------------------------------------
 
 Result<void> Monitor::watch() {
+  if (events_ != nullptr)
+    return {};
   if (library_.event_set_create == nullptr || library_.event_set_wait == nullptr || library_.event_set_free == nullptr
       || library_.register_events == nullptr)
     return fail(Errc::unsupported, "libnvidia-ml.so.1 is too old: it reports no events");
   EventSet events = nullptr;
   GPUACTORS_TRY(check(library_, library_.event_set_create(&events), "nvmlEventSetCreate"));
-  int watched = 0;
   {
     const std::lock_guard guard{mutex_};
     if (auto all = read(); !all) {
@@ -196,10 +197,14 @@ Result<void> Monitor::watch() {
       if (known.handle != known.gpu
           || (library_.get_event_types != nullptr && library_.get_event_types(known.gpu, &types) != success))
         continue;
-      watched += library_.register_events(known.gpu, types & watched_events, events) == success ? 1 : 0;
+      if (library_.register_events(known.gpu, types & watched_events, events) == success)
+        watched_[known.gpu].push_back(known.uuid);
     }
+    for (const auto& known : known_)
+      if (const auto gpu = watched_.find(known.gpu); gpu != watched_.end() && known.handle != known.gpu)
+        gpu->second.push_back(known.uuid);
   }
-  if (watched == 0) {
+  if (watched_.empty()) {
     (void)library_.event_set_free(events);
     return fail(Errc::unsupported, "no GPU of this machine reports events");
   }
@@ -207,17 +212,30 @@ Result<void> Monitor::watch() {
   return {};
 }
 
+/// The wait says that a GPU is lost, not which.
+std::optional<GpuEvent> Monitor::find_lost() {
+  for (const auto& [gpu, uuids] : watched_) {
+    Memory memory{};
+    if (library_.get_memory(gpu, &memory) == gpu_is_lost && lost_.insert(gpu).second)
+      return GpuEvent{uuids, Severity::fatal, "the GPU is lost"};
+  }
+  return std::nullopt;
+}
+
 Result<std::optional<GpuEvent>> Monitor::wait(std::chrono::milliseconds timeout) {
-  if (events_ == nullptr)
-    GPUACTORS_TRY(watch());
+  GPUACTORS_TRY(watch());
   EventData data{};
   const auto result = library_.event_set_wait(events_, &data, static_cast<unsigned>(timeout.count()));
   if (result == timed_out)
     return std::optional<GpuEvent>{};
+  if (result == gpu_is_lost)
+    if (auto lost = find_lost())
+      return lost;
   GPUACTORS_TRY(check(library_, result, "nvmlEventSetWait"));
   GpuEvent event;
-  if (data.device != nullptr)
-    event.uuid = uuid_of(data.device);
+  // Not by asking it: one that has fallen off the bus does not say who it was.
+  if (const auto gpu = watched_.find(data.device); gpu != watched_.end())
+    event.uuids = gpu->second;
   event.severity = severity_of(data.type, data.data);
   event.text = describe_event(data.type, data.data);
   return std::optional{std::move(event)};

@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,8 +43,8 @@ struct GpuStatus {
 
 /// Something that happened to a GPU.
 struct GpuEvent {
-  /// Empty: the library did not say which.
-  std::string uuid;
+  /// Its own, then those of its slices; none: the library did not say which GPU it is.
+  std::vector<std::string> uuids;
   Severity severity = Severity::noted;
   std::string text;
 };
@@ -72,8 +74,13 @@ public:
   /// most 10. Slices stand where their GPU is; 0 between those of one GPU.
   Result<int> distance(const std::string& one, const std::string& other);
 
-  /// Waits for the next event of any GPU, at most `timeout`; nothing when none came.
+  /// Asks for the events of all GPUs. Once, before `wait` or by it.
   /// @returns `unsupported` when no GPU reports events.
+  Result<void> watch();
+
+  /// Waits for the next event of any GPU, at most `timeout`; nothing when none came. That a GPU is lost is an event of
+  /// it too.
+  /// @returns as `watch`, and what the library reports.
   Result<std::optional<GpuEvent>> wait(std::chrono::milliseconds timeout);
 
 private:
@@ -92,15 +99,18 @@ private:
   Result<Known> find(const std::string& uuid);
   [[nodiscard]] std::string uuid_of(DeviceHandle handle) const;
 
-  Result<void> watch();
+  [[nodiscard]] std::optional<GpuEvent> find_lost();
 
   const Library library_;
   const std::filesystem::path root_;
   std::mutex mutex_;
   /// What was last read. Handles of slices may become stale; UUIDs do not.
   std::vector<Known> known_;
-  /// Used by `wait` alone.
+  /// Used by `watch` and `wait` alone, as what follows: the GPUs that events are asked for, with the UUIDs of each, and
+  /// those that were reported as lost.
   EventSet events_ = nullptr;
+  std::map<DeviceHandle, std::vector<std::string>> watched_;
+  std::set<DeviceHandle> lost_;
 };
 
 } // namespace gpuactors::nvml

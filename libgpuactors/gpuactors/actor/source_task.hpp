@@ -1,0 +1,62 @@
+// Tasks that are source: a kernel in CUDA C++ that a program sends to a device of the cluster, which compiles and runs
+// it. The program needs neither a compiler nor a device.
+//
+//   gpuactors::SourceTask task{{source, "scale<float>"}, {{4, 1, 1}, {256, 1, 1}, 0}};
+//   task.in_out(x.ref()).scalar(2.0F).scalar(1000U);
+//   auto reply = cluster.submit<gpuactors::v1::SourceResult>(task.type, task.message(), {.gpus = 0.5}).get();
+//   auto scaled = cluster.get(reply->outputs(0).ref());
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+#include <gpuactors/device/runtime_kernel.hpp>
+#include <gpuactors/device/types.hpp>
+#include <gpuactors/v1/source.pb.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace gpuactors {
+
+class TypeRegistry;
+
+/// A kernel as source with all that it is started with, as the message that the task takes. What is wrong with it shows
+/// when it is submitted. One thread.
+class SourceTask {
+public:
+  /// The task type, which every program has.
+  static constexpr const char* type = "gpuactors.source_kernel";
+
+  explicit SourceTask(KernelSource kernel, const LaunchShape& shape = {});
+
+  // The arguments of the kernel, in the order in which it declares them.
+
+  /// A pointer to a tensor that is read only.
+  SourceTask& in(const v1::TensorRef& tensor);
+  /// A pointer to a copy of a tensor, which becomes an output.
+  SourceTask& in_out(const v1::TensorRef& tensor);
+  /// A pointer to a tensor that is made for it, all zero, which becomes an output.
+  SourceTask& out(DType dtype, const std::vector<std::int64_t>& shape);
+  /// A number.
+  SourceTask& scalar(std::int32_t value);
+  SourceTask& scalar(std::uint32_t value);
+  SourceTask& scalar(std::int64_t value);
+  SourceTask& scalar(std::uint64_t value);
+  SourceTask& scalar(float value);
+  SourceTask& scalar(double value);
+
+  [[nodiscard]] const v1::SourceTask& message() const noexcept {
+    return message_;
+  }
+
+private:
+  v1::SourceTask message_;
+};
+
+/// Checks all that can be seen of a task without compiling it. Pure.
+/// @returns `invalid_argument` with what is wrong and what is allowed.
+Result<void> check_source_task(const v1::SourceTask& task);
+
+/// Adds the task to a registry of a program's own; that of the program (`TypeRegistry::global`) has it.
+void define_source_task(TypeRegistry& registry);
+
+} // namespace gpuactors

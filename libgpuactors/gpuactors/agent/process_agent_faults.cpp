@@ -1,0 +1,91 @@
+// ProcessAgent: devices that fail.
+#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/process_agent.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+void ProcessAgent::device_failed(const v1::DeviceFault& message) {
+  std::vector<int> failed;
+  for (const auto& device : options_.node.devices())
+    for (const auto& uuid : message.uuids())
+      if (device.uuid() == uuid && device.fault().empty())
+        failed.push_back(device.index());
+  if (failed.empty())
+    return;
+  const auto told = put_out_of_use(failed, message.reason());
+  for (auto& [number, worker] : workers_) {
+    const auto uses = [&](const LeaseId& id) {
+      const auto& devices = leases_.at(id).held.lease().devices();
+      return std::any_of(devices.begin(), devices.end(), [&](const v1::DeviceGrant& device) {
+        return std::find(failed.begin(), failed.end(), device.index()) != failed.end();
+      });
+    };
+    if (worker.ending || std::none_of(worker.leases.begin(), worker.leases.end(), uses))
+      continue;
+    if (worker.control == nullptr) {
+      kill_worker(worker);
+      continue;
+    }
+    // The calls that it has are answered with the reason; a call into the driver may never come back.
+    worker.doomed = true;
+    if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == number)
+      by_key_.erase(known);
+    caf_version::post(worker.control, told);
+    v1::Tick tick;
+    tick.set_id(number);
+    caf_version::post_later(this, limits::fault_grace, std::move(tick));
+  }
+}
+
+v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, const std::string& reason) {
+  v1::DeviceFault told;
+  told.set_node(options_.node.name());
+  told.mutable_devices()->Add(devices.begin(), devices.end());
+  told.set_reason(reason);
+  for (auto& device : *options_.node.mutable_devices()) {
+    if (std::find(devices.begin(), devices.end(), device.index()) == devices.end() || !device.fault().empty())
+      continue;
+    // A broker that starts again learns it with the node.
+    device.set_fault(reason);
+    options_.notice(fmt::format("{}; it is out of use until the node is started again",
+                                describe_fault(options_.node.name(), device.index(), reason)));
+  }
+  // It takes the leases back and places nothing there any more. Before that, what actors have saved for their next
+  // life.
+  send_saves();
+  caf_version::post(broker_, told);
+  return told;
+}
+
+std::optional<v1::LeaseEnded> ProcessAgent::refuse_failed(const v1::Lease& lease) const {
+  for (const auto& granted : lease.devices())
+    for (const auto& device : options_.node.devices())
+      if (device.index() == granted.index() && !device.fault().empty()) {
+        // The order was on its way when the broker was told.
+        v1::LeaseEnded ended;
+        ended.set_lease(lease.id());
+        ended.set_epoch(lease.epoch());
+        ended.set_error(static_cast<std::uint32_t>(Errc::lease_revoked));
+        ended.set_text(describe_fault(options_.node.name(), device.index(), device.fault()));
+        return ended;
+      }
+  return std::nullopt;
+}
+
+void ProcessAgent::note_loss(int device) {
+  auto& times = losses_[device];
+  const auto now = Clock::now();
+  times.push_back(now);
+  while (!times.empty() && now - times.front() > limits::device_loss_window)
+    times.pop_front();
+  if (times.size() < limits::device_losses)
+    return;
+  put_out_of_use({device}, fmt::format("{} workers lost it by sticky errors within {} minutes", limits::device_losses,
+                                       limits::device_loss_window.count()));
+}
+
+} // namespace gpuactors

@@ -1,0 +1,49 @@
+// Devices that fail: out of use until their node is started again.
+#include <gpuactors/broker/resource_broker.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+void ResourceBroker::devices_failed(const v1::DeviceFault& message) {
+  for (const auto index : message.devices())
+    fail_device(message.node(), index, message.reason());
+}
+
+void ResourceBroker::fail_faulty_devices(const std::string& name, const v1::Node& said) {
+  for (const auto& device : said.devices())
+    if (!device.fault().empty())
+      fail_device(name, device.index(), device.fault());
+}
+
+void ResourceBroker::fail_device(const std::string& node, int index, const std::string& reason) {
+  const auto known = nodes_.find(node);
+  if (known == nodes_.end())
+    return;
+  // The ledger counts a node's devices by their place in its offer.
+  auto& devices = *known->second.node.mutable_devices();
+  const auto device =
+      std::find_if(devices.begin(), devices.end(), [&](const v1::Device& entry) { return entry.index() == index; });
+  if (device == devices.end() || known->second.failed.count(index) > 0)
+    return;
+  known->second.failed.insert(index);
+  device->set_fault(reason);
+  log_.add(Clock::now(), "device_failed", fmt::format("{}/{}", node, index)).set_reason(reason);
+  apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), Clock::now()), "fail_device");
+}
+
+std::string ResourceBroker::why_lost(const Event& event) const {
+  const auto node = nodes_.find(event.lease->node);
+  if (node == nodes_.end())
+    return event.reason;
+  for (const auto& granted : event.lease->devices) {
+    const auto& device = node->second.node.devices(granted.index);
+    if (!device.fault().empty())
+      return fmt::format("device {} of node {} has failed: {}", device.index(), event.lease->node, device.fault());
+  }
+  return event.reason;
+}
+
+} // namespace gpuactors

@@ -1,0 +1,83 @@
+// Waiting for events of GPUs, and telling of them.
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/device/nvml/watch.hpp>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace gpuactors::nvml {
+
+/// All watches of the process, and the thread that serves them, which is there while there are some.
+class Watchers {
+public:
+  static Watchers& of_process() {
+    static Watchers one;
+    return one;
+  }
+
+  void add(const Watch* watch, Monitor& monitor) {
+    const std::lock_guard order{order_};
+    const std::lock_guard guard{mutex_};
+    if (watches_.insert(watch).second && watches_.size() == 1) {
+      stop_ = false;
+      thread_ = std::thread{[this, &monitor] { run(monitor); }};
+    }
+  }
+
+  void remove(const Watch* watch) {
+    const std::lock_guard order{order_};
+    {
+      const std::lock_guard guard{mutex_};
+      watches_.erase(watch);
+      stop_ = watches_.empty();
+      wake_.notify_all();
+    }
+    if (stop_ && thread_.joinable())
+      thread_.join();
+  }
+
+private:
+  void run(Monitor& monitor) {
+    for (;;) {
+      // Not under the mutex: it takes a while.
+      const auto event = monitor.wait(limits::fault_look);
+      std::unique_lock lock{mutex_};
+      if (stop_)
+        return;
+      if (!event)
+        // It may be so for good; the next look is soon enough.
+        wake_.wait_for(lock, limits::fault_grace, [this] { return stop_; });
+      else if (*event)
+        for (const auto* watch : watches_)
+          watch->on_event_(**event);
+    }
+  }
+
+  /// Of coming and going.
+  std::mutex order_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::set<const Watch*> watches_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+Result<std::unique_ptr<Watch>> Watch::start(OnEvent on_event) {
+  GPUACTORS_LET(monitor, Monitor::get());
+  static std::mutex first;
+  {
+    const std::lock_guard guard{first};
+    GPUACTORS_TRY(monitor->watch());
+  }
+  auto watch = std::unique_ptr<Watch>{new Watch(std::move(on_event))};
+  Watchers::of_process().add(watch.get(), *monitor);
+  return watch;
+}
+
+Watch::~Watch() {
+  Watchers::of_process().remove(this);
+}
+
+} // namespace gpuactors::nvml
