@@ -117,6 +117,17 @@ TEST_CASE("an actor that is withdrawn leaves the queue, or ends when it is being
   CHECK(must(cluster.state()).actors_size() == 1);
 }
 
+TEST_CASE("a cluster ends with ten thousand actors in it", "[cluster]") {
+  auto cluster = embed();
+  std::vector<Future<ActorRef>> starting;
+  for (int i = 0; i < 10'000; ++i)
+    starting.push_back(cluster.spawn_async("accumulator", number(i)));
+  for (auto& actor : starting)
+    must(actor.get());
+  cluster.close();
+  CHECK_FALSE(cluster.spawn("accumulator", number(0)).has_value());
+}
+
 TEST_CASE("an actor that others have asked for too stays when the first one withdraws", "[cluster]") {
   auto cluster = embed();
   gate().close();

@@ -123,6 +123,7 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
   if (links)
     configure_links(*config_, *links);
   system_ = std::make_unique<caf::actor_system>(*config_);
+  own_threads_ = system_->detached_actors();
   std::random_device random;
   client_ = std::uint64_t{random()} << 32U | random();
   port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
@@ -278,9 +279,18 @@ void ClusterCore::shutdown() {
     tensors_->close();
     // Waits for every holder to end: nothing of the user's runs afterwards.
     if (system_ != nullptr)
-      system_->await_all_actors_done();
+      await_holders();
     executor_->stop();
   });
+}
+
+void ClusterCore::await_holders() {
+  system_->await_all_actors_done();
+  // An actor counts as done before its thread is: it still takes back its timeouts, at a clock that the system stops
+  // before it waits for threads. Thousands of them at once would fill the clock's queue, and wait for ever.
+  const auto give_up = Clock::now() + limits::call_deadline;
+  while (system_->detached_actors() > own_threads_ && Clock::now() < give_up)
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
 }
 
 void ClusterCore::locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done) {

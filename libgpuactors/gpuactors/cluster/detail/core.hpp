@@ -108,6 +108,7 @@ private:
   Result<void> start(const ConnectOptions& options, const std::function<Result<void>(ClusterCore&)>& on_system);
   Result<void> open(std::shared_ptr<const TypeRegistry> registry, const std::optional<LinkOptions>& links);
   void release_cells();
+  void await_holders();
   Result<void> add_node(const EmbeddedNode& node);
 
   std::shared_ptr<const TypeRegistry> registry_;
@@ -116,6 +117,8 @@ private:
   std::shared_ptr<QuotaTable> quotas_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;
+  // Of the system itself.
+  std::size_t own_threads_ = 0;
   caf::strong_actor_ptr broker_;
   std::vector<caf::strong_actor_ptr> agents_;
   // What tells the agents of devices that fail.
