@@ -56,6 +56,19 @@ install_packages() {
   rm -f "$log"
 }
 
+# python_environment NAME PACKAGE...: sets `python` to that of a virtual environment in the build folder that has these
+# packages from PyPI.
+python_environment() {
+  local folder=$build/$1
+  shift
+  python=$folder/bin/python
+  [[ ! -e $folder/installed ]] || return 0
+  say "installing $*"
+  python3 -m venv --clear "$folder"
+  "$python" -m pip install --quiet "$@" || fail "pip could not install $*"
+  touch "$folder/installed"
+}
+
 # configure [-DOPTION=VALUE...]: prepares the build folder.
 configure() {
   command -v "${CXX:-c++}" >/dev/null || fail "there is no C++ compiler ${CXX:-c++}"

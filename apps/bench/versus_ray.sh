@@ -26,16 +26,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 install_packages "${packages[@]}" python3-venv
 configure
 compile gpuactors-bench
-venv=$build/ray-venv
-if [[ ! -x $venv/bin/ray ]]; then
-  say "installing Ray"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet "ray[client]${RAY_VERSION:+==$RAY_VERSION}" numpy || fail "pip could not install Ray"
-  "$venv/bin/pip" install --quiet "ray[cpp]${RAY_VERSION:+==$RAY_VERSION}" ||
-    say "there is no wheel ray-cpp for this Python: the rows of Ray's C++ API are left out"
-fi
+python_environment ray-venv "ray[client]${RAY_VERSION:+==$RAY_VERSION}" numpy
+"$python" -m pip install --quiet "ray[cpp]${RAY_VERSION:+==$RAY_VERSION}" ||
+  say "there is no wheel ray-cpp for this Python: the rows of Ray's C++ API are left out"
 # A GPU's rows need PyTorch, which is large: apps/bench/ray/gpu_rows.py runs with a Python that has it.
 document=(--document "$root/docs/performance.md")
 [[ " $* " != *" --filter "* ]] || document=()
-exec python3 "$root/apps/bench/ray/versus.py" --bench "$build/bin/gpuactors-bench" --python "$venv/bin/python" \
+exec python3 "$root/apps/bench/ray/versus.py" --bench "$build/bin/gpuactors-bench" --python "$python" \
   "${document[@]}" "$@"

@@ -24,11 +24,5 @@ source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 install_packages "${packages[@]}" python3-venv
 configure
 compile gpuactors-bench
-venv=$build/torch-venv
-if [[ ! -e $venv/installed ]]; then
-  say "installing PyTorch"
-  python3 -m venv --clear "$venv"
-  "$venv/bin/pip" install --quiet "torch${TORCH_VERSION:+==$TORCH_VERSION}" numpy || fail "pip could not install PyTorch"
-  touch "$venv/installed"
-fi
-exec "$venv/bin/python" "$root/apps/bench/torch/versus.py" --bench "$build/bin/gpuactors-bench" "$@"
+python_environment torch-venv "torch${TORCH_VERSION:+==$TORCH_VERSION}" numpy
+exec "$python" "$root/apps/bench/torch/versus.py" --bench "$build/bin/gpuactors-bench" "$@"

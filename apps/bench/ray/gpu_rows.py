@@ -8,7 +8,6 @@ writes {"peer": "Ray VERSION", "rows": [{"name", "value", "unit"}]}: medians of 
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -16,6 +15,7 @@ import time
 
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
+import peer  # noqa: E402
 import ray  # noqa: E402
 
 SIZE = 256
@@ -189,12 +189,7 @@ def main():
         ray.init(num_gpus=1)
     rows = measure(arguments.device, arguments.repeat)
     ray.shutdown()
-    result = json.dumps({"peer": f"Ray {ray.__version__}", "rows": rows})
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            print(result, file=file)
-    else:
-        print(result)
+    peer.write(f"Ray {ray.__version__}", rows, arguments.json)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+import peer
 import ray
 
 LIMIT_S = 600
@@ -57,12 +58,7 @@ def main():
                               timeout=LIMIT_S)
     if done.returncode != 0:
         sys.exit(f"ray_cpp.py: the program ended with {done.returncode}")
-    result = json.dumps({"peer": f"Ray C++ {ray.__version__}", "rows": json.loads(done.stdout.splitlines()[-1])})
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            print(result, file=file)
-    else:
-        print(result)
+    peer.write(f"Ray C++ {ray.__version__}", json.loads(done.stdout.splitlines()[-1]), arguments.json)
 
 
 if __name__ == "__main__":

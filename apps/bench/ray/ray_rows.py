@@ -7,7 +7,6 @@ sides. Prints or writes one line of JSON: {"peer": "Ray VERSION", "rows": [{"nam
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -15,6 +14,7 @@ import time
 
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
+import peer  # noqa: E402
 import ray  # noqa: E402
 from ray._private import ray_perf  # noqa: E402
 
@@ -119,12 +119,7 @@ def main():
     timeit("many_tasks", lambda: many_tasks(arguments.tasks), arguments.tasks)
     timeit("many_actors", lambda: many_actors(arguments.actors), arguments.actors)
     ray.shutdown()
-    result = json.dumps({"peer": f"Ray {ray.__version__}", "rows": rows})
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            print(result, file=file)
-    else:
-        print(result)
+    peer.write(f"Ray {ray.__version__}", rows, arguments.json)
 
 
 if __name__ == "__main__":

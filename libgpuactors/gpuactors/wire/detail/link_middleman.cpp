@@ -72,8 +72,7 @@ private:
 class LinkPolicy {
 public:
   LinkPolicy(transport::TlsSession tls, std::shared_ptr<LinkGate> gate) : tls_(std::move(tls)), gate_(std::move(gate)) {
-    if (tls_ != nullptr)
-      SSL_set_read_ahead(tls_.get(), 1);
+    // nop
   }
 
   rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
