@@ -29,7 +29,7 @@ ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessS
   : caf::event_based_actor(config), lease_(std::move(lease)) {
   host_.services = std::move(services);
   host_.control = std::move(control);
-  deferred_ = std::make_shared<detail::DeferredAnswers>(host_.control);
+  answers_ = std::make_shared<detail::Answers>(host_.control, host_.services->lanes);
   host_.self = this;
 }
 
@@ -42,7 +42,7 @@ caf::behavior ActorShell::make_behavior() {
         call.payload = input;
         return serve(call);
       },
-      [this](const v1::Tick&) { deferred_->deliver(); },
+      [this](const v1::Tick&) { answers_->deliver(); },
       // Behind the calls that were there first: each was answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
@@ -50,7 +50,7 @@ caf::behavior ActorShell::make_behavior() {
 }
 
 void ActorShell::on_exit() {
-  deferred_->fail_all(host_.control->revoked().value_or(Error{Errc::actor_died, "the actor ended before it answered"}));
+  answers_->fail_all(host_.control->revoked().value_or(Error{Errc::actor_died, "the actor ended before it answered"}));
   object_.reset();
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
@@ -99,7 +99,7 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
 caf::result<Payload> ActorShell::serve(const Call& call) {
   if (object_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the actor was not started"});
-  detail::HostedCall frame{this, call, *host_.control, *deferred_};
+  detail::HostedCall frame{this, call, *host_.control, *answers_};
   host_.frame = &frame;
   auto answer = detail::run_call(call, *host_.control, [&]() -> Answer {
     auto method = type_->find_method(call.method);
@@ -115,7 +115,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     return caf::delegated<Payload>{};
   if (!answer->has_value())
     return to_caf(answer->error());
-  return std::move(**answer);
+  return answers_->answer_now(this, std::move(**answer));
 }
 
 } // namespace gpuactors

@@ -33,7 +33,7 @@ private:
   detail::ActorHost host_;
   const ActorType* type_ = nullptr;
   std::unique_ptr<Actor> object_;
-  std::shared_ptr<detail::DeferredAnswers> deferred_;
+  std::shared_ptr<detail::Answers> answers_;
 };
 
 } // namespace gpuactors

@@ -4,6 +4,7 @@
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
+#include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <fmt/format.h>
@@ -15,17 +16,35 @@
 
 namespace gpuactors::detail {
 
-/// Answers that come later, from any thread: they are kept here and the host is told to deliver them itself.
-class DeferredAnswers : public std::enable_shared_from_this<DeferredAnswers> {
+/// The answers of a host: those at once, and those that come later, from any thread, which are kept here; the host is
+/// told to deliver them itself.
+class Answers : public std::enable_shared_from_this<Answers> {
 public:
-  explicit DeferredAnswers(std::shared_ptr<HolderControl> control) : control_(std::move(control)) {
+  /// @param lanes null where there are no other processes.
+  Answers(std::shared_ptr<HolderControl> control, std::shared_ptr<Lanes> lanes)
+    : control_(std::move(control)), lanes_(std::move(lanes)) {
     // nop
+  }
+
+  /// Answers the message that `host` serves now, at once.
+  caf::result<Payload> answer_now(caf::event_based_actor* host, Payload payload) {
+    if (lanes_ == nullptr)
+      return payload;
+    auto promise = host->make_response_promise();
+    answer(lanes_.get(), caf::actor_cast<caf::strong_actor_ptr>(host), promise, std::move(payload));
+    return caf::delegated<Payload>{};
+  }
+
+  /// Sends `item` to the one whom `host` serves now.
+  void send_item(caf::event_based_actor* host, StreamItem item) {
+    if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host->current_sender()))
+      send_message(lanes_.get(), caller, caf::actor_cast<caf::strong_actor_ptr>(host), 0, std::move(item));
   }
 
   /// Keeps `promise` of `call` and returns the function that answers it. The host's thread.
   std::function<void(Result<Payload>)> add(caf::event_based_actor* host, CallId call, caf::response_promise promise) {
     const auto ticket = ++last_ticket_;
-    open_.emplace(ticket, Open{call, std::move(promise)});
+    open_.emplace(ticket, Open{call, std::move(promise), caf::actor_cast<caf::actor_addr>(host)});
     return [self = shared_from_this(), ticket,
             host = caf::actor_cast<caf::strong_actor_ptr>(host)](Result<Payload> result) {
       {
@@ -49,9 +68,9 @@ public:
       auto found = open_.extract(ticket);
       if (found.empty())
         continue;
-      auto& [call, promise] = found.mapped();
+      auto& [call, promise, host] = found.mapped();
       if (result)
-        promise.deliver(std::move(*result));
+        answer(lanes_.get(), caf::actor_cast<caf::strong_actor_ptr>(host), promise, std::move(*result));
       else
         promise.deliver(to_caf(result.error()));
       // After its answer: a call that is neither deferred nor answered could be taken back.
@@ -73,9 +92,11 @@ private:
   struct Open {
     CallId call;
     caf::response_promise promise;
+    caf::actor_addr host;
   };
 
   std::shared_ptr<HolderControl> control_;
+  std::shared_ptr<Lanes> lanes_;
   std::uint64_t last_ticket_ = 0;
   std::map<std::uint64_t, Open> open_;
   std::mutex mutex_;
@@ -85,25 +106,24 @@ private:
 /// The frame of a call that came as a CAF message to `host`.
 class HostedCall final : public CallFrame {
 public:
-  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, DeferredAnswers& deferred)
-    : CallFrame(call.payload, call.id, call.deadline, call.stream, control), host_(host), deferred_(deferred) {
+  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers)
+    : CallFrame(call.payload, call.id, call.deadline, call.stream, control), host_(host), answers_(answers) {
     // nop
   }
 
   void send_item(Payload item) override {
-    if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender()))
-      caf_version::enqueue(caller, caf::actor_cast<caf::strong_actor_ptr>(host_), 0, StreamItem{id(), std::move(item)});
+    answers_.send_item(host_, StreamItem{id(), std::move(item)});
   }
 
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
-    auto reply = deferred_.add(host_, id(), host_->make_response_promise());
+    auto reply = answers_.add(host_, id(), host_->make_response_promise());
     control().defer(id(), std::move(withdraw));
     return reply;
   }
 
 private:
   caf::event_based_actor* host_;
-  DeferredAnswers& deferred_;
+  Answers& answers_;
 };
 
 /// Runs `serve` under the rules of a call: not when it was cancelled or is late, and no exception gets out.

@@ -10,6 +10,7 @@
 
 namespace gpuactors {
 
+class Lanes;
 class TypeRegistry;
 
 /// The way from user code that runs under a lease back to the cluster: implemented by the cluster layer, opaque here.
@@ -27,6 +28,8 @@ struct ProcessServices {
   std::shared_ptr<QuotaTable> quotas;
   std::shared_ptr<TensorStore> tensors;
   std::weak_ptr<ClusterLink> cluster;
+  /// To other processes; null where there are none.
+  std::shared_ptr<Lanes> lanes;
   /// Whether kernels may be compiled from source.
   bool runtime_source = true;
 };

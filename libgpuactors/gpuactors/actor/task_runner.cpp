@@ -8,7 +8,7 @@ namespace gpuactors {
 TaskRunner::TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
                        std::shared_ptr<HolderControl> control, LeaseInfo lease)
   : caf::event_based_actor(config), services_(std::move(services)), control_(std::move(control)),
-    lease_(std::move(lease)), deferred_(std::make_shared<detail::DeferredAnswers>(control_)) {
+    lease_(std::move(lease)), answers_(std::make_shared<detail::Answers>(control_, services_->lanes)) {
   // nop
 }
 
@@ -16,7 +16,7 @@ caf::behavior TaskRunner::make_behavior() {
   return {
       [this](const Call& call) { return run(call); },
       [this](const v1::StartRunner&) { return open(); },
-      [this](const v1::Tick&) { deferred_->deliver(); },
+      [this](const v1::Tick&) { answers_->deliver(); },
       // Behind the calls that were there first: each was answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const std::string& task, const Payload& input) {
@@ -29,7 +29,7 @@ caf::behavior TaskRunner::make_behavior() {
 }
 
 void TaskRunner::on_exit() {
-  deferred_->fail_all(
+  answers_->fail_all(
       control_->revoked().value_or(Error{Errc::lease_expired, "the lease ended before the task was done"}));
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
@@ -53,7 +53,7 @@ caf::result<v1::Started> TaskRunner::open() {
 caf::result<Payload> TaskRunner::run(const Call& call) {
   if (placement_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the runner has not opened its devices"});
-  detail::HostedCall frame{this, call, *control_, *deferred_};
+  detail::HostedCall frame{this, call, *control_, *answers_};
   auto answer = detail::run_call(call, *control_, [&]() -> Answer {
     auto type = services_->registry->find_task(call.method);
     if (!type)
@@ -71,7 +71,7 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
     return to_caf(reclaimed.error());
   if (!answer->has_value())
     return to_caf(answer->error());
-  return std::move(**answer);
+  return answers_->answer_now(this, std::move(**answer));
 }
 
 } // namespace gpuactors

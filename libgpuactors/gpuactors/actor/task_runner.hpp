@@ -33,7 +33,7 @@ private:
   std::shared_ptr<HolderControl> control_;
   LeaseInfo lease_;
   std::unique_ptr<Placement> placement_;
-  std::shared_ptr<detail::DeferredAnswers> deferred_;
+  std::shared_ptr<detail::Answers> answers_;
 };
 
 } // namespace gpuactors

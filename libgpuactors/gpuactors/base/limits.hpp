@@ -125,6 +125,10 @@ inline constexpr std::chrono::milliseconds lease_linger{20};
 inline constexpr std::chrono::seconds heartbeat{1};
 inline constexpr std::chrono::seconds link_timeout{5};
 
+/// A message that follows another one of its connection so closely is sent with those that come after it, by the event
+/// loop: about what a system call that sends costs.
+inline constexpr std::chrono::microseconds link_collect{15};
+
 /// How long one attempt to connect may take.
 inline constexpr std::chrono::seconds connect_timeout{3};
 

@@ -21,6 +21,8 @@
 #if CAF_MAJOR_VERSION == 0 && CAF_MINOR_VERSION < 18
 #define GPUACTORS_CAF_017 1
 #include <caf/all.hpp>
+#include <caf/io/basp/header.hpp>
+#include <caf/make_type_erased_tuple_view.hpp>
 #else
 #define GPUACTORS_CAF_017 0
 #include <caf/anon_mail.hpp>
@@ -110,6 +112,18 @@ void post_later(Self* self, std::chrono::nanoseconds wait, T x) {
 #else
   self->mail(std::move(x)).delay(std::chrono::duration_cast<caf::timespan>(wait)).send(self);
 #endif
+}
+
+/// Where the answer to the message that `promise` stands for goes, if the receiver of the answer is the asker: the
+/// actor and the id of the answer. Otherwise null: then `promise` delivers it.
+inline std::pair<caf::strong_actor_ptr, std::uint64_t> answer_to(const caf::response_promise& promise) {
+#if GPUACTORS_CAF_017
+  if (promise.pending() && promise.stages().empty() && !promise.async())
+    return {promise.source(), promise.id().response_id().integer_value()};
+#else
+  static_cast<void>(promise);
+#endif
+  return {};
 }
 
 /// Asks `to` on behalf of `self`, without a time limit: meant for actors of one process. Answer with `.then(...)`.
@@ -256,6 +270,49 @@ bool decode(caf::actor_system& system, const Bytes& bytes, T& x) {
   return !source(x);
 #else
   return source.apply(x);
+#endif
+}
+
+/// Writes `xs` to `bytes` as CAF's protocol sends them from an actor of this process to one of the process at the other
+/// end of a connection: the request, the answer (`id` says which) or the message. CAF 1.x is asked to do it itself.
+/// @returns whether it did.
+template <class... Ts>
+bool write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused]] LinkBuffer& bytes,
+                   [[maybe_unused]] const caf::strong_actor_ptr& to, [[maybe_unused]] const caf::strong_actor_ptr& from,
+                   [[maybe_unused]] std::uint64_t id, [[maybe_unused]] const Ts&... xs) {
+#if GPUACTORS_CAF_017
+  namespace basp = caf::io::basp;
+  // So that it is found when the answer comes.
+  system.registry().put(from->id(), from);
+  bytes.clear();
+  caf::binary_serializer sink{system, bytes};
+  sink.skip(basp::header_size);
+  const std::vector<caf::strong_actor_ptr> no_stages;
+  // The view is only read.
+  const auto content = caf::make_type_erased_tuple_view(const_cast<Ts&>(xs)...); // NOLINT(*-const-cast)
+  if (sink(no_stages) || caf::message::save(sink, content))
+    return false;
+  basp::header header{basp::message_type::direct_message,
+                      0,
+                      static_cast<std::uint32_t>(bytes.size() - basp::header_size),
+                      id,
+                      from->id(),
+                      to->id()};
+  sink.seek(0);
+  return !sink(header);
+#else
+  return false;
+#endif
+}
+
+/// The process at the other end of a connection, once it has said which it is; as `Broker`, the actor that has the
+/// connection, knows it.
+template <class Broker, class Handle>
+caf::node_id peer_of([[maybe_unused]] caf::io::abstract_broker* broker, [[maybe_unused]] const Handle& connection) {
+#if GPUACTORS_CAF_017
+  return static_cast<Broker*>(broker)->instance.tbl().lookup_direct(connection);
+#else
+  return {};
 #endif
 }
 

@@ -60,6 +60,16 @@ private:
   std::function<void()> due_;
 };
 
+/// As `RequestPort::ask`, for an actor of this process and words of CAF that are not made to leave it.
+template <class... Ts>
+void ask_here(RequestPort& port, const std::shared_ptr<PendingReply>& pending, const caf::strong_actor_ptr& to,
+              TimePoint deadline, Ts&&... xs) {
+  if (auto ticket = port.add(pending, to, deadline))
+    caf_version::enqueue(to, port.handle(), *ticket, std::forward<Ts>(xs)...);
+  else
+    pending->on_error(ticket.error());
+}
+
 } // namespace
 
 // -- Links ----------------------------------------------------------------------------------------
@@ -119,8 +129,9 @@ Result<std::unique_ptr<Links>> Links::make(caf::actor_system& system, RequestPor
 
 Links::Links(caf::actor_system& system, RequestPort& port, LinkOptions options, std::shared_ptr<detail::LinkGate> gate)
   : system_(system), port_(port), options_(std::move(options)), gate_(std::move(gate)),
-    middleman_(detail::spawn_link_middleman(system, gate_)), attempts_(std::make_unique<Attempts>()) {
-  // nop
+    lanes_(std::make_shared<Lanes>(system)), middleman_(detail::spawn_link_middleman(system, gate_, lanes_)),
+    attempts_(std::make_unique<Attempts>()) {
+  port_.use(lanes_);
 }
 
 Links::~Links() {
@@ -141,8 +152,8 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
   });
   auto host = listen.host;
   auto shown = actor;
-  port_.ask(answer, middleman_, deadline_after(Clock::now(), limits::link_timeout), caf::publish_atom_v, listen.port,
-            std::move(shown), std::set<std::string>{}, std::move(host), true);
+  ask_here(port_, answer, middleman_, deadline_after(Clock::now(), limits::link_timeout), caf::publish_atom_v,
+           listen.port, std::move(shown), std::set<std::string>{}, std::move(host), true);
   auto result = port.get_future().get();
   if (!result)
     return fail(Errc::unavailable,
@@ -194,7 +205,7 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
                             error.message())));
     });
     auto host = to.host;
-    port_.ask(answer, middleman_, deadline, caf::connect_atom_v, std::move(host), to.port);
+    ask_here(port_, answer, middleman_, deadline, caf::connect_atom_v, std::move(host), to.port);
   });
 }
 

@@ -65,6 +65,11 @@ public:
     return options_;
   }
 
+  /// The connections that stand.
+  [[nodiscard]] const std::shared_ptr<Lanes>& lanes() const noexcept {
+    return lanes_;
+  }
+
 private:
   class Attempts;
 
@@ -76,6 +81,7 @@ private:
   RequestPort& port_;
   LinkOptions options_;
   std::shared_ptr<detail::LinkGate> gate_;
+  std::shared_ptr<Lanes> lanes_;
   caf::strong_actor_ptr middleman_;
   std::unique_ptr<Attempts> attempts_;
 };

@@ -3,6 +3,7 @@
 // remoting drops requests to dead peers without a word.
 #pragma once
 
+#include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <array>
@@ -48,6 +49,11 @@ public:
   /// Closes the port.
   ~RequestPort();
 
+  /// Sends by these from now on. Before other threads use the port.
+  void use(std::shared_ptr<Lanes> lanes) {
+    lanes_ = std::move(lanes);
+  }
+
   /// Names one request of this port.
   using Ticket = std::uint64_t;
 
@@ -58,7 +64,7 @@ public:
   /// Sends the request that `add` entered.
   template <class... Ts>
   void deliver(Ticket ticket, const caf::strong_actor_ptr& to, Ts&&... xs) {
-    caf_version::enqueue(to, self_, ticket, std::forward<Ts>(xs)...);
+    send_message(lanes_.get(), to, self_, ticket, std::forward<Ts>(xs)...);
   }
 
   /// `add` and `deliver` in one; errors go to `pending`.
@@ -75,7 +81,7 @@ public:
   /// Sends a message that has no answer.
   template <class... Ts>
   void tell(const caf::strong_actor_ptr& to, Ts&&... xs) {
-    caf_version::enqueue(to, self_, 0, std::forward<Ts>(xs)...);
+    send_message(lanes_.get(), to, self_, 0, std::forward<Ts>(xs)...);
   }
 
   /// The id under which a call can be cancelled, unique among clients.
@@ -143,6 +149,7 @@ private:
   static constexpr unsigned nonce_shift = 40;
 
   std::shared_ptr<Table> table_;
+  std::shared_ptr<Lanes> lanes_;
   caf::actor companion_;
   caf::strong_actor_ptr self_;
   std::uint64_t nonce_;

@@ -255,6 +255,8 @@ void ClusterCore::fill(ProcessServices& services) {
   services.quotas = quotas_;
   services.tensors = tensors_;
   services.cluster = weak_from_this();
+  if (links_ != nullptr)
+    services.lanes = links_->lanes();
 }
 
 void ClusterCore::shutdown() {

@@ -1,4 +1,5 @@
 #include <gpuactors/wire/detail/link_middleman.hpp>
+#include <gpuactors/wire/detail/link_pipe.hpp>
 
 #include <caf/io/all.hpp>
 #include <caf/io/basp_broker.hpp>
@@ -7,13 +8,8 @@
 #include <caf/io/network/doorman_impl.hpp>
 #include <caf/io/network/interfaces.hpp>
 #include <caf/io/network/stream.hpp>
-#include <openssl/err.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -27,69 +23,35 @@ using caf::io::network::native_socket;
 using caf::io::network::operation;
 using caf::io::network::rw_state;
 
-/// What a socket had beyond what was asked for. CAF reads a message in two pieces, and asks once more to see that there
-/// is no other: with one system call for as many messages as there are, a call costs less and a thousand cost far less.
-class ReadAhead {
-public:
-  [[nodiscard]] bool empty() const noexcept {
-    return begin_ == end_;
-  }
-
-  /// As `recv`; fails with EAGAIN, without asking, right after the socket had less than there was room for.
-  ssize_t read(native_socket socket, void* data, std::size_t size) {
-    if (empty()) {
-      if (std::exchange(drained_, false)) {
-        errno = EAGAIN;
-        return -1;
-      }
-      if (size >= capacity)
-        return ::recv(socket, data, size, MSG_DONTWAIT);
-      if (bytes_ == nullptr)
-        bytes_ = std::make_unique<std::array<char, capacity>>();
-      const auto count = ::recv(socket, bytes_->data(), capacity, MSG_DONTWAIT);
-      if (count <= 0)
-        return count;
-      begin_ = 0;
-      end_ = static_cast<std::size_t>(count);
-      drained_ = end_ < capacity;
-    }
-    const auto moved = std::min(size, end_ - begin_);
-    std::memcpy(data, bytes_->data() + begin_, moved);
-    begin_ += moved;
-    return static_cast<ssize_t>(moved);
-  }
-
-private:
-  static constexpr std::size_t capacity = 16U << 10;
-
-  std::unique_ptr<std::array<char, capacity>> bytes_;
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
-  bool drained_ = false;
+/// What each connection knows of its process: who comes in, and who finds it.
+struct LinkEnds {
+  std::shared_ptr<LinkGate> gate;
+  std::shared_ptr<Lanes> lanes;
 };
 
-/// How a stream of CAF reads and writes: through the session, which never blocks.
-class LinkPolicy {
+/// How a stream of CAF reads: from the pipe, which never blocks.
+class ReadPolicy {
 public:
-  LinkPolicy(transport::TlsSession tls, std::shared_ptr<LinkGate> gate) : tls_(std::move(tls)), gate_(std::move(gate)) {
+  ReadPolicy(LinkPipe& pipe, LinkGate& gate, bool secure) : pipe_(pipe), gate_(gate), secure_(secure) {
     // nop
   }
 
   rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
-    done = 0;
-    if (tls_ == nullptr) {
-      const auto state = moved(ahead_.read(socket, data, size), done, true);
-      if (done > 0 && std::exchange(first_, false) && *static_cast<const unsigned char*>(data) == tls_handshake) {
-        gate_->refuse_tls(socket);
-        return rw_state::failure;
-      }
-      return state;
-    }
-    ERR_clear_error();
-    errno = 0;
-    const int result = SSL_read_ex(tls_.get(), data, size, &done);
     ++reads_;
-    return result == 1 ? rw_state::success : judge(result);
+    if (pipe_.read(data, size, done) == LinkPipe::Read::failed)
+      return rw_state::failure;
+    if (!secure_ && done > 0 && std::exchange(first_, false)
+        && *static_cast<const unsigned char*>(data) == tls_handshake) {
+      gate_.refuse_tls(socket);
+      return rw_state::failure;
+    }
+    return rw_state::success;
+  }
+
+  /// CAF's template wants it; it is not called.
+  static rw_state write_some(std::size_t& done, native_socket, const void*, std::size_t) {
+    done = 0;
+    return rw_state::failure;
   }
 
   /// The event loop turns to this connection.
@@ -97,137 +59,122 @@ public:
     reads_ = 0;
   }
 
-  rw_state write_some(std::size_t& done, native_socket socket, const void* data, std::size_t size) {
-    done = 0;
-    if (size == 0)
-      return rw_state::indeterminate;
-    const auto state = write(done, socket, data, size);
-    failed_ = state == rw_state::failure;
-    return state;
-  }
-
-  /// Whether the last write failed.
-  [[nodiscard]] bool has_failed() const noexcept {
-    return failed_;
-  }
-
-  /// Whether there are bytes here that the socket will not announce any more.
-  [[nodiscard]] bool has_pending() const {
-    return tls_ != nullptr ? SSL_has_pending(tls_.get()) == 1 : !ahead_.empty();
-  }
-
   /// Whether it stopped reading although there is more.
   [[nodiscard]] bool is_exhausted() const {
-    return reads_ >= most_reads && has_pending();
+    return reads_ >= most_reads && pipe_.has_pending();
   }
 
   /// Whether to go on reading now. A session takes in more while it is read from: one fast peer would keep all others,
   /// and the heartbeats, waiting.
   [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
-    return reads_ < most_reads && has_pending();
+    return reads_ < most_reads && pipe_.has_pending();
   }
 
 private:
-  static constexpr std::size_t write_burst = 1U << 20;
   static constexpr int most_reads = 256;
   // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
   static constexpr unsigned char tls_handshake = 0x16;
 
-  rw_state write(std::size_t& done, native_socket socket, const void* data, std::size_t size) {
-    if (tls_ == nullptr)
-      return moved(::send(socket, data, size, MSG_NOSIGNAL | MSG_DONTWAIT), done, false);
-    // A record is 16 KiB: many at once, so that a large message does not go through the event loop for each.
-    const auto* bytes = static_cast<const char*>(data);
-    while (done < size && done < write_burst) {
-      std::size_t written = 0;
-      ERR_clear_error();
-      errno = 0;
-      const int result = SSL_write_ex(tls_.get(), bytes + done, std::min(size - done, write_burst - done), &written);
-      if (result != 1)
-        return done > 0 ? rw_state::success : judge(result);
-      done += written;
-    }
-    return rw_state::success;
-  }
-
-  static rw_state moved(ssize_t count, std::size_t& done, bool zero_is_end) {
-    if (count > 0) {
-      done = static_cast<std::size_t>(count);
-      return rw_state::success;
-    }
-    if (count < 0 && (errno == EAGAIN || errno == EINTR))
-      return rw_state::success;
-    return count == 0 && !zero_is_end ? rw_state::success : rw_state::failure;
-  }
-
-  rw_state judge(int result) {
-    switch (SSL_get_error(tls_.get(), result)) {
-    case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE:
-      return rw_state::success;
-    default:
-      ERR_clear_error();
-      return rw_state::failure;
-    }
-  }
-
-  transport::TlsSession tls_;
-  std::shared_ptr<LinkGate> gate_;
-  ReadAhead ahead_;
-  bool failed_ = false;
+  LinkPipe& pipe_;
+  LinkGate& gate_;
+  const bool secure_;
   int reads_ = 0;
   bool first_ = true;
 };
 
-/// A stream of CAF that writes without asking the event loop first whether the socket takes it, as it nearly always
-/// does.
+/// A stream of CAF that reads from a pipe, and leaves writing to it.
 class LinkStream final : public caf::io::network::stream {
 public:
   /// @param read_again has `handle_event` called for reading once more, after others had their turn.
-  LinkStream(default_multiplexer& multiplexer, native_socket socket, LinkPolicy policy,
+  LinkStream(default_multiplexer& multiplexer, native_socket socket, LinkPipe& pipe, ReadPolicy policy,
              std::function<void()> read_again)
-    : stream(multiplexer, socket), policy_(std::move(policy)), read_again_(std::move(read_again)) {
+    : stream(multiplexer, socket), pipe_(pipe), policy_(policy), read_again_(std::move(read_again)) {
     // nop
   }
 
   void handle_event(operation what) override {
+    if (what == operation::write) {
+      if (manager_ != nullptr)
+        write_now(manager_);
+      return;
+    }
     policy_.begin_reading();
     handle_event_impl(what, policy_);
     if (what == operation::read && policy_.is_exhausted())
       read_again_();
   }
 
-  /// Writes what is in the buffer; what the socket does not take now, it writes when the event loop says so. Only from
-  /// functions that were posted to the event loop, which has no changes of its own under way then.
-  void write_now(const manager_ptr& manager) {
-    if (state_.writing)
-      return;
-    flush(manager);
-    if (!state_.writing)
-      return;
-    handle_event(operation::write);
-    // The event loop has not seen it come, so it does not see it go.
-    if (!state_.writing || policy_.has_failed())
-      removed_from_loop(operation::write);
+  /// Sends what is in the buffer and what others left behind; the rest when the event loop says that the socket takes
+  /// it.
+  void write(const manager_ptr& manager) {
+    // The event loop would not tell of a change that is taken back before it was made.
+    if (manager_ != nullptr)
+      pipe_.keep(wr_buf());
+    else
+      write_now(manager);
+  }
+
+  /// Sends what there is, and then that there is no more.
+  void finish(const manager_ptr& manager) {
+    finishing_ = true;
+    write(manager);
   }
 
 private:
-  LinkPolicy policy_;
+  void write_now(const manager_ptr& manager) {
+    const auto kept = manager; // a failure may let go of the last other reference
+    switch (pipe_.send_rest(wr_buf())) {
+    case LinkPipe::Rest::some:
+      if (manager_ == nullptr)
+        force_empty_write(kept);
+      manager_ = kept;
+      break;
+    case LinkPipe::Rest::none:
+      stop_writing();
+      if (std::exchange(finishing_, false))
+        ::shutdown(fd(), SHUT_WR);
+      break;
+    case LinkPipe::Rest::failed:
+      kept->io_failure(&backend(), operation::write);
+      stop_writing();
+      break;
+    }
+  }
+
+  void stop_writing() {
+    if (manager_ == nullptr)
+      return;
+    manager_.reset();
+    state_.writing = false;
+    backend().del(operation::write, fd(), this);
+  }
+
+  LinkPipe& pipe_;
+  ReadPolicy policy_;
   std::function<void()> read_again_;
+  // Whom the event loop tells that the socket takes more, while it does.
+  manager_ptr manager_;
+  bool finishing_ = false;
 };
 
 /// One connection, as CAF's broker sees it.
 class LinkScribe final : public caf::io::scribe {
 public:
-  LinkScribe(default_multiplexer& multiplexer, LinkSession session, std::shared_ptr<LinkGate> gate)
-    : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(gate)),
-      socket_(std::move(session.socket)),
-      stream_(multiplexer, socket_.get(), LinkPolicy{std::move(session.tls), gate_}, [this] { read_soon(); }) {
+  LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends)
+    : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
+      lanes_(std::move(ends.lanes)), owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
+      pipe_(std::make_shared<LinkPipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
+      stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
+              [this] { read_soon(); }) {
     // The stream closes the socket when the event loop lets go of it.
     static_cast<void>(socket_.release());
   }
 
   ~LinkScribe() override {
+    *owner_ = nullptr;
+    pipe_->close();
+    if (peer_)
+      lanes_->remove(peer_, pipe_.get());
     static_cast<void>(gate_->announced(announced_, 0));
     gate_->left();
   }
@@ -240,6 +187,8 @@ public:
       config.second = 1;
     }
     announced_ = config.second;
+    if (!peer_)
+      introduce();
     stream_.configure_read(config);
     if (!launched_)
       launch();
@@ -258,8 +207,7 @@ public:
   }
 
   void graceful_shutdown() override {
-    stream_.flush(this);
-    stream_.graceful_shutdown();
+    stream_.finish(this);
     detach(&stream_.backend(), false);
   }
 
@@ -269,9 +217,7 @@ public:
       return;
     stream_.backend().post([self = caf::intrusive_ptr<LinkScribe>{this}] {
       self->flushing_ = false;
-      if (self->detached())
-        return;
-      self->stream_.write_now(self.get());
+      self->write();
     });
   }
 
@@ -294,6 +240,31 @@ public:
   }
 
 private:
+  /// For the threads that send: they may outlive the connection, but not call it then.
+  LinkPipe::CallLoop call_loop(default_multiplexer& multiplexer) {
+    return [&multiplexer, owner = owner_] {
+      multiplexer.post([owner] {
+        // Ended on this thread, if at all.
+        if (*owner != nullptr)
+          caf::intrusive_ptr<LinkScribe> {
+            *owner
+            } -> write();
+      });
+    };
+  }
+
+  void write() {
+    if (!detached())
+      stream_.write(this);
+  }
+
+  /// Once the other side has said who it is, its actors can be reached through the pipe.
+  void introduce() {
+    peer_ = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
+    if (peer_)
+      lanes_->add(peer_, pipe_);
+  }
+
   void launch() {
     launched_ = true;
     stream_.start(this);
@@ -309,7 +280,11 @@ private:
   }
 
   std::shared_ptr<LinkGate> gate_;
+  std::shared_ptr<Lanes> lanes_;
+  caf::node_id peer_;
+  std::shared_ptr<LinkScribe*> owner_;
   Descriptor socket_;
+  std::shared_ptr<LinkPipe> pipe_;
   LinkStream stream_;
   bool launched_ = false;
   bool flushing_ = false;
@@ -320,8 +295,8 @@ private:
 /// A port: whoever connects meets the gate first.
 class LinkDoorman final : public caf::io::network::doorman_impl {
 public:
-  LinkDoorman(default_multiplexer& multiplexer, native_socket socket, std::shared_ptr<LinkGate> gate)
-    : doorman_impl(multiplexer, socket), gate_(std::move(gate)) {
+  LinkDoorman(default_multiplexer& multiplexer, native_socket socket, LinkEnds ends)
+    : doorman_impl(multiplexer, socket), ends_(std::move(ends)) {
     // nop
   }
 
@@ -330,7 +305,7 @@ public:
     if (detached())
       return false;
     caf::io::network::nonblocking(socket.get(), true);
-    gate_->greet(std::move(socket), [self = caf::intrusive_ptr<LinkDoorman>{this}](LinkSession session) {
+    ends_.gate->greet(std::move(socket), [self = caf::intrusive_ptr<LinkDoorman>{this}](LinkSession session) {
       auto shared = std::make_shared<LinkSession>(std::move(session));
       self->acceptor_.backend().post([self, shared] { self->admit(std::move(*shared)); });
     });
@@ -339,22 +314,22 @@ public:
 
 private:
   void admit(LinkSession session) {
-    if (detached() || !gate_->entered())
+    if (detached() || !ends_.gate->entered())
       return;
     auto& multiplexer = acceptor_.backend();
-    auto scribe = caf::make_counted<LinkScribe>(multiplexer, std::move(session), gate_);
+    auto scribe = caf::make_counted<LinkScribe>(multiplexer, std::move(session), ends_);
     const auto handle = scribe->hdl();
     parent()->add_scribe(std::move(scribe));
     doorman::new_connection(&multiplexer, handle);
   }
 
-  std::shared_ptr<LinkGate> gate_;
+  LinkEnds ends_;
 };
 
 class LinkMiddleman final : public caf::io::middleman_actor_impl {
 public:
-  LinkMiddleman(caf::actor_config& config, caf::actor broker, std::shared_ptr<LinkGate> gate)
-    : middleman_actor_impl(config, std::move(broker)), gate_(std::move(gate)) {
+  LinkMiddleman(caf::actor_config& config, caf::actor broker, LinkEnds ends)
+    : middleman_actor_impl(config, std::move(broker)), ends_(std::move(ends)) {
     // nop
   }
 
@@ -365,18 +340,18 @@ public:
 protected:
   caf::expected<caf::io::scribe_ptr> connect(const std::string& host, std::uint16_t port) override {
     // Made by whoever asked for it.
-    auto session = gate_->take(Endpoint{host, port});
-    if (!session || !gate_->entered())
+    auto session = ends_.gate->take(Endpoint{host, port});
+    if (!session || !ends_.gate->entered())
       return caf::make_error(caf::sec::cannot_connect_to_node);
     caf::io::network::nonblocking(session->socket.get(), true);
-    return caf::io::scribe_ptr{caf::make_counted<LinkScribe>(multiplexer(), std::move(*session), gate_)};
+    return caf::io::scribe_ptr{caf::make_counted<LinkScribe>(multiplexer(), std::move(*session), ends_)};
   }
 
   caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* address, bool reuse) override {
     auto socket = caf::io::network::new_tcp_acceptor_impl(port, address, reuse);
     if (!socket)
       return std::move(socket.error());
-    return caf::io::doorman_ptr{caf::make_counted<LinkDoorman>(multiplexer(), *socket, gate_)};
+    return caf::io::doorman_ptr{caf::make_counted<LinkDoorman>(multiplexer(), *socket, ends_)};
   }
 
 private:
@@ -384,14 +359,15 @@ private:
     return static_cast<default_multiplexer&>(system().middleman().backend());
   }
 
-  std::shared_ptr<LinkGate> gate_;
+  LinkEnds ends_;
 };
 
 } // namespace
 
-caf::strong_actor_ptr spawn_link_middleman(caf::actor_system& system, std::shared_ptr<LinkGate> gate) {
+caf::strong_actor_ptr spawn_link_middleman(caf::actor_system& system, std::shared_ptr<LinkGate> gate,
+                                           std::shared_ptr<Lanes> lanes) {
   return caf::actor_cast<caf::strong_actor_ptr>(system.spawn<LinkMiddleman, caf::detached + caf::hidden>(
-      caf_version::protocol_broker<caf::io::basp_broker>(system), std::move(gate)));
+      caf_version::protocol_broker<caf::io::basp_broker>(system), LinkEnds{std::move(gate), std::move(lanes)}));
 }
 
 } // namespace gpuactors::detail
