@@ -10,9 +10,9 @@
 
 namespace gpuactors {
 
-namespace detail {
-class LinkPipe;
-} // namespace detail
+namespace transport {
+class Pipe;
+} // namespace transport
 
 /// The connections of one process that stand, by the process at the other end. Any thread.
 ///
@@ -38,22 +38,22 @@ public:
   }
 
   /// A connection to this process stands.
-  void add(const caf::node_id& node, std::shared_ptr<detail::LinkPipe> pipe);
+  void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe);
 
   /// It has ended.
-  void remove(const caf::node_id& node, const detail::LinkPipe* pipe);
+  void remove(const caf::node_id& node, const transport::Pipe* pipe);
 
 private:
-  [[nodiscard]] std::shared_ptr<detail::LinkPipe> find(const caf::node_id& node) const;
+  [[nodiscard]] std::shared_ptr<transport::Pipe> find(const caf::node_id& node) const;
 
   /// A buffer of this thread.
   static caf_version::LinkBuffer& scratch();
 
-  static bool write(detail::LinkPipe& pipe, caf_version::LinkBuffer& message);
+  static bool write(transport::Pipe& pipe, const caf_version::LinkBuffer& message);
 
   caf::actor_system& system_;
   mutable std::shared_mutex mutex_;
-  std::unordered_map<caf::node_id, std::shared_ptr<detail::LinkPipe>> pipes_;
+  std::unordered_map<caf::node_id, std::shared_ptr<transport::Pipe>> pipes_;
 };
 
 /// Sends `xs` by `lanes`, if there are any, or by CAF.

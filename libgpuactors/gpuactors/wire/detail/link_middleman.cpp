@@ -1,5 +1,5 @@
 #include <gpuactors/wire/detail/link_middleman.hpp>
-#include <gpuactors/wire/detail/link_pipe.hpp>
+#include <gpuactors/wire/transport/pipe.hpp>
 
 #include <caf/io/all.hpp>
 #include <caf/io/basp_broker.hpp>
@@ -22,6 +22,7 @@ using caf::io::network::default_multiplexer;
 using caf::io::network::native_socket;
 using caf::io::network::operation;
 using caf::io::network::rw_state;
+using transport::Pipe;
 
 /// What each connection knows of its process: who comes in, and who finds it.
 struct LinkEnds {
@@ -32,13 +33,13 @@ struct LinkEnds {
 /// How a stream of CAF reads: from the pipe, which never blocks.
 class ReadPolicy {
 public:
-  ReadPolicy(LinkPipe& pipe, LinkGate& gate, bool secure) : pipe_(pipe), gate_(gate), secure_(secure) {
+  ReadPolicy(Pipe& pipe, LinkGate& gate, bool secure) : pipe_(pipe), gate_(gate), secure_(secure) {
     // nop
   }
 
   rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
     ++reads_;
-    if (pipe_.read(data, size, done) == LinkPipe::Read::failed)
+    if (pipe_.read(data, size, done) == Pipe::Read::failed)
       return rw_state::failure;
     if (!secure_ && done > 0 && std::exchange(first_, false)
         && *static_cast<const unsigned char*>(data) == tls_handshake) {
@@ -75,7 +76,7 @@ private:
   // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
   static constexpr unsigned char tls_handshake = 0x16;
 
-  LinkPipe& pipe_;
+  Pipe& pipe_;
   LinkGate& gate_;
   const bool secure_;
   int reads_ = 0;
@@ -86,7 +87,7 @@ private:
 class LinkStream final : public caf::io::network::stream {
 public:
   /// @param read_again has `handle_event` called for reading once more, after others had their turn.
-  LinkStream(default_multiplexer& multiplexer, native_socket socket, LinkPipe& pipe, ReadPolicy policy,
+  LinkStream(default_multiplexer& multiplexer, native_socket socket, Pipe& pipe, ReadPolicy policy,
              std::function<void()> read_again)
     : stream(multiplexer, socket), pipe_(pipe), policy_(policy), read_again_(std::move(read_again)) {
     // nop
@@ -108,10 +109,10 @@ public:
   /// it.
   void write(const manager_ptr& manager) {
     // The event loop would not tell of a change that is taken back before it was made.
-    if (manager_ != nullptr)
-      pipe_.keep(wr_buf());
-    else
-      write_now(manager);
+    if (manager_ == nullptr)
+      return write_now(manager);
+    pipe_.keep(buffered());
+    wr_buf().clear();
   }
 
   /// Sends what there is, and then that there is no more.
@@ -123,22 +124,29 @@ public:
 private:
   void write_now(const manager_ptr& manager) {
     const auto kept = manager; // a failure may let go of the last other reference
-    switch (pipe_.send_rest(wr_buf())) {
-    case LinkPipe::Rest::some:
+    const auto rest = pipe_.send_rest(buffered());
+    wr_buf().clear();
+    switch (rest) {
+    case Pipe::Rest::some:
       if (manager_ == nullptr)
         force_empty_write(kept);
       manager_ = kept;
       break;
-    case LinkPipe::Rest::none:
+    case Pipe::Rest::none:
       stop_writing();
       if (std::exchange(finishing_, false))
         ::shutdown(fd(), SHUT_WR);
       break;
-    case LinkPipe::Rest::failed:
+    case Pipe::Rest::failed:
       kept->io_failure(&backend(), operation::write);
       stop_writing();
       break;
     }
+  }
+
+  /// What CAF has put into its buffer.
+  std::string_view buffered() {
+    return {reinterpret_cast<const char*>(wr_buf().data()), wr_buf().size()};
   }
 
   void stop_writing() {
@@ -149,7 +157,7 @@ private:
     backend().del(operation::write, fd(), this);
   }
 
-  LinkPipe& pipe_;
+  Pipe& pipe_;
   ReadPolicy policy_;
   std::function<void()> read_again_;
   // Whom the event loop tells that the socket takes more, while it does.
@@ -163,7 +171,7 @@ public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
       lanes_(std::move(ends.lanes)), owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
-      pipe_(std::make_shared<LinkPipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
+      pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
               [this] { read_soon(); }) {
     // The stream closes the socket when the event loop lets go of it.
@@ -241,7 +249,7 @@ public:
 
 private:
   /// For the threads that send: they may outlive the connection, but not call it then.
-  LinkPipe::CallLoop call_loop(default_multiplexer& multiplexer) {
+  Pipe::CallLoop call_loop(default_multiplexer& multiplexer) {
     return [&multiplexer, owner = owner_] {
       multiplexer.post([owner] {
         // Ended on this thread, if at all.
@@ -284,7 +292,7 @@ private:
   caf::node_id peer_;
   std::shared_ptr<LinkScribe*> owner_;
   Descriptor socket_;
-  std::shared_ptr<LinkPipe> pipe_;
+  std::shared_ptr<Pipe> pipe_;
   LinkStream stream_;
   bool launched_ = false;
   bool flushing_ = false;

@@ -1,5 +1,5 @@
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/wire/detail/link_pipe.hpp>
+#include <gpuactors/wire/transport/pipe.hpp>
 
 #include <openssl/err.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace gpuactors::detail {
+namespace gpuactors::transport {
 
 namespace {
 
@@ -24,8 +24,8 @@ bool is_transient(int error) {
 }
 
 /// Whether the session only has to wait. Empties OpenSSL's queue of errors otherwise.
-bool has_to_wait(const transport::TlsSession& tls, int result) {
-  switch (SSL_get_error(tls.get(), result)) {
+bool has_to_wait(const TlsSession& session, int result) {
+  switch (SSL_get_error(session.get(), result)) {
   case SSL_ERROR_WANT_READ:
   case SSL_ERROR_WANT_WRITE:
     return true;
@@ -35,31 +35,25 @@ bool has_to_wait(const transport::TlsSession& tls, int result) {
   }
 }
 
-void reset(LinkPipe::Buffer& buffer) {
-  buffer.clear();
-  if (buffer.capacity() > kept_capacity)
-    LinkPipe::Buffer{}.swap(buffer);
-}
-
 } // namespace
 
-LinkPipe::LinkPipe(int socket, transport::TlsSession tls, CallLoop call_loop)
-  : socket_(socket), tls_(std::move(tls)), call_loop_(std::move(call_loop)) {
+Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop)
+  : socket_(socket), session_(std::move(session)), call_loop_(std::move(call_loop)) {
   // nop
 }
 
 // -- reading --------------------------------------------------------------------------------------
 
-LinkPipe::Read LinkPipe::read(void* data, std::size_t size, std::size_t& done) {
+Pipe::Read Pipe::read(void* data, std::size_t size, std::size_t& done) {
   done = 0;
-  if (tls_ != nullptr) {
+  if (session_ != nullptr) {
     const std::lock_guard lock{session_mutex_};
     ERR_clear_error();
     errno = 0;
-    const int result = SSL_read_ex(tls_.get(), data, size, &done);
+    const int result = SSL_read_ex(session_.get(), data, size, &done);
     if (result == 1)
       return Read::done;
-    return has_to_wait(tls_, result) ? Read::nothing : Read::failed;
+    return has_to_wait(session_, result) ? Read::nothing : Read::failed;
   }
   const auto count = read_ahead(data, size);
   if (count > 0) {
@@ -72,7 +66,7 @@ LinkPipe::Read LinkPipe::read(void* data, std::size_t size, std::size_t& done) {
 /// As `recv`; fails with EAGAIN, without asking, right after the socket had less than there was room for. CAF reads a
 /// message in two pieces, and asks once more to see that there is no other: with one system call for as many messages
 /// as there are, a call costs less and a thousand cost far less.
-ssize_t LinkPipe::read_ahead(void* data, std::size_t size) {
+ssize_t Pipe::read_ahead(void* data, std::size_t size) {
   if (ahead_begin_ == ahead_end_) {
     if (std::exchange(drained_, false)) {
       errno = EAGAIN;
@@ -95,17 +89,17 @@ ssize_t LinkPipe::read_ahead(void* data, std::size_t size) {
   return static_cast<ssize_t>(moved);
 }
 
-bool LinkPipe::has_pending() {
-  if (tls_ == nullptr)
+bool Pipe::has_pending() {
+  if (session_ == nullptr)
     return ahead_begin_ != ahead_end_;
   const std::lock_guard lock{session_mutex_};
-  return SSL_has_pending(tls_.get()) == 1;
+  return SSL_has_pending(session_.get()) == 1;
 }
 
 // -- writing --------------------------------------------------------------------------------------
 
-bool LinkPipe::send(Buffer& message) {
-  std::unique_lock lock{mutex_};
+bool Pipe::send(std::string_view message) {
+  Lock lock{mutex_};
   if (failed_ || closed_)
     return false;
   if (writing_ || loop_comes_ || Clock::now() - last_write_ < limits::link_collect) {
@@ -115,118 +109,130 @@ bool LinkPipe::send(Buffer& message) {
       call_loop_();
     return true;
   }
-  write_out(lock, message, 0);
-  // The event loop ends the connection, as it does when it is told so itself.
+  if (const auto done = write(lock, message); done < message.size())
+    put_back({message.begin() + done, message.end()}, 0);
+  // It also ends a connection that has failed, as if it had written itself.
   if ((failed_ || !waiting_.empty()) && !closed_ && !std::exchange(loop_comes_, true))
     call_loop_();
   return !failed_;
 }
 
-void LinkPipe::keep(Buffer& messages) {
+void Pipe::keep(std::string_view messages) {
   const std::lock_guard lock{mutex_};
   leave_behind(messages);
 }
 
-LinkPipe::Rest LinkPipe::send_rest(Buffer& messages) {
-  std::unique_lock lock{mutex_};
-  leave_behind(messages);
+Pipe::Rest Pipe::send_rest(std::string_view messages) {
+  Lock lock{mutex_};
   loop_comes_ = false;
-  // A thread that writes now calls the loop if anything is left.
-  if (closed_ || writing_)
+  if (writing_) {
+    // That thread calls the loop when it is done.
+    leave_behind(messages);
     return Rest::none;
-  Buffer bytes;
+  }
   std::size_t sent = 0;
-  bool all = true;
-  while (all && !waiting_.empty() && sent < write_burst) {
+  bool full = false;
+  if (!waiting_.empty()) {
+    leave_behind(messages);
+  } else if (!messages.empty() && !failed_ && !closed_) {
+    sent = write(lock, messages);
+    full = sent < messages.size();
+    if (full)
+      put_back({messages.begin() + sent, messages.end()}, 0);
+  }
+  Buffer bytes;
+  while (!full && !waiting_.empty() && sent < write_burst) {
     bytes.clear();
     bytes.swap(waiting_);
-    sent += bytes.size();
-    all = write_out(lock, bytes, std::exchange(waiting_begin_, 0));
+    auto begin = std::exchange(waiting_begin_, 0);
+    const auto done = write(lock, {bytes.data() + begin, bytes.size() - begin});
+    sent += done;
+    begin += done;
+    full = begin < bytes.size();
+    if (full)
+      put_back(std::exchange(bytes, {}), begin);
   }
   if (failed_)
     return Rest::failed;
-  if (waiting_.empty()) {
-    waiting_.swap(bytes); // keeps its memory
-    reset(waiting_);
-    return Rest::none;
+  if (!waiting_.empty()) {
+    loop_comes_ = true;
+    return Rest::some;
   }
-  loop_comes_ = true;
-  return Rest::some;
+  if (bytes.capacity() <= kept_capacity) {
+    bytes.clear();
+    waiting_.swap(bytes); // its memory is needed again
+  }
+  return Rest::none;
 }
 
-void LinkPipe::close() {
-  std::unique_lock lock{mutex_};
+void Pipe::close() {
+  Lock lock{mutex_};
   closed_ = true;
   idle_.wait(lock, [this] { return !writing_; });
   call_loop_ = nullptr;
   Buffer{}.swap(waiting_);
 }
 
-/// Leaves `bytes` empty.
-void LinkPipe::leave_behind(Buffer& bytes) {
-  if (failed_ || closed_)
-    bytes.clear();
-  else if (waiting_.empty())
-    waiting_.swap(bytes);
-  else
+void Pipe::leave_behind(std::string_view bytes) {
+  if (!failed_ && !closed_)
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
-  bytes.clear();
 }
 
-/// Writes `bytes` from `begin` on, without the lock. What the socket did not take waits, before what came meanwhile.
-/// @returns whether it took all.
-bool LinkPipe::write_out(std::unique_lock<std::mutex>& lock, Buffer& bytes, std::size_t begin) {
-  writing_ = true;
-  lock.unlock();
-  std::size_t done = 0;
-  const auto outcome = write(reinterpret_cast<const char*>(bytes.data()) + begin, bytes.size() - begin, done);
-  lock.lock();
-  writing_ = false;
-  last_write_ = Clock::now();
-  if (closed_)
-    idle_.notify_all();
-  if (outcome == Outcome::failed) {
-    failed_ = true;
-    Buffer{}.swap(waiting_);
-    return false;
-  }
-  begin += done;
-  if (begin == bytes.size())
-    return true;
+/// The bytes from `begin` on were not sent: they wait, before what came meanwhile.
+void Pipe::put_back(Buffer bytes, std::size_t begin) {
+  if (failed_ || closed_)
+    return;
   // Moved only when as much was sent as is left, so that a long queue is not copied for each piece of it.
   if (begin >= bytes.size() - begin)
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::exchange(begin, 0)));
   bytes.insert(bytes.end(), waiting_.begin(), waiting_.end());
   waiting_.swap(bytes);
   waiting_begin_ = begin;
-  return false;
 }
 
-LinkPipe::Outcome LinkPipe::write(const char* data, std::size_t size, std::size_t& done) {
-  if (tls_ != nullptr)
-    return write_session(data, size, done);
-  while (done < std::min(size, write_burst)) {
-    const auto count = ::send(socket_, data + done, std::min(size, write_burst) - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+/// Writes without the lock. @returns how many bytes were taken.
+std::size_t Pipe::write(Lock& lock, std::string_view bytes) {
+  writing_ = true;
+  lock.unlock();
+  std::size_t done = 0;
+  const bool works = session_ != nullptr ? write_session(bytes, done) : write_plain(bytes, done);
+  lock.lock();
+  writing_ = false;
+  last_write_ = Clock::now();
+  if (!works) {
+    failed_ = true;
+    Buffer{}.swap(waiting_);
+    waiting_begin_ = 0;
+  }
+  if (closed_)
+    idle_.notify_all();
+  return done;
+}
+
+bool Pipe::write_plain(std::string_view bytes, std::size_t& done) {
+  bytes = bytes.substr(0, write_burst);
+  while (done < bytes.size()) {
+    const auto count = ::send(socket_, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0)
-      return is_transient(errno) ? Outcome::full : Outcome::failed;
+      return is_transient(errno);
     done += static_cast<std::size_t>(count);
   }
-  return done < size ? Outcome::full : Outcome::all;
+  return true;
 }
 
-LinkPipe::Outcome LinkPipe::write_session(const char* data, std::size_t size, std::size_t& done) {
+bool Pipe::write_session(std::string_view bytes, std::size_t& done) {
   // A record is 16 KiB: many in a row, so that a large message does not go through the event loop for each.
-  while (done < std::min(size, write_burst)) {
+  while (done < std::min(bytes.size(), write_burst)) {
     std::size_t written = 0;
     const std::lock_guard lock{session_mutex_};
     ERR_clear_error();
     errno = 0;
-    const int result = SSL_write_ex(tls_.get(), data + done, size - done, &written);
+    const int result = SSL_write_ex(session_.get(), bytes.data() + done, bytes.size() - done, &written);
     if (result != 1)
-      return has_to_wait(tls_, result) ? Outcome::full : Outcome::failed;
+      return has_to_wait(session_, result);
     done += written;
   }
-  return done < size ? Outcome::full : Outcome::all;
+  return true;
 }
 
-} // namespace gpuactors::detail
+} // namespace gpuactors::transport

@@ -1,9 +1,8 @@
-// LinkPipe: the bytes of one connection. The event loop reads from it; any thread writes to it, and does so at once
-// while the socket takes them: a message then needs no other thread to leave its process. Internal to the layer.
+// Pipe: the bytes of one connection. An event loop reads from it; any thread writes to it, and does so at once while
+// the socket takes them: a message then needs no other thread to leave its process.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/wire/caf_version.hpp>
 #include <gpuactors/wire/transport/tls.hpp>
 
 #include <array>
@@ -11,33 +10,34 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
+#include <vector>
 
-namespace gpuactors::detail {
+namespace gpuactors::transport {
 
 /// One socket, with its session if it is TLS. What is sent leaves in the order of the calls, messages whole.
 ///
 /// Reading is the event loop's; all else is for any thread. One thread at a time writes to the socket. Whoever comes
 /// meanwhile leaves its bytes behind and goes, and what the socket does not take the event loop sends when it does; so
 /// nobody waits.
-class LinkPipe {
+class Pipe {
 public:
-  using Buffer = caf_version::LinkBuffer;
-
   /// Has the event loop call `send_rest` soon. Called from any thread, under the pipe's lock.
   using CallLoop = std::function<void()>;
 
   /// @param socket not blocking; whoever owns it calls `close` before it closes the socket.
-  LinkPipe(int socket, transport::TlsSession tls, CallLoop call_loop);
+  /// @param session null in plaintext.
+  Pipe(int socket, TlsSession session, CallLoop call_loop);
 
-  LinkPipe(const LinkPipe&) = delete;
-  LinkPipe& operator=(const LinkPipe&) = delete;
-  ~LinkPipe() = default;
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() = default;
 
   // -- reading: the event loop ---------------------------------------------------------------------
 
   enum class Read { done, nothing, failed };
 
-  /// Reads up to `size` bytes, `done` of them.
+  /// Reads up to `size` bytes, `done` of them. The end of the connection is a failure.
   Read read(void* data, std::size_t size, std::size_t& done);
 
   /// Whether there are bytes here that the socket will not announce any more.
@@ -46,29 +46,31 @@ public:
   // -- writing -------------------------------------------------------------------------------------
 
   /// Sends one message, at once if that is sensible: a stream of them is left to the event loop, which sends many with
-  /// one system call. `message` is empty or arbitrary afterwards.
-  /// @returns false when the connection has failed or was closed: nothing was sent then that arrives.
-  bool send(Buffer& message);
-
-  /// Has `messages` sent after all that came before. From the event loop, while it waits for the socket.
-  void keep(Buffer& messages);
+  /// one system call.
+  /// @returns false when the connection has failed or was closed: the message does not arrive then.
+  bool send(std::string_view message);
 
   enum class Rest { none, some, failed };
 
-  /// Sends `messages`, and what was left behind before them. From the event loop.
+  /// Sends `messages`, after all that came before. From the event loop.
   /// @returns `some` when the socket is full: call again when it is not.
-  Rest send_rest(Buffer& messages);
+  Rest send_rest(std::string_view messages);
 
-  /// Nothing is read, sent or called after it. Waits for a thread that is writing right now.
+  /// Has `messages` sent after all that came before. From the event loop, while it waits for the socket.
+  void keep(std::string_view messages);
+
+  /// Nothing is sent or called after it. Waits for a thread that is writing right now.
   void close();
 
 private:
-  enum class Outcome { all, full, failed };
+  using Lock = std::unique_lock<std::mutex>;
+  using Buffer = std::vector<char>;
 
-  Outcome write(const char* data, std::size_t size, std::size_t& done);
-  Outcome write_session(const char* data, std::size_t size, std::size_t& done);
-  bool write_out(std::unique_lock<std::mutex>& lock, Buffer& bytes, std::size_t begin);
-  void leave_behind(Buffer& bytes);
+  std::size_t write(Lock& lock, std::string_view bytes);
+  bool write_plain(std::string_view bytes, std::size_t& done);
+  bool write_session(std::string_view bytes, std::size_t& done);
+  void leave_behind(std::string_view bytes);
+  void put_back(Buffer bytes, std::size_t begin);
   ssize_t read_ahead(void* data, std::size_t size);
 
   static constexpr std::size_t ahead = 16U << 10;
@@ -77,7 +79,7 @@ private:
 
   // A session is used by one thread at a time: read or written.
   std::mutex session_mutex_;
-  transport::TlsSession tls_;
+  TlsSession session_;
 
   // What a socket had beyond what was asked for, in plaintext. The event loop's.
   std::unique_ptr<std::array<char, ahead>> ahead_;
@@ -88,7 +90,7 @@ private:
   std::mutex mutex_;
   std::condition_variable idle_;
   CallLoop call_loop_;
-  // Messages that wait, without the bytes at the front that were sent.
+  // Messages that wait; the bytes before `waiting_begin_` were sent.
   Buffer waiting_;
   std::size_t waiting_begin_ = 0;
   TimePoint last_write_{};
@@ -99,4 +101,4 @@ private:
   bool closed_ = false;
 };
 
-} // namespace gpuactors::detail
+} // namespace gpuactors::transport
