@@ -3,9 +3,10 @@
 import json
 
 
-def write(name, rows, path):
-    """Into the file `path`, or to standard output without one."""
-    text = json.dumps({"peer": name, "rows": rows})
+def write(name, rows, path, device=None):
+    """Into the file `path`, or to standard output without one. With a device ("cuda", "host") the rows stand only beside
+    ours on such a one."""
+    text = json.dumps({"peer": name, **({"device": device} if device else {}), "rows": rows})
     if not path:
         print(text)
         return

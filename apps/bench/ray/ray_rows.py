@@ -48,14 +48,26 @@ ROWS = {
 OWN_ROWS = ("many_actors", "many_tasks", "single_client_tasks_cold")
 
 
+# Defined once: each definition would be exported to the cluster anew, in the time that is measured.
+@ray.remote(num_cpus=0)
+class SmallActor:
+    def value(self):
+        return b"ok"
+
+
+@ray.remote(num_cpus=0.25)
+def small_task():
+    return b"ok"
+
+
+@ray.remote(max_calls=1)
+def last_task():
+    return b"ok"
+
+
 def many_actors(count):
     """Starts so many actors, calls each once, ends them."""
-    @ray.remote(num_cpus=0)
-    class Small:
-        def value(self):
-            return b"ok"
-
-    actors = [Small.remote() for _ in range(count)]
+    actors = [SmallActor.remote() for _ in range(count)]
     ray.get([actor.value.remote() for actor in actors])
     for actor in actors:
         ray.kill(actor)
@@ -63,20 +75,12 @@ def many_actors(count):
 
 def many_tasks(count):
     """Has so many tasks of a quarter of a CPU at once, as Ray's scale test many_tasks has."""
-    @ray.remote(num_cpus=0.25)
-    def small():
-        return b"ok"
-
-    ray.get([small.remote() for _ in range(count)])
+    ray.get([small_task.remote() for _ in range(count)])
 
 
 def cold_task():
     """Runs a task in a process that is new."""
-    @ray.remote(max_calls=1)
-    def small():
-        return b"ok"
-
-    ray.get(small.remote())
+    ray.get(last_task.remote())
 
 
 def main():

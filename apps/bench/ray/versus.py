@@ -3,8 +3,10 @@
 versus.py --bench GPUACTORS_BENCH --python PYTHON_WITH_RAY [--turns N] [--filter TEXT] [--json FILE] [--svg FILE]
           [--document FILE]
 
-Each turn runs all rows of the one and then of the other, so that a machine that slows down slows down both. A value is
-the median of the turns; a ratio to Ray is that of the medians, a ratio to the floor the median of the turns.
+Each turn runs all rows of the one and then of the other, so that a machine that slows down slows down both. Values and
+ratios are medians of the turns, a ratio always that of one turn (in the picture that of the medians); the extremes of
+the ratios that are held to something stand in the table. A document takes the whole table of three turns or more: with
+--filter it is left alone, and --document '' leaves it alone too.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import tempfile
 BEGIN, END = "<!-- versus Ray: begin -->", "<!-- versus Ray: end -->"
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 LEFT_OUT = 77
+LEAST_TURNS = 3
 
 
 def run(command, may_be_left_out=False):
@@ -51,6 +54,19 @@ def median_peers(turns):
                                                for (name, unit), found in values.items()]}
 
 
+def with_ratios(report, ours, rays):
+    """Puts the ratio to Ray of each turn into the rows of a report: their median, least and most."""
+    peers = [{row["name"]: row["value"] for row in turn["rows"]} for turn in rays]
+    for i, row in enumerate(report["rows"]):
+        if row["peer"]:
+            name = row.get("peer_name") or row["name"]
+            ratios = [turn["rows"][i]["value"] / values[name] for turn, values in zip(ours, peers) if name in values]
+            row["peer_ratio"] = statistics.median(ratios)
+            row["peer_least"], row["peer_most"] = min(ratios), max(ratios)
+            floor_holds = not row["bound"] or not row["floor_ratio"] or keeps(row, row["floor_ratio"], row["bound"])
+            row["holds"] = floor_holds and (not row["peer_bound"] or keeps(row, row["peer_ratio"], row["peer_bound"]))
+
+
 def median_rows(turns):
     """Our rows of several turns in one file of the same form."""
     result = dict(turns[-1])
@@ -76,22 +92,30 @@ def ratio(value):
     return "-" if not value else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
+def keeps(row, ratio_of_it, bound):
+    return ratio_of_it <= bound if row["at_most"] else ratio_of_it >= bound
+
+
 def verdict(modes):
-    """What a row has to keep to, and whether it does: "holds (>= 5 Ray), MISSED (>= 0.87 floor, embedded)"."""
+    """What a row has to keep to, whether it does, and between which extremes the ratio was: "holds (>= 5 Ray:
+    5.04..5.31), MISSED (>= 0.87 floor, embedded: 0.81..0.88)"."""
     parts = []
     for mode, row in modes.items():
-        for ratio_of, bound, beside in (("peer_ratio", "peer_bound", "Ray"), ("floor_ratio", "bound", "floor")):
+        for ratio_of, bound, beside, least, most in (
+                ("peer_ratio", "peer_bound", "Ray", "peer_least", "peer_most"),
+                ("floor_ratio", "bound", "floor", "least", "most")):
             if row.get(bound) and row.get(ratio_of):
-                keeps = row[ratio_of] <= row[bound] if row["at_most"] else row[ratio_of] >= row[bound]
+                said = "holds" if keeps(row, row[ratio_of], row[bound]) else "MISSED"
                 where = "" if mode == "plain" else f", {mode}"
-                parts.append(f"{'holds' if keeps else 'MISSED'} (>= {row[bound]:.3g} {beside}{where})")
+                spread = f": {row[least]:.3g}..{row[most]:.3g}" if row.get(least) and row.get(most) else ""
+                parts.append(f"{said} (>= {row[bound]:.3g} {beside}{where}{spread})")
     return ", ".join(parts)
 
 
 def table(report, cpp):
     """The rows of one report, a line for each name; `cpp` are values of Ray's C++ API by name."""
-    lines = ["| row | plain | TLS | embedded | Ray | Ray C++ | plain / Ray | embedded / Ray | plain / floor | "
-             "embedded / floor | wanted |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    lines = ["| row | plain | TLS | embedded | Ray | Ray C++ | plain / Ray | TLS / Ray | embedded / Ray | plain / floor | "
+             "embedded / floor | wanted |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     rows = {}
     for row in report["rows"]:
         rows.setdefault(row["name"], {})[row["mode"]] = row
@@ -99,7 +123,7 @@ def table(report, cpp):
         plain, tls, embedded = (modes.get(mode, {}) for mode in ("plain", "tls", "embedded"))
         peer = next((row["peer"] for row in modes.values() if row["peer"]), None)
         cells = [name, number(plain.get("value")), number(tls.get("value")), number(embedded.get("value")),
-                 number(peer), number(cpp.get(name)), ratio(plain.get("peer_ratio")),
+                 number(peer), number(cpp.get(name)), ratio(plain.get("peer_ratio")), ratio(tls.get("peer_ratio")),
                  ratio(embedded.get("peer_ratio")), ratio(plain.get("floor_ratio")),
                  ratio(embedded.get("floor_ratio")), verdict(modes)]
         lines.append("| " + " | ".join(cells) + " |")
@@ -116,7 +140,7 @@ def put_into_document(path, text):
 
 
 def measure(arguments, folder):
-    """All turns. @returns the medians of ours, of Ray and of Ray's C++ API (None without)."""
+    """All turns. @returns those of ours, of Ray and of Ray's C++ API (none without)."""
     ours, rays, cpps = [], [], []
     common = ["--filter", arguments.filter, "--seconds", str(arguments.seconds), "--rounds", str(arguments.rounds),
               "--actors", str(arguments.actors)]
@@ -130,7 +154,7 @@ def measure(arguments, folder):
             cpps.append(read(file))
         run([arguments.bench, "--ray", *common, "--tasks", str(arguments.tasks), "--json", file])
         ours.append(read(file))
-    return median_rows(ours), median_peers(rays), median_peers(cpps) if cpps else None
+    return ours, rays, cpps
 
 
 def main():
@@ -147,18 +171,26 @@ def main():
     parser.add_argument("--svg")
     parser.add_argument("--document")
     arguments = parser.parse_args()
+    if arguments.document and arguments.filter:
+        print(f"versus.py: {arguments.document} is left alone: --filter takes some rows only", file=sys.stderr)
+        arguments.document = None
+    if arguments.document and arguments.turns < LEAST_TURNS:
+        parser.error(f"the document takes {LEAST_TURNS} turns or more: who measures once knows no spread (--document '' "
+                     "leaves it alone)")
     with tempfile.TemporaryDirectory() as folder:
-        ours, ray, cpp = measure(arguments, folder)
+        ours, rays, cpps = measure(arguments, folder)
         mine, theirs, both = (os.path.join(folder, name) for name in ("ours.json", "ray.json", "both.json"))
-        write(mine, ours)
-        write(theirs, ray)
+        write(mine, median_rows(ours))
+        write(theirs, median_peers(rays))
         command = [arguments.bench, "--from", mine, "--peers", theirs, "--json", both]
         run([*command, "--svg", os.path.abspath(arguments.svg)] if arguments.svg else command)
         report = read(both)
+    with_ratios(report, ours, rays)
+    cpp = median_peers(cpps) if cpps else None
     values = {row["name"]: row["value"] for row in cpp["rows"]} if cpp else {}
     machine = report["machine"]
     text = (f"{datetime.date.today()}, {machine['hardware threads']} x {machine['processor']}, {machine['kernel']}, "
-            f"gpuactors {machine['gpuactors']}, {report['peer']}{', ' + cpp['peer'] if cpp else ''}; {arguments.turns} "
+            f"gpuactors {machine['gpuactors']}, {rays[0]['peer']}{', ' + cpp['peer'] if cpp else ''}; {arguments.turns} "
             f"turns of {arguments.rounds} rounds of {arguments.seconds:g} s; operations (or GB) a second\n\n"
             f"{table(report, values)}\n")
     print(text)
