@@ -1,10 +1,11 @@
 #include "child.hpp"
 
+#include "leftovers.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -49,18 +50,24 @@ Child::Child(std::vector<std::string> arguments) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
-  const auto code = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ);
+  // This process waits for signals in a thread; what it starts ends by them as usual.
+  posix_spawnattr_t attributes;
+  sigset_t none;
+  sigemptyset(&none);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  const auto code = ::posix_spawn(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(pipe[1]);
   if (code != 0)
     give_up(fmt::format("{} could not be started: {}", arguments.front(), std::strerror(code)));
+  keep_process(pid_);
 }
 
 Child::~Child() {
-  ::kill(pid_, SIGTERM);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    // Again.
-  }
+  end_process(pid_);
   ::close(output_);
 }
 

@@ -8,8 +8,8 @@
 
 namespace gpuactors::bench {
 
-/// Starts this program again with other arguments, and ends it with this object. What it writes to standard output is
-/// read here. Errors end the program: a benchmark has nothing to fall back on.
+/// Starts this program again with other arguments, and ends it with this object, or with the process (`leftovers.hpp`).
+/// What it writes to standard output is read here. Errors end the program: a benchmark has nothing to fall back on.
 class Child {
 public:
   explicit Child(std::vector<std::string> arguments);

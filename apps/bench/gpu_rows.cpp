@@ -2,6 +2,7 @@
 // actors on a share. In a cluster of processes; Ray's side is ray/gpu_rows.py, by the same names.
 #include "gpu_rows.hpp"
 
+#include "cuda/rows.hpp"
 #include "remote_cluster.hpp"
 
 #include <gpuactors/bench/messages.pb.h>
@@ -115,16 +116,18 @@ GPUACTORS_ACTOR("bench.share", ShareHolder)
 
 // -- the rows -------------------------------------------------------------------------------------
 
-/// A cluster on the devices that are measured, and a look at the first of them from outside.
+/// The first that is visible.
+std::shared_ptr<Device> first_device() {
+  return check(make_devices(check(parse_device_specs("cuda")), discovery_options("bench"))).front();
+}
+
+/// A cluster on the device that is measured, and a look at it from outside. One device: who knows of several would have
+/// to ask where an actor was put.
 class GpuBed {
 public:
-  explicit GpuBed(DeviceKind kind) : remote_(RemoteOptions{.devices = spec(kind)}) {
-    if (kind == DeviceKind::cuda)
-      device_ = check(make_devices(check(parse_device_specs("cuda")), discovery_options("bench"))).front();
-  }
-
-  static std::string spec(DeviceKind kind) {
-    return kind == DeviceKind::cuda ? "cuda" : "host:1x1GiB";
+  explicit GpuBed(DeviceKind kind)
+    : device_(kind == DeviceKind::cuda ? first_device() : nullptr), remote_(RemoteOptions{.devices = spec()}) {
+    // nop
   }
 
   [[nodiscard]] Cluster& cluster() noexcept {
@@ -145,8 +148,13 @@ public:
   }
 
 private:
-  Remote remote_;
+  [[nodiscard]] std::string spec() const {
+    return device_ != nullptr ? fmt::format("cuda:{}", device_->info().uuid) : "host:1x1GiB";
+  }
+
+  /// None for a host device.
   std::shared_ptr<Device> device_;
+  Remote remote_;
 };
 
 double since_ms(double start) {
@@ -175,7 +183,8 @@ double hand_over_ms(const ActorRef& from, const ActorRef& to) {
   return spent;
 }
 
-/// The memory counts as free when the device has it back but for a little, which the driver may keep.
+/// The memory counts as free when the device has it back but for a little, which the driver may keep. Ends the program
+/// when that does not come to pass: somebody else has taken memory meanwhile.
 double kill_to_free_ms(GpuBed& bed) {
   const auto before = bed.free_bytes();
   const auto actor = bed.spawn(Isolation::process);
@@ -186,8 +195,16 @@ double kill_to_free_ms(GpuBed& bed) {
   constexpr std::uint64_t a_little = 8U << 20;
   const auto start = now_ns();
   check(bed.cluster().kill(actor));
-  while (!bed.idle() || bed.free_bytes() + a_little < before)
+  constexpr double a_minute = 60'000;
+  while (!bed.idle() || bed.free_bytes() + a_little < before) {
+    if (since_ms(start) > a_minute) {
+      fmt::print(stderr,
+                 "gpuactors-bench: a minute after the kill {} of {} MiB are free: does another program use it?\n",
+                 bed.free_bytes() >> 20, before >> 20);
+      std::exit(1);
+    }
     std::this_thread::yield();
+  }
   return since_ms(start);
 }
 
@@ -218,7 +235,7 @@ Result<void> look_for_gpu() {
   return devices.empty() ? fail(Errc::not_found, "there is no GPU") : Result<void>{};
 }
 
-std::vector<Benchmark> gpu_benchmarks(DeviceKind kind) {
+std::vector<Benchmark> gpu_benchmarks(DeviceKind kind, bool smoke) {
   std::vector<Benchmark> result;
   const auto add = [&](std::string name, std::function<Row(const std::string&, GpuBed&, int)> run) {
     result.push_back({name, [name, run, kind](int repeat) {
@@ -251,6 +268,9 @@ std::vector<Benchmark> gpu_benchmarks(DeviceKind kind) {
     row.peer_name = "gpu_fractional_actor_spawn";
     return row;
   });
+  if (kind == DeviceKind::cuda)
+    for (auto& row : bare_cuda_benchmarks(smoke))
+      result.push_back(std::move(row));
   return result;
 }
 

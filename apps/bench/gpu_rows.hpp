@@ -13,6 +13,7 @@ namespace gpuactors::bench {
 /// @returns why there is no GPU to measure on.
 Result<void> look_for_gpu();
 
-[[nodiscard]] std::vector<Benchmark> gpu_benchmarks(DeviceKind kind);
+/// On a CUDA device those beside bare CUDA too, if they were built. With `smoke` these have small sizes.
+[[nodiscard]] std::vector<Benchmark> gpu_benchmarks(DeviceKind kind, bool smoke);
 
 } // namespace gpuactors::bench

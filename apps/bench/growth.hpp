@@ -40,7 +40,8 @@ struct GrowthRun {
 };
 
 /// Measures curve after curve, says on standard error how far it is, and writes each as soon as it is complete. A curve
-/// ends early, and says so, when the next size would take more time or memory than there is.
+/// ends early, and says so, when with the next size it would take more than two minutes in all, or half of the free
+/// memory.
 /// @returns `unavailable` when a file cannot be written, `not_found` when no curve has such a name.
 Result<void> measure_growth(const GrowthRun& run);
 

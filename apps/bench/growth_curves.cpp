@@ -42,15 +42,15 @@ public:
     // nop
   }
 
-  /// Whether the next size, which is `factor` times the one before and takes so many bytes, is to be measured. It may
-  /// take as many times the time of the last one.
+  /// Whether the next size, which is `factor` times the one before and takes so many bytes, is to be measured: its time
+  /// may be as many times that of the last one, and all sizes of the curve together have a limit.
   bool allow(double size, double factor, double bytes) {
     const auto now = now_ns();
     const auto spent = (now - begun_) * 1e-9;
     const auto expected = (now - lap_) * 1e-9 * factor;
     lap_ = now;
     if (spent + expected > most_seconds_)
-      return stop(size, fmt::format("it would take more than {} s", most_seconds_));
+      return stop(size, fmt::format("the curve would take more than {} s in all", most_seconds_));
     if (bytes > available_bytes() / 2)
       return stop(size, "there is too little memory");
     fmt::print(stderr, "growth: {} {:.0f} of {:.0f}\n", name_, size, last_);

@@ -1,12 +1,19 @@
 #include "harness.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 
 namespace gpuactors::bench {
 
 double now_ns() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string_view to_string(FloorKind kind) {
+  constexpr std::array<std::string_view, 3> names{"floor", "target", "smaller"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 double median(std::vector<double> values) {

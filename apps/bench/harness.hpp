@@ -5,10 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuactors::bench {
@@ -30,6 +32,19 @@ T check(Result<T> result) {
 /// The middle one; of an even number, the upper one of the two. Not of none.
 [[nodiscard]] double median(std::vector<double> values);
 
+/// What a row stands beside as its floor.
+enum class FloorKind : std::uint8_t {
+  /// The same with nothing of ours in it.
+  floor,
+  /// A number that the project wants, on every machine.
+  target,
+  /// Our own with less to do: fewer devices, requests or tasks.
+  smaller
+};
+
+/// "floor", "target", "smaller".
+[[nodiscard]] std::string_view to_string(FloorKind kind);
+
 /// One row: what was measured, the floor under it, the peer beside it, and what must hold. Values of 0 mean "none".
 struct Row {
   std::string name;
@@ -38,6 +53,7 @@ struct Row {
   std::string mode = {};
   double value = 0;
   double floor = 0;
+  FloorKind floor_kind = FloorKind::floor;
   /// Median of value / floor over the repetitions, and its extremes.
   double ratio = 0;
   double least = 0;
@@ -49,6 +65,8 @@ struct Row {
   /// The same done by another framework (`attach_peers`), under this name, or the row's own if empty.
   double peer = 0;
   std::string peer_name = {};
+  /// Who the peer is: "Ray 2.60.0".
+  std::string peer_by = {};
   /// The bound of value / peer, at most or at least as above.
   double peer_bound = 0;
 

@@ -18,6 +18,9 @@
 
 namespace gpuactors::bench {
 
+/// The commit; made when this is built (`revision.cmake`).
+extern const char* const revision;
+
 namespace {
 
 /// The first value of a file of lines "name : value".
@@ -101,7 +104,7 @@ std::string protobuf_version() {
 } // namespace
 
 Machine this_machine() {
-  return {{"gpuactors", fmt::format("{}.{}, {}", GPUACTORS_VERSION_MAJOR, GPUACTORS_VERSION_MINOR, GPUACTORS_REVISION)},
+  return {{"gpuactors", fmt::format("{}.{}, {}", GPUACTORS_VERSION_MAJOR, GPUACTORS_VERSION_MINOR, revision)},
           {"processor", field("/proc/cpuinfo", "model name")},
           {"hardware threads", std::to_string(std::thread::hardware_concurrency())},
           {"memory", memory()},

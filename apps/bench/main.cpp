@@ -1,10 +1,14 @@
 // gpuactors-bench: every claim of speed, measured beside its floor in one run.
 #include "bars.hpp"
 #include "child.hpp"
+#include "cuda/rows.hpp"
 #include "floor.hpp"
 #include "gpu_rows.hpp"
 #include "growth.hpp"
+#include "growth_curves.hpp"
+#include "leftovers.hpp"
 #include "operations.hpp"
+#include "options.hpp"
 #include "ray_rows.hpp"
 #include "remote_cluster.hpp"
 #include "report.hpp"
@@ -15,7 +19,6 @@
 
 #include <apps/nn/files.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -27,6 +30,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -66,23 +70,6 @@ std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
   return std::nullopt;
 }
 
-/// What the command line asks for.
-struct Wanted {
-  std::string filter;
-  int repeat = 5;
-  bool as_ray = false;
-  RayRun ray;
-  std::string device = "cuda";
-  std::string growth;
-  bool quick = false;
-  std::string operation;
-  int count = 10'000;
-  std::string from;
-  std::vector<std::string> peers;
-  std::string json;
-  std::string svg;
-};
-
 int complain(const std::string& sentence, int code = 1) {
   fmt::print(stderr, "gpuactors-bench: {}\n", sentence);
   return code;
@@ -93,12 +80,21 @@ bool matches(const Wanted& wanted, const Benchmark& row) {
   return row.name.find(wanted.filter) != std::string::npos;
 }
 
+/// The groups of rows that need no GPU.
+std::vector<std::vector<Benchmark>> groups() {
+  return {call_benchmarks(),   remote_benchmarks(), remote_load_benchmarks(), device_benchmarks(),
+          ledger_benchmarks(), memory_benchmarks(), transport_benchmarks(),   training_benchmarks()};
+}
+
+gpuactors::DeviceKind kind_of(const Wanted& wanted) {
+  return wanted.device == "host" ? gpuactors::DeviceKind::host : gpuactors::DeviceKind::cuda;
+}
+
 /// The rows for GPUs; none where there is no GPU, and then the report says so.
 std::vector<Benchmark> gpu_rows(const Wanted& wanted, Report& report) {
-  const auto kind = wanted.device == "host" ? gpuactors::DeviceKind::host : gpuactors::DeviceKind::cuda;
-  auto rows = gpu_benchmarks(kind);
+  auto rows = gpu_benchmarks(kind_of(wanted), wanted.smoke);
   std::erase_if(rows, [&](const Benchmark& row) { return !matches(wanted, row); });
-  if (rows.empty() || kind == gpuactors::DeviceKind::host)
+  if (rows.empty() || kind_of(wanted) == gpuactors::DeviceKind::host)
     return rows;
   if (const auto gpu = look_for_gpu(); !gpu) {
     report.left_out = fmt::format("{} rows need a GPU and are left out: {} (--device host tries them on a host device)",
@@ -108,6 +104,24 @@ std::vector<Benchmark> gpu_rows(const Wanted& wanted, Report& report) {
   return rows;
 }
 
+void print_list(const Wanted& wanted) {
+  for (const auto& group : groups())
+    for (const auto& row : group)
+      if (matches(wanted, row))
+        fmt::print("{}\n", row.name);
+  for (const auto& row : gpu_benchmarks(gpuactors::DeviceKind::cuda, wanted.smoke))
+    if (matches(wanted, row))
+      fmt::print("{:<40} needs a GPU\n", row.name);
+  if (!has_bare_cuda_benchmarks())
+    fmt::print("(built without the CUDA toolkit: rows beside bare CUDA and cuBLAS are not in this program)\n");
+  for (const auto& name : ray_row_names())
+    if (name.find(wanted.filter) != std::string::npos)
+      fmt::print("{:<40} --ray\n", name);
+  for (const auto& [name, measure] : growth_curves())
+    if (name.find(wanted.filter) != std::string::npos)
+      fmt::print("{:<40} --growth\n", name);
+}
+
 void measure_rows(const Wanted& wanted, Report& report) {
   if (wanted.as_ray) {
     auto run = wanted.ray;
@@ -115,9 +129,9 @@ void measure_rows(const Wanted& wanted, Report& report) {
     report.rows = run_ray_rows(run);
     return;
   }
-  for (const auto& group :
-       {call_benchmarks(), remote_benchmarks(), remote_load_benchmarks(), device_benchmarks(), ledger_benchmarks(),
-        memory_benchmarks(), transport_benchmarks(), training_benchmarks(), gpu_rows(wanted, report)})
+  auto all = groups();
+  all.push_back(gpu_rows(wanted, report));
+  for (const auto& group : all)
     for (const auto& benchmark : group)
       if (matches(wanted, benchmark)) {
         fmt::print(stderr, "running {}\n", benchmark.name);
@@ -127,12 +141,18 @@ void measure_rows(const Wanted& wanted, Report& report) {
 
 /// A file that cannot be written is better known before minutes of work than after.
 gpuactors::Result<void> check_place(const std::string& file) {
-  const auto folder = std::filesystem::absolute(file).parent_path();
-  if (std::filesystem::is_directory(file))
+  const auto cannot = [&](const std::string& why) {
+    return gpuactors::fail(gpuactors::Errc::invalid_argument, fmt::format("{} cannot be written: {}", file, why));
+  };
+  std::error_code error;
+  const auto type = std::filesystem::status(file, error).type();
+  if (type == std::filesystem::file_type::directory)
     return gpuactors::fail(gpuactors::Errc::invalid_argument, fmt::format("{} is a folder", file));
-  if (::access(folder.c_str(), W_OK) != 0)
-    return gpuactors::fail(gpuactors::Errc::invalid_argument,
-                           fmt::format("{} cannot be written: {}", file, std::strerror(errno)));
+  if (type == std::filesystem::file_type::none)
+    return cannot(error.message());
+  const auto folder = std::filesystem::absolute(file, error).parent_path();
+  if (error || ::access(folder.c_str(), W_OK) != 0)
+    return cannot(error ? error.message() : std::strerror(errno));
   return {};
 }
 
@@ -152,7 +172,23 @@ gpuactors::Result<Report> make_report(const Wanted& wanted) {
   return report;
 }
 
+gpuactors::Result<void> attach_all(Report& report, const std::vector<std::string>& peers) {
+  for (const auto& file : peers)
+    GPUACTORS_TRY(attach_peers(report, file));
+  return {};
+}
+
+gpuactors::Result<void> write_files(const Wanted& wanted, const Report& report) {
+  if (!wanted.json.empty())
+    GPUACTORS_TRY(write_file(wanted.json, to_json(report)));
+  if (!wanted.svg.empty())
+    GPUACTORS_TRY(write_file(wanted.svg, bars_svg(report)));
+  return {};
+}
+
 int run(const Wanted& wanted) {
+  if (wanted.list)
+    return print_list(wanted), 0;
   if (!wanted.operation.empty())
     return run_operations(wanted.operation, wanted.count), 0;
   if (!wanted.growth.empty()) {
@@ -161,9 +197,8 @@ int run(const Wanted& wanted) {
     return measured ? 0 : complain(measured.error().message(), nothing_to_do);
   }
   Report rehearsal;
-  for (const auto& file : wanted.peers)
-    if (auto read = attach_peers(rehearsal, file); !read)
-      return complain(read.error().message());
+  if (auto read = attach_all(rehearsal, wanted.peers); !read)
+    return complain(read.error().message());
   for (const auto& file : {wanted.json, wanted.svg})
     if (!file.empty())
       if (auto placed = check_place(file); !placed)
@@ -177,74 +212,15 @@ int run(const Wanted& wanted) {
     return complain(fmt::format("no row has a name with \"{}\" in it{}", wanted.filter,
                                 wanted.as_ray ? fmt::format("; there are {}", fmt::join(ray_row_names(), ", ")) : ""),
                     nothing_to_do);
-  for (const auto& file : wanted.peers)
-    if (auto read = attach_peers(*report, file); !read)
-      return complain(read.error().message());
+  // Only now the units of rows are known: what was measured is not lost for a peer that does not fit.
+  const auto attached = attach_all(*report, wanted.peers);
+  if (!attached && !wanted.from.empty())
+    return complain(attached.error().message());
   print_header(report->machine);
   print_table(*report);
-  if (!wanted.json.empty())
-    if (auto written = write_file(wanted.json, to_json(*report)); !written)
-      return complain(written.error().message());
-  if (!wanted.svg.empty())
-    if (auto written = write_file(wanted.svg, bars_svg(*report)); !written)
-      return complain(written.error().message());
-  return 0;
-}
-
-constexpr const char* about =
-    "Measures gpuactors beside the floor under it: plain CAF requests (in one process and between two), bare\n"
-    "OpenBLAS, memcpy and sockets, in turns, and prints ratios. Absolute times of a shared machine mean little;\n"
-    "ratios travel.\n\n"
-    "  gpuactors-bench                          all rows\n"
-    "  gpuactors-bench --filter task --repeat 9 some rows, more repetitions\n"
-    "  gpuactors-bench --json a.json --svg a.svg  for programs, and as a picture\n"
-    "  gpuactors-bench --ray                    the rows of Ray's microbenchmark, counted as Ray does; beside Ray\n"
-    "                                           itself: apps/bench/versus_ray.sh\n"
-    "  gpuactors-bench --growth growth          how costs grow, as curves: growth/devices.csv, growth/devices.svg, "
-    "...\n"
-    "  gpuactors-bench --from a.json --peers ray.json   rows that were measured before, beside Ray's\n";
-
-void add_options(CLI::App& program, Wanted& wanted) {
-  program.add_option("--filter", wanted.filter, "Only rows whose name contains this");
-  program.add_option("--repeat", wanted.repeat, "Repetitions of each row (median, least, most)")
-      ->check(CLI::Range(1, 1000));
-  program.add_option("--json", wanted.json, "Write machine and rows as JSON to this file");
-  program.add_option("--svg", wanted.svg, "Draw the ratios as bars into this file");
-  program.add_option("--peers", wanted.peers, "Numbers of a peer, as apps/bench/ray writes them, beside ours");
-  program.add_option("--device", wanted.device, "Where the rows gpu_... run: cuda, or host to try them without a GPU")
-      ->check(CLI::IsMember({"cuda", "host"}));
-  auto* growth = program.add_option("--growth", wanted.growth,
-                                    "Measure instead how costs grow with devices, waiting requests, actors, messages "
-                                    "and nodes: a CSV and a picture of each into this folder");
-  program.add_flag("--quick", wanted.quick, "With --growth: to sizes that take seconds")->needs(growth);
-  auto* operation = program.add_option("--operation", wanted.operation,
-                                       "Do instead one operation again and again, for a profiler: ledger (a grant and "
-                                       "its release), embedded or remote (a call)");
-  operation->check(CLI::IsMember(operation_names()));
-  program.add_option("--count", wanted.count, "With --operation: how often")
-      ->check(CLI::Range(1, 1'000'000'000))
-      ->needs(operation);
-  auto* from = program.add_option("--from", wanted.from, "Measure nothing: take machine and rows from this JSON");
-  auto* ray = program.add_flag("--ray", wanted.as_ray,
-                               "The rows of Ray's microbenchmark, in a cluster without and with TLS and embedded");
-  from->excludes(ray);
-  growth->excludes(from)->excludes(ray);
-  program.add_option("--modes", wanted.ray.modes, "With --ray: some of plain, tls, embedded")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"plain", "tls", "embedded"}))
-      ->needs(ray);
-  program.add_option("--seconds", wanted.ray.seconds, "With --ray: length of a round")
-      ->check(CLI::Range(0.01, 100.0))
-      ->needs(ray);
-  program.add_option("--rounds", wanted.ray.rounds, "With --ray: number of rounds")
-      ->check(CLI::Range(1, 100))
-      ->needs(ray);
-  program.add_option("--actors", wanted.ray.actors, "With --ray: actors of the rows many_actors")
-      ->check(CLI::Range(1, 10'000))
-      ->needs(ray);
-  program.add_option("--tasks", wanted.ray.tasks, "With --ray: tasks of the row many_tasks")
-      ->check(CLI::Range(1, 1'000'000))
-      ->needs(ray);
+  if (auto written = write_files(wanted, *report); !written)
+    return complain(written.error().message());
+  return attached ? 0 : complain(attached.error().message());
 }
 
 } // namespace
@@ -254,9 +230,9 @@ int main(int argc, char** argv) {
     return *code;
   if (const auto code = run_if_child({argv + 1, argv + argc}))
     return *code;
-  CLI::App program{about};
   Wanted wanted;
-  add_options(program, wanted);
-  CLI11_PARSE(program, argc, argv);
+  if (const auto code = read_options(argc, argv, wanted))
+    return *code;
+  clean_up_at_end();
   return run(wanted);
 }

@@ -1,6 +1,7 @@
 #include "ray_rows.hpp"
 
 #include "floor.hpp"
+#include "huge_pages.hpp"
 #include "ray_table.hpp"
 #include "remote_cluster.hpp"
 
@@ -27,12 +28,12 @@ std::function<double()> floor_under(RayFloor kind, const std::function<double(in
   case RayFloor::many_requests:
     return [=] { return microseconds_a_second / request_us(in_bulk, in_flight); };
   case RayFloor::memcpy_of_put:
-    return [source = std::make_shared<std::vector<char>>(put_bytes, 1),
-            target = std::make_shared<std::vector<char>>(put_bytes, 2)] {
-      const auto start = now_ns();
-      std::memcpy(target->data(), source->data(), put_bytes);
-      return put_gigabytes / (now_ns() - start) * 1e9;
-    };
+    return
+        [source = std::make_shared<std::vector<char>>(put_bytes, 1), target = std::make_shared<HugePages>(put_bytes)] {
+          const auto start = now_ns();
+          std::memcpy(target->data(), source->data(), put_bytes);
+          return put_gigabytes / (now_ns() - start) * 1e9;
+        };
   case RayFloor::none:
     break;
   }

@@ -1,5 +1,7 @@
 #include "remote_cluster.hpp"
 
+#include "leftovers.hpp"
+
 #include <gpuactors/cluster/daemon.hpp>
 
 #include <cstdio>
@@ -12,11 +14,11 @@ namespace gpuactors::bench {
 OwnFolder::OwnFolder() : path_((std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string()) {
   if (::mkdtemp(path_.data()) == nullptr)
     std::abort();
+  keep_folder(path_);
 }
 
 OwnFolder::~OwnFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  remove_folder(path_);
 }
 
 // -- Remote ---------------------------------------------------------------------------------------

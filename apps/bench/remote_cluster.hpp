@@ -10,7 +10,7 @@
 
 namespace gpuactors::bench {
 
-/// A folder of our own, gone with the object.
+/// A folder of our own, gone with the object, or with the process (`leftovers.hpp`).
 class OwnFolder {
 public:
   OwnFolder();

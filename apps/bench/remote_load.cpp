@@ -113,6 +113,7 @@ Idle idle_cost() {
 Row idle_row(const std::string& name, const std::string& unit, int repeat, double bound, double Idle::*part) {
   auto row = measure(
       name, unit, repeat, [part] { return idle_cost().*part; }, [bound] { return bound; });
+  row.floor_kind = FloorKind::target;
   row.bound = 1;
   return row;
 }
@@ -156,6 +157,7 @@ Row beside_transfer(const std::string& name, int repeat) {
         return call_p99(actor);
       },
       [&] { return call_p99(actor); });
+  row.floor_kind = FloorKind::smaller;
   row.bound = 3;
   return row;
 }

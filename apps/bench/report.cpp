@@ -3,6 +3,7 @@
 #include <apps/nn/files.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -25,6 +26,13 @@ double number_of(const Json& row, const char* key) {
   return found == row.end() || found->is_null() ? 0 : found->get<double>();
 }
 
+FloorKind kind_of(std::string_view name) {
+  for (const auto kind : {FloorKind::target, FloorKind::smaller})
+    if (to_string(kind) == name)
+      return kind;
+  return FloorKind::floor;
+}
+
 Row row_of(const Json& json) {
   Row row;
   row.name = json.at("name").get<std::string>();
@@ -32,6 +40,7 @@ Row row_of(const Json& json) {
   row.mode = json.value("mode", "");
   row.value = json.at("value").get<double>();
   row.floor = number_of(json, "floor");
+  row.floor_kind = kind_of(json.value("floor_kind", "floor"));
   row.ratio = number_of(json, "floor_ratio");
   row.least = number_of(json, "least");
   row.most = number_of(json, "most");
@@ -39,6 +48,7 @@ Row row_of(const Json& json) {
   row.at_most = json.value("at_most", true);
   row.peer = number_of(json, "peer");
   row.peer_name = json.value("peer_name", "");
+  row.peer_by = json.value("peer_by", "");
   row.peer_bound = number_of(json, "peer_bound");
   return row;
 }
@@ -62,6 +72,15 @@ Result<void> read_json(const std::filesystem::path& path, const Read& read) {
   } catch (const nlohmann::json::exception& e) {
     return fail(Errc::invalid_argument, fmt::format("{} is not a file of rows: {}", path.string(), e.what()));
   }
+}
+
+/// Each once: "Ray 2.60.0, Ray C++ 2.60.0".
+std::string names_of_peers(const std::vector<Row>& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows)
+    if (!row.peer_by.empty() && std::find(names.begin(), names.end(), row.peer_by) == names.end())
+      names.push_back(row.peer_by);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string bound_text(const Row& row, double bound, bool keeps) {
@@ -90,13 +109,14 @@ void print_table(const Report& report) {
   const auto has = [&](auto part) { return std::any_of(report.rows.begin(), report.rows.end(), part); };
   const auto modes = has([](const Row& row) { return !row.mode.empty(); });
   const auto peers = has([](const Row& row) { return row.peer != 0; });
+  const auto several = has([&](const Row& row) { return row.peer != 0 && row.peer_by != report.peer; });
   std::string line = fmt::format("{:<36}", "ROW");
   if (modes)
     line += fmt::format(" {:<9}", "MODE");
-  line += fmt::format(" {:>12} {:<7} {:>12} {:>8} {:>16} {:<15}", "VALUE", "UNIT", "FLOOR", "RATIO", "LEAST..MOST",
-                      "BOUND");
+  line += fmt::format(" {:>12} {:<7} {:>12} {:<7} {:>8} {:>16} {:<15}", "VALUE", "UNIT", "FLOOR", "KIND", "RATIO",
+                      "LEAST..MOST", "BOUND");
   if (peers)
-    line += fmt::format(" {:>12} {:>8} {}", "PEER", "RATIO", "BOUND");
+    line += fmt::format(" {:>12} {:>8} {:<15} {}", "PEER", "RATIO", "BOUND", several ? "BY" : "");
   const auto print_line = [&line] {
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::print("{}\n", line);
@@ -106,14 +126,15 @@ void print_table(const Report& report) {
     line = fmt::format("{:<36}", row.name);
     if (modes)
       line += fmt::format(" {:<9}", row.mode);
-    line += fmt::format(" {:>12} {:<7} {:>12} {:>8} {:>16} {:<15}", value_text(row.value), row.unit,
-                        row.floor == 0 ? "-" : value_text(row.floor),
+    line += fmt::format(" {:>12} {:<7} {:>12} {:<7} {:>8} {:>16} {:<15}", value_text(row.value), row.unit,
+                        row.floor == 0 ? "-" : value_text(row.floor), row.floor == 0 ? "" : to_string(row.floor_kind),
                         row.ratio == 0 ? "-" : fmt::format("{:.3f}", row.ratio),
                         fmt::format("{:.3f}..{:.3f}", row.least, row.most),
                         bound_text(row, row.bound, row.keeps(row.ratio, row.bound)));
     if (peers && row.peer != 0)
-      line += fmt::format(" {:>12} {:>8.2f} {}", value_text(row.peer), row.peer_ratio(),
-                          bound_text(row, row.peer_bound, row.keeps(row.peer_ratio(), row.peer_bound)));
+      line += fmt::format(" {:>12} {:>8.2f} {:<15} {}", value_text(row.peer), row.peer_ratio(),
+                          bound_text(row, row.peer_bound, row.keeps(row.peer_ratio(), row.peer_bound)),
+                          several ? row.peer_by : "");
     print_line();
   }
   if (peers)
@@ -139,12 +160,16 @@ std::string to_json(const Report& report) {
     one["value"] = row.value;
     one["unit"] = row.unit;
     one["floor"] = number_or_null(row.floor);
+    if (row.floor != 0)
+      one["floor_kind"] = to_string(row.floor_kind);
     one["floor_ratio"] = number_or_null(row.ratio);
     one["least"] = row.least;
     one["most"] = row.most;
     one["bound"] = number_or_null(row.bound);
     one["at_most"] = row.at_most;
     one["peer"] = number_or_null(row.peer);
+    if (row.peer != 0)
+      one["peer_by"] = row.peer_by;
     one["peer_ratio"] = number_or_null(row.peer_ratio());
     if (!row.peer_name.empty())
       one["peer_name"] = row.peer_name;
@@ -164,8 +189,11 @@ Result<Report> read_report(const std::filesystem::path& path) {
     if (const auto peer = json.find("peer"); peer != json.end() && !peer->is_null())
       report.peer = peer->get<std::string>();
     report.left_out = json.value("left_out", "");
-    for (const auto& row : json.at("rows"))
+    for (const auto& row : json.at("rows")) {
       report.rows.push_back(row_of(row));
+      if (auto& last = report.rows.back(); last.peer != 0 && last.peer_by.empty())
+        last.peer_by = report.peer;
+    }
     return {};
   }));
   return report;
@@ -176,17 +204,24 @@ Result<void> attach_peers(Report& report, const std::filesystem::path& path) {
     std::map<std::string, std::pair<double, std::string>> values;
     for (const auto& row : json.at("rows"))
       values[row.at("name").get<std::string>()] = {row.at("value").get<double>(), row.at("unit").get<std::string>()};
-    for (auto& row : report.rows) {
+    const auto name = json.at("peer").get<std::string>();
+    const auto device = json.value("device", "");
+    auto rows = report.rows;
+    for (auto& row : rows) {
       const auto found = values.find(row.peer_name.empty() ? row.name : row.peer_name);
       if (found == values.end())
         continue;
       if (found->second.second != row.unit)
         return fail(Errc::invalid_argument, fmt::format("{} has {} in {}, and here it is in {}", path.string(),
                                                         row.name, found->second.second, row.unit));
+      if (!device.empty() && device != row.mode)
+        return fail(Errc::invalid_argument, fmt::format("{} has {} on a device \"{}\", and here it is on \"{}\"",
+                                                        path.string(), row.name, device, row.mode));
       row.peer = found->second.first;
+      row.peer_by = name;
     }
-    const auto name = json.at("peer").get<std::string>();
-    report.peer += (report.peer.empty() ? "" : ", ") + name;
+    report.rows = std::move(rows);
+    report.peer = names_of_peers(report.rows);
     return {};
   });
 }

@@ -1,4 +1,5 @@
 // Bulk data between processes: on one machine beside memcpy, over TCP beside one raw stream.
+#include "huge_pages.hpp"
 #include "rows.hpp"
 #include "streams.hpp"
 
@@ -68,7 +69,7 @@ void touch(const SharedRegion& region) {
 /// it let go.
 Row same_node(int repeat) {
   const std::vector<char> source(tensor_bytes, 1);
-  std::vector<char> target(tensor_bytes, 2);
+  const HugePages target{tensor_bytes};
   Pair pair{{}, {}};
   auto row = measure(
       "tensor_same_node_64MiB", "GB/s", repeat,

@@ -4,6 +4,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def bench(*arguments, **options):
     return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=90, check=False, **options)
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        return [int(child) for child in file.read().split()]
 
 
 class ProgramTest(unittest.TestCase):
@@ -72,8 +78,19 @@ class ProgramTest(unittest.TestCase):
         self.assertGreater(row["value"], 0)
         self.assertAlmostEqual(row["floor_ratio"], row["value"] / row["floor"])
         self.assertIsNone(row["peer"])
-        self.assertEqual(len(self.picture("rows.svg").findall(f"{SVG}rect[@class='floor']")) +
-                         len(self.picture("rows.svg").findall(f"{SVG}rect[@class='floor missed']")), 2)
+        # What it stands beside is a number that is wanted, and called so.
+        self.assertEqual(row["floor_kind"], "target")
+        self.assertIn(" target ", table)
+        picture = self.picture("rows.svg")
+        self.assertEqual(len(picture.findall(f"{SVG}rect[@class='target']")) +
+                         len(picture.findall(f"{SVG}rect[@class='target missed']")), 2)
+        self.assertIn("beside what is wanted", "".join(picture.itertext()))
+        self.assertNotIn("beside the floor", "".join(picture.itertext()))
+
+    def test_our_own_at_a_smaller_size_is_called_so(self):
+        self.run_well("--filter", "ledger_grant_release_80000", "--repeat", "1", "--json", self.path("rows.json"))
+        (row,) = self.read("rows.json")["rows"]
+        self.assertEqual(row["floor_kind"], "smaller")
 
     def test_a_call_between_processes_stands_beside_bytes_over_tcp(self):
         self.run_well("--filter", "beside_tcp", "--repeat", "1", "--json", self.path("rows.json"))
@@ -115,10 +132,70 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("No such file", self.refusal("--peers", self.path("nothing")))
         self.assertIn("cannot be written", self.refusal("--json", self.path("nowhere/rows.json")))
         self.assertIn("is a folder", self.refusal("--svg", self.folder))
+        self.assertIn("cannot be written: File name too long", self.refusal("--json", self.path("x" * 300)))
         other = self.write("unit", {"peer": "x", "rows": [{"name": "call", "value": 1, "unit": "ms"}]})
         self.assertIn("has call in ms, and here it is in us", self.refusal("--from", rows, "--peers", other))
         self.assertIn("no row has a name with \"nonsense\" in it", self.refusal("--filter", "nonsense", code=2))
         self.assertIn("1_1_actor_calls_sync", self.refusal("--ray", "--filter", "nonsense", "--modes", "embedded", code=2))
+
+    def test_each_row_says_whose_number_it_stands_beside(self):
+        call = self.write("a", {"peer": "A", "rows": [{"name": "call", "value": 6, "unit": "us"}]})
+        rate = self.write("b", {"peer": "B", "rows": [{"name": "other", "value": 25, "unit": "1/s"}]})
+        table = self.run_well("--from", self.rows(), "--peers", call, rate, "--json", self.path("all.json"))
+        report = self.read("all.json")
+        self.assertEqual((report["peer"], [row["peer_by"] for row in report["rows"]]), ("A, B", ["A", "B"]))
+        lines = table.splitlines()
+        self.assertTrue(any(line.startswith("call") and line.endswith(" A") for line in lines), table)
+        self.assertTrue(any(line.startswith("rate") and line.endswith(" B") for line in lines), table)
+        self.run_well("--from", self.path("all.json"), "--json", self.path("again.json"))
+        self.assertEqual(self.read("again.json"), report)
+
+    def test_numbers_of_another_device_are_refused(self):
+        rows = [{"name": "gpu_x", "mode": "cuda", "value": 1, "unit": "ms", "least": 1, "most": 1}]
+        ours = self.write("ours", {"rows": rows})
+        theirs = {"peer": "R", "device": "host", "rows": [{"name": "gpu_x", "value": 2, "unit": "ms"}]}
+        self.assertIn("has gpu_x on a device \"host\", and here it is on \"cuda\"",
+                      self.refusal("--from", ours, "--peers", self.write("theirs", theirs)))
+        self.run_well("--from", ours, "--peers", self.write("theirs", {**theirs, "device": "cuda"}))
+
+    def test_what_was_measured_is_not_lost_for_a_peer_that_does_not_fit(self):
+        peer = self.write("unit", {"peer": "x", "rows": [{"name": "ledger_grant_release_8_devices", "value": 1,
+                                                          "unit": "ms"}]})
+        done = bench("--filter", "ledger_grant_release_8_devices", "--repeat", "1", "--peers", peer, "--json",
+                     self.path("rows.json"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("has ledger_grant_release_8_devices in ms, and here it is in 1/s", done.stderr)
+        self.assertIn("ledger_grant_release_8_devices", done.stdout)
+        self.assertEqual(len(self.read("rows.json")["rows"]), 1)
+
+    def test_what_an_option_would_not_use_is_refused(self):
+        for mode in (("--growth", self.path("growth")), ("--operation", "ledger")):
+            for unused in (("--json", self.path("x")), ("--svg", self.path("x")), ("--peers", self.path("x"))):
+                done = bench(*mode, *unused)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(f"{unused[0]} excludes {mode[0]}", done.stderr)
+
+    def test_nothing_is_left_when_it_is_interrupted_or_gives_up(self):
+        # The second process is the one that answers for the floor; without it nothing can be measured.
+        for end, code in ((lambda process: process.send_signal(signal.SIGINT), -signal.SIGINT),
+                          (lambda process: os.kill(children(process.pid)[1], signal.SIGKILL), 1)):
+            with subprocess.Popen([PROGRAM, "--ray", "--filter", "1_1_actor_calls_sync", "--modes", "tls", "--seconds",
+                                   "0.02", "--rounds", "100"], env={**os.environ, "TMPDIR": self.folder}, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True) as process:
+                self.assertIn("running 1_1_actor_calls_sync", process.stderr.readline())
+                started = children(process.pid)
+                self.assertTrue(os.listdir(self.folder))
+                end(process)
+                self.assertEqual(process.wait(timeout=60), code)
+            self.assertEqual(os.listdir(self.folder), [])
+            self.assertEqual([pid for pid in started if os.path.exists(f"/proc/{pid}")], [])
+
+    def test_a_list_says_which_rows_need_what(self):
+        lines = [line.split(maxsplit=1) for line in self.run_well("--list").splitlines()]
+        self.assertIn(["call_lone"], lines)
+        self.assertIn(["gpu_task_cold", "needs a GPU"], lines)
+        self.assertIn(["many_tasks", "--ray"], lines)
+        self.assertIn(["devices", "--growth"], lines)
 
     def test_rows_of_rays_microbenchmark_run_in_processes_and_embedded(self):
         self.run_well("--ray", "--filter", "actor_calls_sync", "--seconds", "0.02", "--rounds", "1", "--modes",
@@ -145,7 +222,7 @@ class ProgramTest(unittest.TestCase):
     def test_without_a_gpu_its_rows_are_left_out_in_words(self):
         done = bench("--filter", "gpu_", "--repeat", "1", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(done.returncode, 77, done.stderr)
-        self.assertIn("7 rows need a GPU and are left out: ", done.stderr)
+        self.assertRegex(done.stderr, "[0-9]+ rows need a GPU and are left out: ")
 
     def test_growth_is_written_as_tables_and_pictures(self):
         done = bench("--growth", self.path("growth"), "--quick")

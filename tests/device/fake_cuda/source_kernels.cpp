@@ -43,6 +43,13 @@ struct TourSquarePlus {
 };
 using TourPack = KernelOf<TourSquarePlus>::Pack;
 
+/// The kernel of gpuactors-bench that does nothing.
+struct BenchNothing {
+  void operator()(std::uint64_t) const {
+    // nop
+  }
+};
+
 } // namespace
 
 const FakeKernel* find_source_kernel(std::string_view entry) {
@@ -51,6 +58,7 @@ const FakeKernel* find_source_kernel(std::string_view entry) {
       {"add_to", &add_to, 3 * sizeof(std::uint64_t), {8, 8, 8}},
       {"overflow", &overflow, sizeof(std::uint64_t), {8}},
       {"gpuactors_kernel_square_plus", &gpuactors::detail::run_on_host<TourSquarePlus>, sizeof(TourPack)},
+      {"gpuactors_kernel_bench_nothing", &gpuactors::detail::run_on_host<BenchNothing>, sizeof(KernelPack<>)},
   };
   for (const auto& kernel : all)
     if (kernel.entry == entry)

@@ -1,0 +1,14 @@
+// Where the CUDA toolkit was not there when this was built.
+#include "rows.hpp"
+
+namespace gpuactors::bench {
+
+bool has_bare_cuda_benchmarks() {
+  return false;
+}
+
+std::vector<Benchmark> bare_cuda_benchmarks(bool) {
+  return {};
+}
+
+} // namespace gpuactors::bench
