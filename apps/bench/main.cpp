@@ -86,22 +86,31 @@ std::vector<std::vector<Benchmark>> groups() {
           ledger_benchmarks(), memory_benchmarks(), transport_benchmarks(),   training_benchmarks()};
 }
 
-gpuactors::DeviceKind kind_of(const Wanted& wanted) {
-  return wanted.device == "host" ? gpuactors::DeviceKind::host : gpuactors::DeviceKind::cuda;
-}
-
-/// The rows for GPUs; none where there is no GPU, and then the report says so.
+/// The rows for GPUs that can run here; the report says which are left out.
 std::vector<Benchmark> gpu_rows(const Wanted& wanted, Report& report) {
-  auto rows = gpu_benchmarks(kind_of(wanted), wanted.smoke);
-  std::erase_if(rows, [&](const Benchmark& row) { return !matches(wanted, row); });
-  if (rows.empty() || kind_of(wanted) == gpuactors::DeviceKind::host)
+  const auto wanted_of = [&](gpuactors::DeviceKind kind) {
+    auto rows = gpu_benchmarks(kind, wanted.smoke);
+    std::erase_if(rows, [&](const Benchmark& row) { return !matches(wanted, row); });
     return rows;
-  if (const auto gpu = look_for_gpu(); !gpu) {
-    report.left_out = fmt::format("{} rows need a GPU and are left out: {} (--device host tries them on a host device)",
-                                  rows.size(), gpu.error().message());
-    rows.clear();
+  };
+  auto all = wanted_of(gpuactors::DeviceKind::cuda);
+  if (all.empty())
+    return all;
+  if (wanted.device == "host") {
+    auto rows = wanted_of(gpuactors::DeviceKind::host);
+    if (rows.size() < all.size())
+      report.left_out =
+          fmt::format("{} rows stand beside bare CUDA and are left out on a host device", all.size() - rows.size());
+    return rows;
   }
-  return rows;
+  if (const auto gpu = look_for_gpu(); !gpu) {
+    report.left_out =
+        fmt::format("{} rows need a GPU and are left out: {} (--device host tries those that do not stand "
+                    "beside bare CUDA)",
+                    all.size(), gpu.error().message());
+    all.clear();
+  }
+  return all;
 }
 
 void print_list(const Wanted& wanted) {

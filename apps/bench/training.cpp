@@ -1,4 +1,5 @@
 // Training through an actor, beside the same arithmetic in a plain loop over OpenBLAS.
+#include "floor.hpp"
 #include "openblas.hpp"
 #include "rows.hpp"
 
@@ -7,7 +8,6 @@
 #include <apps/nn/random.hpp>
 #include <apps/train/session.hpp>
 
-#include <caf/scoped_actor.hpp>
 #include <cblas.h>
 #include <fmt/format.h>
 
@@ -202,21 +202,16 @@ double plain_epochs(const Pictures& pictures) {
 /// Microseconds of a step, and of 1.3 requests between plain CAF actors beside it.
 double plain_step(Cluster& cluster, const Pictures& pictures) {
   PlainLoop loop{pictures};
-  const auto plain = cluster.system().spawn([]() -> caf::behavior { return {[](int in) { return in; }}; });
-  caf::scoped_actor self{cluster.system()};
+  const LocalFloor plain{cluster};
   constexpr double requests_allowed = 1.3;
   double loss = 0;
   const auto begin = now_ns();
   for (int i = 0; i < steps_measured; ++i)
     loss += loop.first_step();
-  const auto steps_end = now_ns();
-  for (int i = 0; i < steps_measured; ++i)
-    caf_version::ask(self.ptr(), plain, i).receive([](int) {}, [](caf::error&) { std::abort(); });
-  const auto requests_end = now_ns();
-  caf::anon_send_exit(plain, caf::exit_reason::user_shutdown);
+  const auto step_us = (now_ns() - begin) * 1e-3 / steps_measured;
   if (!std::isfinite(loss))
     std::exit(1);
-  return ((steps_end - begin) + requests_allowed * (requests_end - steps_end)) * 1e-3 / steps_measured;
+  return step_us + requests_allowed * plain.ask(steps_measured, 1);
 }
 
 // -- ours ----------------------------------------------------------------------------------------

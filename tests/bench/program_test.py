@@ -223,6 +223,13 @@ class ProgramTest(unittest.TestCase):
         done = bench("--filter", "gpu_", "--repeat", "1", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertRegex(done.stderr, "[0-9]+ rows need a GPU and are left out: ")
+        self.assertEqual(bench("--filter", "gpu_task", "--list").stdout.count("needs a GPU"), 2)
+
+    @unittest.skipIf("gpu_matmul" not in bench("--list").stdout, "built without the CUDA toolkit")
+    def test_rows_beside_bare_cuda_do_without_a_host_device(self):
+        done = bench("--filter", "gpu_matmul", "--device", "host")
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("1 rows stand beside bare CUDA and are left out on a host device", done.stderr)
 
     def test_growth_is_written_as_tables_and_pictures(self):
         done = bench("--growth", self.path("growth"), "--quick")
