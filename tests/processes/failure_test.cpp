@@ -2,6 +2,7 @@
 #include "fixture.hpp"
 
 #include <csignal>
+#include <future>
 #include <set>
 
 using namespace gpuactors;
@@ -44,6 +45,30 @@ TEST_CASE("streamed replies cross processes with back-pressure", "[processes]") 
     REQUIRE(item->value() == i);
   }
   CHECK_FALSE(must(stream.next()).has_value());
+}
+
+TEST_CASE("calls of one thread arrive in their order and whole, large among small", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  const auto take_turns = [&cluster] {
+    constexpr int turns = 1'000;
+    auto actor = must(cluster.spawn("counter", number(0), {.gpus = 0.1}));
+    const auto text_of = [](int turn) {
+      const std::size_t size = turn % 50 == 0 ? 1U << 20 : static_cast<std::size_t>(turn) % 70;
+      return std::to_string(turn) + ':' + std::string(size, static_cast<char>('a' + turn % 26));
+    };
+    std::vector<Future<Text>> answers;
+    for (int turn = 0; turn < turns; ++turn)
+      answers.push_back(actor.call<Text>("take_turn", text(text_of(turn))));
+    bool right = true;
+    for (int turn = 0; turn < turns; ++turn)
+      right = right && must(answers[static_cast<std::size_t>(turn)].get()).text() == text_of(turn);
+    return right;
+  };
+  // Two threads, whose calls share a connection.
+  auto other = std::async(std::launch::async, take_turns);
+  CHECK(take_turns());
+  CHECK(other.get());
 }
 
 TEST_CASE("a killed worker fails its callers at once, and what it held is free", "[processes]") {

@@ -68,6 +68,14 @@ public:
     return number(sum_);
   }
 
+  /// Gives back what it is given, if it begins with the number of times that it was called before.
+  Result<Text> take_turn(const Text& in) {
+    const auto turn = std::to_string(turns_++) + ':';
+    if (in.text().compare(0, turn.size(), turn) != 0)
+      return fail(Errc::task_failed, "expected " + turn + ", got " + in.text().substr(0, turn.size()));
+    return in;
+  }
+
   Number pid(const google::protobuf::Empty&) {
     return number(::getpid());
   }
@@ -113,6 +121,7 @@ public:
 
 private:
   double sum_;
+  int turns_ = 0;
 };
 
 } // namespace
@@ -137,6 +146,7 @@ using namespace gpuactors::test;
 GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
     .method("add_for_good", &Counter::add_for_good)
+    .method("take_turn", &Counter::take_turn)
     .method("save_bytes", &Counter::save_bytes)
     .method("saved_bytes", &Counter::saved_bytes)
     .method("pid", &Counter::pid)
