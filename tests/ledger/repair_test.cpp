@@ -1,4 +1,4 @@
-// Groups that lose bundles: the rest stays, the lost ones are placed anew.
+// Groups that lose bundles: the rest stays, and the lost ones are placed anew, or the group shrinks.
 #include <ledger/fixture.hpp>
 
 using namespace ledger_test;
@@ -53,16 +53,15 @@ TEST_CASE("a lost bundle waits at the age of its group, and requests wait for it
   CHECK(story(f.release(other)) == "released 1, granted group 1 at n0:1 n0:0, granted 3");
 }
 
-TEST_CASE("a bundle that can be placed nowhere ends its group") {
+TEST_CASE("what runs in a group goes on when a lost bundle can be placed nowhere") {
   Fixture f({node_of("n0", 1), node_of("n1", 1)});
   f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)});
   f.submit(in_group_bundle(0, gpus(1)));
-  const auto events = f.take(f.ledger.remove_node("n1", f.now));
-  CHECK(story(events) == "pending group 1, infeasible group 1, lost 1");
-  CHECK(events[1].reason.find("no node has 1 device: node n0 has 0") != std::string::npos);
-  CHECK(events[2].reason == "its placement group could not be placed");
-  CHECK(f.ledger.find_lease(LeaseId{1}) == nullptr);
-  CHECK(f.submit(gpus(1)).kind == Kind::granted);
+  CHECK(story(f.take(f.ledger.remove_node("n1", f.now))) == "pending group 1");
+  CHECK(f.ledger.find_lease(LeaseId{1}) != nullptr);
+  REQUIRE(f.ledger.pending().size() == 1);
+  CHECK(f.ledger.pending()[0].reason.find("it waits for new nodes: ") == 0);
+  CHECK(story(f.take(f.ledger.add_node(node_of("n2", 1), f.now))) == "granted group 1 at n0:0 n2:0");
 }
 
 TEST_CASE("a group that may wait for nodes keeps its other bundles until one comes") {
@@ -121,16 +120,84 @@ TEST_CASE("a lost bundle of a PACK group goes where the others are if there is r
   CHECK(story(f.take(f.ledger.remove_node("n0", f.now))) == "pending group 1, granted group 1 at n1:2 n1:0");
 }
 
-TEST_CASE("the queue timeout of a group counts anew when it loses a bundle") {
+TEST_CASE("the queue timeout of a group is for its first placing, not for a bundle that it loses") {
   Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  const auto holder = f.submit(gpus(1));
   GroupRequest group;
   group.bundles.assign(2, gpus(1));
-  group.wait_for_nodes = true;
   group.queue_timeout = seconds{5};
   f.submit_group(group);
-  f.advance(seconds{10});
+  CHECK(story(f.release(holder)) == "released 1, granted group 1 at n0:0 n1:0");
+  f.submit(in_group_bundle(1, gpus(1)));
   f.take(f.ledger.remove_node("n0", f.now));
-  CHECK(f.advance(seconds{4}).empty());
-  CHECK(story(f.advance(seconds{1})) == "rejected group 1");
+  CHECK(f.advance(seconds{1000}).empty());
+  CHECK(f.ledger.find_lease(LeaseId{2}) != nullptr);
+}
+
+// -- groups that shrink --------------------------------------------------------------------------
+
+namespace {
+
+GroupRequest shrinking(std::size_t bundles) {
+  GroupRequest group;
+  group.strategy = GroupStrategy::spread;
+  group.bundles.assign(bundles, gpus(1));
+  group.shrinks = true;
+  return group;
+}
+
+} // namespace
+
+TEST_CASE("a group that shrinks goes on without the bundles of a lost node or device") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1), node_of("n2", 2)});
+  f.submit_group(shrinking(3));
+  for (int bundle = 0; bundle < 3; ++bundle)
+    f.submit(in_group_bundle(bundle, gpus(1)));
+  const auto waits = f.submit(in_group_bundle(0, gpus(1)));
+  const auto anywhere = f.submit(in_group_bundle(-1, gpus(1)));
+  // There is a free device on n2: it stays free.
+  const auto events = f.take(f.ledger.remove_node("n0", f.now));
+  CHECK(story(events) == "lost 1, granted group 1 at n1:0 n2:0, rejected 4");
+  CHECK(events[1].reason == "node n0 was removed: the group goes on with what is left");
+  CHECK(f.submit(in_group_bundle(0, gpus(1))).code == Errc::not_found);
+  CHECK(story(f.take(f.ledger.fail_device("n1", 0, f.now))) == "lost 2, granted group 1 at n2:0");
+  CHECK(f.ledger.lease_of(RequestId{3})->node == "n2");
+  // With the last bundle the group goes, and with it what waits for it.
+  const auto end = f.take(f.ledger.remove_node("n2", f.now));
+  CHECK(story(end) == "lost 3, lost group 1, rejected 5");
+  CHECK(end[1].reason == "node n2 was removed: no bundle of the group is left");
+  CHECK(f.ledger.release_group(GroupId{1}, f.now).error().code() == Errc::not_found);
+}
+
+TEST_CASE("a group that shrinks gives a bundle back when what ran in it has ended") {
+  Fixture f({node_of("n0", 2)});
+  f.submit_group(shrinking(2));
+  const auto first = f.submit(in_group_bundle(0, gpus(0.5)));
+  const auto beside = f.submit(in_group_bundle(0, gpus(0.5)));
+  const auto second = f.submit(in_group_bundle(1, gpus(1)));
+  const auto outside = f.submit(gpus(1));
+  CHECK(story(f.release(first)) == "released 1");
+  CHECK(story(f.release(beside)) == "released 2, granted group 1 at n0:1, granted 4");
+  CHECK(story(f.release(second)) == "released 3, released group 1");
+  CHECK(f.ledger.bundles_of(GroupId{1}).empty());
   CHECK(f.submit(gpus(1)).kind == Kind::granted);
+}
+
+TEST_CASE("under STRICT_PACK a group that shrinks keeps the bundles that were not lost") {
+  Fixture f({node_of("n0", 2)});
+  auto group = shrinking(2);
+  group.strategy = GroupStrategy::strict_pack;
+  f.submit_group(group);
+  f.submit(in_group_bundle(1, gpus(1)));
+  CHECK(story(f.take(f.ledger.fail_device("n0", 0, f.now))) == "granted group 1 at n0:1");
+}
+
+TEST_CASE("a group that shrinks is put back with the bundles that it had left") {
+  Fixture f({node_of("n0", 2)});
+  const BundleGrant left{1, "n0", {{1, Share::whole(1), 100}}, {}, {}};
+  REQUIRE(f.ledger.restore_group(GroupId{1}, shrinking(2), {left}, f.now));
+  f.ledger.check();
+  CHECK(f.ledger.pending_count() == 0);
+  CHECK(f.submit(in_group_bundle(0, gpus(1))).code == Errc::not_found);
+  CHECK(place(f.submit(in_group_bundle(1, gpus(1)))) == "n0:1");
 }

@@ -204,13 +204,20 @@ TEST_CASE("a picture draws what is in a bundle inside the bundle") {
   CHECK(svg.find("<title>after: 0.5 of device 0 of node n1, 20 B, steps 4 to the end</title>") != std::string::npos);
 }
 
-TEST_CASE("a picture shows which bundles a group keeps, and that one which cannot be placed anew ends") {
+TEST_CASE("a picture shows which bundles a group keeps, and where lost ones are placed anew") {
   // Bundle 0 is on n1, which has the fewest idle devices, bundle 1 on n0.
   const std::string group =
       R"({"submit_group":{"id":"g","strategy":"STRICT_SPREAD","bundles":[{"gpus":1},{"gpus":1}]}},)";
-  const auto ended = picture(group + R"({"remove_node":{"name":"n1"}},{"advance":{"seconds":1}})");
-  CHECK(count(ended, "class=\"bundle\"") == 2);
-  CHECK(count(ended, ", steps 0 to 1</title>") == 2);
+  const auto torn = picture(group + R"({"remove_node":{"name":"n1"}},{"advance":{"seconds":1}})");
+  CHECK(count(torn, "class=\"bundle\"") == 2);
+  CHECK(count(torn, ", steps 0 to 1</title>") == 1);
+  CHECK(count(torn, ", steps 0 to the end</title>") == 1);
+  const std::string shrinking =
+      R"({"submit_group":{"id":"g","strategy":"SPREAD","shrinks":true,"bundles":[{"gpus":1},{"gpus":1}]}},)";
+  const auto shrunk = picture(shrinking + R"({"submit":{"id":"r","gpus":1,"group":"g","bundle":1}},
+      {"release":{"id":"r"}},{"remove_node":{"name":"n1"}},{"advance":{"seconds":1}})");
+  CHECK(count(shrunk, ", steps 0 to 2</title>") == 1);
+  CHECK(count(shrunk, ", steps 0 to 3</title>") == 1);
   const auto repaired = picture(group + R"({"add_node":{"name":"n2","devices":[{"memory_bytes":"40"}]}},
       {"remove_node":{"name":"n1"}},{"advance":{"seconds":1}})");
   CHECK(count(repaired, "class=\"bundle\"") == 3);

@@ -110,6 +110,28 @@ TEST_CASE("over every history of five calls with groups and failures the ledger 
     CHECK(run_all(menu, calls, options, nodes) == 100'000);
 }
 
+TEST_CASE("over every history of five calls with a group that shrinks the ledger does what a naive scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_after = std::chrono::hours{1000};
+  options.reservation_passes = 1'000'000;
+  auto shrinking = group(gpuactors::GroupStrategy::spread, {Share{5000}, Share{6000}});
+  shrinking.bundles.shrinks = true;
+  auto in_first = in_group(Share{3000});
+  in_first.request.bundle = 0;
+  const std::vector<Op> menu = {shrinking,
+                                in_first,
+                                in_group(Share{6000}),
+                                submit(Share{2000}, 0, 1),
+                                submit(Share::whole(1)),
+                                call(Op::Kind::release, 0),
+                                call(Op::Kind::release, 1),
+                                call(Op::Kind::fail_device, 0),
+                                call(Op::Kind::release_group, 0),
+                                call(Op::Kind::remove_node, 0)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}
+
 TEST_CASE("over every history of five calls with labels, wishes and lost bundles the ledger does what a naive "
           "scheduler does") {
   gpuactors::LedgerOptions options;

@@ -143,6 +143,7 @@ Op make_group(Random& random) {
   op.bundles.priority = random.one_of({0, 0, 1});
   op.bundles.wait_for_nodes = random.chance(10);
   op.bundles.queue = !random.chance(5);
+  op.bundles.shrinks = random.chance(30);
   if (random.chance(10))
     op.bundles.queue_timeout = std::chrono::seconds{2};
   return op;

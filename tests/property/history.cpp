@@ -59,7 +59,8 @@ public:
       if (!other.add_node(spec, now))
         return "a node could not be added anew";
     for (const auto id : model_.live_groups())
-      if (auto bundles = ledger_.bundles_of(GroupId{id}); bundles.size() == requests_.at(id).bundles.size())
+      if (auto bundles = ledger_.bundles_of(GroupId{id});
+          bundles.size() == requests_.at(id).bundles.size() || (requests_.at(id).shrinks && !bundles.empty()))
         if (const auto done = other.restore_group(GroupId{id}, requests_.at(id), std::move(bundles), now); !done)
           return done.error().message();
     const auto leases = ledger_.leases();
@@ -227,6 +228,7 @@ private:
       ++coverage.events[event.kind];
       const bool granted = event.kind == Event::Kind::granted;
       coverage.groups += granted && event.group ? 1 : 0;
+      coverage.shrunk += granted && event.group && !event.reason.empty() ? 1 : 0;
       if (granted && event.group)
         coverage.mended += torn_.erase(event.group.value());
       else if (event.group && event.kind == Event::Kind::pending && op.kind != Op::Kind::submit_group

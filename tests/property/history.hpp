@@ -57,6 +57,8 @@ struct Coverage {
   /// Groups that lost bundles and kept others, and those of them that were placed again.
   std::uint64_t torn = 0;
   std::uint64_t mended = 0;
+  /// Groups that went on with fewer bundles.
+  std::uint64_t shrunk = 0;
   /// Histories at whose end a second ledger was built from what the first one held.
   std::uint64_t rebuilt = 0;
   /// Calls after which something was held back, and requests that fit but for that.

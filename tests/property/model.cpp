@@ -391,8 +391,11 @@ bool Model::is_feasible(const Waiting& waiting) const {
 
 bool Model::lacks(const ResourceRequest& in_group) const {
   const auto& group = groups_.at(in_group.group.value());
-  return in_group.bundle == -1 ? group.bundles.size() < group.request.bundles.size()
-                               : group.bundles.count(in_group.bundle) == 0;
+  for (int number = 0; number < static_cast<int>(group.request.bundles.size()); ++number)
+    if ((in_group.bundle == -1 || in_group.bundle == number) && group.bundles.count(number) == 0
+        && group.gone.count(number) == 0)
+      return true;
+  return false;
 }
 
 // Bundles that have a place keep it.
@@ -466,6 +469,7 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
   const auto it = std::find_if(events.begin(), events.end(), [&](const Event& event) {
     return event.kind == Event::Kind::granted && event.group.value() == id && !event.lease;
   });
+  group.placed = true;
   // Left out on purpose when the ledger did not grant it: the outcomes will differ.
   out.push_back({Event::Kind::granted, 0, id, {}});
   if (it == events.end() || it->bundles.size() != group.request.bundles.size()) {

@@ -65,9 +65,14 @@ struct Waiting {
 
 struct Group {
   GroupRequest request;
-  // By number; those that wait for a place are not there.
+  // By number; those that wait for a place, or have gone for good, are not there.
   std::map<int, BundleGrant> bundles;
   std::uint64_t age = 0;
+  bool placed = false;
+  std::set<int> gone;
+  // Of one that shrinks, since it was last looked at: it has lost bundles, and these were left by a lease.
+  bool shrunk = false;
+  std::set<int> left;
 };
 
 /// One event as far as the two must agree.
@@ -181,6 +186,8 @@ private:
   void lose(const std::set<std::uint64_t>& ids, Outcomes& out);
   void end_group(std::uint64_t id, Outcomes& out);
   void lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcomes& out);
+  void shrink_groups(Outcomes& out);
+  bool waits_for_nodes(const Waiting& waiting) const;
   std::set<std::uint64_t> held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const;
   void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
   void pass_time(const std::vector<Event>& events, Outcomes& out);

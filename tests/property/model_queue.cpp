@@ -46,11 +46,9 @@ bool Model::try_grant(const Waiting& waiting, const std::vector<Event>& events, 
 void Model::enqueue(Waiting waiting, const std::vector<Event>& events, Outcomes& out) {
   if (try_grant(waiting, events, out))
     return;
-  const bool wait_for_nodes =
-      waiting.group != 0 ? groups_.at(waiting.group).request.wait_for_nodes : waiting.request.wait_for_nodes;
   const bool queue = waiting.group != 0 ? groups_.at(waiting.group).request.queue : waiting.request.queue;
   auto kind = Event::Kind::pending;
-  if (!is_feasible(waiting) && !wait_for_nodes)
+  if (!is_feasible(waiting) && !waits_for_nodes(waiting))
     kind = Event::Kind::infeasible;
   else if (!queue)
     kind = Event::Kind::rejected;
@@ -61,8 +59,17 @@ void Model::enqueue(Waiting waiting, const std::vector<Event>& events, Outcomes&
     groups_.erase(waiting.group);
 }
 
+// A group that lost a bundle waits however long it takes.
+bool Model::waits_for_nodes(const Waiting& waiting) const {
+  if (waiting.group == 0)
+    return waiting.request.wait_for_nodes;
+  const auto& group = groups_.at(waiting.group);
+  return group.placed || group.request.wait_for_nodes;
+}
+
 // Answers those that can never be satisfied any more, then serves the queue until nothing more fits.
 void Model::settle(const std::vector<Event>& events, Outcomes& out) {
+  shrink_groups(out);
   answer_vain(out);
   sync_reservations();
   move_reservations();
@@ -98,8 +105,7 @@ void Model::answer_vain(Outcomes& out) {
     std::sort(order.begin(), order.end(), [this](const auto& a, const auto& b) { return waits_before(a, b); });
     std::vector<std::uint64_t> vain;
     for (const auto& waiting : order)
-      if (!(waiting.group != 0 ? groups_.at(waiting.group).request.wait_for_nodes : waiting.request.wait_for_nodes)
-          && !is_feasible(waiting))
+      if (!waits_for_nodes(waiting) && !is_feasible(waiting))
         vain.push_back(waiting.age);
     for (const auto age : vain) {
       const auto it = std::find_if(queue_.begin(), queue_.end(), [age](const auto& w) { return w.age == age; });
@@ -130,6 +136,8 @@ void Model::end(std::uint64_t id) {
         continue;
       if (it->second.lender == 0)
         freed_.push_back(it->second.source);
+      if (const auto& source = it->second.source; source.group != 0 && source.lease == 0)
+        groups_.at(source.group).left.insert(source.bundle);
       held_.erase(it);
       again = true;
       break;
@@ -180,7 +188,8 @@ void Model::lose_on(const std::string& name, std::optional<int> index, Outcomes&
         lost.insert(number);
     if (lost.empty())
       continue;
-    if (groups_.at(id).request.strategy == gpuactors::GroupStrategy::strict_pack)
+    const auto& request = groups_.at(id).request;
+    if (request.strategy == gpuactors::GroupStrategy::strict_pack && !request.shrinks)
       for (const auto& [number, bundle] : groups_.at(id).bundles)
         lost.insert(number);
     lose_bundles(id, lost, out);
@@ -194,9 +203,52 @@ void Model::lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcome
   forget(0, id);
   for (const auto number : numbers)
     group.bundles.erase(number);
-  const auto deadline = group.request.queue_timeout ? now_ + *group.request.queue_timeout : never;
-  queue_.push_back({0, id, {}, now_, deadline, group.age, group.request.priority});
+  if (group.request.shrinks) {
+    group.gone.insert(numbers.begin(), numbers.end());
+    group.shrunk = true;
+    return;
+  }
+  queue_.push_back({0, id, {}, now_, never, group.age, group.request.priority});
   out.push_back({Event::Kind::pending, 0, id, {}});
+}
+
+// Says what has become of groups that lost bundles, then lets those go that nothing is in any more, one by one.
+void Model::shrink_groups(Outcomes& out) {
+  const auto tell = [&](std::uint64_t id, Event::Kind end) {
+    auto& group = groups_.at(id);
+    if (group.bundles.empty()) {
+      out.push_back({end, 0, id, {}});
+      end_group(id, out);
+      return false;
+    }
+    out.push_back({Event::Kind::granted, 0, id, {}});
+    for (const auto& waiting : std::vector(queue_))
+      if (waiting.group == 0 && waiting.request.group.value() == id) {
+        const bool gone = group.gone.count(waiting.request.bundle) > 0;
+        if (!gone && (waits_for_nodes(waiting) || is_feasible(waiting)))
+          continue;
+        out.push_back({gone ? Event::Kind::rejected : Event::Kind::infeasible, waiting.id, 0, {}});
+        forget(waiting.id, 0);
+      }
+    return true;
+  };
+  for (const auto id : live_groups())
+    if (auto& group = groups_.at(id); std::exchange(group.shrunk, false))
+      tell(id, Event::Kind::lost);
+  for (const auto id : live_groups())
+    for (const auto number : std::exchange(groups_.at(id).left, {})) {
+      auto& group = groups_.at(id);
+      const bool used = std::any_of(held_.begin(), held_.end(), [&](const auto& held) {
+        return held.second.source.group == id && held.second.source.bundle == number && held.second.source.lease == 0;
+      });
+      if (!group.request.shrinks || used || group.bundles.count(number) == 0)
+        continue;
+      drop_reservations_on(group.bundles.at(number).node);
+      group.bundles.erase(number);
+      group.gone.insert(number);
+      if (!tell(id, Event::Kind::released))
+        break;
+    }
 }
 
 // Leases in bundles of a group, and what these have lent.
@@ -223,7 +275,8 @@ Model::Outcomes Model::submit(std::uint64_t id, ResourceRequest request, std::ui
   const bool bad_group =
       request.group
       && (groups_.count(request.group.value()) == 0
-          || request.bundle >= static_cast<int>(groups_.at(request.group.value()).request.bundles.size()));
+          || request.bundle >= static_cast<int>(groups_.at(request.group.value()).request.bundles.size())
+          || groups_.at(request.group.value()).gone.count(request.bundle) > 0);
   if (bad_group || !gpuactors::validate(request)) {
     out.push_back({Event::Kind::rejected, id, 0, {}});
     return out;
@@ -257,7 +310,7 @@ Model::Outcomes Model::submit_group(std::uint64_t id, GroupRequest request, cons
   pass_time(events, out);
   const auto deadline = request.queue_timeout ? now_ + *request.queue_timeout : never;
   const auto priority = request.priority;
-  groups_[id] = Group{std::move(request), {}, ++age_};
+  groups_[id] = Group{std::move(request), {}, ++age_, false, {}, false, {}};
   enqueue({0, id, {}, now_, deadline, age_, priority}, events, out);
   return out;
 }

@@ -43,6 +43,7 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
                                                         {"groups", coverage.groups},
                                                         {"torn", coverage.torn},
                                                         {"mended", coverage.mended},
+                                                        {"shrunk", coverage.shrunk},
                                                         {"rebuilt", coverage.rebuilt},
                                                         {"calls with a reservation", coverage.reservations},
                                                         {"requests it held back", coverage.held_back}};

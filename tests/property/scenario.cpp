@@ -88,6 +88,8 @@ void Scenario::submit_group(std::uint64_t id, const gpuactors::GroupRequest& gro
   static const char* const strategies[] = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
   Json step{{"id", group_name(id)}, {"strategy", strategies[static_cast<std::size_t>(group.strategy)]}};
   write_waiting(step, group);
+  if (group.shrinks)
+    step["shrinks"] = true;
   step["bundles"] = Json::array();
   for (const auto& bundle : group.bundles) {
     auto& to = step["bundles"].emplace_back(Json::object());

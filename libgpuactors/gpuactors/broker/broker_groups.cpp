@@ -164,17 +164,20 @@ v1::GroupInfo ResourceBroker::info_of(GroupId id, const GroupRecord& record) con
   v1::GroupInfo info;
   info.set_id(id.value());
   info.set_name(record.name);
-  bool placed = true;
-  for (const auto& bundle : ledger_.bundles_of(id)) {
+  const auto count = record.request.bundles_size();
+  const auto bundles = ledger_.bundles_of(id);
+  for (int number = 0; number < count; ++number)
+    info.add_bundles();
+  for (const auto& bundle : bundles) {
     Lease place;
     place.node = bundle.node;
     place.devices = bundle.devices;
-    auto* entry = info.add_bundles();
-    entry->set_node(bundle.node);
-    *entry->mutable_devices() = to_wire(place).devices();
-    placed = placed && !bundle.node.empty();
+    auto& entry = *info.mutable_bundles(bundle.bundle);
+    entry.set_node(bundle.node);
+    *entry.mutable_devices() = to_wire(place).devices();
   }
-  info.set_state(record.ending ? "ending" : placed && info.bundles_size() > 0 ? "placed" : "waiting");
+  const bool placed = record.request.shrinks() ? !bundles.empty() : bundles.size() == static_cast<std::size_t>(count);
+  info.set_state(record.ending ? "ending" : placed ? "placed" : "waiting");
   return info;
 }
 

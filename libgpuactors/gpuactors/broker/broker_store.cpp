@@ -103,6 +103,10 @@ void ResourceBroker::restore_groups() {
         device.index = place_of(node->second.node, device.index);
       bundles.push_back({lease.bundle, lease.node, lease.devices, lease.cpus, lease.resources});
     }
+    if (request->shrinks && bundles.empty() && stored.bundles_size() > 0) {
+      forget_group(id, Error{Errc::lease_revoked, "the nodes of all its bundles are gone"});
+      continue;
+    }
     if (auto done = ledger_.restore_group(id, *request, std::move(bundles), Clock::now()); !done) {
       log_.add(Clock::now(), "error", request->name).set_reason(done.error().message());
       forget_group(id, done.error());

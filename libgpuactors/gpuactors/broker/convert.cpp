@@ -99,6 +99,7 @@ Result<GroupRequest> from_wire(const v1::SubmitGroup& group) {
   if (group.queue_timeout_ms() != 0)
     result.queue_timeout = std::chrono::milliseconds{group.queue_timeout_ms()};
   result.wait_for_nodes = group.wait_for_nodes();
+  result.shrinks = group.shrinks();
   return result;
 }
 

@@ -363,6 +363,7 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
     message.set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
   message.set_wait_for_nodes(options.wait_for_nodes);
   message.set_detached(options.detached);
+  message.set_shrinks(options.shrinks);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
   auto reply = std::make_shared<GroupReply>(core_, message.client_request());

@@ -115,8 +115,9 @@ public:
 
   /// Sets aside the resources of all `bundles` together or not at all, and waits until they are. Of each bundle only
   /// amounts, accelerator type, resources, node and labels count. Tasks and actors get into it by `Options::group` and
-  /// `Options::bundle`. When a node or device takes some of its bundles along, they are placed anew (`state` shows it).
-  /// It lives until it is removed or the cluster ends.
+  /// `Options::bundle`. When a node or device takes some of its bundles along, they are placed anew as soon as there
+  /// is room (`state` shows it), and what runs in the others goes on. It lives until it is removed or the cluster ends.
+  /// One that shrinks is another matter: see `GroupOptions`.
   /// @returns `invalid_argument` naming the bundle and the rule, `infeasible` with the constraint, `no_capacity`
   ///          (`queue_timeout`).
   Result<PlacementGroup> create_group(const std::vector<Options>& bundles, const GroupOptions& options = {});

@@ -105,12 +105,16 @@ struct GroupOptions {
   GroupStrategy strategy = GroupStrategy::pack;
   /// Higher is served first.
   int priority = 0;
-  /// Give up with `no_capacity` after this time in the queue.
+  /// Give up with `no_capacity` after this time in the queue. Once placed, it waits for bundles that it loses in any
+  /// case.
   std::optional<Duration> queue_timeout{};
   /// Wait for nodes that could serve it instead of failing with `infeasible`.
   bool wait_for_nodes = false;
   /// It outlives the program that asked for it, until it is removed.
   bool detached = false;
+  /// Bundles are not placed anew: one goes, and is there for others, when what ran in it has ended or its node or
+  /// device is lost; the group goes with its last bundle. For actors without restarts that go on with fewer.
+  bool shrinks = false;
 };
 
 /// Resources that were set aside together, and where they are. A plain value: losing it gives nothing back.

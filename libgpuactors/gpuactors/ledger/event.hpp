@@ -36,7 +36,7 @@ struct Event {
   GroupId group;
   /// With granted, and with released and lost if it had been granted.
   std::optional<Lease> lease;
-  /// With a group's grant: one for each bundle, in order, those included that it had before.
+  /// With a group's grant: one for each bundle that it has from now on, in order, those included that it had before.
   std::vector<BundleGrant> bundles;
   Errc code = Errc::none;
   std::string reason;

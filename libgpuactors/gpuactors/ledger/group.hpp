@@ -29,9 +29,13 @@ struct GroupRequest {
   /// Of each bundle only gpus, memory, cpus, accelerator type, resources, node and labels count.
   std::vector<ResourceRequest> bundles;
   int priority = 0;
+  /// This and the next two are about its first placing: for a bundle that it has lost, a group waits in any case.
   std::optional<Duration> queue_timeout;
   bool wait_for_nodes = false;
   bool queue = true;
+  /// Bundles are not placed anew: one goes with the last lease in it, or with its node or device, and the group with
+  /// its last bundle.
+  bool shrinks = false;
 
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
 };

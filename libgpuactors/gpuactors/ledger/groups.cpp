@@ -99,9 +99,10 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
 
 void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
   const auto& asked = group.request;
-  const auto deadline = asked.queue_timeout ? deadline_after(now_, *asked.queue_timeout) : never;
+  // What runs in the others does not end because there is no place for a lost bundle.
+  const auto deadline = asked.queue_timeout && !group.placed ? deadline_after(now_, *asked.queue_timeout) : never;
   auto& shape = queue_.shape_of(shape_of_group(id, group), prospect);
-  queue_.add(Entry{group.key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes, &shape});
+  queue_.add(Entry{group.key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes || group.placed, &shape});
 }
 
 Event Ledger::Impl::describe_grant(GroupId id, const Group& group) {
@@ -128,6 +129,7 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
     set_aside(group, {i, placed.back().pool->node->spec.name, placed.back().devices, asked.cpus, asked.resources},
               *placed.back().pool);
   }
+  group.placed = true;
   events.push_back(describe_grant(id, group));
   if (group.waiting > 0) {
     for (const auto& bundle : group.bundles)
@@ -174,17 +176,23 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
     add_descendants(ids);
     lose(ids, reason, events);
   }
-  if (group.waiting > 0) {
-    std::set<QueueKey> waiting;
-    for (const auto& [kind, shape] : queue_.shapes())
-      if (const auto& key = kind; key.request.group == id)
-        shape.ages.for_each([&](std::uint64_t age) { waiting.insert({key.request.priority, age}); });
-    for (const auto key : waiting)
-      refuse_entry(key, Event::Kind::rejected, Errc::not_found, reason, events);
-  }
+  refuse_waiting_in(id, nullptr, reason, events);
   for (auto& bundle : group.bundles)
     give_back(bundle);
   groups_.erase(it);
+}
+
+void Ledger::Impl::refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason,
+                                     Events& events) {
+  if (groups_.at(id).waiting == 0)
+    return;
+  std::set<QueueKey> waiting;
+  for (const auto& [kind, shape] : queue_.shapes())
+    if (const auto& key = kind;
+        key.request.group == id && (numbers == nullptr || numbers->count(key.request.bundle) > 0))
+      shape.ages.for_each([&](std::uint64_t age) { waiting.insert({key.request.priority, age}); });
+  for (const auto key : waiting)
+    refuse_entry(key, Event::Kind::rejected, Errc::not_found, reason, events);
 }
 
 void Ledger::Impl::give_back(Bundle& bundle) {
@@ -211,17 +219,57 @@ void Ledger::Impl::lose_bundles(GroupId id, const std::set<int>& numbers, const 
   // It may wait already, for others.
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);
-  for (auto& bundle : group.bundles)
-    if (is_lost(bundle.grant.bundle))
-      give_back(bundle);
-  group.bundles.erase(std::remove_if(group.bundles.begin(), group.bundles.end(),
-                                     [&](const Bundle& bundle) { return is_lost(bundle.grant.bundle); }),
-                      group.bundles.end());
+  take_out(group, numbers);
+  if (group.request.shrinks) {
+    group.gone.insert(numbers.begin(), numbers.end());
+    shrunk_.emplace(id, reason);
+    return;
+  }
   enqueue_group(id, group, Prospect{});
   events.push_back(
       about(id, Event::Kind::pending, Errc::none,
             fmt::format("{}: bundle{} {} of the group {} to be placed anew", reason, numbers.size() == 1 ? "" : "s",
                         fmt::join(numbers, ", "), numbers.size() == 1 ? "is" : "are")));
+}
+
+void Ledger::Impl::take_out(Group& group, const std::set<int>& numbers) {
+  const auto is_out = [&](const Bundle& bundle) { return numbers.count(bundle.grant.bundle) > 0; };
+  for (auto& bundle : group.bundles)
+    if (is_out(bundle))
+      give_back(bundle);
+  group.bundles.erase(std::remove_if(group.bundles.begin(), group.bundles.end(), is_out), group.bundles.end());
+}
+
+void Ledger::Impl::shrink_groups(Events& events) {
+  for (const auto& [id, reason] : std::exchange(shrunk_, {}))
+    if (const auto it = groups_.find(id); it != groups_.end())
+      tell_of_shrinking(it, Event::Kind::lost, reason, events);
+  for (const auto& [id, number] : std::exchange(left_, {})) {
+    const auto it = groups_.find(id);
+    if (it == groups_.end() || it->second.find(number) == nullptr)
+      continue;
+    const auto& leases = it->second.leases;
+    // One that asked for nothing counts as well.
+    if (std::any_of(leases.begin(), leases.end(),
+                    [&](LeaseId lease) { return records_.at(lease).lease.bundle == number; }))
+      continue;
+    take_out(it->second, {number});
+    it->second.gone.insert(number);
+    tell_of_shrinking(it, Event::Kind::released, "what ran in it has ended", events);
+  }
+}
+
+void Ledger::Impl::tell_of_shrinking(Groups::iterator it, Event::Kind end, const std::string& reason, Events& events) {
+  auto& [id, group] = *it;
+  if (group.bundles.empty()) {
+    events.push_back(about(id, end, end == Event::Kind::lost ? Errc::lease_revoked : Errc::none,
+                           reason + ": no bundle of the group is left"));
+    return end_group(it, "its placement group has no bundle left", events);
+  }
+  events.push_back(describe_grant(id, group));
+  events.back().reason = reason + ": the group goes on with what is left";
+  refuse_waiting_in(id, &group.gone, "its bundle is no more", events);
+  recheck_group(id, events);
 }
 
 } // namespace gpuactors

@@ -89,11 +89,16 @@ private:
   };
 
   // A placement group; it waits as long as bundles are missing: waiting -> placed -> (a bundle lost) waiting -> ...
+  // One that shrinks: waiting -> placed -> (its last bundle has gone) gone.
   struct Group {
     GroupRequest request;
     QueueKey key;
+    // It was placed once: it does not end over a bundle that it loses.
+    bool placed = false;
     // Those that have a place, by number.
     std::vector<Bundle> bundles;
+    // Those that have gone for good.
+    std::set<int> gone;
     // Drawn from its bundles, those included that have ended but are lent on.
     std::set<LeaseId> leases;
     // Requests that wait for it.
@@ -106,9 +111,10 @@ private:
       return nullptr;
     }
 
-    // Whether the bundle, or for -1 any, has no place.
+    // Whether the bundle, or for -1 any, waits for a place.
     [[nodiscard]] bool lacks(int number) const {
-      return number == -1 ? bundles.size() < request.bundles.size() : find(number) == nullptr;
+      return number == -1 ? bundles.size() + gone.size() < request.bundles.size()
+                          : find(number) == nullptr && gone.count(number) == 0;
     }
   };
   using Groups = std::map<GroupId, Group>;
@@ -214,8 +220,15 @@ private:
   bool try_grant_group(GroupId id, Group& group, Events& events);
   // Gives a bundle its place: takes it from the node and makes it there to be drawn from.
   void set_aside(Group& group, BundleGrant grant, Pool& source);
-  // Loses bundles with what is in them; the group waits for them to be placed anew. Then recheck and pump.
+  // Loses bundles with what is in them; the group waits for them to be placed anew, or shrinks. Then recheck and pump.
   void lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events);
+  // Lets bundles of groups that shrink go once nothing is in them, and says what has become of the groups.
+  void shrink_groups(Events& events);
+  void tell_of_shrinking(Groups::iterator it, Event::Kind end, const std::string& reason, Events& events);
+  // Takes bundles out of a group and gives back what was set aside for them.
+  void take_out(Group& group, const std::set<int>& numbers);
+  // Refuses the requests that wait for these bundles of a group, for all of them if null.
+  void refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason, Events& events);
   // What was set aside for a bundle is free again. Nothing in it is held any more.
   void give_back(Bundle& bundle);
   // Forgets a group that is no longer in the queue, with all that is in it. Says nothing of the group itself.
@@ -270,6 +283,10 @@ private:
   std::map<LeaseId, std::size_t> waiting_children_;
   // A group waits that was not there before: the next call serves the queue.
   bool serve_due_ = false;
+  // Bundles of groups that shrink which a lease has left since the last pump; and groups that have lost some, with the
+  // reason.
+  std::set<std::pair<GroupId, int>> left_;
+  std::map<GroupId, std::string> shrunk_;
   // Nodes or ancestors have changed: look again at what can ever be satisfied.
   bool recheck_due_ = false;
   TimePoint now_ = TimePoint::min();

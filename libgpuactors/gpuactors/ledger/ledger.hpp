@@ -51,9 +51,9 @@ public:
   /// Registers a node. @returns `invalid_argument` or `already_exists`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
 
-  /// Forgets a node; what was held on it is lost. A group that had bundles on it waits, at its old age, for these to be
-  /// placed anew, keeps the others, and answers with pending, then granted or infeasible; under STRICT_PACK it loses
-  /// all.
+  /// Forgets a node; what was held on it is lost. A group that had bundles on it waits, at its old age and however long
+  /// it takes, for these to be placed anew, keeps the others, and answers with pending, then granted; under STRICT_PACK
+  /// it loses all. One that shrinks answers with granted, for the bundles that are left, or lost.
   /// @returns `not_found`.
   Result<Events> remove_node(std::string_view name, TimePoint now);
 
@@ -69,7 +69,8 @@ public:
   /// use.
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
 
-  /// Gives a lease back. @returns `not_found`, `lease_expired` (it has ended) or `stale_epoch`.
+  /// Gives a lease back; a group that shrinks answers with granted, for the bundles that are left, or released.
+  /// @returns `not_found`, `lease_expired` (it has ended) or `stale_epoch`.
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
 
   /// Withdraws a request that waits. @returns `not_found`, or `invalid_argument` when it holds a lease.
@@ -95,7 +96,8 @@ public:
   /// `no_capacity` (something else holds it).
   Result<void> restore(Lease lease, LeaseId asked_by = {});
 
-  /// Puts a placement group back. Bundles that are not named are placed anew, as if they had been lost just now.
+  /// Puts a placement group back. Bundles that are not named are placed anew, as if they had been lost just now; if
+  /// none is named, as if it had been asked for just now.
   /// @returns as `restore`.
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
 

@@ -98,8 +98,12 @@ void Ledger::Impl::settle(Records::iterator it) {
       if (!claims_.empty())
         freed_.push_back(record.source);
     }
-    if (record.lease.group)
-      groups_.at(record.lease.group).leases.erase(it->first);
+    if (record.lease.group) {
+      auto& group = groups_.at(record.lease.group);
+      group.leases.erase(it->first);
+      if (group.request.shrinks)
+        left_.emplace(record.lease.group, record.lease.bundle);
+    }
     records_.erase(it);
     if (!lender)
       return;

@@ -103,7 +103,7 @@ void Ledger::Impl::lose_on(const Node& node, std::optional<int> index, const std
     if (numbers.empty())
       continue;
     // All on one node: the rest cannot stay where it is without the lost ones.
-    if (group.request.strategy == GroupStrategy::strict_pack)
+    if (group.request.strategy == GroupStrategy::strict_pack && !group.request.shrinks)
       for (const auto& bundle : group.bundles)
         numbers.insert(bundle.grant.bundle);
     lose_bundles(id, numbers, reason, events);

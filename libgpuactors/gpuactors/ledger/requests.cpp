@@ -65,6 +65,11 @@ std::optional<Error> Ledger::Impl::refuse(RequestId id, ResourceRequest& request
     if (request.bundle >= count)
       return Error{Errc::invalid_argument,
                    fmt::format("bundle is {}: the placement group has bundles 0 to {}", request.bundle, count - 1)};
+    if (it->second.gone.count(request.bundle) > 0)
+      return Error{Errc::not_found,
+                   fmt::format("bundle {} of placement group {} is no more: what ran in it has ended, or its device "
+                               "was lost",
+                               request.bundle, request.group.value())};
   }
   // Whoever asked has ended meanwhile: nobody waits for the answer while holding something.
   if (request.parent && live(request.parent) == nullptr)

@@ -171,6 +171,11 @@ Result<void> Ledger::Impl::restore_group(GroupId id, GroupRequest request, std::
       return done;
     }
   now_ = std::max(now_, now);
+  group.placed = !group.bundles.empty();
+  if (group.placed && group.request.shrinks)
+    for (int number = 0; number < static_cast<int>(group.request.bundles.size()); ++number)
+      if (group.lacks(number))
+        group.gone.insert(number);
   auto& kept = groups_.emplace(id, std::move(group)).first->second;
   if (kept.lacks(-1)) {
     enqueue_group(id, kept, prospect_of(shape_of_group(id, kept)));

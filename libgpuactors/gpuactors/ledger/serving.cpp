@@ -2,6 +2,7 @@
 #include <gpuactors/ledger/impl.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuactors {
 
@@ -10,9 +11,10 @@ namespace gpuactors {
 void Ledger::Impl::pump(Events& events) {
   if (paused_)
     return;
-  while (recheck_due_) {
-    recheck_due_ = false;
-    recheck([](const ShapeKey&) { return true; }, events);
+  while (recheck_due_ || !left_.empty() || !shrunk_.empty()) {
+    shrink_groups(events);
+    if (std::exchange(recheck_due_, false))
+      recheck([](const ShapeKey&) { return true; }, events);
   }
   sync_claims();
   move_reservations();

@@ -343,7 +343,7 @@ Submit read_submit(const Json& value, const std::string& place) {
 }
 
 SubmitGroup read_group(const Json& value, const std::string& place) {
-  static const auto fields = waiting_fields + std::vector<std::string>{"bundles"};
+  static const auto fields = waiting_fields + std::vector<std::string>{"bundles", "shrinks"};
   const Reader reader(value, place, fields);
   static const std::vector<std::string> strategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
   SubmitGroup group;
@@ -353,6 +353,7 @@ SubmitGroup read_group(const Json& value, const std::string& place) {
   const auto strategy = choice(reader, "strategy", strategies);
   group.request.strategy =
       static_cast<GroupStrategy>(std::find(strategies.begin(), strategies.end(), strategy) - strategies.begin());
+  group.request.shrinks = reader.flag("shrinks", false);
   const auto& bundles = reader.array("bundles");
   for (std::size_t i = 0; i < bundles.size(); ++i) {
     const auto at = fmt::format("{}[{}]", reader.place_of("bundles"), i);

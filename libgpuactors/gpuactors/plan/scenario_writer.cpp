@@ -139,6 +139,8 @@ void ScenarioWriter::submit_group(GroupId id, const GroupRequest& request, TimeP
     json["wait_for_nodes"] = true;
   if (!request.queue)
     json["queue"] = false;
+  if (request.shrinks)
+    json["shrinks"] = true;
   step("submit_group", with_timeout(json, request.queue_timeout));
   groups_[id] = std::move(name);
 }
