@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 using gpuactors::Errc;
 using gpuactors::fail;
+using gpuactors::Failure;
 using gpuactors::Result;
 
 namespace {
@@ -49,13 +51,14 @@ struct Contents {
   std::size_t outputs = 0;
 };
 
-/// Of what is no message, what came before that shows, and no raw contents.
-Contents contents_of(const grpc::ByteBuffer& buffer) {
+/// Nothing for what is no message. Groups, which have fallen out of use, are none either: protobuf would pass over them
+/// and go on to parse what is behind them.
+std::optional<Contents> contents_of(const grpc::ByteBuffer& buffer) {
   grpc::ByteBuffer copy{buffer};
   grpc::ProtoBufferReader reader{&copy};
   Contents contents;
   if (!reader.status().ok())
-    return contents;
+    return std::nullopt;
   CodedInputStream in{&reader};
   while (const auto tag = in.ReadTag()) {
     std::uint32_t length = 0;
@@ -77,10 +80,8 @@ Contents contents_of(const grpc::ByteBuffer& buffer) {
     default:
       break;
     }
-    if (!whole) {
-      contents.raw = 0;
-      return contents;
-    }
+    if (!whole)
+      return std::nullopt;
     contents.raw += tag == raw_input_tag ? length : 0;
     contents.inputs += tag == input_tag ? 1 : 0;
     contents.outputs += tag == output_tag ? 1 : 0;
@@ -121,16 +122,19 @@ Result<std::shared_ptr<const inference::ModelInferRequest>> parse_request(const 
                                                                           const std::shared_ptr<HeldBytes>& held) {
   auto kept = std::make_shared<KeptMessage>();
   kept->share = HeldShare{held};
+  const Failure no_message = fail(Errc::invalid_argument, "the bytes of the request are no ModelInferRequest");
   const auto contents = contents_of(buffer);
+  if (!contents)
+    return no_message;
   // Before they are parsed, each into a hundred times its bytes.
-  if (contents.inputs > most_tensors || contents.outputs > most_tensors)
+  if (contents->inputs > most_tensors || contents->outputs > most_tensors)
     return fail(Errc::invalid_argument, fmt::format("the request has more than {} inputs or outputs", most_tensors));
-  if (!kept->share.grow_to(contents.raw + (buffer.Length() - contents.raw) * parsed_per_byte))
+  if (!kept->share.grow_to(contents->raw + (buffer.Length() - contents->raw) * parsed_per_byte))
     return fail(Errc::queue_full, std::string{held_too_much});
   grpc::ByteBuffer copy{buffer}; // of references
   const auto status = grpc::SerializationTraits<inference::ModelInferRequest>::Deserialize(&copy, &kept->message);
   if (!status.ok())
-    return fail(Errc::invalid_argument, "the bytes of the request are no ModelInferRequest");
+    return no_message;
   kept->share.settle(kept->message.SpaceUsedLong());
   const auto* message = &kept->message;
   return std::shared_ptr<const inference::ModelInferRequest>{std::move(kept), message};
