@@ -353,13 +353,15 @@ Result<Quality> Course::evaluate_as() {
 
 // -- checkpoints ---------------------------------------------------------------------------------
 
-Result<void> Course::save(const std::filesystem::path& path) {
+Result<void> Course::save(const std::filesystem::path& path, std::optional<double> loss) {
   nn::Metadata notes{{epoch_note, std::to_string(epoch_)},
                      {position_note, std::to_string(position_)},
                      {batch_note, std::to_string(spec_.batch * membership_.members)},
                      {data_note, describe_data(spec_, split_)}};
   if (last_loss_)
-    notes[loss_note] = fmt::format("{}", *last_loss_);
+    loss = last_loss_;
+  if (loss)
+    notes[loss_note] = fmt::format("{}", *loss);
   return nn::save_training(path, trainer_, spec_.seed, notes);
 }
 

@@ -68,8 +68,9 @@ public:
 
   gpuactors::Result<Quality> evaluate();
 
-  /// Writes a checkpoint; see `nn::save_training`.
-  gpuactors::Result<void> save(const std::filesystem::path& path);
+  /// Writes a checkpoint; see `nn::save_training`. `loss` is that of the last batch, for one of several members, which
+  /// does not know it.
+  gpuactors::Result<void> save(const std::filesystem::path& path, std::optional<double> loss = {});
   /// Goes on where a checkpoint says, also in the middle of an epoch.
   /// @returns as `nn::load_training`, and `invalid_argument` when it is of other data or seeds.
   gpuactors::Result<void> load(const std::filesystem::path& path);

@@ -21,9 +21,7 @@ Curve curve_of(const Outcome& outcome) {
   Curve curve;
   for (std::size_t i = 0; i < outcome.losses.size(); ++i)
     if (!std::isnan(outcome.losses[i])) // told
-      curve.push_back({outcome.first_step + i + 1,
-                       outcome.first_epoch + (outcome.first_position + i) / outcome.steps_per_epoch + 1,
-                       outcome.losses[i]});
+      curve.push_back({outcome.first_step + i + 1, outcome.epochs[i], outcome.losses[i]});
   return curve;
 }
 
@@ -51,6 +49,10 @@ Result<CurveFile> CurveFile::open(CurvePlan plan) {
 
 Result<void> CurveFile::begins(const Status& first) const {
   const auto loss = first.has_last_loss() ? std::optional{first.last_loss()} : std::nullopt;
+  // After an end that nobody could write it at; whether it is of this training cannot be told.
+  if (!earlier_.empty() && earlier_.back().step < first.steps())
+    fmt::print("{}: it ends at step {}, before the checkpoint's step {}: what is between is missing\n",
+               plan_.path.string(), earlier_.back().step, first.steps());
   return check_same_training(earlier_, first.steps(), loss, plan_.path.string());
 }
 

@@ -55,11 +55,24 @@ private:
   Result<void> take_places();
   Result<void> start();
   Result<void> join();
-  /// One epoch: true when it is over, false when the group has shrunk and it has to be learnt again.
+  /// The same with those that live, however many die over it.
+  Result<void> join_all();
+  /// Learns until all epochs are over, or it is told to stop.
+  Result<void> learn();
+  /// One epoch: true when it is over, false when it was given up.
   Result<bool> learn_epoch();
-  Result<bool> lose(const gpuactors::Error& error);
+  /// Ends the epoch for all members. @returns which of them live.
+  std::vector<bool> leave();
+  /// What becomes of the group after an error, without the members that died over it. Where all live, NCCL is to blame
+  /// for an error that came `while_summing`.
+  Result<void> lose(const gpuactors::Error& error, bool while_summing);
+  /// When something happens now, for people.
+  [[nodiscard]] std::string now() const;
   void note(const std::vector<Progress>& parts);
-  Result<void> save_if_due(bool now);
+  Result<void> save_if_due();
+  /// Asks the first member, or the next one when that dies over it.
+  template <class Reply>
+  Result<Reply> ask_first(const char* method);
 
   gpuactors::Cluster& cluster_;
   const GroupSpec& spec_;
@@ -67,25 +80,33 @@ private:
   std::optional<gpuactors::GroupId> places_;
   std::vector<gpuactors::ActorRef> members_;
   bool by_nccl_ = false;
+  bool joined_ = false;
   std::uint64_t generation_ = 0;
   std::uint64_t epochs_ = 0;
+  /// Of the last batch.
+  std::optional<double> loss_;
   Outcome outcome_;
 };
 
 Result<void> Group::take_places() {
   const std::vector<gpuactors::Options> bundles(spec_.workers, spec_.options);
-  for (bool said = false;; said = true) {
-    auto places = cluster_.create_group(bundles, {.queue_timeout = 1s});
-    if (places) {
+  // What a member leaves is there for others at once, and a lost device costs no other member its own.
+  auto asked = cluster_.create_group_async(bundles, {.shrinks = true});
+  const auto notice_at = Clock::now() + 1s;
+  for (bool said = false;;) {
+    auto places = asked.get(look);
+    if (places)
       places_ = places->id;
-      return {};
-    }
-    if (places.error().code() != Errc::no_capacity)
-      return gpuactors::fail(places.error());
-    if (watcher_.stop())
+    if (!asked.valid())
+      return places ? Result<void>{} : gpuactors::fail(places.error());
+    if (watcher_.stop()) {
+      asked.cancel();
       return gpuactors::fail(Errc::cancelled, "it was stopped while it waited for devices");
-    if (!said)
+    }
+    if (!said && Clock::now() > notice_at) {
       watcher_.notice(fmt::format("waiting for devices for {} workers", spec_.workers));
+      said = true;
+    }
   }
 }
 
@@ -122,6 +143,8 @@ Result<void> Group::start() {
   if (by_nccl_)
     watcher_.notice("slopes are summed by NCCL");
   epochs_ = states.front().epochs();
+  if (states.front().has_last_loss())
+    loss_ = states.front().last_loss();
   outcome_.begin_at(states.front());
   return watcher_.begins(states.front());
 }
@@ -149,17 +172,31 @@ Result<void> Group::join() {
     else if (status)
       outcome_.steps_per_epoch = status->steps_per_epoch();
   }
+  joined_ = result.has_value();
   return result;
 }
 
-Result<bool> Group::lose(const gpuactors::Error& error) {
+std::vector<bool> Group::leave() {
+  joined_ = false;
   std::vector<gpuactors::Future<google::protobuf::Empty>> leaving;
   for (const auto& member : members_)
     leaving.push_back(member.call("leave", google::protobuf::Empty{}, sign_of_life));
+  std::vector<bool> alive;
+  for (auto& left : leaving)
+    alive.push_back(left.get().has_value());
+  return alive;
+}
+
+std::string Group::now() const {
+  return epochs_ < spec_.epochs ? fmt::format("in epoch {}", epochs_ + 1) : "after the last epoch";
+}
+
+Result<void> Group::lose(const gpuactors::Error& error, bool while_summing) {
+  const auto lives = leave();
   std::vector<gpuactors::ActorRef> alive;
   std::string lost;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (leaving[i].get()) {
+    if (lives[i]) {
       alive.push_back(members_[i]);
       continue;
     }
@@ -169,21 +206,21 @@ Result<bool> Group::lose(const gpuactors::Error& error) {
   }
   const auto before = members_.size();
   members_ = std::move(alive);
-  if (members_.size() == before && by_nccl_) {
+  if (members_.size() == before && by_nccl_ && while_summing) {
     by_nccl_ = false;
-    watcher_.notice(fmt::format("NCCL failed in epoch {} ({}); slopes are summed by messages from now on, beginning "
-                                "with that epoch",
-                                epochs_ + 1, error.message()));
-    return false;
+    watcher_.notice(fmt::format("NCCL failed {} ({}); slopes are summed by messages from now on, beginning with that "
+                                "epoch",
+                                now(), error.message()));
+    return {};
   }
   if (members_.size() == before)
     return gpuactors::fail(error);
   if (spec_.on_loss == OnLoss::stop || members_.empty())
-    return gpuactors::fail(error.code(), fmt::format("worker {} of {} was lost in epoch {}, and the group stops: {}",
-                                                     lost, before, epochs_ + 1, error.message()));
-  watcher_.notice(fmt::format("worker {} of {} was lost in epoch {} ({}); {} go on from the beginning of the epoch",
-                              lost, before, epochs_ + 1, error.message(), members_.size()));
-  return false;
+    return gpuactors::fail(error.code(), fmt::format("worker {} of {} was lost {}, and the group stops: {}", lost,
+                                                     before, now(), error.message()));
+  watcher_.notice(fmt::format("worker {} of {} was lost {} ({}); {} go on{}", lost, before, now(), error.message(),
+                              members_.size(), epochs_ < spec_.epochs ? " from the beginning of the epoch" : ""));
+  return {};
 }
 
 void Group::note(const std::vector<Progress>& parts) {
@@ -192,6 +229,8 @@ void Group::note(const std::vector<Progress>& parts) {
   const auto first = static_cast<std::size_t>(steps - count - outcome_.first_step);
   outcome_.losses.resize(first);
   outcome_.losses.resize(first + count, 0.0);
+  outcome_.epochs.resize(first);
+  outcome_.epochs.resize(first + count, parts.front().epochs());
   Progress whole;
   whole.set_epochs(parts.front().epochs());
   whole.set_steps(steps);
@@ -208,6 +247,8 @@ void Group::note(const std::vector<Progress>& parts) {
   whole.set_rows(rows);
   whole.mutable_losses()->Add(outcome_.losses.begin() + static_cast<std::ptrdiff_t>(first), outcome_.losses.end());
   outcome_.rows += rows;
+  if (!outcome_.losses.empty())
+    loss_ = outcome_.losses.back();
   watcher_.progress(whole, outcome_);
 }
 
@@ -219,10 +260,17 @@ Result<bool> Group::learn_epoch() {
     learning.push_back(member.call<Progress>("epoch", request, gpuactors::Duration::max()));
   std::vector<std::optional<Progress>> parts(learning.size());
   for (std::size_t done = 0; done < learning.size();) {
+    if (watcher_.stop()) {
+      outcome_.stopped = true;
+      leave();
+      return false;
+    }
     for (const auto index : gpuactors::wait(learning, 1, look)) {
       auto part = learning[index].get();
-      if (!part)
-        return lose(part.error());
+      if (!part) {
+        GPUACTORS_TRY(lose(part.error(), true));
+        return false;
+      }
       parts[index] = std::move(*part);
       ++done;
     }
@@ -235,46 +283,69 @@ Result<bool> Group::learn_epoch() {
   return true;
 }
 
-Result<void> Group::save_if_due(bool now) {
+Result<void> Group::join_all() {
+  while (!joined_)
+    if (const auto made = join(); !made)
+      GPUACTORS_TRY(lose(made.error(), true));
+  return {};
+}
+
+Result<void> Group::save_if_due() {
   const auto every = std::max<std::uint64_t>(spec_.plan.checkpoint_epochs(), 1);
-  if (spec_.plan.checkpoint().empty() || (!now && epochs_ % every != 0))
+  const bool due = outcome_.stopped || epochs_ == spec_.epochs || epochs_ % every == 0;
+  if (!due || (spec_.plan.checkpoint().empty() && !outcome_.stopped))
     return {};
+  // Nothing is summed any more.
+  by_nccl_ = by_nccl_ && !outcome_.stopped;
   Path path;
   path.set_path(spec_.plan.checkpoint());
-  GPUACTORS_TRY(members_.front().call<Status>("save", path, gpuactors::Duration::max()).get());
+  if (loss_)
+    path.set_loss(*loss_);
+  for (;;) {
+    // Those who left an epoch go back to its beginning.
+    GPUACTORS_TRY(join_all());
+    if (path.path().empty())
+      return {};
+    const auto saved = members_.front().call<Status>("save", path, gpuactors::Duration::max()).get();
+    if (saved)
+      return {};
+    GPUACTORS_TRY(lose(saved.error(), false));
+  }
+}
+
+template <class Reply>
+Result<Reply> Group::ask_first(const char* method) {
+  for (;;) {
+    auto reply = members_.front().call<Reply>(method, google::protobuf::Empty{}, gpuactors::Duration::max()).get();
+    if (reply)
+      return reply;
+    GPUACTORS_TRY(lose(reply.error(), false));
+  }
+}
+
+Result<void> Group::learn() {
+  const auto begin = Clock::now();
+  while (epochs_ < spec_.epochs && !outcome_.stopped) {
+    GPUACTORS_TRY(join_all());
+    GPUACTORS_LET(over, learn_epoch());
+    outcome_.stopped = outcome_.stopped || (over && watcher_.stop());
+    outcome_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (over || outcome_.stopped)
+      GPUACTORS_TRY(save_if_due());
+  }
+  GPUACTORS_LET(quality, ask_first<Evaluation>("evaluate"));
+  GPUACTORS_LET(status, ask_first<Status>("status"));
+  outcome_.quality = quality;
+  outcome_.status = status;
   return {};
 }
 
 Result<GroupOutcome> Group::train() {
   GPUACTORS_TRY(start());
-  const auto begin = Clock::now();
-  bool joined = false;
-  while (epochs_ < spec_.epochs && !outcome_.stopped) {
-    if (!joined) {
-      if (const auto made = join(); !made) {
-        GPUACTORS_TRY(lose(made.error()));
-        continue;
-      }
-      joined = true;
-    }
-    GPUACTORS_LET(over, learn_epoch());
-    joined = over;
-    if (!over)
-      continue;
-    outcome_.stopped = watcher_.stop();
-    // By the next one, if the first one dies over it.
-    for (auto saved = save_if_due(outcome_.stopped || epochs_ == spec_.epochs); !saved; saved = save_if_due(true)) {
-      GPUACTORS_TRY(lose(saved.error()));
-      joined = false;
-    }
+  if (const auto learnt = learn(); !learnt) {
+    watcher_.fails(outcome_);
+    return gpuactors::fail(learnt.error());
   }
-  outcome_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  GPUACTORS_LET(
-      quality,
-      members_.front().call<Evaluation>("evaluate", google::protobuf::Empty{}, gpuactors::Duration::max()).get());
-  GPUACTORS_LET(status, members_.front().call<Status>("status").get());
-  outcome_.quality = quality;
-  outcome_.status = status;
   return GroupOutcome{std::move(outcome_), members_.size()};
 }
 

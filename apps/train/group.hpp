@@ -37,7 +37,8 @@ struct GroupOutcome {
 [[nodiscard]] bool can_sum_by_nccl(const std::vector<Status>& members);
 
 /// Starts the workers, trains and ends them. The checkpoint of the plan is written by the first of them. Watchers are
-/// told once an epoch; a stop takes effect at the end of one.
+/// told once an epoch; a stop takes effect at once, and what was learnt of the epoch under way is given up. Sums by
+/// NCCL only where the plan allows it.
 /// @returns the error that ended it; with `OnLoss::stop` that of the member that died, by name.
 gpuactors::Result<GroupOutcome> train_group(gpuactors::Cluster& cluster, const GroupSpec& spec, const Watcher& watcher);
 

@@ -81,6 +81,7 @@ Result<Lesson> prepare(gpuactors::Cluster& cluster, const TrainOptions& options,
   *plan.mutable_features() = lesson.features.ref();
   *plan.mutable_labels() = lesson.labels.ref();
   plan.set_checkpoint_epochs(options.checkpoint_epochs);
+  plan.set_nccl(options.nccl);
   return lesson;
 }
 
@@ -108,10 +109,15 @@ Watcher watch(Bar& bar) {
 
 /// Trains the network that checkpoint and curve are of.
 Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& plan,
-                            const CurveFile& curve) {
+                            CurveFile& curve) {
   Bar bar{options.epochs};
   auto watcher = watch(bar);
   watcher.begins = [&curve](const Status& first) { return curve.begins(first); };
+  watcher.fails = [&](const Outcome& so_far) {
+    // --resume wants it beside the checkpoints that were written.
+    if (const auto written = so_far.losses.empty() ? Result<void>{} : curve.write(so_far); !written)
+      bar.say(written.error().message());
+  };
   if (options.workers > 1) {
     GPUACTORS_LET(
         group,

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -83,8 +84,11 @@ Result<void> MemberActor::make_sum(const Places& places) {
     GPUACTORS_LET(self, member(rank));
     EpochRequest now;
     now.set_generation(generation_);
-    GPUACTORS_LET(sum, NcclSum::join(stream, slopes, {places.nccl_id(), members, rank},
-                                     [self, now] { self.call("wake", now, gpuactors::Duration::max()); }));
+    NcclSum::Place place{places.nccl_id(), members, rank};
+    // Of each layer five launches and three events; slopes and parameters besides.
+    place.operations = 8 * static_cast<std::uint64_t>(plan_.sizes_size()) + 2;
+    GPUACTORS_LET(
+        sum, NcclSum::join(stream, slopes, place, [self, now] { self.call("wake", now, gpuactors::Duration::max()); }));
     sum_ = std::move(sum);
     return {};
   }
@@ -214,12 +218,16 @@ Result<Evaluation> MemberActor::evaluate(const Empty&) {
 }
 
 Result<Status> MemberActor::save_to(const Path& path) {
-  GPUACTORS_TRY(course_->save(path.path()));
+  GPUACTORS_TRY(course_->save(path.path(), path.has_loss() ? std::optional{path.loss()} : std::nullopt));
   return status_of(*this, *course_);
 }
 
 Result<Status> MemberActor::status(const Empty&) {
-  return status_of(*this, *course_);
+  auto status = status_of(*this, *course_);
+  // Loads it: only where it may be used.
+  if (plan_.nccl() && gpu().device().kind == gpuactors::DeviceKind::cuda)
+    status.set_nccl_version(nccl_version());
+  return status;
 }
 
 } // namespace train

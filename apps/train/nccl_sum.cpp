@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace train {
@@ -12,19 +13,22 @@ using gpuactors::Result;
 
 namespace {
 
-/// How often NCCL is asked for errors, and for the end of what it does on the host.
-constexpr auto look = 20ms;
+/// How often NCCL is asked for errors; and for the end of what it does on the host, at first.
+constexpr gpuactors::Duration look = 20ms;
+constexpr gpuactors::Duration first_look = 50us;
 
-/// Steps that may be on the stream at once, so that queueing never blocks behind a member that died; and after how many
-/// the stream tells how far it is.
-constexpr std::uint64_t most_under_way = 32;
-constexpr std::uint64_t told_every = 8;
+/// Steps that may be on the stream at once, and operations: a driver takes about twice as many before it blocks.
+constexpr std::uint64_t most_steps = 32;
+constexpr std::uint64_t most_operations = 512;
 
 } // namespace
 
-NcclSum::NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes,
+NcclSum::NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes, const Place& place,
                  std::function<void()> wake)
-  : nccl_(nccl), stream_(stream), slopes_(slopes) {
+  : nccl_(nccl), stream_(stream), slopes_(slopes),
+    most_under_way_(
+        std::clamp(most_operations / std::max<std::uint64_t>(place.operations, 1), std::uint64_t{1}, most_steps)),
+    patience_(place.patience) {
   landing_->wake = std::move(wake);
 }
 
@@ -37,7 +41,7 @@ Result<std::unique_ptr<NcclSum>> NcclSum::join(gpuactors::Stream& stream, const 
                            fmt::format("rank {} of {} and an id of {} B make no group of NCCL's", place.rank,
                                        place.members, place.id.size()));
   std::memcpy(id.bytes.data(), place.id.data(), id.bytes.size());
-  std::unique_ptr<NcclSum> sum{new NcclSum{*nccl, stream, slopes, std::move(wake)}};
+  std::unique_ptr<NcclSum> sum{new NcclSum{*nccl, stream, slopes, place, std::move(wake)}};
   const auto native = stream.native(); // its device is where the communicator is made
   GPUACTORS_TRY(native);
   Nccl::Config config;
@@ -69,9 +73,13 @@ void NcclSum::abort() noexcept {
 
 void NcclSum::watch(const std::stop_token& stop) {
   std::unique_lock lock{mutex_};
-  while (!stop.stop_requested()) {
-    (void)wake_.wait_for(lock, stop, look, [] { return false; });
+  for (auto pause = look; !stop.stop_requested();) {
+    // Sums that NCCL begins on a thread of its own take it a moment: who waits for that is told soon.
+    const bool was_awaited = awaited_;
+    if (wake_.wait_for(lock, stop, pause, [&] { return awaited_ && !was_awaited; }))
+      pause = first_look;
     const auto done = stop.stop_requested() ? Result<bool>{false} : asked_for_progress();
+    pause = awaited_ ? std::min(2 * pause, look) : look;
     if (done && !(*done && awaited_))
       continue;
     awaited_ = false;
@@ -81,15 +89,29 @@ void NcclSum::watch(const std::stop_token& stop) {
   }
 }
 
+bool NcclSum::await_if(bool busy) {
+  if (busy && !awaited_)
+    wake_.notify_one();
+  awaited_ = busy;
+  return busy;
+}
+
 Result<bool> NcclSum::asked_for_progress() {
   if (failed_)
     return gpuactors::fail(*failed_);
   int state = Nccl::success;
   if (const auto code = nccl_.comm_get_async_error(comm_, &state); code != Nccl::success)
     state = code;
-  if (state == Nccl::success || state == Nccl::in_progress)
+  const auto now = gpuactors::Clock::now();
+  if (state == Nccl::success)
+    busy_since_ = now;
+  if (state == Nccl::success || (state == Nccl::in_progress && now - busy_since_ < patience_))
     return state == Nccl::success;
-  failed_ = nccl_.error("ncclCommGetAsyncError", state);
+  if (state == Nccl::in_progress)
+    failed_.emplace(Errc::unavailable, fmt::format("NCCL was at work for {} s without an end",
+                                                   std::chrono::duration<double>(patience_).count()));
+  else
+    failed_ = nccl_.error("ncclCommGetAsyncError", state);
   abort();
   return gpuactors::fail(*failed_);
 }
@@ -115,6 +137,7 @@ Result<void> NcclSum::begin(std::uint64_t) {
   if (code != Nccl::success && code != Nccl::in_progress)
     return gpuactors::fail(nccl_.error("ncclAllReduce", code));
   ++begun_;
+  busy_since_ = gpuactors::Clock::now();
   return {};
 }
 
@@ -122,19 +145,18 @@ Result<bool> NcclSum::ready() {
   const std::lock_guard lock{mutex_};
   // Only then is the sum on the stream, and may other work follow it.
   GPUACTORS_LET(queued, asked_for_progress());
-  awaited_ = !queued;
-  if (!queued)
+  if (await_if(!queued))
     return false;
-  if (begun_ - told_ >= told_every)
+  // Often enough that the room for steps is never used up by those that nobody asked about.
+  if (begun_ - told_ >= (most_under_way_ + 3) / 4)
     GPUACTORS_TRY(ask_to_land());
-  return begun_ - landing_->landed < most_under_way;
+  return begun_ - landing_->landed < most_under_way_;
 }
 
 Result<bool> NcclSum::settled() {
   const std::lock_guard lock{mutex_};
   GPUACTORS_LET(queued, asked_for_progress());
-  awaited_ = !queued;
-  if (!queued)
+  if (await_if(!queued))
     return false;
   GPUACTORS_TRY(ask_to_land());
   return landing_->landed == begun_;

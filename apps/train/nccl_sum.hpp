@@ -5,7 +5,9 @@
 #include "slope_sum.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,10 @@ public:
     std::string id;
     int members = 1;
     int rank = 0;
+    /// What a step queues on the stream, at most.
+    std::uint64_t operations = 1;
+    /// How long NCCL may be at work on the host: for the others to come, say. Then the sum has failed.
+    gpuactors::Duration patience = std::chrono::minutes{1};
   };
 
   /// Becomes part of a group; returns before the others have come. The stream and the slopes must outlive the sum.
@@ -47,17 +53,23 @@ private:
     std::function<void()> wake;
   };
 
-  NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes, std::function<void()> wake);
+  NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes, const Place& place,
+          std::function<void()> wake);
 
   void watch(const std::stop_token& stop);
   // With the mutex.
   gpuactors::Result<bool> asked_for_progress();
+  /// Has the watcher look soon for the end of what NCCL is busy with. Returns `busy`.
+  bool await_if(bool busy);
   gpuactors::Result<void> ask_to_land();
   void abort() noexcept;
 
   const Nccl& nccl_;
   gpuactors::Stream& stream_;
   const gpuactors::Tensor& slopes_;
+  /// Steps that may be on the stream at once, so that queueing never blocks behind a member that died.
+  const std::uint64_t most_under_way_;
+  const gpuactors::Duration patience_;
   const std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
   /// Steps that were begun, and the last one whose end the stream tells.
   std::uint64_t begun_ = 0;
@@ -68,6 +80,8 @@ private:
   std::optional<gpuactors::Error> failed_;
   /// Somebody was told to wait for NCCL's own work.
   bool awaited_ = false;
+  /// Since when NCCL has been at that work.
+  gpuactors::TimePoint busy_since_ = gpuactors::Clock::now();
   std::condition_variable_any wake_;
   std::jthread watcher_;
 };

@@ -121,6 +121,11 @@ void add_resources(CLI::App& program, TrainOptions& options, std::string& on_los
                    "without it from the beginning of the epoch")
       ->check(CLI::IsMember({"stop", "shrink"}))
       ->capture_default_str();
+  resources->add_flag(
+      "--nccl", options.nccl,
+      "Let workers on CUDA devices of their own sum by NCCL, where libnccl.so.2 is found. Not by itself, "
+      "since NCCL opens connections of its own, without encryption and without certificates: for "
+      "networks that are trusted. Implied by --insecure");
   resources
       ->add_option("--sweep", sweep,
                    "Train with each of several values of rate, momentum, weight-decay, batch or seed, as many at once "
@@ -233,6 +238,8 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
     return complain(fmt::format("{}; --help says what there is", error.what()));
   }
   options.on_loss = on_loss == "shrink" ? OnLoss::shrink : OnLoss::stop;
+  // Plaintext was chosen already.
+  options.nccl = options.nccl || cluster.insecure;
   if (!sweep.empty()) {
     auto parsed = parse_sweep(sweep);
     if (!parsed)

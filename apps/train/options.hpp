@@ -39,6 +39,8 @@ struct TrainOptions {
   int max_restarts = 3;
   std::size_t workers = 1;
   OnLoss on_loss = OnLoss::stop;
+  /// Workers may sum by NCCL, in plaintext.
+  bool nccl = false;
   std::optional<Sweep> sweep;
 
   std::string checkpoint;

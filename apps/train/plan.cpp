@@ -1,7 +1,5 @@
 #include "plan.hpp"
 
-#include "nccl.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -59,8 +57,6 @@ Status status_of(gpuactors::Actor& actor, const Course& course) {
   status.set_device(fmt::format("{} {}, share {}", gpuactors::to_string(actor.gpu().device().kind), device.index,
                                 device.share.to_double()));
   status.set_device_uuid(actor.gpu().device().uuid);
-  if (actor.gpu().device().kind == gpuactors::DeviceKind::cuda)
-    status.set_nccl_version(nccl_version());
   status.set_pid(::getpid());
   status.set_restarts(actor.restarts());
   status.set_position(course.position());

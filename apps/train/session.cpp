@@ -24,14 +24,20 @@ constexpr int looks_at_the_gone = 20;
 /// How often it is asked whether to stop.
 constexpr auto attention = 100ms;
 
-/// Waits until a trainer that died is back.
-Result<Status> await_return(const gpuactors::ActorRef& trainer) {
+/// Waits until a trainer that died is back, or somebody asks to stop: nothing is lost then that the dead one had not
+/// lost.
+Result<Status> await_return(const gpuactors::ActorRef& trainer, const Watcher& watcher) {
   const auto end = Clock::now() + longest_absence;
   int gone = 0;
   for (;;) {
-    auto status = trainer.call<Status>("status").get();
-    if (status || !is_death(status.error().code()))
+    auto asked = trainer.call<Status>("status");
+    auto status = asked.get(attention);
+    while (asked.valid() && !watcher.stop())
+      status = asked.get(attention);
+    if (!asked.valid() && (status || !is_death(status.error().code())))
       return status;
+    if (watcher.stop())
+      return gpuactors::fail(Errc::cancelled, "stopped while the trainer was away");
     gone += status.error().code() == Errc::actor_died ? 1 : 0;
     if (gone == looks_at_the_gone || Clock::now() > end)
       return status;
@@ -49,6 +55,8 @@ void note(Outcome& outcome, const Progress& progress) {
     const auto at = static_cast<std::size_t>(step - outcome.first_step);
     if (outcome.losses.size() <= at)
       outcome.losses.resize(at + 1, std::numeric_limits<double>::quiet_NaN());
+    for (auto next = outcome.epochs.size(); next <= at; ++next)
+      outcome.epochs.push_back(outcome.first_epoch + (outcome.first_position + next) / outcome.steps_per_epoch + 1);
     // What is no number here was not told; a loss that became none was.
     const double loss = progress.losses(static_cast<int>(i));
     outcome.losses[at] = std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
@@ -72,9 +80,11 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
     if (!progress) {
       if (progress.error().code() == Errc::deadline_exceeded)
         continue;
-      if (outcome.stopped && progress.error().code() == Errc::cancelled)
+      // Unless it was asked for here, the trainer is being moved from its node, or ended.
+      const bool cancelled = progress.error().code() == Errc::cancelled;
+      if (outcome.stopped && cancelled)
         return true;
-      if (!is_death(progress.error().code()))
+      if (!cancelled && !is_death(progress.error().code()))
         return gpuactors::fail(progress.error());
       watcher.notice(
           fmt::format("the trainer died ({}); waiting for it to be started anew", progress.error().message()));
@@ -159,21 +169,28 @@ Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> s
 Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher) {
   Outcome outcome;
   const auto begin = Clock::now();
-  GPUACTORS_LET(first, await_return(trainer));
+  GPUACTORS_LET(first, await_return(trainer, watcher));
   outcome.begin_at(first);
   GPUACTORS_TRY(watcher.begins(first));
-  for (;;) {
-    GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
-    outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (ended) {
-      GPUACTORS_LET(complete, finish(trainer, outcome));
-      if (complete)
-        return outcome;
+  const auto go_on = [&]() -> Result<void> {
+    for (;;) {
+      GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
+      outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (ended) {
+        GPUACTORS_LET(complete, finish(trainer, outcome));
+        if (complete)
+          return {};
+      }
+      GPUACTORS_LET(status, await_return(trainer, watcher));
+      watcher.notice(
+          fmt::format("the trainer is back on node {}; it goes on after step {}", status.node(), status.steps()));
     }
-    GPUACTORS_LET(status, await_return(trainer));
-    watcher.notice(
-        fmt::format("the trainer is back on node {}; it goes on after step {}", status.node(), status.steps()));
+  };
+  if (const auto done = go_on(); !done) {
+    watcher.fails(outcome);
+    return gpuactors::fail(done.error());
   }
+  return outcome;
 }
 
 } // namespace train

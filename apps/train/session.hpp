@@ -19,8 +19,10 @@ struct Outcome {
   std::uint64_t first_epoch = 0;
   std::uint64_t first_position = 0;
   std::uint64_t steps_per_epoch = 1;
-  /// The loss before each update from then on; NaN where a worker died with what it had not told yet.
+  /// The loss before each update from then on; NaN where a worker died with what it had not told yet. And the epoch of
+  /// each, counted from 1.
   std::vector<double> losses;
+  std::vector<std::uint64_t> epochs;
   /// Rows that were learnt from, those that were learnt again after a death included, and seconds that it took.
   std::uint64_t rows = 0;
   double seconds = 0;
@@ -45,6 +47,8 @@ struct Watcher {
   std::function<void(const Progress& progress, const Outcome& so_far)> progress = [](const auto&, const auto&) {};
   /// One line about something unusual.
   std::function<void(std::string_view)> notice = [](std::string_view) {};
+  /// Told what is known when an error ends it after its beginning.
+  std::function<void(const Outcome& so_far)> fails = [](const auto&) {};
   /// Asked several times a second.
   std::function<bool()> stop = [] { return false; };
 };

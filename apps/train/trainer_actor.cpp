@@ -35,6 +35,13 @@ void throw_if(const Result<void>& failed) {
     throw std::runtime_error(gpuactors::to_string(failed.error()));
 }
 
+/// A file that cannot be written is no death, which somebody would wait to be back from.
+Result<void> as_own_failure(Result<void> saved) {
+  if (!saved && saved.error().code() == Errc::unavailable)
+    return gpuactors::fail(Errc::task_failed, saved.error().message());
+  return saved;
+}
+
 GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
     .method("run", &TrainerActor::run)
     .method("step", &TrainerActor::step)
@@ -70,7 +77,7 @@ Result<void> TrainerActor::find_beginning() {
 Result<void> TrainerActor::write_checkpoint() {
   if (plan_.checkpoint().empty())
     return {};
-  GPUACTORS_TRY(course_->save(plan_.checkpoint()));
+  GPUACTORS_TRY(as_own_failure(course_->save(plan_.checkpoint())));
   if (noted_)
     return {};
   // The name stays; only what is in the file changes.
@@ -122,7 +129,7 @@ Result<Evaluation> TrainerActor::evaluate(const Empty&) {
 Result<Status> TrainerActor::save_to(const Path& path) {
   if (path.path().empty() && plan_.checkpoint().empty())
     return gpuactors::fail(Errc::invalid_argument, "there is no path to save to, and the plan has no checkpoint");
-  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : course_->save(path.path()));
+  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : as_own_failure(course_->save(path.path())));
   return status_of(*this, *course_);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace train::test {
 
@@ -58,15 +59,83 @@ TEST_CASE("a group shrinks when a member dies, and goes on from the beginning of
     std::string notice;
     auto watcher = killer(cluster, rank);
     watcher.notice = [&](std::string_view text) { notice = text; };
+    std::int64_t free = 0;
+    watcher.progress = [&, kill = watcher.progress](const Progress& progress, const Outcome& so_far) {
+      kill(progress, so_far);
+      free = must(cluster.state()).devices(0).free_units();
+    };
     const auto group = must(train_group(cluster, spec, watcher));
     CHECK(group.workers == 2);
+    CHECK(free == 5'000); // the dead one's quarter is there for others
     // 320 rows: 7 steps of 48 in the first epoch, 10 of 32 in the others.
     CHECK(group.outcome.losses.size() == 7 + 5 * 10);
+    std::vector<std::uint64_t> epochs(7, 1);
+    for (std::uint64_t epoch = 2; epoch <= 6; ++epoch)
+      epochs.insert(epochs.end(), 10, epoch);
+    CHECK(group.outcome.epochs == epochs);
     CHECK(group.outcome.quality.accuracy() > 0.9);
     CHECK(notice.find("worker " + std::to_string(rank) + " of 3 was lost in epoch 2") == 0);
     CHECK(std::filesystem::exists(folder / "group"));
   }
   CHECK(must(cluster.state()).actors().empty());
+}
+
+TEST_CASE("a group is evaluated by those that live, when the first one dies at the end", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto spec = group_of(3, lesson.plan, 1);
+  spec.on_loss = OnLoss::shrink;
+  auto watcher = killer(cluster, 0);
+  std::string notice;
+  watcher.notice = [&](std::string_view text) { notice = text; };
+  const auto group = must(train_group(cluster, spec, watcher));
+  CHECK(group.workers == 2);
+  CHECK(group.outcome.quality.rows() == 80);
+  CHECK(notice.find("worker 0 of 3 was lost after the last epoch") == 0);
+}
+
+TEST_CASE("a group that is told to stop gives the epoch under way up, and goes on from its beginning", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto& plan = lesson.plan;
+  plan.set_checkpoint((folder / "whole").string());
+  must(train_group(cluster, group_of(2, plan, 3), {}));
+  plan.set_checkpoint((folder / "part").string());
+  Watcher watcher;
+  int told = 0;
+  int asked = 0;
+  watcher.progress = [&](const Progress&, const Outcome&) { ++told; };
+  // Not at the end of the first epoch, but in the second one.
+  watcher.stop = [&] { return told > 0 && ++asked > 1; };
+  const auto stopped = must(train_group(cluster, group_of(2, plan, 3), watcher));
+  CHECK(told == 1);
+  CHECK(stopped.outcome.stopped);
+  CHECK(stopped.outcome.losses.size() == 10);
+  CHECK(stopped.outcome.status.epochs() == 1);
+  plan.set_resume(true);
+  must(train_group(cluster, group_of(2, plan, 3), {}));
+  CHECK(read_text(folder / "part") == read_text(folder / "whole"));
+}
+
+TEST_CASE("a group that waits for devices keeps its place in the queue", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(100, 12, 4, 1));
+  gpuactors::Options whole;
+  whole.gpus = 1;
+  auto holder = must(cluster.spawn("trainer", lesson.plan, whole));
+  std::optional<gpuactors::Future<gpuactors::ActorRef>> younger;
+  bool learns = false;
+  Watcher watcher;
+  watcher.notice = [&](std::string_view) { must(cluster.kill(holder)); };
+  watcher.progress = [&](const Progress&, const Outcome&) { learns = true; };
+  watcher.stop = [&] {
+    if (!younger)
+      younger = cluster.spawn_async("trainer", lesson.plan, whole);
+    return younger->ready() && !learns;
+  };
+  CHECK(must(train_group(cluster, group_of(2, lesson.plan, 1), watcher)).workers == 2);
+  must(cluster.kill(must(younger->get())));
 }
 
 TEST_CASE("a group stops when a member dies, with its name and without a trace", "[train]") {
@@ -86,13 +155,33 @@ TEST_CASE("a group goes on from its checkpoint, and so does another number of wo
   plan.set_checkpoint((folder / "whole").string());
   must(train_group(cluster, group_of(2, plan, 6), {}));
   plan.set_checkpoint((folder / "part").string());
-  must(train_group(cluster, group_of(2, plan, 4), {}));
+  const auto part = must(train_group(cluster, group_of(2, plan, 4), {}));
   plan.set_resume(true);
-  const auto rest = must(train_group(cluster, group_of(2, plan, 6), {}));
+  Watcher watcher;
+  double last_loss = 0;
+  watcher.begins = [&](const Status& first) -> gpuactors::Result<void> {
+    last_loss = first.last_loss();
+    return {};
+  };
+  const auto rest = must(train_group(cluster, group_of(2, plan, 6), watcher));
+  CHECK(last_loss == part.outcome.losses.back());
   CHECK(rest.outcome.first_step == 40);
   CHECK(rest.outcome.losses.size() == 20);
   CHECK(read_text(folder / "part") == read_text(folder / "whole"));
   must(train_group(cluster, group_of(3, plan, 8), {}));
+}
+
+TEST_CASE("what a group has learnt is told when an error ends it", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  lesson.plan.set_checkpoint(folder.path().string()); // no file can be there
+  lesson.plan.set_checkpoint_epochs(2);
+  Watcher watcher;
+  std::size_t known = 0;
+  watcher.fails = [&](const Outcome& so_far) { known = so_far.losses.size(); };
+  CHECK_FALSE(train_group(cluster, group_of(2, lesson.plan, 6), watcher));
+  CHECK(known == 20);
 }
 
 TEST_CASE("a group that cannot start whole does not start", "[train]") {

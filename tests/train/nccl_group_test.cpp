@@ -5,6 +5,8 @@
 #include <gpuactors/kernels/loss.hpp>
 #include <gpuactors/kernels/optimizer.hpp>
 
+#include <support/temporary_folder.hpp>
+
 #include <device/fake_cuda/show_kernels.hpp>
 #include <dlfcn.h>
 #include <train/fake_nccl/nccl.hpp>
@@ -64,6 +66,7 @@ F* function_of_nccl(const char* name) {
 
 GroupSpec whole_devices(std::size_t workers, const Plan& plan, std::uint64_t epochs) {
   auto spec = group_of(workers, plan, epochs);
+  spec.plan.set_nccl(true);
   spec.options.gpus = 1;
   return spec;
 }
@@ -116,6 +119,30 @@ TEST_CASE("a group that sums by NCCL shrinks or stops when a member dies in an e
   }
   CHECK(must(cluster.state()).actors().empty());
   CHECK(function_of_nccl<int()>("fake_nccl_live")() == 0);
+}
+
+TEST_CASE("a group sums by messages unless it was told that NCCL may", "[nccl]") {
+  auto cluster = embed_cuda();
+  const auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto spec = whole_devices(2, lesson.plan, 1);
+  spec.plan.set_nccl(false);
+  Watcher watcher;
+  std::string notice;
+  watcher.notice = [&](std::string_view text) { notice = text; };
+  must(train_group(cluster, spec, watcher));
+  CHECK(notice.empty());
+}
+
+TEST_CASE("NCCL is not blamed for a checkpoint that cannot be written", "[nccl]") {
+  auto cluster = embed_cuda();
+  const gpuactors::test::TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  lesson.plan.set_checkpoint(folder.path().string());
+  Watcher watcher;
+  std::string notice;
+  watcher.notice = [&](std::string_view text) { notice = text; };
+  CHECK_FALSE(train_group(cluster, whole_devices(2, lesson.plan, 3), watcher));
+  CHECK(notice == "slopes are summed by NCCL");
 }
 
 TEST_CASE("a group in which NCCL fails goes on by messages", "[nccl]") {

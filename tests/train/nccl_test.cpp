@@ -9,8 +9,11 @@
 #include <dlfcn.h>
 #include <train/fake_nccl/nccl.hpp>
 
+#include <array>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 namespace train::test {
 
@@ -93,8 +96,11 @@ struct Place {
   }
 
   Result<void> join(const std::string& id, int members, int rank) {
-    GPUACTORS_LET(made,
-                  NcclSum::join(context->stream(), slopes, {id, members, rank}, [bell = alarm] { bell->ring(); }));
+    return join(NcclSum::Place{id, members, rank});
+  }
+
+  Result<void> join(const NcclSum::Place& place) {
+    GPUACTORS_LET(made, NcclSum::join(context->stream(), slopes, place, [bell = alarm] { bell->ring(); }));
     sum = std::move(made);
     return {};
   }
@@ -208,6 +214,54 @@ TEST_CASE("queueing stops before it could block behind a member that died", "[nc
   CHECK(begun == 32);
   place.sum->abandon();
   must(place.context->stream().synchronize());
+}
+
+TEST_CASE("steps of many operations are fewer at once", "[nccl]") {
+  for (const auto& [operations, expected] : {std::pair{100, 5}, {10'000, 1}}) {
+    const auto id = must(make_nccl_id());
+    std::array<Place, 2> places;
+    for (int rank = 0; rank < 2; ++rank) {
+      NcclSum::Place place{id, 2, rank};
+      place.operations = static_cast<std::uint64_t>(operations);
+      must(places[static_cast<std::size_t>(rank)].join(place));
+    }
+    auto& place = places.front();
+    place.await_ready();
+    int begun = 0;
+    for (; must(place.sum->ready()); ++begun)
+      must(place.sum->begin(static_cast<std::uint64_t>(begun)));
+    CHECK(begun == expected);
+    place.sum->abandon();
+    must(place.context->stream().synchronize());
+  }
+}
+
+TEST_CASE("a member is woken soon after NCCL has begun a sum on a thread of its own", "[nccl]") {
+  auto group = make_group(2);
+  from_fake<void(int)>("fake_nccl_begin_slowly")(3);
+  const auto begin = gpuactors::Clock::now();
+  for (std::uint64_t step = 0; step < 200; ++step)
+    for (const auto& place : group) {
+      place->await_ready();
+      must(place->sum->begin(step));
+    }
+  for (const auto& place : group)
+    must(place->alarm->await([&] { return place->sum->settled(); }));
+  from_fake<void(int)>("fake_nccl_begin_slowly")(0);
+  // By looks every 20 ms it would be 16 s at the least.
+  CHECK(gpuactors::Clock::now() - begin < std::chrono::seconds{8});
+}
+
+TEST_CASE("a sum fails when NCCL is at work without an end", "[nccl]") {
+  Place alone;
+  NcclSum::Place place{must(make_nccl_id()), 2, 0};
+  place.patience = std::chrono::milliseconds{30};
+  must(alone.join(place));
+  const auto waited = alone.alarm->await([&] { return alone.sum->ready(); });
+  REQUIRE_FALSE(waited);
+  CHECK(waited.error().message() == "NCCL was at work for 0.03 s without an end");
+  alone.sum.reset();
+  CHECK(live() == 0);
 }
 
 TEST_CASE("what is settled is on no stream any more", "[nccl]") {

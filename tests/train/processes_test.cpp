@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <csignal>
+#include <string>
+#include <vector>
 
 namespace train::test {
 
@@ -93,6 +95,45 @@ TEST_CASE("a trainer whose worker or node is killed ends with the same network, 
   CHECK(moved.status.node() != before);
   CHECK(same_where_known(moved.losses, whole.losses));
   CHECK(read_text(folder / "moved") == expected);
+}
+
+TEST_CASE("a group that shrinks survives the death of a node, and takes no device in its place", "[train]") {
+  Processes processes;
+  processes.start_broker();
+  auto cluster = processes.connect();
+  const auto lesson = make_lesson(cluster, make_table(400, 16, 4, 1));
+  GroupSpec spec;
+  spec.plan = lesson.plan;
+  spec.workers = 2;
+  spec.epochs = 30;
+  spec.on_loss = OnLoss::shrink;
+  spec.options.gpus = 1;
+  // First there is no device that could take the place of the lost one, then one.
+  for (const auto& nodes : {std::vector{"n0", "n1"}, std::vector{"n2", "n3"}}) {
+    for (const auto* name : nodes)
+      processes.start_node(name, devices);
+    bool killed = false;
+    std::int64_t free = 0;
+    Watcher watcher;
+    watcher.progress = [&](const Progress& progress, const Outcome&) {
+      const auto state = must(cluster.state());
+      free = 0;
+      for (const auto& device : state.devices())
+        free += device.free_units();
+      if (killed || progress.epochs() < 3)
+        return;
+      killed = true;
+      for (const auto& actor : state.actors())
+        if (actor.name().ends_with("-1"))
+          processes.signal(actor.lease().node(), SIGKILL);
+    };
+    const auto group = must(train_group(cluster, spec, watcher));
+    CHECK(killed);
+    CHECK(group.workers == 1);
+    CHECK(free == (nodes.front() == std::string{"n0"} ? 0 : 10'000));
+    CHECK(group.outcome.losses.size() == 3 * 10 + 27 * 20);
+    CHECK(eventually([&] { return must(cluster.state()).leases().empty(); }));
+  }
 }
 
 TEST_CASE("a group survives the death of a worker's process, or ends with it, as it is told", "[train]") {

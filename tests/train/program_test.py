@@ -122,6 +122,27 @@ class ProgramTest(unittest.TestCase):
             self.assertIn(words, self.refusal(*go_on, name, code=1))
             self.assertEqual((self.read("one"), self.read(name)), before)
 
+    def test_the_curve_of_a_group_is_held_against_its_checkpoint_too(self):
+        workers = ("--workers", "2", "--gpus", "0.25", "--batch", "32")
+        self.train(*workers, "--epochs", "2", "--checkpoint", "one")
+        self.train(*workers, "--epochs", "2", "--checkpoint", "two", "--seed", "2")
+        go_on = ("--data", "data.csv.gz", *workers, "--epochs", "3", "--checkpoint", "one", "--resume", "--curve")
+        self.assertIn("two.csv is the curve of another training", self.refusal(*go_on, "two.csv", code=1))
+        self.write("short.csv", b"".join(self.read("one.csv").splitlines(True)[:3]))
+        done = train(self.folder, *go_on, "short.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("short.csv: it ends at step 2, before the checkpoint's step 8", done.stdout)
+
+    def test_the_curve_of_a_training_that_fails_is_written(self):
+        os.mkdir(self.path("net"))  # where the checkpoint cannot go
+        for more in ((), ("--workers", "2", "--gpus", "0.25", "--batch", "32")):
+            done = train(self.folder, "--data", "data.csv.gz", "--splits", "1", "--epochs", "9", "--checkpoint", "net",
+                         "--checkpoint-epochs", "5", *more)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            lines = self.read("net.csv").decode().splitlines()
+            self.assertEqual(len(lines), 1 + 5 * 4)
+            os.remove(self.path("net.csv"))
+
     def test_a_damaged_checkpoint_is_refused(self):
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net")
         good = self.read("net")

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace train::test {
 
@@ -148,6 +149,32 @@ TEST_CASE("a plan that does not fit is refused before anything is learnt", "[tra
   must(trainer.call<Status>("save", path_of(folder / "other")).get());
   plan.set_checkpoint((folder / "other").string());
   CHECK(says(refusal(plan), "it is of \"train=48 test=12 split_seed=4 seed=3\", not of \"train=40 test=10"));
+}
+
+TEST_CASE("a training whose trainer waits for a device to come back on ends when it is told to stop", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+  gpuactors::Options whole;
+  whole.gpus = 1;
+  whole.max_restarts = 1;
+  auto trainer = must(cluster.spawn("trainer", lesson.plan, whole));
+  std::optional<gpuactors::Future<gpuactors::ActorRef>> other;
+  Watcher watcher;
+  std::size_t known = 0;
+  watcher.progress = [&](const Progress&, const Outcome&) {
+    if (other)
+      return;
+    // It waits for the device already, and gets it before the one that dies.
+    other = cluster.spawn_async("trainer", lesson.plan, whole);
+    must(cluster.kill(trainer, {.restart = true}));
+  };
+  watcher.stop = [&] { return other && other->ready(); };
+  watcher.fails = [&](const Outcome& so_far) { known = so_far.losses.size(); };
+  const auto outcome = follow(trainer, 1'000'000, watcher);
+  REQUIRE_FALSE(outcome);
+  CHECK(says(outcome.error(), "stopped while the trainer was away"));
+  CHECK(known > 0);
+  must(cluster.kill(trainer));
 }
 
 TEST_CASE("of several trainings as many run as fit, the others wait for their turn", "[train]") {

@@ -50,6 +50,8 @@ struct Comm {
   int rank;
   std::uint64_t rounds = 0;
   bool aborted = false;
+  /// Calls that are still to be told that it is in progress.
+  int busy = 0;
 };
 
 /// One sum of one member, on its stream.
@@ -70,6 +72,7 @@ struct World {
   std::map<std::string, int> failing;
   std::string calls;
   int last_id = 0;
+  int slowness = 0;
 };
 
 World& world() {
@@ -179,7 +182,8 @@ int ncclCommGetAsyncError(void* comm, int* state) {
     return invalid_argument;
   const auto failing = w.failing.find("ncclCommGetAsyncError");
   const auto& group = *found->second->group;
-  *state = failing != w.failing.end() ? failing->second : group.joined < group.members ? in_progress : success;
+  const bool busy = group.joined < group.members || (found->second->busy > 0 && found->second->busy-- > 0);
+  *state = failing != w.failing.end() ? failing->second : busy ? in_progress : success;
   return success;
 }
 
@@ -197,9 +201,11 @@ int ncclAllReduce(const void* source, void* target, std::size_t count, int type,
     std::cerr << "fake NCCL: a sum was begun before its communicator was ready" << std::endl;
     std::abort();
   }
+  own.busy = w.slowness;
+  const auto begun = own.busy > 0 ? in_progress : success;
   auto* job = new Job{found->second, own.rounds++, source, target, count, type};
   lock.unlock();
-  return launch(job, stream) == 0 ? success : 1;
+  return launch(job, stream) == 0 ? begun : 1;
 }
 
 int ncclCommAbort(void* comm) {
@@ -228,6 +234,11 @@ void fake_nccl_fail(const char* function, int code) {
     world().failing.erase(function);
   else
     world().failing[function] = code;
+}
+
+void fake_nccl_begin_slowly(int calls) {
+  const std::lock_guard lock{world().mutex};
+  world().slowness = calls;
 }
 
 int fake_nccl_live() {
