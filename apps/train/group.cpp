@@ -1,14 +1,11 @@
-#include "group.hpp"
+#include "group_run.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <limits>
-#include <optional>
 #include <set>
+#include <utility>
 
 namespace train {
 
@@ -19,8 +16,7 @@ using gpuactors::Result;
 
 namespace {
 
-/// How often results are looked at, and how long a member may take to say that it lives.
-constexpr auto look = 100ms;
+/// How long a member may take to say that it lives.
 constexpr auto sign_of_life = 15s;
 
 /// Tells the groups of all programs of a cluster apart.
@@ -30,63 +26,7 @@ std::string group_name() {
                      std::chrono::system_clock::now().time_since_epoch().count() & 0xFFFFFFFF, count++);
 }
 
-/// The members of one training, from their start to their end.
-class Group {
-public:
-  Group(gpuactors::Cluster& cluster, const GroupSpec& spec, const Watcher& watcher)
-    : cluster_(cluster), spec_(spec), watcher_(watcher) {
-    // nop
-  }
-
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-
-  ~Group() {
-    for (const auto& member : members_)
-      static_cast<void>(cluster_.kill(member));
-    if (places_)
-      static_cast<void>(cluster_.remove_group(*places_));
-  }
-
-  Result<GroupOutcome> train();
-
-private:
-  /// Takes the places of all members together: two groups with half of theirs each would wait for each other.
-  Result<void> take_places();
-  Result<void> start();
-  Result<void> join();
-  /// The same with those that live, however many die over it.
-  Result<void> join_all();
-  /// Learns until all epochs are over, or it is told to stop.
-  Result<void> learn();
-  /// One epoch: true when it is over, false when it was given up.
-  Result<bool> learn_epoch();
-  /// Ends the epoch for all members. @returns which of them live.
-  std::vector<bool> leave();
-  /// What becomes of the group after an error, without the members that died over it. Where all live, NCCL is to blame
-  /// for an error that came `while_summing`.
-  Result<void> lose(const gpuactors::Error& error, bool while_summing);
-  /// When something happens now, for people.
-  [[nodiscard]] std::string now() const;
-  void note(const std::vector<Progress>& parts);
-  Result<void> save_if_due();
-  /// Asks the first member, or the next one when that dies over it.
-  template <class Reply>
-  Result<Reply> ask_first(const char* method);
-
-  gpuactors::Cluster& cluster_;
-  const GroupSpec& spec_;
-  const Watcher& watcher_;
-  std::optional<gpuactors::GroupId> places_;
-  std::vector<gpuactors::ActorRef> members_;
-  bool by_nccl_ = false;
-  bool joined_ = false;
-  std::uint64_t generation_ = 0;
-  std::uint64_t epochs_ = 0;
-  /// Of the last batch.
-  std::optional<double> loss_;
-  Outcome outcome_;
-};
+} // namespace
 
 Result<void> Group::take_places() {
   const std::vector<gpuactors::Options> bundles(spec_.workers, spec_.options);
@@ -176,6 +116,13 @@ Result<void> Group::join() {
   return result;
 }
 
+Result<void> Group::join_all() {
+  while (!joined_)
+    if (const auto made = join(); !made)
+      GPUACTORS_TRY(lose(made.error(), true));
+  return {};
+}
+
 std::vector<bool> Group::leave() {
   joined_ = false;
   std::vector<gpuactors::Future<google::protobuf::Empty>> leaving;
@@ -222,134 +169,6 @@ Result<void> Group::lose(const gpuactors::Error& error, bool while_summing) {
                               members_.size(), epochs_ < spec_.epochs ? " from the beginning of the epoch" : ""));
   return {};
 }
-
-void Group::note(const std::vector<Progress>& parts) {
-  const auto steps = parts.front().steps();
-  const auto count = static_cast<std::size_t>(parts.front().losses_size());
-  const auto first = static_cast<std::size_t>(steps - count - outcome_.first_step);
-  outcome_.losses.resize(first);
-  outcome_.losses.resize(first + count, 0.0);
-  outcome_.epochs.resize(first);
-  outcome_.epochs.resize(first + count, parts.front().epochs());
-  Progress whole;
-  whole.set_epochs(parts.front().epochs());
-  whole.set_steps(steps);
-  std::uint64_t rows = 0;
-  for (const auto& part : parts) {
-    for (std::size_t i = 0; i < count; ++i)
-      outcome_.losses[first + i] += part.losses(static_cast<int>(i));
-    rows += part.rows();
-  }
-  // A loss that is no number any more was told all the same.
-  for (auto at = first; at < outcome_.losses.size(); ++at)
-    if (std::isnan(outcome_.losses[at]))
-      outcome_.losses[at] = std::numeric_limits<double>::infinity();
-  whole.set_rows(rows);
-  whole.mutable_losses()->Add(outcome_.losses.begin() + static_cast<std::ptrdiff_t>(first), outcome_.losses.end());
-  outcome_.rows += rows;
-  if (!outcome_.losses.empty())
-    loss_ = outcome_.losses.back();
-  watcher_.progress(whole, outcome_);
-}
-
-Result<bool> Group::learn_epoch() {
-  EpochRequest request;
-  request.set_generation(generation_);
-  std::vector<gpuactors::Future<Progress>> learning;
-  for (const auto& member : members_)
-    learning.push_back(member.call<Progress>("epoch", request, gpuactors::Duration::max()));
-  std::vector<std::optional<Progress>> parts(learning.size());
-  for (std::size_t done = 0; done < learning.size();) {
-    if (watcher_.stop()) {
-      outcome_.stopped = true;
-      leave();
-      return false;
-    }
-    for (const auto index : gpuactors::wait(learning, 1, look)) {
-      auto part = learning[index].get();
-      if (!part) {
-        GPUACTORS_TRY(lose(part.error(), true));
-        return false;
-      }
-      parts[index] = std::move(*part);
-      ++done;
-    }
-  }
-  std::vector<Progress> all;
-  for (auto& part : parts)
-    all.push_back(std::move(*part));
-  epochs_ = all.front().epochs();
-  note(all);
-  return true;
-}
-
-Result<void> Group::join_all() {
-  while (!joined_)
-    if (const auto made = join(); !made)
-      GPUACTORS_TRY(lose(made.error(), true));
-  return {};
-}
-
-Result<void> Group::save_if_due() {
-  const auto every = std::max<std::uint64_t>(spec_.plan.checkpoint_epochs(), 1);
-  const bool due = outcome_.stopped || epochs_ == spec_.epochs || epochs_ % every == 0;
-  if (!due || (spec_.plan.checkpoint().empty() && !outcome_.stopped))
-    return {};
-  // Nothing is summed any more.
-  by_nccl_ = by_nccl_ && !outcome_.stopped;
-  Path path;
-  path.set_path(spec_.plan.checkpoint());
-  if (loss_)
-    path.set_loss(*loss_);
-  for (;;) {
-    // Those who left an epoch go back to its beginning.
-    GPUACTORS_TRY(join_all());
-    if (path.path().empty())
-      return {};
-    const auto saved = members_.front().call<Status>("save", path, gpuactors::Duration::max()).get();
-    if (saved)
-      return {};
-    GPUACTORS_TRY(lose(saved.error(), false));
-  }
-}
-
-template <class Reply>
-Result<Reply> Group::ask_first(const char* method) {
-  for (;;) {
-    auto reply = members_.front().call<Reply>(method, google::protobuf::Empty{}, gpuactors::Duration::max()).get();
-    if (reply)
-      return reply;
-    GPUACTORS_TRY(lose(reply.error(), false));
-  }
-}
-
-Result<void> Group::learn() {
-  const auto begin = Clock::now();
-  while (epochs_ < spec_.epochs && !outcome_.stopped) {
-    GPUACTORS_TRY(join_all());
-    GPUACTORS_LET(over, learn_epoch());
-    outcome_.stopped = outcome_.stopped || (over && watcher_.stop());
-    outcome_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (over || outcome_.stopped)
-      GPUACTORS_TRY(save_if_due());
-  }
-  GPUACTORS_LET(quality, ask_first<Evaluation>("evaluate"));
-  GPUACTORS_LET(status, ask_first<Status>("status"));
-  outcome_.quality = quality;
-  outcome_.status = status;
-  return {};
-}
-
-Result<GroupOutcome> Group::train() {
-  GPUACTORS_TRY(start());
-  if (const auto learnt = learn(); !learnt) {
-    watcher_.fails(outcome_);
-    return gpuactors::fail(learnt.error());
-  }
-  return GroupOutcome{std::move(outcome_), members_.size()};
-}
-
-} // namespace
 
 bool can_sum_by_nccl(const std::vector<Status>& members) {
   std::set<std::string> devices;
