@@ -325,6 +325,39 @@ TEST_CASE("what should be there is in the broker's file: it starts again with it
   CHECK(eventually([&] { return is_idle(cluster); }));
 }
 
+TEST_CASE("a broker that starts again knows which bundles a group that shrinks has left", "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0", "host:1x64MiB");
+  auto cluster = processes.connect();
+  auto group =
+      must(cluster.create_group({{.gpus = 0.5}, {.gpus = 0.5}}, {.name = "g", .detached = true, .shrinks = true}));
+  for (int bundle = 0; bundle < 2; ++bundle)
+    must(cluster.spawn("counter", number(1),
+                       {.gpus = 0.5, .group = group.id, .bundle = bundle, .name = std::to_string(bundle)}));
+  must(cluster.kill("0"));
+  const auto shrunk = must(cluster.state());
+  REQUIRE(shrunk.groups_size() == 1);
+  CHECK(shrunk.groups(0).state() == "placed");
+  CHECK(shrunk.groups(0).bundles(0).node().empty());
+  CHECK(shrunk.devices(0).free_units() == 5'000);
+  processes.signal("broker", SIGKILL);
+  processes.start_broker({"--store", store});
+  REQUIRE(eventually([&] {
+    const auto now = cluster.state();
+    return now && now->actors_size() == 1 && now->actors(0).state() == "alive";
+  }));
+  const auto after = must(cluster.state());
+  REQUIRE(after.groups_size() == 1);
+  CHECK(after.groups(0).SerializeAsString() == shrunk.groups(0).SerializeAsString());
+  CHECK(after.devices(0).free_units() == 5'000);
+  must(cluster.kill("1"));
+  CHECK(must(cluster.state()).groups_size() == 0);
+  CHECK(must(cluster.state()).devices(0).free_units() == 10'000);
+}
+
 TEST_CASE("tasks are run again when their worker dies, and get fresh processes when they ask for them", "[processes]") {
   Processes processes;
   auto cluster = processes.up("host:1x64MiB");
