@@ -71,6 +71,43 @@ TEST_CASE("calls of one thread arrive in their order and whole, large among smal
   CHECK(other.get());
 }
 
+TEST_CASE("actors of several processes that begin to call each other at once lose nothing", "[processes]") {
+  // Each two of the workers dial each other, and end one of the two connections while calls are under way.
+  Processes processes;
+  auto cluster = processes.up("host:4x64MiB");
+  constexpr int workers = 4;
+  std::vector<ActorRef> callers;
+  std::vector<ActorRef> called;
+  for (int i = 0; i < workers; ++i) {
+    callers.push_back(must(cluster.spawn("counter", number(0), {.gpus = 0.5})));
+    called.push_back(must(cluster.spawn("counter", number(0), {.gpus = 0.5, .name = "called " + std::to_string(i)})));
+  }
+  std::vector<Future<Number>> answers;
+  constexpr int rounds = 40;
+  for (int round = 0; round < rounds; ++round)
+    for (const auto& caller : callers)
+      for (int i = 0; i < workers; ++i)
+        answers.push_back(caller.call<Number>("add_at", text("called " + std::to_string(i)), 20s));
+  for (auto& answer : answers)
+    must(answer.get());
+  for (const auto& actor : called)
+    CHECK(must(actor.call<Number>("add", number(0)).get()).value() == rounds * workers);
+}
+
+TEST_CASE("an answer that is too large is an error with the numbers, in this process and in others", "[processes]") {
+  Processes processes;
+  auto connected = processes.up();
+  auto embedded = must(Cluster::embed({.devices = "host:1x64MiB"}));
+  for (auto* cluster : {&connected, &embedded}) {
+    auto actor = must(cluster->spawn("counter", number(0)));
+    const auto answer = actor.call<Text>("text_of", number(5 << 20), 20s).get();
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error().code() == Errc::invalid_argument);
+    CHECK(answer.error().message().find("at most 4 MiB") != std::string::npos);
+    CHECK(must(actor.call<Text>("text_of", number(1 << 20)).get()).text().size() == 1 << 20);
+  }
+}
+
 TEST_CASE("a killed worker fails its callers at once, and what it held is free", "[processes]") {
   Processes processes;
   auto cluster = processes.up("host:1x64MiB");

@@ -76,6 +76,10 @@ public:
     return in;
   }
 
+  Text text_of(const Number& size) {
+    return text(std::string(static_cast<std::size_t>(size.value()), 'x'));
+  }
+
   Number pid(const google::protobuf::Empty&) {
     return number(::getpid());
   }
@@ -147,6 +151,7 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
     .method("add_for_good", &Counter::add_for_good)
     .method("take_turn", &Counter::take_turn)
+    .method("text_of", &Counter::text_of)
     .method("save_bytes", &Counter::save_bytes)
     .method("saved_bytes", &Counter::saved_bytes)
     .method("pid", &Counter::pid)

@@ -96,6 +96,14 @@ struct ItemOf<S, true> {
 
 // -- answers --------------------------------------------------------------------------------------
 
+/// As requests and items of streams are: the same whether the caller is in this process or in another.
+template <class T>
+Result<Payload> checked_payload(T value) {
+  auto payload = Payload::of(std::move(value));
+  GPUACTORS_TRY(payload.check_size());
+  return payload;
+}
+
 template <class R>
 Result<Payload> to_payload(R value) {
   if constexpr (IsResult<R>::value) {
@@ -104,9 +112,9 @@ Result<Payload> to_payload(R value) {
     if constexpr (std::is_void_v<typename R::value_type>)
       return Payload::of(google::protobuf::Empty{});
     else
-      return Payload::of(std::move(*value));
+      return checked_payload(std::move(*value));
   } else {
-    return Payload::of(std::move(value));
+    return checked_payload(std::move(value));
   }
 }
 

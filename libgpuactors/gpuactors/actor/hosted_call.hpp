@@ -31,14 +31,15 @@ public:
     if (lanes_ == nullptr)
       return payload;
     auto promise = host->make_response_promise();
-    answer(lanes_.get(), caf::actor_cast<caf::strong_actor_ptr>(host), promise, std::move(payload));
+    answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(payload));
     return caf::delegated<Payload>{};
   }
 
   /// Sends `item` to the one whom `host` serves now.
   void send_item(caf::event_based_actor* host, StreamItem item) {
     if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host->current_sender()))
-      send_message(lanes_.get(), caller, caf::actor_cast<caf::strong_actor_ptr>(host), 0, std::move(item));
+      static_cast<void>(
+          send_message(lanes_.get(), caller, caf::actor_cast<caf::strong_actor_ptr>(host), 0, std::move(item)));
   }
 
   /// Keeps `promise` of `call` and returns the function that answers it. The host's thread.
@@ -70,7 +71,7 @@ public:
         continue;
       auto& [call, promise, host] = found.mapped();
       if (result)
-        answer(lanes_.get(), caf::actor_cast<caf::strong_actor_ptr>(host), promise, std::move(*result));
+        answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
       else
         promise.deliver(to_caf(result.error()));
       // After its answer: a call that is neither deferred nor answered could be taken back.
@@ -94,6 +95,21 @@ private:
     caf::response_promise promise;
     caf::actor_addr host;
   };
+
+  void answer(caf::response_promise& promise, const caf::strong_actor_ptr& host, Payload payload) {
+    auto sent = Lanes::Sent::not_here;
+    if (const auto [to, id] = caf_version::answer_to(promise); to != nullptr && lanes_ != nullptr)
+      sent = lanes_->send(to, host, id, payload);
+    if (sent == Lanes::Sent::not_here)
+      promise.deliver(std::move(payload));
+    else if (sent == Lanes::Sent::unwritable)
+      promise.deliver(to_caf(unwritable(payload)));
+  }
+
+  static Error unwritable(const Payload& payload) {
+    const auto encoded = payload.encoded();
+    return encoded ? Error{Errc::internal, "the answer could not be written"} : encoded.error();
+  }
 
   std::shared_ptr<HolderControl> control_;
   std::shared_ptr<Lanes> lanes_;

@@ -273,13 +273,23 @@ bool decode(caf::actor_system& system, const Bytes& bytes, T& x) {
 #endif
 }
 
+/// What became of a message; `unwritable` is one that cannot be serialized.
+enum class Written { done, unwritable, not_here };
+
+/// Whether an actor of another process can be sent to: not after its process was lost, although one that is taken for
+/// the same may be there.
+inline bool is_reachable(const caf::strong_actor_ptr& actor) {
+  return !actor->get()->getf(caf::abstract_actor::is_terminated_flag);
+}
+
 /// Writes `xs` to `bytes` as CAF's protocol sends them from an actor of this process to one of the process at the other
-/// end of a connection: the request, the answer (`id` says which) or the message. CAF 1.x is asked to do it itself.
-/// @returns whether it did.
+/// end of a connection: the request, the answer (`id` says which) or the message. With CAF 1.x it is `not_here`: that
+/// does it itself.
 template <class... Ts>
-bool write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused]] LinkBuffer& bytes,
-                   [[maybe_unused]] const caf::strong_actor_ptr& to, [[maybe_unused]] const caf::strong_actor_ptr& from,
-                   [[maybe_unused]] std::uint64_t id, [[maybe_unused]] const Ts&... xs) {
+Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused]] LinkBuffer& bytes,
+                      [[maybe_unused]] const caf::strong_actor_ptr& to,
+                      [[maybe_unused]] const caf::strong_actor_ptr& from, [[maybe_unused]] std::uint64_t id,
+                      [[maybe_unused]] const Ts&... xs) {
 #if GPUACTORS_CAF_017
   namespace basp = caf::io::basp;
   // So that it is found when the answer comes.
@@ -291,7 +301,7 @@ bool write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused]] 
   // The view is only read.
   const auto content = caf::make_type_erased_tuple_view(const_cast<Ts&>(xs)...); // NOLINT(*-const-cast)
   if (sink(no_stages) || caf::message::save(sink, content))
-    return false;
+    return Written::unwritable;
   basp::header header{basp::message_type::direct_message,
                       0,
                       static_cast<std::uint32_t>(bytes.size() - basp::header_size),
@@ -299,18 +309,21 @@ bool write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused]] 
                       from->id(),
                       to->id()};
   sink.seek(0);
-  return !sink(header);
+  return sink(header) ? Written::unwritable : Written::done;
 #else
-  return false;
+  return Written::not_here;
 #endif
 }
 
-/// The process at the other end of a connection, once it has said which it is; as `Broker`, the actor that has the
-/// connection, knows it.
+/// The process at the other end of a connection, once it has said which it is and if CAF sends to it by this one; as
+/// `Broker`, the actor that has the connection, knows it.
 template <class Broker, class Handle>
 caf::node_id peer_of([[maybe_unused]] caf::io::abstract_broker* broker, [[maybe_unused]] const Handle& connection) {
 #if GPUACTORS_CAF_017
-  return static_cast<Broker*>(broker)->instance.tbl().lookup_direct(connection);
+  auto& table = static_cast<Broker*>(broker)->instance.tbl();
+  const auto peer = table.lookup_direct(connection);
+  const auto chosen = peer ? table.lookup_direct(peer) : caf::none;
+  return chosen && *chosen == connection ? peer : caf::node_id{};
 #else
   return {};
 #endif

@@ -17,23 +17,26 @@ void Lanes::remove(const caf::node_id& node, const transport::Pipe* pipe) {
     pipes_.erase(found);
 }
 
-std::shared_ptr<transport::Pipe> Lanes::find(const caf::node_id& node) const {
+std::shared_ptr<transport::Pipe> Lanes::find(const caf::strong_actor_ptr& to) const {
+  if (to == nullptr || to->node() == system_.node() || !caf_version::is_reachable(to))
+    return nullptr;
   const std::shared_lock lock{mutex_};
-  const auto found = pipes_.find(node);
+  const auto found = pipes_.find(to->node());
   return found == pipes_.end() ? nullptr : found->second;
 }
 
 caf_version::LinkBuffer& Lanes::scratch() {
-  // A large message is rare: its memory is not kept.
-  constexpr std::size_t kept = 1U << 20;
   thread_local caf_version::LinkBuffer buffer;
-  if (buffer.capacity() > kept)
-    caf_version::LinkBuffer{}.swap(buffer);
   return buffer;
 }
 
-bool Lanes::write(transport::Pipe& pipe, const caf_version::LinkBuffer& message) {
-  return pipe.send({reinterpret_cast<const char*>(message.data()), message.size()});
+bool Lanes::write(transport::Pipe& pipe, caf_version::LinkBuffer& message) {
+  // Each holder has a thread, and so a buffer: the memory of a large message, which is rare, is not kept.
+  constexpr std::size_t kept = 16U << 10;
+  const bool sent = pipe.send({reinterpret_cast<const char*>(message.data()), message.size()});
+  if (message.capacity() > kept)
+    caf_version::LinkBuffer{}.swap(message);
+  return sent;
 }
 
 } // namespace gpuactors

@@ -24,32 +24,45 @@ public:
     // nop
   }
 
+  enum class Sent {
+    done,
+    /// It cannot be serialized: CAF would send a part of it, which is dropped.
+    unwritable,
+    /// The receiver is in this process, or there is no connection with its own: CAF has to see to it.
+    not_here
+  };
+
   /// Sends `xs` from `from`, an actor of this process; `id` of zero makes it asynchronous.
-  /// @returns false when `to` is in this process, or has no connection of its own with it: CAF then has to send it.
   template <class... Ts>
-  bool send(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, const Ts&... xs) {
-    if (to == nullptr || to->node() == system_.node())
-      return false;
-    const auto pipe = find(to->node());
+  Sent send(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, const Ts&... xs) {
+    const auto pipe = find(to);
     if (pipe == nullptr)
-      return false;
+      return Sent::not_here;
     auto& message = scratch();
-    return caf_version::write_message(system_, message, to, from, id, xs...) && write(*pipe, message);
+    switch (caf_version::write_message(system_, message, to, from, id, xs...)) {
+    case caf_version::Written::done:
+      return write(*pipe, message) ? Sent::done : Sent::not_here;
+    case caf_version::Written::unwritable:
+      return Sent::unwritable;
+    default:
+      return Sent::not_here;
+    }
   }
 
-  /// A connection to this process stands.
+  /// A connection to this process stands, and CAF uses it.
   void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe);
 
   /// It has ended.
   void remove(const caf::node_id& node, const transport::Pipe* pipe);
 
 private:
-  [[nodiscard]] std::shared_ptr<transport::Pipe> find(const caf::node_id& node) const;
+  /// The way to an actor of another process; null if there is none.
+  [[nodiscard]] std::shared_ptr<transport::Pipe> find(const caf::strong_actor_ptr& to) const;
 
   /// A buffer of this thread.
   static caf_version::LinkBuffer& scratch();
 
-  static bool write(transport::Pipe& pipe, const caf_version::LinkBuffer& message);
+  static bool write(transport::Pipe& pipe, caf_version::LinkBuffer& message);
 
   caf::actor_system& system_;
   mutable std::shared_mutex mutex_;
@@ -57,20 +70,14 @@ private:
 };
 
 /// Sends `xs` by `lanes`, if there are any, or by CAF.
+/// @returns false when it cannot be serialized, as far as that is known.
 template <class... Ts>
-void send_message(Lanes* lanes, const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id,
+bool send_message(Lanes* lanes, const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id,
                   Ts&&... xs) {
-  if (lanes == nullptr || !lanes->send(to, from, id, xs...))
+  const auto sent = lanes != nullptr ? lanes->send(to, from, id, xs...) : Lanes::Sent::not_here;
+  if (sent == Lanes::Sent::not_here)
     caf_version::enqueue(to, from, id, std::forward<Ts>(xs)...);
-}
-
-/// Answers a request of an actor in `self`, which made `promise` for it.
-template <class T>
-void answer(Lanes* lanes, const caf::strong_actor_ptr& self, caf::response_promise& promise, T&& x) {
-  if (lanes != nullptr)
-    if (const auto [to, id] = caf_version::answer_to(promise); to != nullptr && lanes->send(to, self, id, x))
-      return;
-  promise.deliver(std::forward<T>(x));
+  return sent != Lanes::Sent::unwritable;
 }
 
 } // namespace gpuactors

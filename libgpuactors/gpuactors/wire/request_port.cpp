@@ -16,7 +16,8 @@ void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-pa
 RequestPort::RequestPort(caf::actor_system& system, MessageHandler on_message) : table_(std::make_shared<Table>()) {
   table_->on_message = std::move(on_message);
   std::random_device random;
-  nonce_ = random() & 0xF'FFFF;
+  table_->nonce = random() & 0xF'FFFF;
+  next_ticket_ = Ticket{random()} + 1;
   companion_ = system.spawn<caf::actor_companion, caf::hidden>();
   self_ = caf::actor_cast<caf::strong_actor_ptr>(companion_);
   auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
@@ -157,6 +158,8 @@ void RequestPort::Table::receive(caf::mailbox_element& element) {
   }
   if (content.match_elements<StreamItem>()) {
     auto& item = content.get_mutable_as<StreamItem>(0);
+    if (item.call.value() >> nonce_shift != nonce)
+      return;
     const auto ticket = item.call.value() & ((Ticket{1} << nonce_shift) - 1);
     std::shared_ptr<PendingReply> reply;
     {

@@ -64,7 +64,9 @@ public:
   /// Sends the request that `add` entered.
   template <class... Ts>
   void deliver(Ticket ticket, const caf::strong_actor_ptr& to, Ts&&... xs) {
-    send_message(lanes_.get(), to, self_, ticket, std::forward<Ts>(xs)...);
+    if (!send_message(lanes_.get(), to, self_, ticket, std::forward<Ts>(xs)...))
+      abandon(ticket, Error{Errc::invalid_argument, "the message cannot be sent to another process: a required field "
+                                                    "is missing, or it is too large"});
   }
 
   /// `add` and `deliver` in one; errors go to `pending`.
@@ -86,7 +88,7 @@ public:
 
   /// The id under which a call can be cancelled, unique among clients.
   [[nodiscard]] CallId call_id(Ticket ticket) const noexcept {
-    return CallId{nonce_ << nonce_shift | ticket};
+    return CallId{table_->nonce << nonce_shift | ticket};
   }
 
   /// Answers a pending request with `error`; no effect when it was answered. A later reply is dropped.
@@ -132,6 +134,7 @@ private:
     std::array<Shard, 16> shards;
     MessageHandler on_message;
     std::mutex message_mutex;
+    std::uint64_t nonce = 0;
     std::atomic<bool> closed{false};
     std::atomic<std::size_t> count{0};
 
@@ -152,7 +155,7 @@ private:
   std::shared_ptr<Lanes> lanes_;
   caf::actor companion_;
   caf::strong_actor_ptr self_;
-  std::uint64_t nonce_;
+  // Begins anywhere: a process that is taken for an earlier one, whose answers still come, does not know their numbers.
   std::atomic<Ticket> next_ticket_{1};
 
   std::mutex timer_mutex_;

@@ -181,8 +181,7 @@ public:
   ~LinkScribe() override {
     *owner_ = nullptr;
     pipe_->close();
-    if (peer_)
-      lanes_->remove(peer_, pipe_.get());
+    leave_lane();
     static_cast<void>(gate_->announced(announced_, 0));
     gate_->left();
   }
@@ -196,7 +195,7 @@ public:
     }
     announced_ = config.second;
     if (!peer_)
-      introduce();
+      enter_lane();
     stream_.configure_read(config);
     if (!launched_)
       launch();
@@ -215,6 +214,9 @@ public:
   }
 
   void graceful_shutdown() override {
+    // CAF has told all who would wait for an answer of the other side.
+    leave_lane();
+    pipe_->retire();
     stream_.finish(this);
     detach(&stream_.backend(), false);
   }
@@ -247,16 +249,20 @@ public:
     stream_.passivate();
   }
 
+protected:
+  void detach_from(caf::io::abstract_broker* broker) override {
+    leave_lane();
+    scribe::detach_from(broker);
+  }
+
 private:
   /// For the threads that send: they may outlive the connection, but not call it then.
   Pipe::CallLoop call_loop(default_multiplexer& multiplexer) {
     return [&multiplexer, owner = owner_] {
       multiplexer.post([owner] {
         // Ended on this thread, if at all.
-        if (*owner != nullptr)
-          caf::intrusive_ptr<LinkScribe> {
-            *owner
-            } -> write();
+        if (const caf::intrusive_ptr<LinkScribe> scribe{*owner})
+          scribe->write();
       });
     };
   }
@@ -266,11 +272,18 @@ private:
       stream_.write(this);
   }
 
-  /// Once the other side has said who it is, its actors can be reached through the pipe.
-  void introduce() {
+  /// Once the other side has said who it is, its actors can be reached through the pipe; if CAF sends to it by this
+  /// connection too, that is, and not by another one: the other side ends connections that it has no need of.
+  void enter_lane() {
     peer_ = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
     if (peer_)
       lanes_->add(peer_, pipe_);
+  }
+
+  void leave_lane() {
+    if (peer_)
+      lanes_->remove(peer_, pipe_.get());
+    peer_ = caf::node_id{};
   }
 
   void launch() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace gpuactors::transport {
@@ -100,21 +101,32 @@ bool Pipe::has_pending() {
 
 bool Pipe::send(std::string_view message) {
   Lock lock{mutex_};
-  if (failed_ || closed_)
+  if (failed_ || retired_ || closed_)
     return false;
-  if (writing_ || loop_comes_ || Clock::now() - last_write_ < limits::link_collect) {
+  if (busy_ || loop_comes_ || Clock::now() - last_write_ < limits::link_collect)
     leave_behind(message);
-    // Whoever is writing now sees to what came meanwhile.
-    if (!writing_ && !std::exchange(loop_comes_, true))
-      call_loop_();
-    return true;
-  }
-  if (const auto done = write(lock, message); done < message.size())
-    put_back({message.begin() + done, message.end()}, 0);
-  // It also ends a connection that has failed, as if it had written itself.
-  if ((failed_ || !waiting_.empty()) && !closed_ && !std::exchange(loop_comes_, true))
-    call_loop_();
+  else if (const auto done = write(lock, message); done < message.size())
+    put_back(message.substr(done));
+  // It also ends a connection that has failed, as if it had written itself. Whoever is busy sees to what came
+  // meanwhile.
+  if (!busy_)
+    call_loop(lock);
   return !failed_;
+}
+
+/// Calls the event loop, unless there is nothing for it or it comes already. Without the lock: a full queue of the loop
+/// would wait for the loop, and that perhaps for the lock.
+void Pipe::call_loop(Lock& lock) {
+  // Once more if the loop came before it was free to do anything.
+  while (!closed_ && !loop_comes_ && (failed_ || !waiting_.empty())) {
+    loop_comes_ = true;
+    busy_ = true;
+    lock.unlock();
+    call_loop_();
+    lock.lock();
+    busy_ = false;
+    idle_.notify_all();
+  }
 }
 
 void Pipe::keep(std::string_view messages) {
@@ -125,8 +137,7 @@ void Pipe::keep(std::string_view messages) {
 Pipe::Rest Pipe::send_rest(std::string_view messages) {
   Lock lock{mutex_};
   loop_comes_ = false;
-  if (writing_) {
-    // That thread calls the loop when it is done.
+  if (busy_) {
     leave_behind(messages);
     return Rest::none;
   }
@@ -138,7 +149,7 @@ Pipe::Rest Pipe::send_rest(std::string_view messages) {
     sent = write(lock, messages);
     full = sent < messages.size();
     if (full)
-      put_back({messages.begin() + sent, messages.end()}, 0);
+      put_back(messages.substr(sent));
   }
   Buffer bytes;
   while (!full && !waiting_.empty() && sent < write_burst) {
@@ -152,8 +163,10 @@ Pipe::Rest Pipe::send_rest(std::string_view messages) {
     if (full)
       put_back(std::exchange(bytes, {}), begin);
   }
-  if (failed_)
+  if (failed_) {
+    loop_comes_ = true; // it knows
     return Rest::failed;
+  }
   if (!waiting_.empty()) {
     loop_comes_ = true;
     return Rest::some;
@@ -165,47 +178,79 @@ Pipe::Rest Pipe::send_rest(std::string_view messages) {
   return Rest::none;
 }
 
+void Pipe::retire() {
+  Lock lock{mutex_};
+  retired_ = true;
+  await_writer(lock);
+}
+
 void Pipe::close() {
   Lock lock{mutex_};
   closed_ = true;
-  idle_.wait(lock, [this] { return !writing_; });
+  await_writer(lock);
   call_loop_ = nullptr;
   Buffer{}.swap(waiting_);
 }
 
-void Pipe::leave_behind(std::string_view bytes) {
-  if (!failed_ && !closed_)
-    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+/// Nobody takes long: a write takes what the socket takes now, and at most a burst of it.
+void Pipe::await_writer(Lock& lock) {
+  idle_.wait(lock, [this] { return !busy_; });
 }
 
-/// The bytes from `begin` on were not sent: they wait, before what came meanwhile.
+void Pipe::leave_behind(std::string_view bytes) {
+  if (failed_ || closed_)
+    return;
+  try {
+    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  } catch (const std::bad_alloc&) {
+    fail();
+  }
+}
+
+/// These bytes were not sent: they wait, before what came meanwhile.
+void Pipe::put_back(std::string_view bytes) {
+  try {
+    put_back({bytes.begin(), bytes.end()}, 0);
+  } catch (const std::bad_alloc&) {
+    fail();
+  }
+}
+
+/// As above, for those from `begin` on.
 void Pipe::put_back(Buffer bytes, std::size_t begin) {
   if (failed_ || closed_)
     return;
   // Moved only when as much was sent as is left, so that a long queue is not copied for each piece of it.
   if (begin >= bytes.size() - begin)
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::exchange(begin, 0)));
-  bytes.insert(bytes.end(), waiting_.begin(), waiting_.end());
+  try {
+    bytes.insert(bytes.end(), waiting_.begin(), waiting_.end());
+  } catch (const std::bad_alloc&) {
+    return fail();
+  }
   waiting_.swap(bytes);
   waiting_begin_ = begin;
 }
 
+/// Also for want of memory: without the rest of a message, what follows it would be read as that.
+void Pipe::fail() {
+  failed_ = true;
+  Buffer{}.swap(waiting_);
+  waiting_begin_ = 0;
+}
+
 /// Writes without the lock. @returns how many bytes were taken.
 std::size_t Pipe::write(Lock& lock, std::string_view bytes) {
-  writing_ = true;
+  busy_ = true;
   lock.unlock();
   std::size_t done = 0;
   const bool works = session_ != nullptr ? write_session(bytes, done) : write_plain(bytes, done);
   lock.lock();
-  writing_ = false;
+  busy_ = false;
   last_write_ = Clock::now();
-  if (!works) {
-    failed_ = true;
-    Buffer{}.swap(waiting_);
-    waiting_begin_ = 0;
-  }
-  if (closed_)
-    idle_.notify_all();
+  if (!works)
+    fail();
+  idle_.notify_all();
   return done;
 }
 

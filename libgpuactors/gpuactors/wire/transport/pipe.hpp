@@ -22,7 +22,7 @@ namespace gpuactors::transport {
 /// nobody waits.
 class Pipe {
 public:
-  /// Has the event loop call `send_rest` soon. Called from any thread, under the pipe's lock.
+  /// Has the event loop call `send_rest` soon. Called from any thread; not after `close`.
   using CallLoop = std::function<void()>;
 
   /// @param socket not blocking; whoever owns it calls `close` before it closes the socket.
@@ -53,11 +53,15 @@ public:
   enum class Rest { none, some, failed };
 
   /// Sends `messages`, after all that came before. From the event loop.
-  /// @returns `some` when the socket is full: call again when it is not.
+  /// @returns `some` when the socket is full: call again when it is not. `none` also when another thread is writing,
+  /// which calls the event loop if anything is left.
   Rest send_rest(std::string_view messages);
 
   /// Has `messages` sent after all that came before. From the event loop, while it waits for the socket.
   void keep(std::string_view messages);
+
+  /// From now on `send` refuses; what came before is still sent. Waits for a thread that is writing right now.
+  void retire();
 
   /// Nothing is sent or called after it. Waits for a thread that is writing right now.
   void close();
@@ -69,8 +73,12 @@ private:
   std::size_t write(Lock& lock, std::string_view bytes);
   bool write_plain(std::string_view bytes, std::size_t& done);
   bool write_session(std::string_view bytes, std::size_t& done);
+  void call_loop(Lock& lock);
   void leave_behind(std::string_view bytes);
+  void put_back(std::string_view bytes);
   void put_back(Buffer bytes, std::size_t begin);
+  void fail();
+  void await_writer(Lock& lock);
   ssize_t read_ahead(void* data, std::size_t size);
 
   static constexpr std::size_t ahead = 16U << 10;
@@ -94,10 +102,12 @@ private:
   Buffer waiting_;
   std::size_t waiting_begin_ = 0;
   TimePoint last_write_{};
-  bool writing_ = false;
+  // A thread writes, or calls the loop: others leave it to that one.
+  bool busy_ = false;
   // The event loop was called, or waits for the socket: it sends what waits.
   bool loop_comes_ = false;
   bool failed_ = false;
+  bool retired_ = false;
   bool closed_ = false;
 };
 
