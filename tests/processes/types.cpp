@@ -123,6 +123,17 @@ public:
     return other.call<Number>("add", number(1)).get();
   }
 
+  /// Adds to it a thousand times at once.
+  Result<Number> add_often_at(const Text& name) {
+    GPUACTORS_LET(other, Cluster::from(*this).find(name.text()));
+    std::vector<Future<Number>> answers;
+    for (int i = 0; i < 1'000; ++i)
+      answers.push_back(other.call<Number>("add", number(1), std::chrono::seconds{20}));
+    for (auto& answer : answers)
+      GPUACTORS_TRY(answer.get());
+    return number(1'000);
+  }
+
 private:
   double sum_;
   int turns_ = 0;
@@ -150,6 +161,7 @@ using namespace gpuactors::test;
 GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
     .method("add_for_good", &Counter::add_for_good)
+    .method("add_often_at", &Counter::add_often_at)
     .method("take_turn", &Counter::take_turn)
     .method("text_of", &Counter::text_of)
     .method("save_bytes", &Counter::save_bytes)

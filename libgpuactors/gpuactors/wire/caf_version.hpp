@@ -144,6 +144,7 @@ void init_types() {
 #if !GPUACTORS_CAF_017
   caf::init_global_meta_objects<Block>();
   caf::core::init_global_meta_objects();
+  caf::io::middleman::init_global_meta_objects();
 #endif
 }
 
