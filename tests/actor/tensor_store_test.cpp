@@ -137,6 +137,29 @@ TEST_CASE("a tensor may be put before it is made: who reads it waits, and sees w
   CHECK(there.get());
 }
 
+TEST_CASE("what queued work of a reader reads stays, although its handles and the owner's are gone", "[actor]") {
+  Scene scene;
+  const auto owner = scene.open(0);
+  const auto reader = scene.open(0);
+  auto& stream = reader->stream();
+  auto result = stream.tensor_from(std::vector<float>(4, 0), {4});
+  auto other = stream.tensor_from(std::vector<float>{1}, {1});
+  REQUIRE((result.has_value() && other.has_value()));
+  making().close();
+  REQUIRE(stream.launch(make, 1, other->data<float>()));
+  {
+    const auto shared = scene.put(*owner);
+    const auto x = shared.on(stream);
+    REQUIRE(x.has_value());
+    REQUIRE(stream.copy(result->raw(), x->raw(), x->bytes()));
+  }
+  CHECK(scene.store->size() == 0);
+  // As large as the one that is read.
+  const auto next = owner->stream().tensor_from(std::vector<float>{9, 9, 9, 9}, {2, 2});
+  making().open();
+  CHECK(*stream.to_host<float>(*result) == std::vector<float>{1, 2, 3, 4});
+}
+
 TEST_CASE("an error of the work that makes a tensor is told to those who read it", "[actor]") {
   Scene scene;
   const auto owner = scene.open(0);

@@ -4,9 +4,11 @@
 #include <gpuactors/device/host/device.hpp>
 
 #include <conformance/candidates.hpp>
+#include <conformance/probe_kernels.hpp>
 
 #include <cstdlib>
 #include <iostream>
+#include <set>
 
 namespace gpuactors::conformance {
 
@@ -63,7 +65,24 @@ const std::vector<Candidate>& candidates() {
   return *all;
 }
 
+void load_kernels(const Candidate& candidate) {
+  static std::set<std::string> known;
+  if (!known.insert(candidate.name).second)
+    return;
+  auto context = Context::open(candidate.device, {Share{Share::one / 2}, test_memory, "loader", nullptr});
+  REQUIRE(context);
+  auto& stream = (*context)->stream();
+  auto gate = stream.tensor_from(std::vector<std::int32_t>{1, 0}, {2});
+  REQUIRE(gate);
+  auto* word = static_cast<std::uint32_t*>(gate->raw());
+  REQUIRE(stream.launch(await_gate, 1, word, word + 1));
+  REQUIRE(stream.launch(open_gate, 1, word));
+  REQUIRE(stream.launch(mix, 1, 1U, word));
+  REQUIRE(stream.synchronize());
+}
+
 std::unique_ptr<Context> open(const Candidate& candidate, std::uint64_t memory_bytes, std::string holder) {
+  load_kernels(candidate);
   auto context = Context::open(candidate.device, {Share{Share::one / 2}, memory_bytes, std::move(holder), nullptr});
   if (!context)
     FAIL(context.error().message());

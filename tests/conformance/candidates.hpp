@@ -24,6 +24,10 @@ void show_kernels_to_fake_driver();
 /// Memory of a context that a test opens, unless it says otherwise.
 inline constexpr std::uint64_t test_memory = std::uint64_t{64} << 20;
 
+/// Launches each kernel that waits for another one, or that one waits for, with nothing to wait for: CUDA loads a
+/// kernel at its first launch, and may wait for all that is queued then. Once a device; `open` does it.
+void load_kernels(const Candidate& candidate);
+
 /// A context on half a device.
 std::unique_ptr<Context> open(const Candidate& candidate, std::uint64_t memory_bytes = test_memory,
                               std::string holder = "test");

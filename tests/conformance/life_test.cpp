@@ -232,6 +232,63 @@ TEST_CASE("a buffer that goes early is not freed under work of another stream") 
     REQUIRE(next);
     REQUIRE(third->launch(open_gate, 1, word));
     CHECK(*side->to_host<std::int32_t>(*result) == std::vector<std::int32_t>(1000, 7));
+    CHECK((*side->to_host<std::int32_t>(*gate))[1] == 1);
+  }
+}
+
+TEST_CASE("memory that work of another context reads is not freed under it, whoever lets go of it first") {
+  FOR_EACH_DEVICE(candidate) {
+    auto owner = open(candidate);
+    auto reader = open(candidate);
+    auto& stream = reader->stream();
+    auto side = reader->make_stream();
+    REQUIRE(side);
+    auto gate = side->tensor_from(std::vector<std::int32_t>{0, 0}, {2});
+    auto result = stream.tensor_from(std::vector<std::int32_t>(1000, 0), {1000});
+    REQUIRE(gate);
+    REQUIRE(result);
+    auto* word = static_cast<std::uint32_t*>(gate->raw());
+    {
+      auto tensor = owner->stream().tensor_from(std::vector<std::int32_t>(1000, 7), {1000});
+      REQUIRE(tensor);
+      const auto view = tensor->pinned(stream);
+      REQUIRE(view);
+      CHECK(view->raw() == tensor->raw());
+      REQUIRE(stream.launch(await_gate, 1, word, word + 1));
+      REQUIRE(stream.copy(*result, *view));
+      const auto dropped_first = std::move(*tensor);
+    }
+    CHECK(owner->memory_used() == 0);
+    // What is allocated now is other memory, as long as the first is read.
+    auto next = owner->stream().tensor_from(std::vector<std::int32_t>(1000, 9), {1000});
+    REQUIRE(next);
+    REQUIRE(side->launch(open_gate, 1, word));
+    CHECK(*stream.to_host<std::int32_t>(*result) == std::vector<std::int32_t>(1000, 7));
+    CHECK((*side->to_host<std::int32_t>(*gate))[1] == 1);
+  }
+}
+
+TEST_CASE("a reader's view may go on any thread and after either context") {
+  FOR_EACH_DEVICE(candidate) {
+    auto owner = open(candidate);
+    auto reader = open(candidate);
+    auto tensor = owner->stream().tensor_from(std::vector<float>{1, 2, 3}, {3});
+    REQUIRE(tensor);
+    std::vector<Tensor> views;
+    for (int i = 0; i < 100; ++i)
+      views.push_back(std::move(*tensor->pinned(reader->stream())));
+    std::thread{[some = std::move(views)]() mutable { some.clear(); }}.join();
+    auto first = tensor->pinned(reader->stream());
+    auto second = tensor->pinned(reader->stream());
+    const auto quota = owner->quota();
+    owner.reset();
+    CHECK_FALSE(*tensor->pinned(reader->stream()));
+    CHECK(*reader->stream().to_host<float>(*first) == std::vector<float>{1, 2, 3});
+    *first = Tensor{};
+    reader.reset();
+    CHECK(quota->used() > 0);
+    *second = Tensor{};
+    CHECK(quota->used() == 0);
   }
 }
 

@@ -161,6 +161,27 @@ TEST_CASE("another process finds on disk what was compiled, and only its owner m
   CHECK(counting.calls == 1);
 }
 
+TEST_CASE("source that includes files, or may, is compiled each time: they may have changed") {
+  const test::TemporaryFolder folder;
+  CodeCache cache{folder.path()};
+  const auto with = [](std::string line, std::vector<std::string> options) {
+    auto source = scale();
+    source.source = std::move(line) + source.source;
+    source.options.insert(source.options.end(), options.begin(), options.end());
+    return source;
+  };
+  for (const auto& source :
+       {with("#include \"tile.h\"\n", {}), with("#  inc\\\nlude <tile.h>\n", {}),
+        with("%:inc\\\r\nlude <tile.h>\n", {}), with("", {"-include", "tile.h"}), with("", {"--include-path=tiles"}),
+        with("", {"-Itiles"}), with("", {"--options-file", "options"})}) {
+    Counting counting;
+    REQUIRE(counting.find(cache, source));
+    REQUIRE(counting.find(cache, source));
+    CHECK(counting.calls == 2);
+  }
+  CHECK(files_in(folder.path()) == 0);
+}
+
 TEST_CASE("a file that was damaged, cut off or is of something else is not taken") {
   const test::TemporaryFolder folder;
   Counting counting;

@@ -36,9 +36,19 @@ void scale_by(std::uint64_t, std::uint64_t, const void* pack) {
     x[i] *= by;
 }
 
+fake::FakeKernel& fake_scale() {
+  static fake::FakeKernel kernel{"scale_by", &scale_by, 3 * sizeof(std::uint64_t), {8, 4, 4}};
+  return kernel;
+}
+
 const fake::FakeKernel* find(const char* entry) {
-  static const fake::FakeKernel kernel{"scale_by", &scale_by, 3 * sizeof(std::uint64_t), {8, 4, 4}};
-  return kernel.entry == entry ? &kernel : nullptr;
+  return fake_scale().entry == entry ? &fake_scale() : nullptr;
+}
+
+/// As the compiler and the driver would have made it.
+std::shared_ptr<const RuntimeKernel::Loaded> scale_loaded() {
+  RuntimeKernel::Loaded loaded{&fake_scale(), "scale_by", std::nullopt};
+  return std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded));
 }
 
 /// Files of this program's compiler go here.
@@ -77,6 +87,44 @@ TEST_CASE("a kernel from source is compiled, launched with its arguments, and ke
   const auto again = other->compile({source, "scale_by"});
   REQUIRE(again);
   CHECK(again->loaded().native == kernel->loaded().native);
+}
+
+TEST_CASE("a kernel is kept until the stream that it was started on is waited for, and no longer") {
+  const auto context = open(make_cuda_device());
+  auto& stream = context->stream();
+  auto side = context->make_stream();
+  REQUIRE(side);
+  auto x = stream.tensor_from(std::vector<float>{1}, {1});
+  REQUIRE(x);
+  auto loaded = scale_loaded();
+  const std::weak_ptr<const RuntimeKernel::Loaded> watch = loaded;
+  RuntimeKernel kernel{std::move(loaded)};
+  REQUIRE(stream.launch(kernel, {}, {x->data<float>(), 2.0F, std::uint32_t{1}}));
+  REQUIRE(side->launch(kernel, {}, {x->data<float>(), 1.0F, std::uint32_t{0}}));
+  kernel = RuntimeKernel{};
+  CHECK(side->synchronize());
+  CHECK_FALSE(watch.expired());
+  CHECK(stream.synchronize());
+  CHECK(watch.expired());
+}
+
+TEST_CASE("blocks have more than 48 KiB of shared memory where they ask for it, up to what the chip has") {
+  const auto context = open(make_cuda_device());
+  auto& stream = context->stream();
+  auto x = stream.tensor_from(std::vector<float>{1}, {1});
+  REQUIRE(x);
+  const RuntimeKernel kernel{scale_loaded()};
+  const auto launch = [&](unsigned shared_bytes) {
+    return stream.launch(kernel, {{1, 1, 1}, {32, 1, 1}, shared_bytes}, {x->data<float>(), 2.0F, std::uint32_t{1}});
+  };
+  CHECK(launch(48U << 10));
+  CHECK(launch((48U << 10) + 1));
+  CHECK(launch(226U << 10));
+  CHECK(launch((226U << 10) + 1).error()
+        == Error{Errc::invalid_argument,
+                 "kernel scale_by was started with 231425 B of dynamic shared memory for each block; beside the 1024 B "
+                 "that it declares itself the device has 231424 B"});
+  CHECK(*stream.to_host<float>(*x) == std::vector<float>{8});
 }
 
 TEST_CASE("source that is wrong is an error with the compiler's lines, and the context goes on") {

@@ -1,12 +1,15 @@
 // gpu_verify: what this library promises about CUDA devices, measured on one beside the bare driver.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gpu/lab.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <ctime>
-#include <fstream>
+#include <exception>
 #include <iostream>
+#include <optional>
+#include <type_traits>
 
 using namespace gpuactors;
 using namespace gpuactors::gpu;
@@ -15,22 +18,25 @@ namespace {
 
 constexpr int no_gpu = 77;
 
-constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--outcome NAME=CODE[:TEXT]]... [--smoke]
+constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--smoke]
+       gpu_verify --add FILE [--outcome NAME=CODE[:TEXT]]...
 
 Measures the first visible CUDA device and prints a row for each promise. Changes none of the device's settings.
 
-  --json FILE          write the rows as JSON too
+  --json FILE          write the rows as JSON too, after each row
   --only NAME          only the measurement of that name (groups, sm_ids, confined, fractions, neighbour, quota, copies,
                        products, contexts, launches, source, faults, nvml)
-  --outcome NAME=CODE[:TEXT]  a row for a program that ran before, by its exit code
   --smoke              small sizes, nothing judged: to see that this program works
+  --add FILE           measures nothing: adds rows to a table that --json has written
+  --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it is not here
 
-exit code: 0 all targets met, 1 some not, 2 bad usage, 77 no GPU
+exit code: 0 all targets of the table met, 1 some not, or the GPU cannot be used, 2 bad usage, 77 no GPU
 )";
 
 struct Options {
   std::string json;
   std::string only;
+  std::string add;
   std::vector<std::string> outcomes;
   std::string child;
   bool smoke = false;
@@ -50,6 +56,8 @@ bool read_arguments(int argc, char** argv, Options& options) {
       options.json = argv[i];
     else if (name == "--only")
       options.only = argv[i];
+    else if (name == "--add")
+      options.add = argv[i];
     else if (name == "--outcome" && std::strchr(argv[i], '=') != nullptr)
       options.outcomes.emplace_back(argv[i]);
     else if (name == "--child")
@@ -57,7 +65,31 @@ bool read_arguments(int argc, char** argv, Options& options) {
     else
       return false;
   }
-  return true;
+  return options.outcomes.empty() || !options.add.empty();
+}
+
+/// Whether there is nothing to verify on, and nothing wrong with that. What else keeps CUDA from starting is an error.
+bool has_no_gpu() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return true;
+  const auto find = reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
+  cuda::Driver driver;
+  const auto resolve = [&](auto& function, const char* name, int version) {
+    void* found = nullptr;
+    auto status = CU_GET_PROC_ADDRESS_SUCCESS;
+    if (find(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) == CUDA_SUCCESS)
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+    return function != nullptr;
+  };
+  if (find == nullptr || !resolve(driver.init, "cuInit", 2000)
+      || !resolve(driver.device_get_count, "cuDeviceGetCount", 2000))
+    return false;
+  int count = -1;
+  auto answer = driver.init(0);
+  if (answer == CUDA_SUCCESS)
+    answer = driver.device_get_count(&count);
+  return answer == CUDA_ERROR_NO_DEVICE || (answer == CUDA_SUCCESS && count == 0);
 }
 
 void describe(Lab& lab) {
@@ -79,16 +111,16 @@ void describe(Lab& lab) {
 }
 
 /// What other programs found, by their exit codes.
-void add_outcomes(Lab& lab, const std::vector<std::string>& outcomes) {
+void add_outcomes(Report& report, const std::vector<std::string>& outcomes) {
   for (const auto& outcome : outcomes) {
     const auto at = outcome.find('=');
     const auto colon = std::min(outcome.find(':', at), outcome.size());
     const auto code = outcome.substr(at + 1, colon - at - 1);
     const auto text = outcome.substr(std::min(colon + 1, outcome.size()));
     if (code == "skip")
-      lab.report.skip(outcome.substr(0, at), "its program is not here");
+      report.skip(outcome.substr(0, at), "its program is not here");
     else
-      lab.report.judge(outcome.substr(0, at), code == "0", fmt::format("exit code {}: {}", code, text), "exit code 0");
+      report.judge(outcome.substr(0, at), code == "0", fmt::format("exit code {}: {}", code, text), "exit code 0");
   }
 }
 
@@ -111,15 +143,41 @@ void run_all(Lab& lab, const std::string& only) {
       one.run(lab);
     } catch (const Trouble& trouble) {
       lab.report.fail(one.name, trouble.text);
+    } catch (const std::exception& error) {
+      lab.report.fail(one.name, fmt::format("it threw: {}", error.what()));
     }
   }
+}
+
+/// Prints how many rows there are of each kind. @returns the exit code.
+int sum_up(const Report& report, const std::string& file) {
+  const auto failed = report.count(Verdict::fail);
+  fmt::print("{} passed, {} failed, {} stated, {} skipped\n", report.count(Verdict::pass), failed,
+             report.count(Verdict::info), report.count(Verdict::skip));
+  if (!report.is_written()) {
+    std::cerr << "gpu_verify: " << file << " could not be written\n";
+    return 1;
+  }
+  return failed == 0 ? 0 : 1;
+}
+
+int add_to_table(const Options& options) {
+  auto report = Report::read(options.add);
+  if (!report) {
+    std::cerr << "gpu_verify: " << options.add << " is no table of this program\n";
+    return 2;
+  }
+  add_outcomes(*report, options.outcomes);
+  return options.outcomes.empty() ? sum_up(*report, options.add) : report->is_written() ? 0 : 1;
 }
 
 int verify(const Options& options) {
   auto device = find_device();
   if (!device) {
-    std::cerr << "gpu_verify: no GPU to verify on: " << device.error().message() << '\n';
-    return no_gpu;
+    const bool none = has_no_gpu();
+    std::cerr << "gpu_verify: " << (none ? "no GPU to verify on: " : "the GPU cannot be used: ")
+              << device.error().message() << '\n';
+    return none ? no_gpu : 1;
   }
   auto driver = cuda::load_driver();
   auto cublas = cuda::load_cublas();
@@ -127,23 +185,11 @@ int verify(const Options& options) {
     std::cerr << "gpu_verify: " << (driver ? cublas.error() : driver.error()).message() << '\n';
     return 1;
   }
-  Lab lab{*device, *driver, *cublas, Report{!options.smoke}, options.smoke};
+  Lab lab{*device, *driver, *cublas, Report{!options.smoke, options.json}, options.smoke};
   describe(lab);
   lab.first_open_ms = milliseconds([&] { (void)Context::open(lab.device, {}); });
-  add_outcomes(lab, options.outcomes);
   run_all(lab, options.only);
-  const auto failed = lab.report.count(Verdict::fail);
-  fmt::print("{} passed, {} failed, {} stated, {} skipped\n", lab.report.count(Verdict::pass), failed,
-             lab.report.count(Verdict::info), lab.report.count(Verdict::skip));
-  if (!options.json.empty()) {
-    std::ofstream file{options.json};
-    file << lab.report.to_json().dump(2) << '\n';
-    if (!file.flush()) {
-      std::cerr << "gpu_verify: " << options.json << " could not be written\n";
-      return 1;
-    }
-  }
-  return failed == 0 ? 0 : 1;
+  return sum_up(lab.report, options.json);
 }
 
 } // namespace
@@ -154,5 +200,7 @@ int main(int argc, char** argv) {
     std::cerr << usage;
     return 2;
   }
+  if (!options.add.empty())
+    return add_to_table(options);
   return options.child.empty() ? verify(options) : run_child(options.child);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 
 namespace gpuactors::gpu {
 
@@ -23,6 +24,13 @@ const char* name_of(Verdict verdict) {
   return "info";
 }
 
+Verdict verdict_of(const std::string& name) {
+  for (const auto verdict : {Verdict::pass, Verdict::info, Verdict::skip})
+    if (name == name_of(verdict))
+      return verdict;
+  return Verdict::fail;
+}
+
 } // namespace
 
 void Report::add(Row row) {
@@ -30,6 +38,38 @@ void Report::add(Row row) {
              row.target.empty() ? "" : fmt::format("  [{}]", row.target));
   std::fflush(stdout);
   rows_.push_back(std::move(row));
+  write();
+}
+
+void Report::write() {
+  if (file_.empty())
+    return;
+  // Under another name first: whoever reads it sees all of a table.
+  const auto unfinished = file_ + ".part";
+  std::ofstream out{unfinished};
+  out << to_json().dump(2) << '\n';
+  out.close();
+  written_ = out.good() && std::rename(unfinished.c_str(), file_.c_str()) == 0;
+}
+
+std::optional<Report> Report::read(const std::string& file) {
+  std::ifstream in{file};
+  if (!in)
+    return Report{true, file};
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("about") || !json.contains("rows"))
+    return std::nullopt;
+  try {
+    const auto& about = json.at("about");
+    Report report{!about.value("smoke", false), file};
+    report.about_ = about;
+    for (const auto& row : json.at("rows"))
+      report.rows_.push_back({row.at("name"), verdict_of(row.at("verdict").get<std::string>()), row.at("text"),
+                              row.at("target"), row.at("values")});
+    return report;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
 }
 
 void Report::judge(std::string name, bool met, std::string text, std::string target, nlohmann::json values) {

@@ -3,7 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpuactors::gpu {
@@ -24,9 +26,14 @@ struct Row {
 class Report {
 public:
   /// @param judging without it targets are stated, not judged: sizes were too small to mean anything.
-  explicit Report(bool judging) : judging_(judging) {
+  /// @param file that holds the table as JSON after each row, so that what ends the program loses no row; empty: none.
+  explicit Report(bool judging, std::string file = {}) : judging_(judging), file_(std::move(file)) {
     // nop
   }
+
+  /// The table of a file, to be gone on with there; an empty one when there is no such file.
+  /// @returns nothing when it holds something else.
+  static std::optional<Report> read(const std::string& file);
 
   /// What the rows are about: device, driver, versions.
   nlohmann::json& about() noexcept {
@@ -35,6 +42,11 @@ public:
 
   /// Prints the row and keeps it.
   void add(Row row);
+
+  /// Whether all rows are in the file.
+  [[nodiscard]] bool is_written() const noexcept {
+    return written_;
+  }
 
   /// A row with a target.
   void judge(std::string name, bool met, std::string text, std::string target,
@@ -49,7 +61,11 @@ public:
   [[nodiscard]] nlohmann::json to_json() const;
 
 private:
+  void write();
+
   bool judging_;
+  std::string file_;
+  bool written_ = true;
   nlohmann::json about_ = nlohmann::json::object();
   std::vector<Row> rows_;
 };

@@ -166,6 +166,8 @@ void check_confinement(Lab& lab) {
   // Every place on the half's SMs is taken: what ends before it is let go ran elsewhere.
   const auto waits = [&](auto&& work) {
     must(stream.fill(flag.raw(), 0, 8));
+    // Else what is read below may be left from the round before.
+    must(stream.synchronize());
     must(stream.launch(hold, static_cast<std::uint64_t>(half->granted().units) * 2048,
                        static_cast<std::uint32_t*>(flag.raw())));
     // Not before it is there.

@@ -3,6 +3,8 @@
 set -uo pipefail
 
 readonly no_gpu=77
+# What hangs is ended after so many seconds, and killed when that does not help.
+readonly measuring=1200 suite=300 grace=10
 
 usage() {
   cat <<'HELP'
@@ -17,7 +19,9 @@ same for programs. Needs a driver and CUDA's libraries, no toolkit. Changes none
   --quick         the measurements only
   --smoke         small sizes, nothing judged: to see that this script works
 
-exit code: 0 all targets met, 1 some not, 2 bad usage, 77 there is no GPU
+The measurements come first; each part is ended after a while, and what one loses costs no row of another.
+
+exit code: 0 all targets met, 1 some not, or the GPU cannot be used, 2 bad usage, 77 there is no GPU
 HELP
 }
 
@@ -48,29 +52,42 @@ if [[ ! -x $bin/gpu_verify ]]; then
   exit 2
 fi
 
-"$bin/gpu_verify" --only none > /dev/null
+timeout -k "$grace" "$suite" "$bin/gpu_verify" --only none > /dev/null
 probe=$?
 if [[ $probe -ne 0 ]]; then
   [[ $probe -ne $no_gpu ]] || echo "verify.sh: nothing was verified" >&2
   exit "$probe"
 fi
 
-outcomes=()
-# run NAME COMMAND...: keeps what it prints, notes its exit code and its last line.
+# add NAME=CODE:TEXT: a row of the table.
+add() { "$bin/gpu_verify" --add "$json" --outcome "$1"; }
+
+# run NAME COMMAND...: keeps what it prints, adds its exit code and its last line to the table.
 run() {
-  local name=$1 code=skip last=
+  local name=$1 code last
   shift
-  if command -v "$1" > /dev/null; then
-    echo "running $name"
-    "$@" > "$logs/$name.log" 2>&1
-    code=$?
-    last=$(grep -v '^[[:space:]]*$' "$logs/$name.log" | tail -n 1)
+  if ! command -v "$1" > /dev/null; then
+    add "$name=skip"
+    return
   fi
-  outcomes+=(--outcome "$name=$code:$last")
+  echo "running $name"
+  timeout -k "$grace" "$suite" "$@" > "$logs/$name.log" 2>&1
+  code=$?
+  last=$(grep -v '^[[:space:]]*$' "$logs/$name.log" | tail -n 1)
+  [[ $code -ne 124 ]] || last="ended after $suite s; $last"
+  add "$name=$code:$last"
 }
+
+rm -f "$json"
+timeout -k "$grace" "$measuring" "$bin/gpu_verify" --json "$json" "${smoke[@]}"
+measured=$?
+# Of what it measured it has told itself.
+[[ $measured -le 1 ]] || add "measurements=$measured:not all were taken"
 
 if [[ -z $quick ]]; then
   mkdir -p "$logs" || exit 2
+  # A kernel that is loaded when it is first launched may wait for one that waits for it.
+  export CUDA_MODULE_LOADING=EAGER
   run conformance env GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
   run actors "$bin/gpu_actors" "${smoke[@]}"
   [[ ! -x $bin/gpuactors ]] || run devices "$bin/gpuactors" devices --devices cuda --json
@@ -79,4 +96,4 @@ if [[ -z $quick ]]; then
     "$bin/test_conformance" "the library's kernels*"
 fi
 
-"$bin/gpu_verify" --json "$json" "${smoke[@]}" "${outcomes[@]}"
+"$bin/gpu_verify" --add "$json"

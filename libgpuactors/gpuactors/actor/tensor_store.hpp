@@ -59,12 +59,14 @@ public:
   [[nodiscard]] v1::TensorRef hand_over(Duration keep = limits::hand_over) &&;
 
   /// The tensor for reading on the device it lies on, without a copy. The memory stays readable while the result
-  /// lives, even if the owner ends.
+  /// lives, even if the owner ends; work that reads it must be done when the result goes (`on` does not ask for that).
   /// @returns `unsupported` when it lies in host memory (`Cluster::put`, or from another process), `actor_died` when
   ///          the owner has ended.
   [[nodiscard]] Result<Tensor> view() const;
 
-  /// The tensor on the device of `stream`: without a copy when it lies there, else copied.
+  /// The tensor on the device of `stream`, for work of that stream: without a copy when it lies there, else copied. The
+  /// result may go while that work is still queued: the memory stays until all that is queued there by then is done.
+  /// Other streams that read it are made to wait for, or waited for, before the result goes.
   /// @returns `actor_died` when the owner has ended, `out_of_memory` when the copy does not fit the quota,
   ///          `invalid_argument` when it has no elements.
   [[nodiscard]] Result<Tensor> on(Stream& stream) const;

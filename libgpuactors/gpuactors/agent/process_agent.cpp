@@ -256,9 +256,11 @@ void ProcessAgent::ended(v1::LeaseEnded message) {
     return;
   auto& worker = workers_.at(lease->second.worker);
   const bool lost = message.lost_devices_size() > 0;
-  // The process is lost, not the device, unless that happens again and again.
-  for (const auto index : message.lost_devices())
-    note_loss(index);
+  // The process is lost, not the device, unless that happens again and again. All that runs in the process tells of the
+  // same loss: the first one counts.
+  if (!worker.ending)
+    for (const auto index : message.lost_devices())
+      note_loss(index);
   message.clear_lost_devices();
   if (!worker.exclusive && !lost)
     return report(std::move(message));

@@ -52,9 +52,9 @@ struct BackendOptions {
 ///
 /// Work on a stream runs in order; work on two streams of one backend may overlap. Calls return once the work is
 /// queued; errors of the work itself show at `synchronize` of its stream, the first one only, and do not disturb other
-/// streams unless they are sticky (`context_lost`). A backend is used by one thread at a time, except `query`, `free`
-/// and `footprint`, which any thread may call at any time. Destroying it waits for its work; any thread may do that
-/// when nobody uses it any more. Sizes are in bytes and never zero.
+/// streams unless they are sticky (`context_lost`). A backend is used by one thread at a time, except `query`,
+/// `record`, `synchronize`, `free` and `footprint`, which any thread may call at any time. Destroying it waits for its
+/// work; any thread may do that when nobody uses it any more. Sizes are in bytes and never zero.
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -75,7 +75,7 @@ public:
   virtual Result<void> synchronize(StreamHandle stream) = 0;
   virtual Result<EventHandle> make_event() = 0;
   virtual void destroy_event(EventHandle event) noexcept = 0;
-  /// Marks the point that `stream` has reached. An event may be recorded again; waits see the last record.
+  /// Marks the point that `stream` has reached. An event may be recorded again; waits see the last record. Any thread.
   virtual Result<void> record(EventHandle event, StreamHandle stream) = 0;
   /// Later work of `stream` waits for `event` (which may belong to another backend of the same kind and process).
   virtual Result<void> wait(StreamHandle stream, EventHandle event) = 0;
@@ -92,8 +92,14 @@ public:
   /// Allocates in stream order: usable by later work of `stream`. Aligned to at least 256 bytes.
   virtual Result<void*> allocate(std::size_t bytes, StreamHandle stream) = 0;
   /// Frees what was allocated on `stream`, after all work that this backend has queued so far on any of its streams: a
-  /// program that leaves early frees no memory under work of another stream. Any thread.
-  virtual void free(void* pointer, StreamHandle stream) noexcept = 0;
+  /// program that leaves early frees no memory under work of another stream. Not before the last records of `readers`
+  /// are reached either: events of other backends of the device, whose work uses the memory. Any thread.
+  virtual void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept = 0;
+
+  void free(void* pointer, StreamHandle stream) noexcept {
+    free(pointer, stream, {});
+  }
+
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
                             StreamHandle stream) = 0;

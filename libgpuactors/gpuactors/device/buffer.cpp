@@ -38,20 +38,32 @@ void* Pin::data() const noexcept {
   return hold_ != nullptr ? data_ : nullptr;
 }
 
-Tensor Tensor::pinned() const {
-  const auto& block = buffer_.block_;
-  if (block == nullptr)
-    return {};
-  std::shared_ptr<detail::Storage> storage;
-  {
-    const std::lock_guard guard{block->registry->mutex};
-    storage = block->storage;
-  }
+std::shared_ptr<detail::Storage> Buffer::storage() const {
+  if (block_ == nullptr)
+    return nullptr;
+  const std::lock_guard guard{block_->registry->mutex};
+  return block_->storage;
+}
+
+Tensor Tensor::viewed(std::shared_ptr<detail::Storage> storage) const {
   if (storage == nullptr)
     return {};
   // A registry of its own: no context takes this block away.
   auto view = std::make_shared<detail::Block>(std::make_shared<detail::BlockRegistry>(), std::move(storage));
   return Tensor{Buffer{std::move(view)}, dtype_, shape_};
+}
+
+Tensor Tensor::pinned() const {
+  return viewed(buffer_.storage());
+}
+
+Result<Tensor> Tensor::pinned(Stream& reader) const {
+  GPUACTORS_TRY(reader.backend());
+  auto storage = buffer_.storage();
+  if (storage == nullptr)
+    return Tensor{};
+  GPUACTORS_LET(kept, reader.state_->read(std::move(storage), reader.handle_));
+  return viewed(std::move(kept));
 }
 
 } // namespace gpuactors

@@ -40,7 +40,6 @@ Context::~Context() {
   // Streams and buffers that outlive the context find nothing here any more.
   state_->context = nullptr;
   state_->idle.clear();
-  state_->marks.clear();
   state_->ground.reset();
 }
 

@@ -38,10 +38,11 @@ namespace detail {
 struct Block;
 struct ContextState;
 struct MarkState;
+struct Storage;
 } // namespace detail
 
 /// Device memory, owned. Moved-from is empty. Freed after the work that its context has queued so far, on whatever
-/// stream; work of another context that uses it needs a `Pin`.
+/// stream; work of another context that uses it needs a `Pin`, or `Tensor::pinned`.
 ///
 /// A buffer that outlives its context (kept in a global, say) is emptied by the context: `data()` is then null.
 /// One thread at a time, which need not be that of the context: a buffer may be handed over and dropped anywhere.
@@ -79,6 +80,9 @@ private:
   explicit Buffer(std::shared_ptr<detail::Block> block) : block_(std::move(block)) {
     // nop
   }
+
+  /// Null when empty or reclaimed.
+  [[nodiscard]] std::shared_ptr<detail::Storage> storage() const;
 
   std::shared_ptr<detail::Block> block_;
 };
@@ -118,9 +122,13 @@ public:
   }
 
   /// A second handle to the same memory for a reader elsewhere: the memory stays while it lives, beyond the end of the
-  /// context it came from too, and stays counted against the owner's quota. Empty when it was reclaimed already. Any
-  /// thread.
+  /// context it came from too, and stays counted against the owner's quota. Whoever drops it must be done reading.
+  /// Empty when it was reclaimed already. Any thread.
   [[nodiscard]] Tensor pinned() const;
+
+  /// The same for work of `reader`, a stream on the same device: it may go, on any thread, while that work is still
+  /// queued. The memory is freed after all that is queued on `reader` by then.
+  [[nodiscard]] Result<Tensor> pinned(Stream& reader) const;
 
 private:
   friend class Pin;
@@ -129,6 +137,9 @@ private:
     : buffer_(std::move(buffer)), dtype_(dtype), shape_(std::move(shape)) {
     // nop
   }
+
+  /// Another handle to its memory, which `storage` keeps.
+  [[nodiscard]] Tensor viewed(std::shared_ptr<detail::Storage> storage) const;
 
   Buffer buffer_;
   DType dtype_ = DType::f32;
@@ -316,6 +327,7 @@ public:
 
 private:
   friend class Context;
+  friend class Tensor;
   Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle);
 
   /// The backend, or why there is none.

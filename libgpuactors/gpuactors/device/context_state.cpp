@@ -18,8 +18,27 @@ Ground::~Ground() {
 Storage::~Storage() {
   if (pointer == nullptr)
     return;
-  ground->backend->free(pointer, stream);
+  // A reader's context that has ended has waited for its work.
+  std::vector<std::shared_ptr<Ground>> homes;
+  std::vector<EventHandle> events;
+  for (const auto& reader : readers) {
+    if (auto home = reader.mark->ground.lock()) {
+      homes.push_back(std::move(home));
+      events.push_back(reader.mark->event);
+    }
+  }
+  ground->backend->free(pointer, stream, events);
   ground->quota->release(footprint);
+}
+
+MarkState::MarkState(const std::shared_ptr<Ground>& home, EventHandle made)
+  : ground(home), idle(home->idle_events), event(made) {
+  // nop
+}
+
+MarkState::~MarkState() {
+  const std::lock_guard guard{idle->mutex};
+  idle->events.push_back(event);
 }
 
 Block::Block(std::shared_ptr<BlockRegistry> home, std::shared_ptr<Storage> memory)
@@ -70,13 +89,51 @@ void ContextState::put_stream(StreamHandle stream) noexcept {
 }
 
 Result<std::shared_ptr<MarkState>> ContextState::take_mark() {
-  for (const auto& mark : marks)
-    if (mark.use_count() == 1)
-      return mark;
+  {
+    auto& idle = *ground->idle_events;
+    const std::lock_guard guard{idle.mutex};
+    if (!idle.events.empty()) {
+      const auto event = idle.events.back();
+      idle.events.pop_back();
+      return std::make_shared<MarkState>(ground, event);
+    }
+  }
   GPUACTORS_LET(event, ground->backend->make_event());
   ground->events.push_back(event);
-  marks.push_back(std::make_shared<MarkState>(MarkState{ground, event}));
-  return marks.back();
+  return std::make_shared<MarkState>(ground, event);
+}
+
+Result<std::shared_ptr<Storage>> ContextState::read(std::shared_ptr<Storage> storage, StreamHandle stream) {
+  // Memory of this context is freed after all its work anyway.
+  if (ground == storage->ground)
+    return storage;
+  std::shared_ptr<MarkState> mark;
+  {
+    const std::lock_guard guard{storage->mutex};
+    auto& readers = storage->readers;
+    std::erase_if(readers, [](const Reader& reader) { return reader.mark->ground.expired(); });
+    const auto known = std::find_if(readers.begin(), readers.end(), [&](const Reader& reader) {
+      // Compared without a hold: the last one to go ends a context, which waits.
+      const auto& home = reader.mark->ground;
+      return reader.stream.native == stream.native && !home.owner_before(ground) && !ground.owner_before(home);
+    });
+    if (known != readers.end()) {
+      mark = known->mark;
+    } else {
+      GPUACTORS_LET(made, take_mark());
+      mark = made;
+      readers.push_back({stream, std::move(made)});
+    }
+  }
+  auto* const memory = storage.get();
+  auto let_go = [storage = std::move(storage), mark = std::move(mark), stream](Storage*) mutable {
+    // Once it has ended, its work is done.
+    if (const auto home = mark->ground.lock(); home != nullptr && !home->backend->record(mark->event, stream))
+      (void)home->backend->synchronize(stream);
+    mark.reset();
+    storage.reset();
+  };
+  return std::shared_ptr<Storage>{memory, std::move(let_go)};
 }
 
 Result<std::shared_ptr<Block>> ContextState::allocate(std::size_t bytes, StreamHandle stream) {

@@ -9,13 +9,18 @@
 #include <device/fake_cuda/green.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +33,9 @@ namespace {
 KernelFinder find_kernel = nullptr;
 /// That are loaded.
 std::atomic<int> libraries{0};
+constexpr std::size_t memory_bytes = std::size_t{2} << 30;
+constexpr std::size_t alignment = 256;
+std::atomic<std::size_t> allocated{0};
 /// Guards pools and allocations.
 std::mutex memory_mutex;
 int context_mark;
@@ -44,6 +52,25 @@ struct FakeAllocation {
   FakePool* pool;
   std::uint64_t bytes;
 };
+
+/// What blocks may have without asking, and at most: as on Hopper.
+constexpr unsigned plain_shared_bytes = 48U << 10;
+constexpr int most_shared_bytes = 227 << 10;
+
+/// Of the kernels.
+struct Launches {
+  std::mutex mutex;
+  /// Dynamic shared memory that blocks were allowed.
+  std::map<const FakeKernel*, int> shared;
+  /// Whose code the context has.
+  std::set<const FakeKernel*> loaded;
+  std::set<CUstream> streams;
+};
+
+Launches& launches() {
+  static Launches all;
+  return all;
+}
 
 std::unordered_map<CUdeviceptr, FakeAllocation>& allocations() {
   static std::unordered_map<CUdeviceptr, FakeAllocation> all;
@@ -146,7 +173,7 @@ CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
 }
 
 CUresult device_total_mem(std::size_t* bytes, CUdevice) {
-  *bytes = std::size_t{2} << 30;
+  *bytes = memory_bytes;
   return CUDA_SUCCESS;
 }
 
@@ -154,7 +181,8 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
            : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
-                                                          : static_cast<int>(sm_count);
+           : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? most_shared_bytes
+                                                                                : static_cast<int>(sm_count);
   return CUDA_SUCCESS;
 }
 
@@ -189,9 +217,8 @@ CUresult ctx_pop_current(CUcontext* context) {
 
 CUresult mem_get_info(std::size_t* free, std::size_t* total) {
   need_context("cuMemGetInfo");
-  const auto memory = machine().device->memory();
-  *free = memory->free_bytes;
-  *total = memory->total_bytes;
+  *total = memory_bytes;
+  *free = memory_bytes - std::min<std::size_t>(memory_bytes, allocated);
   return CUDA_SUCCESS;
 }
 
@@ -203,6 +230,10 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 
 CUresult stream_destroy(CUstream stream) {
   forget_stream(stream);
+  {
+    const std::lock_guard guard{launches().mutex};
+    launches().streams.erase(stream);
+  }
   machine().backend->destroy_stream(handle(stream));
   --live;
   return CUDA_SUCCESS;
@@ -272,33 +303,51 @@ CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
 
 CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
   need_context("cuMemAllocFromPoolAsync");
+  (void)handle(stream);
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
   auto* fake = reinterpret_cast<FakePool*>(pool);
   const std::lock_guard guard{memory_mutex};
   if (bytes > fake->maximum - fake->used)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto made = machine().backend->allocate(bytes, handle(stream));
-  if (!made)
+  void* made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (made == nullptr)
     return CUDA_ERROR_OUT_OF_MEMORY;
   fake->used += bytes;
-  *pointer = reinterpret_cast<CUdeviceptr>(*made);
+  allocated += bytes;
+  *pointer = reinterpret_cast<CUdeviceptr>(made);
   allocations()[*pointer] = {fake, bytes};
   ++live;
   return CUDA_SUCCESS;
 }
 
+/// Memory that is freed, and what of it is overwritten first, so that who still reads it notices.
+struct Freed {
+  void* pointer;
+  std::size_t bytes;
+};
+
+void free_memory(std::uint64_t, std::uint64_t, const void* pack) {
+  const auto* freed = static_cast<const Freed*>(pack);
+  std::memset(freed->pointer, 0xdd, freed->bytes);
+  std::free(freed->pointer);
+}
+
+/// In the order of that stream and of no other, as the real driver does it.
 CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
   need_context("cuMemFreeAsync");
+  Freed freed{reinterpret_cast<void*>(pointer), 0};
   {
     const std::lock_guard guard{memory_mutex};
     const auto found = allocations().find(pointer);
     if (found == allocations().end())
       misuse("memory was freed that is not allocated");
+    freed.bytes = std::min<std::size_t>(found->second.bytes, 4096);
     found->second.pool->used -= found->second.bytes;
+    allocated -= found->second.bytes;
     allocations().erase(found);
   }
-  machine().backend->free(reinterpret_cast<void*>(pointer), handle(stream));
+  (void)machine().backend->launch({"free", &free_memory, nullptr}, 1, &freed, sizeof(freed), handle(stream));
   --live;
   return CUDA_SUCCESS;
 }
@@ -358,13 +407,60 @@ CUresult kernel_get_param_info(CUkernel kernel, std::size_t index, std::size_t*,
   return CUDA_SUCCESS;
 }
 
-CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
-                       unsigned, CUstream stream, void** arguments, void**) {
-  need_context("cuLaunchKernel");
-  if (grid == 0 || block == 0)
+CUresult kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
+  if (attribute != CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
     return CUDA_ERROR_INVALID_VALUE;
-  note_work(stream);
+  // As if each declared that much itself.
+  *value = 1 << 10;
+  return CUDA_SUCCESS;
+}
+
+CUresult kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice) {
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > most_shared_bytes - (1 << 10))
+    return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard guard{launches().mutex};
+  launches().shared[reinterpret_cast<const FakeKernel*>(kernel)] = value;
+  return CUDA_SUCCESS;
+}
+
+bool may_have_shared(const FakeKernel* kernel, unsigned bytes) {
+  const std::lock_guard guard{launches().mutex};
+  const auto allowed = launches().shared.find(kernel);
+  return bytes <= plain_shared_bytes
+         || (allowed != launches().shared.end() && bytes <= static_cast<unsigned>(allowed->second));
+}
+
+/// With FAKE_CUDA_LAZY a kernel's code is loaded at its first launch, and all that is queued is waited for then: the
+/// real driver may do so. Ends the process when that work does not end.
+void load_code(const FakeKernel* kernel, CUstream stream) {
+  static const bool lazy = std::getenv("FAKE_CUDA_LAZY") != nullptr;
+  const std::lock_guard guard{launches().mutex};
+  launches().streams.insert(stream);
+  if (!lazy || !launches().loaded.insert(kernel).second)
+    return;
+  constexpr auto patience = std::chrono::seconds{5};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (auto* one : launches().streams) {
+    const auto event = *machine().backend->make_event();
+    (void)machine().backend->record(event, handle(one));
+    while (!*machine().backend->query(event)) {
+      if (std::chrono::steady_clock::now() > until)
+        misuse(fmt::format("kernel {} is launched for the first time, and loading it may wait for work that is queued",
+                           kernel->entry));
+      std::this_thread::yield();
+    }
+    machine().backend->destroy_event(event);
+  }
+}
+
+CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
+                       unsigned shared_bytes, CUstream stream, void** arguments, void**) {
+  need_context("cuLaunchKernel");
   const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
+  if (grid == 0 || block == 0 || !may_have_shared(kernel, shared_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  load_code(kernel, stream);
+  note_work(stream);
   const KernelInfo info{kernel->entry.c_str(), kernel->host, nullptr};
   if (!kernel->entry.starts_with("gpuactors_kernel_")) {
     // One from source: a word of each argument.

@@ -11,6 +11,10 @@ namespace gpuactors::detail {
 
 namespace {
 
+Failure lost_tensor() {
+  return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
+}
+
 std::uint64_t random_identity() {
   std::random_device random;
   return (std::uint64_t{random()} << 32U) | random();
@@ -33,15 +37,17 @@ TensorEntry::~TensorEntry() {
     home->forget(*this);
 }
 
+Mark Coming::mark() const {
+  const std::lock_guard lock{mutex_};
+  return mark_;
+}
+
 void Coming::set(Result<void> outcome) {
   const std::lock_guard lock{mutex_};
   outcome_ = std::move(outcome);
+  // The tensor may live for long; the next mark of its stream needs an event.
+  mark_ = Mark{};
   done_.notify_all();
-}
-
-bool Coming::is_done() const {
-  const std::lock_guard lock{mutex_};
-  return outcome_.has_value();
 }
 
 Result<void> Coming::wait() const {
@@ -51,14 +57,18 @@ Result<void> Coming::wait() const {
 }
 
 Result<Tensor> TensorEntry::view_on(Stream& stream) const {
+  Mark mark;
   // Errors of work on CUDA reach all that waits for it, the device being lost; those of a host device do not.
-  if (coming == nullptr || coming->is_done() || device->info().kind != DeviceKind::cuda)
-    return view();
-  auto result = tensor.pinned();
+  if (coming != nullptr && device->info().kind == DeviceKind::cuda)
+    mark = coming->mark();
+  if (coming != nullptr && !mark)
+    GPUACTORS_TRY(coming->wait());
+  GPUACTORS_LET(result, tensor.pinned(stream));
   if (!result)
-    return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
-  GPUACTORS_TRY(stream.wait(coming->mark()));
-  return result;
+    return lost_tensor();
+  if (mark)
+    GPUACTORS_TRY(stream.wait(mark));
+  return std::move(result);
 }
 
 Result<Tensor> TensorEntry::view() const {
@@ -68,7 +78,7 @@ Result<Tensor> TensorEntry::view() const {
     GPUACTORS_TRY(coming->wait());
   auto result = tensor.pinned();
   if (!result)
-    return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
+    return lost_tensor();
   return result;
 }
 

@@ -29,24 +29,20 @@ public:
     // nop
   }
 
-  /// The point behind it.
-  [[nodiscard]] const Mark& mark() const noexcept {
-    return mark_;
-  }
+  /// The point behind it; empty once it is done.
+  [[nodiscard]] Mark mark() const;
 
   /// It is done, as well as that went. Once; does not block.
   void set(Result<void> outcome);
-
-  /// Whether it is done, well or not.
-  [[nodiscard]] bool is_done() const;
 
   /// Waits until it is done. @returns its error.
   [[nodiscard]] Result<void> wait() const;
 
 private:
-  const Mark mark_;
   mutable std::mutex mutex_;
   mutable std::condition_variable done_;
+  // Guarded by `mutex_`.
+  Mark mark_;
   std::optional<Result<void>> outcome_;
 };
 
@@ -76,7 +72,8 @@ struct TensorEntry {
   ///          that makes it.
   [[nodiscard]] Result<Tensor> view() const;
 
-  /// Likewise, for work of `stream`, which is on its device: on CUDA that work waits, not the caller.
+  /// Likewise, for work of `stream`, which is on its device: on CUDA that work waits, not the caller. The result may go
+  /// before the work is done.
   [[nodiscard]] Result<Tensor> view_on(Stream& stream) const;
 
   /// The bytes in host memory, brought there if need be.

@@ -15,6 +15,8 @@ constexpr std::uint64_t blocks_per_sm = 32;
 /// What cuBLAS wants on Hopper. A small lease gives it a small part.
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_part = 8;
+/// Dynamic shared memory of a block that needs no permission.
+constexpr unsigned plain_shared_bytes = 48U << 10;
 
 CUstream native(StreamHandle stream) {
   return static_cast<CUstream>(stream.native);
@@ -92,7 +94,7 @@ Result<StreamHandle> CudaBackend::make_stream() {
 
 void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
   const Current current{*shared_.primary};
-  (void)check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize");
+  (void)synchronize(stream);
   const std::lock_guard guard{free_mutex_};
   std::erase(streams_, native(stream));
   (void)driver().stream_destroy(native(stream));
@@ -100,15 +102,20 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
 
 Result<void> CudaBackend::synchronize(StreamHandle stream) {
   const Current current{*shared_.primary};
+  // What another thread launches meanwhile is not waited for.
+  std::unordered_map<void*, RuntimeKernel> ran;
+  {
+    const std::lock_guard guard{launched_mutex_};
+    if (auto known = launched_.extract(native(stream)); !known.empty())
+      ran = std::move(known.mapped());
+  }
   auto done = check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
-  if (done && !launched_.empty() && is_only(native(stream)))
-    launched_.clear();
+  if (!done && !ran.empty()) {
+    // They may run on.
+    const std::lock_guard guard{launched_mutex_};
+    launched_[native(stream)].merge(ran);
+  }
   return done;
-}
-
-bool CudaBackend::is_only(CUstream stream) {
-  const std::lock_guard guard{free_mutex_};
-  return streams_.size() == 1 && streams_[0] == stream;
 }
 
 Result<EventHandle> CudaBackend::make_event() {
@@ -163,10 +170,10 @@ Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
   return pool_.allocate(bytes, native(stream));
 }
 
-void CudaBackend::free(void* pointer, StreamHandle stream) noexcept {
+void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept {
   const Current current{*shared_.primary};
   const std::lock_guard guard{free_mutex_};
-  if (streams_.size() == 1 && streams_[0] == native(stream)) {
+  if (readers.empty() && streams_.size() == 1 && streams_[0] == native(stream)) {
     pool_.free(pointer, native(stream));
     return;
   }
@@ -175,6 +182,8 @@ void CudaBackend::free(void* pointer, StreamHandle stream) noexcept {
     if (driver().event_record(passed_, busy) == CUDA_SUCCESS)
       (void)driver().stream_wait_event(service_, passed_, CU_EVENT_WAIT_DEFAULT);
   }
+  for (auto reader : readers)
+    (void)driver().stream_wait_event(service_, native(reader), CU_EVENT_WAIT_DEFAULT);
   pool_.free(pointer, service_);
 }
 
@@ -234,12 +243,38 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
   for (const auto& argument : arguments)
     addresses.push_back(const_cast<void*>(argument.data()));
   const auto& [grid, block, shared_bytes] = shape;
-  launched_.emplace(kernel.loaded().native, kernel);
+  if (shared_bytes > plain_shared_bytes)
+    GPUACTORS_TRY(allow_shared(kernel, shared_bytes));
+  {
+    const std::lock_guard guard{launched_mutex_};
+    launched_[native(stream)].emplace(kernel.loaded().native, kernel);
+  }
   return check(
       driver().launch_kernel(static_cast<CUfunction>(kernel.loaded().native), grid[0], grid[1], grid[2], block[0],
                              block[1], block[2], shared_bytes, native(stream), addresses.data(), nullptr),
       "cuLaunchKernel", Errc::launch_failed,
       fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
+}
+
+Result<void> CudaBackend::allow_shared(const RuntimeKernel& kernel, unsigned bytes) {
+  const auto device = shared_.primary->device();
+  auto* native_kernel = static_cast<CUkernel>(kernel.loaded().native);
+  int most = 0;
+  int own = 0;
+  GPUACTORS_TRY(
+      check(driver().device_get_attribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device),
+            "cuDeviceGetAttribute"));
+  GPUACTORS_TRY(check(driver().kernel_get_attribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, native_kernel, device),
+                      "cuKernelGetAttribute"));
+  if (bytes > static_cast<unsigned>(std::max(0, most - own)))
+    return fail(Errc::invalid_argument,
+                fmt::format("kernel {} was started with {} B of dynamic shared memory for each block; beside the {} B "
+                            "that it declares itself the device has {} B",
+                            kernel.name(), bytes, own, std::max(0, most - own)));
+  // All that there is, not `bytes`: another actor may launch the same kernel with more at this moment.
+  return check(
+      driver().kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - own, native_kernel, device),
+      "cuKernelSetAttribute");
 }
 
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {

@@ -54,7 +54,8 @@ public:
   Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) override;
 
   Result<void*> allocate(std::size_t bytes, StreamHandle stream) override;
-  void free(void* pointer, StreamHandle stream) noexcept override;
+  using Backend::free;
+  void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept override;
   Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream) override;
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
@@ -73,11 +74,11 @@ public:
                       StreamHandle stream) override;
 
 private:
+  /// Lets blocks of `kernel` have that much dynamic shared memory.
+  Result<void> allow_shared(const RuntimeKernel& kernel, unsigned bytes);
   /// Makes the cuBLAS handle and its workspace, at the first product.
   Result<void> open_cublas();
   Result<void> allocate_workspace();
-  [[nodiscard]] bool is_only(CUstream stream);
-
   Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {}) {
     return shared_.primary->check(result, api, otherwise, std::move(detail));
   }
@@ -103,8 +104,9 @@ private:
   /// The last product and its stream: all products share the workspace, so those of two streams take turns.
   CUevent product_done_ = nullptr;
   CUstream product_stream_ = nullptr;
-  /// Kernels from source that may run now: they must not be unloaded.
-  std::unordered_map<void*, RuntimeKernel> launched_;
+  std::mutex launched_mutex_;
+  /// Kernels from source that may run now, by the stream: they must not be unloaded. Guarded by its mutex.
+  std::unordered_map<CUstream, std::unordered_map<void*, RuntimeKernel>> launched_;
 };
 
 } // namespace gpuactors::cuda

@@ -109,6 +109,21 @@ void remove_oldest_files(const std::filesystem::path& folder, std::size_t most) 
     std::filesystem::remove(path, error);
 }
 
+/// Whether files may decide what the code is. Rather too often than not: a word in a comment only costs a compilation.
+bool may_read_files(const KernelSource& source) {
+  auto text = source.source;
+  // A line may be broken anywhere, also in the middle of a directive.
+  for (const std::string_view broken : {"\\\n", "\\\r\n"})
+    for (auto at = text.find(broken); at != std::string::npos; at = text.find(broken, at))
+      text.erase(at, broken.size());
+  const auto has = [](std::string_view where, std::string_view word) { return where.find(word) != where.npos; };
+  return has(text, "include") || has(text, "import")
+         || std::any_of(source.options.begin(), source.options.end(), [&](std::string_view option) {
+              return has(option, "include") || has(option, "-I") || has(option, "file") || has(option, "-optf")
+                     || has(option, "pch");
+            });
+}
+
 } // namespace
 
 std::filesystem::path CodeCache::default_folder() {
@@ -127,6 +142,9 @@ std::filesystem::path CodeCache::default_folder() {
 
 Result<KernelCode> CodeCache::find(const KernelSource& source, const std::string& architecture,
                                    const std::string& version, const std::function<Result<KernelCode>()>& compile) {
+  // Nobody tells what was included, so nobody can say whether it has changed.
+  if (may_read_files(source))
+    return compile();
   std::string key;
   append(key, version);
   append(key, architecture);

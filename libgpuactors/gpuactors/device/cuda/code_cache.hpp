@@ -22,9 +22,9 @@ struct CodeCacheBounds {
   std::size_t files = limits::kernel_files;
 };
 
-/// Goes by everything that decides what the code is: source, name, options, architecture, version of the compiler. A
-/// file is taken only if all of that is in it, word for word, and its code is whole. Any thread; several processes may
-/// share the folder.
+/// Goes by everything that decides what the code is: source, name, options, architecture, version of the compiler. What
+/// includes files, or may, is compiled each time: they may have changed. A file of the cache is taken only if all of
+/// that is in it, word for word, and its code is whole. Any thread; several processes may share the folder.
 class CodeCache {
 public:
   /// @param folder where files are; empty: in memory only. Made when it is first needed, for its owner alone.

@@ -46,6 +46,8 @@ namespace gpuactors::cuda {
   X(library_load_data, cuLibraryLoadData, 12000)                                                                       \
   X(library_unload, cuLibraryUnload, 12000)                                                                            \
   X(library_get_kernel, cuLibraryGetKernel, 12000)                                                                     \
+  X(kernel_get_attribute, cuKernelGetAttribute, 12000)                                                                 \
+  X(kernel_set_attribute, cuKernelSetAttribute, 12000)                                                                 \
   X(launch_kernel, cuLaunchKernel, 4000)
 
 /// Likewise, for sets of SMs. A driver from before CUDA 12.5 has not all of them.

@@ -8,8 +8,15 @@
 
 namespace gpuactors::detail {
 
+/// Events of marks that nobody holds. Apart from `Ground`: a mark may go on any thread, also on one of the backend's,
+/// and must keep nothing of a context for the time that takes. Any thread.
+struct IdleEvents {
+  std::mutex mutex;
+  std::vector<EventHandle> events;
+};
+
 /// The backend of a context with everything that memory needs to be given back: lives until the context and the last
-/// storage (so also the last pin) are gone. Only `backend->free` is called by more than one thread.
+/// storage (so also the last pin) are gone. Other threads than the context's call only what any thread may call.
 struct Ground {
   std::shared_ptr<Device> device;
   std::shared_ptr<Quota> quota;
@@ -19,17 +26,40 @@ struct Ground {
   std::vector<StreamHandle> streams;
   /// Every event of a mark; reused likewise.
   std::vector<EventHandle> events;
+  std::shared_ptr<IdleEvents> idle_events = std::make_shared<IdleEvents>();
 
   ~Ground();
 };
 
-/// Device memory; freed and given back to the quota with its last holder. Any thread.
+/// What stands behind the copies of a mark. It keeps nothing: the end of a context waits for its work. Its event is
+/// recorded again for another mark once it is gone.
+struct MarkState {
+  std::weak_ptr<Ground> ground;
+  std::shared_ptr<IdleEvents> idle;
+  EventHandle event;
+
+  MarkState(const std::shared_ptr<Ground>& home, EventHandle made);
+  MarkState(const MarkState&) = delete;
+  MarkState& operator=(const MarkState&) = delete;
+  ~MarkState();
+};
+
+/// A stream of another context that uses some memory: what it had queued when it let go of it last.
+struct Reader {
+  StreamHandle stream;
+  std::shared_ptr<MarkState> mark;
+};
+
+/// Device memory; freed and given back to the quota with its last holder, after the work of its readers. Any thread.
 struct Storage {
   std::shared_ptr<Ground> ground;
   StreamHandle stream;
   void* pointer = nullptr;
   std::size_t bytes = 0;
   std::size_t footprint = 0;
+  std::mutex mutex;
+  /// Guarded by `mutex`.
+  std::vector<Reader> readers;
 
   ~Storage();
 };
@@ -61,12 +91,6 @@ struct Block {
   Block* next = nullptr;
 };
 
-/// What stands behind the copies of a mark. It keeps nothing: the end of a context waits for its work.
-struct MarkState {
-  std::weak_ptr<Ground> ground;
-  EventHandle event;
-};
-
 struct ContextState {
   Context* context = nullptr;
   /// Null once the context has ended.
@@ -76,16 +100,18 @@ struct ContextState {
   std::vector<StreamHandle> idle;
   /// Whether kernels may be compiled from source.
   bool runtime_source = true;
-  /// The marks of its streams; those that nobody else holds any more can be made again.
-  std::vector<std::shared_ptr<MarkState>> marks;
 
   Result<StreamHandle> take_stream();
 
   /// Waits for `stream`; its error is dropped, as there is nobody left to tell.
   void put_stream(StreamHandle stream) noexcept;
 
-  /// A mark that nobody holds; its event is still to be recorded.
+  /// A new mark; its event is still to be recorded.
   Result<std::shared_ptr<MarkState>> take_mark();
+
+  /// `storage` for work of `stream`, which is of this context: when the result goes, on whatever thread, the memory
+  /// stays until the work that is queued there by then is done.
+  Result<std::shared_ptr<Storage>> read(std::shared_ptr<Storage> storage, StreamHandle stream);
 
   Result<std::shared_ptr<Block>> allocate(std::size_t bytes, StreamHandle stream);
 

@@ -82,8 +82,8 @@ public:
     return counted(inner_->allocate(bytes, stream), &Held::allocations);
   }
 
-  void free(void* pointer, StreamHandle stream) noexcept override {
-    inner_->free(pointer, stream);
+  void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept override {
+    inner_->free(pointer, stream, readers);
     plan_->count(&Held::allocations, -1);
   }
 

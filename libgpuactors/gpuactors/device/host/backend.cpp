@@ -189,8 +189,13 @@ Result<void*> HostBackend::allocate(std::size_t bytes, StreamHandle) {
   return pointer;
 }
 
-void HostBackend::free(void* pointer, StreamHandle) noexcept {
-  core_->after_all([this, pointer] { free_now(pointer); });
+void HostBackend::free(void* pointer, StreamHandle, std::span<const EventHandle> readers) noexcept {
+  std::vector<std::shared_ptr<Record>> reading;
+  for (auto reader : readers) {
+    if (auto record = native(reader)->current(); record != nullptr && !record->done())
+      reading.push_back(std::move(record));
+  }
+  core_->after_all([this, pointer] { free_now(pointer); }, std::move(reading));
 }
 
 void HostBackend::free_now(void* pointer) noexcept {

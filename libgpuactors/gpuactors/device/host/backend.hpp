@@ -41,7 +41,8 @@ public:
   Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) override;
 
   Result<void*> allocate(std::size_t bytes, StreamHandle stream) override;
-  void free(void* pointer, StreamHandle stream) noexcept override;
+  using Backend::free;
+  void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept override;
   Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream) override;
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;

@@ -117,16 +117,25 @@ void Core::drain() {
     await(stream, target, lock);
 }
 
-void Core::after_all(std::function<void()> action) {
+void Core::after_all(std::function<void()> action, std::vector<std::shared_ptr<Record>> others) {
   struct Countdown {
     std::atomic<std::size_t> left;
     std::function<void()> action;
   };
   {
     Lock lock{mutex_};
+    if (!others.empty() && service_ == nullptr)
+      service_ = streams_.emplace_back(std::make_unique<HostStream>()).get();
+    const bool waits = !others.empty();
+    for (auto& record : others) {
+      Op op;
+      op.wait_for = std::move(record);
+      push(service_, std::move(op));
+    }
     std::vector<HostStream*> busy;
     for (const auto& stream : streams_) {
-      if (stream->completed != stream->submitted)
+      // What others wait for is nothing to those who do not.
+      if (stream->completed != stream->submitted && (waits || stream.get() != service_))
         busy.push_back(stream.get());
     }
     if (!busy.empty()) {

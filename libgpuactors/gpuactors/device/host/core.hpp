@@ -80,8 +80,9 @@ public:
   Result<void> synchronize(HostStream* stream);
   /// Waits for the work of all streams, whose errors stay to be reported.
   void drain();
-  /// Runs `action` once all work queued so far, on whatever stream, is done: now, if there is none. Any thread.
-  void after_all(std::function<void()> action);
+  /// Runs `action` once all work queued so far, on whatever stream, is done, and so are `others`: now, if there is
+  /// none. Any thread.
+  void after_all(std::function<void()> action, std::vector<std::shared_ptr<Record>> others = {});
 
   /// Continues a stream that was parked on a record. Any thread.
   void resume(HostStream* stream);
@@ -133,6 +134,8 @@ private:
   std::atomic<bool> others_wait_{false};
   std::vector<Loop*> loops_;
   std::vector<std::unique_ptr<HostStream>> streams_;
+  /// Of `streams_`: waits for the others of `after_all`. Made when it is first needed.
+  HostStream* service_ = nullptr;
 };
 
 } // namespace gpuactors::host
