@@ -1,4 +1,4 @@
-// T4, T6, T10, T11, T13: where tasks and actors land, and what is said when they cannot.
+// T4, T6, T10, T11, T12, T13: where tasks and actors land, and what is said when they cannot.
 #include "processes.hpp"
 #include "programs.hpp"
 
@@ -212,6 +212,65 @@ Result<void> run_t11(Tour& tour) {
   check_core(row, "a task after the first", of_task, "0");
   GPUACTORS_LET(without, cluster.submit<Place>("gpu_ids").get(patience));
   check_core(row, "a task that asked for none", without, "");
+  return {};
+}
+
+namespace {
+
+/// The second and the fourth GPU of so many, as far as they are there, else the first.
+std::vector<std::size_t> some_of(std::size_t gpus) {
+  std::vector<std::size_t> result;
+  for (const std::size_t index : {1, 3})
+    if (index < gpus)
+      result.push_back(index);
+  if (result.empty())
+    result.push_back(0);
+  return result;
+}
+
+/// A node that is shown these GPUs offers exactly them, and hands them on.
+Result<void> show_some(Row& row, const std::vector<std::size_t>& shown) {
+  const auto list = fmt::format("{}", fmt::join(shown, ","));
+  GPUACTORS_LET(processes, Processes::start("cuda", {}, {"CUDA_VISIBLE_DEVICES=" + list}));
+  GPUACTORS_LET(state, processes->cluster().state());
+  std::vector<std::uint32_t> offered;
+  std::vector<std::string> uuids;
+  for (const auto& node : state.nodes())
+    for (const auto& device : node.node().devices()) {
+      offered.push_back(device.index());
+      uuids.push_back(device.uuid());
+    }
+  const auto offers = fmt::format("{}", fmt::join(offered, ","));
+  row.check(offers == list, "the node was expected to offer {}, it offers {}", list, offers);
+  GPUACTORS_LET(place, processes->cluster()
+                           .submit<Place>("gpu_ids", Empty{}, {.gpus = static_cast<double>(shown.size())})
+                           .get(patience));
+  const auto seen = variable(place, "CUDA_VISIBLE_DEVICES");
+  const auto wanted = fmt::format("{}", fmt::join(uuids, ","));
+  row.result = "a task on all of them sees " + seen;
+  row.check(ids_of(place) == list, "a task on {} was expected, it is on {}", list, ids_of(place));
+  // One device may be shared: then the worker is one for all who use it.
+  row.check(shown.size() == 1 || seen == wanted, "the task was expected to see {}, it sees {}", wanted, seen);
+  return {};
+}
+
+} // namespace
+
+Result<void> run_t12(Tour& tour) {
+  auto& row = tour.row("a node with CUDA_VISIBLE_DEVICES, and what a task sees");
+  const auto gpus = tour.machine().cuda_count();
+  if (gpus > 0) {
+    const auto shown = some_of(gpus);
+    row.device = fmt::format("cuda {} of {}", fmt::join(shown, ","), gpus);
+    return show_some(row, shown);
+  }
+  // Without a GPU: whoever was granted none is shown none, whatever the node is shown.
+  row.device = "host 0; this machine has no GPU";
+  GPUACTORS_LET(processes, Processes::start("host:1", {}, {"CUDA_VISIBLE_DEVICES=1,3"}));
+  GPUACTORS_LET(place, processes->cluster().submit<Place>("gpu_ids").get(patience));
+  const auto seen = variable(place, "CUDA_VISIBLE_DEVICES");
+  row.result = "a task that asked for none sees " + (seen.empty() ? std::string{"none"} : seen);
+  row.check(seen.empty(), "no device was expected to be shown, {} came", seen);
   return {};
 }
 

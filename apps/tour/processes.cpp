@@ -59,17 +59,18 @@ Result<std::string> read_some(int file, const Stopwatch& watch) {
 // -- the tour's side ------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Processes>> Processes::start(const std::string& devices,
-                                                    const std::vector<std::string>& resources) {
+                                                    const std::vector<std::string>& resources,
+                                                    std::vector<std::string> variables) {
   std::vector<std::string> arguments{cluster_command, std::to_string(::getpid()), devices};
   arguments.insert(arguments.end(), resources.begin(), resources.end());
   std::unique_ptr<Processes> result{new Processes};
-  GPUACTORS_TRY(result->spawn(std::move(arguments)));
+  GPUACTORS_TRY(result->spawn(std::move(arguments), std::move(variables)));
   GPUACTORS_LET(line, result->first_line());
   GPUACTORS_TRY(result->connect(line));
   return result;
 }
 
-Result<void> Processes::spawn(std::vector<std::string> arguments) {
+Result<void> Processes::spawn(std::vector<std::string> arguments, std::vector<std::string> variables) {
   std::error_code error;
   auto program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error)
@@ -82,10 +83,17 @@ Result<void> Processes::spawn(std::vector<std::string> arguments) {
   for (auto& argument : arguments)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
+  // The first of a name counts.
+  std::vector<char*> environment;
+  for (auto& variable : variables)
+    environment.push_back(variable.data());
+  for (auto** variable = environ; *variable != nullptr; ++variable)
+    environment.push_back(*variable);
+  environment.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
-  const auto code = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ);
+  const auto code = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(pipe[1]);
   if (code == 0)

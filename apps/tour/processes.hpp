@@ -17,9 +17,11 @@ class Processes {
 public:
   /// @param devices  SPEC of the node's devices
   /// @param resources  its other resources, such as "neuron_cores=2"
+  /// @param variables  of its environment besides the tour's, such as "CUDA_VISIBLE_DEVICES=1"
   /// @returns the cluster, connected; `unavailable` when it did not come up.
   static gpuactors::Result<std::unique_ptr<Processes>> start(const std::string& devices,
-                                                             const std::vector<std::string>& resources = {});
+                                                             const std::vector<std::string>& resources = {},
+                                                             std::vector<std::string> variables = {});
 
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -32,7 +34,7 @@ public:
 private:
   Processes() = default;
 
-  gpuactors::Result<void> spawn(std::vector<std::string> arguments);
+  gpuactors::Result<void> spawn(std::vector<std::string> arguments, std::vector<std::string> variables);
   gpuactors::Result<std::string> first_line();
   gpuactors::Result<void> connect(const std::string& line);
 

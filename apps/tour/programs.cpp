@@ -16,6 +16,7 @@ const std::vector<Program>& programs() {
       {"T9", "a task that never frees its memory, 100 times", run_t9},
       {"T10", "a task for one type of device in a mixed cluster", run_t10},
       {"T11", "one neuron core each", run_t11},
+      {"T12", "a node that is shown some of a machine's GPUs", run_t12},
       {"T13", "more devices offered than there are", run_t13},
       {"T14", "a kernel of the user's own", run_t14},
       {"T15", "x * transpose(x), transfer and computation apart", run_t15},

@@ -20,6 +20,7 @@ gpuactors::Result<void> run_t4(Tour& tour);
 gpuactors::Result<void> run_t6(Tour& tour);
 gpuactors::Result<void> run_t10(Tour& tour);
 gpuactors::Result<void> run_t11(Tour& tour);
+gpuactors::Result<void> run_t12(Tour& tour);
 gpuactors::Result<void> run_t13(Tour& tour);
 
 // sharing.cpp
