@@ -24,29 +24,19 @@ public:
     // nop
   }
 
-  enum class Sent {
-    done,
-    /// It cannot be serialized: CAF would send a part of it, which is dropped.
-    unwritable,
-    /// The receiver is in this process, or there is no connection with its own: CAF has to see to it.
-    not_here
-  };
+  using Sent = caf_version::Written;
 
   /// Sends `xs` from `from`, an actor of this process; `id` of zero makes it asynchronous.
+  /// @returns `not_here` when the receiver is in this process, or has no connection with it: CAF has to see to it then;
+  /// `unwritable` for what cannot be serialized: CAF would send a part of it, which is dropped.
   template <class... Ts>
   Sent send(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, const Ts&... xs) {
     const auto pipe = find(to);
     if (pipe == nullptr)
       return Sent::not_here;
     auto& message = scratch();
-    switch (caf_version::write_message(system_, message, to, from, id, xs...)) {
-    case caf_version::Written::done:
-      return write(*pipe, message) ? Sent::done : Sent::not_here;
-    case caf_version::Written::unwritable:
-      return Sent::unwritable;
-    default:
-      return Sent::not_here;
-    }
+    const auto written = caf_version::write_message(system_, message, to, from, id, xs...);
+    return written == Sent::done && !write(*pipe, message) ? Sent::not_here : written;
   }
 
   /// A connection to this process stands, and CAF uses it.
