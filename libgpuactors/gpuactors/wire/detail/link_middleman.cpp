@@ -275,9 +275,15 @@ private:
   /// Once the other side has said who it is, its actors can be reached through the pipe; if CAF sends to it by this
   /// connection too, that is, and not by another one: the other side ends connections that it has no need of.
   void enter_lane() {
-    peer_ = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
-    if (peer_)
-      lanes_->add(peer_, pipe_);
+    const auto peer = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
+    if (!peer)
+      return;
+    // CAF's own first words may still lie in the buffer: a call that came before them would be dropped.
+    write();
+    if (detached())
+      return;
+    peer_ = peer;
+    lanes_->add(peer_, pipe_);
   }
 
   void leave_lane() {
