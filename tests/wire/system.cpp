@@ -4,19 +4,21 @@ namespace gpuactors::test {
 
 class System::Config : public caf::actor_system_config {
 public:
-  Config() {
+  explicit Config(const std::optional<LinkOptions>& links) {
     caf_version::add_types<caf::id_block::gpuactors>(*this);
     caf_version::set_scheduler(*this, 1);
+    if (links)
+      configure_links(*this, *links);
   }
 };
 
-System::System() {
+System::System(const std::optional<LinkOptions>& links) {
   static const bool known = [] {
     caf_version::init_types<caf::id_block::gpuactors>();
     return true;
   }();
   static_cast<void>(known);
-  config_ = std::make_unique<Config>();
+  config_ = std::make_unique<Config>(links);
   system_ = std::make_unique<caf::actor_system>(*config_);
 }
 

@@ -1,16 +1,19 @@
 // An actor system that knows the library's message types, for tests that serialize or send.
 #pragma once
 
+#include <gpuactors/wire/links.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <memory>
+#include <optional>
 
 namespace gpuactors::test {
 
 /// One system with its configuration; waits for its actors when it ends.
 class System {
 public:
-  System();
+  /// @param links how it talks to others, if it does.
+  explicit System(const std::optional<LinkOptions>& links = {});
   ~System();
 
   [[nodiscard]] caf::actor_system& get() noexcept {

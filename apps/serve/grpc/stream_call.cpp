@@ -51,6 +51,8 @@ public:
   }
 
 private:
+  using Tickets = std::vector<std::shared_ptr<Service::Ticket>>;
+
   void OnReadDone(bool ok) override {
     auto slot = std::make_shared<Slot>();
     {
@@ -112,16 +114,19 @@ private:
   }
 
   void OnWriteDone(bool ok) override {
-    const std::lock_guard lock{link_->mutex};
-    state_->writes.end(context_);
-    writing_ = false;
-    outgoing_.Clear();
-    outgoing_share_ = {};
-    if (!ok) {
-      slots_.clear();
-      all_read_ = true;
+    Tickets given_up;
+    {
+      const std::lock_guard lock{link_->mutex};
+      state_->writes.end(context_);
+      writing_ = false;
+      outgoing_.Clear();
+      outgoing_share_ = {};
+      if (ok)
+        go_on();
+      else
+        given_up = give_up();
     }
-    go_on();
+    cancel(given_up);
   }
 
   /// With the lock: begins whatever can be begun.
@@ -147,16 +152,28 @@ private:
   }
 
   void OnCancel() override {
-    std::vector<std::shared_ptr<Service::Ticket>> tickets;
+    Tickets given_up;
     {
       const std::lock_guard lock{link_->mutex};
-      for (const auto& slot : slots_)
-        if (slot->ticket)
-          tickets.push_back(slot->ticket);
-      slots_.clear();
-      if (!std::exchange(finished_, true))
-        Finish(grpc::Status{grpc::StatusCode::CANCELLED, "the client has given up the stream"});
+      given_up = give_up();
     }
+    cancel(given_up);
+  }
+
+  /// With the lock: nobody is there to take an answer any more.
+  /// @returns what has no answer yet, to be cancelled without the lock.
+  Tickets give_up() {
+    Tickets tickets;
+    for (const auto& slot : slots_)
+      if (slot->ticket)
+        tickets.push_back(slot->ticket);
+    slots_.clear();
+    if (!std::exchange(finished_, true))
+      Finish(grpc::Status{grpc::StatusCode::CANCELLED, "the client has given up the stream"});
+    return tickets;
+  }
+
+  static void cancel(const Tickets& tickets) {
     for (const auto& ticket : tickets)
       ticket->cancel();
   }
