@@ -6,8 +6,19 @@
 namespace gpuactors {
 
 void Lanes::add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe) {
+  std::function<void(const caf::node_id&)> added;
+  {
+    const std::unique_lock lock{mutex_};
+    pipes_[node] = std::move(pipe);
+    added = added_;
+  }
+  if (added)
+    added(node);
+}
+
+void Lanes::watch(std::function<void(const caf::node_id&)> added) {
   const std::unique_lock lock{mutex_};
-  pipes_[node] = std::move(pipe);
+  added_ = std::move(added);
 }
 
 void Lanes::remove(const caf::node_id& node, const transport::Pipe* pipe) {

@@ -4,6 +4,7 @@
 
 #include <gpuactors/wire/caf_version.hpp>
 
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <unordered_map>
@@ -42,6 +43,10 @@ public:
   /// A connection to this process stands, and CAF uses it.
   void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe);
 
+  /// Has `added` told of each connection from now on, in the event loop and before anything else is done with it: what
+  /// is sent there is its first message.
+  void watch(std::function<void(const caf::node_id&)> added);
+
   /// It has ended.
   void remove(const caf::node_id& node, const transport::Pipe* pipe);
 
@@ -57,6 +62,7 @@ private:
   caf::actor_system& system_;
   mutable std::shared_mutex mutex_;
   std::unordered_map<caf::node_id, std::shared_ptr<transport::Pipe>> pipes_;
+  std::function<void(const caf::node_id&)> added_;
 };
 
 /// Sends `xs` by `lanes`, if there are any, or by CAF.

@@ -278,7 +278,7 @@ private:
     const auto peer = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
     if (!peer)
       return;
-    // CAF's own first words may still lie in the buffer: a call that came before them would be dropped.
+    // CAF's own first words may still lie in the buffer. A request that came before them would have no sender, for CAF.
     write();
     if (detached())
       return;
