@@ -9,6 +9,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -65,6 +66,12 @@ struct Await {
   }
 };
 
+struct Tell {
+  void operator()(std::uint64_t, std::promise<void>* done) const {
+    done->set_value();
+  }
+};
+
 template <class F>
 KernelOf<F> kernel(const char* name) {
   return {{name, &detail::run_on_host<F>, nullptr}};
@@ -118,6 +125,54 @@ TEST_CASE("a context whose work is stuck keeps no neighbour from working") {
   CHECK(told.get_future().get());
   go.set_value();
   CHECK(stuck->stream().synchronize());
+}
+
+TEST_CASE("work that nobody waits for is done, whether the device's threads sleep, look, leave or are stuck") {
+  // Promises and contexts outlive what is queued.
+  std::vector<std::unique_ptr<std::promise<void>>> promises;
+  const auto tell = kernel<Tell>("tell");
+  auto device = make_device(4);
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int i = 0; i < 4; ++i)
+    contexts.push_back(open(device, 2500));
+  std::promise<void> go;
+  auto until = go.get_future().share();
+  std::minstd_rand random{7};
+  const auto queue = [&](Context& context) {
+    auto& done = *promises.emplace_back(std::make_unique<std::promise<void>>());
+    REQUIRE(context.stream().launch(tell, 1, &done));
+    return done.get_future();
+  };
+  for (int round = 0; round < 300; ++round) {
+    auto& context = contexts[random() % 3 + 1];
+    if (random() % 2 == 0)
+      REQUIRE(context->stream().synchronize());
+    auto done = queue(*context);
+    // In between: a thread gets work that does not end, or leaves, as fewer are wanted.
+    if (round == 100)
+      REQUIRE(contexts[0]->stream().launch(kernel<Await>("await"), 1, &until));
+    if (round > 200 && random() % 4 == 0) {
+      auto& other = contexts[random() % 3 + 1];
+      if (&other != &context) {
+        other = nullptr;
+        other = open(device, 2500);
+      }
+    }
+    INFO("round " << round);
+    REQUIRE(done.wait_for(std::chrono::seconds{20}) == std::future_status::ready);
+  }
+  go.set_value();
+}
+
+TEST_CASE("many pieces of work are begun before the caller comes to wait for them") {
+  auto device = make_device(2);
+  auto context = open(device, 10'000);
+  std::vector<std::promise<void>> promises(1'000);
+  REQUIRE(context->stream().synchronize());
+  for (auto& promise : promises)
+    REQUIRE(context->stream().launch(kernel<Tell>("tell"), 1, &promise));
+  for (auto& promise : promises)
+    CHECK(promise.get_future().wait_for(std::chrono::seconds{20}) == std::future_status::ready);
 }
 
 TEST_CASE("a kernel that throws fails its stream once, and no other") {

@@ -1,5 +1,7 @@
 #include <gpuactors/cluster/detail/broker_link.hpp>
 
+#include <fmt/format.h>
+
 namespace gpuactors::detail {
 
 /// Takes a request out of the book when it is answered.
@@ -77,7 +79,12 @@ Result<void> BrokerLink::wait_until_up(Duration timeout) {
   const auto decided = [this] { return handle_ != nullptr || (why_down_ && why_down_->remedy() == Remedy::give_up); };
   if (wake_.wait_until(lock, deadline_after(Clock::now(), timeout), decided) && handle_ != nullptr)
     return {};
-  return fail(why_down_.value_or(Error{Errc::unavailable, "the broker did not answer in time"}));
+  if (why_down_)
+    return fail(*why_down_);
+  return fail(Errc::unavailable,
+              fmt::format("after {:.1f} s {}", std::chrono::duration<double>{timeout}.count(),
+                          connected_ ? "there is a connection, but the broker has not answered; it may be overloaded"
+                                     : "there is no connection"));
 }
 
 void BrokerLink::close() {
@@ -123,12 +130,17 @@ caf::strong_actor_ptr BrokerLink::handle() {
 
 void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
   if (handle) {
+    {
+      const std::lock_guard lock{mutex_};
+      connected_ = true;
+    }
     port_.ask(std::make_shared<HelloReply>(weak_from_this(), *handle), *handle,
               deadline_after(Clock::now(), limits::link_timeout), hello_(), port_.handle());
     return;
   }
   const std::lock_guard lock{mutex_};
   handle_ = nullptr;
+  connected_ = false;
   why_down_ = handle.error();
   wake_.notify_all();
 }

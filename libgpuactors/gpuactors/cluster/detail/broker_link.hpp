@@ -71,6 +71,8 @@ private:
   caf::strong_actor_ptr handle_;
   std::shared_ptr<Redial> redial_;
   std::optional<Error> why_down_;
+  /// There is a connection; the broker may not have answered its hello.
+  bool connected_ = false;
   // By ticket, so in the order in which they were asked.
   std::map<RequestPort::Ticket, Send> open_;
 };

@@ -133,12 +133,13 @@ Result<void> HostBackend::record(EventHandle event, StreamHandle stream) {
     std::lock_guard guard{native(event)->mutex};
     native(event)->last = record;
   }
-  Op op;
-  op.run = [record = std::move(record)]() -> Result<void> {
+  Task task;
+  task.run = [record = std::move(record)]() -> Result<void> {
     record->complete();
     return {};
   };
-  core_->submit(native(stream), std::move(op));
+  task.prompt = true;
+  core_->submit(native(stream), std::move(task));
   return {};
 }
 
@@ -146,9 +147,9 @@ Result<void> HostBackend::wait(StreamHandle stream, EventHandle event) {
   auto record = native(event)->current();
   if (record == nullptr || record->done())
     return {};
-  Op op;
-  op.wait_for = std::move(record);
-  core_->submit(native(stream), std::move(op));
+  Task task;
+  task.wait_for = std::move(record);
+  core_->submit(native(stream), std::move(task));
   return {};
 }
 
@@ -158,9 +159,9 @@ Result<bool> HostBackend::query(EventHandle event) {
 }
 
 Result<void> HostBackend::notify(StreamHandle stream, std::function<void(Result<void>)> callback) {
-  Op op;
-  op.callback = std::move(callback);
-  core_->submit(native(stream), std::move(op));
+  Task task;
+  task.callback = std::move(callback);
+  core_->submit(native(stream), std::move(task));
   return {};
 }
 
@@ -213,22 +214,18 @@ void HostBackend::free_now(void* pointer) noexcept {
 }
 
 Result<void> HostBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
-  Op op;
-  op.run = [target, source, bytes]() -> Result<void> {
+  core_->submit_plain(native(stream), [target, source, bytes]() -> Result<void> {
     std::memmove(target, source, bytes);
     return {};
-  };
-  core_->submit(native(stream), std::move(op));
+  });
   return {};
 }
 
 Result<void> HostBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {
-  Op op;
-  op.run = [target, value, bytes]() -> Result<void> {
+  core_->submit_plain(native(stream), [target, value, bytes]() -> Result<void> {
     std::memset(target, value, bytes);
     return {};
-  };
-  core_->submit(native(stream), std::move(op));
+  });
   return {};
 }
 
@@ -243,9 +240,8 @@ Result<void> HostBackend::launch(const KernelInfo& kernel, std::uint64_t n, cons
                                                     pack_bytes, limits::kernel_argument_bytes));
   Pack copy;
   std::memcpy(copy.bytes.data(), pack, pack_bytes);
-  Op op;
-  op.run = [this, kernel, n, copy]() -> Result<void> { return run_kernel(*core_, kernel, n, copy); };
-  core_->submit(native(stream), std::move(op));
+  core_->submit_plain(native(stream),
+                      [this, kernel, n, copy]() -> Result<void> { return run_kernel(*core_, kernel, n, copy); });
   return {};
 }
 
@@ -256,13 +252,11 @@ Result<void> HostBackend::gemm(const Gemm& product, StreamHandle stream) {
       return fail(Errc::unsupported,
                   fmt::format("a matrix dimension of {} is beyond what BLAS takes (2^31 - 1)", size));
   }
-  Op op;
-  op.run = [this, product]() -> Result<void> {
+  core_->submit_plain(native(stream), [this, product]() -> Result<void> {
     const auto tiles = cut_gemm(product.m, product.n, product.k, core_->permits());
     core_->parallel(tiles.count, [&](std::size_t tile) { run_gemm_tile(product, tiles, tile); });
     return {};
-  };
-  core_->submit(native(stream), std::move(op));
+  });
   return {};
 }
 

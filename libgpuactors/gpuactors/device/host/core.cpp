@@ -1,5 +1,4 @@
 // Streams, permits and parallel loops of one host backend.
-#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/host/core.hpp>
 #include <gpuactors/device/host/pool.hpp>
 
@@ -18,12 +17,19 @@ namespace {
 /// Plain ops that are taken out of a stream at once: so that who queues and who runs them rarely meet at the mutex.
 constexpr std::size_t ops_at_once = 32;
 
+/// What may be left to the caller, who will come and wait: so many ops, for so long.
+constexpr std::size_t ops_left = 64;
+constexpr std::chrono::milliseconds left_for{1};
+
 /// How long a waiter looks before it sleeps: about what sleeping and waking cost.
 constexpr std::chrono::microseconds look_before_sleep{25};
 
-Result<void> run_guarded(const std::function<Result<void>()>& run) {
+/// So many that a stream which is filled while it runs allocates no more.
+constexpr std::size_t most_kept_plains = 256;
+
+Result<void> run_guarded(const Op& op) {
   try {
-    return run();
+    return op.plain != nullptr ? op.plain->call(op.plain->bytes.data()) : op.task->run();
   } catch (const std::exception& error) {
     return fail(Errc::launch_failed, std::string{"a kernel threw: "} + error.what());
   } catch (...) {
@@ -81,21 +87,60 @@ void Core::destroy_stream(HostStream* stream) {
   std::erase_if(streams_, [stream](const auto& owned) { return owned.get() == stream; });
 }
 
-void Core::submit(HostStream* stream, Op op) {
+void Core::submit(HostStream* stream, Task task) {
+  Op op{nullptr, std::make_unique<Task>(std::move(task))};
   Lock lock{mutex_};
   push(stream, std::move(op));
 }
 
+std::unique_ptr<Plain> Core::take_plain() {
+  if (plains_.empty())
+    return std::make_unique<Plain>();
+  auto plain = std::move(plains_.back());
+  plains_.pop_back();
+  return plain;
+}
+
 void Core::push(HostStream* stream, Op op) {
+  const bool now = op.task != nullptr && (op.task->prompt || !op.task->run);
   stream->ops.push_back(std::move(op));
   ++stream->submitted;
-  if (stream->state != StreamState::idle)
-    return;
+  if (stream->state == StreamState::idle)
+    make_ready(stream);
+  if (stream->state == StreamState::ready)
+    request(stream, now || stream->ops.size() >= ops_left);
+}
+
+void Core::make_ready(HostStream* stream) {
   stream->state = StreamState::ready;
+  stream->ready_since = Clock::now();
+  stream->requested = false;
   ready_.push_back(stream);
   others_wait_.store(true, std::memory_order_relaxed);
-  if (used_ < permits_)
-    pool_.request(shared_from_this());
+}
+
+void Core::request(HostStream* stream, bool now) {
+  // Whoever works goes on with what is ready.
+  if (stream->requested || used_ == permits_)
+    return;
+  if (!now && !looked_after_)
+    looked_after_ = pool_.request_late(shared_from_this());
+  if (!now && looked_after_)
+    return;
+  stream->requested = true;
+  pool_.request(shared_from_this());
+}
+
+Lateness Core::lateness() {
+  Lock lock{mutex_};
+  if (ready_.empty() || used_ == permits_) {
+    looked_after_ = false;
+    return Lateness::none;
+  }
+  const auto late = Clock::now() - left_for;
+  const bool any =
+      std::any_of(ready_.begin(), ready_.end(), [late](const auto* stream) { return stream->ready_since <= late; });
+  return any ? Lateness::late : Lateness::early;
 }
 
 Result<void> Core::synchronize(HostStream* stream) {
@@ -128,9 +173,9 @@ void Core::after_all(std::function<void()> action, std::vector<std::shared_ptr<R
       service_ = streams_.emplace_back(std::make_unique<HostStream>()).get();
     const bool waits = !others.empty();
     for (auto& record : others) {
-      Op op;
-      op.wait_for = std::move(record);
-      push(service_, std::move(op));
+      Task task;
+      task.wait_for = std::move(record);
+      push(service_, {nullptr, std::make_unique<Task>(std::move(task))});
     }
     std::vector<HostStream*> busy;
     for (const auto& stream : streams_) {
@@ -143,13 +188,13 @@ void Core::after_all(std::function<void()> action, std::vector<std::shared_ptr<R
       countdown->left = busy.size();
       countdown->action = std::move(action);
       for (auto* stream : busy) {
-        Op op;
-        op.run = [countdown]() -> Result<void> {
+        Task task;
+        task.run = [countdown]() -> Result<void> {
           if (--countdown->left == 0)
             countdown->action();
           return {};
         };
-        push(stream, std::move(op));
+        push(stream, {nullptr, std::make_unique<Task>(std::move(task))});
       }
       return;
     }
@@ -163,11 +208,8 @@ void Core::resume(HostStream* stream) {
   if (stream->ops.empty()) {
     stream->state = StreamState::idle;
   } else {
-    stream->state = StreamState::ready;
-    ready_.push_back(stream);
-    others_wait_.store(true, std::memory_order_relaxed);
-    if (used_ < permits_)
-      pool_.request(shared_from_this());
+    make_ready(stream);
+    request(stream, true);
   }
   signal();
 }
@@ -200,6 +242,7 @@ void Core::await(HostStream* stream, std::uint64_t target, Lock& lock) {
 
 void Core::work() {
   Lock lock{mutex_};
+  looked_after_ = false;
   while (used_ < permits_) {
     if (!ready_.empty()) {
       auto* stream = ready_.front();
@@ -233,9 +276,9 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
     waited = stream->ops.empty();
   }
   if (going) {
-    stream->state = stream->ops.empty() ? StreamState::idle : StreamState::ready;
-    if (stream->state == StreamState::ready)
-      ready_.push_back(stream);
+    stream->state = StreamState::idle;
+    if (!stream->ops.empty())
+      make_ready(stream);
   }
   --used_;
   // A thread of the pool goes on in `work`; a caller that leaves has to send for one.
@@ -247,14 +290,14 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
 bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
   const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(ops_at_once, until - stream->completed));
   std::size_t plain = 0;
-  while (plain < std::min(most, stream->ops.size()) && stream->ops[plain].run)
+  while (plain < std::min(most, stream->ops.size()) && stream->ops[plain].is_call())
     ++plain;
   if (plain > 0)
     return run_some(stream, plain, lock);
-  auto op = std::move(stream->ops.front());
+  const auto task = std::move(stream->ops.front().task);
   stream->ops.pop_front();
-  if (op.wait_for != nullptr) {
-    if (!op.wait_for->await(shared_from_this(), stream)) {
+  if (task->wait_for != nullptr) {
+    if (!task->wait_for->await(shared_from_this(), stream)) {
       stream->state = StreamState::parked;
       return false;
     }
@@ -264,8 +307,8 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
       result = fail(std::move(*stream->error));
     stream->error.reset();
     lock.unlock();
-    op.callback(std::move(result));
-    op = {};
+    task->callback(std::move(result));
+    task->callback = nullptr;
     lock.lock();
   }
   complete(stream, 1);
@@ -273,25 +316,28 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
 }
 
 bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
-  std::array<Op, ops_at_once> ops;
-  std::move(stream->ops.begin(), stream->ops.begin() + static_cast<std::ptrdiff_t>(count), ops.begin());
-  stream->ops.erase(stream->ops.begin(), stream->ops.begin() + static_cast<std::ptrdiff_t>(count));
+  // They stay where they are, also while others are queued behind them.
+  std::array<Op*, ops_at_once> ops; // NOLINT(*-member-init): as many as are used
+  for (std::size_t i = 0; i < count; ++i)
+    ops[i] = &stream->ops[i];
   others_wait_.store(!ready_.empty(), std::memory_order_relaxed);
   lock.unlock();
   std::optional<Error> error;
   std::size_t done = 0;
   do {
-    auto result = run_guarded(ops[done].run);
+    auto result = run_guarded(*ops[done]);
     // What the work holds goes with it, before anybody learns that it is done.
-    ops[done] = {};
+    ops[done]->task = nullptr;
     ++done;
     if (!result && !error)
       error = result.error();
     // Who waits for a turn gets it now.
   } while (done < count && !others_wait_.load(std::memory_order_relaxed));
   lock.lock();
-  stream->ops.insert(stream->ops.begin(), std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(done)),
-                     std::make_move_iterator(ops.begin() + static_cast<std::ptrdiff_t>(count)));
+  for (std::size_t i = 0; i < done && plains_.size() < most_kept_plains; ++i)
+    if (ops[i]->plain != nullptr)
+      plains_.push_back(std::move(ops[i]->plain));
+  stream->ops.erase(stream->ops.begin(), stream->ops.begin() + static_cast<std::ptrdiff_t>(done));
   if (error && !stream->error)
     stream->error = std::move(error);
   complete(stream, done);

@@ -3,8 +3,18 @@
 #include <gpuactors/device/host/pool.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 
 namespace gpuactors::host {
+
+namespace {
+
+/// How often a thread that has worked looks for late work, and how often in vain until it sleeps.
+constexpr std::chrono::milliseconds look_every{1};
+constexpr int most_looks_in_vain = 50;
+
+} // namespace
 
 Pool::Pool(int keep) : keep_(keep) {
   // nop
@@ -46,40 +56,93 @@ void Pool::request(std::shared_ptr<Core> core) {
   std::list<std::thread> gone;
   {
     std::lock_guard guard{mutex_};
-    requests_.push_back(std::move(core));
+    enter(std::move(core));
     gone.swap(gone_);
-    if (static_cast<std::size_t>(idle_) < requests_.size() && live_ < std::max(keep_, permits_)) {
-      ++live_;
-      const auto self = threads_.emplace(threads_.end());
-      *self = std::thread{[this, self] { run(self); }};
-    }
   }
   wake_.notify_one();
   for (auto& thread : gone)
     thread.join();
 }
 
+bool Pool::request_late(std::shared_ptr<Core> core) {
+  std::lock_guard guard{mutex_};
+  if (looking_)
+    late_.push_back(std::move(core));
+  return looking_;
+}
+
+void Pool::enter(std::shared_ptr<Core> core) {
+  requests_.push_back(std::move(core));
+  if (static_cast<std::size_t>(idle_) < requests_.size() && live_ < std::max(keep_, permits_)) {
+    ++live_;
+    const auto self = threads_.emplace(threads_.end());
+    *self = std::thread{[this, self] { run(self); }};
+  }
+}
+
 void Pool::run(std::list<std::thread>::iterator self) {
-  std::unique_lock lock{mutex_};
-  for (;;) {
+  Lock lock{mutex_};
+  for (int in_vain = 0;;) {
     while (requests_.empty()) {
       if (stopping_)
         return;
       if (live_ > std::max(keep_, permits_)) {
         --live_;
+        if (!looking_)
+          look_no_more();
         gone_.splice(gone_.end(), threads_, self);
         return;
       }
       ++idle_;
-      wake_.wait(lock);
+      if (!looking_ && in_vain < most_looks_in_vain) {
+        look(lock);
+        in_vain = late_.empty() ? in_vain + 1 : 0;
+      } else {
+        wake_.wait(lock);
+      }
       --idle_;
     }
+    in_vain = 0;
     auto core = std::move(requests_.front());
     requests_.pop_front();
+    if (!requests_.empty())
+      wake_.notify_one();
     lock.unlock();
     core->work();
     core.reset();
     lock.lock();
+  }
+}
+
+void Pool::look(Lock& lock) {
+  looking_ = true;
+  wake_.wait_for(lock, look_every);
+  Cores cores;
+  cores.swap(late_);
+  lock.unlock();
+  Cores late;
+  Cores early;
+  for (auto& core : cores) {
+    const auto found = core->lateness();
+    if (found == Lateness::late)
+      late.push_back(std::move(core));
+    else if (found == Lateness::early)
+      early.push_back(std::move(core));
+  }
+  cores.clear();
+  lock.lock();
+  looking_ = false;
+  for (auto& core : late)
+    enter(std::move(core));
+  std::move(early.begin(), early.end(), std::back_inserter(late_));
+  if (!requests_.empty())
+    look_no_more(); // this thread goes to work
+}
+
+void Pool::look_no_more() {
+  for (; !late_.empty(); late_.pop_front()) {
+    enter(std::move(late_.front()));
+    wake_.notify_one();
   }
 }
 

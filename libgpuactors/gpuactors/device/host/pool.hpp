@@ -28,15 +28,32 @@ public:
   /// Counts the permits of a backend that was opened; a negative number when it is closed.
   void add_permits(int permits);
 
-  /// Has a thread call `core->work()` soon.
+  /// Has a thread call `core->work()` now.
   void request(std::shared_ptr<Core> core);
 
+  /// Has a thread call `core->work()` if nobody else has done its work in a while. Wakes none for that: one that has
+  /// just worked goes on to look for some time.
+  /// @returns false when there is none.
+  bool request_late(std::shared_ptr<Core> core);
+
 private:
+  using Lock = std::unique_lock<std::mutex>;
+  using Cores = std::deque<std::shared_ptr<Core>>;
+
   void run(std::list<std::thread>::iterator self);
+  /// Waits a moment for requests, then makes those of `late_` that are late requests too.
+  void look(Lock& lock);
+  /// Makes all of `late_` requests, for want of a thread that looks.
+  void look_no_more();
+  /// Enters a request, and starts a thread if there are too few.
+  void enter(std::shared_ptr<Core> core);
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Core>> requests_;
+  Cores requests_;
+  Cores late_;
+  /// A thread looks at `late_`.
+  bool looking_ = false;
   std::list<std::thread> threads_;
   /// Threads that have left and wait to be joined.
   std::list<std::thread> gone_;
