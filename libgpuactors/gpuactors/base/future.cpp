@@ -12,36 +12,60 @@ void FutureCore::cancel(Cancel) {
 
 namespace {
 
-/// How long a waiter looks before it sleeps: about what putting a thread to sleep and waking it costs, and longer than
-/// a short method takes to answer.
-constexpr std::chrono::microseconds look_before_sleep{25};
-
-/// Looks for a moment whether `ready` holds. A thread whose looks were in vain, because its answers come from other
-/// processes, say, soon looks only now and then: it would take a processor from those that work on the answer.
+/// Whether `ready` holds before `until`.
 template <class Ready>
-bool look(const Ready& ready, TimePoint deadline) {
-  constexpr unsigned in_vain = 4;
-  constexpr unsigned now_and_then = 64;
-  thread_local unsigned vain = 0;
-  if (vain >= in_vain && ++vain % now_and_then != 0)
-    return false;
-  const auto until = std::min(deadline, Clock::now() + look_before_sleep);
+bool look_until(const Ready& ready, TimePoint until) {
   do {
     for (int i = 0; i < 64; ++i)
-      if (ready()) {
-        vain = 0;
+      if (ready())
         return true;
-      }
   } while (Clock::now() < until);
-  ++vain;
   return false;
+}
+
+/// What a thread knows of its looks of one kind. One whose looks were in vain, because its answers come from other
+/// processes, say, soon looks only now and then: it would take a processor from those that work on the answer.
+struct Looks {
+  unsigned vain = 0;
+
+  bool pays() {
+    constexpr unsigned in_vain = 4;
+    constexpr unsigned now_and_then = 64;
+    return vain < in_vain || ++vain % now_and_then == 0;
+  }
+
+  bool found(bool ready) {
+    vain = ready ? 0 : vain + 1;
+    return ready;
+  }
+};
+
+/// Looks for a moment whether `ready` holds; for a longer one if the answer is made in this process.
+template <class Ready>
+bool look(const Ready& ready, TimePoint deadline, bool near) {
+  // About what putting a thread to sleep and waking it costs, and longer than a short method takes to answer.
+  constexpr std::chrono::microseconds short_look{25};
+  // As long as a short kernel takes. A processor that has slept for so long is slow to wake, and so is whoever it waits
+  // for. One thread at a time: the others work.
+  constexpr std::chrono::microseconds long_look{150};
+  static std::atomic<bool> looks_long{false};
+  thread_local Looks short_looks;
+  thread_local Looks long_looks;
+  const auto now = Clock::now();
+  if (short_looks.pays() && short_looks.found(look_until(ready, std::min(deadline, now + short_look))))
+    return true;
+  if (!near || !long_looks.pays() || looks_long.exchange(true, std::memory_order_relaxed))
+    return false;
+  const bool found = long_looks.found(look_until(ready, std::min(deadline, now + long_look)));
+  looks_long.store(false, std::memory_order_relaxed);
+  return found;
 }
 
 } // namespace
 
 bool FutureCore::wait_until(TimePoint deadline) {
   const auto is_ready = [this] { return ready(); };
-  if (ready() || look(is_ready, deadline))
+  if (ready() || look(is_ready, deadline, near))
     return true;
   std::unique_lock lock{mutex_};
   ++waiters_;

@@ -48,6 +48,9 @@ public:
   /// Where `Future::then` runs its function; null means the completing thread.
   std::shared_ptr<Executor> executor;
 
+  /// Whether the answer is made by a thread of this process, as far as is known: a waiter looks for it for longer then.
+  bool near = false;
+
 protected:
   /// Claims the right to complete; false when somebody did before.
   bool claim() noexcept {

@@ -195,8 +195,10 @@ StreamReader<Payload> ActorRef::stream_payload(std::string_view method, Payload 
 void ActorRef::start(const std::shared_ptr<detail::PendingCall>& call, detail::FutureCore& future,
                      std::string_view method, Payload input, const google::protobuf::Descriptor* output,
                      Duration deadline, bool stream) const {
-  if (const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr)
+  if (const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr) {
     future.executor = core->executor();
+    future.near = !core->connected();
+  }
   start(call, method, std::move(input), output, deadline, stream);
 }
 
