@@ -128,15 +128,15 @@ TEST_CASE("a context whose work is stuck keeps no neighbour from working") {
 }
 
 TEST_CASE("work that nobody waits for is done, whether the device's threads sleep, look, leave or are stuck") {
-  // Promises and contexts outlive what is queued.
+  // All that kernels use outlives the contexts.
   std::vector<std::unique_ptr<std::promise<void>>> promises;
+  std::promise<void> go;
+  auto until = go.get_future().share();
   const auto tell = kernel<Tell>("tell");
   auto device = make_device(4);
   std::vector<std::unique_ptr<Context>> contexts;
   for (int i = 0; i < 4; ++i)
     contexts.push_back(open(device, 2500));
-  std::promise<void> go;
-  auto until = go.get_future().share();
   std::minstd_rand random{7};
   const auto queue = [&](Context& context) {
     auto& done = *promises.emplace_back(std::make_unique<std::promise<void>>());
@@ -162,6 +162,29 @@ TEST_CASE("work that nobody waits for is done, whether the device's threads slee
     REQUIRE(done.wait_for(std::chrono::seconds{20}) == std::future_status::ready);
   }
   go.set_value();
+}
+
+TEST_CASE("work that nobody waits for is done on each stream of a context, also behind a stream that is stuck") {
+  auto device = make_device(4);
+  auto context = open(device, 10'000);
+  for (int round = 0; round < 20; ++round) {
+    std::promise<void> go;
+    auto until = go.get_future().share();
+    std::vector<std::promise<void>> promises(3);
+    std::vector<Stream> streams;
+    for (std::size_t i = 0; i < promises.size(); ++i)
+      streams.push_back(*context->make_stream());
+    // A thread that has just worked looks for what is left to it.
+    REQUIRE(context->stream().notify([](const Result<void>&) {}));
+    REQUIRE(context->stream().synchronize());
+    REQUIRE(context->stream().launch(kernel<Await>("await"), 1, &until));
+    for (std::size_t i = 0; i < promises.size(); ++i)
+      REQUIRE(streams[i].launch(kernel<Tell>("tell"), 1, &promises[i]));
+    for (auto& promise : promises)
+      CHECK(promise.get_future().wait_for(std::chrono::seconds{5}) == std::future_status::ready);
+    go.set_value();
+    REQUIRE(context->stream().synchronize());
+  }
 }
 
 TEST_CASE("many pieces of work are begun before the caller comes to wait for them") {

@@ -52,11 +52,15 @@ bool look(const Ready& ready, TimePoint deadline, bool near) {
   thread_local Looks short_looks;
   thread_local Looks long_looks;
   const auto now = Clock::now();
-  if (short_looks.pays() && short_looks.found(look_until(ready, std::min(deadline, now + short_look))))
+  // A look that is cut short says nothing of the next.
+  if (deadline - now < long_look)
+    return look_until(ready, std::min(deadline, now + short_look));
+  if (short_looks.pays() && short_looks.found(look_until(ready, now + short_look)))
     return true;
-  if (!near || !long_looks.pays() || looks_long.exchange(true, std::memory_order_relaxed))
+  if (!near || looks_long.load(std::memory_order_relaxed) || !long_looks.pays()
+      || looks_long.exchange(true, std::memory_order_relaxed))
     return false;
-  const bool found = long_looks.found(look_until(ready, std::min(deadline, now + long_look)));
+  const bool found = long_looks.found(look_until(ready, now + long_look));
   looks_long.store(false, std::memory_order_relaxed);
   return found;
 }

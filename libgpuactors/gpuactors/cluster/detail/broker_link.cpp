@@ -133,6 +133,7 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
     {
       const std::lock_guard lock{mutex_};
       connected_ = true;
+      why_down_.reset();
     }
     port_.ask(std::make_shared<HelloReply>(weak_from_this(), *handle), *handle,
               deadline_after(Clock::now(), limits::link_timeout), hello_(), port_.handle());

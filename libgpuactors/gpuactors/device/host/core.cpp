@@ -77,9 +77,11 @@ HostStream* Core::make_stream() {
 
 void Core::destroy_stream(HostStream* stream) {
   Lock lock{mutex_};
-  await(stream, stream->submitted, lock);
-  // A thread that has done its last op may still look for another.
-  while (stream->state == StreamState::running) {
+  // A thread that has done its last op may still look for another, and find one: of memory that was freed just now.
+  while (stream->completed != stream->submitted || stream->state == StreamState::running) {
+    await(stream, stream->submitted, lock);
+    if (stream->state != StreamState::running)
+      continue;
     ++waiting_;
     changed_.wait(lock);
     --waiting_;
@@ -112,10 +114,10 @@ void Core::push(HostStream* stream, Op op) {
 }
 
 void Core::make_ready(HostStream* stream) {
+  ready_.push_back(stream);
   stream->state = StreamState::ready;
   stream->ready_since = Clock::now();
   stream->requested = false;
-  ready_.push_back(stream);
   others_wait_.store(true, std::memory_order_relaxed);
 }
 
@@ -247,6 +249,9 @@ void Core::work() {
     if (!ready_.empty()) {
       auto* stream = ready_.front();
       ready_.pop_front();
+      // One request may stand for several streams.
+      if (!ready_.empty() && used_ + 1 < permits_)
+        pool_.request(shared_from_this());
       run(stream, std::numeric_limits<std::uint64_t>::max(), true, lock);
     } else if (auto* loop = open_loop()) {
       help(*loop, lock);

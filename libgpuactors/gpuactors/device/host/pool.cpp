@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
+#include <system_error>
 
 namespace gpuactors::host {
 
@@ -67,16 +67,29 @@ void Pool::request(std::shared_ptr<Core> core) {
 bool Pool::request_late(std::shared_ptr<Core> core) {
   std::lock_guard guard{mutex_};
   if (looking_)
-    late_.push_back(std::move(core));
+    add_late(std::move(core));
   return looking_;
+}
+
+void Pool::add_late(std::shared_ptr<Core> core) {
+  // It may be here from before, if a thread has come for it meanwhile for another reason.
+  if (std::find(late_.begin(), late_.end(), core) == late_.end())
+    late_.push_back(std::move(core));
 }
 
 void Pool::enter(std::shared_ptr<Core> core) {
   requests_.push_back(std::move(core));
-  if (static_cast<std::size_t>(idle_) < requests_.size() && live_ < std::max(keep_, permits_)) {
-    ++live_;
-    const auto self = threads_.emplace(threads_.end());
+  if (static_cast<std::size_t>(idle_) >= requests_.size() || live_ >= std::max(keep_, permits_))
+    return;
+  const auto self = threads_.emplace(threads_.end());
+  try {
     *self = std::thread{[this, self] { run(self); }};
+    ++live_;
+  } catch (const std::system_error&) {
+    // The others do it later; without any, nobody would.
+    threads_.erase(self);
+    if (live_ == 0)
+      throw;
   }
 }
 
@@ -134,7 +147,8 @@ void Pool::look(Lock& lock) {
   looking_ = false;
   for (auto& core : late)
     enter(std::move(core));
-  std::move(early.begin(), early.end(), std::back_inserter(late_));
+  for (auto& core : early)
+    add_late(std::move(core));
   if (!requests_.empty())
     look_no_more(); // this thread goes to work
 }

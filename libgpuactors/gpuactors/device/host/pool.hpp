@@ -45,6 +45,7 @@ private:
   void look(Lock& lock);
   /// Makes all of `late_` requests, for want of a thread that looks.
   void look_no_more();
+  void add_late(std::shared_ptr<Core> core);
   /// Enters a request, and starts a thread if there are too few.
   void enter(std::shared_ptr<Core> core);
 
