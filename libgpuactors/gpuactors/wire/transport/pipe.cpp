@@ -1,4 +1,3 @@
-#include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/transport/pipe.hpp>
 
 #include <openssl/err.h>
@@ -38,8 +37,8 @@ bool has_to_wait(const TlsSession& session, int result) {
 
 } // namespace
 
-Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop)
-  : socket_(socket), session_(std::move(session)), call_loop_(std::move(call_loop)) {
+Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect)
+  : socket_(socket), collect_(collect), session_(std::move(session)), call_loop_(std::move(call_loop)) {
   // nop
 }
 
@@ -103,7 +102,7 @@ bool Pipe::send(std::string_view message) {
   Lock lock{mutex_};
   if (failed_ || retired_ || closed_)
     return false;
-  if (busy_ || loop_comes_ || Clock::now() - last_write_ < limits::link_collect)
+  if (busy_ || loop_comes_ || Clock::now() - last_write_ < collect_)
     leave_behind(message);
   else if (const auto done = write(lock, message); done < message.size())
     put_back(message.substr(done));

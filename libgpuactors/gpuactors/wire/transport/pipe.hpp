@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/transport/tls.hpp>
 
 #include <array>
@@ -27,7 +28,8 @@ public:
 
   /// @param socket not blocking; whoever owns it calls `close` before it closes the socket.
   /// @param session null in plaintext.
-  Pipe(int socket, TlsSession session, CallLoop call_loop);
+  /// @param collect what follows a message within this time is left to the event loop.
+  Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect = limits::link_collect);
 
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
@@ -84,6 +86,7 @@ private:
   static constexpr std::size_t ahead = 16U << 10;
 
   const int socket_;
+  const Duration collect_;
 
   // A session is used by one thread at a time: read or written.
   std::mutex session_mutex_;
