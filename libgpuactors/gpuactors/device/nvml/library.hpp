@@ -97,7 +97,9 @@ enum Return : int {
 
 /// The table. Filled once, then only read: any thread.
 struct Library {
-#define GPUACTORS_NVML_MEMBER(name, function, parameters) int(*name) parameters = nullptr;
+// The parameters come in parentheses.
+#define GPUACTORS_NVML_MEMBER(name, function, parameters)                                                              \
+  int(*name) parameters = nullptr; // NOLINT(bugprone-macro-parentheses)
   GPUACTORS_NVML_REQUIRED(GPUACTORS_NVML_MEMBER)
   GPUACTORS_NVML_OPTIONAL(GPUACTORS_NVML_MEMBER)
 #undef GPUACTORS_NVML_MEMBER
