@@ -5,6 +5,9 @@
 
 #include <support/catch.hpp>
 
+// The lanes are the way of calls with this version only.
+#if GPUACTORS_CAF_017
+
 #include <caf/forwarding_actor_proxy.hpp>
 
 #include <future>
@@ -68,14 +71,14 @@ public:
   }
 
   /// Asks the actor of `other` the moment that there is a lane to it.
-  void greet(const Process& other, const std::shared_ptr<Asker>& waiter) {
+  void greet(const Process& other, const std::shared_ptr<Asker>& asker) {
     // A handle from before, as a process has that has heard of the actor from a third one.
     caf::actor_config config;
     auto to = caf::make_actor<caf::forwarding_actor_proxy, caf::strong_actor_ptr>(
         other.actor_->id(), other.actor_->node(), &system_.get(), config, caf::actor_cast<caf::actor>(actor_));
-    links_->lanes()->watch([this, to = std::move(to), waiter](const caf::node_id& node) {
+    links_->lanes()->watch([this, to = std::move(to), asker](const caf::node_id& node) {
       if (node == to->node())
-        port_.ask(waiter, to, deadline_after(Clock::now(), 5s), v1::Tick{});
+        port_.ask(asker, to, deadline_after(Clock::now(), 5s), v1::Tick{});
     });
   }
 
@@ -93,20 +96,19 @@ private:
 
 } // namespace
 
-#if GPUACTORS_CAF_017
-// The lanes are the way of calls with this version only.
 TEST_CASE("a request sent the moment that there is a lane comes after the words with which its connection begins",
           "[wire]") {
   Process accepting;
   Process dialling;
   const bool dials = GENERATE(true, false);
-  const auto waiter = std::make_shared<Asker>();
+  const auto asker = std::make_shared<Asker>();
   if (dials)
-    dialling.greet(accepting, waiter);
+    dialling.greet(accepting, asker);
   else
-    accepting.greet(dialling, waiter);
+    accepting.greet(dialling, asker);
   const auto kept = dialling.connect(accepting);
   // One that comes before them has no sender, for CAF: its answer goes nowhere.
-  CHECK(waiter->wait());
+  CHECK(asker->wait());
 }
+
 #endif

@@ -43,8 +43,8 @@ public:
   /// A connection to this process stands, and CAF uses it.
   void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe);
 
-  /// Has `added` told of each connection from now on, in the event loop and before anything else is done with it: what
-  /// is sent there is its first message.
+  /// Has `added` told of each connection from now on, in the event loop and before anybody else knows of it: what is
+  /// sent there is the first message after CAF's own. For tests.
   void watch(std::function<void(const caf::node_id&)> added);
 
   /// It has ended.

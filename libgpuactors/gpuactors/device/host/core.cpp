@@ -97,7 +97,7 @@ void Core::submit(HostStream* stream, Task task) {
 
 std::unique_ptr<Plain> Core::take_plain() {
   if (plains_.empty())
-    return std::make_unique<Plain>();
+    return std::make_unique_for_overwrite<Plain>();
   auto plain = std::move(plains_.back());
   plains_.pop_back();
   return plain;
