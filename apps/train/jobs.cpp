@@ -44,9 +44,9 @@ private:
     GPUACTORS_LET(trainer, await_start(cluster_.spawn_async("trainer", plan, options_), watcher));
     count(1, 0);
     auto outcome = follow(trainer, epochs_, watcher);
-    // Its part of the device is for the next one.
-    const auto ended = cluster_.kill(trainer);
+    // Before its part of the device is for the next one, which would be counted beside it.
     count(-1, 1);
+    const auto ended = cluster_.kill(trainer);
     if (outcome && !ended && !is_death(ended.error().code()))
       return gpuactors::fail(ended.error());
     return outcome;
