@@ -24,9 +24,10 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
 
 } // namespace
 
-ActorShell::ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
-                       std::shared_ptr<HolderControl> control, LeaseInfo lease)
-  : caf::event_based_actor(config), lease_(std::move(lease)) {
+ActorShell::ActorShell(caf::actor_config& config, OwnThreads::Thread thread,
+                       std::shared_ptr<const ProcessServices> services, std::shared_ptr<HolderControl> control,
+                       LeaseInfo lease)
+  : OwnThreads::ActorBase(config, std::move(thread)), lease_(std::move(lease)) {
   host_.services = std::move(services);
   host_.control = std::move(control);
   answers_ = std::make_shared<detail::Answers>(host_.control, host_.services->lanes);
@@ -55,7 +56,6 @@ void ActorShell::on_exit() {
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
   host_.placement.reset();
-  set_output_holder(LeaseId{}); // the thread may be used again
   host_.control->half_ended();
 }
 

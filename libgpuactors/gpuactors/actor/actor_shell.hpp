@@ -4,17 +4,18 @@
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/wire/own_threads.hpp>
 
 namespace gpuactors {
 
 /// Hosts one `Actor` object: opens its devices, makes it, serves its methods, destroys it and frees its memory.
 ///
-/// Lifecycle: spawned detached by a worker -> `StartActor` makes the object (answered with `Started`, or the error of
-/// its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an exit message;
-/// then it destroys the object and closes the devices. All on its own thread.
-class ActorShell : public caf::event_based_actor {
+/// Lifecycle: spawned on a thread of its own by a worker -> `StartActor` makes the object (answered with `Started`, or
+/// the error of its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an
+/// exit message; then it destroys the object and closes the devices. All on its own thread.
+class ActorShell : public OwnThreads::ActorBase {
 public:
-  ActorShell(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
+  ActorShell(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<const ProcessServices> services,
              std::shared_ptr<HolderControl> control, LeaseInfo lease);
 
   caf::behavior make_behavior() override;

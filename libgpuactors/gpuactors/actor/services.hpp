@@ -11,6 +11,7 @@
 namespace gpuactors {
 
 class Lanes;
+class OwnThreads;
 class TypeRegistry;
 
 /// The way from user code that runs under a lease back to the cluster: implemented by the cluster layer, opaque here.
@@ -28,6 +29,8 @@ struct ProcessServices {
   std::shared_ptr<QuotaTable> quotas;
   std::shared_ptr<TensorStore> tensors;
   std::weak_ptr<ClusterLink> cluster;
+  /// Those of what it hosts.
+  std::shared_ptr<OwnThreads> threads;
   /// To other processes; null where there are none.
   std::shared_ptr<Lanes> lanes;
   /// Whether kernels may be compiled from source.

@@ -5,9 +5,10 @@
 
 namespace gpuactors {
 
-TaskRunner::TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
-                       std::shared_ptr<HolderControl> control, LeaseInfo lease)
-  : caf::event_based_actor(config), services_(std::move(services)), control_(std::move(control)),
+TaskRunner::TaskRunner(caf::actor_config& config, OwnThreads::Thread thread,
+                       std::shared_ptr<const ProcessServices> services, std::shared_ptr<HolderControl> control,
+                       LeaseInfo lease)
+  : OwnThreads::ActorBase(config, std::move(thread)), services_(std::move(services)), control_(std::move(control)),
     lease_(std::move(lease)), answers_(std::make_shared<detail::Answers>(control_, services_->lanes)) {
   // nop
 }
@@ -34,7 +35,6 @@ void TaskRunner::on_exit() {
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
   placement_.reset();
-  set_output_holder(LeaseId{}); // the thread may be used again
   control_->half_ended();
 }
 

@@ -4,6 +4,7 @@
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/wire/own_threads.hpp>
 
 #include <atomic>
 
@@ -11,11 +12,11 @@ namespace gpuactors {
 
 /// Runs one task after the other under its lease; frees what each one left allocated before it answers.
 ///
-/// Lifecycle: spawned detached by a worker -> opened by `StartRunner` (answered with `Started`, or the error of opening
-/// its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices.
-class TaskRunner : public caf::event_based_actor {
+/// Lifecycle: spawned on a thread of its own by a worker -> opened by `StartRunner` (answered with `Started`, or the
+/// error of opening its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices.
+class TaskRunner : public OwnThreads::ActorBase {
 public:
-  TaskRunner(caf::actor_config& config, std::shared_ptr<const ProcessServices> services,
+  TaskRunner(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<const ProcessServices> services,
              std::shared_ptr<HolderControl> control, LeaseInfo lease);
 
   caf::behavior make_behavior() override;

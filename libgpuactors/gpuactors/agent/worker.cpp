@@ -82,17 +82,24 @@ void Worker::on_exit() {
 }
 
 template <class Holder>
-Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
+Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
+  v1::LeaseEnded ended;
+  ended.set_lease(lease.id());
+  ended.set_epoch(lease.epoch());
+  auto control = std::make_shared<HolderControl>();
+  auto holder = services_->threads->spawn<Holder>(system(), services_, control, from_wire(lease, services_->devices));
+  if (!holder) {
+    ended.set_error(static_cast<std::uint32_t>(holder.error().code()));
+    ended.set_text(holder.error().message());
+    caf_version::post(agent_, std::move(ended));
+    return nullptr;
+  }
   auto& slot = slots_[LeaseId{lease.id()}];
   slot.epoch = lease.epoch();
   for (const auto& device : lease.devices())
     slot.devices.push_back(device.index());
-  slot.control = std::make_shared<HolderControl>();
-  slot.holder = caf::actor_cast<caf::actor>(
-      system().spawn<Holder, caf::detached>(services_, slot.control, from_wire(lease, services_->devices)));
-  v1::LeaseEnded ended;
-  ended.set_lease(lease.id());
-  ended.set_epoch(lease.epoch());
+  slot.control = std::move(control);
+  slot.holder = std::move(*holder);
   slot.control->on_end(
       [worker = caf::actor_cast<caf::strong_actor_ptr>(this), control = std::weak_ptr{slot.control}, ended]() mutable {
         if (const auto known = control.lock())
@@ -115,16 +122,18 @@ Worker::Slot& Worker::open_slot(const v1::Lease& lease) {
   // Attached before anybody else has the handle, so it runs after all that others attach: whoever learns that the lease
   // is free finds its handles marked as down.
   slot.holder->attach_functor([control = slot.control] { control->half_ended(); });
-  return slot;
+  return &slot;
 }
 
 template <class Holder, class Order, class... Ins>
 void Worker::start(const Order& order, const Ins&... message) {
   if (slots_.count(LeaseId{order.lease().id()}) > 0)
     return; // told twice
-  auto& slot = open_slot<Holder>(order.lease());
-  slot.alone = !hands_out_handles_ && is_isolated(order);
-  const auto holder = slot.holder;
+  auto* slot = open_slot<Holder>(order.lease());
+  if (slot == nullptr)
+    return;
+  slot->alone = !hands_out_handles_ && is_isolated(order);
+  const auto holder = slot->holder;
   caf_version::ask(this, holder, order, message...)
       .then([this, lease = order.lease()](v1::Started& message) { started(lease, message.pid()); },
             [this, id = LeaseId{order.lease().id()}](caf::error& error) { failed(id, from_caf(error)); });

@@ -52,8 +52,9 @@ private:
 
   template <class Holder, class Order, class... Ins>
   void start(const Order& order, const Ins&... message);
+  /// Null if there is no thread for it: told to the agent.
   template <class Holder>
-  Slot& open_slot(const v1::Lease& lease);
+  Slot* open_slot(const v1::Lease& lease);
   void started(const v1::Lease& lease, std::uint32_t pid);
   void failed(LeaseId lease, Error error);
   void end(const v1::EndLease& order);

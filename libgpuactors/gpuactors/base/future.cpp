@@ -1,4 +1,5 @@
 #include <gpuactors/base/future.hpp>
+#include <gpuactors/base/look.hpp>
 
 #include <algorithm>
 
@@ -12,39 +13,9 @@ void FutureCore::cancel(Cancel) {
 
 namespace {
 
-/// Whether `ready` holds before `until`.
-template <class Ready>
-bool look_until(const Ready& ready, TimePoint until) {
-  do {
-    for (int i = 0; i < 64; ++i)
-      if (ready())
-        return true;
-  } while (Clock::now() < until);
-  return false;
-}
-
-/// What a thread knows of its looks of one kind. One whose looks were in vain, because its answers come from other
-/// processes, say, soon looks only now and then: it would take a processor from those that work on the answer.
-struct Looks {
-  unsigned vain = 0;
-
-  bool pays() {
-    constexpr unsigned in_vain = 4;
-    constexpr unsigned now_and_then = 64;
-    return vain < in_vain || ++vain % now_and_then == 0;
-  }
-
-  bool found(bool ready) {
-    vain = ready ? 0 : vain + 1;
-    return ready;
-  }
-};
-
 /// Looks for a moment whether `ready` holds; for a longer one if the answer is made in this process.
 template <class Ready>
 bool look(const Ready& ready, TimePoint deadline, bool near) {
-  // About what putting a thread to sleep and waking it costs, and longer than a short method takes to answer.
-  constexpr std::chrono::microseconds short_look{25};
   // As long as a short kernel takes. A processor that has slept for so long is slow to wake, and so is whoever it waits
   // for. One thread at a time: the others work.
   constexpr std::chrono::microseconds long_look{150};

@@ -29,11 +29,14 @@
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/init_global_meta_objects.hpp>
+#include <caf/scheduler.hpp>
 #endif
 
 #include <google/protobuf/message.h>
 
 #include <chrono>
+#include <limits>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -329,6 +332,101 @@ caf::node_id peer_of([[maybe_unused]] caf::io::abstract_broker* broker, [[maybe_
   return {};
 #endif
 }
+
+// -- threads --------------------------------------------------------------------------------------
+
+/// Whom an actor is handed to whenever it has messages. Outlives the actor.
+#if GPUACTORS_CAF_017
+class Runner : public caf::execution_unit {
+public:
+  explicit Runner(caf::actor_system& system) : caf::execution_unit(&system), others_(&system) {
+    // nop
+  }
+
+  /// Any thread; never again before `actor` was run.
+  virtual void run_soon(caf::resumable* actor) = 0;
+
+protected:
+  /// Runs `actor` until it has no more messages; returns false when it has ended. What it sends to is run by the
+  /// system.
+  bool run(caf::resumable* actor) {
+    auto result = caf::resumable::resume_later;
+    while (result == caf::resumable::resume_later)
+      result = actor->resume(&others_, std::numeric_limits<std::size_t>::max());
+    intrusive_ptr_release(actor);
+    return result == caf::resumable::awaiting_message;
+  }
+
+private:
+  void exec_later(caf::resumable* actor) final {
+    run_soon(actor);
+  }
+
+  // The actor keeps a pointer to it.
+  caf::scoped_execution_unit others_;
+};
+using RunnerBase = caf::execution_unit;
+using EnqueueResult = void;
+#else
+class Runner : public caf::scheduler {
+public:
+  explicit Runner(caf::actor_system& system) : system_(system) {
+    // nop
+  }
+
+  virtual void run_soon(caf::resumable* actor) = 0;
+
+protected:
+  bool run(caf::resumable* actor) {
+    auto result = caf::resumable::resume_later;
+    while (result == caf::resumable::resume_later)
+      result = actor->resume(&system_.scheduler(), std::numeric_limits<std::size_t>::max());
+    intrusive_ptr_release(actor);
+    return result == caf::resumable::awaiting_message;
+  }
+
+private:
+  void schedule(caf::resumable* actor) final {
+    run_soon(actor);
+  }
+  void delay(caf::resumable* actor) final {
+    run_soon(actor);
+  }
+  // There is nothing to start and stop.
+  void start() final {
+    // nop
+  }
+  void stop() final {
+    // nop
+  }
+
+  caf::actor_system& system_;
+};
+using RunnerBase = caf::scheduler;
+using EnqueueResult = bool;
+#endif
+
+/// An actor that a runner of its own runs, whoever sends to it.
+class RunActor : public caf::event_based_actor {
+public:
+  RunActor(caf::actor_config& config, std::shared_ptr<Runner> runner)
+    : caf::event_based_actor(config), runner_(std::move(runner)) {
+    // nop
+  }
+
+  using caf::event_based_actor::enqueue;
+
+  EnqueueResult enqueue(caf::mailbox_element_ptr element, RunnerBase* /*of the sender*/) final {
+    return caf::event_based_actor::enqueue(std::move(element), runner_.get());
+  }
+
+  void launch(RunnerBase* /*of the parent*/, bool lazy, bool hide) final {
+    caf::event_based_actor::launch(runner_.get(), lazy, hide);
+  }
+
+private:
+  std::shared_ptr<Runner> runner_;
+};
 
 /// Renders any CAF error.
 inline std::string render(const caf::error& error) {

@@ -123,7 +123,7 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
   if (links)
     configure_links(*config_, *links);
   system_ = std::make_unique<caf::actor_system>(*config_);
-  own_threads_ = system_->detached_actors();
+  system_threads_ = system_->detached_actors();
   std::random_device random;
   client_ = std::uint64_t{random()} << 32U | random();
   port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
@@ -254,6 +254,7 @@ void ClusterCore::fill(ProcessServices& services) {
   services.registry = registry_;
   services.quotas = quotas_;
   services.tensors = tensors_;
+  services.threads = threads_;
   services.cluster = weak_from_this();
   if (links_ != nullptr)
     services.lanes = links_->lanes();
@@ -279,7 +280,7 @@ void ClusterCore::shutdown() {
     release_cells();
     // Who waits for a tensor waits no longer.
     tensors_->close();
-    // Waits for every holder to end: nothing of the user's runs afterwards.
+    // Waits for every holder to end, and for its thread: nothing of the user's runs afterwards.
     if (system_ != nullptr)
       await_holders();
     executor_->stop();
@@ -288,10 +289,12 @@ void ClusterCore::shutdown() {
 
 void ClusterCore::await_holders() {
   system_->await_all_actors_done();
-  // An actor counts as done before its thread is: it still takes back its timeouts, at a clock that the system stops
-  // before it waits for threads. Thousands of them at once would fill the clock's queue, and wait for ever.
+  threads_->join();
+  // Users' own detached actors of CAF count as done before their threads are: those still take back their timeouts, at
+  // a clock that the system stops before it waits for threads. Thousands at once would fill its queue, and wait for
+  // ever.
   const auto give_up = Clock::now() + limits::call_deadline;
-  while (system_->detached_actors() > own_threads_ && Clock::now() < give_up)
+  while (system_->detached_actors() > system_threads_ && Clock::now() < give_up)
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
 }
 

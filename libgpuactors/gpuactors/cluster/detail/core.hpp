@@ -7,6 +7,7 @@
 #include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/options.hpp>
 #include <gpuactors/device/nvml/watch.hpp>
+#include <gpuactors/wire/own_threads.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
 #include <memory>
@@ -117,8 +118,9 @@ private:
   std::shared_ptr<QuotaTable> quotas_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;
-  // Of the system itself.
-  std::size_t own_threads_ = 0;
+  // Detached actors of the system itself.
+  std::size_t system_threads_ = 0;
+  std::shared_ptr<OwnThreads> threads_ = std::make_shared<OwnThreads>();
   caf::strong_actor_ptr broker_;
   std::vector<caf::strong_actor_ptr> agents_;
   // What tells the agents of devices that fail.

@@ -1,0 +1,134 @@
+#include <gpuactors/base/look.hpp>
+#include <gpuactors/wire/own_threads.hpp>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <system_error>
+
+namespace gpuactors {
+
+/// One thread. It ends when its actor has ended, or when nobody knows that actor any more.
+class OwnThreads::OwnThread : public caf_version::Runner {
+public:
+  using Runner::Runner;
+
+  void run_soon(caf::resumable* actor) override {
+    job_.store(actor);
+    wake();
+  }
+
+  void end() {
+    stopped_.store(true);
+    wake();
+  }
+
+  /// What the thread does.
+  void work() {
+    while (auto* actor = next())
+      if (!Runner::run(actor))
+        return;
+  }
+
+private:
+  [[nodiscard]] bool ready() const {
+    return job_.load() != nullptr || stopped_.load();
+  }
+
+  /// Waits; null to stop.
+  caf::resumable* next() {
+    const auto is_ready = [this] { return ready(); };
+    if (!is_ready() && !look(is_ready)) {
+      std::unique_lock lock{mutex_};
+      sleeps_.store(true);
+      wake_.wait(lock, is_ready);
+      sleeps_.store(false);
+    }
+    return job_.exchange(nullptr);
+  }
+
+  /// One thread of a process at a time: the others work.
+  template <class Ready>
+  bool look(const Ready& is_ready) {
+    static std::atomic<bool> somebody_looks{false};
+    if (!looks_.pays() || somebody_looks.load(std::memory_order_relaxed)
+        || somebody_looks.exchange(true, std::memory_order_relaxed))
+      return false;
+    const bool found = looks_.found(look_until(is_ready, Clock::now() + short_look));
+    somebody_looks.store(false, std::memory_order_relaxed);
+    return found;
+  }
+
+  void wake() {
+    // It says that it sleeps before it looks for the last time, under the lock until it does sleep.
+    if (!sleeps_.load())
+      return;
+    { const std::lock_guard lock{mutex_}; }
+    wake_.notify_one();
+  }
+
+  /// There is one at most: an actor is handed over once, until it has found its mailbox empty.
+  std::atomic<caf::resumable*> job_{nullptr};
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> sleeps_{false};
+  Looks looks_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+};
+
+OwnThreads::OwnThreads(Maker make) : make_(std::move(make)) {
+  // nop
+}
+
+OwnThreads::~OwnThreads() {
+  join();
+}
+
+Result<OwnThreads::Thread> OwnThreads::start(caf::actor_system& system) {
+  auto own = std::make_shared<OwnThread>(system);
+  {
+    const std::lock_guard lock{mutex_};
+    const auto number = ++last_number_;
+    try {
+      // It may be over before it is known here: then it waits for the lock.
+      running_[number] = make_([this, own, number] {
+        pthread_setname_np(pthread_self(), "gpuactors.actor");
+        own->work();
+        end(number);
+      });
+    } catch (const std::system_error& error) {
+      running_.erase(number);
+      return fail(Errc::unavailable, fmt::format("an actor or task needs a thread of its own, and there is none beside "
+                                                 "the {} that run: {}",
+                                                 running_.size(), error.what()));
+    }
+  }
+  // The actor has it; when that is gone, so is what the thread is there for.
+  return Thread{own.get(), [own](caf_version::Runner*) { own->end(); }};
+}
+
+void OwnThreads::end(std::uint64_t number) {
+  std::thread before;
+  {
+    const std::lock_guard lock{mutex_};
+    before = std::exchange(ended_, std::move(running_.extract(number).mapped()));
+    one_ended_.notify_all();
+  }
+  // Here, where it keeps nobody from work: what users' libraries do at the end of a thread may take long.
+  if (before.joinable())
+    before.join();
+}
+
+void OwnThreads::join() {
+  std::thread last;
+  {
+    std::unique_lock lock{mutex_};
+    one_ended_.wait(lock, [this] { return running_.empty(); });
+    last = std::move(ended_);
+  }
+  if (last.joinable())
+    last.join();
+}
+
+} // namespace gpuactors
