@@ -105,11 +105,36 @@ struct KernelSignature<void (F::*)(std::uint64_t, Args...) const> {
 };
 
 template <class F>
-void run_on_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
+void run_on_any_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
   const auto& arguments = *static_cast<const typename KernelSignature<decltype(&F::operator())>::Pack*>(pack);
   const F functor{};
   for (auto i = begin; i < end; ++i)
     arguments.call(functor, i);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
+#define GPUACTORS_WIDE_KERNELS 1
+
+/// The same for processors with wider vectors than the program was compiled for. Without fused multiplication and
+/// addition, which would round otherwise: results are the same to the last bit. All that the functor calls is compiled
+/// into it (`flatten`), so that nothing of it can get to where those vectors are not.
+template <class F>
+__attribute__((target("avx2"), flatten)) void run_on_wide_host(std::uint64_t begin, std::uint64_t end,
+                                                               const void* pack) {
+  const auto& arguments = *static_cast<const typename KernelSignature<decltype(&F::operator())>::Pack*>(pack);
+  const F functor{};
+  for (auto i = begin; i < end; ++i)
+    arguments.call(functor, i);
+}
+#endif
+
+template <class F>
+void run_on_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
+#ifdef GPUACTORS_WIDE_KERNELS
+  if (__builtin_cpu_supports("avx2"))
+    return run_on_wide_host<F>(begin, end, pack);
+#endif
+  run_on_any_host<F>(begin, end, pack);
 }
 
 } // namespace detail

@@ -1,0 +1,109 @@
+// Kernels on processors with wide vectors: the same to the last bit as without.
+#include <gpuactors/kernels/layers.hpp>
+#include <gpuactors/kernels/loss.hpp>
+#include <gpuactors/kernels/optimizer.hpp>
+
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#ifdef GPUACTORS_WIDE_KERNELS
+
+using namespace gpuactors;
+
+namespace {
+
+/// Of no vector's length, so that there is an end to be done one by one.
+constexpr std::uint64_t elements = 1003;
+constexpr std::uint64_t columns = 59;
+constexpr std::uint64_t rows = elements / columns;
+
+/// Numbers of all sizes, and some that are none.
+template <class T>
+std::vector<T> make_numbers(std::mt19937& random) {
+  std::normal_distribution<T> normal;
+  std::vector<T> numbers;
+  for (std::uint64_t i = 0; i < elements; ++i)
+    numbers.push_back(normal(random) * static_cast<T>(i % 7 == 0 ? 1e-20 : 1));
+  numbers[5] = std::numeric_limits<T>::quiet_NaN();
+  numbers[6] = std::numeric_limits<T>::infinity();
+  numbers[7] = std::numeric_limits<T>::denorm_min();
+  numbers[8] = T{-0.0};
+  return numbers;
+}
+
+template <class T>
+using Arrays = std::array<std::vector<T>, 4>;
+
+/// Whether `Functor` makes the same of the same arrays in both ways; `pack(arrays)` are its arguments.
+template <class Functor, class T, class MakePack>
+bool agrees(std::uint64_t n, MakePack make_pack) {
+  std::mt19937 random{1};
+  Arrays<T> narrow;
+  for (auto& array : narrow)
+    array = make_numbers<T>(random);
+  auto wide = narrow;
+  const auto before = narrow;
+  const auto narrow_pack = make_pack(narrow);
+  const auto wide_pack = make_pack(wide);
+  detail::run_on_any_host<Functor>(0, n, &narrow_pack);
+  detail::run_on_wide_host<Functor>(0, n, &wide_pack);
+  const auto same = [](const Arrays<T>& a, const Arrays<T>& b) {
+    // There are many bits for what is no number, and no rule for which.
+    const auto same_value = [](T x, T y) {
+      return (std::isnan(x) && std::isnan(y)) || std::memcmp(&x, &y, sizeof(T)) == 0;
+    };
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (!std::equal(a[i].begin(), a[i].end(), b[i].begin(), same_value))
+        return false;
+    return true;
+  };
+  return same(narrow, wide) && !same(narrow, before);
+}
+
+template <class T>
+void check_all() {
+  using namespace gpuactors::kernels;
+  const auto tiling = Tiling::of(columns, columns);
+  const SgdParameters<T> sgd{T(0.1), T(0.9), T(0.001)};
+  const AdamParameters<T> adam = AdamParameters<T>{}.at_step(3);
+  CHECK(agrees<MomentumUpdate<T>, T>(3, [&](Arrays<T>& a) {
+    return pack_arguments(elements, std::uint64_t{400}, sgd, static_cast<const T*>(a[0].data()), a[1].data(),
+                          a[2].data());
+  }));
+  CHECK(agrees<AdamUpdate<T>, T>(3, [&](Arrays<T>& a) {
+    return pack_arguments(elements, std::uint64_t{400}, adam, T(0.001), static_cast<const T*>(a[0].data()), a[1].data(),
+                          a[2].data(), a[3].data());
+  }));
+  CHECK(agrees<BiasRelu<T>, T>(
+      rows, [&](Arrays<T>& a) { return pack_arguments(tiling, static_cast<const T*>(a[0].data()), a[1].data()); }));
+  CHECK(agrees<BiasTanh<T>, T>(
+      rows, [&](Arrays<T>& a) { return pack_arguments(tiling, static_cast<const T*>(a[0].data()), a[1].data()); }));
+  CHECK(agrees<BiasBackward<T, ReluSlope<T>>, T>(1, [&](Arrays<T>& a) {
+    return pack_arguments(rows, tiling, static_cast<const T*>(a[0].data()), a[1].data(), a[2].data());
+  }));
+  const std::vector<std::int32_t> labels(rows, 3);
+  CHECK(agrees<SoftmaxCrossEntropy<T>, T>(rows, [&](Arrays<T>& a) {
+    return pack_arguments(columns, T(0.25), static_cast<const std::int32_t*>(nullptr), labels.data(),
+                          static_cast<const T*>(a[0].data()), a[1].data(), a[2].data());
+  }));
+}
+
+} // namespace
+
+TEST_CASE("kernels give the same with wide vectors as without, to the last bit", "[kernels]") {
+  if (!__builtin_cpu_supports("avx2")) {
+    WARN("this processor has no wide vectors");
+    return;
+  }
+  check_all<float>();
+  check_all<double>();
+}
+
+#endif
