@@ -24,8 +24,16 @@ constexpr std::chrono::milliseconds left_for{1};
 /// How long a waiter looks before it sleeps: about what sleeping and waking cost.
 constexpr std::chrono::microseconds look_before_sleep{25};
 
-/// So many that a stream which is filled while it runs allocates no more.
-constexpr std::size_t most_kept_plains = 256;
+/// So many that a stream which is filled while it runs rarely allocates: 1.6 MB where somebody has queued so much.
+constexpr std::size_t most_kept_plains = 4096;
+
+/// Has the processor fetch what most work consists of.
+void prefetch(const Plain& plain) {
+  constexpr std::size_t line = 64;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&plain);
+  for (std::size_t at = 0; at < 4 * line; at += line)
+    __builtin_prefetch(bytes + at);
+}
 
 Result<void> run_guarded(const Op& op) {
   try {
@@ -330,6 +338,9 @@ bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
   std::optional<Error> error;
   std::size_t done = 0;
   do {
+    // It was written by another processor mostly: it is on its way here while the one before it runs.
+    if (done + 1 < count && ops[done + 1]->plain != nullptr)
+      prefetch(*ops[done + 1]->plain);
     auto result = run_guarded(*ops[done]);
     // What the work holds goes with it, before anybody learns that it is done.
     ops[done]->task = nullptr;
