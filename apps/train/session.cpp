@@ -24,6 +24,10 @@ constexpr int looks_at_the_gone = 20;
 /// How often it is asked whether to stop.
 constexpr auto attention = 100ms;
 
+gpuactors::Failure stopped_while_away() {
+  return gpuactors::fail(Errc::cancelled, "stopped while the trainer was away");
+}
+
 /// Waits until a trainer that died is back, or somebody asks to stop: nothing is lost then that the dead one had not
 /// lost.
 Result<Status> await_return(const gpuactors::ActorRef& trainer, const Watcher& watcher) {
@@ -37,7 +41,7 @@ Result<Status> await_return(const gpuactors::ActorRef& trainer, const Watcher& w
     if (!asked.valid() && (status || !is_death(status.error().code())))
       return status;
     if (watcher.stop())
-      return gpuactors::fail(Errc::cancelled, "stopped while the trainer was away");
+      return stopped_while_away();
     gone += status.error().code() == Errc::actor_died ? 1 : 0;
     if (gone == looks_at_the_gone || Clock::now() > end)
       return status;
@@ -97,13 +101,23 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
   }
 }
 
-/// Asks for what a training ends with; false when the trainer died over it. However long a checkpoint takes to be
-/// written: a death ends the calls anyway.
-Result<bool> finish(const gpuactors::ActorRef& trainer, Outcome& outcome) {
-  constexpr auto for_ever = gpuactors::Duration::max();
-  const google::protobuf::Empty nothing;
-  auto status = trainer.call<Status>(outcome.stopped ? "stop" : "status", nothing, for_ever).get();
-  auto quality = status ? trainer.call<Evaluation>("evaluate", nothing, for_ever).get()
+/// Waits for an answer however long it takes, but not for a trainer that is away when somebody asks to stop.
+template <class Answer>
+Result<Answer> await_answer(const gpuactors::ActorRef& trainer, std::string_view method, const Watcher& watcher) {
+  auto asked = trainer.call<Answer>(method, google::protobuf::Empty{}, gpuactors::Duration::max());
+  for (;;) {
+    auto answer = asked.get(attention);
+    if (!asked.valid())
+      return answer;
+    if (trainer.away() && watcher.stop())
+      return stopped_while_away();
+  }
+}
+
+/// Asks for what a training ends with, a last checkpoint included; false when the trainer died over it.
+Result<bool> finish(const gpuactors::ActorRef& trainer, const Watcher& watcher, Outcome& outcome) {
+  auto status = await_answer<Status>(trainer, outcome.stopped ? "stop" : "status", watcher);
+  auto quality = status ? await_answer<Evaluation>(trainer, "evaluate", watcher)
                         : Result<Evaluation>{gpuactors::fail(status.error())};
   if (!quality && is_death(quality.error().code()))
     return false;
@@ -177,7 +191,7 @@ Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs,
       GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
       outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       if (ended) {
-        GPUACTORS_LET(complete, finish(trainer, outcome));
+        GPUACTORS_LET(complete, finish(trainer, watcher, outcome));
         if (complete)
           return {};
       }

@@ -161,8 +161,11 @@ TEST_CASE("an actor with restarts left is started anew, and its handle follows i
   REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
   CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 6);
   CHECK(actor.info().restarts() == 1);
+  CHECK_FALSE(actor.away());
   REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
   CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
+  while (!actor.away())
+    std::this_thread::yield();
 }
 
 TEST_CASE("a kill is waited for no longer than it says, and goes on", "[cluster]") {

@@ -108,6 +108,22 @@ TEST_CASE("a request to an actor that is dead already is answered", "[wire]") {
   CHECK(scene.waiter->answers() == 1);
 }
 
+TEST_CASE("a request that outlives its receivers is answered by the next one", "[wire]") {
+  Scene scene;
+  std::promise<void> ended;
+  scene.actor->get()->attach_functor([&] { ended.set_value(); });
+  caf_version::enqueue(scene.actor, nullptr, 0, v1::Done{});
+  ended.get_future().wait();
+  const auto ticket = scene.port.add(scene.waiter, nullptr, never);
+  REQUIRE(ticket.has_value());
+  scene.port.deliver(*ticket, scene.actor, v1::Tick{});
+  CHECK(scene.waiter->answers() == 0);
+  scene.actor = caf::actor_cast<caf::strong_actor_ptr>(scene.system.get().spawn(silent, scene.kept));
+  scene.port.deliver(*ticket, scene.actor, v1::Tick{});
+  CHECK(scene.waiter->wait().has_value());
+  CHECK(scene.waiter->answers() == 1);
+}
+
 TEST_CASE("a request that is abandoned is answered once, and a late reply is dropped", "[wire]") {
   Scene scene;
   const auto ticket = scene.port.add(scene.waiter, scene.actor, never);

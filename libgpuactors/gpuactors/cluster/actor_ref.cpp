@@ -173,6 +173,10 @@ v1::ActorInfo ActorRef::info() const {
   return cell_->info;
 }
 
+bool ActorRef::away() const noexcept {
+  return cell_ != nullptr && cell_->down.load(std::memory_order_acquire);
+}
+
 caf::actor ActorRef::handle() const {
   if (cell_ == nullptr)
     return {};

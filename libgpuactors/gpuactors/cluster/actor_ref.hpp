@@ -76,6 +76,10 @@ public:
   /// Node, devices, process and lease as of its last start; empty for an empty reference.
   [[nodiscard]] v1::ActorInfo info() const;
 
+  /// Whether it has ended, as far as is known here; what had restarts left may be back later. Calls wait for that as
+  /// long as their deadlines allow. False for an empty reference.
+  [[nodiscard]] bool away() const noexcept;
+
   /// The CAF actor behind it, for CAF programs: send it `(std::string method, gpuactors::Payload)`, monitor it, link to
   /// it. It changes with a restart. Null for an empty reference and once the cluster has ended.
   [[nodiscard]] caf::actor handle() const;

@@ -89,6 +89,8 @@ template <class... Args>
 struct Kernel {
   using Pack = KernelPack<Args...>;
   static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
+  static_assert(((alignof(Args) <= alignof(std::max_align_t)) && ...),
+                "kernel arguments are kept as bytes of any type");
 
   KernelInfo info;
 };
@@ -112,12 +114,15 @@ void run_on_any_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
     arguments.call(functor, i);
 }
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
+// Not where the compiler has leave to round otherwise for wider vectors, or uses them anyway.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__) && !defined(__AVX2__) && !defined(__FMA__)        \
+    && !defined(__FAST_MATH__) && !defined(__ASSOCIATIVE_MATH__)
 #define GPUACTORS_WIDE_KERNELS 1
 
 /// The same for processors with wider vectors than the program was compiled for. Without fused multiplication and
-/// addition, which would round otherwise: results are the same to the last bit. All that the functor calls is compiled
-/// into it (`flatten`), so that nothing of it can get to where those vectors are not.
+/// addition, which would round otherwise: results are the same to the last bit, but for sums that the functor itself
+/// leaves to the compiler (`omp simd reduction`). What it calls is compiled into it where that can be (`flatten`),
+/// since the rest has narrow vectors; `[[gnu::noinline]]` keeps a large helper out.
 template <class F>
 __attribute__((target("avx2"), flatten)) void run_on_wide_host(std::uint64_t begin, std::uint64_t end,
                                                                const void* pack) {

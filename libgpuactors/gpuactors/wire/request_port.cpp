@@ -144,14 +144,25 @@ std::shared_ptr<PendingReply> RequestPort::Table::take(Ticket ticket) {
   return reply;
 }
 
+bool RequestPort::Table::outlives_receivers(Ticket ticket) {
+  auto& in = shard(ticket);
+  const std::lock_guard lock{in.mutex};
+  const auto found = in.entries.find(ticket);
+  return found != in.entries.end() && found->second.receiver == nullptr;
+}
+
 void RequestPort::Table::receive(caf::mailbox_element& element) {
   auto& content = element.content();
   if (element.mid.is_response()) {
-    const auto reply = take(element.mid.request_id().integer_value());
+    const auto ticket = element.mid.request_id().integer_value();
+    const auto* error = content.match_elements<caf::error>() ? &content.get_as<caf::error>(0) : nullptr;
+    if (error != nullptr && *error == caf::sec::request_receiver_down && outlives_receivers(ticket))
+      return;
+    const auto reply = take(ticket);
     if (reply == nullptr)
       return;
-    if (content.match_elements<caf::error>())
-      reply->on_error(from_caf(content.get_as<caf::error>(0)));
+    if (error != nullptr)
+      reply->on_error(from_caf(*error));
     else
       reply->on_reply(content);
     return;

@@ -58,6 +58,8 @@ public:
   using Ticket = std::uint64_t;
 
   /// Enters `pending` into the table; the answer must come by `deadline`. Follow with `deliver`.
+  /// @param to whose death ends it. Null for a request that outlives its receivers: it is delivered again to the next
+  ///        one, and that there was none at the end of a connection is no answer.
   /// @returns `queue_full` when `limits::calls_in_flight` are waiting, `unavailable` when the port is closed.
   Result<Ticket> add(std::shared_ptr<PendingReply> pending, const caf::strong_actor_ptr& to, TimePoint deadline);
 
@@ -142,6 +144,7 @@ private:
       return shards.at(ticket % shards.size());
     }
     std::shared_ptr<PendingReply> take(Ticket ticket);
+    bool outlives_receivers(Ticket ticket);
     void receive(caf::mailbox_element& element);
     void fail_receiver(const caf::actor_addr& receiver, const Error& error);
     TimePoint expire(TimePoint now);

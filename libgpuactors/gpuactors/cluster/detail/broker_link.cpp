@@ -102,6 +102,7 @@ void BrokerLink::track(const std::shared_ptr<PendingReply>& reply, TimePoint dea
   {
     // An answer waits for the lock, so it finds the request in the book.
     const std::lock_guard lock{mutex_};
+    // What CAF says to it when the connection is lost is no answer: it is asked again.
     const auto ticket = port_.add(tracked, nullptr, deadline);
     if (ticket) {
       tracked->ticket = *ticket;

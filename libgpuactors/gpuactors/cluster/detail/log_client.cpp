@@ -299,10 +299,12 @@ Result<std::size_t> LogClient::ask(bool follow, Duration wait) {
   core_.port().ask(reply, agent_, soon(wait + 2 * limits::link_timeout), std::move(message));
   if (*lost_) // it was lost just before: nobody else will say so to this request
     core_.port().fail_receiver(caf::actor_cast<caf::actor_addr>(agent_), gone());
-  GPUACTORS_LET(lines, await(Future<v1::LogLines>{reply}));
-  show(lines);
+  auto lines = await(Future<v1::LogLines>{reply});
+  if (!lines) // its agent may have ended while the connection was still there
+    return fail(lines.error().code() == Errc::actor_died ? gone() : std::move(lines).error());
+  show(*lines);
   asked_ = Clock::now();
-  return static_cast<std::size_t>(lines.lines_size()) + (lines.dropped() > 0 ? 1 : 0);
+  return static_cast<std::size_t>(lines->lines_size()) + (lines->dropped() > 0 ? 1 : 0);
 }
 
 void LogClient::show(const v1::LogLines& lines) {

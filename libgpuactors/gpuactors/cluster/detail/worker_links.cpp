@@ -2,6 +2,14 @@
 
 namespace gpuactors::detail {
 
+namespace {
+
+Error worker_gone() {
+  return Error{Errc::worker_died, "the process that it ran in has ended"};
+}
+
+} // namespace
+
 class WorkerLinks::HolderReply : public PendingReply {
 public:
   HolderReply(caf::strong_actor_ptr control, OnFound done) : control_(std::move(control)), done_(std::move(done)) {
@@ -17,6 +25,9 @@ public:
   }
 
   void on_error(Error error) override {
+    // Nothing that it holds can have died for it: it is the worker that is gone.
+    if (error.code() == Errc::actor_died)
+      error = worker_gone();
     done_(fail(std::move(error)));
   }
 
@@ -70,11 +81,10 @@ void WorkerLinks::connected(const std::string& address, Result<caf::strong_actor
       wanted.done(fail(code, control.error().message()));
     return;
   }
-  port_.watch(*control, Error{Errc::worker_died, "the process that it ran in has ended"},
-              [weak = weak_from_this(), address, id = (*control)->id()] {
-                if (const auto self = weak.lock())
-                  self->down(address, id);
-              });
+  port_.watch(*control, worker_gone(), [weak = weak_from_this(), address, id = (*control)->id()] {
+    if (const auto self = weak.lock())
+      self->down(address, id);
+  });
   for (auto& wanted : waiting)
     ask(address, *control, std::move(wanted));
 }
@@ -89,8 +99,7 @@ void WorkerLinks::ask(const std::string& address, const caf::strong_actor_ptr& c
       return;
   }
   // It went down just before: nobody else will say so to this request.
-  port_.fail_receiver(caf::actor_cast<caf::actor_addr>(control),
-                      Error{Errc::worker_died, "the process that it ran in has ended"});
+  port_.fail_receiver(caf::actor_cast<caf::actor_addr>(control), worker_gone());
 }
 
 void WorkerLinks::down(const std::string& address, caf::actor_id id) {

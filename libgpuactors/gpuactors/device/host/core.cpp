@@ -24,8 +24,9 @@ constexpr std::chrono::milliseconds left_for{1};
 /// How long a waiter looks before it sleeps: about what sleeping and waking cost.
 constexpr std::chrono::microseconds look_before_sleep{25};
 
-/// So many that a stream which is filled while it runs rarely allocates: 1.6 MB where somebody has queued so much.
+/// So many that a stream which is filled while it runs rarely allocates, as long as its device has leave for more.
 constexpr std::size_t most_kept_plains = 4096;
+constexpr std::size_t plains_at_once = 256;
 
 /// Has the processor fetch what most work consists of.
 void prefetch(const Plain& plain) {
@@ -78,6 +79,11 @@ Core::Core(Pool& pool, int permits) : pool_(pool), permits_(permits) {
   // nop
 }
 
+Core::~Core() {
+  if (kept_plains_ > plains_at_once)
+    pool_.drop_plains(kept_plains_ - plains_at_once);
+}
+
 HostStream* Core::make_stream() {
   Lock lock{mutex_};
   return streams_.emplace_back(std::make_unique<HostStream>()).get();
@@ -109,6 +115,13 @@ std::unique_ptr<Plain> Core::take_plain() {
   auto plain = std::move(plains_.back());
   plains_.pop_back();
   return plain;
+}
+
+bool Core::may_keep() {
+  if (plains_.size() == kept_plains_ && kept_plains_ < most_kept_plains
+      && (kept_plains_ == 0 || pool_.keep_plains(plains_at_once)))
+    kept_plains_ += plains_at_once;
+  return plains_.size() < kept_plains_;
 }
 
 void Core::push(HostStream* stream, Op op) {
@@ -350,7 +363,7 @@ bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
     // Who waits for a turn gets it now.
   } while (done < count && !others_wait_.load(std::memory_order_relaxed));
   lock.lock();
-  for (std::size_t i = 0; i < done && plains_.size() < most_kept_plains; ++i)
+  for (std::size_t i = 0; i < done && may_keep(); ++i)
     if (ops[i]->plain != nullptr)
       plains_.push_back(std::move(ops[i]->plain));
   stream->ops.erase(stream->ops.begin(), stream->ops.begin() + static_cast<std::ptrdiff_t>(done));

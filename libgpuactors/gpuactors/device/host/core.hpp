@@ -105,6 +105,9 @@ class Core : public std::enable_shared_from_this<Core> {
 
 public:
   Core(Pool& pool, int permits);
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+  ~Core();
 
   [[nodiscard]] int permits() const noexcept {
     return permits_;
@@ -157,6 +160,8 @@ private:
   };
 
   std::unique_ptr<Plain> take_plain();
+  /// Whether there is leave to keep one more.
+  bool may_keep();
   /// `submit` with the mutex held.
   void push(HostStream* stream, Op op);
   void make_ready(HostStream* stream);
@@ -187,6 +192,8 @@ private:
   std::deque<HostStream*> ready_;
   /// For the next ones.
   std::vector<std::unique_ptr<Plain>> plains_;
+  /// How many of them may be kept; the first few always, the others by leave of the pool.
+  std::size_t kept_plains_ = 0;
   /// Whether `ready_` has any, for who looks without the mutex.
   std::atomic<bool> others_wait_{false};
   /// The pool looks for late work here.

@@ -1,7 +1,9 @@
 // The worker threads of one host device, shared by everything that runs on it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <list>
 #include <memory>
@@ -36,6 +38,20 @@ public:
   /// @returns false when there is none.
   bool request_late(std::shared_ptr<Core> core);
 
+  /// Asks for leave to keep the memory of `count` more launches; no more than 7 MB in all.
+  [[nodiscard]] bool keep_plains(std::size_t count) noexcept {
+    constexpr std::size_t most = 16'384;
+    if (plains_.fetch_add(count, std::memory_order_relaxed) + count <= most)
+      return true;
+    drop_plains(count);
+    return false;
+  }
+
+  /// Gives leave back.
+  void drop_plains(std::size_t count) noexcept {
+    plains_.fetch_sub(count, std::memory_order_relaxed);
+  }
+
 private:
   using Lock = std::unique_lock<std::mutex>;
   using Cores = std::deque<std::shared_ptr<Core>>;
@@ -49,6 +65,7 @@ private:
   /// Enters a request, and starts a thread if there are too few.
   void enter(std::shared_ptr<Core> core);
 
+  std::atomic<std::size_t> plains_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
   Cores requests_;
