@@ -87,9 +87,11 @@ Result<void> Group::save_if_due() {
     GPUACTORS_TRY(join_all());
     if (path.path().empty())
       return {};
-    const auto saved = members_.front().call<Status>("save", path, gpuactors::Duration::max()).get();
+    const auto saved = await_answer<Status>(members_.front(), "save", path, watcher_);
     if (saved)
       return {};
+    if (saved.error().code() == gpuactors::Errc::cancelled)
+      return gpuactors::fail(saved.error());
     GPUACTORS_TRY(lose(saved.error(), false));
   }
 }
@@ -97,8 +99,8 @@ Result<void> Group::save_if_due() {
 template <class Reply>
 Result<Reply> Group::ask_first(const char* method) {
   for (;;) {
-    auto reply = members_.front().call<Reply>(method, google::protobuf::Empty{}, gpuactors::Duration::max()).get();
-    if (reply)
+    auto reply = await_answer<Reply>(members_.front(), method, google::protobuf::Empty{}, watcher_);
+    if (reply || reply.error().code() == gpuactors::Errc::cancelled)
       return reply;
     GPUACTORS_TRY(lose(reply.error(), false));
   }

@@ -21,12 +21,6 @@ constexpr auto longest_absence = 60s;
 constexpr auto look_again = 50ms;
 /// Looks at an actor that is said to be gone: a restart that has just begun may say so.
 constexpr int looks_at_the_gone = 20;
-/// How often it is asked whether to stop.
-constexpr auto attention = 100ms;
-
-gpuactors::Failure stopped_while_away() {
-  return gpuactors::fail(Errc::cancelled, "stopped while the trainer was away");
-}
 
 /// Waits until a trainer that died is back, or somebody asks to stop: nothing is lost then that the dead one had not
 /// lost.
@@ -41,7 +35,7 @@ Result<Status> await_return(const gpuactors::ActorRef& trainer, const Watcher& w
     if (!asked.valid() && (status || !is_death(status.error().code())))
       return status;
     if (watcher.stop())
-      return stopped_while_away();
+      return gpuactors::fail(stopped_while_away());
     gone += status.error().code() == Errc::actor_died ? 1 : 0;
     if (gone == looks_at_the_gone || Clock::now() > end)
       return status;
@@ -101,23 +95,11 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
   }
 }
 
-/// Waits for an answer however long it takes, but not for a trainer that is away when somebody asks to stop.
-template <class Answer>
-Result<Answer> await_answer(const gpuactors::ActorRef& trainer, std::string_view method, const Watcher& watcher) {
-  auto asked = trainer.call<Answer>(method, google::protobuf::Empty{}, gpuactors::Duration::max());
-  for (;;) {
-    auto answer = asked.get(attention);
-    if (!asked.valid())
-      return answer;
-    if (trainer.away() && watcher.stop())
-      return stopped_while_away();
-  }
-}
-
 /// Asks for what a training ends with, a last checkpoint included; false when the trainer died over it.
 Result<bool> finish(const gpuactors::ActorRef& trainer, const Watcher& watcher, Outcome& outcome) {
-  auto status = await_answer<Status>(trainer, outcome.stopped ? "stop" : "status", watcher);
-  auto quality = status ? await_answer<Evaluation>(trainer, "evaluate", watcher)
+  const google::protobuf::Empty nothing;
+  auto status = await_answer<Status>(trainer, outcome.stopped ? "stop" : "status", nothing, watcher);
+  auto quality = status ? await_answer<Evaluation>(trainer, "evaluate", nothing, watcher)
                         : Result<Evaluation>{gpuactors::fail(status.error())};
   if (!quality && is_death(quality.error().code()))
     return false;
@@ -147,6 +129,10 @@ double Outcome::last_loss() const {
     ++known;
   }
   return known == 0 ? 0 : sum / static_cast<double>(known);
+}
+
+gpuactors::Error stopped_while_away() {
+  return {Errc::cancelled, "stopped while the trainer was away"};
 }
 
 bool is_death(Errc code) noexcept {

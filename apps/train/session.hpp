@@ -56,6 +56,28 @@ struct Watcher {
 /// Whether an error means that somebody died, so that what had restarts left will be back.
 [[nodiscard]] bool is_death(gpuactors::Errc code) noexcept;
 
+/// How often a watcher is asked whether to stop.
+inline constexpr std::chrono::milliseconds attention{100};
+
+/// What ends a training that is told to stop while its trainer is away.
+[[nodiscard]] gpuactors::Error stopped_while_away();
+
+/// Waits for an answer however long it takes, but not for a trainer that is away when it is told to stop.
+template <class Answer, class Question>
+gpuactors::Result<Answer> await_answer(const gpuactors::ActorRef& trainer, std::string_view method,
+                                       const Question& question, const Watcher& watcher) {
+  auto asked = trainer.call<Answer>(method, question, gpuactors::Duration::max());
+  for (;;) {
+    auto answer = asked.get(attention);
+    if (!asked.valid())
+      return answer;
+    if (trainer.away() && watcher.stop()) {
+      asked.cancel();
+      return gpuactors::fail(stopped_while_away());
+    }
+  }
+}
+
 /// Waits for an actor that was asked for, however long it waits for its part of a device; says so after a second.
 /// @returns `cancelled` as soon as it is told to stop; the actor is withdrawn.
 gpuactors::Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> starting,

@@ -168,6 +168,22 @@ TEST_CASE("an actor with restarts left is started anew, and its handle follows i
     std::this_thread::yield();
 }
 
+TEST_CASE("a call that waits to be sent again can be withdrawn", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto actor = must(cluster.spawn("accumulator", number(0), {.gpus = 1, .max_restarts = 1, .max_task_retries = 1}));
+  auto running = actor.call<Number>("wait", number(1));
+  gate().await(1);
+  auto behind = actor.call<Number>("add", number(1));
+  // It gets the device, so that the actor is not back.
+  auto other = cluster.spawn_async("accumulator", number(0), {.gpus = 1});
+  static_cast<void>(cluster.kill(actor, {.restart = true, .grace = std::chrono::milliseconds{10}}));
+  gate().open();
+  REQUIRE(other.get().has_value());
+  behind.cancel();
+  CHECK(behind.get(std::chrono::seconds{10}).error().code() == Errc::cancelled);
+}
+
 TEST_CASE("a kill is waited for no longer than it says, and goes on", "[cluster]") {
   auto cluster = embed();
   gate().close();

@@ -2,6 +2,8 @@
 
 #include <support/catch.hpp>
 
+#include <memory>
+
 using namespace gpuactors;
 using namespace gpuactors::test;
 
@@ -135,10 +137,11 @@ TEST_CASE("wait returns the futures that are ready, at least as many as asked fo
 
 TEST_CASE("then is called once with the answer, away from the thread that runs the task", "[cluster]") {
   auto cluster = embed();
-  Promise<std::string> seen;
-  auto future = seen.future();
-  cluster.submit<Text>("echo", text("called"), {.gpus = 1}).then([&seen](Result<Text> answer) {
-    seen.set(answer->text());
+  // Kept by who sets it: this thread may be past its future before that has returned.
+  const auto seen = std::make_shared<Promise<std::string>>();
+  auto future = seen->future();
+  cluster.submit<Text>("echo", text("called"), {.gpus = 1}).then([seen](Result<Text> answer) {
+    seen->set(answer->text());
   });
   CHECK(*future.get() == "called");
 }

@@ -5,6 +5,8 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <new>
 #include <thread>
@@ -183,6 +185,13 @@ GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {
 GPUACTORS_TASK("variable", [](TaskContext&, const Text& name) {
   const char* value = std::getenv(name.text().c_str());
   return text(value != nullptr ? value : "(not set)");
+});
+// Makes a file and waits until somebody has removed it.
+GPUACTORS_TASK("hold", [](TaskContext& ctx, const Text& path) {
+  std::ofstream{path.text()}.close();
+  while (std::filesystem::exists(path.text()) && !ctx.stop_requested())
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  return number(::getpid());
 });
 GPUACTORS_TASK("nap", [](TaskContext& ctx, const Number& seconds) {
   const auto end = Clock::now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>{seconds.value()});

@@ -69,10 +69,10 @@ TEST_CASE("a timeout fires when it is due, although a batch runs", "[serve]") {
   auto runs = ask_async(server.table, request_for("digits", some_rows(1, 1)));
   gate().await(1);
   auto request = request_for("digits", some_rows(1, 2));
-  request.timeout = 20ms;
+  request.timeout = 500ms;
   const auto start = Clock::now();
   CHECK(code_of(ask(server.table, std::move(request))) == Errc::deadline_exceeded);
-  CHECK(Clock::now() - start >= 20ms);
+  CHECK(Clock::now() - start >= 500ms);
   CHECK_FALSE(runs.reply.ready());
   gate().open();
   must(runs.reply.get());

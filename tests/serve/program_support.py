@@ -54,8 +54,9 @@ class Server:
         else:
             raise AssertionError(f"it did not start: {self.lines} {self.process.stderr.read()}")
         # What it says later must not fill the pipe.
-        threading.Thread(target=lambda: [self.lines.append(line.rstrip("\n")) for line in self.process.stdout],
-                         daemon=True).start()
+        self.reader = threading.Thread(
+            target=lambda: [self.lines.append(line.rstrip("\n")) for line in self.process.stdout], daemon=True)
+        self.reader.start()
 
     def connect(self):
         host, port = self.address.rsplit(":", 1)
@@ -92,6 +93,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(DEADLINE)
+        self.reader.join(DEADLINE)
         error = self.process.stderr.read()
         self.process.stderr.close()
         return code, error

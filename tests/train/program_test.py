@@ -72,9 +72,17 @@ class ProgramTest(unittest.TestCase):
     def refusal(self, *arguments, code=2):
         done = train(self.folder, *arguments)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("gpuactors-train: "), done.stderr)
-        return done.stderr
+        # On a busy machine a worker may take longer to start than is said nothing about.
+        error = re.sub(r"^(gpuactors-train: )?waiting for .*\n", "", done.stderr)
+        self.assertEqual(error.count("\n"), 1, error)
+        self.assertTrue(error.startswith("gpuactors-train: "), error)
+        return error
+
+    def await_line(self, process, pattern):
+        line = process.stderr.readline()
+        while line and not re.search(pattern, line):
+            line = process.stderr.readline()
+        self.assertRegex(line, pattern)
 
     def test_it_trains_shows_progress_and_writes_what_was_asked_for(self):
         done = self.train("--layers", "7,16,3", "--epochs", "20", "--gpus", "0.5", "--checkpoint", "net", "--plot")
@@ -156,7 +164,7 @@ class ProgramTest(unittest.TestCase):
                    "--checkpoint", "net", "--splits", "1"]
         with subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as process:
-            self.assertRegex(process.stderr.readline(), r"epoch \d+/1000000 ")
+            self.await_line(process, r"epoch \d+/1000000 ")
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 130)
@@ -170,7 +178,7 @@ class ProgramTest(unittest.TestCase):
             command = [PROGRAM, "--broker", broker, "--data", "data.csv.gz", "--batch", "1", "--epochs", "1000000"]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             with subprocess.Popen(command, cwd=self.folder, env=environment, **pipes) as first:
-                self.assertRegex(first.stderr.readline(), r"epoch \d+/1000000 ")
+                self.await_line(first, r"epoch \d+/1000000 ")
                 for more in ((), ("--workers", "2", "--gpus", "0.5")):
                     with subprocess.Popen([*command, *more], cwd=self.folder, env=environment, **pipes) as second:
                         self.assertRegex(second.stderr.readline(), "waiting for (a device|devices for 2 workers)")

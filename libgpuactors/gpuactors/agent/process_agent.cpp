@@ -106,8 +106,11 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this](const v1::PeerDown& message) { worker_lost(message.peer()); },
       [this](const v1::LinkChanged&, const caf::strong_actor_ptr& broker) { link_changed(broker); },
       [this](const v1::Tick& message) {
-        if (message.id() == 0)
-          return register_node();
+        if (message.id() == 0) {
+          if (refused_ == registration_)
+            register_node();
+          return;
+        }
         if (message.id() == tick_readers)
           return answer_readers();
         if (message.id() == tick_saves) {

@@ -64,6 +64,8 @@ struct ProcessAgentOptions {
   std::function<bool()> mps_runs = [] { return false; };
   /// Told what the operator should know: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
+  /// The broker has taken the node, the first time or again.
+  std::function<void()> registered = [] {};
 };
 
 /// One worker for each device, for the leases on one device; one for work without a device; and one for each lease of
@@ -158,6 +160,8 @@ private:
   InstanceTable instances_;
   caf::strong_actor_ptr broker_;
   std::uint64_t registration_ = 0;
+  /// The one that the broker did not take.
+  std::uint64_t refused_ = 0;
   std::uint64_t last_worker_ = 0;
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;

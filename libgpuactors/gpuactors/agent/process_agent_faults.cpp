@@ -46,18 +46,22 @@ v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, co
   told.set_node(options_.node.name());
   told.mutable_devices()->Add(devices.begin(), devices.end());
   told.set_reason(reason);
+  std::vector<std::string> notices;
   for (auto& device : *options_.node.mutable_devices()) {
     if (std::find(devices.begin(), devices.end(), device.index()) == devices.end() || !device.fault().empty())
       continue;
     // A broker that starts again learns it with the node.
     device.set_fault(reason);
-    options_.notice(fmt::format("{}; it is out of use until the node is started again",
-                                describe_fault(options_.node.name(), device.index(), reason)));
+    notices.push_back(fmt::format("{}; it is out of use until the node is started again",
+                                  describe_fault(options_.node.name(), device.index(), reason)));
   }
   // It takes the leases back and places nothing there any more. Before that, what actors have saved for their next
   // life.
   send_saves();
   caf_version::post(broker_, told);
+  // Who reads it and asks the broker then finds it there.
+  for (const auto& notice : notices)
+    options_.notice(notice);
   return told;
 }
 

@@ -55,8 +55,13 @@ void ProcessAgent::register_node() {
       .then(
           [this](v1::Done&) {
             options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
+            options_.registered();
           },
-          [this](caf::error& error) {
+          [this, failed = registration_](caf::error& error) {
+            // Another connection, and another registration by it: one more would cross with what that one brings.
+            if (failed != registration_ || error == caf::sec::request_receiver_down)
+              return;
+            refused_ = failed;
             options_.notice(fmt::format("the broker does not take the node: {}", from_caf(error).message()));
             caf_version::post_later(this, limits::redial_longest, v1::Tick{});
           });

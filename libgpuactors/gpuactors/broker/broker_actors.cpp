@@ -90,10 +90,7 @@ void ResourceBroker::find(const v1::FindActor& message, SpawnPromise promise) {
     record->shared = record->shared || !message.name().empty();
     return answer_with(*record, std::move(promise));
   }
-  // Ids above the first were given by this broker: no node can bring such an actor back.
-  const bool ours = message.name().empty() && message.id() > options_.last_id;
-  if (settling_ && !ours) {
-    // The node that it runs on may not have come back yet.
+  if (may_come_back(message.name(), message.id())) {
     early_finds_.emplace_back(message, std::move(promise));
     return;
   }
@@ -104,19 +101,48 @@ void ResourceBroker::find(const v1::FindActor& message, SpawnPromise promise) {
   promise.deliver(to_caf(no_actor(names_, message.name_space(), message.name())));
 }
 
+bool ResourceBroker::may_come_back(const std::string& name, std::uint64_t id) const {
+  // Ids above the first were given by this broker: no node can bring such an actor back.
+  return settling_ && (!name.empty() || id <= options_.last_id);
+}
+
+void ResourceBroker::answer_early() {
+  for (auto& [message, promise] : std::exchange(early_kills_, {})) {
+    // One of that name which was spawned since is not meant.
+    const auto* found = find_record({message.name_space(), message.name()}, message.id());
+    if (found == nullptr || found->id.value() <= options_.last_id)
+      kill(message, std::move(promise));
+    else if (settling_)
+      early_kills_.emplace_back(message, std::move(promise));
+    else
+      promise.deliver(to_caf(no_actor(decltype(names_){}, message.name_space(), message.name())));
+  }
+  for (auto& [message, promise] : std::exchange(early_finds_, {}))
+    find(message, std::move(promise));
+}
+
 caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
+  auto promise = make_response_promise<v1::Done>();
+  kill(message, promise);
+  return promise;
+}
+
+void ResourceBroker::kill(const v1::KillActor& message, DonePromise promise) {
   auto* record = find_record({message.name_space(), message.name()}, message.id());
   if (record == nullptr) {
-    if (message.again())
-      return v1::Done{};
-    return to_caf(message.name().empty() ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
-                                         : no_actor(names_, message.name_space(), message.name()));
+    if (may_come_back(message.name(), message.id()))
+      early_kills_.emplace_back(message, std::move(promise));
+    else if (message.again())
+      promise.deliver(v1::Done{});
+    else
+      promise.deliver(to_caf(message.name().empty()
+                                 ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
+                                 : no_actor(names_, message.name_space(), message.name())));
+    return;
   }
-  auto promise = make_response_promise<v1::Done>();
-  record->killers.push_back(promise);
+  record->killers.push_back(std::move(promise));
   record->no_restart = record->no_restart || message.no_restart();
   kill(*record, message.grace_ms());
-  return promise;
 }
 
 void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {

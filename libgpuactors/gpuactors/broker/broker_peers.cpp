@@ -49,8 +49,7 @@ void ResourceBroker::settled() {
   for (const auto id : gone)
     drop_client(id);
   start_missing_actors();
-  for (auto& [message, promise] : std::exchange(early_finds_, {}))
-    find(message, std::move(promise));
+  answer_early();
   apply(ledger_.expect_nodes(false, Clock::now()));
 }
 
@@ -133,8 +132,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
   for (const auto& [lease, node] : held)
     adopt(*lease, *node);
   apply(ledger_.resume(Clock::now()));
-  for (auto& [message, promise] : std::exchange(early_finds_, {}))
-    find(message, std::move(promise));
+  answer_early();
 }
 
 void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& message) {

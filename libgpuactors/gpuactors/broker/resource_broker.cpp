@@ -86,6 +86,7 @@ void ResourceBroker::on_exit() {
   groups_.clear();
   arrivals_.clear();
   early_finds_.clear();
+  early_kills_.clear();
   if (commit_due_)
     commit();
 }
@@ -187,7 +188,13 @@ void ResourceBroker::lease_started(const v1::LeaseStarted& message, caf::strong_
 
 void ResourceBroker::release(const v1::ReleaseLease& message) {
   const auto* lease = ledger_.find_lease(LeaseId{message.lease()});
-  if (lease == nullptr || lease->epoch != message.epoch() || task_leases_.count(lease->id) == 0)
+  if (lease == nullptr) {
+    // Its node may bring it back yet.
+    for (auto& [id, client] : clients_)
+      client.claimed.erase(LeaseId{message.lease()});
+    return;
+  }
+  if (lease->epoch != message.epoch() || task_leases_.count(lease->id) == 0)
     return;
   end_task_lease(lease->id);
 }

@@ -255,6 +255,11 @@ private:
   ActorAnswer find(const v1::FindActor& message);
   void find(const v1::FindActor& message, SpawnPromise promise);
   caf::result<v1::Done> kill(const v1::KillActor& message);
+  void kill(const v1::KillActor& message, DonePromise promise);
+  /// Whether a node that has not come back yet may bring it.
+  [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
+  /// Answers what was asked about those, as far as they are back now.
+  void answer_early();
   void kill(ActorRecord& record, std::uint64_t grace_ms);
   void stuck(const v1::LeaseStuck& message);
   void submit_actor(ActorRecord& record);
@@ -329,6 +334,7 @@ private:
   std::vector<Arrival> arrivals_;
   // Asked for while nodes and clients of an earlier broker may still come.
   std::vector<std::pair<v1::FindActor, SpawnPromise>> early_finds_;
+  std::vector<std::pair<v1::KillActor, DonePromise>> early_kills_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;

@@ -17,6 +17,9 @@ public:
   /// Sends the call to the actor, looking it up again if it has ended since.
   static void send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending);
 
+  /// Asks the broker where the actor is, and sends the call there. Where it was last, not before so many `looks` more.
+  static void look_up(ClusterCore& core, const std::shared_ptr<PendingCall>& pending, int looks);
+
   /// Sends it once more if its actor's death is what ended it, and if it may be.
   static bool retry(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
@@ -30,13 +33,16 @@ public:
   }
 
 private:
+  /// After the death of an attempt, with pauses in between that double.
+  static constexpr int most_looks = 3;
+
   class Lookup;
 };
 
 /// The broker's answer to where the actor is now; then the call goes there.
 class CallStarter::Lookup : public PendingReply, public std::enable_shared_from_this<CallStarter::Lookup> {
 public:
-  explicit Lookup(std::shared_ptr<PendingCall> pending) : pending_(std::move(pending)) {
+  Lookup(std::shared_ptr<PendingCall> pending, int looks) : pending_(std::move(pending)), looks_(looks) {
     // nop
   }
 
@@ -61,20 +67,51 @@ private:
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
+    auto& cell = *pending_->cell_;
+    if (place && looks_ > 0 && lease_of_last_attempt() == LeaseId{info.lease().id()}) {
+      // The broker has not heard of the death yet; or it was that of another actor, which the method has called.
+      const auto wait = limits::redial_shortest * (1 << (most_looks - looks_));
+      return pause(*core, wait,
+                   [pending = pending_, looks = looks_ - 1](ClusterCore& again) { look_up(again, pending, looks); });
+    }
     if (place) {
-      core->set_place(*pending_->cell_, info, *place);
+      if (!is_known(cell, *place))
+        core->set_place(cell, info, *place);
       return send(*core, pending_);
     }
     if (place.error().code() != Errc::worker_died && place.error().code() != Errc::stale_epoch)
       return on_error(place.error());
     // It has died since, and the broker has not heard of it yet.
-    core->links()->after(limits::redial_shortest, [pending = pending_] {
-      if (const auto again = pending->cell_->core.lock())
-        send(*again, pending);
-    });
+    pause(*core, limits::redial_shortest, [pending = pending_](ClusterCore& again) { send(again, pending); });
+  }
+
+  /// Goes on after a while, or fails the call when the cluster is closed before.
+  void pause(ClusterCore& core, Duration wait, std::function<void(ClusterCore&)> go_on) {
+    const auto self = shared_from_this();
+    auto due = [self, go_on = std::move(go_on)] {
+      if (const auto again = self->pending_->cell_->core.lock())
+        go_on(*again);
+      else
+        self->on_error(Error{Errc::unavailable, "the cluster was closed"});
+    };
+    const auto later =
+        core.port().after(wait, std::move(due), [self](Error error) { self->on_error(std::move(error)); });
+    if (!later)
+      on_error(later.error());
+  }
+
+  static bool is_known(ActorCell& cell, const Place& place) {
+    const std::lock_guard lock{cell.mutex};
+    return cell.handle == place.holder && !cell.down.load(std::memory_order_acquire);
+  }
+
+  [[nodiscard]] LeaseId lease_of_last_attempt() const {
+    const std::lock_guard lock{pending_->mutex_};
+    return pending_->lease_;
   }
 
   std::shared_ptr<PendingCall> pending_;
+  int looks_;
 };
 
 Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const Call& call,
@@ -94,12 +131,8 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (pending->finished())
     return; // withdrawn while the actor was looked up
   auto& cell = *pending->cell_;
-  if (cell.down.load(std::memory_order_acquire)) {
-    v1::FindActor message;
-    message.set_id(cell.id.value());
-    core.ask_broker(std::make_shared<Lookup>(pending), pending->call_.deadline, std::move(message));
-    return;
-  }
+  if (cell.down.load(std::memory_order_acquire))
+    return look_up(core, pending, 0);
   caf::strong_actor_ptr handle;
   {
     const std::scoped_lock lock{cell.mutex, pending->mutex_};
@@ -119,7 +152,8 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     pending->ticket_ = *ticket;
     pending->id_ = call.id;
   }
-  if (pending->finished())
+  // Who withdraws it says so before it looks for the ticket.
+  if (pending->withdrawn_ || pending->finished())
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
   core.port().deliver(*ticket, handle, std::move(call));
   // A request to another process that has gone down just now would wait for ever: whoever failed its requests may have
@@ -127,6 +161,14 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (cell.down.load(std::memory_order_acquire))
     core.port().abandon(
         *ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died, "the actor ended before it answered"});
+}
+
+void CallStarter::look_up(ClusterCore& core, const std::shared_ptr<PendingCall>& pending, int looks) {
+  if (pending->finished())
+    return; // withdrawn in a pause
+  v1::FindActor message;
+  message.set_id(pending->cell_->id.value());
+  core.ask_broker(std::make_shared<Lookup>(pending, looks), pending->call_.deadline, std::move(message));
 }
 
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
@@ -138,7 +180,7 @@ bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error
   if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))
     return false;
   --pending->retries_left_;
-  send(*core, pending);
+  look_up(*core, pending, most_looks);
   return true;
 }
 

@@ -145,6 +145,7 @@ public:
       agent_options.mps_runs = [folder = mps_folder()] { return mps_runs(folder); };
     agent_options.types = std::move(*described.mutable_types());
     agent_options.notice = daemon.notice;
+    agent_options.registered = [state = registered_] { state->complete({}); };
     agent_options.heartbeat = daemon.heartbeat;
     agent_options.link_timeout = daemon.link_timeout;
     const auto agent = core.spawn<ProcessAgent>(std::move(agent_options));
@@ -178,6 +179,17 @@ public:
         });
     redial_->start();
     return {};
+  }
+
+  /// Waits until the broker has taken the node, for a while.
+  /// @returns false when a signal ended that.
+  bool await_registration(detail::Termination& termination) const {
+    constexpr std::chrono::milliseconds slice{20};
+    const auto end = deadline_after(Clock::now(), limits::link_timeout);
+    while (!registered_->wait_until(Clock::now() + slice) && Clock::now() < end)
+      if (termination.wait_for(Duration::zero()))
+        return false;
+    return true;
   }
 
 private:
@@ -243,6 +255,7 @@ private:
   std::shared_ptr<detail::Launcher> launcher_;
   std::unique_ptr<nvml::Watch> watch_;
   std::shared_ptr<Redial> redial_;
+  std::shared_ptr<detail::FutureState<void>> registered_ = std::make_shared<detail::FutureState<void>>();
 };
 
 } // namespace
@@ -283,6 +296,9 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   GPUACTORS_TRY(part.start(*core, broker));
   NodePart local;
   GPUACTORS_TRY(local.start(*core, node, part.local_endpoint(), options, part.handle()));
+  // Who asks then finds it.
+  if (!local.await_registration(termination))
+    return {};
   options.ready(to_string(part.endpoint()));
   termination.wait();
   return {};

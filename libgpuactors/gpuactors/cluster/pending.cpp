@@ -99,6 +99,8 @@ void PendingCall::withdraw(Cancel how) {
   }
   ask_to_stop(how);
   core->port().abandon(ticket, withdrawn());
+  // The ticket is of an earlier attempt while the actor is looked up for the next one.
+  finish(fail(withdrawn()));
 }
 
 void PendingCall::ask_to_stop(Cancel how) {

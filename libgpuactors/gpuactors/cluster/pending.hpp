@@ -76,10 +76,11 @@ private:
   // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
   std::array<RequestPort::Ticket, 2> timers_{};
   // Guarded by the dispatcher's mutex: the lease it runs under, its entry in the port, whether it has waited as long as
-  // it may (it was under way at that moment).
+  // it may (it was under way at that moment), whether it is not to begin any more.
   LeaseId lease_;
   RequestPort::Ticket ticket_ = 0;
   bool waited_long_ = false;
+  bool withdrawn_ = false;
   // It is on its way to the worker, so that it may be asked back.
   std::atomic<bool> sent_{false};
 };

@@ -41,25 +41,6 @@ private:
   Done done_;
 };
 
-class Timer : public PendingReply {
-public:
-  explicit Timer(std::function<void()> due) : due_(std::move(due)) {
-    // nop
-  }
-
-  void on_reply(caf_version::Content&) override {
-    // nop
-  }
-
-  void on_error(Error error) override {
-    if (error.code() == Errc::deadline_exceeded)
-      due_();
-  }
-
-private:
-  std::function<void()> due_;
-};
-
 /// As `RequestPort::ask`, for an actor of this process and words of CAF that are not made to leave it.
 template <class... Ts>
 void ask_here(RequestPort& port, const std::shared_ptr<PendingReply>& pending, const caf::strong_actor_ptr& to,
@@ -210,8 +191,7 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
 }
 
 void Links::after(Duration wait, std::function<void()> due) {
-  [[maybe_unused]] auto ticket =
-      port_.add(std::make_shared<Timer>(std::move(due)), nullptr, deadline_after(Clock::now(), wait));
+  [[maybe_unused]] const auto ticket = port_.after(wait, std::move(due));
 }
 
 // -- Redial ---------------------------------------------------------------------------------------
@@ -231,8 +211,8 @@ void Redial::stop() {
   on_change_ = nullptr;
 }
 
-void Redial::again() {
-  lost(Error{Errc::unavailable, fmt::format("{} did not answer as it should", to_string(to_))});
+void Redial::again(Error why) {
+  lost(std::move(why));
 }
 
 void Redial::dial() {

@@ -100,8 +100,8 @@ public:
   /// No more calls of `on_change` begin after it. Idempotent.
   void stop();
 
-  /// The other side answered, but not as it should: dial again after a pause.
-  void again();
+  /// The other side did not answer as it should, and `why`: dial again after a pause.
+  void again(Error why);
 
 private:
   void dial();

@@ -13,6 +13,34 @@ void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-pa
   // nop
 }
 
+namespace {
+
+/// Uses the deadlines as a clock: nobody answers, so the deadline comes.
+class Timer : public PendingReply {
+public:
+  Timer(std::function<void()> due, std::function<void(Error)> otherwise)
+    : due_(std::move(due)), otherwise_(std::move(otherwise)) {
+    // nop
+  }
+
+  void on_reply(caf_version::Content&) override {
+    // nop
+  }
+
+  void on_error(Error error) override {
+    if (error.code() == Errc::deadline_exceeded)
+      due_();
+    else if (otherwise_)
+      otherwise_(std::move(error));
+  }
+
+private:
+  std::function<void()> due_;
+  std::function<void(Error)> otherwise_;
+};
+
+} // namespace
+
 RequestPort::RequestPort(caf::actor_system& system, MessageHandler on_message) : table_(std::make_shared<Table>()) {
   table_->on_message = std::move(on_message);
   std::random_device random;
@@ -65,6 +93,12 @@ void RequestPort::abandon(Ticket ticket, Error error) {
 
 bool RequestPort::forget(Ticket ticket) {
   return table_->take(ticket) != nullptr;
+}
+
+Result<RequestPort::Ticket> RequestPort::after(Duration wait, std::function<void()> due,
+                                               std::function<void(Error)> otherwise) {
+  return add(std::make_shared<Timer>(std::move(due), std::move(otherwise)), nullptr,
+             deadline_after(Clock::now(), wait));
 }
 
 void RequestPort::fail_receiver(const caf::actor_addr& receiver, const Error& error) {

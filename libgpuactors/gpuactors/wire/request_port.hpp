@@ -100,6 +100,11 @@ public:
   /// @returns false when it was answered already, or is being answered now.
   bool forget(Ticket ticket);
 
+  /// Calls `due` after `wait`, on the port's timer thread, or `otherwise` when the port is closed before; neither once
+  /// the ticket is forgotten.
+  /// @returns errors as `add`; neither is called then.
+  Result<Ticket> after(Duration wait, std::function<void()> due, std::function<void(Error)> otherwise = {});
+
   /// Fails every request that waits for `receiver`. Called when it is down.
   void fail_receiver(const caf::actor_addr& receiver, const Error& error);
 
@@ -107,6 +112,10 @@ public:
   /// process and that is gone. `first` runs before they do, on the same thread: who marks the receiver as down there,
   /// and looks at the mark after each `add`, leaves no request waiting for a dead one.
   void watch(const caf::strong_actor_ptr& receiver, Error error, std::function<void()> first = {});
+
+  [[nodiscard]] bool closed() const noexcept {
+    return table_->closed;
+  }
 
   /// Requests that wait for an answer now.
   [[nodiscard]] std::size_t pending() const;

@@ -48,7 +48,7 @@ public:
 
   void on_error(Error error) override {
     if (const auto link = link_.lock())
-      link->refused(std::move(error));
+      link->refused(handle_, std::move(error));
   }
 
 private:
@@ -62,6 +62,7 @@ BrokerLink::BrokerLink(RequestPort& port, std::function<v1::Hello()> hello) : po
 
 void BrokerLink::attach(caf::strong_actor_ptr broker) {
   local_ = std::move(broker);
+  greeting_ = local_;
   port_.ask(std::make_shared<HelloReply>(weak_from_this(), local_), local_, never, hello_(), port_.handle());
 }
 
@@ -92,6 +93,7 @@ void BrokerLink::close() {
     redial_->stop();
   const std::lock_guard lock{mutex_};
   handle_ = nullptr;
+  greeting_ = nullptr;
   local_ = nullptr;
   open_.clear();
 }
@@ -122,18 +124,21 @@ void BrokerLink::answered(RequestPort::Ticket ticket) {
   open_.erase(ticket);
 }
 
-caf::strong_actor_ptr BrokerLink::handle() {
+caf::strong_actor_ptr BrokerLink::greeted_one() {
   if (local_ != nullptr)
     return local_;
   const std::lock_guard lock{mutex_};
-  return handle_;
+  return greeting_;
 }
 
 void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
   if (handle) {
+    // What is told from here on is told to this one, behind the hello.
+    const std::lock_guard telling{tell_mutex_};
     {
       const std::lock_guard lock{mutex_};
       connected_ = true;
+      greeting_ = *handle;
       why_down_.reset();
     }
     port_.ask(std::make_shared<HelloReply>(weak_from_this(), *handle), *handle,
@@ -142,6 +147,7 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
   }
   const std::lock_guard lock{mutex_};
   handle_ = nullptr;
+  greeting_ = nullptr;
   connected_ = false;
   why_down_ = handle.error();
   wake_.notify_all();
@@ -149,20 +155,26 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
 
 void BrokerLink::greeted(const caf::strong_actor_ptr& handle) {
   const std::lock_guard lock{mutex_};
+  if (handle != greeting_)
+    return;
   handle_ = handle;
   for (auto& [ticket, send] : open_)
     send(ticket, handle_, true);
   wake_.notify_all();
 }
 
-void BrokerLink::refused(Error error) {
+void BrokerLink::refused(const caf::strong_actor_ptr& handle, Error error) {
+  if (error.code() == Errc::deadline_exceeded || error.code() == Errc::actor_died)
+    error = Error{Errc::unavailable, "there was a connection, but the broker has not answered; it may be overloaded"};
   {
     const std::lock_guard lock{mutex_};
-    why_down_ = std::move(error);
+    if (handle != greeting_)
+      return; // of an earlier connection
+    why_down_ = error;
     wake_.notify_all();
   }
   if (redial_ != nullptr)
-    redial_->again();
+    redial_->again(std::move(error));
 }
 
 } // namespace gpuactors::detail

@@ -46,7 +46,8 @@ public:
 
   template <class Message>
   void tell(Message message) {
-    const auto to = handle();
+    const std::lock_guard lock{tell_mutex_};
+    const auto to = greeted_one();
     if (to != nullptr)
       port_.tell(to, std::move(message));
   }
@@ -58,16 +59,21 @@ private:
 
   void track(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Send send);
   void answered(RequestPort::Ticket ticket);
-  caf::strong_actor_ptr handle();
+  /// Who was said hello to, whether it has answered yet or not; null without a connection.
+  caf::strong_actor_ptr greeted_one();
   void changed(Result<caf::strong_actor_ptr> handle);
   void greeted(const caf::strong_actor_ptr& handle);
-  void refused(Error error);
+  void refused(const caf::strong_actor_ptr& handle, Error error);
 
   RequestPort& port_;
   std::function<v1::Hello()> hello_;
+  /// Taken before the other one, and not held by who calls back.
+  std::mutex tell_mutex_;
   std::mutex mutex_;
   std::condition_variable wake_;
   caf::strong_actor_ptr local_;
+  caf::strong_actor_ptr greeting_;
+  /// The same once it has answered.
   caf::strong_actor_ptr handle_;
   std::shared_ptr<Redial> redial_;
   std::optional<Error> why_down_;

@@ -52,4 +52,10 @@ void Termination::wait() {
   sigwait(&waited_, &signal);
 }
 
+bool Termination::wait_for(Duration time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const timespec longest{static_cast<time_t>(seconds.count()), static_cast<long>((time - seconds).count())};
+  return sigtimedwait(&waited_, nullptr, &longest) > 0;
+}
+
 } // namespace gpuactors::detail

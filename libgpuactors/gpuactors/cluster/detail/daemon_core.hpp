@@ -55,8 +55,11 @@ public:
   Termination& operator=(const Termination&) = delete;
   ~Termination();
 
-  /// Returns when a signal came, or `stop` was called.
+  /// Returns when a signal came.
   void wait();
+
+  /// The same, but not longer than `time`; returns whether a signal came.
+  bool wait_for(Duration time);
 
 private:
   sigset_t waited_{};

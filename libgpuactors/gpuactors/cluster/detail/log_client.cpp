@@ -213,16 +213,22 @@ Result<void> LogClient::out_of_reach(const Error& error) {
   if (stopped())
     return {};
   const auto now = Clock::now();
-  if (!failing_since_)
+  if (!failing_since_) {
     failing_since_ = now;
+    no_node_.reset();
+  }
+  // That there is no such node says more than that it cannot be reached.
+  if (error.code() == Errc::not_found)
+    no_node_ = error;
   // What a moment will not change: not trusted, too many readers, no log.
   const bool passes = error.code() == Errc::unavailable || error.code() == Errc::worker_died
                       || error.code() == Errc::deadline_exceeded || error.code() == Errc::not_found;
   if (passes && now - *failing_since_ < longest_absence)
     return {};
   // It was there when this began.
-  const auto code = error.code() == Errc::not_found ? Errc::unavailable : error.code();
-  return fail(code, fmt::format("the log cannot be followed: {}", error.message()));
+  const auto& why = passes && no_node_ ? *no_node_ : error;
+  const auto code = why.code() == Errc::not_found ? Errc::unavailable : why.code();
+  return fail(code, fmt::format("the log cannot be followed: {}", why.message()));
 }
 
 void LogClient::drain() {

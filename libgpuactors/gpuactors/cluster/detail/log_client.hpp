@@ -85,6 +85,8 @@ private:
   caf::strong_actor_ptr agent_;
   std::shared_ptr<std::atomic<bool>> lost_;
   std::optional<TimePoint> failing_since_;
+  /// What the broker said since then, if it was that.
+  std::optional<Error> no_node_;
 
   // The reading under way.
   bool begun_ = false;

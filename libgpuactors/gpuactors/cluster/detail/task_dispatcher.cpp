@@ -4,7 +4,6 @@
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <algorithm>
-#include <thread>
 
 namespace gpuactors::detail {
 
@@ -16,7 +15,7 @@ Error waited_too_long() {
 
 } // namespace
 
-// -- replies and timers ---------------------------------------------------------------------------
+// -- replies -------------------------------------------------------------------------------------
 
 class TaskDispatcher::LeaseReply : public PendingReply {
 public:
@@ -40,26 +39,6 @@ private:
   std::weak_ptr<TaskDispatcher> dispatcher_;
   std::shared_ptr<Shape> shape_;
   std::uint64_t request_;
-};
-
-/// Uses the port's deadlines as a clock: nobody answers, so the deadline comes.
-class TaskDispatcher::Timer : public PendingReply {
-public:
-  explicit Timer(std::function<void()> due) : due_(std::move(due)) {
-    // nop
-  }
-
-  void on_reply(caf_version::Content&) override {
-    // nop
-  }
-
-  void on_error(Error error) override {
-    if (error.code() == Errc::deadline_exceeded)
-      due_();
-  }
-
-private:
-  std::function<void()> due_;
 };
 
 // -- TaskDispatcher -------------------------------------------------------------------------------
@@ -106,6 +85,8 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
   caf::strong_actor_ptr control;
   {
     const std::lock_guard lock{mutex_};
+    // A lease that comes before it is finished passes it over, too.
+    task.withdrawn_ = true;
     if (const auto slot = slots_.find(task.lease_); slot != slots_.end()) {
       control = slot->second.control;
       message.set_lease(task.lease_.value());
@@ -229,7 +210,10 @@ void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t r
                    if (found)
                      return self->granted(shape, request, lease, std::move(found->holder), std::move(found->control));
                    self->release(lease);
-                   self->refused(shape, request, found.error());
+                   const auto ended =
+                       found.error().code() == Errc::stale_epoch || found.error().code() == Errc::worker_died;
+                   if (!ended || !self->ask_again(shape, request))
+                     self->refused(shape, request, found.error());
                  });
 }
 
@@ -253,7 +237,7 @@ bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error
   const auto died = error.code() == Errc::worker_died || error.code() == Errc::lease_revoked
                     || error.code() == Errc::context_lost || error.code() == Errc::actor_died;
   const auto& wanted = task->retry_errors;
-  if (task->retries_left == 0 || task->call.stream || task->finished()
+  if (port_.closed() || task->retries_left == 0 || task->call.stream || task->finished()
       || (!died && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))
     return false;
   const auto now = Clock::now();
@@ -290,6 +274,7 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
     slot.control = std::move(control);
     slot.shape = shape;
     slot.reclaimed = early_reclaims_.erase(id) > 0;
+    shape->lost = 0;
     ++shape->leases;
     use(slot, outbox);
     balance(shape, outbox);
@@ -309,7 +294,8 @@ void TaskDispatcher::refused(const std::shared_ptr<Shape>& shape, std::uint64_t 
   {
     const std::lock_guard lock{mutex_};
     std::erase(shape->requested, request);
-    const auto final = error.remedy() == Remedy::give_up;
+    // Without a port to ask by, or room in it, the next request would be refused right here.
+    const auto final = error.remedy() == Remedy::give_up || error.code() == Errc::queue_full || port_.closed();
     if (error.code() != Errc::cancelled) {
       // A refusal that holds for every task of this shape fails them all, any other one the oldest.
       while (auto task = pop_waiting(*shape)) {
@@ -321,6 +307,38 @@ void TaskDispatcher::refused(const std::shared_ptr<Shape>& shape, std::uint64_t 
     balance(shape, outbox);
   }
   flush(outbox);
+}
+
+bool TaskDispatcher::ask_again(const std::shared_ptr<Shape>& shape, std::uint64_t request) {
+  {
+    constexpr int most_lost = 2;
+    const std::lock_guard lock{mutex_};
+    // Leases that were asked for together are lost together.
+    if (!shape->pausing && ++shape->lost > most_lost) {
+      shape->lost = 0;
+      return false;
+    }
+    shape->pausing = true;
+  }
+  auto due = [weak = weak_from_this(), shape, request] {
+    const auto self = weak.lock();
+    if (self == nullptr)
+      return;
+    Outbox outbox;
+    {
+      const std::lock_guard lock{self->mutex_};
+      shape->pausing = false;
+      std::erase(shape->requested, request);
+      self->balance(shape, outbox);
+    }
+    self->flush(outbox);
+  };
+  auto closed = [weak = weak_from_this(), shape, request](const Error& error) {
+    if (const auto self = weak.lock())
+      self->refused(shape, request, error);
+  };
+  // The broker may not have heard of it yet.
+  return port_.after(limits::redial_shortest, std::move(due), std::move(closed)).has_value();
 }
 
 void TaskDispatcher::runner_down(LeaseId lease) {
@@ -371,140 +389,6 @@ void TaskDispatcher::sweep() {
     schedule_sweep();
 }
 
-// -- under the lock -------------------------------------------------------------------------------
-
-const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const TaskShape& wanted) {
-  const auto& request = wanted.request;
-  auto& shape = shapes_[wanted.key];
-  if (shape == nullptr) {
-    shape = std::make_shared<Shape>();
-    shape->key = wanted.key;
-    shape->request = request;
-    shape->max_calls = wanted.max_calls;
-    // Work without a device is bounded by the machine, not by the ledger.
-    const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
-    const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
-                           && request.resource_units().empty();
-    shape->most_leases = unbounded ? std::min(limits::leases_per_shape, 4 * threads) : limits::leases_per_shape;
-  }
-  return shape;
-}
-
-void TaskDispatcher::drop_if_unused(const Shape& shape) {
-  if (!shape.waiting.empty() || shape.leases > 0 || !shape.requested.empty())
-    return;
-  const auto found = shapes_.find(shape.key);
-  if (found != shapes_.end() && found->second.get() == &shape)
-    shapes_.erase(found);
-}
-
-std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
-  while (!shape.waiting.empty()) {
-    auto task = std::move(shape.waiting.front());
-    shape.waiting.pop_front();
-    if (!task->finished())
-      return task;
-  }
-  return nullptr;
-}
-
-void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
-  const LeaseId id{slot.lease.id()};
-  const auto most = most_under_way(slot);
-  while (slot.under_way.size() < most) {
-    auto task = pop_waiting(*slot.shape);
-    if (task == nullptr)
-      break;
-    auto ticket = port_.add(task, slot.runner, never);
-    if (!ticket) {
-      outbox.failures.emplace_back(std::move(task), ticket.error());
-      continue;
-    }
-    if (slot.under_way.empty())
-      slot.since = Clock::now();
-    ++slot.calls;
-    task->lease_ = id;
-    task->ticket_ = *ticket;
-    task->sent_.store(false, std::memory_order_relaxed);
-    task->call.id = port_.call_id(*ticket);
-    slot.under_way.push_back(task);
-    outbox.run({std::move(task), slot.runner, *ticket});
-  }
-  if (slot.under_way.size() > 1 && !sweeping_) {
-    sweeping_ = true;
-    outbox.start_sweep = true;
-  }
-  if (!slot.under_way.empty())
-    return;
-  if (slot.reclaimed) {
-    give_back(id, outbox);
-    return;
-  }
-  slot.idle_since = Clock::now();
-  slot.shape->idle.push_back(id);
-  balance(slot.shape, outbox);
-  if (!sweeping_) {
-    sweeping_ = true;
-    outbox.start_sweep = true;
-  }
-}
-
-std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
-  const auto& shape = *slot.shape;
-  using std::chrono::microseconds;
-  constexpr microseconds short_task{500};
-  // One that runs next may take the process along: only short ones wait where they cannot be taken elsewhere at once.
-  if (workers_ == nullptr || shape.max_calls > 0 || shape.request.isolated() || shape.pace > short_task)
-    return 1;
-  // Leases that are asked for and other ones that are held get their part.
-  const auto spare = shape.waiting.size() - std::min(shape.waiting.size(), shape.requested.size());
-  return std::min(limits::tasks_ahead, 1 + spare / std::max<std::size_t>(1, shape.leases));
-}
-
-void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) {
-  // From the last one on, so that they are queued again in their order.
-  for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task) {
-    if (!(*task)->sent_.load(std::memory_order_acquire))
-      continue; // it must not be overtaken
-    v1::CancelCall message;
-    message.set_call((*task)->call.id.value());
-    message.set_lease(slot.lease.id());
-    message.set_take_back(true);
-    outbox.recalls.emplace_back(slot.control, std::move(message));
-  }
-  // Others of this shape are expected to be long too, until they are not.
-  slot.shape->pace = limits::tasks_ahead_wait;
-  slot.since = Clock::now();
-}
-
-void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
-  const auto slot = slots_.find(lease);
-  const auto shape = slot->second.shape;
-  std::erase(shape->idle, lease);
-  --shape->leases;
-  outbox.releases.push_back(std::move(slot->second.lease));
-  slots_.erase(slot);
-  balance(shape, outbox);
-}
-
-void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outbox) {
-  auto& shape = *pointer;
-  const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
-  // A few at a time, more with each that is granted: the broker is not asked for what the devices do not have.
-  const auto step = std::max<std::size_t>(4, 2 * shape.leases);
-  const auto wanted = std::min({shape.waiting.size(), room, step});
-  while (shape.requested.size() < wanted) {
-    shape.requested.push_back(++last_request_);
-    outbox.acquires.push_back({pointer, last_request_});
-  }
-  if (shape.waiting.empty()) {
-    // One that is granted all the same arrives as an idle lease.
-    outbox.withdrawals.insert(outbox.withdrawals.end(), shape.requested.begin(), shape.requested.end());
-    shape.requested.clear();
-    drop_if_unused(shape);
-  }
-}
-
 // -- without the lock -----------------------------------------------------------------------------
 
 void TaskDispatcher::Outbox::run(Run run) {
@@ -543,21 +427,19 @@ void TaskDispatcher::flush(Outbox& outbox) {
     broker_->tell(std::move(message));
   }
   for (auto& [task, error] : outbox.failures)
-    if (!retry(task, error))
+    // Who has no room would be asked in vain again, right here.
+    if (error.code() == Errc::queue_full || !retry(task, error))
       task->finish(fail(error));
   if (outbox.start_sweep)
     schedule_sweep();
 }
 
 void TaskDispatcher::schedule_sweep() {
-  // The port's deadlines serve as the clock.
   auto due = [weak = weak_from_this()] {
     if (const auto dispatcher = weak.lock())
       dispatcher->sweep();
   };
-  const auto ticket =
-      port_.add(std::make_shared<Timer>(std::move(due)), nullptr, deadline_after(Clock::now(), limits::lease_linger));
-  if (ticket)
+  if (port_.after(limits::lease_linger, std::move(due)))
     return;
   // The port is full: the next task that is sent tries again.
   const std::lock_guard lock{mutex_};
@@ -579,7 +461,7 @@ RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTas
     }
     dispatcher->cancel(*late, error);
   };
-  return port_.add(std::make_shared<Timer>(std::move(due)), nullptr, deadline_after(Clock::now(), wait)).value_or(0);
+  return port_.after(wait, std::move(due)).value_or(0);
 }
 
 void TaskDispatcher::stop_timers(PendingTask& task) {

@@ -50,7 +50,6 @@ public:
 private:
   friend class PendingTask;
   class LeaseReply;
-  class Timer;
 
   struct Shape;
 
@@ -84,6 +83,9 @@ private:
     Duration pace = std::chrono::milliseconds{10};
     /// Requests for leases that the broker has not answered.
     std::vector<std::uint64_t> requested;
+    /// How often in a row leases had ended before they could be used, and whether the pause after that is not over.
+    int lost = 0;
+    bool pausing = false;
   };
 
   /// What is to be sent once the lock is open.
@@ -117,6 +119,9 @@ private:
                caf::strong_actor_ptr runner, caf::strong_actor_ptr control);
   void release(const v1::Lease& lease);
   void refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error);
+  /// After a lease that had ended before it could be used: its tasks stay where they are and another is asked for.
+  /// @returns false when that has happened too often.
+  bool ask_again(const std::shared_ptr<Shape>& shape, std::uint64_t request);
   void runner_down(LeaseId lease);
   void sweep();
 

@@ -40,14 +40,20 @@ void WorkerLinks::find(const std::string& address, const v1::FindHolder& message
   Wanted wanted{message, std::move(done)};
   caf::strong_actor_ptr control;
   bool dial = false;
+  bool closed = false;
   {
     const std::lock_guard lock{mutex_};
-    const auto [entry, made] = entries_.try_emplace(address);
-    control = entry->second.control;
-    dial = made;
-    if (control == nullptr)
-      entry->second.waiting.push_back(std::move(wanted));
+    closed = closed_;
+    if (!closed) {
+      const auto [entry, made] = entries_.try_emplace(address);
+      control = entry->second.control;
+      dial = made;
+      if (control == nullptr)
+        entry->second.waiting.push_back(std::move(wanted));
+    }
   }
+  if (closed)
+    return wanted.done(fail(Errc::unavailable, "the cluster was closed"));
   if (control != nullptr)
     return ask(address, control, std::move(wanted));
   if (!dial)
@@ -115,8 +121,15 @@ void WorkerLinks::add_own(const std::string& address, caf::strong_actor_ptr cont
 }
 
 void WorkerLinks::close() {
-  const std::lock_guard lock{mutex_};
-  entries_.clear();
+  std::vector<Wanted> waiting;
+  {
+    const std::lock_guard lock{mutex_};
+    closed_ = true;
+    for (auto& [address, entry] : std::exchange(entries_, {}))
+      std::move(entry.waiting.begin(), entry.waiting.end(), std::back_inserter(waiting));
+  }
+  for (auto& wanted : waiting)
+    wanted.done(fail(Errc::unavailable, "the cluster was closed"));
 }
 
 } // namespace gpuactors::detail

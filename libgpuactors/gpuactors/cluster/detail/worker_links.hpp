@@ -36,7 +36,7 @@ public:
   /// Says that this process is the one at `address`: what it asks of itself takes no connection, and could have none.
   void add_own(const std::string& address, caf::strong_actor_ptr control);
 
-  /// Lets go of all connections.
+  /// Lets go of all connections, and finds nothing any more: what waits is answered with `unavailable`.
   void close();
 
 private:
@@ -60,6 +60,7 @@ private:
   Links& links_;
   std::mutex mutex_;
   std::map<std::string, Entry> entries_;
+  bool closed_ = false;
 };
 
 } // namespace gpuactors::detail

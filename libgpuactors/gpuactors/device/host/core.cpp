@@ -75,13 +75,13 @@ void Record::complete() {
 
 // -- streams -------------------------------------------------------------------------------------
 
-Core::Core(Pool& pool, int permits) : pool_(pool), permits_(permits) {
+Core::Core(Pool& pool, int permits) : pool_(pool), leave_(pool.leave()), permits_(permits) {
   // nop
 }
 
 Core::~Core() {
   if (kept_plains_ > plains_at_once)
-    pool_.drop_plains(kept_plains_ - plains_at_once);
+    leave_->give_back(kept_plains_ - plains_at_once);
 }
 
 HostStream* Core::make_stream() {
@@ -119,7 +119,7 @@ std::unique_ptr<Plain> Core::take_plain() {
 
 bool Core::may_keep() {
   if (plains_.size() == kept_plains_ && kept_plains_ < most_kept_plains
-      && (kept_plains_ == 0 || pool_.keep_plains(plains_at_once)))
+      && (kept_plains_ == 0 || leave_->take(plains_at_once)))
     kept_plains_ += plains_at_once;
   return plains_.size() < kept_plains_;
 }

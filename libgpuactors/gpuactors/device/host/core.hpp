@@ -23,6 +23,7 @@
 namespace gpuactors::host {
 
 class Core;
+class Leave;
 class Pool;
 struct HostStream;
 
@@ -184,6 +185,7 @@ private:
   void signal();
 
   Pool& pool_;
+  std::shared_ptr<Leave> leave_;
   const int permits_;
   std::mutex mutex_;
   std::condition_variable changed_;

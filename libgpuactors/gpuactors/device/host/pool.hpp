@@ -14,6 +14,25 @@ namespace gpuactors::host {
 
 class Core;
 
+/// Leave to keep the memory of queued launches for later ones; no more than 7 MB in all. Any thread.
+class Leave {
+public:
+  [[nodiscard]] bool take(std::size_t launches) noexcept {
+    constexpr std::size_t most = 16'384;
+    if (taken_.fetch_add(launches, std::memory_order_relaxed) + launches <= most)
+      return true;
+    give_back(launches);
+    return false;
+  }
+
+  void give_back(std::size_t launches) noexcept {
+    taken_.fetch_sub(launches, std::memory_order_relaxed);
+  }
+
+private:
+  std::atomic<std::size_t> taken_{0};
+};
+
 /// Threads that are started when work asks for them and leave when there are more than anybody may use.
 ///
 /// There may be as many threads as the open backends hold permits in all, so that a backend whose kernels are stuck
@@ -38,18 +57,9 @@ public:
   /// @returns false when there is none.
   bool request_late(std::shared_ptr<Core> core);
 
-  /// Asks for leave to keep the memory of `count` more launches; no more than 7 MB in all.
-  [[nodiscard]] bool keep_plains(std::size_t count) noexcept {
-    constexpr std::size_t most = 16'384;
-    if (plains_.fetch_add(count, std::memory_order_relaxed) + count <= most)
-      return true;
-    drop_plains(count);
-    return false;
-  }
-
-  /// Gives leave back.
-  void drop_plains(std::size_t count) noexcept {
-    plains_.fetch_sub(count, std::memory_order_relaxed);
+  /// What all that runs on the device may keep; who has leave of it may outlive the pool.
+  [[nodiscard]] const std::shared_ptr<Leave>& leave() const noexcept {
+    return leave_;
   }
 
 private:
@@ -65,7 +75,7 @@ private:
   /// Enters a request, and starts a thread if there are too few.
   void enter(std::shared_ptr<Core> core);
 
-  std::atomic<std::size_t> plains_{0};
+  std::shared_ptr<Leave> leave_ = std::make_shared<Leave>();
   std::mutex mutex_;
   std::condition_variable wake_;
   Cores requests_;

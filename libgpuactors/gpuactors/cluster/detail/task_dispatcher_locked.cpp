@@ -1,0 +1,141 @@
+// TaskDispatcher under its lock: which lease runs which task next, and for how many leases it asks.
+#include <gpuactors/cluster/detail/task_dispatcher.hpp>
+
+#include <algorithm>
+#include <thread>
+
+namespace gpuactors::detail {
+
+const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const TaskShape& wanted) {
+  const auto& request = wanted.request;
+  auto& shape = shapes_[wanted.key];
+  if (shape == nullptr) {
+    shape = std::make_shared<Shape>();
+    shape->key = wanted.key;
+    shape->request = request;
+    shape->max_calls = wanted.max_calls;
+    // Work without a device is bounded by the machine, not by the ledger.
+    const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
+    const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
+                           && request.resource_units().empty();
+    shape->most_leases = unbounded ? std::min(limits::leases_per_shape, 4 * threads) : limits::leases_per_shape;
+  }
+  return shape;
+}
+
+void TaskDispatcher::drop_if_unused(const Shape& shape) {
+  if (!shape.waiting.empty() || shape.leases > 0 || !shape.requested.empty())
+    return;
+  const auto found = shapes_.find(shape.key);
+  if (found != shapes_.end() && found->second.get() == &shape)
+    shapes_.erase(found);
+}
+
+std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
+  while (!shape.waiting.empty()) {
+    auto task = std::move(shape.waiting.front());
+    shape.waiting.pop_front();
+    if (!task->withdrawn_ && !task->finished())
+      return task;
+  }
+  return nullptr;
+}
+
+void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
+  const LeaseId id{slot.lease.id()};
+  const auto most = most_under_way(slot);
+  while (slot.under_way.size() < most) {
+    auto task = pop_waiting(*slot.shape);
+    if (task == nullptr)
+      break;
+    auto ticket = port_.add(task, slot.runner, never);
+    if (!ticket) {
+      outbox.failures.emplace_back(std::move(task), ticket.error());
+      continue;
+    }
+    if (slot.under_way.empty())
+      slot.since = Clock::now();
+    ++slot.calls;
+    task->lease_ = id;
+    task->ticket_ = *ticket;
+    task->sent_.store(false, std::memory_order_relaxed);
+    task->call.id = port_.call_id(*ticket);
+    slot.under_way.push_back(task);
+    outbox.run({std::move(task), slot.runner, *ticket});
+  }
+  if (slot.under_way.size() > 1 && !sweeping_) {
+    sweeping_ = true;
+    outbox.start_sweep = true;
+  }
+  if (!slot.under_way.empty())
+    return;
+  if (slot.reclaimed) {
+    give_back(id, outbox);
+    return;
+  }
+  slot.idle_since = Clock::now();
+  slot.shape->idle.push_back(id);
+  balance(slot.shape, outbox);
+  if (!sweeping_) {
+    sweeping_ = true;
+    outbox.start_sweep = true;
+  }
+}
+
+std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
+  const auto& shape = *slot.shape;
+  using std::chrono::microseconds;
+  constexpr microseconds short_task{500};
+  // One that runs next may take the process along: only short ones wait where they cannot be taken elsewhere at once.
+  if (workers_ == nullptr || shape.max_calls > 0 || shape.request.isolated() || shape.pace > short_task)
+    return 1;
+  // Leases that are asked for and other ones that are held get their part.
+  const auto spare = shape.waiting.size() - std::min(shape.waiting.size(), shape.requested.size());
+  return std::min(limits::tasks_ahead, 1 + spare / std::max<std::size_t>(1, shape.leases));
+}
+
+void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) {
+  // From the last one on, so that they are queued again in their order.
+  for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task) {
+    if (!(*task)->sent_.load(std::memory_order_acquire))
+      continue; // it must not be overtaken
+    v1::CancelCall message;
+    message.set_call((*task)->call.id.value());
+    message.set_lease(slot.lease.id());
+    message.set_take_back(true);
+    outbox.recalls.emplace_back(slot.control, std::move(message));
+  }
+  // Others of this shape are expected to be long too, until they are not.
+  slot.shape->pace = limits::tasks_ahead_wait;
+  slot.since = Clock::now();
+}
+
+void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
+  const auto slot = slots_.find(lease);
+  const auto shape = slot->second.shape;
+  std::erase(shape->idle, lease);
+  --shape->leases;
+  outbox.releases.push_back(std::move(slot->second.lease));
+  slots_.erase(slot);
+  balance(shape, outbox);
+}
+
+void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outbox) {
+  auto& shape = *pointer;
+  const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
+  // A few at a time, more with each that is granted: the broker is not asked for what the devices do not have.
+  const auto step = std::max<std::size_t>(4, 2 * shape.leases);
+  const auto wanted = std::min({shape.waiting.size(), room, step});
+  while (shape.requested.size() < wanted) {
+    shape.requested.push_back(++last_request_);
+    outbox.acquires.push_back({pointer, last_request_});
+  }
+  if (shape.waiting.empty()) {
+    // One that is granted all the same arrives as an idle lease.
+    outbox.withdrawals.insert(outbox.withdrawals.end(), shape.requested.begin(), shape.requested.end());
+    shape.requested.clear();
+    drop_if_unused(shape);
+  }
+}
+
+} // namespace gpuactors::detail
