@@ -6,6 +6,7 @@
 #include <gpuactors/wire/transport.hpp>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -86,7 +87,28 @@ Row same_node(int repeat) {
   return row;
 }
 
-/// The same for the first tensors of a process, whose memory is new, beside memcpy into what malloc gives for it.
+/// Memory that is new: what malloc gives for it may be of another row, freed and kept.
+class NewPages {
+public:
+  NewPages() : data_(::mmap(nullptr, tensor_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) // NOLINT(*-int-to-ptr): that is what it is
+      std::exit(1);
+  }
+  NewPages(const NewPages&) = delete;
+  NewPages& operator=(const NewPages&) = delete;
+  ~NewPages() {
+    ::munmap(data_, tensor_bytes);
+  }
+
+  [[nodiscard]] char* data() const noexcept {
+    return static_cast<char*>(data_);
+  }
+
+private:
+  void* data_;
+};
+
+/// The same for the first tensors of a process, whose memory is new, beside memcpy into new memory.
 Row same_node_first(int repeat) {
   const std::vector<char> source(tensor_bytes, 1);
   Pair pair{{}, {}};
@@ -103,10 +125,9 @@ Row same_node_first(int repeat) {
       },
       [&] {
         return rate([&] {
-          const std::unique_ptr<char, decltype(&std::free)> copy{static_cast<char*>(std::malloc(tensor_bytes)),
-                                                                 &std::free};
-          std::memcpy(copy.get(), source.data(), tensor_bytes);
-          if (copy.get()[next_byte++ % tensor_bytes] != 1) // or the compiler would leave all of it out
+          const NewPages copy;
+          std::memcpy(copy.data(), source.data(), tensor_bytes);
+          if (copy.data()[next_byte++ % tensor_bytes] != 1) // or the compiler would leave all of it out
             std::exit(1);
         });
       });
