@@ -50,7 +50,7 @@ public:
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
-    auto info = content.get_as<v1::ActorInfo>(0);
+    const auto& info = content.get_as<v1::ActorInfo>(0);
     Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
     core->locate(info, std::move(place),
                  [self = shared_from_this(), info](Result<Place> found) { self->located(info, std::move(found)); });

@@ -40,22 +40,20 @@ void WorkerLinks::find(const std::string& address, const v1::FindHolder& message
   Wanted wanted{message, std::move(done)};
   caf::strong_actor_ptr control;
   bool dial = false;
-  bool closed = false;
   {
-    const std::lock_guard lock{mutex_};
-    closed = closed_;
-    if (!closed) {
-      const auto [entry, made] = entries_.try_emplace(address);
-      control = entry->second.control;
-      dial = made;
-      if (control == nullptr)
-        entry->second.waiting.push_back(std::move(wanted));
+    std::unique_lock lock{mutex_};
+    if (closed_) {
+      lock.unlock();
+      return wanted.done(fail(Errc::unavailable, "the cluster was closed"));
     }
+    const auto [entry, made] = entries_.try_emplace(address);
+    control = entry->second.control;
+    dial = made;
+    if (control == nullptr)
+      entry->second.waiting.push_back(std::move(wanted));
   }
-  if (closed)
-    return wanted.done(fail(Errc::unavailable, "the cluster was closed"));
   if (control != nullptr)
-    return ask(address, control, std::move(wanted));
+    return ask(address, control, std::move(wanted)); // NOLINT(*-use-after-move): it waits only where there is none
   if (!dial)
     return;
   const auto endpoint = parse_endpoint(address);
