@@ -84,11 +84,13 @@ public:
 
 private:
   System system_{LinkOptions{}};
-  caf::strong_actor_ptr actor_ =
-      caf::actor_cast<caf::strong_actor_ptr>(system_.get().spawn([](caf::event_based_actor* self) {
-        self->set_default_handler(caf::drop);
-        return caf::behavior{[](const v1::Tick&) { return v1::Done{}; }};
-      }));
+  static caf::behavior answering(caf::event_based_actor* self, const v1::Done& answer) {
+    self->set_default_handler(caf::drop);
+    return {[answer](const v1::Tick&) { return answer; }};
+  }
+
+  // With an argument: CAF 0.17 binds a reference to null where there is none.
+  caf::strong_actor_ptr actor_ = caf::actor_cast<caf::strong_actor_ptr>(system_.get().spawn(answering, v1::Done{}));
   RequestPort port_{system_.get(), [](caf_version::Content&) {}};
   std::unique_ptr<Links> links_;
   Endpoint address_;

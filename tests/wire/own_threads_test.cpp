@@ -147,12 +147,13 @@ TEST_CASE("what an actor with a thread of its own sends to others runs elsewhere
   OwnThreads threads;
   const auto seen = std::make_shared<Seen>();
   const auto partner_seen = std::make_shared<Seen>();
-  const auto scheduled = system.get().spawn([partner_seen]() -> caf::behavior {
-    return {[partner_seen](const v1::Tick& asked) {
-      partner_seen->note(-1);
+  const auto partner = [](const std::shared_ptr<Seen>& heard) -> caf::behavior {
+    return {[heard](const v1::Tick& asked) {
+      heard->note(-1);
       return asked;
     }};
-  });
+  };
+  const auto scheduled = system.get().spawn(partner, partner_seen);
   constexpr int turns = 1'000;
   auto actor = *threads.spawn<Noting>(system.get(), seen, 2 * turns + 1, scheduled);
   caf_version::post(actor, tick(turns));
