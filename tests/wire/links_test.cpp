@@ -83,12 +83,12 @@ public:
   }
 
 private:
-  System system_{LinkOptions{}};
   static caf::behavior answering(caf::event_based_actor* self, const v1::Done& answer) {
     self->set_default_handler(caf::drop);
     return {[answer](const v1::Tick&) { return answer; }};
   }
 
+  System system_{LinkOptions{}};
   // With an argument: CAF 0.17 binds a reference to null where there is none.
   caf::strong_actor_ptr actor_ = caf::actor_cast<caf::strong_actor_ptr>(system_.get().spawn(answering, v1::Done{}));
   RequestPort port_{system_.get(), [](caf_version::Content&) {}};

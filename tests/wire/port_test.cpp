@@ -64,6 +64,14 @@ struct Scene {
   caf::strong_actor_ptr actor = caf::actor_cast<caf::strong_actor_ptr>(system.get().spawn(silent, kept));
   std::shared_ptr<Waiter> waiter = std::make_shared<Waiter>();
 
+  /// Returns when it has ended.
+  void end_actor() const {
+    std::promise<void> ended;
+    actor->get()->attach_functor([&] { ended.set_value(); });
+    caf_version::enqueue(actor, nullptr, 0, v1::Done{});
+    ended.get_future().wait();
+  }
+
   ~Scene() {
     caf::anon_send_exit(actor, caf::exit_reason::kill);
     actor = nullptr;
@@ -99,10 +107,7 @@ TEST_CASE("the death of the receiver fails what waits for it, at once", "[wire]"
 
 TEST_CASE("a request to an actor that is dead already is answered", "[wire]") {
   Scene scene;
-  std::promise<void> ended;
-  scene.actor->get()->attach_functor([&] { ended.set_value(); });
-  caf_version::enqueue(scene.actor, nullptr, 0, v1::Done{});
-  ended.get_future().wait();
+  scene.end_actor();
   scene.port.ask(scene.waiter, scene.actor, never, v1::Tick{});
   CHECK(scene.waiter->wait_error() == Errc::actor_died);
   CHECK(scene.waiter->answers() == 1);
@@ -110,10 +115,7 @@ TEST_CASE("a request to an actor that is dead already is answered", "[wire]") {
 
 TEST_CASE("a request that outlives its receivers is answered by the next one", "[wire]") {
   Scene scene;
-  std::promise<void> ended;
-  scene.actor->get()->attach_functor([&] { ended.set_value(); });
-  caf_version::enqueue(scene.actor, nullptr, 0, v1::Done{});
-  ended.get_future().wait();
+  scene.end_actor();
   const auto ticket = scene.port.add(scene.waiter, nullptr, never);
   REQUIRE(ticket.has_value());
   scene.port.deliver(*ticket, scene.actor, v1::Tick{});
