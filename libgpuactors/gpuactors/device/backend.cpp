@@ -1,5 +1,8 @@
-// What a backend does that has no pinned memory, no handles for others and no compiler for run-time kernels.
+// What devices and backends do that have no pinned or shared memory, no handles for others and no compiler for run-time
+// kernels.
 #include <gpuactors/device/backend.hpp>
+
+#include <fmt/format.h>
 
 #include <cstdlib>
 
@@ -12,6 +15,22 @@ Result<std::shared_ptr<void>> Backend::host_memory(std::size_t bytes) {
   if (memory == nullptr)
     return fail(Errc::out_of_memory, "the host has no " + std::to_string(bytes) + " B of memory");
   return std::shared_ptr<void>{memory, &std::free};
+}
+
+Result<void> Backend::copy_from(Device& other, void*, const void*, std::size_t bytes, StreamHandle) {
+  return fail(Errc::unsupported, fmt::format("{} B of {} go through the host", bytes, other.info().name));
+}
+
+Result<void> Backend::attach(std::shared_ptr<SharedMemory>) {
+  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+}
+
+Result<std::shared_ptr<SharedMemory>> Device::make_shared_memory(std::size_t) {
+  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+}
+
+Result<std::shared_ptr<SharedMemory>> Device::open_shared_memory(int, std::size_t) {
+  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
 }
 
 Result<std::shared_ptr<void>> Backend::make_current() {

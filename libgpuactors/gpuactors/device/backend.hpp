@@ -6,6 +6,7 @@
 #include <gpuactors/device/kernel.hpp>
 #include <gpuactors/device/quota.hpp>
 #include <gpuactors/device/runtime_kernel.hpp>
+#include <gpuactors/device/shared_memory.hpp>
 #include <gpuactors/device/types.hpp>
 
 #include <functional>
@@ -14,6 +15,8 @@
 #include <string>
 
 namespace gpuactors {
+
+class Device;
 
 /// Row-major matrix product C = alpha * op(A) * op(B) + beta * C, op(X) being X or its transpose.
 /// A is m x k (k x m when transposed), B is k x n (n x k when transposed), C is m x n; leading dimensions are in
@@ -103,6 +106,11 @@ public:
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
                             StreamHandle stream) = 0;
+  /// Copies from memory of another device of this process, in stream order: the work that made it is done, and it stays
+  /// until the copy is.
+  /// @returns `unsupported` when this backend knows no way that is shorter than through the host.
+  virtual Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
+                                 StreamHandle stream);
   /// Sets every byte in stream order.
   virtual Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) = 0;
   /// What an allocation of `bytes` really takes, which is what a quota counts.
@@ -111,6 +119,10 @@ public:
   /// Host memory that copies reach at full speed (pinned, where that makes a difference), aligned to at least 256
   /// bytes. Not zeroed. It may outlive the backend, and goes on any thread; by then no copy may use it any more.
   virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes);
+
+  /// Lets work of this backend use memory that its device made or opened to share it, until its address is given to
+  /// `free`, once for each time that it was attached. Any thread.
+  virtual Result<void> attach(std::shared_ptr<SharedMemory> memory);
 
   // -- compute ---------------------------------------------------------------------------------
 
@@ -150,6 +162,16 @@ public:
   /// that opened it.
   /// @returns `device_lost` when the device is not there; its text says what was offered and what exists.
   virtual Result<std::unique_ptr<Backend>> open(const BackendOptions& options) = 0;
+
+  /// Memory of this device that other processes of this machine can open. In no quota. Contents are undefined.
+  /// @returns `unsupported` where that is not possible (host devices: what lies on the host is shared otherwise),
+  ///          `out_of_memory`.
+  virtual Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes);
+
+  /// Opens what another process made, at least `bytes` large, for reading on this device; it may lie on another one.
+  /// `descriptor` stays the caller's.
+  /// @returns `unsupported` when this device cannot reach it.
+  virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes);
 };
 
 } // namespace gpuactors

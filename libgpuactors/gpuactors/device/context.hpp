@@ -6,6 +6,7 @@
 #include <gpuactors/device/backend.hpp>
 #include <gpuactors/device/quota.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -129,6 +130,16 @@ public:
   /// The same for work of `reader`, a stream on the same device: it may go, on any thread, while that work is still
   /// queued. The memory is freed after all that is queued on `reader` by then.
   [[nodiscard]] Result<Tensor> pinned(Stream& reader) const;
+
+  /// A copy in memory that other processes of this machine can open, in the same quota, which the end of the context
+  /// takes away like the tensor itself. `through`, any stream on its device, copies, and is waited for: the work that
+  /// makes the tensor must be done. Any thread that may use `through`.
+  /// @param on_end called, on any thread, when that memory is unmapped here: it only posts.
+  /// @returns `unsupported` where there is no such memory, `out_of_memory`, an empty tensor when this one was reclaimed.
+  [[nodiscard]] Result<Tensor> shareable(Stream& through, std::function<void()> on_end) const;
+
+  /// What other processes can open: of a tensor that `shareable` gave, null for any other. Any thread.
+  [[nodiscard]] std::shared_ptr<SharedMemory> shared_memory() const;
 
 private:
   friend class Pin;
@@ -262,6 +273,11 @@ public:
     return values;
   }
 
+  /// A tensor in memory that another process made and this device has open, charged to the quota as if it were
+  /// allocated: what is read stays on the device as long as it is read, whatever becomes of its owner. For reading.
+  /// @returns `invalid_argument` when the memory is smaller, `unsupported` on devices without such memory.
+  Result<Tensor> attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape);
+
   /// Raw copies in stream order; pointers on the host side must stay valid until `synchronize`.
   Result<void> upload(void* device, const void* host, std::size_t bytes);
   Result<void> download(void* host, const void* device, std::size_t bytes);
@@ -270,6 +286,10 @@ public:
 
   /// Copies between tensors of the same type and size, in stream order.
   Result<void> copy(Tensor& target, const Tensor& source);
+
+  /// Likewise from a tensor on another device of this process, whose work is done and which stays until the copy is.
+  /// @returns `unsupported` when these devices know no way but through the host.
+  Result<void> copy_from(Device& other, Tensor& target, const Tensor& source);
 
   // -- compute ---------------------------------------------------------------------------------
 

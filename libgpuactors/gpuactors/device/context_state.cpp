@@ -159,6 +159,51 @@ Result<std::shared_ptr<Block>> ContextState::allocate(std::size_t bytes, StreamH
   return std::make_shared<Block>(blocks, std::move(storage));
 }
 
+namespace {
+
+/// Shared memory and what goes with it, when it is unmapped and no sooner.
+struct Charge {
+  std::shared_ptr<Quota> quota;
+  std::uint64_t footprint = 0;
+  std::function<void()> on_end;
+  std::shared_ptr<SharedMemory> memory;
+
+  Charge() = default;
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+  ~Charge() {
+    memory.reset();
+    quota->release(footprint);
+    if (on_end)
+      on_end();
+  }
+};
+
+} // namespace
+
+Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
+                                      std::shared_ptr<BlockRegistry> registry, std::shared_ptr<SharedMemory> memory,
+                                      std::size_t bytes, std::function<void()> on_end) {
+  const auto footprint = memory->footprint();
+  GPUACTORS_TRY(ground->quota->reserve(footprint));
+  auto charge = std::make_shared<Charge>();
+  charge->quota = ground->quota;
+  charge->footprint = footprint;
+  charge->on_end = std::move(on_end);
+  charge->memory = std::move(memory);
+  auto* const charged = charge->memory.get();
+  std::shared_ptr<SharedMemory> shared{std::move(charge), charged};
+  GPUACTORS_TRY(ground->backend->attach(shared));
+  auto storage = std::make_shared<Storage>();
+  storage->ground = ground;
+  storage->stream = stream;
+  storage->pointer = shared->data();
+  storage->bytes = bytes;
+  storage->shared = std::move(shared);
+  return std::make_shared<Block>(std::move(registry), std::move(storage));
+}
+
 Result<std::uint64_t> ContextState::reclaim() {
   Result<void> outcome;
   for (auto stream : ground->streams) {

@@ -7,6 +7,7 @@
 
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
+#include <device/fake_cuda/shared_memory.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -181,6 +182,9 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
            : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
+           : attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+               || attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+             ? (std::getenv("FAKE_CUDA_UNSHARED") == nullptr ? 1 : 0)
            : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? most_shared_bytes
                                                                                 : static_cast<int>(sm_count);
   return CUDA_SUCCESS;
@@ -371,6 +375,14 @@ CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
   note_work(stream);
   return code_of(machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
                                          CopyKind::device_to_device, handle(stream)));
+}
+
+/// All devices share the memory of this one.
+CUresult memcpy_peer_async(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, std::size_t bytes,
+                           CUstream stream) {
+  if (to == nullptr || from == nullptr)
+    misuse("cuMemcpyPeerAsync without a context");
+  return memcpy_async(target, source, bytes, stream);
 }
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {

@@ -1,5 +1,6 @@
 // Work of one lease on a CUDA device.
 #include <gpuactors/device/cuda/backend.hpp>
+#include <gpuactors/device/cuda/device.hpp>
 
 #include <fmt/format.h>
 
@@ -45,6 +46,7 @@ CudaBackend::~CudaBackend() {
   const Current current{*shared_.primary};
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
+  shared_.closer->drain();
   cublas_.close();
   for (auto* event : {product_done_, passed_}) {
     if (event != nullptr)
@@ -173,10 +175,22 @@ Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
 void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept {
   const Current current{*shared_.primary};
   const std::lock_guard guard{free_mutex_};
+  if (!attached_.empty()) {
+    if (auto shared = attached_.extract(pointer); !shared.empty()) {
+      gather(readers);
+      let_go(std::move(shared.mapped()));
+      return;
+    }
+  }
   if (readers.empty() && streams_.size() == 1 && streams_[0] == native(stream)) {
     pool_.free(pointer, native(stream));
     return;
   }
+  gather(readers);
+  pool_.free(pointer, service_);
+}
+
+void CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
   // Not on a stream of the user's: it would wait there for all others.
   for (auto* busy : streams_) {
     if (driver().event_record(passed_, busy) == CUDA_SUCCESS)
@@ -184,7 +198,24 @@ void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const Event
   }
   for (auto reader : readers)
     (void)driver().stream_wait_event(service_, native(reader), CU_EVENT_WAIT_DEFAULT);
-  pool_.free(pointer, service_);
+}
+
+Result<void> CudaBackend::attach(std::shared_ptr<SharedMemory> memory) {
+  GPUACTORS_TRY(shared_.primary->alive());
+  const std::lock_guard guard{free_mutex_};
+  auto* const address = memory->data();
+  attached_.emplace(address, std::move(memory));
+  return {};
+}
+
+void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory) noexcept {
+  // Unmapping is in no stream's order: it happens when the stream is there.
+  auto watched = shared_.poller->watch(
+      this, service_, [closer = shared_.closer, memory](Result<void>) mutable { closer->add(std::move(memory)); });
+  if (!watched) {
+    (void)driver().stream_synchronize(service_);
+    shared_.closer->add(std::move(memory));
+  }
 }
 
 Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
@@ -192,6 +223,19 @@ Result<void> CudaBackend::copy(void* target, const void* source, std::size_t byt
   // Addresses are unified: the driver sees the direction.
   return check(driver().memcpy_async(address(target), address(source), bytes, native(stream)), "cuMemcpyAsync",
                Errc::copy_failed, fmt::format("{} B", bytes));
+}
+
+Result<void> CudaBackend::copy_from(Device& other, void* target, const void* source, std::size_t bytes,
+                                    StreamHandle stream) {
+  auto* const there = dynamic_cast<CudaDevice*>(&other);
+  if (there == nullptr)
+    return Backend::copy_from(other, target, source, bytes, stream);
+  GPUACTORS_LET(from, there->primary());
+  const Current current{*shared_.primary};
+  // With a link between the two it is taken; without one the driver goes through the host by itself.
+  return check(driver().memcpy_peer_async(address(target), shared_.primary->context(), address(source),
+                                          from->context(), bytes, native(stream)),
+               "cuMemcpyPeerAsync", Errc::copy_failed, fmt::format("{} B of device {}", bytes, from->ordinal()));
 }
 
 Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/cuda/closer.hpp>
 #include <gpuactors/device/cuda/cublas.hpp>
 #include <gpuactors/device/cuda/images.hpp>
 #include <gpuactors/device/cuda/partition.hpp>
@@ -21,6 +22,7 @@ struct Shared {
   std::shared_ptr<Poller> poller;
   std::shared_ptr<Split> split;
   std::shared_ptr<PinnedPool> pinned;
+  std::shared_ptr<Closer> closer;
   const Cublas& cublas;
   Images& images;
   RuntimeKernels& runtime_kernels;
@@ -57,6 +59,8 @@ public:
   using Backend::free;
   void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept override;
   Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream) override;
+  Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
+                         StreamHandle stream) override;
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
 
@@ -64,6 +68,8 @@ public:
     GPUACTORS_TRY(shared_.primary->alive());
     return shared_.pinned->take(bytes);
   }
+
+  Result<void> attach(std::shared_ptr<SharedMemory> memory) override;
 
   Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
@@ -76,6 +82,10 @@ public:
 private:
   /// Lets blocks of `kernel` have that much dynamic shared memory.
   Result<void> allow_shared(const RuntimeKernel& kernel, unsigned bytes);
+  /// Lets the service stream wait for all work so far, and for `readers`. The mutex for `free` is held.
+  void gather(std::span<const EventHandle> readers) noexcept;
+  /// Lets go of shared memory after what the service stream waits for. Likewise.
+  void let_go(std::shared_ptr<SharedMemory> memory) noexcept;
   /// Makes the cuBLAS handle and its workspace, at the first product.
   Result<void> open_cublas();
   Result<void> allocate_workspace();
@@ -99,6 +109,8 @@ private:
   std::mutex free_mutex_;
   std::vector<CUstream> streams_;
   CUevent passed_ = nullptr;
+  /// What was attached and not freed, by its address. Guarded by `free_mutex_`.
+  std::unordered_multimap<void*, std::shared_ptr<SharedMemory>> attached_;
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
   /// The last product and its stream: all products share the workspace, so those of two streams take turns.

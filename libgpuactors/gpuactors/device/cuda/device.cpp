@@ -1,5 +1,6 @@
 // CUDA devices: describing and opening them.
 #include <gpuactors/device/cuda/device.hpp>
+#include <gpuactors/device/cuda/shared_memory.hpp>
 #include <gpuactors/device/discovery.hpp>
 
 #include <fmt/format.h>
@@ -55,14 +56,32 @@ Result<Shared> CudaDevice::enter() {
     primary_ = std::move(primary);
     poller_ = std::make_shared<Poller>(primary_);
     pinned_ = std::make_shared<PinnedPool>(primary_);
+    closer_ = std::make_shared<Closer>();
   }
   if (split_ == nullptr) {
     const Current current{*primary_};
     GPUACTORS_LET(split, runtime_.splits.of(primary_));
     split_ = std::move(split);
   }
-  return Shared{primary_,   poller_, split_, pinned_, runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
+  return Shared{primary_, poller_, split_, pinned_, closer_, runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
                 info_.units};
+}
+
+Result<std::shared_ptr<Primary>> CudaDevice::primary() {
+  GPUACTORS_LET(shared, enter());
+  return std::move(shared.primary);
+}
+
+Result<std::shared_ptr<SharedMemory>> CudaDevice::make_shared_memory(std::size_t bytes) {
+  GPUACTORS_LET(context, primary());
+  const Current current{*context};
+  return cuda::make_shared_memory(context, bytes);
+}
+
+Result<std::shared_ptr<SharedMemory>> CudaDevice::open_shared_memory(int descriptor, std::size_t bytes) {
+  GPUACTORS_LET(context, primary());
+  const Current current{*context};
+  return cuda::open_shared_memory(context, descriptor, bytes);
 }
 
 Result<DeviceMemory> CudaDevice::memory() {

@@ -32,6 +32,11 @@ public:
 
   Result<DeviceMemory> memory() override;
   Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override;
+  Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) override;
+  Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) override;
+
+  /// Its context, retained if it is not yet.
+  Result<std::shared_ptr<Primary>> primary();
 
 private:
   Result<Shared> enter();
@@ -43,6 +48,7 @@ private:
   std::shared_ptr<Poller> poller_;
   std::shared_ptr<Split> split_;
   std::shared_ptr<PinnedPool> pinned_;
+  std::shared_ptr<Closer> closer_;
 };
 
 /// What the driver says of the device with `ordinal`. Creates no context.

@@ -41,6 +41,17 @@ namespace gpuactors::cuda {
   X(mem_free_async, cuMemFreeAsync, 11020)                                                                             \
   X(mem_host_alloc, cuMemHostAlloc, 2020)                                                                              \
   X(mem_free_host, cuMemFreeHost, 2000)                                                                                \
+  X(mem_get_allocation_granularity, cuMemGetAllocationGranularity, 10020)                                              \
+  X(mem_create, cuMemCreate, 10020)                                                                                    \
+  X(mem_release, cuMemRelease, 10020)                                                                                  \
+  X(mem_address_reserve, cuMemAddressReserve, 10020)                                                                   \
+  X(mem_address_free, cuMemAddressFree, 10020)                                                                         \
+  X(mem_map, cuMemMap, 10020)                                                                                          \
+  X(mem_unmap, cuMemUnmap, 10020)                                                                                      \
+  X(mem_set_access, cuMemSetAccess, 10020)                                                                             \
+  X(mem_export, cuMemExportToShareableHandle, 10020)                                                                   \
+  X(mem_import, cuMemImportFromShareableHandle, 10020)                                                                 \
+  X(memcpy_peer_async, cuMemcpyPeerAsync, 4000)                                                                        \
   X(memcpy_async, cuMemcpyAsync, 4000)                                                                                 \
   X(memset_d8_async, cuMemsetD8Async, 3020)                                                                            \
   X(library_load_data, cuLibraryLoadData, 12000)                                                                       \

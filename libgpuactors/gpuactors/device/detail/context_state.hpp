@@ -57,6 +57,8 @@ struct Storage {
   void* pointer = nullptr;
   std::size_t bytes = 0;
   std::size_t footprint = 0;
+  /// If other processes may have it open; attached to the backend.
+  std::shared_ptr<SharedMemory> shared;
   std::mutex mutex;
   /// Guarded by `mutex`.
   std::vector<Reader> readers;
@@ -90,6 +92,13 @@ struct Block {
   Block* previous = nullptr;
   Block* next = nullptr;
 };
+
+/// A block in memory that processes share. What it takes counts in the quota of `ground` until it is unmapped.
+/// @param on_end called then; may be empty.
+[[nodiscard]] Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
+                                                    std::shared_ptr<BlockRegistry> registry,
+                                                    std::shared_ptr<SharedMemory> memory, std::size_t bytes,
+                                                    std::function<void()> on_end);
 
 struct ContextState {
   Context* context = nullptr;
