@@ -5,10 +5,12 @@
 
 #include <support/catch.hpp>
 
+#include <chrono>
 #include <future>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -138,6 +140,48 @@ TEST_CASE("a request that is abandoned is answered once, and a late reply is dro
   scene.port.ask(next, scene.actor, never, v1::Tick{});
   CHECK(next->wait().has_value());
   CHECK(scene.waiter->answers() == 1);
+}
+
+TEST_CASE("with as many calls under way as there may be, time still passes and the library still asks", "[wire]") {
+  class Unheard : public PendingReply {
+  public:
+    void on_reply(caf_version::Content&) override {
+      // nop
+    }
+    void on_error(Error) override {
+      // nop
+    }
+  };
+  class Greeting : public OwnReply {
+  public:
+    void on_reply(caf_version::Content&) override {
+      answered.set_value();
+    }
+    void on_error(Error) override {
+      // nop
+    }
+    std::promise<void> answered;
+  };
+  Scene scene;
+  const auto unheard = std::make_shared<Unheard>();
+  std::size_t under_way = 0;
+  RequestPort::Ticket last = 0;
+  for (auto ticket = scene.port.add(unheard, nullptr, never); ticket;
+       ticket = scene.port.add(unheard, nullptr, never)) {
+    ++under_way;
+    last = *ticket;
+  }
+  CHECK(under_way == limits::calls_in_flight);
+  std::promise<void> due;
+  REQUIRE(scene.port.after(1ms, [&] { due.set_value(); }));
+  due.get_future().wait();
+  const auto greeting = std::make_shared<Greeting>();
+  scene.port.ask(greeting, scene.actor, never, v1::Tick{});
+  greeting->answered.get_future().wait();
+  // Neither made room for a call; one that ends does.
+  CHECK(scene.port.add(unheard, nullptr, never).error().code() == Errc::queue_full);
+  CHECK(scene.port.forget(last));
+  CHECK(scene.port.add(unheard, nullptr, never));
 }
 
 TEST_CASE("the end of the port answers all that waits and refuses what comes later", "[wire]") {

@@ -38,6 +38,9 @@ v1::TensorRef Shared<Tensor>::ref() const {
     result.set_store(home->identity());
     result.set_address(home->address());
   }
+  if (entry_->device != nullptr && entry_->device->info().kind == DeviceKind::cuda && !entry_->borrowed
+      && entry_->bytes >= limits::device_shared_from)
+    result.set_device(entry_->device->info().uuid);
   return result;
 }
 
@@ -71,13 +74,7 @@ Result<Tensor> Shared<Tensor>::on(Stream& stream) const {
   const auto& there = entry_->device->info();
   if (here.uuid == there.uuid && here.kind == there.kind && here.ordinal == there.ordinal)
     return entry_->view_on(stream);
-  GPUACTORS_TRY(view());
-  GPUACTORS_LET(copy, stream.tensor(dtype(), shape()));
-  std::vector<std::uint8_t> bytes(copy.bytes());
-  GPUACTORS_TRY(read(bytes.data(), dtype()));
-  GPUACTORS_TRY(stream.upload(copy.raw(), bytes.data(), bytes.size()));
-  GPUACTORS_TRY(stream.synchronize());
-  return std::move(copy);
+  return entry_->copy_to(stream);
 }
 
 Result<void> Shared<Tensor>::check(DType wanted) const {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 
 namespace gpuactors {
@@ -29,6 +30,7 @@ Result<void> TensorStore::start() {
     return fail(Errc::unavailable, "the store of shared tensors is closed");
   if (started_)
     return {};
+  GPUACTORS_TRY(table_->start());
   if (links_)
     GPUACTORS_TRY(connect());
   try {
@@ -160,21 +162,63 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
       client_->taken(address, ref.id(), ref.hand_over());
     return known;
   }
-  auto region = client_->fetch(address, ref.id(), bytes, never, ref.hand_over());
-  if (!region) {
-    table_->arrived(name, nullptr);
-    return fail(region.error());
-  }
   auto entry = std::make_shared<TensorEntry>();
   entry->dtype = dtype;
   entry->shape = std::move(shape);
   entry->bytes = bytes;
-  entry->region = std::move(*region);
   entry->origin = name;
+  std::shared_ptr<detail::Descriptor> line;
+  OpenDevice open;
+  if (!ref.device().empty())
+    open = [&](detail::Descriptor memory, detail::Descriptor end) {
+      line = std::make_shared<detail::Descriptor>(std::move(end));
+      if (!open_on_device(*entry, ref.device(), memory.get(), line))
+        line.reset();
+      return line != nullptr;
+    };
+  auto region = client_->fetch(address, ref.id(), bytes, never, ref.hand_over(), std::move(open));
+  if (!region) {
+    table_->arrived(name, nullptr);
+    return fail(region.error());
+  }
+  entry->region = std::move(*region);
   // From here on it is a tensor of this process, served like all others.
   entry = table_->add(std::move(entry));
+  if (entry->borrowed)
+    table_->borrow(entry, std::move(line));
   table_->arrived(name, entry);
   return entry;
+}
+
+bool TensorStore::open_on_device(TensorEntry& entry, const std::string& uuid, int memory,
+                                 std::shared_ptr<detail::Descriptor> line) {
+  std::vector<std::shared_ptr<Device>> devices;
+  {
+    const std::lock_guard lock{devices_mutex_};
+    devices = devices_;
+  }
+  const auto is_near = [&](const std::shared_ptr<Device>& device) { return device->info().uuid == uuid; };
+  std::stable_partition(devices.begin(), devices.end(), is_near);
+  for (auto& device : devices) {
+    auto opened = device->open_shared_memory(memory, entry.bytes);
+    if (!opened)
+      continue;
+    // The owner is told that nobody reads any more when that is so: when it is unmapped.
+    auto* const address = opened->get();
+    auto held = std::make_shared<std::pair<std::shared_ptr<detail::Descriptor>, std::shared_ptr<SharedMemory>>>(
+        std::move(line), std::move(*opened));
+    entry.near = is_near(device);
+    entry.device = std::move(device);
+    entry.opened = std::shared_ptr<SharedMemory>{std::move(held), address};
+    entry.borrowed = true;
+    return true;
+  }
+  return false;
+}
+
+void TensorStore::use_devices(const std::vector<std::shared_ptr<Device>>& devices) {
+  const std::lock_guard lock{devices_mutex_};
+  devices_.insert(devices_.end(), devices.begin(), devices.end());
 }
 
 std::size_t TensorStore::size() const {

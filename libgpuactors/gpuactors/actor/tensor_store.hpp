@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace gpuactors {
 
@@ -23,6 +24,7 @@ class TensorStore;
 
 namespace detail {
 class Coming;
+class Descriptor;
 class TensorTable;
 struct TensorEntry;
 } // namespace detail
@@ -34,8 +36,9 @@ class Shared;
 /// need a handle that is not empty.
 ///
 /// A tensor that a task or actor put from its device stays there, in its quota, until the last handle is gone; when the
-/// owner ends first, the tensor is lost, and reading it fails with `actor_died`. One that was put into host memory, or
-/// that came from another process, is lost to nobody while a handle lives, whatever becomes of its owner.
+/// owner ends first, the tensor is lost, and reading it fails with `actor_died`. So it is for a process of the same
+/// machine that has it open on a device. One that was put into host memory, or that was brought to that of another
+/// process, is lost to nobody while a handle lives, whatever becomes of its owner.
 template <>
 class Shared<Tensor> {
 public:
@@ -64,7 +67,8 @@ public:
   ///          the owner has ended.
   [[nodiscard]] Result<Tensor> view() const;
 
-  /// The tensor on the device of `stream`, for work of that stream: without a copy when it lies there, else copied. The
+  /// The tensor on the device of `stream`, for work of that stream: without a copy when it lies there, else copied. What
+  /// lies there in memory of another process counts in the quota as a copy would, while the result lives. The
   /// result may go while that work is still queued: the memory stays until all that is queued there by then is done.
   /// Other streams that read it are made to wait for, or waited for, before the result goes.
   /// @returns `actor_died` when the owner has ended, `out_of_memory` when the copy does not fit the quota,
@@ -127,6 +131,9 @@ public:
   /// Closes.
   ~TensorStore();
 
+  /// Devices of this process, on which it may from now on open memory of others.
+  void use_devices(const std::vector<std::shared_ptr<Device>>& devices);
+
   /// Shares `tensor` in place: it stays on its device, in its owner's quota. Waits until the work queued on `stream`
   /// (the one that produced it) is done, and reports that work's error.
   /// @returns `unavailable` after `close`, or when there is no port or thread to serve it.
@@ -163,6 +170,9 @@ private:
   Result<void> start();
   Result<void> connect();
   Result<std::shared_ptr<detail::TensorEntry>> fetch(const v1::TensorRef& ref);
+  /// Opens memory of another process on one of our devices. @returns whether `entry` has it now.
+  bool open_on_device(detail::TensorEntry& entry, const std::string& uuid, int memory,
+                      std::shared_ptr<detail::Descriptor> line);
 
   const std::optional<TensorLinks> links_;
   const std::shared_ptr<detail::TensorTable> table_;
@@ -173,6 +183,9 @@ private:
   std::unique_ptr<BulkServer> server_;
   std::unique_ptr<BulkClient> client_;
   std::thread keeper_;
+  // Not that for start and end, which waits for those who fetch.
+  std::mutex devices_mutex_;
+  std::vector<std::shared_ptr<Device>> devices_;
 };
 
 } // namespace gpuactors

@@ -180,6 +180,10 @@ inline constexpr std::int64_t authority_days_most = 36'500;
 /// How long before its end a node's certificate is renewed; later if that were more than a third of its life.
 inline constexpr std::chrono::hours certificate_renewal{30 * 24};
 
+/// Tensors on a device below this size go to other processes through the host: device memory that is shared comes in
+/// units of 2 MiB, and to open it takes longer than to copy so little.
+inline constexpr std::size_t device_shared_from = 1U << 20;
+
 /// Regions of memory below this size are not mapped by other processes but copied.
 inline constexpr std::size_t region_mappable_from = 64U << 10;
 

@@ -26,7 +26,7 @@ namespace gpuactors {
 namespace {
 
 /// The agent's answer to the worker's first words.
-class Welcome : public PendingReply {
+class Welcome : public OwnReply {
 public:
   void on_reply(caf_version::Content&) override {
     result_.set_value({});

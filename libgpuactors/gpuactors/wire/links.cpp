@@ -21,7 +21,7 @@ void configure_links(caf::actor_system_config& config, const LinkOptions& option
 namespace {
 
 /// Calls a function when the port answers or gives up.
-class Answer : public PendingReply {
+class Answer : public OwnReply {
 public:
   using Done = std::function<void(Result<caf_version::Content*>)>;
 

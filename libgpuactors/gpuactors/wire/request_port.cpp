@@ -16,7 +16,7 @@ void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-pa
 namespace {
 
 /// Uses the deadlines as a clock: nobody answers, so the deadline comes.
-class Timer : public PendingReply {
+class Timer : public OwnReply {
 public:
   Timer(std::function<void()> due, std::function<void(Error)> otherwise)
     : due_(std::move(due)), otherwise_(std::move(otherwise)) {
@@ -61,7 +61,7 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
                                              TimePoint deadline) {
   if (table_->closed)
     return fail(Errc::unavailable, "the cluster was closed");
-  if (table_->count.fetch_add(1) >= limits::calls_in_flight) {
+  if (pending->counts() && table_->count.fetch_add(1) >= limits::calls_in_flight) {
     --table_->count;
     return fail(Errc::queue_full, fmt::format("{} calls are in flight, the most that one client may have: wait for "
                                               "some of them first",
@@ -146,9 +146,11 @@ void RequestPort::close() {
       entries.swap(shard.entries);
       shard.deadlines.clear();
     }
-    table_->count -= entries.size();
-    for (auto& [ticket, entry] : entries)
+    for (auto& [ticket, entry] : entries) {
+      if (entry.reply->counts())
+        --table_->count;
       entry.reply->on_error(Error{Errc::unavailable, "the cluster was closed before the answer came"});
+    }
   }
   // What actor_companion::disconnect does: 0.17.6 declares it, but the packaged library lacks it.
   auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
@@ -174,7 +176,8 @@ std::shared_ptr<PendingReply> RequestPort::Table::take(Ticket ticket) {
       }
   }
   from.entries.erase(found);
-  --count;
+  if (reply->counts())
+    --count;
   return reply;
 }
 

@@ -29,6 +29,20 @@ public:
 
   /// An item of a streamed reply, before the end.
   virtual void on_item(Payload item);
+
+  /// Whether it is one of the calls of which `limits::calls_in_flight` may wait. What the library asks by itself is not:
+  /// a program with as many calls under way must still be told that time is over, and find its broker again.
+  [[nodiscard]] virtual bool counts() const noexcept {
+    return true;
+  }
+};
+
+/// A reply to what the library asks by itself.
+class OwnReply : public PendingReply {
+public:
+  [[nodiscard]] bool counts() const noexcept override {
+    return false;
+  }
 };
 
 /// The sender of all requests of one client, an actor that has no thread and no mailbox.
@@ -60,7 +74,8 @@ public:
   /// Enters `pending` into the table; the answer must come by `deadline`. Follow with `deliver`.
   /// @param to whose death ends it. Null for a request that outlives its receivers: it is delivered again to the next
   ///        one, and that there was none at the end of a connection is no answer.
-  /// @returns `queue_full` when `limits::calls_in_flight` are waiting, `unavailable` when the port is closed.
+  /// @returns `queue_full` when it counts and `limits::calls_in_flight` are waiting, `unavailable` when the port is
+  ///          closed.
   Result<Ticket> add(std::shared_ptr<PendingReply> pending, const caf::strong_actor_ptr& to, TimePoint deadline);
 
   /// Sends the request that `add` entered.
@@ -102,7 +117,7 @@ public:
 
   /// Calls `due` after `wait`, on the port's timer thread, or `otherwise` when the port is closed before; neither once
   /// the ticket is forgotten.
-  /// @returns errors as `add`; neither is called then.
+  /// @returns `unavailable` when the port is closed; neither is called then.
   Result<Ticket> after(Duration wait, std::function<void()> due, std::function<void(Error)> otherwise = {});
 
   /// Fails every request that waits for `receiver`. Called when it is down.
@@ -117,7 +132,7 @@ public:
     return table_->closed;
   }
 
-  /// Requests that wait for an answer now.
+  /// Calls that wait for an answer now.
   [[nodiscard]] std::size_t pending() const;
 
   /// Fails all that is pending with `unavailable` and refuses what comes later. Idempotent.

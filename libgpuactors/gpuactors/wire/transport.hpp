@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/region.hpp>
@@ -9,6 +10,7 @@
 #include <gpuactors/wire/certificates.hpp>
 
 #include <chrono>
+#include <functional>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,6 +53,21 @@ struct BulkTimes {
   std::chrono::milliseconds idle = limits::bulk_idle;
 };
 
+/// Device memory that another process of this machine may open.
+struct DevicePass {
+  /// What it is opened by.
+  int memory = -1;
+  /// One end of a line whose other end the owner has: it closes when the taker has let go of the memory or has died,
+  /// and the owner's closes when the memory is to be let go of.
+  detail::Descriptor line;
+  std::size_t bytes = 0;
+  /// Keeps `memory`.
+  std::shared_ptr<void> holder;
+};
+
+/// Opens device memory that came with a line. @returns false when it cannot.
+using OpenDevice = std::function<bool(detail::Descriptor memory, detail::Descriptor line)>;
+
 /// Regions that are made when somebody asks for them. Any thread; may block the one who asks.
 class BulkSource {
 public:
@@ -61,6 +78,10 @@ public:
 
   /// @returns `not_found`, `actor_died` when what lay there is lost, anything else when it cannot be had just now.
   [[nodiscard]] virtual Result<SharedRegion> find(std::uint64_t id) = 0;
+
+  /// The same on a device, for a process of this machine that can open it there.
+  /// @returns `unsupported`, or anything else, when it has to go through the host.
+  [[nodiscard]] virtual Result<DevicePass> find_on_device(std::uint64_t id);
 
   /// Somebody who fetched region `id` with this hand-over has it all.
   virtual void taken(std::uint64_t id, std::uint64_t hand_over) = 0;
@@ -144,13 +165,14 @@ public:
   /// The region that is served under `id`, which has `bytes` bytes. Blocks until all of it is here. On the same machine
   /// it is mapped, not copied, when it is mappable.
   /// @param hand_over if not 0, the server's source is told of this number afterwards, unless the connection breaks.
+  /// @param open if not empty, it may be given the region on a device instead. What is returned is then empty.
   /// @returns `not_found` when the server has none under this id (any more), `worker_died` when the process that
   ///          served it has ended, before or midway, `actor_died` when only the part of it that had the memory has,
   ///          `unavailable` when it cannot be reached, stands still or refuses, `deadline_exceeded`, `invalid_argument`
   ///          when it has another size or the ways to talk do not fit, `out_of_memory`, `cancelled` when the client is
   ///          closed. Texts say how many bytes had come.
   [[nodiscard]] Result<SharedRegion> fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,
-                                           TimePoint deadline, std::uint64_t hand_over = 0);
+                                           TimePoint deadline, std::uint64_t hand_over = 0, OpenDevice open = {});
 
   /// Tells the server's source that this hand-over of region `id` has arrived, as `fetch` does. Blocks until it is
   /// sent; not told when the server cannot be reached.

@@ -1,5 +1,4 @@
 #include <gpuactors/actor/detail/tensor_table.hpp>
-#include <gpuactors/device/detail/shape.hpp>
 
 #include <fmt/format.h>
 
@@ -11,111 +10,12 @@ namespace gpuactors::detail {
 
 namespace {
 
-Failure lost_tensor() {
-  return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
-}
-
 std::uint64_t random_identity() {
   std::random_device random;
   return (std::uint64_t{random()} << 32U) | random();
 }
 
 } // namespace
-
-Result<std::size_t> shared_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
-  // Elsewhere tensors have elements: with one in the place of none, all else about it is checked.
-  auto filled = shape;
-  std::replace(filled.begin(), filled.end(), std::int64_t{0}, std::int64_t{1});
-  GPUACTORS_LET(bytes, tensor_bytes(dtype, filled));
-  return filled == shape ? bytes : 0;
-}
-
-// -- TensorEntry ----------------------------------------------------------------------------------
-
-TensorEntry::~TensorEntry() {
-  if (const auto home = table.lock())
-    home->forget(*this);
-}
-
-Mark Coming::mark() const {
-  const std::lock_guard lock{mutex_};
-  return mark_;
-}
-
-void Coming::set(Result<void> outcome) {
-  const std::lock_guard lock{mutex_};
-  outcome_ = std::move(outcome);
-  // The tensor may live for long; the next mark of its stream needs an event.
-  mark_ = Mark{};
-  done_.notify_all();
-}
-
-Result<void> Coming::wait() const {
-  std::unique_lock lock{mutex_};
-  done_.wait(lock, [this] { return outcome_.has_value(); });
-  return *outcome_;
-}
-
-Result<Tensor> TensorEntry::view_on(Stream& stream) const {
-  Mark mark;
-  // Errors of work on CUDA reach all that waits for it, the device being lost; those of a host device do not.
-  if (coming != nullptr && device->info().kind == DeviceKind::cuda)
-    mark = coming->mark();
-  if (coming != nullptr && !mark)
-    GPUACTORS_TRY(coming->wait());
-  GPUACTORS_LET(result, tensor.pinned(stream));
-  if (!result)
-    return lost_tensor();
-  if (mark)
-    GPUACTORS_TRY(stream.wait(mark));
-  return std::move(result);
-}
-
-Result<Tensor> TensorEntry::view() const {
-  if (device == nullptr)
-    return fail(Errc::unsupported, "the tensor lies in host memory: on() brings it to a device, host() reads it there");
-  if (coming != nullptr)
-    GPUACTORS_TRY(coming->wait());
-  auto result = tensor.pinned();
-  if (!result)
-    return lost_tensor();
-  return result;
-}
-
-Result<SharedRegion> TensorEntry::host_bytes() {
-  const std::lock_guard lock{mutex};
-  if (device == nullptr)
-    return region;
-  if (auto source = view(); !source)
-    return fail(source.error());
-  if (region)
-    return region;
-  const auto home = table.lock();
-  if (home == nullptr)
-    return fail(Errc::unavailable, "the store of the tensor has ended");
-  GPUACTORS_LET(draft, home->make(bytes));
-  GPUACTORS_TRY(read(draft.data()));
-  region = std::move(draft).seal();
-  return region;
-}
-
-Result<void> TensorEntry::read(void* target) {
-  if (device == nullptr) {
-    if (bytes > 0)
-      std::memcpy(target, region.data(), bytes);
-    return {};
-  }
-  GPUACTORS_LET(source, view());
-  // A reader's own hold on the device: the smallest share, no memory.
-  ContextOptions options;
-  options.share = Share{1};
-  options.holder = "reader of a shared tensor";
-  GPUACTORS_LET(context, Context::open(device, options));
-  GPUACTORS_TRY(context->stream().download(target, source.raw(), source.bytes()));
-  return context->stream().synchronize();
-}
-
-// -- TensorTable ----------------------------------------------------------------------------------
 
 TensorTable::TensorTable(RegionReaders readers) : identity_(random_identity()), readers_(readers) {
   // nop
@@ -139,6 +39,13 @@ Result<SharedRegion> TensorTable::copy(const void* source, std::size_t bytes) co
   return pool_->copy(source, bytes, readers_);
 }
 
+Result<void> TensorTable::start() {
+  GPUACTORS_LET(signal, transport::Signal::make());
+  const std::lock_guard lock{mutex_};
+  stirred_ = std::move(signal);
+  return {};
+}
+
 std::shared_ptr<TensorEntry> TensorTable::add(std::shared_ptr<TensorEntry> entry) {
   entry->table = weak_from_this();
   const std::lock_guard lock{mutex_};
@@ -149,6 +56,8 @@ std::shared_ptr<TensorEntry> TensorTable::add(std::shared_ptr<TensorEntry> entry
 
 void TensorTable::forget(const TensorEntry& entry) {
   const std::lock_guard lock{mutex_};
+  if (entry.borrowed)
+    stir();
   entries_.erase(entry.id);
   // Somebody may have fetched it anew meanwhile.
   if (const auto found = fetched_.find(entry.origin);
@@ -212,6 +121,39 @@ void TensorTable::taken(std::uint64_t id, std::uint64_t hand_over) {
   take(id, hand_over);
 }
 
+// -- tensors on a device, lent and borrowed -------------------------------------------------------
+
+Result<DevicePass> TensorTable::find_on_device(std::uint64_t id) {
+  const auto entry = take(id, 0);
+  if (entry == nullptr)
+    return fail(Errc::not_found, fmt::format("tensor {} is gone: nobody holds it any more", id));
+  auto ended = [weak = weak_from_this(), id] {
+    if (const auto self = weak.lock())
+      self->recall(id);
+  };
+  GPUACTORS_LET(memory, entry->device_bytes(std::move(ended)));
+  const std::lock_guard lock{mutex_};
+  if (closed_)
+    return fail(Errc::unavailable, "the store of the tensor has ended");
+  GPUACTORS_LET(line, lines_.lend(entry));
+  stir();
+  return DevicePass{memory->descriptor(), std::move(line), entry->bytes, std::move(memory)};
+}
+
+void TensorTable::recall(std::uint64_t id) {
+  const std::lock_guard lock{mutex_};
+  lines_.recall(id);
+  stir();
+}
+
+void TensorTable::borrow(const std::shared_ptr<TensorEntry>& entry, std::shared_ptr<Descriptor> line) {
+  const std::lock_guard lock{mutex_};
+  lines_.borrow(entry, std::move(line));
+  stir();
+}
+
+// -- the keeper -----------------------------------------------------------------------------------
+
 TimePoint TensorTable::end_hand_overs(TimePoint now, std::vector<std::shared_ptr<TensorEntry>>& ended) {
   auto next = never;
   for (auto item = open_.begin(); item != open_.end();) {
@@ -226,6 +168,12 @@ TimePoint TensorTable::end_hand_overs(TimePoint now, std::vector<std::shared_ptr
   return next;
 }
 
+void TensorTable::settle(EndedLines& lines) {
+  for (const auto& entry : lines.lost)
+    entry->lose();
+  lines = EndedLines{};
+}
+
 void TensorTable::keep_time() {
   pool_->keep_spare(limits::region_spare_bytes, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) {
@@ -235,29 +183,36 @@ void TensorTable::keep_time() {
   });
   std::unique_lock lock{mutex_};
   while (!closed_) {
-    stirred_ = false;
+    stirred_->clear();
     std::vector<std::shared_ptr<TensorEntry>> ended;
-    const auto now = Clock::now();
-    auto next = end_hand_overs(now, ended);
+    EndedLines lines;
+    auto next = end_hand_overs(Clock::now(), ended);
+    lines_.sweep(lines);
+    std::vector<pollfd> polled{{stirred_->descriptor(), POLLIN, 0}};
+    lines_.prepare(polled);
     lock.unlock();
     ended.clear();
-    if (const auto oldest = pool_->end_spare(now - limits::region_spare_time))
+    settle(lines);
+    if (const auto oldest = pool_->end_spare(Clock::now() - limits::region_spare_time))
       next = std::min(next, *oldest + limits::region_spare_time);
+    ::poll(polled.data(), polled.size(), transport::poll_timeout(next));
     lock.lock();
-    const auto stirred = [this] { return stirred_; };
-    if (next == never)
-      changed_.wait(lock, stirred);
-    else
-      changed_.wait_until(lock, next, stirred);
+    lines_.settle(std::span{polled}.subspan(1), lines);
+    lock.unlock();
+    settle(lines);
+    lock.lock();
   }
+  EndedLines lines;
+  lines_.end(lines);
   lock.unlock();
+  settle(lines);
   pool_->keep_spare(0, {});
   pool_->end_spare(never);
 }
 
 void TensorTable::stir() {
-  stirred_ = true;
-  changed_.notify_all();
+  if (stirred_)
+    stirred_->set();
 }
 
 void TensorTable::close() {

@@ -24,6 +24,10 @@ public:
     reply_->on_error(std::move(error));
   }
 
+  [[nodiscard]] bool counts() const noexcept override {
+    return reply_->counts();
+  }
+
 private:
   void forget() {
     if (const auto link = link_.lock())
@@ -34,7 +38,7 @@ private:
   std::shared_ptr<PendingReply> reply_;
 };
 
-class BrokerLink::HelloReply : public PendingReply {
+class BrokerLink::HelloReply : public OwnReply {
 public:
   HelloReply(std::weak_ptr<BrokerLink> link, caf::strong_actor_ptr handle)
     : link_(std::move(link)), handle_(std::move(handle)) {

@@ -254,6 +254,7 @@ void ClusterCore::fill(ProcessServices& services) {
   services.registry = registry_;
   services.quotas = quotas_;
   services.tensors = tensors_;
+  tensors_->use_devices(services.devices);
   services.threads = threads_;
   services.cluster = weak_from_this();
   if (links_ != nullptr)

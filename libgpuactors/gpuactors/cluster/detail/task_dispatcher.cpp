@@ -17,7 +17,7 @@ Error waited_too_long() {
 
 // -- replies -------------------------------------------------------------------------------------
 
-class TaskDispatcher::LeaseReply : public PendingReply {
+class TaskDispatcher::LeaseReply : public OwnReply {
 public:
   LeaseReply(std::weak_ptr<TaskDispatcher> dispatcher, std::shared_ptr<Shape> shape, std::uint64_t request)
     : dispatcher_(std::move(dispatcher)), shape_(std::move(shape)), request_(request) {

@@ -10,7 +10,7 @@ Error worker_gone() {
 
 } // namespace
 
-class WorkerLinks::HolderReply : public PendingReply {
+class WorkerLinks::HolderReply : public OwnReply {
 public:
   HolderReply(caf::strong_actor_ptr control, OnFound done) : control_(std::move(control)), done_(std::move(done)) {
     // nop

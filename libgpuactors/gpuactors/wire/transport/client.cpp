@@ -58,6 +58,8 @@ struct Fetch {
   TimePoint deadline;
   /// What to tell the server of when all is here; 0: nothing.
   std::uint64_t hand_over = 0;
+  /// What may open it on a device; may be empty.
+  OpenDevice open = {};
   /// Whether to tell only.
   bool arrived = false;
   /// How far it came, for texts.
@@ -131,6 +133,7 @@ private:
   Result<SharedRegion> use(Line& line, Fetch& job);
   Result<SharedRegion> transfer(Line& line, Fetch& job);
   Result<SharedRegion> map(Line& line, Fetch& job, Passed passed);
+  Result<SharedRegion> open(Line& line, Fetch& job, Passed passed);
   Result<SharedRegion> receive(Line& line, Fetch& job);
 
   BulkClientOptions options_;
@@ -330,7 +333,8 @@ Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
   // Its process may have to bring it to host memory first.
   const auto gathering = std::chrono::seconds{std::min(job.bytes, most_gathered) / limits::bulk_gathered_a_second};
   const auto until = std::min(job.deadline, deadline_after(Clock::now(), options_.times.progress + gathering));
-  const Request request{job.address.server, job.id, job.bytes, line.local && job.maps};
+  const Request request{job.address.server, job.id, job.bytes, line.local && job.maps,
+                        line.local && job.open != nullptr};
   line.intact = false;
   if (auto sent = line.channel.write_frame(encode(request), until); !sent)
     return job.failure(sent.error());
@@ -341,7 +345,7 @@ Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
     return job.failure(read.error());
   job.answered = true;
   const auto answer = decode_answer(frame);
-  if (!answer || answer->id != job.id || (answer->status == Status::mapped && !line.local))
+  if (!answer || answer->id != job.id || (!line.local && (answer->status == Status::mapped || answer->status == Status::on_device)))
     return fail(Errc::unavailable, job.text("what answers is no server of bulk data of this version"));
   line.intact = answer->status != Status::streamed;
   switch (answer->status) {
@@ -357,10 +361,24 @@ Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
     return fail(Errc::unavailable, job.text("its process could not bring it to host memory just now"));
   case Status::mapped:
     return map(line, job, std::move(passed));
+  case Status::on_device:
+    return open(line, job, std::move(passed));
   case Status::streamed:
     break;
   }
   return receive(line, job);
+}
+
+Result<SharedRegion> BulkClient::Impl::open(Line& line, Fetch& job, Passed passed) {
+  const auto opens = std::exchange(job.open, nullptr);
+  if (opens == nullptr)
+    return fail(Errc::unavailable, job.text("it was handed over on a device without being asked to"));
+  if (passed.memory && passed.token && passed.token.get() < descriptors_most_
+      && opens(std::move(passed.memory), std::move(passed.token)))
+    return SharedRegion{};
+  // Through the host then.
+  passed = {};
+  return transfer(line, job);
 }
 
 Result<SharedRegion> BulkClient::Impl::map(Line& line, Fetch& job, Passed passed) {
@@ -410,8 +428,8 @@ Result<std::unique_ptr<BulkClient>> BulkClient::create(BulkClientOptions options
 }
 
 Result<SharedRegion> BulkClient::fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,
-                                       TimePoint deadline, std::uint64_t hand_over) {
-  return impl_->fetch({address, id, bytes, deadline, hand_over});
+                                       TimePoint deadline, std::uint64_t hand_over, OpenDevice open) {
+  return impl_->fetch({address, id, bytes, deadline, hand_over, std::move(open)});
 }
 
 void BulkClient::taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over) {

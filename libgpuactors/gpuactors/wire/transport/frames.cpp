@@ -8,6 +8,8 @@ namespace {
 constexpr std::uint64_t request_mark = 0x01'51'41'47;
 constexpr std::uint64_t taken_mark = 0x01'54'41'47;
 constexpr std::uint64_t answer_mark = 0x01'41'41'47;
+constexpr std::uint64_t maps_flag = 1;
+constexpr std::uint64_t device_flag = 2;
 constexpr std::size_t mark_at = 0;
 constexpr std::size_t kind_at = 4; // the flags of a request, the status of an answer
 constexpr std::size_t id_at = 8;
@@ -31,7 +33,7 @@ std::uint64_t get(const Frame& frame, std::size_t at, std::size_t width) {
 Frame encode(const Request& request) {
   Frame frame{};
   put(frame, mark_at, 4, request.taken ? taken_mark : request_mark);
-  put(frame, kind_at, 4, request.maps ? 1 : 0);
+  put(frame, kind_at, 4, (request.maps ? maps_flag : 0) | (request.opens_device ? device_flag : 0));
   put(frame, id_at, 8, request.id);
   put(frame, bytes_at, 8, request.bytes);
   put(frame, server_at, 8, request.server);
@@ -51,15 +53,16 @@ std::optional<Request> decode_request(const Frame& frame) {
   const auto mark = get(frame, mark_at, 4);
   const auto flags = get(frame, kind_at, 4);
   const bool taken = mark == taken_mark;
-  if ((mark != request_mark && !taken) || flags > (taken ? 0U : 1U))
+  if ((mark != request_mark && !taken) || flags > (taken ? 0U : maps_flag | device_flag))
     return std::nullopt;
-  return Request{get(frame, server_at, 8), get(frame, id_at, 8), get(frame, bytes_at, 8), flags == 1, taken};
+  return Request{get(frame, server_at, 8),  get(frame, id_at, 8),       get(frame, bytes_at, 8),
+                 (flags & maps_flag) != 0, (flags & device_flag) != 0, taken};
 }
 
 std::optional<Answer> decode_answer(const Frame& frame) {
   const auto status = get(frame, kind_at, 4);
   if (get(frame, mark_at, 4) != answer_mark || status < static_cast<std::uint64_t>(Status::streamed)
-      || status > static_cast<std::uint64_t>(Status::failed) || get(frame, server_at, 8) != 0)
+      || status > static_cast<std::uint64_t>(Status::on_device) || get(frame, server_at, 8) != 0)
     return std::nullopt;
   return Answer{static_cast<Status>(status), get(frame, id_at, 8), get(frame, bytes_at, 8)};
 }

@@ -21,6 +21,8 @@ struct Request {
   std::uint64_t bytes = 0;
   /// Whether the client can map it.
   bool maps = false;
+  /// Whether it can open device memory: then it is one of this machine.
+  bool opens_device = false;
   /// Asks for nothing and gets no answer: the region has arrived, and the hand-over `bytes` of it ends.
   bool taken = false;
 };
@@ -41,6 +43,8 @@ enum class Status : std::uint8_t {
   lost = 6,
   /// It could not be brought to where it can be read.
   failed = 7,
+  /// It lies on a device: descriptors to open it by came with this answer.
+  on_device = 8,
 };
 
 struct Answer {

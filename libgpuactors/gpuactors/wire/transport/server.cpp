@@ -37,6 +37,10 @@ bool is_wildcard(const std::string& host) {
 
 } // namespace
 
+Result<DevicePass> BulkSource::find_on_device(std::uint64_t id) {
+  return fail(Errc::unsupported, fmt::format("region {} lies in host memory", id));
+}
+
 class BulkServer::Impl {
 public:
   Impl(BulkServerOptions options, Signal stop, Signal wake)
@@ -255,6 +259,11 @@ Result<void> BulkServer::Impl::answer(Channel& channel, const Request& request, 
   if (request.server != address_.server)
     return channel.write_frame(encode(Answer{Status::other_server, request.id, 0}),
                                deadline_after(Clock::now(), options_.times.progress));
+  if (local && request.opens_device && options_.source != nullptr)
+    if (const auto pass = options_.source->find_on_device(request.id); pass && pass->bytes == request.bytes)
+      return channel.write_frame(encode(Answer{Status::on_device, request.id, pass->bytes}),
+                                 RegionDescriptors{pass->memory, pass->line.get()},
+                                 deadline_after(Clock::now(), options_.times.progress));
   const auto found = find(request.id);
   // It may have taken its time to come.
   const auto until = deadline_after(Clock::now(), options_.times.progress);

@@ -1,0 +1,198 @@
+#include <gpuactors/actor/detail/tensor_table.hpp>
+#include <gpuactors/device/detail/shape.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpuactors::detail {
+
+namespace {
+
+Failure lost_tensor() {
+  return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
+}
+
+/// A reader's own hold on a device: the smallest share, no memory.
+Result<std::unique_ptr<Context>> open_reader(const std::shared_ptr<Device>& device) {
+  ContextOptions options;
+  options.share = Share{1};
+  options.holder = "reader of a shared tensor";
+  return Context::open(device, std::move(options));
+}
+
+} // namespace
+
+Result<std::size_t> shared_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
+  // Elsewhere tensors have elements: with one in the place of none, all else about it is checked.
+  auto filled = shape;
+  std::replace(filled.begin(), filled.end(), std::int64_t{0}, std::int64_t{1});
+  GPUACTORS_LET(bytes, tensor_bytes(dtype, filled));
+  return filled == shape ? bytes : 0;
+}
+
+// -- TensorEntry ----------------------------------------------------------------------------------
+
+TensorEntry::~TensorEntry() {
+  if (const auto home = table.lock())
+    home->forget(*this);
+}
+
+Mark Coming::mark() const {
+  const std::lock_guard lock{mutex_};
+  return mark_;
+}
+
+void Coming::set(Result<void> outcome) {
+  const std::lock_guard lock{mutex_};
+  outcome_ = std::move(outcome);
+  // The tensor may live for long; the next mark of its stream needs an event.
+  mark_ = Mark{};
+  done_.notify_all();
+}
+
+Result<void> Coming::wait() const {
+  std::unique_lock lock{mutex_};
+  done_.wait(lock, [this] { return outcome_.has_value(); });
+  return *outcome_;
+}
+
+Result<Tensor> TensorEntry::view_on(Stream& stream) const {
+  if (borrowed)
+    return borrowed_on(stream);
+  Mark mark;
+  // Errors of work on CUDA reach all that waits for it, the device being lost; those of a host device do not.
+  if (coming != nullptr && device->info().kind == DeviceKind::cuda)
+    mark = coming->mark();
+  if (coming != nullptr && !mark)
+    GPUACTORS_TRY(coming->wait());
+  GPUACTORS_LET(result, pinned_for(stream));
+  if (!result)
+    return lost_tensor();
+  if (mark)
+    GPUACTORS_TRY(stream.wait(mark));
+  return std::move(result);
+}
+
+Result<Tensor> TensorEntry::view() const {
+  if (device == nullptr)
+    return fail(Errc::unsupported, "the tensor lies in host memory: on() brings it to a device, host() reads it there");
+  if (borrowed)
+    return fail(Errc::unsupported, "the tensor lies in memory of another process: on() opens it for a stream");
+  if (coming != nullptr)
+    GPUACTORS_TRY(coming->wait());
+  const std::lock_guard guard{place};
+  auto result = tensor.pinned();
+  if (!result)
+    return lost_tensor();
+  return result;
+}
+
+Result<Tensor> TensorEntry::pinned_for(Stream& stream) const {
+  const std::lock_guard guard{place};
+  return tensor.pinned(stream);
+}
+
+Result<std::shared_ptr<SharedMemory>> TensorEntry::memory() const {
+  const std::lock_guard guard{place};
+  if (opened == nullptr)
+    return lost_tensor();
+  return opened;
+}
+
+Result<Tensor> TensorEntry::borrowed_on(Stream& stream) const {
+  GPUACTORS_LET(source, memory());
+  if (near)
+    return stream.attach(std::move(source), dtype, shape);
+  // On the device beside: each read would go over the link between them, so all of it does once.
+  GPUACTORS_LET(copy, stream.tensor(dtype, shape));
+  GPUACTORS_TRY(stream.copy(copy.raw(), source->data(), bytes));
+  GPUACTORS_TRY(stream.synchronize());
+  return std::move(copy);
+}
+
+Result<Tensor> TensorEntry::copy_to(Stream& stream) {
+  GPUACTORS_LET(copy, stream.tensor(dtype, shape));
+  if (!borrowed) {
+    GPUACTORS_LET(source, view());
+    const auto copied = stream.copy_from(*device, copy, source);
+    if (copied || copied.error().code() != Errc::unsupported) {
+      // Also a copy that failed may have begun.
+      GPUACTORS_TRY(stream.synchronize());
+      GPUACTORS_TRY(copied);
+      return std::move(copy);
+    }
+  }
+  GPUACTORS_LET(through, host_bytes());
+  GPUACTORS_TRY(stream.upload(copy.raw(), through.data(), through.size()));
+  GPUACTORS_TRY(stream.synchronize());
+  return std::move(copy);
+}
+
+Result<std::shared_ptr<SharedMemory>> TensorEntry::device_bytes(std::function<void()> on_end) {
+  const std::lock_guard lock{mutex};
+  if (borrowed)
+    return fail(Errc::unsupported, "the tensor is borrowed, and goes through the host");
+  GPUACTORS_LET(source, view());
+  if (auto shared = source.shared_memory())
+    return shared;
+  GPUACTORS_LET(context, open_reader(device));
+  // Not of the view, which would keep the copy from going with its owner.
+  GPUACTORS_LET(copy, tensor.shareable(context->stream(), std::move(on_end)));
+  auto shared = copy.shared_memory();
+  {
+    // From here on it lies there, once: what it was copied from goes with its last reader.
+    const std::lock_guard guard{place};
+    std::swap(tensor, copy);
+  }
+  if (shared == nullptr)
+    return lost_tensor();
+  return shared;
+}
+
+void TensorEntry::lose() {
+  std::shared_ptr<SharedMemory> gone; // unmapped after the lock
+  const std::lock_guard guard{place};
+  gone.swap(opened);
+}
+
+Result<SharedRegion> TensorEntry::host_bytes() {
+  const std::lock_guard lock{mutex};
+  if (device == nullptr)
+    return region;
+  if (borrowed)
+    GPUACTORS_TRY(memory());
+  else
+    GPUACTORS_TRY(view());
+  if (region)
+    return region;
+  const auto home = table.lock();
+  if (home == nullptr)
+    return fail(Errc::unavailable, "the store of the tensor has ended");
+  GPUACTORS_LET(draft, home->make(bytes));
+  GPUACTORS_TRY(read(draft.data()));
+  region = std::move(draft).seal();
+  return region;
+}
+
+Result<void> TensorEntry::read(void* target) {
+  if (device == nullptr) {
+    if (bytes > 0)
+      std::memcpy(target, region.data(), bytes);
+    return {};
+  }
+  // One of the two is empty.
+  std::shared_ptr<SharedMemory> lent;
+  Tensor source;
+  if (borrowed) {
+    GPUACTORS_LET(found, memory());
+    lent = std::move(found);
+  } else {
+    GPUACTORS_LET(found, view());
+    source = std::move(found);
+  }
+  GPUACTORS_LET(context, open_reader(device));
+  GPUACTORS_TRY(context->stream().download(target, lent != nullptr ? lent->data() : source.raw(), bytes));
+  return context->stream().synchronize();
+}
+
+} // namespace gpuactors::detail

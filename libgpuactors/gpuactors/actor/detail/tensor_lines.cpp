@@ -1,0 +1,64 @@
+#include <gpuactors/actor/detail/tensor_lines.hpp>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace gpuactors::detail {
+
+Result<Descriptor> TensorLines::lend(std::shared_ptr<TensorEntry> entry) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Errc::unavailable, fmt::format("a tensor cannot be lent: {}", errno_text(errno)));
+  auto& line = lines_[++last_];
+  line.socket = std::make_shared<Descriptor>(ends[0]);
+  line.lent = std::move(entry);
+  return Descriptor{ends[1]};
+}
+
+void TensorLines::recall(std::uint64_t id) {
+  for (auto& [number, line] : lines_)
+    line.recalled |= line.lent != nullptr && line.lent->id == id;
+}
+
+void TensorLines::borrow(const std::shared_ptr<TensorEntry>& entry, std::shared_ptr<Descriptor> line) {
+  auto& added = lines_[++last_];
+  added.borrowed = entry;
+  added.socket = std::move(line);
+}
+
+std::map<std::uint64_t, TensorLines::Line>::iterator
+TensorLines::take(std::map<std::uint64_t, Line>::iterator line, EndedLines& ended) {
+  if (line->second.lent != nullptr)
+    ended.returned.push_back(std::move(line->second.lent));
+  else if (auto entry = line->second.borrowed.lock())
+    ended.lost.push_back(std::move(entry));
+  return lines_.erase(line);
+}
+
+void TensorLines::sweep(EndedLines& ended) {
+  for (auto line = lines_.begin(); line != lines_.end();) {
+    const bool unused = line->second.lent == nullptr && line->second.borrowed.expired();
+    line = unused || line->second.recalled ? take(line, ended) : std::next(line);
+  }
+}
+
+void TensorLines::prepare(std::vector<pollfd>& polled) const {
+  // That the other end has closed is told without being asked for.
+  for (const auto& [number, line] : lines_)
+    polled.push_back({line.socket->get(), 0, 0});
+}
+
+void TensorLines::settle(std::span<const pollfd> polled, EndedLines& ended) {
+  auto line = lines_.begin();
+  for (const auto& one : polled)
+    line = one.revents != 0 ? take(line, ended) : std::next(line);
+}
+
+void TensorLines::end(EndedLines& ended) {
+  for (auto line = lines_.begin(); line != lines_.end();)
+    line = take(line, ended);
+}
+
+} // namespace gpuactors::detail
