@@ -119,8 +119,8 @@ TEST_CASE_METHOD(TransportFixture, "a frame with one wrong bit in its head ends 
   const auto serves = server(Way::tcp);
   REQUIRE(serves->add(1, filled(10)).has_value());
   for (unsigned bit = 0; bit < 64; ++bit) {
-    if (bit == 32)
-      continue; // whether it maps: both are right
+    if (bit == 32 || bit == 33)
+      continue; // whether it maps, or opens device memory: both are right
     auto frame = encode(transport::Request{serves->address().server, 1, 10, false});
     frame[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     auto channel = connect(*serves, stop);

@@ -377,11 +377,14 @@ CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
                                          CopyKind::device_to_device, handle(stream)));
 }
 
+std::atomic<int> peer_copies{0};
+
 /// All devices share the memory of this one.
 CUresult memcpy_peer_async(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, std::size_t bytes,
                            CUstream stream) {
   if (to == nullptr || from == nullptr)
     misuse("cuMemcpyPeerAsync without a context");
+  ++peer_copies;
   return memcpy_async(target, source, bytes, stream);
 }
 
@@ -549,6 +552,10 @@ void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder) {
 
 int fake_cuda_libraries() {
   return gpuactors::fake::libraries;
+}
+
+int fake_cuda_peer_copies() {
+  return gpuactors::fake::peer_copies;
 }
 
 int fake_cuda_live() {

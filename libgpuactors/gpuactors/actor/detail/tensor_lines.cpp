@@ -57,8 +57,10 @@ void TensorLines::settle(std::span<const pollfd> polled, EndedLines& ended) {
 }
 
 void TensorLines::end(EndedLines& ended) {
-  for (auto line = lines_.begin(); line != lines_.end();)
-    line = take(line, ended);
+  for (auto& [number, line] : lines_)
+    if (line.lent != nullptr)
+      ended.returned.push_back(std::move(line.lent));
+  lines_.clear();
 }
 
 } // namespace gpuactors::detail

@@ -47,7 +47,7 @@ public:
   /// Takes out those whose other end has closed. `polled` is what `prepare` appended, after the poll.
   void settle(std::span<const pollfd> polled, EndedLines& ended);
 
-  /// Takes out all.
+  /// Takes out all. What is borrowed stays readable, and nobody learns of its loss any more.
   void end(EndedLines& ended);
 
 private:

@@ -1,0 +1,201 @@
+// Tensors on a GPU between processes: opened where they lie, and what is left when processes are killed. On the driver
+// for tests, whose device memory is files without a name.
+#include "fixture.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t bytes = 4U << 20;
+
+std::vector<std::uint8_t> pattern() {
+  std::vector<std::uint8_t> values(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    values[i] = static_cast<std::uint8_t>(i % 251);
+  return values;
+}
+
+/// Blocks of device memory that this process has mapped, whoever made them.
+double mapped_blocks() {
+  std::ifstream maps{"/proc/self/maps"};
+  double count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("/memfd:fake_cuda") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+/// Lends a tensor that lies on its GPU.
+class Lender : public FractionalGPUActor {
+public:
+  using FractionalGPUActor::FractionalGPUActor;
+
+  Result<TensorMessage> put(const google::protobuf::Empty&) {
+    GPUACTORS_LET(tensor, gpu().stream().tensor_from(pattern(), {static_cast<std::int64_t>(bytes)}));
+    GPUACTORS_LET(shared, tensors().put(std::move(tensor), gpu().stream()));
+    TensorMessage message;
+    *message.mutable_tensor() = std::move(shared).hand_over();
+    return message;
+  }
+
+  Number kept(const google::protobuf::Empty&) {
+    return number(static_cast<double>(tensors().size()));
+  }
+
+  Number used(const google::protobuf::Empty&) {
+    return number(static_cast<double>(gpu().memory_used()));
+  }
+
+  Number pid(const google::protobuf::Empty&) {
+    return number(::getpid());
+  }
+};
+
+/// Opens it, and keeps what it has got.
+class Borrower : public FractionalGPUActor {
+public:
+  using FractionalGPUActor::FractionalGPUActor;
+
+  Result<Number> open(const TensorMessage& in) {
+    GPUACTORS_LET(shared, tensors().get(in.tensor()));
+    GPUACTORS_LET(tensor, shared.on(gpu().stream()));
+    shared_ = std::move(shared);
+    tensor_ = std::move(tensor);
+    return number(mapped_blocks());
+  }
+
+  /// Whether what it has open has the right bytes.
+  Result<Number> read(const google::protobuf::Empty&) {
+    GPUACTORS_LET(values, gpu().stream().to_host<std::uint8_t>(tensor_));
+    return number(values == pattern() ? 1 : 0);
+  }
+
+  /// Opens what it has a handle to once more.
+  Result<Number> again(const google::protobuf::Empty&) {
+    GPUACTORS_TRY(shared_.on(gpu().stream()));
+    return number(1);
+  }
+
+  Number drop(const google::protobuf::Empty&) {
+    tensor_ = Tensor{};
+    shared_ = {};
+    return number(mapped_blocks());
+  }
+
+  Number blocks(const google::protobuf::Empty&) {
+    return number(mapped_blocks());
+  }
+
+  Text gpu_uuid(const google::protobuf::Empty&) {
+    return text(gpu().device().uuid);
+  }
+
+  Number pid(const google::protobuf::Empty&) {
+    return number(::getpid());
+  }
+
+private:
+  Shared<Tensor> shared_;
+  Tensor tensor_;
+};
+
+GPUACTORS_ACTOR("lender", Lender)
+    .method("put", &Lender::put)
+    .method("kept", &Lender::kept)
+    .method("used", &Lender::used)
+    .method("pid", &Lender::pid);
+GPUACTORS_ACTOR("borrower", Borrower)
+    .method("open", &Borrower::open)
+    .method("read", &Borrower::read)
+    .method("again", &Borrower::again)
+    .method("drop", &Borrower::drop)
+    .method("blocks", &Borrower::blocks)
+    .method("gpu_uuid", &Borrower::gpu_uuid)
+    .method("pid", &Borrower::pid);
+
+ActorRef spawn(Cluster& cluster, const char* type, double gpus, Isolation isolation) {
+  Options options{.gpus = gpus};
+  options.isolation = isolation;
+  return must(cluster.spawn(type, google::protobuf::Empty{}, options));
+}
+
+double ask(const ActorRef& actor, const char* method) {
+  return must(actor.call<Number>(method).get(20s)).value();
+}
+
+/// Two processes on one GPU, the second of which has open what the first has put.
+struct Neighbours {
+  Processes processes;
+  Cluster cluster = processes.up("cuda");
+  ActorRef lender = spawn(cluster, "lender", 0.25, Isolation::process);
+  ActorRef borrower = spawn(cluster, "borrower", 0.25, Isolation::process);
+  v1::TensorRef ref = must(lender.call<TensorMessage>("put").get(20s)).tensor();
+
+  double open() {
+    TensorMessage message;
+    *message.mutable_tensor() = ref;
+    return must(borrower.call<Number>("open", message).get(20s)).value();
+  }
+};
+
+} // namespace
+
+TEST_CASE("a process opens the tensor of another one on their GPU, and gives it back", "[gpu]") {
+  Neighbours two;
+  CHECK(two.ref.device() == must(two.borrower.call<Text>("gpu_uuid").get(20s)).text());
+  CHECK(two.open() == 1);
+  CHECK(ask(two.borrower, "read") == 1);
+  // The hand-over is done; it is the reader who keeps it, in the owner's quota.
+  CHECK(ask(two.lender, "kept") == 1);
+  CHECK(ask(two.lender, "used") == static_cast<double>(bytes));
+  ask(two.borrower, "drop");
+  CHECK(eventually([&] { return ask(two.lender, "kept") == 0; }));
+  CHECK(eventually([&] { return ask(two.lender, "used") == 0; }));
+  CHECK(eventually([&] { return ask(two.borrower, "blocks") == 0; }));
+}
+
+TEST_CASE("when the owner is killed its reader goes on with what it reads, and gets nothing new", "[gpu]") {
+  Neighbours two;
+  CHECK(two.open() == 1);
+  Processes::signal(pid_of(two.lender), SIGKILL);
+  CHECK(eventually([&] {
+    const auto again = two.borrower.call<Number>("again").get(20s);
+    return !again && again.error().code() == Errc::actor_died;
+  }));
+  CHECK(ask(two.borrower, "read") == 1);
+  ask(two.borrower, "drop");
+  CHECK(eventually([&] { return ask(two.borrower, "blocks") == 0; }));
+}
+
+TEST_CASE("when the reader is killed the owner has its memory back", "[gpu]") {
+  Neighbours two;
+  CHECK(two.open() == 1);
+  Processes::signal(pid_of(two.borrower), SIGKILL);
+  CHECK(eventually([&] { return ask(two.lender, "kept") == 0; }));
+  CHECK(eventually([&] { return ask(two.lender, "used") == 0; }));
+}
+
+TEST_CASE("when the owner's actor ends the memory is not its any more", "[gpu]") {
+  Neighbours two;
+  CHECK(two.open() == 1);
+  must(two.cluster.kill(two.lender));
+  CHECK(eventually([&] { return !two.borrower.call<Number>("again").get(20s); }));
+  CHECK(ask(two.borrower, "read") == 1);
+}
+
+TEST_CASE("the worker of another GPU copies from it without the host", "[gpu]") {
+  Processes processes;
+  auto cluster = processes.up("cuda");
+  auto lender = spawn(cluster, "lender", 0.75, Isolation::thread);
+  auto borrower = spawn(cluster, "borrower", 0.75, Isolation::thread);
+  const auto message = must(lender.call<TensorMessage>("put").get(20s));
+  CHECK(message.tensor().device() != must(borrower.call<Text>("gpu_uuid").get(20s)).text());
+  CHECK(must(borrower.call<Number>("open", message).get(20s)).value() == 1);
+  CHECK(ask(borrower, "read") == 1);
+}
