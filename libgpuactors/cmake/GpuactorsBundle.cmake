@@ -7,7 +7,8 @@ if(NOT Python3_Interpreter_FOUND)
 endif()
 
 set(programs)
-foreach(program gpuactors-cli gpuactors-tour gpuactors-train gpuactors-bench gpu_verify gpu_actors test_conformance)
+foreach(program gpuactors-cli gpuactors-tour gpuactors-train gpuactors-bench gpu_verify gpu_actors test_conformance
+        test_processes_cuda)
   if(TARGET ${program})
     list(APPEND programs ${program})
   endif()

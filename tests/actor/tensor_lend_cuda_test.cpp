@@ -2,8 +2,9 @@
 // on the fake driver.
 #include <gpuactors/actor/tensor_store.hpp>
 
-#include <device/fake_driver.hpp>
 #include <support/results.hpp>
+
+#include <device/fake_driver.hpp>
 
 #include <chrono>
 #include <functional>
@@ -204,10 +205,23 @@ TEST_CASE("where a tensor cannot be opened on a device it comes through the host
     CHECK(imports() == before);
   }
   SECTION("it is small") {
-    const auto shared = must(owner.store->put(must(owner.stream().tensor_from(std::vector<float>{1}, {1})), owner.stream()));
+    const auto shared =
+        must(owner.store->put(must(owner.stream().tensor_from(std::vector<float>{1}, {1})), owner.stream()));
     CHECK(shared.ref().device().empty());
     CHECK(must(must(reader.store->get(shared.ref())).to_host<float>()) == std::vector<float>{1});
   }
+}
+
+TEST_CASE("what is borrowed can be put as one's own, and is lent as a copy then") {
+  Side owner;
+  Side reader;
+  Side third;
+  const auto shared = owner.put();
+  const auto got = must(reader.store->get(shared.ref()));
+  const auto put = must(reader.store->put(must(got.on(reader.stream())), reader.stream()));
+  const auto passed = must(third.store->get(put.ref()));
+  CHECK(must(third.stream().to_host<float>(must(passed.on(third.stream())))) == counting());
+  CHECK(passed.ref().device().empty());
 }
 
 TEST_CASE("a tensor in the making is lent when it is made") {

@@ -1,9 +1,10 @@
 // Device memory that processes share, on the fake driver: who counts it, who keeps it, and when it goes.
 #include <gpuactors/device/context.hpp>
 
+#include <support/gate.hpp>
+
 #include <device/fake_cuda/show_kernels.hpp>
 #include <device/fake_driver.hpp>
-#include <support/gate.hpp>
 
 #include <atomic>
 #include <future>
@@ -113,6 +114,32 @@ TEST_CASE("what is unmapped is no longer counted, at the end of the context at t
   CHECK(kept.shared_memory() == nullptr);
 }
 
+TEST_CASE("what was let go of makes room for the next, in whatever order it went") {
+  const auto device = make_cuda_device();
+  const auto owner = open_context(device);
+  const auto shared = make_shareable(*owner, {1});
+  // Room for two.
+  const auto reader = open_context(device, 2 * unit);
+  auto& stream = reader->stream();
+  const auto attach = [&] {
+    auto tensor = stream.attach(open_memory(*device, shared), DType::f32, {1});
+    REQUIRE(tensor);
+    return std::move(*tensor);
+  };
+  auto kept = attach();
+  for (int i = 0; i < 100; ++i)
+    kept = attach();
+  std::vector<Tensor> both;
+  kept = Tensor{};
+  for (int i = 0; i < 100; ++i) {
+    both.push_back(attach());
+    both.push_back(attach());
+    both.erase(both.begin());
+    both.erase(both.begin());
+  }
+  REQUIRE(stream.allocate(2 * unit));
+}
+
 TEST_CASE("what is read stays when its owner ends, and is the reader's then") {
   const auto device = make_cuda_device();
   const auto reader = open_context(device);
@@ -195,10 +222,9 @@ TEST_CASE("devices of one process copy to each other without the host") {
   const auto target_context = open_context(make_cuda_device());
   const auto source = source_context->stream().tensor_from(std::vector<float>{7, 8}, {2});
   auto target = target_context->stream().tensor(DType::f32, {2});
-  REQUIRE(target_context->stream().copy_from(*there, *target, *source));
+  REQUIRE(target_context->stream().copy_from(*there, target->raw(), source->raw(), source->bytes()));
   CHECK(*target_context->stream().to_host<float>(*target) == std::vector<float>{7, 8});
-  auto other = target_context->stream().tensor(DType::f64, {2});
-  const auto refused = target_context->stream().copy_from(*there, *other, *source);
+  const auto refused = target_context->stream().copy_from(*there, target->raw(), nullptr, 8);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code() == Errc::invalid_argument);
 }

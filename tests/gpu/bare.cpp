@@ -14,6 +14,10 @@ double quantile(std::vector<double> values, double part) {
   return values[static_cast<std::size_t>(static_cast<double>(values.size() - 1) * part)];
 }
 
+std::uint64_t free_bytes(Lab& lab) {
+  return must(lab.device->memory()).free_bytes;
+}
+
 BareContext::BareContext(Lab& lab) : driver_(lab.driver) {
   must(driver_.device_get(&device_, lab.device->info().ordinal));
   CUcontext context = nullptr;

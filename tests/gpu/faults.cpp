@@ -2,16 +2,12 @@
 #include <gpuactors/device/nvml/monitor.hpp>
 
 #include <fmt/format.h>
+#include <gpu/child.hpp>
 #include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
 #include <iostream>
 #include <vector>
 
@@ -19,46 +15,21 @@ namespace gpuactors::gpu {
 
 namespace {
 
-struct Child {
+struct Ended {
   int code = -1;
   std::string output;
   double ms = 0;
 };
 
-/// Runs this program as a child, and reads what it writes.
-Child run(const char* what) {
-  Child child;
-  child.ms = milliseconds([&] {
-    std::array<int, 2> ends{};
-    if (pipe(ends.data()) != 0)
-      throw Trouble{"no pipe"};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    std::string program = "gpu_verify";
-    std::string option = "--child";
-    std::string value = what;
-    std::array<char*, 4> arguments{program.data(), option.data(), value.data(), nullptr};
-    pid_t pid = 0;
-    const auto failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (failed != 0) {
-      close(ends[0]);
-      throw Trouble{"a child process could not be started"};
-    }
-    std::array<char, 4096> block{};
-    for (ssize_t got = 0; (got = read(ends[0], block.data(), block.size())) > 0;)
-      child.output.append(block.data(), static_cast<std::size_t>(got));
-    close(ends[0]);
-    int status = 0;
-    waitpid(pid, &status, 0);
-    child.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+/// Runs this program as a child to its end.
+Ended run(const char* what) {
+  Ended ended;
+  ended.ms = milliseconds([&] {
+    Child child{what};
+    ended.output = child.output();
+    ended.code = child.wait();
   });
-  while (!child.output.empty() && child.output.back() == '\n')
-    child.output.pop_back();
-  return child;
+  return ended;
 }
 
 /// A product of ones, to see that a device still computes.
@@ -75,18 +46,33 @@ std::unique_ptr<Context> open_half(const std::shared_ptr<Device>& device) {
   return must(Context::open(device, {Share{Share::one / 2}, std::uint64_t{64} << 20, "child", nullptr}));
 }
 
+/// Starts the kernel that does what its name says.
+void go_wrong(Context& context, const std::string& how) {
+  auto& stream = context.stream();
+  if (how == "illegal address")
+    must(stream.launch(crash, 1, std::uint64_t{4096}));
+  else if (how == "misaligned address")
+    must(stream.launch(misstep, 1, static_cast<std::uint32_t*>(must(stream.allocate(64)).release())));
+  else if (how == "assertion")
+    must(stream.launch(refuse, 1));
+  else
+    must(stream.launch(trap, 1));
+}
+
 } // namespace
 
 int run_child(const std::string& what) {
+  if (what.starts_with("lend:"))
+    return lend(std::stoul(what.substr(5)));
   try {
     const auto device = must(find_device());
     const auto half = open_half(device);
     compute(*half);
-    if (what != "fault")
+    if (what == "work")
       return 0;
     const auto neighbour = open_half(device);
     compute(*neighbour);
-    must(half->stream().launch(crash, 1, std::uint64_t{4096}));
+    go_wrong(*half, what);
     const auto own = half->stream().synchronize();
     const auto theirs = neighbour->stream().synchronize();
     const auto next = neighbour->stream().allocate(1000);
@@ -142,13 +128,22 @@ void check_faults(Lab& lab) {
   compute(*context);
   const auto monitor = nvml::Monitor::get();
   const auto watched = monitor ? (*monitor)->watch() : Result<void>{fail(monitor.error())};
-  const auto fault = run("fault");
+  const auto fault = run("illegal address");
   const auto again = run("work");
   compute(*context);
   lab.report.judge(
       "sticky error", fault.code == 0 && again.code == 0,
       fmt::format("{}; this process goes on; a new one had a result after {:.0f} ms", fault.output, again.ms),
       "context_lost for all of that process, nothing for this one", {{"seen", fault.output}, {"respawn_ms", again.ms}});
+  bool all_lost = true;
+  std::string seen;
+  for (const auto* how : {"misaligned address", "assertion", "trap"}) {
+    const auto other = run(how);
+    all_lost = all_lost && other.code == 0;
+    seen += fmt::format("{}{}: {}", seen.empty() ? "" : "; ", how, other.output);
+  }
+  compute(*context);
+  lab.report.judge("other faults", all_lost, seen, "context_lost for each", {{"seen", seen}});
   if (watched)
     judge_events(lab, events_of(**monitor));
   else

@@ -9,5 +9,8 @@ GPUACTORS_DEFINE_KERNEL(burn, Burn)
 GPUACTORS_DEFINE_KERNEL(drag, Drag)
 GPUACTORS_DEFINE_KERNEL(nothing, Nothing)
 GPUACTORS_DEFINE_KERNEL(crash, Crash)
+GPUACTORS_DEFINE_KERNEL(misstep, Misstep)
+GPUACTORS_DEFINE_KERNEL(refuse, Refuse)
+GPUACTORS_DEFINE_KERNEL(trap, Trap)
 
 } // namespace gpuactors::gpu

@@ -3,6 +3,8 @@
 
 #include <gpuactors/device/kernel.hpp>
 
+#include <cassert>
+
 namespace gpuactors::gpu {
 
 /// Writes the number of the SM that the index ran on, after enough time for other blocks to go elsewhere.
@@ -70,11 +72,42 @@ struct Crash {
   }
 };
 
+/// A misaligned address.
+struct Misstep {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t, std::uint32_t* memory) const {
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<volatile std::uint32_t*>(reinterpret_cast<char*>(memory) + 1) = 1;
+#else
+    static_cast<void>(memory);
+#endif
+  }
+};
+
+/// A failed assertion, in builds without assertions too.
+struct Refuse {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t) const {
+#ifdef __CUDA_ARCH__
+    __assert_fail("that this is not run", "kernels.hpp", 0, "refuse");
+#endif
+  }
+};
+
+struct Trap {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t) const {
+#ifdef __CUDA_ARCH__
+    __trap();
+#endif
+  }
+};
+
 GPUACTORS_DECLARE_KERNEL(record_sm, RecordSm);
 GPUACTORS_DECLARE_KERNEL(hold, Hold);
 GPUACTORS_DECLARE_KERNEL(burn, Burn);
 GPUACTORS_DECLARE_KERNEL(drag, Drag);
 GPUACTORS_DECLARE_KERNEL(nothing, Nothing);
 GPUACTORS_DECLARE_KERNEL(crash, Crash);
+GPUACTORS_DECLARE_KERNEL(misstep, Misstep);
+GPUACTORS_DECLARE_KERNEL(refuse, Refuse);
+GPUACTORS_DECLARE_KERNEL(trap, Trap);
 
 } // namespace gpuactors::gpu

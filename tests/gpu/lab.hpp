@@ -8,6 +8,7 @@
 #include <gpu/report.hpp>
 #include <gpu/show_kernels.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -73,6 +74,20 @@ double milliseconds(F&& f) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+inline constexpr std::size_t mib = std::size_t{1} << 20;
+
+/// GB/s of the best of a few that move so many bytes.
+template <class F>
+double best_rate(std::size_t bytes, F&& f) {
+  double best = 0;
+  for (int i = 0; i < 6; ++i)
+    best = std::max(best, static_cast<double>(bytes) / 1e6 / std::max(1e-6, milliseconds(f)));
+  return best;
+}
+
+/// Of the device, all processes counted.
+std::uint64_t free_bytes(Lab& lab);
+
 /// The value below which `part` of all lie.
 double quantile(std::vector<double> values, double part);
 
@@ -105,11 +120,22 @@ void measure_products(Lab& lab);
 void measure_costs(Lab& lab);
 void measure_launches(Lab& lab);
 void check_source(Lab& lab);
+void check_lending(Lab& lab);
+void check_sharing(Lab& lab);
+void measure_peers(Lab& lab);
+void check_rounding(Lab& lab);
+void check_leavings(Lab& lab);
+void measure_overhead(Lab& lab);
+void check_launch_limits(Lab& lab);
+void check_unloading(Lab& lab);
 void check_faults(Lab& lab);
 void check_management(Lab& lab);
 
 /// What a child process does; its exit code.
 int run_child(const std::string& what);
+
+/// Lends so many bytes to the process at the other end of standard input, until that is gone. @returns the exit code.
+int lend(std::size_t bytes);
 
 /// The device that is tested: the first that is visible.
 Result<std::shared_ptr<Device>> find_device();

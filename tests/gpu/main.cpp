@@ -25,7 +25,8 @@ Measures the first visible CUDA device and prints a row for each promise. Change
 
   --json FILE          write the rows as JSON too, after each row
   --only NAME          only the measurement of that name (groups, sm_ids, confined, fractions, neighbour, quota, copies,
-                       products, contexts, launches, source, faults, nvml)
+                       products, contexts, launches, source, lending, shared, peers, rounding, leavings, overhead,
+                       limits, unloading, faults, nvml)
   --smoke              small sizes, nothing judged: to see that this program works
   --add FILE           measures nothing: adds rows to a table that --json has written
   --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it is not here
@@ -133,8 +134,10 @@ void run_all(Lab& lab, const std::string& only) {
       {"groups", check_groups},         {"sm_ids", check_sm_ids},         {"confined", check_confinement},
       {"fractions", measure_fractions}, {"neighbour", measure_neighbour}, {"quota", check_quota},
       {"copies", measure_copies},       {"products", measure_products},   {"contexts", measure_costs},
-      {"launches", measure_launches},   {"source", check_source},         {"faults", check_faults},
-      {"nvml", check_management},
+      {"launches", measure_launches},   {"source", check_source},         {"lending", check_lending},
+      {"shared", check_sharing},        {"peers", measure_peers},         {"rounding", check_rounding},
+      {"leavings", check_leavings},     {"overhead", measure_overhead},   {"limits", check_launch_limits},
+      {"unloading", check_unloading},   {"faults", check_faults},         {"nvml", check_management},
   };
   for (const auto& one : all) {
     if (!only.empty() && only != one.name)

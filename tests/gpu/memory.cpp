@@ -9,8 +9,6 @@ namespace gpuactors::gpu {
 
 namespace {
 
-constexpr std::size_t mib = std::size_t{1} << 20;
-
 /// Allocates steps until one fails. @returns the bytes that went.
 std::size_t fill_up(Context& context, std::size_t step, std::vector<Buffer>& held) {
   std::size_t total = 0;
@@ -49,15 +47,6 @@ private:
   CUresult (*free_)(void*) = nullptr;
   void* data_ = nullptr;
 };
-
-/// GB/s of the best of a few copies.
-template <class F>
-double rate(std::size_t bytes, F&& copy) {
-  double best = 0;
-  for (int i = 0; i < 6; ++i)
-    best = std::max(best, static_cast<double>(bytes) / 1e6 / std::max(1e-6, milliseconds(copy)));
-  return best;
-}
 
 } // namespace
 
@@ -120,12 +109,12 @@ void measure_copies(Lab& lab) {
     must(stream.download(to, buffer.data(), bytes));
     must(stream.synchronize());
   };
-  const auto bare_up = rate(bytes, [&] { bare_copy(device, host); });
-  const auto bare_down = rate(bytes, [&] { bare_copy(host, device); });
-  const auto up = rate(bytes, [&] { upload(ours.data()); });
-  const auto down = rate(bytes, [&] { download(ours.data()); });
-  const auto plain_up = rate(bytes, [&] { upload(ordinary.data()); });
-  const auto plain_down = rate(bytes, [&] { download(ordinary.data()); });
+  const auto bare_up = best_rate(bytes, [&] { bare_copy(device, host); });
+  const auto bare_down = best_rate(bytes, [&] { bare_copy(host, device); });
+  const auto up = best_rate(bytes, [&] { upload(ours.data()); });
+  const auto down = best_rate(bytes, [&] { download(ours.data()); });
+  const auto plain_up = best_rate(bytes, [&] { upload(ordinary.data()); });
+  const auto plain_down = best_rate(bytes, [&] { download(ordinary.data()); });
   (void)lab.driver.stream_destroy(bare_stream);
   lab.report.judge("copies", up >= 0.95 * bare_up && down >= 0.95 * bare_down,
                    fmt::format("GB/s up and down: bare pinned {:.1f} {:.1f}, ours pinned {:.1f} {:.1f}, "

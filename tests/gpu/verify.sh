@@ -78,6 +78,40 @@ run() {
   add "$name=$code:$last"
 }
 
+# uuids [VISIBLE]: the GPUs that gpuactors shows, all or with such a CUDA_VISIBLE_DEVICES, in one line.
+uuids() {
+  local shown=()
+  [[ $# -eq 0 ]] || shown=(env "CUDA_VISIBLE_DEVICES=$1")
+  "${shown[@]}" timeout -k "$grace" "$suite" "$bin/gpuactors" devices --devices cuda --json 2> /dev/null | grep -o '"\(GPU\|MIG\)-[0-9a-f-]*"' | tr -d '"' | paste -sd ' '
+}
+
+# compare NAME WHAT WANTED GOT: a row that says whether two texts are the same.
+compare() {
+  if [[ $3 == "$4" ]]; then add "$1=0:$2: ${4:-none}"; else add "$1=1:$2: ${4:-none}, not ${3:-none}"; fi
+}
+
+# What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
+check_names() {
+  local all first theirs
+  all=$(uuids)
+  first=${all%% *}
+  if command -v nvidia-smi > /dev/null; then
+    # Of a divided GPU its parts are what is offered.
+    theirs=$(nvidia-smi -L | grep -o 'MIG-[0-9a-f-]*' || nvidia-smi -L | grep -o 'GPU-[0-9a-f-]*')
+    [[ -n ${CUDA_VISIBLE_DEVICES+set} ]] ||
+      compare uuids "as nvidia-smi -L says" "$(sort <<< "$theirs")" "$(tr ' ' '\n' <<< "$all" | sort)"
+  else
+    add "uuids=skip"
+  fi
+  compare visible_uuid "CUDA_VISIBLE_DEVICES with a UUID" "$first" "$(uuids "$first")"
+  compare visible_none "CUDA_VISIBLE_DEVICES that is empty" "" "$(uuids "")"
+  # An index counts from what this script was shown, if that is all.
+  [[ -n ${CUDA_VISIBLE_DEVICES+set} ]] || compare visible_index "CUDA_VISIBLE_DEVICES with an index" "$first" "$(uuids 0)"
+  # The driver for tests knows no abbreviations.
+  [[ ${#smoke[@]} -gt 0 ]] ||
+    compare visible_start "CUDA_VISIBLE_DEVICES with the start of a UUID" "$first" "$(uuids "${first:0:16}")"
+}
+
 rm -f "$json"
 timeout -k "$grace" "$measuring" "$bin/gpu_verify" --json "$json" "${smoke[@]}"
 measured=$?
@@ -89,8 +123,13 @@ if [[ -z $quick ]]; then
   # A kernel that is loaded when it is first launched may wait for one that waits for it.
   export CUDA_MODULE_LOADING=EAGER
   run conformance env GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
+  run conformance_lazy env -u CUDA_MODULE_LOADING GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
   run actors "$bin/gpu_actors" "${smoke[@]}"
-  [[ ! -x $bin/gpuactors ]] || run devices "$bin/gpuactors" devices --devices cuda --json
+  if [[ -x $bin/gpuactors ]]; then
+    run devices "$bin/gpuactors" devices --devices cuda --json
+    check_names
+  fi
+  [[ ! -x $bin/test_processes_cuda ]] || run processes "$bin/test_processes_cuda"
   [[ ! -x $bin/gpuactors-tour || ${#smoke[@]} -gt 0 ]] || run tour "$bin/gpuactors-tour" --devices cuda
   GPUACTORS_CONFORMANCE=cuda run sanitizer compute-sanitizer --error-exitcode 9 --target-processes all \
     "$bin/test_conformance" "the library's kernels*"

@@ -37,6 +37,16 @@ bool has_stopped(pid_t pid) {
   return true;
 }
 
+/// This program, which is its own worker.
+std::string own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+/// `gpuactors`, in the folder of this program.
+std::string command_line() {
+  return std::filesystem::path{own_program()}.replace_filename("gpuactors").string();
+}
+
 } // namespace
 
 Processes::Processes() {
@@ -61,7 +71,7 @@ Processes::~Processes() {
 
 void Processes::start(const std::string& name, std::vector<std::string> arguments, const std::string& program) {
   Command command;
-  command.path = program.empty() ? GPUACTORS_PROGRAM : program;
+  command.path = program.empty() ? command_line() : program;
   if (program.empty())
     arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", "1"});
   command.arguments = std::move(arguments);
@@ -97,14 +107,14 @@ void Processes::start_broker(std::vector<std::string> arguments) {
 }
 
 void Processes::start_node(const std::string& name, const std::string& devices, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"node", "--broker", broker_, "--name", name, "--devices", devices, "--program",
-                                       GPUACTORS_TEST_PROGRAM});
+  arguments.insert(arguments.begin(),
+                   {"node", "--broker", broker_, "--name", name, "--devices", devices, "--program", own_program()});
   start(name, std::move(arguments));
   await_line("node " + name + " is registered");
 }
 
 void Processes::start_client(const std::string& name) {
-  start(name, {"client", broker_, certificates()}, GPUACTORS_TEST_PROGRAM);
+  start(name, {"client", broker_, certificates()}, own_program());
 }
 
 Cluster Processes::up(const std::string& devices) {

@@ -1,5 +1,5 @@
-// Tensors on a GPU between processes: opened where they lie, and what is left when processes are killed. On the driver
-// for tests, whose device memory is files without a name.
+// Tensors on a GPU between processes: opened where they lie, and what is left when processes are killed. On a GPU, or
+// on the driver for tests, whose device memory is files without a name.
 #include "fixture.hpp"
 
 #include <unistd.h>
@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t bytes = 4U << 20;
+constexpr std::int64_t ones = 1 << 18;
 
 std::vector<std::uint8_t> pattern() {
   std::vector<std::uint8_t> values(bytes);
@@ -22,12 +23,13 @@ std::vector<std::uint8_t> pattern() {
   return values;
 }
 
-/// Blocks of device memory that this process has mapped, whoever made them.
-double mapped_blocks() {
+/// Files without a name that this process has mapped: "fake_cuda" is device memory of the driver for tests, "gpuactors"
+/// host memory that processes share.
+double mapped(const std::string& name) {
   std::ifstream maps{"/proc/self/maps"};
   double count = 0;
   for (std::string line; std::getline(maps, line);)
-    count += line.find("/memfd:fake_cuda") != std::string::npos ? 1 : 0;
+    count += line.find("/memfd:" + name) != std::string::npos ? 1 : 0;
   return count;
 }
 
@@ -44,6 +46,22 @@ public:
     return message;
   }
 
+  /// Lends numbers that it keeps.
+  Result<TensorMessage> put_ones(const google::protobuf::Empty&) {
+    GPUACTORS_LET(tensor, gpu().stream().tensor_from(std::vector<double>(ones, 1.0), {ones}));
+    GPUACTORS_LET(shared, tensors().put(std::move(tensor), gpu().stream()));
+    TensorMessage message;
+    *message.mutable_tensor() = shared.ref();
+    ones_ = std::move(shared);
+    return message;
+  }
+
+  /// The first of them.
+  Result<Number> first(const google::protobuf::Empty&) {
+    GPUACTORS_LET(values, ones_.to_host<double>());
+    return number(values[0]);
+  }
+
   Number kept(const google::protobuf::Empty&) {
     return number(static_cast<double>(tensors().size()));
   }
@@ -55,6 +73,9 @@ public:
   Number pid(const google::protobuf::Empty&) {
     return number(::getpid());
   }
+
+private:
+  Shared<Tensor> ones_;
 };
 
 /// Opens it, and keeps what it has got.
@@ -62,12 +83,13 @@ class Borrower : public FractionalGPUActor {
 public:
   using FractionalGPUActor::FractionalGPUActor;
 
+  /// @returns whether it reads the memory of its owner; -1 when it came through the host.
   Result<Number> open(const TensorMessage& in) {
     GPUACTORS_LET(shared, tensors().get(in.tensor()));
     GPUACTORS_LET(tensor, shared.on(gpu().stream()));
     shared_ = std::move(shared);
     tensor_ = std::move(tensor);
-    return number(mapped_blocks());
+    return number(mapped("gpuactors") > 0 ? -1 : tensor_.shared_memory() != nullptr ? 1 : 0);
   }
 
   /// Whether what it has open has the right bytes.
@@ -85,11 +107,11 @@ public:
   Number drop(const google::protobuf::Empty&) {
     tensor_ = Tensor{};
     shared_ = {};
-    return number(mapped_blocks());
+    return number(0);
   }
 
   Number blocks(const google::protobuf::Empty&) {
-    return number(mapped_blocks());
+    return number(mapped("fake_cuda"));
   }
 
   Text gpu_uuid(const google::protobuf::Empty&) {
@@ -107,6 +129,8 @@ private:
 
 GPUACTORS_ACTOR("lender", Lender)
     .method("put", &Lender::put)
+    .method("put_ones", &Lender::put_ones)
+    .method("first", &Lender::first)
     .method("kept", &Lender::kept)
     .method("used", &Lender::used)
     .method("pid", &Lender::pid);
@@ -189,13 +213,39 @@ TEST_CASE("when the owner's actor ends the memory is not its any more", "[gpu]")
   CHECK(ask(two.borrower, "read") == 1);
 }
 
+TEST_CASE("a kernel from source that writes what another process has lent writes a copy", "[gpu]") {
+  Processes processes;
+  auto cluster = processes.up("cuda");
+  auto lender = spawn(cluster, "lender", 0.25, Isolation::process);
+  const auto lent = must(lender.call<TensorMessage>("put_ones").get(20s));
+  SourceTask task{{"extern \"C\" __global__ void add_to(double* x, double by, long long n) {\n"
+                   "  for (long long i = threadIdx.x; i < n; i += blockDim.x) x[i] += by;\n"
+                   "}\n",
+                   "add_to"}};
+  task.in_out(lent.tensor()).scalar(5.0).scalar(ones);
+  Options options{.gpus = 0.25};
+  options.isolation = Isolation::process;
+  const auto result = cluster.submit<v1::SourceResult>(SourceTask::type, task.message(), options).get(60s);
+  if (!result && result.error().code() == Errc::unsupported) {
+    WARN(result.error().message());
+    return;
+  }
+  const auto written = must(cluster.get(must(result).outputs(0).ref()));
+  CHECK(must(written.to_host<double>())[0] == 6);
+  CHECK(ask(lender, "first") == 1);
+}
+
 TEST_CASE("the worker of another GPU copies from it without the host", "[gpu]") {
   Processes processes;
   auto cluster = processes.up("cuda");
+  if (must(cluster.state()).devices_size() < 2) {
+    WARN("one GPU is visible");
+    return;
+  }
   auto lender = spawn(cluster, "lender", 0.75, Isolation::thread);
   auto borrower = spawn(cluster, "borrower", 0.75, Isolation::thread);
   const auto message = must(lender.call<TensorMessage>("put").get(20s));
   CHECK(message.tensor().device() != must(borrower.call<Text>("gpu_uuid").get(20s)).text());
-  CHECK(must(borrower.call<Number>("open", message).get(20s)).value() == 1);
+  CHECK(must(borrower.call<Number>("open", message).get(20s)).value() == 0);
   CHECK(ask(borrower, "read") == 1);
 }

@@ -175,8 +175,8 @@ private:
       return upload(stream_, source);
     GPUACTORS_LET(shared, context_.tensors().get(source.ref()));
     GPUACTORS_LET(tensor, shared.on(stream_));
-    // What lies on this device already is everybody's.
-    if (!own || !shared.view())
+    // What lies on this device already is everybody's, in whatever process.
+    if (!own || (!shared.view() && tensor.shared_memory() == nullptr))
       return std::move(tensor);
     GPUACTORS_LET(copy, stream_.tensor(tensor.dtype(), tensor.shape()));
     GPUACTORS_TRY(stream_.copy(copy, tensor));

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <system_error>
 
 namespace gpuactors {
@@ -169,11 +168,10 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
   entry->origin = name;
   std::shared_ptr<detail::Descriptor> line;
   OpenDevice open;
-  if (!ref.device().empty())
-    open = [&](detail::Descriptor memory, detail::Descriptor end) {
-      line = std::make_shared<detail::Descriptor>(std::move(end));
-      if (!open_on_device(*entry, ref.device(), memory.get(), line))
-        line.reset();
+  // Only who can open it asks: its owner copies it for that.
+  if (auto devices = devices_for(ref.device()); !devices.empty())
+    open = [&, devices = std::move(devices)](int memory, std::shared_ptr<detail::Descriptor> end) {
+      line = open_on_device(*entry, devices, ref.device(), memory, std::move(end));
       return line != nullptr;
     };
   auto region = client_->fetch(address, ref.id(), bytes, never, ref.hand_over(), std::move(open));
@@ -190,30 +188,44 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
   return entry;
 }
 
-bool TensorStore::open_on_device(TensorEntry& entry, const std::string& uuid, int memory,
-                                 std::shared_ptr<detail::Descriptor> line) {
-  std::vector<std::shared_ptr<Device>> devices;
-  {
-    const std::lock_guard lock{devices_mutex_};
-    devices = devices_;
+std::vector<std::shared_ptr<Device>> TensorStore::devices_for(const std::string& uuid) const {
+  std::vector<std::shared_ptr<Device>> result;
+  if (uuid.empty())
+    return result;
+  const std::lock_guard lock{devices_mutex_};
+  for (const auto& device : devices_) {
+    // Making a context would take longer than the way through the host.
+    if (!device->is_open())
+      continue;
+    if (device->info().uuid == uuid)
+      return {device};
+    result.push_back(device);
   }
-  const auto is_near = [&](const std::shared_ptr<Device>& device) { return device->info().uuid == uuid; };
-  std::stable_partition(devices.begin(), devices.end(), is_near);
-  for (auto& device : devices) {
+  return result;
+}
+
+std::shared_ptr<detail::Descriptor> TensorStore::open_on_device(TensorEntry& entry,
+                                                                const std::vector<std::shared_ptr<Device>>& devices,
+                                                                const std::string& uuid, int memory,
+                                                                std::shared_ptr<detail::Descriptor> line) {
+  for (const auto& device : devices) {
     auto opened = device->open_shared_memory(memory, entry.bytes);
     if (!opened)
       continue;
     // The owner is told that nobody reads any more when that is so: when it is unmapped.
+    struct Held {
+      std::shared_ptr<detail::Descriptor> line;
+      std::shared_ptr<SharedMemory> memory;
+    };
     auto* const address = opened->get();
-    auto held = std::make_shared<std::pair<std::shared_ptr<detail::Descriptor>, std::shared_ptr<SharedMemory>>>(
-        std::move(line), std::move(*opened));
-    entry.near = is_near(device);
-    entry.device = std::move(device);
+    auto held = std::make_shared<Held>(Held{line, std::move(*opened)});
+    entry.near = device->info().uuid == uuid;
+    entry.device = device;
     entry.opened = std::shared_ptr<SharedMemory>{std::move(held), address};
     entry.borrowed = true;
-    return true;
+    return line;
   }
-  return false;
+  return nullptr;
 }
 
 void TensorStore::use_devices(const std::vector<std::shared_ptr<Device>>& devices) {

@@ -67,8 +67,8 @@ public:
   ///          the owner has ended.
   [[nodiscard]] Result<Tensor> view() const;
 
-  /// The tensor on the device of `stream`, for work of that stream: without a copy when it lies there, else copied. What
-  /// lies there in memory of another process counts in the quota as a copy would, while the result lives. The
+  /// The tensor on the device of `stream`, for work of that stream: without a copy when it lies there, else copied.
+  /// What lies there in memory of another process counts in the quota as a copy would, while the result lives. The
   /// result may go while that work is still queued: the memory stays until all that is queued there by then is done.
   /// Other streams that read it are made to wait for, or waited for, before the result goes.
   /// @returns `actor_died` when the owner has ended, `out_of_memory` when the copy does not fit the quota,
@@ -170,9 +170,13 @@ private:
   Result<void> start();
   Result<void> connect();
   Result<std::shared_ptr<detail::TensorEntry>> fetch(const v1::TensorRef& ref);
-  /// Opens memory of another process on one of our devices. @returns whether `entry` has it now.
-  bool open_on_device(detail::TensorEntry& entry, const std::string& uuid, int memory,
-                      std::shared_ptr<detail::Descriptor> line);
+  /// Those of our devices that may open memory of the device called `uuid`: that one, if it is among them.
+  [[nodiscard]] std::vector<std::shared_ptr<Device>> devices_for(const std::string& uuid) const;
+  /// Opens memory of another process on one of them. @returns the line if `entry` has it now, else null.
+  static std::shared_ptr<detail::Descriptor> open_on_device(detail::TensorEntry& entry,
+                                                            const std::vector<std::shared_ptr<Device>>& devices,
+                                                            const std::string& uuid, int memory,
+                                                            std::shared_ptr<detail::Descriptor> line);
 
   const std::optional<TensorLinks> links_;
   const std::shared_ptr<detail::TensorTable> table_;
@@ -184,7 +188,7 @@ private:
   std::unique_ptr<BulkClient> client_;
   std::thread keeper_;
   // Not that for start and end, which waits for those who fetch.
-  std::mutex devices_mutex_;
+  mutable std::mutex devices_mutex_;
   std::vector<std::shared_ptr<Device>> devices_;
 };
 

@@ -8,6 +8,14 @@
 
 namespace gpuactors {
 
+namespace {
+
+Failure no_shared_memory() {
+  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+}
+
+} // namespace
+
 Result<std::shared_ptr<void>> Backend::host_memory(std::size_t bytes) {
   constexpr std::size_t alignment = 256;
   const auto size = (bytes + alignment - 1) / alignment * alignment;
@@ -21,16 +29,32 @@ Result<void> Backend::copy_from(Device& other, void*, const void*, std::size_t b
   return fail(Errc::unsupported, fmt::format("{} B of {} go through the host", bytes, other.info().name));
 }
 
-Result<void> Backend::attach(std::shared_ptr<SharedMemory>) {
-  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+Result<void> Backend::attach(const SharedMemory&) {
+  return no_shared_memory();
+}
+
+void Backend::let_go(std::shared_ptr<SharedMemory>, std::span<const EventHandle>) noexcept {
+  // What could not be attached is in no work.
+}
+
+void Backend::settle() noexcept {
+  // nop
+}
+
+Result<std::size_t> Device::shared_footprint(std::size_t) {
+  return no_shared_memory();
+}
+
+void Device::dispose(std::shared_ptr<void> what) {
+  what.reset();
 }
 
 Result<std::shared_ptr<SharedMemory>> Device::make_shared_memory(std::size_t) {
-  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+  return no_shared_memory();
 }
 
 Result<std::shared_ptr<SharedMemory>> Device::open_shared_memory(int, std::size_t) {
-  return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+  return no_shared_memory();
 }
 
 Result<std::shared_ptr<void>> Backend::make_current() {

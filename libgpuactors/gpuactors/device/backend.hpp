@@ -120,9 +120,13 @@ public:
   /// bytes. Not zeroed. It may outlive the backend, and goes on any thread; by then no copy may use it any more.
   virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes);
 
-  /// Lets work of this backend use memory that its device made or opened to share it, until its address is given to
-  /// `free`, once for each time that it was attached. Any thread.
-  virtual Result<void> attach(std::shared_ptr<SharedMemory> memory);
+  /// Whether work of this backend may use memory that its device has made or opened. Who lets it keeps `memory`, and
+  /// gives it to `let_go` in the end. Any thread.
+  virtual Result<void> attach(const SharedMemory& memory);
+  /// Drops its hold on such memory as `free` frees: after all work so far, and after `readers`. Any thread.
+  virtual void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept;
+  /// Waits until all that was given to `let_go` is dropped. Any thread that holds none of it.
+  virtual void settle() noexcept;
 
   // -- compute ---------------------------------------------------------------------------------
 
@@ -163,6 +167,15 @@ public:
   /// @returns `device_lost` when the device is not there; its text says what was offered and what exists.
   virtual Result<std::unique_ptr<Backend>> open(const BackendOptions& options) = 0;
 
+  /// Whether something of this process is, or was, open on it.
+  [[nodiscard]] virtual bool is_open() const {
+    return false;
+  }
+
+  /// What `make_shared_memory` takes of the device.
+  /// @returns `unsupported` where there is none.
+  virtual Result<std::size_t> shared_footprint(std::size_t bytes);
+
   /// Memory of this device that other processes of this machine can open. In no quota. Contents are undefined.
   /// @returns `unsupported` where that is not possible (host devices: what lies on the host is shared otherwise),
   ///          `out_of_memory`.
@@ -172,6 +185,9 @@ public:
   /// `descriptor` stays the caller's.
   /// @returns `unsupported` when this device cannot reach it.
   virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes);
+
+  /// Drops what takes its time to go where nobody waits for that.
+  virtual void dispose(std::shared_ptr<void> what);
 };
 
 } // namespace gpuactors

@@ -135,7 +135,8 @@ public:
   /// takes away like the tensor itself. `through`, any stream on its device, copies, and is waited for: the work that
   /// makes the tensor must be done. Any thread that may use `through`.
   /// @param on_end called, on any thread, when that memory is unmapped here: it only posts.
-  /// @returns `unsupported` where there is no such memory, `out_of_memory`, an empty tensor when this one was reclaimed.
+  /// @returns `unsupported` where there is no such memory, `out_of_memory`, an empty tensor when this one was
+  /// reclaimed.
   [[nodiscard]] Result<Tensor> shareable(Stream& through, std::function<void()> on_end) const;
 
   /// What other processes can open: of a tensor that `shareable` gave, null for any other. Any thread.
@@ -287,9 +288,10 @@ public:
   /// Copies between tensors of the same type and size, in stream order.
   Result<void> copy(Tensor& target, const Tensor& source);
 
-  /// Likewise from a tensor on another device of this process, whose work is done and which stays until the copy is.
+  /// A raw copy from another device of this process; the work that made `source` is done, and it stays until the copy
+  /// is.
   /// @returns `unsupported` when these devices know no way but through the host.
-  Result<void> copy_from(Device& other, Tensor& target, const Tensor& source);
+  Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes);
 
   // -- compute ---------------------------------------------------------------------------------
 

@@ -27,6 +27,10 @@ Storage::~Storage() {
       events.push_back(reader.mark->event);
     }
   }
+  if (shared != nullptr) {
+    ground->backend->let_go(std::move(shared), events);
+    return;
+  }
   ground->backend->free(pointer, stream, events);
   ground->quota->release(footprint);
 }
@@ -144,7 +148,7 @@ Result<std::shared_ptr<Block>> ContextState::allocate(std::size_t bytes, StreamH
   if (footprint < bytes)
     return fail(Errc::invalid_argument, "an allocation of " + std::to_string(bytes) + " B overflows");
   // Reserve first, try, give back on failure.
-  GPUACTORS_TRY(ground->quota->reserve(footprint));
+  GPUACTORS_TRY(ground->reserve(footprint));
   auto pointer = backend.allocate(bytes, stream);
   if (!pointer) {
     ground->quota->release(footprint);
@@ -159,48 +163,43 @@ Result<std::shared_ptr<Block>> ContextState::allocate(std::size_t bytes, StreamH
   return std::make_shared<Block>(blocks, std::move(storage));
 }
 
-namespace {
+Result<void> Ground::reserve(std::uint64_t bytes) {
+  auto reserved = quota->reserve(bytes);
+  if (reserved)
+    return reserved;
+  backend->settle();
+  return quota->reserve(bytes);
+}
 
-/// Shared memory and what goes with it, when it is unmapped and no sooner.
-struct Charge {
-  std::shared_ptr<Quota> quota;
-  std::uint64_t footprint = 0;
-  std::function<void()> on_end;
-  std::shared_ptr<SharedMemory> memory;
-
-  Charge() = default;
-  Charge(const Charge&) = delete;
-  Charge& operator=(const Charge&) = delete;
-
-  ~Charge() {
-    memory.reset();
-    quota->release(footprint);
-    if (on_end)
-      on_end();
-  }
-};
-
-} // namespace
-
-Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
-                                      std::shared_ptr<BlockRegistry> registry, std::shared_ptr<SharedMemory> memory,
-                                      std::size_t bytes, std::function<void()> on_end) {
-  const auto footprint = memory->footprint();
-  GPUACTORS_TRY(ground->quota->reserve(footprint));
-  auto charge = std::make_shared<Charge>();
-  charge->quota = ground->quota;
+Result<std::shared_ptr<SharedCharge>> SharedCharge::take(Ground& ground, std::uint64_t footprint,
+                                                         std::function<void()> on_end) {
+  GPUACTORS_TRY(ground.reserve(footprint));
+  auto charge = std::make_shared<SharedCharge>();
+  charge->quota = ground.quota;
   charge->footprint = footprint;
   charge->on_end = std::move(on_end);
-  charge->memory = std::move(memory);
-  auto* const charged = charge->memory.get();
-  std::shared_ptr<SharedMemory> shared{std::move(charge), charged};
-  GPUACTORS_TRY(ground->backend->attach(shared));
+  return charge;
+}
+
+SharedCharge::~SharedCharge() {
+  memory.reset();
+  if (quota != nullptr)
+    quota->release(footprint);
+  if (on_end)
+    on_end();
+}
+
+Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
+                                      std::shared_ptr<BlockRegistry> registry, std::shared_ptr<SharedCharge> charge,
+                                      std::size_t bytes) {
+  auto* const memory = charge->memory.get();
+  GPUACTORS_TRY(ground->backend->attach(*memory));
   auto storage = std::make_shared<Storage>();
   storage->ground = ground;
   storage->stream = stream;
-  storage->pointer = shared->data();
+  storage->pointer = memory->data();
   storage->bytes = bytes;
-  storage->shared = std::move(shared);
+  storage->shared = std::shared_ptr<SharedMemory>{std::move(charge), memory};
   return std::make_shared<Block>(std::move(registry), std::move(storage));
 }
 
@@ -227,6 +226,8 @@ Result<std::uint64_t> ContextState::reclaim() {
     if (watch.expired())
       freed += bytes;
   }
+  // Whoever comes next finds the quota as empty as it looks.
+  ground->backend->settle();
   if (!outcome)
     return fail(outcome.error());
   return freed;

@@ -12,7 +12,7 @@ namespace gpuactors {
 class CudaModule {
 public:
   /// Number of this interface. A module of another number is refused, not misread.
-  static constexpr int abi = 3;
+  static constexpr int abi = 4;
 
   /// Loads and initialises the driver; creates no context. Idempotent.
   /// @returns `unsupported`, in one line: no driver, a driver that is too old, no cuBLAS.

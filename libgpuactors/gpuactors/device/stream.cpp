@@ -127,6 +127,12 @@ Result<void> Stream::copy(void* target, const void* source, std::size_t bytes) {
   return on->copy(target, source, bytes, CopyKind::device_to_device, handle_);
 }
 
+Result<void> Stream::copy_from(Device& other, void* target, const void* source, std::size_t bytes) {
+  GPUACTORS_LET(on, backend());
+  GPUACTORS_TRY(check_transfer(target, source, bytes));
+  return on->copy_from(other, target, source, bytes, handle_);
+}
+
 Result<void> Stream::fill(void* target, std::uint8_t value, std::size_t bytes) {
   GPUACTORS_LET(on, backend());
   if (target == nullptr || bytes == 0)

@@ -81,23 +81,15 @@ Result<void> Stream::copy(Tensor& target, const Tensor& source) {
   return copy(target.raw(), source.raw(), target.bytes());
 }
 
-Result<void> Stream::copy_from(Device& other, Tensor& target, const Tensor& source) {
-  GPUACTORS_LET(here, backend());
-  if (!target || !source || target.dtype() != source.dtype() || target.size() != source.size())
-    return fail(Errc::invalid_argument, fmt::format("a tensor of {} {} cannot be copied to one of {} {}",
-                                                    to_string(source.dtype()), detail::format_shape(source.shape()),
-                                                    to_string(target.dtype()), detail::format_shape(target.shape())));
-  return here->copy_from(other, target.raw(), source.raw(), target.bytes(), handle_);
-}
-
 Result<Tensor> Stream::attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape) {
   GPUACTORS_TRY(backend());
   GPUACTORS_LET(bytes, detail::tensor_bytes(dtype, shape));
   if (memory == nullptr || bytes > memory->footprint())
-    return fail(Errc::invalid_argument,
-                fmt::format("a tensor of {} B does not lie in shared memory of {} B", bytes,
-                            memory == nullptr ? 0 : memory->footprint()));
-  GPUACTORS_LET(block, detail::attach(state_->ground, handle_, state_->blocks, std::move(memory), bytes, {}));
+    return fail(Errc::invalid_argument, fmt::format("a tensor of {} B does not lie in shared memory of {} B", bytes,
+                                                    memory == nullptr ? 0 : memory->footprint()));
+  GPUACTORS_LET(charge, detail::SharedCharge::take(*state_->ground, memory->footprint(), {}));
+  charge->memory = std::move(memory);
+  GPUACTORS_LET(block, detail::attach(state_->ground, handle_, state_->blocks, std::move(charge), bytes));
   return Tensor{Buffer{std::move(block)}, dtype, std::move(shape)};
 }
 
@@ -106,10 +98,12 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
   if (storage == nullptr)
     return Tensor{};
   const auto& home = storage->ground;
-  const auto& registry = buffer_.block_->registry;
+  // Counted first: what the lease has no room for is not taken from the device either.
+  GPUACTORS_LET(footprint, home->device->shared_footprint(bytes()));
+  GPUACTORS_LET(charge, detail::SharedCharge::take(*home, footprint, std::move(on_end)));
   GPUACTORS_LET(memory, home->device->make_shared_memory(bytes()));
-  GPUACTORS_LET(block,
-                detail::attach(home, storage->stream, registry, std::move(memory), bytes(), std::move(on_end)));
+  charge->memory = std::move(memory);
+  GPUACTORS_LET(block, detail::attach(home, storage->stream, buffer_.block_->registry, std::move(charge), bytes()));
   Tensor copy{Buffer{std::move(block)}, dtype_, shape_};
   // Both stay while they are used, also when the context ends meanwhile.
   const auto target = copy.buffer_.storage();

@@ -30,8 +30,8 @@ public:
   /// An item of a streamed reply, before the end.
   virtual void on_item(Payload item);
 
-  /// Whether it is one of the calls of which `limits::calls_in_flight` may wait. What the library asks by itself is not:
-  /// a program with as many calls under way must still be told that time is over, and find its broker again.
+  /// Whether it is one of the calls of which `limits::calls_in_flight` may wait. What the library asks by itself is
+  /// not: a program with as many calls under way must still be told that time is over, and find its broker again.
   [[nodiscard]] virtual bool counts() const noexcept {
     return true;
   }

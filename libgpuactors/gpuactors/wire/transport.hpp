@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/region.hpp>
@@ -10,8 +9,8 @@
 #include <gpuactors/wire/certificates.hpp>
 
 #include <chrono>
-#include <functional>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,14 +58,14 @@ struct DevicePass {
   int memory = -1;
   /// One end of a line whose other end the owner has: it closes when the taker has let go of the memory or has died,
   /// and the owner's closes when the memory is to be let go of.
-  detail::Descriptor line;
+  std::shared_ptr<detail::Descriptor> line;
   std::size_t bytes = 0;
   /// Keeps `memory`.
   std::shared_ptr<void> holder;
 };
 
-/// Opens device memory that came with a line. @returns false when it cannot.
-using OpenDevice = std::function<bool(detail::Descriptor memory, detail::Descriptor line)>;
+/// Opens device memory that came with a line; `memory` stays the caller's. @returns false when it cannot.
+using OpenDevice = std::function<bool(int memory, std::shared_ptr<detail::Descriptor> line)>;
 
 /// Regions that are made when somebody asks for them. Any thread; may block the one who asks.
 class BulkSource {

@@ -183,8 +183,8 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
            : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
            : attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-               || attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-             ? (std::getenv("FAKE_CUDA_UNSHARED") == nullptr ? 1 : 0)
+                   || attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+               ? (std::getenv("FAKE_CUDA_UNSHARED") == nullptr ? 1 : 0)
            : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? most_shared_bytes
                                                                                 : static_cast<int>(sm_count);
   return CUDA_SUCCESS;
@@ -379,6 +379,29 @@ CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
 
 std::atomic<int> peer_copies{0};
 
+/// All devices share the memory of one: there is no link to open.
+CUresult device_can_access_peer(int* can, CUdevice, CUdevice) {
+  *can = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  need_context("cuPointerGetAttribute");
+  const std::lock_guard guard{memory_mutex};
+  const auto found = allocations().find(pointer);
+  if (attribute != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE || found == allocations().end())
+    return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<CUmemoryPool*>(value) = reinterpret_cast<CUmemoryPool>(found->second.pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc* access, std::size_t count) {
+  need_context("cuMemPoolSetAccess");
+  if (pool == nullptr || count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    misuse("cuMemPoolSetAccess of no pool, or for no device");
+  return CUDA_SUCCESS;
+}
+
 /// All devices share the memory of this one.
 CUresult memcpy_peer_async(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, std::size_t bytes,
                            CUstream stream) {
@@ -536,6 +559,11 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
 }
 
 /// By name, as the measuring program asks for them.
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute, void* value) {
+  *static_cast<cuuint64_t*>(value) = reinterpret_cast<gpuactors::fake::FakePool*>(pool)->used;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes) {
   *memory = std::malloc(bytes);
   return *memory != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -2,7 +2,6 @@
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/shared_memory.hpp>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

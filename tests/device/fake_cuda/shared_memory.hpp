@@ -1,5 +1,5 @@
-// Memory that processes share, of the fake driver: files without a name, which the kernel counts as the real driver does
-// blocks.
+// Memory that processes share, of the fake driver: files without a name, which the kernel counts as the real driver
+// does blocks.
 #pragma once
 
 #include <cuda.h>

@@ -2,7 +2,9 @@
 #include <gpuactors/device/detail/shape.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <vector>
 
 namespace gpuactors::detail {
 
@@ -33,6 +35,7 @@ Result<std::size_t> shared_bytes(DType dtype, const std::vector<std::int64_t>& s
 // -- TensorEntry ----------------------------------------------------------------------------------
 
 TensorEntry::~TensorEntry() {
+  lose();
   if (const auto home = table.lock())
     home->forget(*this);
 }
@@ -110,21 +113,33 @@ Result<Tensor> TensorEntry::borrowed_on(Stream& stream) const {
   return std::move(copy);
 }
 
+Result<TensorEntry::Source> TensorEntry::source() const {
+  Source result;
+  if (borrowed) {
+    GPUACTORS_LET(found, memory());
+    result.address = found->data();
+    result.lent = std::move(found);
+  } else {
+    GPUACTORS_LET(found, view());
+    result.address = found.raw();
+    result.tensor = std::move(found);
+  }
+  return result;
+}
+
 Result<Tensor> TensorEntry::copy_to(Stream& stream) {
   GPUACTORS_LET(copy, stream.tensor(dtype, shape));
-  if (!borrowed) {
-    GPUACTORS_LET(source, view());
-    const auto copied = stream.copy_from(*device, copy, source);
-    if (copied || copied.error().code() != Errc::unsupported) {
-      // Also a copy that failed may have begun.
-      GPUACTORS_TRY(stream.synchronize());
-      GPUACTORS_TRY(copied);
-      return std::move(copy);
-    }
+  GPUACTORS_LET(from, source());
+  std::vector<std::byte> through;
+  auto copied = stream.copy_from(*device, copy.raw(), from.address, bytes);
+  if (!copied && copied.error().code() == Errc::unsupported) {
+    through.resize(bytes);
+    GPUACTORS_TRY(read(through.data()));
+    copied = stream.upload(copy.raw(), through.data(), bytes);
   }
-  GPUACTORS_LET(through, host_bytes());
-  GPUACTORS_TRY(stream.upload(copy.raw(), through.data(), through.size()));
+  // Also of a copy that failed a part may be under way.
   GPUACTORS_TRY(stream.synchronize());
+  GPUACTORS_TRY(copied);
   return std::move(copy);
 }
 
@@ -133,7 +148,8 @@ Result<std::shared_ptr<SharedMemory>> TensorEntry::device_bytes(std::function<vo
   if (borrowed)
     return fail(Errc::unsupported, "the tensor is borrowed, and goes through the host");
   GPUACTORS_LET(source, view());
-  if (auto shared = source.shared_memory())
+  // One that is open here, but was made elsewhere, has no descriptor.
+  if (auto shared = source.shared_memory(); shared != nullptr && shared->descriptor() >= 0)
     return shared;
   GPUACTORS_LET(context, open_reader(device));
   // Not of the view, which would keep the copy from going with its owner.
@@ -150,9 +166,14 @@ Result<std::shared_ptr<SharedMemory>> TensorEntry::device_bytes(std::function<vo
 }
 
 void TensorEntry::lose() {
-  std::shared_ptr<SharedMemory> gone; // unmapped after the lock
-  const std::lock_guard guard{place};
-  gone.swap(opened);
+  std::shared_ptr<SharedMemory> gone;
+  {
+    const std::lock_guard guard{place};
+    gone.swap(opened);
+  }
+  // Unmapping may take its time, which is not ours.
+  if (gone != nullptr)
+    device->dispose(std::move(gone));
 }
 
 Result<SharedRegion> TensorEntry::host_bytes() {
@@ -180,18 +201,9 @@ Result<void> TensorEntry::read(void* target) {
       std::memcpy(target, region.data(), bytes);
     return {};
   }
-  // One of the two is empty.
-  std::shared_ptr<SharedMemory> lent;
-  Tensor source;
-  if (borrowed) {
-    GPUACTORS_LET(found, memory());
-    lent = std::move(found);
-  } else {
-    GPUACTORS_LET(found, view());
-    source = std::move(found);
-  }
+  GPUACTORS_LET(from, source());
   GPUACTORS_LET(context, open_reader(device));
-  GPUACTORS_TRY(context->stream().download(target, lent != nullptr ? lent->data() : source.raw(), bytes));
+  GPUACTORS_TRY(context->stream().download(target, from.address, bytes));
   return context->stream().synchronize();
 }
 

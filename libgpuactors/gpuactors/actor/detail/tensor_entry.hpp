@@ -73,7 +73,8 @@ struct TensorEntry {
   ~TensorEntry();
 
   /// The tensor on its device, which stays while the result lives. Waits until it is there.
-  /// @returns `unsupported` when it lies in host memory or is borrowed, `actor_died` when the owner has ended, the error
+  /// @returns `unsupported` when it lies in host memory or is borrowed, `actor_died` when the owner has ended, the
+  /// error
   ///          of the work that makes it.
   [[nodiscard]] Result<Tensor> view() const;
 
@@ -100,6 +101,14 @@ struct TensorEntry {
   [[nodiscard]] Result<void> read(void* target);
 
 private:
+  /// Where its bytes lie on `device`, as long as this lives.
+  struct Source {
+    const void* address = nullptr;
+    Tensor tensor;
+    std::shared_ptr<SharedMemory> lent;
+  };
+
+  [[nodiscard]] Result<Source> source() const;
   /// What is borrowed, open on `device`. @returns `actor_died`.
   [[nodiscard]] Result<std::shared_ptr<SharedMemory>> memory() const;
   [[nodiscard]] Result<Tensor> borrowed_on(Stream& stream) const;

@@ -1,20 +1,38 @@
 #include <gpuactors/actor/detail/tensor_lines.hpp>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 namespace gpuactors::detail {
 
-Result<Descriptor> TensorLines::lend(std::shared_ptr<TensorEntry> entry) {
+namespace {
+
+/// Descriptors are numbered from 0 on, the lowest that is free first: half of the numbers are for other things.
+int most_descriptors() {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  return static_cast<int>(std::min<rlim_t>(files.rlim_cur / 2, INT_MAX));
+}
+
+} // namespace
+
+Result<std::shared_ptr<Descriptor>> TensorLines::lend(std::shared_ptr<TensorEntry> entry) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return fail(Errc::unavailable, fmt::format("a tensor cannot be lent: {}", errno_text(errno)));
+  auto own = std::make_shared<Descriptor>(ends[0]);
+  auto others = std::make_shared<Descriptor>(ends[1]);
+  if (ends[1] >= most_descriptors())
+    return fail(Errc::unavailable, "a tensor cannot be lent: most descriptors of this process are in use");
   auto& line = lines_[++last_];
-  line.socket = std::make_shared<Descriptor>(ends[0]);
+  line.socket = std::move(own);
   line.lent = std::move(entry);
-  return Descriptor{ends[1]};
+  return others;
 }
 
 void TensorLines::recall(std::uint64_t id) {
@@ -28,8 +46,8 @@ void TensorLines::borrow(const std::shared_ptr<TensorEntry>& entry, std::shared_
   added.socket = std::move(line);
 }
 
-std::map<std::uint64_t, TensorLines::Line>::iterator
-TensorLines::take(std::map<std::uint64_t, Line>::iterator line, EndedLines& ended) {
+std::map<std::uint64_t, TensorLines::Line>::iterator TensorLines::take(std::map<std::uint64_t, Line>::iterator line,
+                                                                       EndedLines& ended) {
   if (line->second.lent != nullptr)
     ended.returned.push_back(std::move(line->second.lent));
   else if (auto entry = line->second.borrowed.lock())

@@ -29,8 +29,8 @@ struct EndedLines {
 class TensorLines {
 public:
   /// Keeps `entry` until the other end closes, which is returned for the taker.
-  /// @returns `unavailable` when there is no descriptor left.
-  Result<Descriptor> lend(std::shared_ptr<TensorEntry> entry);
+  /// @returns `unavailable` when few descriptors are left: each line, and what is lent over it, takes one.
+  Result<std::shared_ptr<Descriptor>> lend(std::shared_ptr<TensorEntry> entry);
 
   /// Ends the lines of what is lent under this number: its memory goes.
   void recall(std::uint64_t id);

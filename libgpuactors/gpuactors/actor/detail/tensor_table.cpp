@@ -131,13 +131,21 @@ Result<DevicePass> TensorTable::find_on_device(std::uint64_t id) {
     if (const auto self = weak.lock())
       self->recall(id);
   };
+  DevicePass pass;
+  {
+    const std::lock_guard lock{mutex_};
+    if (closed_)
+      return fail(Errc::unavailable, "the store of the tensor has ended");
+    GPUACTORS_LET(line, lines_.lend(entry));
+    pass.line = std::move(line);
+    stir();
+  }
+  // Without it the line ends with what is passed.
   GPUACTORS_LET(memory, entry->device_bytes(std::move(ended)));
-  const std::lock_guard lock{mutex_};
-  if (closed_)
-    return fail(Errc::unavailable, "the store of the tensor has ended");
-  GPUACTORS_LET(line, lines_.lend(entry));
-  stir();
-  return DevicePass{memory->descriptor(), std::move(line), entry->bytes, std::move(memory)};
+  pass.memory = memory->descriptor();
+  pass.bytes = entry->bytes;
+  pass.holder = std::move(memory);
+  return pass;
 }
 
 void TensorTable::recall(std::uint64_t id) {
@@ -148,6 +156,9 @@ void TensorTable::recall(std::uint64_t id) {
 
 void TensorTable::borrow(const std::shared_ptr<TensorEntry>& entry, std::shared_ptr<Descriptor> line) {
   const std::lock_guard lock{mutex_};
+  // Once closed nobody watches lines.
+  if (closed_)
+    return;
   lines_.borrow(entry, std::move(line));
   stir();
 }

@@ -73,8 +73,8 @@ public:
 
   // -- the thread that ends hand-overs and gives back memory -----------------------------------
 
-  /// Ends hand-overs whose time has come, lines whose other end has closed, and memory that was kept for longer than the
-  /// next large tensor takes to come, until `close`.
+  /// Ends hand-overs whose time has come, lines whose other end has closed, and memory that was kept for longer than
+  /// the next large tensor takes to come, until `close`.
   void keep_time();
   /// Ends all hand-overs; there are no more.
   void close();

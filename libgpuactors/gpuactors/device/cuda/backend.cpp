@@ -46,7 +46,7 @@ CudaBackend::~CudaBackend() {
   const Current current{*shared_.primary};
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
-  shared_.closer->drain();
+  settle();
   cublas_.close();
   for (auto* event : {product_done_, passed_}) {
     if (event != nullptr)
@@ -175,13 +175,6 @@ Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
 void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept {
   const Current current{*shared_.primary};
   const std::lock_guard guard{free_mutex_};
-  if (!attached_.empty()) {
-    if (auto shared = attached_.extract(pointer); !shared.empty()) {
-      gather(readers);
-      let_go(std::move(shared.mapped()));
-      return;
-    }
-  }
   if (readers.empty() && streams_.size() == 1 && streams_[0] == native(stream)) {
     pool_.free(pointer, native(stream));
     return;
@@ -200,22 +193,41 @@ void CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
     (void)driver().stream_wait_event(service_, native(reader), CU_EVENT_WAIT_DEFAULT);
 }
 
-Result<void> CudaBackend::attach(std::shared_ptr<SharedMemory> memory) {
+Result<void> CudaBackend::attach(const SharedMemory& memory) {
   GPUACTORS_TRY(shared_.primary->alive());
-  const std::lock_guard guard{free_mutex_};
-  auto* const address = memory->data();
-  attached_.emplace(address, std::move(memory));
+  keep_beside(static_cast<std::int64_t>(memory.footprint()));
   return {};
 }
 
-void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory) noexcept {
-  // Unmapping is in no stream's order: it happens when the stream is there.
-  auto watched = shared_.poller->watch(
-      this, service_, [closer = shared_.closer, memory](Result<void>) mutable { closer->add(std::move(memory)); });
-  if (!watched) {
+void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept {
+  const Current current{*shared_.primary};
+  const auto footprint = static_cast<std::int64_t>(memory->footprint());
+  unsettled_ = true;
+  // Unmapping is in no stream's order: it happens when the service stream is there.
+  auto gone = [this, closer = shared_.closer, memory, footprint](Result<void>) mutable {
+    closer->add(std::move(memory));
+    keep_beside(-footprint);
+  };
+  const std::lock_guard guard{free_mutex_};
+  gather(readers);
+  if (!shared_.poller->watch(&unsettled_, service_, gone)) {
     (void)driver().stream_synchronize(service_);
-    shared_.closer->add(std::move(memory));
+    gone({});
   }
+}
+
+void CudaBackend::settle() noexcept {
+  if (!unsettled_.exchange(false))
+    return;
+  shared_.poller->drain(&unsettled_);
+  shared_.closer->drain();
+}
+
+void CudaBackend::keep_beside(std::int64_t more) noexcept {
+  const Current current{*shared_.primary};
+  const std::lock_guard guard{keep_mutex_};
+  shared_bytes_ += static_cast<std::uint64_t>(more);
+  pool_.keep(options_.memory_bytes - std::min(options_.memory_bytes, shared_bytes_));
 }
 
 Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
@@ -231,11 +243,16 @@ Result<void> CudaBackend::copy_from(Device& other, void* target, const void* sou
   if (there == nullptr)
     return Backend::copy_from(other, target, source, bytes, stream);
   GPUACTORS_LET(from, there->primary());
+  GPUACTORS_TRY(from->alive());
+  from->show_to(*shared_.primary, source);
   const Current current{*shared_.primary};
-  // With a link between the two it is taken; without one the driver goes through the host by itself.
-  return check(driver().memcpy_peer_async(address(target), shared_.primary->context(), address(source),
-                                          from->context(), bytes, native(stream)),
-               "cuMemcpyPeerAsync", Errc::copy_failed, fmt::format("{} B of device {}", bytes, from->ordinal()));
+  const auto copied = driver().memcpy_peer_async(address(target), shared_.primary->context(), address(source),
+                                                 from->context(), bytes, native(stream));
+  // An error of the other device must not cost this one.
+  if (copied != CUDA_SUCCESS)
+    GPUACTORS_TRY(from->probe());
+  return check(copied, "cuMemcpyPeerAsync", Errc::copy_failed,
+               fmt::format("{} B of device {}", bytes, from->ordinal()));
 }
 
 Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {

@@ -12,6 +12,7 @@
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
 #include <gpuactors/device/quota.hpp>
 
+#include <atomic>
 #include <unordered_map>
 
 namespace gpuactors::cuda {
@@ -69,7 +70,9 @@ public:
     return shared_.pinned->take(bytes);
   }
 
-  Result<void> attach(std::shared_ptr<SharedMemory> memory) override;
+  Result<void> attach(const SharedMemory& memory) override;
+  void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept override;
+  void settle() noexcept override;
 
   Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
@@ -84,8 +87,8 @@ private:
   Result<void> allow_shared(const RuntimeKernel& kernel, unsigned bytes);
   /// Lets the service stream wait for all work so far, and for `readers`. The mutex for `free` is held.
   void gather(std::span<const EventHandle> readers) noexcept;
-  /// Lets go of shared memory after what the service stream waits for. Likewise.
-  void let_go(std::shared_ptr<SharedMemory> memory) noexcept;
+  /// Shared memory is beside what the pool has: together they stay within the limit.
+  void keep_beside(std::int64_t more) noexcept;
   /// Makes the cuBLAS handle and its workspace, at the first product.
   Result<void> open_cublas();
   Result<void> allocate_workspace();
@@ -109,8 +112,11 @@ private:
   std::mutex free_mutex_;
   std::vector<CUstream> streams_;
   CUevent passed_ = nullptr;
-  /// What was attached and not freed, by its address. Guarded by `free_mutex_`.
-  std::unordered_multimap<void*, std::shared_ptr<SharedMemory>> attached_;
+  /// Of shared memory that is attached or being let go of: so much less the pool keeps. Guarded by `keep_mutex_`.
+  std::uint64_t shared_bytes_ = 0;
+  std::mutex keep_mutex_;
+  /// Whether something was given to `let_go` since it was last waited for.
+  std::atomic<bool> unsettled_{false};
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
   /// The last product and its stream: all products share the workspace, so those of two streams take turns.

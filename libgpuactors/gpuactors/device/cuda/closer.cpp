@@ -1,5 +1,7 @@
 #include <gpuactors/device/cuda/closer.hpp>
 
+#include <system_error>
+
 namespace gpuactors::cuda {
 
 Closer::~Closer() {
@@ -14,16 +16,21 @@ Closer::~Closer() {
 
 void Closer::add(std::shared_ptr<void> what) {
   const std::lock_guard guard{mutex_};
+  try {
+    if (!thread_.joinable())
+      thread_ = std::thread{[this] { run(); }};
+  } catch (const std::system_error&) {
+    return; // no more threads: who drops it waits
+  }
   waiting_.push_back(std::move(what));
   ++added_;
-  if (!thread_.joinable())
-    thread_ = std::thread{[this] { run(); }};
   changed_.notify_all();
 }
 
 void Closer::drain() {
   std::unique_lock lock{mutex_};
-  changed_.wait(lock, [this, until = added_] { return gone_ >= until; });
+  // What goes may add what it held.
+  changed_.wait(lock, [this] { return gone_ == added_; });
 }
 
 void Closer::run() {

@@ -63,13 +63,35 @@ Result<Shared> CudaDevice::enter() {
     GPUACTORS_LET(split, runtime_.splits.of(primary_));
     split_ = std::move(split);
   }
-  return Shared{primary_, poller_, split_, pinned_, closer_, runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
+  return Shared{primary_,   poller_,         split_,          pinned_,
+                closer_,    runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
                 info_.units};
 }
 
 Result<std::shared_ptr<Primary>> CudaDevice::primary() {
   GPUACTORS_LET(shared, enter());
   return std::move(shared.primary);
+}
+
+bool CudaDevice::is_open() const {
+  const std::lock_guard guard{mutex_};
+  return primary_ != nullptr;
+}
+
+void CudaDevice::dispose(std::shared_ptr<void> what) {
+  std::shared_ptr<Closer> closer;
+  {
+    const std::lock_guard guard{mutex_};
+    closer = closer_;
+  }
+  if (closer != nullptr)
+    closer->add(std::move(what));
+}
+
+Result<std::size_t> CudaDevice::shared_footprint(std::size_t bytes) {
+  GPUACTORS_LET(context, primary());
+  const Current current{*context};
+  return cuda::shared_footprint(*context, bytes);
 }
 
 Result<std::shared_ptr<SharedMemory>> CudaDevice::make_shared_memory(std::size_t bytes) {

@@ -32,8 +32,11 @@ public:
 
   Result<DeviceMemory> memory() override;
   Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override;
+  [[nodiscard]] bool is_open() const override;
+  Result<std::size_t> shared_footprint(std::size_t bytes) override;
   Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) override;
   Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) override;
+  void dispose(std::shared_ptr<void> what) override;
 
   /// Its context, retained if it is not yet.
   Result<std::shared_ptr<Primary>> primary();
@@ -43,7 +46,7 @@ private:
 
   Runtime& runtime_;
   DeviceInfo info_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<Primary> primary_;
   std::shared_ptr<Poller> poller_;
   std::shared_ptr<Split> split_;

@@ -72,7 +72,11 @@ namespace gpuactors::cuda {
   X(green_ctx_stream_create, cuGreenCtxStreamCreate, 12050)
 
 /// Likewise. A driver that lacks one of them does all else.
-#define GPUACTORS_CUDA_OPTIONAL_TABLE(X) X(kernel_get_param_info, cuKernelGetParamInfo, 12040)
+#define GPUACTORS_CUDA_OPTIONAL_TABLE(X)                                                                               \
+  X(kernel_get_param_info, cuKernelGetParamInfo, 12040)                                                                \
+  X(device_can_access_peer, cuDeviceCanAccessPeer, 4000)                                                               \
+  X(pointer_get_attribute, cuPointerGetAttribute, 4000)                                                                \
+  X(mem_pool_set_access, cuMemPoolSetAccess, 11020)
 
 /// The table. Filled once, then only read: any thread.
 struct Driver {

@@ -29,6 +29,11 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
   return set_flag(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
 }
 
+void MemoryPool::keep(std::uint64_t bytes) noexcept {
+  // It fails only when the context is lost.
+  (void)set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes);
+}
+
 Result<void> MemoryPool::set(CUmemPool_attribute attribute, std::uint64_t value) {
   cuuint64_t native = value;
   return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &native), "cuMemPoolSetAttribute");

@@ -28,6 +28,11 @@ public:
   /// Creates the pool with `limit_bytes`, rounded up to whole chunks, as its maximum.
   Result<void> open(std::uint64_t limit_bytes);
   Result<void*> allocate(std::size_t bytes, CUstream stream);
+
+  /// How much of what is freed stays for the next who asks; the rest goes back to the device when a stream is next
+  /// waited for. Any thread.
+  void keep(std::uint64_t bytes) noexcept;
+
   void free(void* pointer, CUstream stream) noexcept;
   /// Gives the memory back to the device; what is still allocated follows when it is freed.
   void close() noexcept;

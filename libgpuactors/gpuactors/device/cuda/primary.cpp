@@ -36,6 +36,34 @@ Result<void> Primary::alive() const {
   return {};
 }
 
+void Primary::show_to(const Primary& reader, const void* memory) const noexcept {
+  if (driver_.device_can_access_peer == nullptr || driver_.pointer_get_attribute == nullptr
+      || driver_.mem_pool_set_access == nullptr)
+    return;
+  const Current current{*this};
+  int can = 0;
+  CUmemoryPool pool = nullptr;
+  if (driver_.device_can_access_peer(&can, reader.device_, device_) != CUDA_SUCCESS || can == 0
+      || driver_.pointer_get_attribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                       reinterpret_cast<CUdeviceptr>(memory))
+             != CUDA_SUCCESS
+      || pool == nullptr)
+    return;
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = reader.ordinal_;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  // When it fails the copy takes the other way.
+  (void)driver_.mem_pool_set_access(pool, &access, 1);
+}
+
+Result<void> Primary::probe() {
+  const Current current{*this};
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return check(driver_.mem_get_info(&free, &total), "cuMemGetInfo");
+}
+
 Current::Current(const Primary& primary) : driver_(primary.driver()) {
   CUcontext now = nullptr;
   if (driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())

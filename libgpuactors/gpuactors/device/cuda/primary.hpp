@@ -38,6 +38,13 @@ public:
   /// `context_lost` once any call has seen a sticky error: later calls need not ask the driver.
   [[nodiscard]] Result<void> alive() const;
 
+  /// Lets `reader` copy from `memory`, which is of a pool here, over a link between the two, if there is one. Without,
+  /// copies go through the host, by the driver.
+  void show_to(const Primary& reader, const void* memory) const noexcept;
+
+  /// Asks the driver whether the context is alive.
+  Result<void> probe();
+
   [[nodiscard]] bool lost() const noexcept {
     return lost_.load(std::memory_order_acquire);
   }

@@ -3,6 +3,7 @@
 #include <gpuactors/device/cuda/pool.hpp>
 #include <gpuactors/device/cuda/shared_memory.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -21,8 +22,8 @@ CUmemAllocationProp properties(const Primary& primary) {
   return result;
 }
 
-/// A mapping of a physical block, and perhaps its descriptor. The driver counts who has the block: each mapping and each
-/// descriptor, in all processes.
+/// A mapping of a physical block, and perhaps its descriptor. The driver counts who has the block: each mapping and
+/// each descriptor, in all processes.
 class Mapping final : public SharedMemory {
 public:
   Mapping(std::shared_ptr<Primary> primary, std::size_t size) : primary_(std::move(primary)), size_(size) {
@@ -50,10 +51,12 @@ public:
 
   Result<void> describe(CUmemGenericAllocationHandle block) {
     int descriptor = -1;
-    GPUACTORS_TRY(primary_->check(
-        primary_->driver().mem_export(&descriptor, block, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-        "cuMemExportToShareableHandle", Errc::unsupported));
+    GPUACTORS_TRY(
+        primary_->check(primary_->driver().mem_export(&descriptor, block, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                        "cuMemExportToShareableHandle", Errc::unsupported));
     descriptor_ = gpuactors::detail::Descriptor{descriptor};
+    // A child that a program starts by itself would keep the memory.
+    (void)::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     return {};
   }
 
@@ -101,34 +104,31 @@ private:
   gpuactors::detail::Descriptor descriptor_;
 };
 
-/// What blocks for `bytes` have, or why there are none.
-Result<std::size_t> size_for(Primary& primary, std::size_t bytes) {
+} // namespace
+
+Result<std::size_t> shared_footprint(Primary& primary, std::size_t bytes) {
   GPUACTORS_TRY(primary.alive());
   const auto& driver = primary.driver();
   for (const auto needed : {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                             CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED}) {
     int has = 0;
-    GPUACTORS_TRY(
-        primary.check(driver.device_get_attribute(&has, needed, primary.device()), "cuDeviceGetAttribute"));
+    GPUACTORS_TRY(primary.check(driver.device_get_attribute(&has, needed, primary.device()), "cuDeviceGetAttribute"));
     if (has == 0)
       return fail(Errc::unsupported,
                   fmt::format("device {} has no memory that processes share by descriptors", primary.ordinal()));
   }
   const auto wanted = properties(primary);
   std::size_t unit = 0;
-  GPUACTORS_TRY(primary.check(
-      driver.mem_get_allocation_granularity(&unit, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-      "cuMemGetAllocationGranularity", Errc::unsupported));
+  GPUACTORS_TRY(primary.check(driver.mem_get_allocation_granularity(&unit, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                              "cuMemGetAllocationGranularity", Errc::unsupported));
   const auto size = round_up(bytes, unit);
   if (bytes == 0 || size < bytes)
     return fail(Errc::invalid_argument, fmt::format("shared memory of {} B cannot be had", bytes));
   return size;
 }
 
-} // namespace
-
 Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::shared_ptr<Primary> primary, std::size_t bytes) {
-  GPUACTORS_LET(size, size_for(*primary, bytes));
+  GPUACTORS_LET(size, shared_footprint(*primary, bytes));
   const auto wanted = properties(*primary);
   CUmemGenericAllocationHandle block = 0;
   GPUACTORS_TRY(primary->check(primary->driver().mem_create(&block, size, &wanted, 0), "cuMemCreate",
@@ -144,13 +144,12 @@ Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::shared_ptr<Primary
 namespace {
 
 Result<std::shared_ptr<SharedMemory>> open(std::shared_ptr<Primary> primary, int descriptor, std::size_t bytes) {
-  GPUACTORS_LET(size, size_for(*primary, bytes));
+  GPUACTORS_LET(size, shared_footprint(*primary, bytes));
   CUmemGenericAllocationHandle block = 0;
   // A descriptor travels as a pointer; the driver makes a handle of its own.
   auto* const handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)); // NOLINT
-  GPUACTORS_TRY(
-      primary->check(primary->driver().mem_import(&block, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                     "cuMemImportFromShareableHandle", Errc::unsupported));
+  GPUACTORS_TRY(primary->check(primary->driver().mem_import(&block, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                               "cuMemImportFromShareableHandle", Errc::unsupported));
   auto result = std::make_shared<Mapping>(std::move(primary), size);
   GPUACTORS_TRY(result->map(block, CU_MEM_ACCESS_FLAGS_PROT_READ));
   return result;

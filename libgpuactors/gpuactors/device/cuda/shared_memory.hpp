@@ -8,6 +8,10 @@
 
 namespace gpuactors::cuda {
 
+/// What a block for `bytes` takes. The primary context is current.
+/// @returns `unsupported` for a device without memory that processes share by descriptors.
+Result<std::size_t> shared_footprint(Primary& primary, std::size_t bytes);
+
 /// Makes memory that others can open by a file descriptor. The primary context is current.
 /// @returns `unsupported` for a device without such memory, `out_of_memory`.
 Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::shared_ptr<Primary> primary, std::size_t bytes);

@@ -28,6 +28,9 @@ struct Ground {
   std::vector<EventHandle> events;
   std::shared_ptr<IdleEvents> idle_events = std::make_shared<IdleEvents>();
 
+  /// Reserves in the quota; what is being let go of makes room first, if need be.
+  Result<void> reserve(std::uint64_t bytes);
+
   ~Ground();
 };
 
@@ -57,7 +60,7 @@ struct Storage {
   void* pointer = nullptr;
   std::size_t bytes = 0;
   std::size_t footprint = 0;
-  /// If other processes may have it open; attached to the backend.
+  /// If it is memory that processes share: then this is what `pointer` is.
   std::shared_ptr<SharedMemory> shared;
   std::mutex mutex;
   /// Guarded by `mutex`.
@@ -93,12 +96,28 @@ struct Block {
   Block* next = nullptr;
 };
 
-/// A block in memory that processes share. What it takes counts in the quota of `ground` until it is unmapped.
-/// @param on_end called then; may be empty.
+/// Memory that processes share, with what it takes of a quota: both go together, when it is unmapped.
+struct SharedCharge {
+  std::shared_ptr<Quota> quota;
+  std::uint64_t footprint = 0;
+  /// Called then; may be empty.
+  std::function<void()> on_end;
+  std::shared_ptr<SharedMemory> memory;
+
+  /// @returns `out_of_memory` when the quota has no room, also after what is being let go of.
+  static Result<std::shared_ptr<SharedCharge>> take(Ground& ground, std::uint64_t footprint,
+                                                    std::function<void()> on_end);
+
+  SharedCharge() = default;
+  SharedCharge(const SharedCharge&) = delete;
+  SharedCharge& operator=(const SharedCharge&) = delete;
+  ~SharedCharge();
+};
+
+/// A block in memory that processes share.
 [[nodiscard]] Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
                                                     std::shared_ptr<BlockRegistry> registry,
-                                                    std::shared_ptr<SharedMemory> memory, std::size_t bytes,
-                                                    std::function<void()> on_end);
+                                                    std::shared_ptr<SharedCharge> charge, std::size_t bytes);
 
 struct ContextState {
   Context* context = nullptr;

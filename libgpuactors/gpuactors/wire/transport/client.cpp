@@ -16,6 +16,7 @@
 
 namespace gpuactors {
 
+using detail::Descriptor;
 using transport::Answer;
 using transport::Channel;
 using transport::decode_answer;
@@ -345,7 +346,8 @@ Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
     return job.failure(read.error());
   job.answered = true;
   const auto answer = decode_answer(frame);
-  if (!answer || answer->id != job.id || (!line.local && (answer->status == Status::mapped || answer->status == Status::on_device)))
+  if (!answer || answer->id != job.id
+      || (!line.local && (answer->status == Status::mapped || answer->status == Status::on_device)))
     return fail(Errc::unavailable, job.text("what answers is no server of bulk data of this version"));
   line.intact = answer->status != Status::streamed;
   switch (answer->status) {
@@ -374,7 +376,7 @@ Result<SharedRegion> BulkClient::Impl::open(Line& line, Fetch& job, Passed passe
   if (opens == nullptr)
     return fail(Errc::unavailable, job.text("it was handed over on a device without being asked to"));
   if (passed.memory && passed.token && passed.token.get() < descriptors_most_
-      && opens(std::move(passed.memory), std::move(passed.token)))
+      && opens(passed.memory.get(), std::make_shared<Descriptor>(std::move(passed.token))))
     return SharedRegion{};
   // Through the host then.
   passed = {};

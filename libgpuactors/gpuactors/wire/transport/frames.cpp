@@ -55,7 +55,7 @@ std::optional<Request> decode_request(const Frame& frame) {
   const bool taken = mark == taken_mark;
   if ((mark != request_mark && !taken) || flags > (taken ? 0U : maps_flag | device_flag))
     return std::nullopt;
-  return Request{get(frame, server_at, 8),  get(frame, id_at, 8),       get(frame, bytes_at, 8),
+  return Request{get(frame, server_at, 8), get(frame, id_at, 8),       get(frame, bytes_at, 8),
                  (flags & maps_flag) != 0, (flags & device_flag) != 0, taken};
 }
 

@@ -262,7 +262,7 @@ Result<void> BulkServer::Impl::answer(Channel& channel, const Request& request, 
   if (local && request.opens_device && options_.source != nullptr)
     if (const auto pass = options_.source->find_on_device(request.id); pass && pass->bytes == request.bytes)
       return channel.write_frame(encode(Answer{Status::on_device, request.id, pass->bytes}),
-                                 RegionDescriptors{pass->memory, pass->line.get()},
+                                 RegionDescriptors{pass->memory, pass->line->get()},
                                  deadline_after(Clock::now(), options_.times.progress));
   const auto found = find(request.id);
   // It may have taken its time to come.

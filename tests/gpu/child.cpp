@@ -1,0 +1,101 @@
+#include <gpu/child.hpp>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+
+namespace gpuactors::gpu {
+
+Child::Child(const std::string& what) {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    throw Trouble{"no pair of sockets"};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::string program = "gpu_verify";
+  std::string option = "--child";
+  std::string value = what;
+  std::array<char*, 4> arguments{program.data(), option.data(), value.data(), nullptr};
+  const auto failed = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  socket_ = ends[0];
+  if (failed != 0) {
+    close(socket_);
+    throw Trouble{"a child process could not be started"};
+  }
+}
+
+Child::~Child() {
+  kill();
+  if (pid_ != 0)
+    wait();
+  close(socket_);
+}
+
+std::string Child::output() const {
+  std::string text;
+  std::array<char, 4096> block{};
+  for (ssize_t got = 0; (got = read(socket_, block.data(), block.size())) > 0;)
+    text.append(block.data(), static_cast<std::size_t>(got));
+  while (!text.empty() && text.back() == '\n')
+    text.pop_back();
+  return text;
+}
+
+int Child::wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void Child::kill() noexcept {
+  if (pid_ != 0)
+    ::kill(pid_, SIGKILL);
+}
+
+void send_descriptor(int socket, int descriptor) {
+  char byte = 1;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  auto* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1)
+    throw Trouble{"a descriptor could not be sent"};
+}
+
+int receive_descriptor(int socket) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
+    return -1;
+  const auto* const header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
+    return -1;
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
+  return descriptor;
+}
+
+} // namespace gpuactors::gpu

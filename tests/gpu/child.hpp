@@ -1,0 +1,43 @@
+// This program once more, as another process on the same device.
+#pragma once
+
+#include <gpu/lab.hpp>
+#include <sys/types.h>
+
+#include <string>
+
+namespace gpuactors::gpu {
+
+/// A process that does one thing (`--child WHAT`), connected by a socket. Killed with the object.
+class Child {
+public:
+  explicit Child(const std::string& what);
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child();
+
+  /// Of this side. What the child prints comes out here; descriptors come with a byte.
+  [[nodiscard]] int socket() const noexcept {
+    return socket_;
+  }
+
+  /// All that it prints until its end, without the last end of line.
+  [[nodiscard]] std::string output() const;
+
+  /// Waits for its end. @returns its exit code, or 128 + the signal.
+  int wait();
+
+  void kill() noexcept;
+
+private:
+  int socket_ = -1;
+  pid_t pid_ = 0;
+};
+
+/// Sends a descriptor with one byte.
+void send_descriptor(int socket, int descriptor);
+
+/// Takes one; -1 when the other side ended without sending any.
+int receive_descriptor(int socket);
+
+} // namespace gpuactors::gpu
