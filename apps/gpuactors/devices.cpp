@@ -9,15 +9,21 @@ namespace gpuactors::cli {
 namespace {
 
 void print_devices(const v1::ClusterState& state, std::ostream& out) {
-  Table table{{"NODE", ">INDEX", "KIND", "TYPE", ">MEMORY", ">FREE SHARE", ">FREE MEMORY", "STATE", "UUID", "NAME"}};
+  Table table{{"NODE", ">INDEX", "KIND", "TYPE", ">MEMORY", ">FREE SHARE", ">FREE MEMORY", ">BUSY", ">IN USE", "STATE",
+               "UUID", "NAME"}};
   const auto state_of = [](const v1::DeviceState& entry) {
     return entry.reason().empty() ? entry.state() : entry.state() + ": " + entry.reason();
+  };
+  const auto busy = [](const v1::DeviceState& entry) {
+    return entry.has_use() && entry.use().percent() >= 0 ? std::to_string(entry.use().percent()) + " %" : "";
   };
   for (const auto& entry : state.devices()) {
     const auto& device = entry.device();
     table.add({entry.node(), std::to_string(device.index()), device.kind(), device.accelerator_type(),
                format_bytes(device.memory_bytes()), to_string(Share{entry.free_units()}),
-               format_bytes(entry.free_memory_bytes()), state_of(entry), device.uuid(), device.name()});
+               format_bytes(entry.free_memory_bytes()), busy(entry),
+               entry.has_use() ? format_bytes(entry.use().memory_bytes()) : "", state_of(entry), device.uuid(),
+               device.name()});
   }
   table.print(out);
 }
@@ -36,6 +42,11 @@ Json json_devices(const v1::ClusterState& state) {
                     {"free_share", Share{entry.free_units()}.to_double()},
                     {"free_memory_bytes", json_of(entry.free_memory_bytes())},
                     {"state", entry.state()}});
+    if (entry.has_use()) {
+      list.back()["memory_in_use_bytes"] = json_of(entry.use().memory_bytes());
+      if (entry.use().percent() >= 0)
+        list.back()["busy_percent"] = entry.use().percent();
+    }
     if (!entry.reason().empty())
       list.back()["reason"] = entry.reason();
   }
@@ -49,7 +60,8 @@ Command add_devices(CLI::App& program) {
                         {"devices", "The devices, and how much of each is free",
                          "Print one array with an object for each device",
                          "CUDA_VISIBLE_DEVICES limits what there is. A device that has failed is out of use until "
-                         "its node is started again.\n\n"
+                         "its node is started again. BUSY and IN USE are what the management library says of a GPU, of "
+                         "all processes on it, every 2 s.\n\n"
                          "Examples:\n"
                          "  gpuactors devices\n"
                          "  gpuactors devices --devices host:4x1GiB@V100\n"

@@ -79,7 +79,7 @@ void send_descriptor(int socket, int descriptor) {
     throw Trouble{"a descriptor could not be sent"};
 }
 
-int receive_descriptor(int socket) {
+int receive_descriptor(int socket, std::string& instead) {
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -91,8 +91,10 @@ int receive_descriptor(int socket) {
   if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
     return -1;
   const auto* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    instead += byte;
     return -1;
+  }
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
   return descriptor;

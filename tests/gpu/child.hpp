@@ -37,7 +37,7 @@ private:
 /// Sends a descriptor with one byte.
 void send_descriptor(int socket, int descriptor);
 
-/// Takes one; -1 when the other side ended without sending any.
-int receive_descriptor(int socket);
+/// Takes one; -1 when the other side ended without sending any. What it has said instead is appended.
+int receive_descriptor(int socket, std::string& instead);
 
 } // namespace gpuactors::gpu

@@ -95,6 +95,10 @@ check_names() {
   local all first theirs
   all=$(uuids)
   first=${all%% *}
+  if [[ -z $first ]]; then
+    add "uuids=1:gpuactors shows no UUID"
+    return
+  fi
   if command -v nvidia-smi > /dev/null; then
     # Of a divided GPU its parts are what is offered.
     theirs=$(nvidia-smi -L | grep -o 'MIG-[0-9a-f-]*' || nvidia-smi -L | grep -o 'GPU-[0-9a-f-]*')
@@ -129,7 +133,8 @@ if [[ -z $quick ]]; then
     run devices "$bin/gpuactors" devices --devices cuda --json
     check_names
   fi
-  [[ ! -x $bin/test_processes_cuda ]] || run processes "$bin/test_processes_cuda"
+  # The tests of the tree run it anyway, and alone.
+  [[ ! -x $bin/test_processes_cuda || ${#smoke[@]} -gt 0 ]] || run processes "$bin/test_processes_cuda"
   [[ ! -x $bin/gpuactors-tour || ${#smoke[@]} -gt 0 ]] || run tour "$bin/gpuactors-tour" --devices cuda
   GPUACTORS_CONFORMANCE=cuda run sanitizer compute-sanitizer --error-exitcode 9 --target-processes all \
     "$bin/test_conformance" "the library's kernels*"

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import up
 
@@ -91,6 +92,18 @@ WHY = "XID 79 (the GPU has fallen off the bus)"
 FAILED = [(0, "failed", WHY), (1, "ok", None)]
 
 
+def tells_how_busy(machine):
+    """As the fake management library has it: told by the node, shown by the broker."""
+    until = time.monotonic() + up.DEADLINE
+    devices = [{}]
+    while not all("busy_percent" in device for device in devices):
+        assert time.monotonic() < until, devices
+        devices = json.loads(machine.run("devices", "--json"))
+    same([device["busy_percent"] for device in devices], [70, 70])
+    assert all(int(device["memory_in_use_bytes"]) > 0 for device in devices), devices
+    assert "70 %" in machine.run("devices")
+
+
 def quarantines(machine):
     machine.run("spawn", "counter", "--name", "c0", "--gpus", "0.5", "--max-restarts", "1")
     same(machine.devices(), OK)
@@ -158,6 +171,7 @@ def limits_processes(machine):
 
 def main(gpuactors):
     with tempfile.TemporaryDirectory() as folder, Machine(gpuactors, pathlib.Path(folder)) as machine:
+        tells_how_busy(machine)
         quarantines(machine)
         outlives_a_broker(machine)
         ends_with_the_node(machine)

@@ -90,6 +90,7 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::Withdraw>() == 42);
   CHECK(id<v1::HeldAhead>() == 43);
   CHECK(id<v1::DeviceFault>() == 44);
+  CHECK(id<v1::DeviceUse>() == 45);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

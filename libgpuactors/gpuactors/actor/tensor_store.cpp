@@ -195,11 +195,11 @@ std::vector<std::shared_ptr<Device>> TensorStore::devices_for(const std::string&
   const std::lock_guard lock{devices_mutex_};
   for (const auto& device : devices_) {
     // Making a context would take longer than the way through the host.
-    if (!device->is_open())
-      continue;
+    const bool open = device->is_open();
     if (device->info().uuid == uuid)
-      return {device};
-    result.push_back(device);
+      return open ? std::vector{device} : std::vector<std::shared_ptr<Device>>{};
+    if (open)
+      result.push_back(device);
   }
   return result;
 }

@@ -41,6 +41,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
       [this](const v1::ActorSaved& message) { caf_version::post(broker_, message); },
       [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
       [this](const v1::DeviceFault& message) { device_failed(message); },
+      [this](const v1::DeviceUse& message) { device_used(message); },
   };
 }
 
@@ -53,6 +54,15 @@ void NodeAgent::device_failed(v1::DeviceFault message) {
   if (message.devices().empty())
     return;
   caf_version::post(worker_, message);
+  caf_version::post(broker_, std::move(message));
+}
+
+void NodeAgent::device_used(v1::DeviceUse message) {
+  message.set_node(services_->node);
+  for (auto& use : *message.mutable_uses())
+    for (const auto& device : services_->devices)
+      if (device->info().uuid == use.uuid())
+        use.set_device(device->info().index);
   caf_version::post(broker_, std::move(message));
 }
 

@@ -36,6 +36,7 @@ public:
 
 private:
   void device_failed(v1::DeviceFault message);
+  void device_used(v1::DeviceUse message);
   /// Passes an order on with the units that its lease gets.
   template <class Order, class... Ins>
   void start(Order order, const Ins&... message);

@@ -125,6 +125,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this](const v1::ActorSaved& message) { saved(message); },
       [this](const v1::HolderUsage& message) { used(message); },
       [this](const v1::DeviceFault& message) { device_failed(message); },
+      [this](const v1::DeviceUse& message) { device_used(message); },
   };
 }
 

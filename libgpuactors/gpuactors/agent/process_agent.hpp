@@ -146,6 +146,7 @@ private:
   // -- devices that fail: process_agent_faults.cpp ---------------------------------------------
 
   void device_failed(const v1::DeviceFault& message);
+  void device_used(v1::DeviceUse message);
   v1::DeviceFault put_out_of_use(const std::vector<int>& devices, const std::string& reason);
   [[nodiscard]] std::optional<v1::LeaseEnded> refuse_failed(const v1::Lease& lease) const;
   void note_loss(int device);

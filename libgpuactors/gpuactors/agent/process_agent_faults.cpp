@@ -1,4 +1,4 @@
-// ProcessAgent: devices that fail.
+// ProcessAgent: devices that fail, and how busy the others are.
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 
@@ -39,6 +39,15 @@ void ProcessAgent::device_failed(const v1::DeviceFault& message) {
     tick.set_id(number);
     caf_version::post_later(this, limits::fault_grace, std::move(tick));
   }
+}
+
+void ProcessAgent::device_used(v1::DeviceUse message) {
+  message.set_node(options_.node.name());
+  for (auto& use : *message.mutable_uses())
+    for (const auto& device : options_.node.devices())
+      if (device.uuid() == use.uuid())
+        use.set_device(device.index());
+  caf_version::post(broker_, std::move(message));
 }
 
 v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, const std::string& reason) {

@@ -164,6 +164,9 @@ inline constexpr std::chrono::minutes device_loss_window{10};
 inline constexpr std::chrono::seconds fault_grace{1};
 inline constexpr std::chrono::milliseconds fault_look{100};
 
+/// How often a node tells how busy its devices are.
+inline constexpr std::chrono::seconds use_look{2};
+
 /// What a process under MPS may take of a device beside its lease: its context, code, and what libraries allocate.
 inline constexpr std::uint64_t mps_headroom_bytes = std::uint64_t{256} << 20;
 

@@ -143,7 +143,8 @@ v1::Lease ResourceBroker::to_wire(const Lease& lease) const {
 v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
   v1::ClusterState result;
   for (const auto& view : ledger_.nodes()) {
-    const auto& known = nodes_.at(view.name).node;
+    const auto& record = nodes_.at(view.name);
+    const auto& known = record.node;
     auto* node = result.add_nodes();
     *node->mutable_node() = known;
     node->set_state(std::string{to_string(view.state)});
@@ -156,6 +157,8 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
       device->set_free_memory_bytes(device_view.free_memory_bytes);
       device->set_state(std::string{to_string(device_view.state)});
       device->set_reason(device->device().fault());
+      if (const auto use = record.uses.find(device->device().index()); use != record.uses.end())
+        *device->mutable_use() = use->second;
       for (const auto lease : device_view.leases)
         device->add_leases(lease.value());
     }

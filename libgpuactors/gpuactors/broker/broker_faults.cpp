@@ -1,4 +1,4 @@
-// Devices that fail: out of use until their node is started again.
+// Devices that fail: out of use until their node is started again. And how busy the others are.
 #include <gpuactors/broker/resource_broker.hpp>
 
 #include <fmt/format.h>
@@ -10,6 +10,15 @@ namespace gpuactors {
 void ResourceBroker::devices_failed(const v1::DeviceFault& message) {
   for (const auto index : message.devices())
     fail_device(message.node(), index, message.reason());
+}
+
+void ResourceBroker::devices_used(const v1::DeviceUse& message) {
+  const auto known = nodes_.find(message.node());
+  if (known == nodes_.end())
+    return;
+  known->second.uses.clear();
+  for (const auto& use : message.uses())
+    known->second.uses[use.device()] = use;
 }
 
 void ResourceBroker::fail_faulty_devices(const std::string& name, const v1::Node& said) {

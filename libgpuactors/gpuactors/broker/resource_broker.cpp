@@ -71,6 +71,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::Withdraw& message) { return withdraw(message); },
       [this](const v1::HeldAhead& message) { held_ahead(message); },
       [this](const v1::DeviceFault& message) { devices_failed(message); },
+      [this](const v1::DeviceUse& message) { devices_used(message); },
   };
 }
 

@@ -73,6 +73,8 @@ private:
     std::optional<TimePoint> empty_by;
     /// Indices of devices that are out of use; `node` says why.
     std::set<int> failed;
+    /// How busy its devices are, by their indices, as it was told last.
+    std::map<int, v1::DeviceUse::Use> uses;
   };
 
   struct ClientRecord {
@@ -217,6 +219,7 @@ private:
   // -- devices that fail: broker_faults.cpp ----------------------------------------------------
 
   void devices_failed(const v1::DeviceFault& message);
+  void devices_used(const v1::DeviceUse& message);
   /// By what a node says of its devices when it registers.
   void fail_faulty_devices(const std::string& name, const v1::Node& said);
   void fail_device(const std::string& node, int index, const std::string& reason);

@@ -101,7 +101,7 @@ private:
 class NodePart {
 public:
   ~NodePart() {
-    watch_.reset();
+    watch_ = {};
     if (redial_ != nullptr)
       redial_->stop();
     if (launcher_ != nullptr)
@@ -253,7 +253,7 @@ private:
   }
 
   std::shared_ptr<detail::Launcher> launcher_;
-  std::unique_ptr<nvml::Watch> watch_;
+  detail::DeviceWatch watch_;
   std::shared_ptr<Redial> redial_;
   std::shared_ptr<detail::FutureState<void>> registered_ = std::make_shared<detail::FutureState<void>>();
 };

@@ -29,8 +29,12 @@ Result<void> Backend::copy_from(Device& other, void*, const void*, std::size_t b
   return fail(Errc::unsupported, fmt::format("{} B of {} go through the host", bytes, other.info().name));
 }
 
-Result<void> Backend::attach(const SharedMemory&) {
+Result<void> Backend::attach(std::uint64_t) {
   return no_shared_memory();
+}
+
+void Backend::detach(std::uint64_t) noexcept {
+  // nop
 }
 
 void Backend::let_go(std::shared_ptr<SharedMemory>, std::span<const EventHandle>) noexcept {

@@ -120,12 +120,14 @@ public:
   /// bytes. Not zeroed. It may outlive the backend, and goes on any thread; by then no copy may use it any more.
   virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes);
 
-  /// Whether work of this backend may use memory that its device has made or opened. Who lets it keeps `memory`, and
-  /// gives it to `let_go` in the end. Any thread.
-  virtual Result<void> attach(const SharedMemory& memory);
-  /// Drops its hold on such memory as `free` frees: after all work so far, and after `readers`. Any thread.
+  /// Before work of this backend uses memory that its device makes or opens to share it, which takes so much: what is
+  /// kept of freed memory is so much less from then on. Ends with `detach`, when the memory could not be had, or with
+  /// `let_go`. Any thread.
+  virtual Result<void> attach(std::uint64_t footprint);
+  virtual void detach(std::uint64_t footprint) noexcept;
+  /// Drops a hold on such memory as `free` frees: after all work so far, and after `readers`. Any thread.
   virtual void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept;
-  /// Waits until all that was given to `let_go` is dropped. Any thread that holds none of it.
+  /// Waits until what was given to `let_go` is dropped. The thread of the backend.
   virtual void settle() noexcept;
 
   // -- compute ---------------------------------------------------------------------------------

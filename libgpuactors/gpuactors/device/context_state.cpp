@@ -171,29 +171,17 @@ Result<void> Ground::reserve(std::uint64_t bytes) {
   return quota->reserve(bytes);
 }
 
-Result<std::shared_ptr<SharedCharge>> SharedCharge::take(Ground& ground, std::uint64_t footprint,
-                                                         std::function<void()> on_end) {
-  GPUACTORS_TRY(ground.reserve(footprint));
-  auto charge = std::make_shared<SharedCharge>();
-  charge->quota = ground.quota;
-  charge->footprint = footprint;
-  charge->on_end = std::move(on_end);
-  return charge;
-}
-
 SharedCharge::~SharedCharge() {
   memory.reset();
-  if (quota != nullptr)
-    quota->release(footprint);
+  quota->release(footprint);
   if (on_end)
     on_end();
 }
 
-Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
-                                      std::shared_ptr<BlockRegistry> registry, std::shared_ptr<SharedCharge> charge,
-                                      std::size_t bytes) {
+std::shared_ptr<Block> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
+                              std::shared_ptr<BlockRegistry> registry, std::shared_ptr<SharedCharge> charge,
+                              std::size_t bytes) {
   auto* const memory = charge->memory.get();
-  GPUACTORS_TRY(ground->backend->attach(*memory));
   auto storage = std::make_shared<Storage>();
   storage->ground = ground;
   storage->stream = stream;
@@ -226,8 +214,6 @@ Result<std::uint64_t> ContextState::reclaim() {
     if (watch.expired())
       freed += bytes;
   }
-  // Whoever comes next finds the quota as empty as it looks.
-  ground->backend->settle();
   if (!outcome)
     return fail(outcome.error());
   return freed;

@@ -87,9 +87,12 @@ Result<Tensor> Stream::attach(std::shared_ptr<SharedMemory> memory, DType dtype,
   if (memory == nullptr || bytes > memory->footprint())
     return fail(Errc::invalid_argument, fmt::format("a tensor of {} B does not lie in shared memory of {} B", bytes,
                                                     memory == nullptr ? 0 : memory->footprint()));
-  GPUACTORS_LET(charge, detail::SharedCharge::take(*state_->ground, memory->footprint(), {}));
+  auto& ground = *state_->ground;
+  GPUACTORS_TRY(ground.reserve(memory->footprint()));
+  auto charge = std::make_shared<detail::SharedCharge>(ground.quota, memory->footprint());
+  GPUACTORS_TRY(ground.backend->attach(memory->footprint()));
   charge->memory = std::move(memory);
-  GPUACTORS_LET(block, detail::attach(state_->ground, handle_, state_->blocks, std::move(charge), bytes));
+  auto block = detail::attach(state_->ground, handle_, state_->blocks, std::move(charge), bytes);
   return Tensor{Buffer{std::move(block)}, dtype, std::move(shape)};
 }
 
@@ -98,13 +101,19 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
   if (storage == nullptr)
     return Tensor{};
   const auto& home = storage->ground;
-  // Counted first: what the lease has no room for is not taken from the device either.
+  // Counted first: what the lease has no room for is not taken from the device either. Nobody waits here for what is on
+  // its way out: it may be behind a kernel.
   GPUACTORS_LET(footprint, home->device->shared_footprint(bytes()));
-  GPUACTORS_LET(charge, detail::SharedCharge::take(*home, footprint, std::move(on_end)));
-  GPUACTORS_LET(memory, home->device->make_shared_memory(bytes()));
-  charge->memory = std::move(memory);
-  GPUACTORS_LET(block, detail::attach(home, storage->stream, buffer_.block_->registry, std::move(charge), bytes()));
-  Tensor copy{Buffer{std::move(block)}, dtype_, shape_};
+  GPUACTORS_TRY(home->quota->reserve(footprint));
+  auto charge = std::make_shared<detail::SharedCharge>(home->quota, footprint);
+  GPUACTORS_TRY(home->backend->attach(footprint));
+  auto memory = home->device->make_shared_memory(bytes());
+  if (!memory) {
+    home->backend->detach(footprint);
+    return fail(memory.error());
+  }
+  charge->memory = std::move(*memory);
+  Tensor copy{Buffer{detail::attach(home, storage->stream, buffer_.block_->registry, charge, bytes())}, dtype_, shape_};
   // Both stay while they are used, also when the context ends meanwhile.
   const auto target = copy.buffer_.storage();
   if (target == nullptr)
@@ -112,7 +121,11 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
   GPUACTORS_TRY(through.copy(target->pointer, storage->pointer, bytes()));
   GPUACTORS_TRY(through.synchronize());
   // A context that ends takes what is in its registry by then: when it has taken this one, it may have missed the copy.
-  return *this ? std::move(copy) : Tensor{};
+  if (!*this)
+    return Tensor{};
+  // Nobody has heard of it before.
+  charge->on_end = std::move(on_end);
+  return copy;
 }
 
 std::shared_ptr<SharedMemory> Tensor::shared_memory() const {

@@ -7,6 +7,7 @@
 
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
+#include <device/fake_cuda/peers.hpp>
 #include <device/fake_cuda/shared_memory.hpp>
 #include <fmt/format.h>
 
@@ -305,6 +306,13 @@ CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
   return CUDA_SUCCESS;
 }
 
+CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t) {
+  need_context("cuMemPoolTrimTo");
+  if (pool == nullptr)
+    misuse("cuMemPoolTrimTo of no pool");
+  return CUDA_SUCCESS;
+}
+
 CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
   need_context("cuMemAllocFromPoolAsync");
   (void)handle(stream);
@@ -377,14 +385,6 @@ CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
                                          CopyKind::device_to_device, handle(stream)));
 }
 
-std::atomic<int> peer_copies{0};
-
-/// All devices share the memory of one: there is no link to open.
-CUresult device_can_access_peer(int* can, CUdevice, CUdevice) {
-  *can = 1;
-  return CUDA_SUCCESS;
-}
-
 CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
   need_context("cuPointerGetAttribute");
   const std::lock_guard guard{memory_mutex};
@@ -393,22 +393,6 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdev
     return CUDA_ERROR_INVALID_VALUE;
   *static_cast<CUmemoryPool*>(value) = reinterpret_cast<CUmemoryPool>(found->second.pool);
   return CUDA_SUCCESS;
-}
-
-CUresult mem_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc* access, std::size_t count) {
-  need_context("cuMemPoolSetAccess");
-  if (pool == nullptr || count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-    misuse("cuMemPoolSetAccess of no pool, or for no device");
-  return CUDA_SUCCESS;
-}
-
-/// All devices share the memory of this one.
-CUresult memcpy_peer_async(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, std::size_t bytes,
-                           CUstream stream) {
-  if (to == nullptr || from == nullptr)
-    misuse("cuMemcpyPeerAsync without a context");
-  ++peer_copies;
-  return memcpy_async(target, source, bytes, stream);
 }
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
@@ -580,10 +564,6 @@ void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder) {
 
 int fake_cuda_libraries() {
   return gpuactors::fake::libraries;
-}
-
-int fake_cuda_peer_copies() {
-  return gpuactors::fake::peer_copies;
 }
 
 int fake_cuda_live() {

@@ -62,8 +62,6 @@ extern "C" {
 void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
 /// Kernels from source, and images, that are loaded at the moment.
 int fake_cuda_libraries();
-/// Copies between devices so far.
-int fake_cuda_peer_copies();
 /// Contexts, streams, events, pools, allocations and cuBLAS handles that exist at the moment.
 int fake_cuda_live();
 /// Whether a context is current on this thread.

@@ -2,7 +2,6 @@
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
-#include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
@@ -245,8 +244,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<void>{reply}.get());
   // Nobody here reads what an operator would be told.
-  if (auto watch = watch_devices(described_node, agent, [](const std::string&) {}))
-    watches_.push_back(std::move(watch));
+  watches_.push_back(watch_devices(described_node, agent, [](const std::string&) {}));
   return {};
 }
 

@@ -3,10 +3,10 @@
 
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/cluster/detail/broker_link.hpp>
+#include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 #include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/options.hpp>
-#include <gpuactors/device/nvml/watch.hpp>
 #include <gpuactors/wire/own_threads.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
@@ -124,7 +124,7 @@ private:
   caf::strong_actor_ptr broker_;
   std::vector<caf::strong_actor_ptr> agents_;
   // What tells the agents of devices that fail.
-  std::vector<std::unique_ptr<nvml::Watch>> watches_;
+  std::vector<DeviceWatch> watches_;
   std::unique_ptr<RequestPort> port_;
   std::uint64_t client_ = 0;
   std::atomic<std::uint64_t> last_request_{0};

@@ -46,7 +46,7 @@ CudaBackend::~CudaBackend() {
   const Current current{*shared_.primary};
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
-  settle();
+  drain();
   cublas_.close();
   for (auto* event : {product_done_, passed_}) {
     if (event != nullptr)
@@ -193,41 +193,66 @@ void CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
     (void)driver().stream_wait_event(service_, native(reader), CU_EVENT_WAIT_DEFAULT);
 }
 
-Result<void> CudaBackend::attach(const SharedMemory& memory) {
+struct CudaBackend::Going {
+  CudaBackend& backend;
+  std::shared_ptr<SharedMemory> memory;
+
+  Going(CudaBackend& home, std::shared_ptr<SharedMemory> held) : backend(home), memory(std::move(held)) {
+    ++backend.letting_go_;
+  }
+  Going(const Going&) = delete;
+  Going& operator=(const Going&) = delete;
+
+  ~Going() {
+    const auto footprint = memory->footprint();
+    memory.reset();
+    backend.detach(footprint);
+    // The last that it does with the backend, whose end waits for it.
+    --backend.letting_go_;
+  }
+};
+
+Result<void> CudaBackend::attach(std::uint64_t footprint) {
   GPUACTORS_TRY(shared_.primary->alive());
-  keep_beside(static_cast<std::int64_t>(memory.footprint()));
+  const std::lock_guard guard{keep_mutex_};
+  shared_bytes_ += footprint;
+  keep_beside();
   return {};
+}
+
+void CudaBackend::detach(std::uint64_t footprint) noexcept {
+  const std::lock_guard guard{keep_mutex_};
+  shared_bytes_ -= footprint;
+  keep_beside();
+}
+
+void CudaBackend::keep_beside() noexcept {
+  const Current current{*shared_.primary};
+  pool_.keep(options_.memory_bytes - std::min(options_.memory_bytes, shared_bytes_));
 }
 
 void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept {
   const Current current{*shared_.primary};
-  const auto footprint = static_cast<std::int64_t>(memory->footprint());
-  unsettled_ = true;
-  // Unmapping is in no stream's order: it happens when the service stream is there.
-  auto gone = [this, closer = shared_.closer, memory, footprint](Result<void>) mutable {
-    closer->add(std::move(memory));
-    keep_beside(-footprint);
-  };
+  // Unmapping is in no stream's order: it happens when the service stream is there, on the thread of the closer, which
+  // is the only one to have it by then.
+  auto slot = std::make_shared<std::shared_ptr<Going>>(std::make_shared<Going>(*this, std::move(memory)));
+  auto gone = [closer = shared_.closer, slot](Result<void>) { closer->add(std::move(*slot)); };
   const std::lock_guard guard{free_mutex_};
   gather(readers);
-  if (!shared_.poller->watch(&unsettled_, service_, gone)) {
+  if (!shared_.poller->watch(&letting_go_, service_, gone)) {
     (void)driver().stream_synchronize(service_);
     gone({});
   }
 }
 
 void CudaBackend::settle() noexcept {
-  if (!unsettled_.exchange(false))
-    return;
-  shared_.poller->drain(&unsettled_);
-  shared_.closer->drain();
+  if (letting_go_ > 0)
+    drain();
 }
 
-void CudaBackend::keep_beside(std::int64_t more) noexcept {
-  const Current current{*shared_.primary};
-  const std::lock_guard guard{keep_mutex_};
-  shared_bytes_ += static_cast<std::uint64_t>(more);
-  pool_.keep(options_.memory_bytes - std::min(options_.memory_bytes, shared_bytes_));
+void CudaBackend::drain() noexcept {
+  shared_.poller->drain(&letting_go_);
+  shared_.closer->drain();
 }
 
 Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
@@ -366,8 +391,10 @@ Result<void> CudaBackend::open_cublas() {
 Result<void> CudaBackend::allocate_workspace() {
   const auto bytes =
       round_up(std::min<std::size_t>(most_workspace, options_.memory_bytes / workspace_part), block_bytes);
-  if (options_.quota != nullptr)
+  if (options_.quota != nullptr && !options_.quota->reserve(bytes)) {
+    settle();
     GPUACTORS_TRY(options_.quota->reserve(bytes));
+  }
   auto workspace = pool_.allocate(bytes, service_);
   if (!workspace) {
     if (options_.quota != nullptr)

@@ -70,7 +70,8 @@ public:
     return shared_.pinned->take(bytes);
   }
 
-  Result<void> attach(const SharedMemory& memory) override;
+  Result<void> attach(std::uint64_t footprint) override;
+  void detach(std::uint64_t footprint) noexcept override;
   void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept override;
   void settle() noexcept override;
 
@@ -87,8 +88,12 @@ private:
   Result<void> allow_shared(const RuntimeKernel& kernel, unsigned bytes);
   /// Lets the service stream wait for all work so far, and for `readers`. The mutex for `free` is held.
   void gather(std::span<const EventHandle> readers) noexcept;
+  /// What is on its way out, until the closer drops it.
+  struct Going;
+  /// Waits for all that is on its way out.
+  void drain() noexcept;
   /// Shared memory is beside what the pool has: together they stay within the limit.
-  void keep_beside(std::int64_t more) noexcept;
+  void keep_beside() noexcept;
   /// Makes the cuBLAS handle and its workspace, at the first product.
   Result<void> open_cublas();
   Result<void> allocate_workspace();
@@ -115,8 +120,8 @@ private:
   /// Of shared memory that is attached or being let go of: so much less the pool keeps. Guarded by `keep_mutex_`.
   std::uint64_t shared_bytes_ = 0;
   std::mutex keep_mutex_;
-  /// Whether something was given to `let_go` since it was last waited for.
-  std::atomic<bool> unsettled_{false};
+  /// Blocks that were given to `let_go` and are not dropped yet.
+  std::atomic<int> letting_go_{0};
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
   /// The last product and its stream: all products share the workspace, so those of two streams take turns.

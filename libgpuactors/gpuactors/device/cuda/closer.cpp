@@ -29,8 +29,7 @@ void Closer::add(std::shared_ptr<void> what) {
 
 void Closer::drain() {
   std::unique_lock lock{mutex_};
-  // What goes may add what it held.
-  changed_.wait(lock, [this] { return gone_ == added_; });
+  changed_.wait(lock, [this, until = added_] { return gone_ >= until; });
 }
 
 void Closer::run() {

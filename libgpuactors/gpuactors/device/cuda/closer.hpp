@@ -22,7 +22,7 @@ public:
 
   void add(std::shared_ptr<void> what);
 
-  /// Waits until all that was added is gone.
+  /// Waits until all that was added so far is gone.
   void drain();
 
 private:

@@ -56,7 +56,7 @@ Result<Shared> CudaDevice::enter() {
     primary_ = std::move(primary);
     poller_ = std::make_shared<Poller>(primary_);
     pinned_ = std::make_shared<PinnedPool>(primary_);
-    closer_ = std::make_shared<Closer>();
+    open_ = true;
   }
   if (split_ == nullptr) {
     const Current current{*primary_};
@@ -71,21 +71,6 @@ Result<Shared> CudaDevice::enter() {
 Result<std::shared_ptr<Primary>> CudaDevice::primary() {
   GPUACTORS_LET(shared, enter());
   return std::move(shared.primary);
-}
-
-bool CudaDevice::is_open() const {
-  const std::lock_guard guard{mutex_};
-  return primary_ != nullptr;
-}
-
-void CudaDevice::dispose(std::shared_ptr<void> what) {
-  std::shared_ptr<Closer> closer;
-  {
-    const std::lock_guard guard{mutex_};
-    closer = closer_;
-  }
-  if (closer != nullptr)
-    closer->add(std::move(what));
 }
 
 Result<std::size_t> CudaDevice::shared_footprint(std::size_t bytes) {

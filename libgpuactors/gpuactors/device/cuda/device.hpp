@@ -3,6 +3,8 @@
 
 #include <gpuactors/device/cuda/backend.hpp>
 
+#include <atomic>
+
 namespace gpuactors::cuda {
 
 /// What the process has of CUDA, once. Never destroyed: the driver may be gone before static objects are.
@@ -32,11 +34,16 @@ public:
 
   Result<DeviceMemory> memory() override;
   Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override;
-  [[nodiscard]] bool is_open() const override;
+  [[nodiscard]] bool is_open() const override {
+    return open_;
+  }
+
   Result<std::size_t> shared_footprint(std::size_t bytes) override;
   Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) override;
   Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) override;
-  void dispose(std::shared_ptr<void> what) override;
+  void dispose(std::shared_ptr<void> what) override {
+    closer_->add(std::move(what));
+  }
 
   /// Its context, retained if it is not yet.
   Result<std::shared_ptr<Primary>> primary();
@@ -46,12 +53,14 @@ private:
 
   Runtime& runtime_;
   DeviceInfo info_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::shared_ptr<Primary> primary_;
   std::shared_ptr<Poller> poller_;
   std::shared_ptr<Split> split_;
   std::shared_ptr<PinnedPool> pinned_;
-  std::shared_ptr<Closer> closer_;
+  const std::shared_ptr<Closer> closer_ = std::make_shared<Closer>();
+  /// Whether `primary_` is there, for who must not wait for it.
+  std::atomic<bool> open_{false};
 };
 
 /// What the driver says of the device with `ordinal`. Creates no context.

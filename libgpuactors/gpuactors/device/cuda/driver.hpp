@@ -37,6 +37,7 @@ namespace gpuactors::cuda {
   X(mem_pool_create, cuMemPoolCreate, 11020)                                                                           \
   X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                                                         \
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                                                              \
+  X(mem_pool_trim_to, cuMemPoolTrimTo, 11020)                                                                          \
   X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                                                         \
   X(mem_free_async, cuMemFreeAsync, 11020)                                                                             \
   X(mem_host_alloc, cuMemHostAlloc, 2020)                                                                              \

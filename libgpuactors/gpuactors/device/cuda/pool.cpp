@@ -30,8 +30,9 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
 }
 
 void MemoryPool::keep(std::uint64_t bytes) noexcept {
-  // It fails only when the context is lost.
+  // They fail only when the context is lost.
   (void)set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes);
+  (void)primary_->driver().mem_pool_trim_to(pool_, bytes);
 }
 
 Result<void> MemoryPool::set(CUmemPool_attribute attribute, std::uint64_t value) {

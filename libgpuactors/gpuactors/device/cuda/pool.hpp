@@ -29,8 +29,8 @@ public:
   Result<void> open(std::uint64_t limit_bytes);
   Result<void*> allocate(std::size_t bytes, CUstream stream);
 
-  /// How much of what is freed stays for the next who asks; the rest goes back to the device when a stream is next
-  /// waited for. Any thread.
+  /// How much of what is freed stays for the next who asks; the rest goes back to the device, at once or when a stream
+  /// is next waited for. Any thread.
   void keep(std::uint64_t bytes) noexcept;
 
   void free(void* pointer, CUstream stream) noexcept;

@@ -28,7 +28,7 @@ struct Ground {
   std::vector<EventHandle> events;
   std::shared_ptr<IdleEvents> idle_events = std::make_shared<IdleEvents>();
 
-  /// Reserves in the quota; what is being let go of makes room first, if need be.
+  /// Reserves in the quota; what is being let go of makes room first, if need be. The thread of the context.
   Result<void> reserve(std::uint64_t bytes);
 
   ~Ground();
@@ -104,20 +104,19 @@ struct SharedCharge {
   std::function<void()> on_end;
   std::shared_ptr<SharedMemory> memory;
 
-  /// @returns `out_of_memory` when the quota has no room, also after what is being let go of.
-  static Result<std::shared_ptr<SharedCharge>> take(Ground& ground, std::uint64_t footprint,
-                                                    std::function<void()> on_end);
-
-  SharedCharge() = default;
+  /// Of what was reserved there.
+  SharedCharge(std::shared_ptr<Quota> from, std::uint64_t reserved) : quota(std::move(from)), footprint(reserved) {
+    // nop
+  }
   SharedCharge(const SharedCharge&) = delete;
   SharedCharge& operator=(const SharedCharge&) = delete;
   ~SharedCharge();
 };
 
-/// A block in memory that processes share.
-[[nodiscard]] Result<std::shared_ptr<Block>> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
-                                                    std::shared_ptr<BlockRegistry> registry,
-                                                    std::shared_ptr<SharedCharge> charge, std::size_t bytes);
+/// A block in memory that processes share, to which the backend of `ground` was told to attach.
+[[nodiscard]] std::shared_ptr<Block> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
+                                            std::shared_ptr<BlockRegistry> registry,
+                                            std::shared_ptr<SharedCharge> charge, std::size_t bytes);
 
 struct ContextState {
   Context* context = nullptr;
