@@ -4,26 +4,38 @@
 
 #include <gpuactors/base/units.hpp>
 
+#include <algorithm>
+
 namespace gpuactors::cli {
 
 namespace {
 
 void print_devices(const v1::ClusterState& state, std::ostream& out) {
-  Table table{{"NODE", ">INDEX", "KIND", "TYPE", ">MEMORY", ">FREE SHARE", ">FREE MEMORY", ">BUSY", ">IN USE", "STATE",
-               "UUID", "NAME"}};
-  const auto state_of = [](const v1::DeviceState& entry) {
-    return entry.reason().empty() ? entry.state() : entry.state() + ": " + entry.reason();
-  };
-  const auto busy = [](const v1::DeviceState& entry) {
-    return entry.has_use() && entry.use().percent() >= 0 ? std::to_string(entry.use().percent()) + " %" : "";
-  };
-  for (const auto& entry : state.devices()) {
+  const auto& devices = state.devices();
+  const bool told =
+      std::any_of(devices.begin(), devices.end(), [](const v1::DeviceState& entry) { return entry.has_use(); });
+  std::vector<std::string> titles{"NODE", ">INDEX", "KIND", "TYPE", ">MEMORY", ">FREE SHARE", ">FREE MEMORY"};
+  if (told)
+    titles.insert(titles.end(), {">BUSY", ">IN USE"});
+  titles.insert(titles.end(), {"STATE", "UUID", "NAME"});
+  Table table{std::move(titles)};
+  for (const auto& entry : devices) {
     const auto& device = entry.device();
-    table.add({entry.node(), std::to_string(device.index()), device.kind(), device.accelerator_type(),
-               format_bytes(device.memory_bytes()), to_string(Share{entry.free_units()}),
-               format_bytes(entry.free_memory_bytes()), busy(entry),
-               entry.has_use() ? format_bytes(entry.use().memory_bytes()) : "", state_of(entry), device.uuid(),
-               device.name()});
+    std::vector<std::string> row{entry.node(),
+                                 std::to_string(device.index()),
+                                 device.kind(),
+                                 device.accelerator_type(),
+                                 format_bytes(device.memory_bytes()),
+                                 to_string(Share{entry.free_units()}),
+                                 format_bytes(entry.free_memory_bytes())};
+    if (told) {
+      row.push_back(entry.has_use() && entry.use().percent() >= 0 ? std::to_string(entry.use().percent()) + " %" : "");
+      row.push_back(entry.has_use() ? format_bytes(entry.use().memory_bytes()) : "");
+    }
+    row.push_back(entry.reason().empty() ? entry.state() : entry.state() + ": " + entry.reason());
+    row.push_back(device.uuid());
+    row.push_back(device.name());
+    table.add(std::move(row));
   }
   table.print(out);
 }

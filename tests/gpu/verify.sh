@@ -10,9 +10,10 @@ usage() {
   cat <<'HELP'
 usage: verify.sh [--json FILE] [--logs FOLDER] [--quick] [--smoke]
 
-Verifies on the first visible GPU what docs/gpu-verification.md lists: the conformance suite, the tour, memory errors
-(with compute-sanitizer, if it is there), and everything that gpu_verify measures. Prints one table; --json writes the
-same for programs. Needs a driver and CUDA's libraries, no toolkit. Changes none of the GPU's settings.
+Verifies on the first visible GPU what docs/gpu-verification.md lists: the conformance suite, the tour, tensors between
+processes, memory errors (with compute-sanitizer, if it is there), the rows for GPUs of gpuactors-bench, and everything that
+gpu_verify measures. Prints one table; --json writes the same for programs. Needs a driver and CUDA's libraries, no
+toolkit. Changes none of the GPU's settings.
 
   --json FILE     the table as JSON (default: gpu-verification.json)
   --logs FOLDER   what the suites print (default: gpu-verification-logs)
@@ -136,6 +137,8 @@ if [[ -z $quick ]]; then
   # The tests of the tree run it anyway, and alone.
   [[ ! -x $bin/test_processes_cuda || ${#smoke[@]} -gt 0 ]] || run processes "$bin/test_processes_cuda"
   [[ ! -x $bin/gpuactors-tour || ${#smoke[@]} -gt 0 ]] || run tour "$bin/gpuactors-tour" --devices cuda
+  [[ ! -x $bin/gpuactors-bench || ${#smoke[@]} -gt 0 ]] ||
+    run bench "$bin/gpuactors-bench" --filter gpu_ --json "$logs/bench.json"
   GPUACTORS_CONFORMANCE=cuda run sanitizer compute-sanitizer --error-exitcode 9 --target-processes all \
     "$bin/test_conformance" "the library's kernels*"
 fi
