@@ -11,7 +11,7 @@ usage() {
 usage: verify.sh [--json FILE] [--logs FOLDER] [--quick] [--smoke]
 
 Verifies on the first visible GPU what docs/gpu-verification.md lists: the conformance suite, the tour, tensors between
-processes, memory errors (with compute-sanitizer, if it is there), the rows for GPUs of gpuactors-bench, and everything that
+processes, memory errors (with compute-sanitizer, if it is there), the benchmark's rows for GPUs, and everything that
 gpu_verify measures. Prints one table; --json writes the same for programs. Needs a driver and CUDA's libraries, no
 toolkit. Changes none of the GPU's settings.
 
