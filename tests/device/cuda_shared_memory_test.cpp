@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -172,6 +173,27 @@ TEST_CASE("shared memory is not unmapped under work that reads it, and nobody wa
   CHECK(reader->memory_used() == unit + 512);
   slow_work().open();
   CHECK(*stream.to_host<float>(*sum) == std::vector<float>{2, 3});
+}
+
+TEST_CASE("a context may end while another thread lets go of the last that it had attached") {
+  {
+    const auto device = make_cuda_device();
+    const auto owner = open_context(device);
+    const auto shared = make_shareable(*owner, {1, 2});
+    for (int i = 0; i < 300; ++i) {
+      auto reader = open_context(device);
+      const auto quota = reader->quota();
+      auto read = reader->stream().attach(open_memory(*device, shared), DType::f32, {2});
+      REQUIRE(read);
+      auto kept = read->pinned();
+      std::thread other{[&kept] { kept = Tensor{}; }};
+      reader.reset();
+      other.join();
+      // By now nobody has it: its last holder has waited for what was on its way out.
+      CHECK(quota->used() == 0);
+    }
+  }
+  CHECK(live() == 0);
 }
 
 TEST_CASE("shared memory that does not fit, is too small or cannot be reached is refused, and nothing stays") {
