@@ -139,7 +139,8 @@ Result<Tensor> TensorEntry::copy_to(Stream& stream) {
   }
   // Also of a copy that failed a part may be under way.
   GPUACTORS_TRY(stream.synchronize());
-  GPUACTORS_TRY(copied);
+  if (!copied)
+    return fail(copied.error());
   return std::move(copy);
 }
 

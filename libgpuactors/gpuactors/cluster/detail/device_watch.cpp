@@ -68,7 +68,8 @@ void UseReporter::report() const {
 
 namespace {
 
-std::unique_ptr<nvml::Watch> watch_faults(const caf::strong_actor_ptr& agent, std::function<void(std::string)> notice) {
+std::unique_ptr<nvml::Watch> watch_faults(const caf::strong_actor_ptr& agent,
+                                          const std::function<void(std::string)>& notice) {
   auto watch =
       nvml::Watch::start([agent = caf::actor_cast<caf::actor_addr>(agent), notice](const nvml::GpuEvent& event) {
         const auto name = event.uuids.empty() ? std::string{"a GPU"} : event.uuids.front();
@@ -90,7 +91,7 @@ std::unique_ptr<nvml::Watch> watch_faults(const caf::strong_actor_ptr& agent, st
 } // namespace
 
 DeviceWatch watch_devices(const v1::Node& node, const caf::strong_actor_ptr& agent,
-                          std::function<void(std::string)> notice) {
+                          const std::function<void(std::string)>& notice) {
   std::vector<std::string> uuids;
   for (const auto& device : node.devices())
     // One that was only offered has no UUID.
@@ -98,7 +99,7 @@ DeviceWatch watch_devices(const v1::Node& node, const caf::strong_actor_ptr& age
       uuids.push_back(device.uuid());
   if (uuids.empty())
     return {};
-  return {watch_faults(agent, std::move(notice)), UseReporter::start(std::move(uuids), agent)};
+  return {watch_faults(agent, notice), UseReporter::start(std::move(uuids), agent)};
 }
 
 } // namespace gpuactors::detail

@@ -49,6 +49,6 @@ struct DeviceWatch {
 
 /// @param notice is told what the operator should know: that nothing is watched, and what the devices have dealt with.
 [[nodiscard]] DeviceWatch watch_devices(const v1::Node& node, const caf::strong_actor_ptr& agent,
-                                        std::function<void(std::string)> notice);
+                                        const std::function<void(std::string)>& notice);
 
 } // namespace gpuactors::detail

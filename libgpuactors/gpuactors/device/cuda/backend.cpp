@@ -236,7 +236,7 @@ void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory, std::span<const E
   // Unmapping is in no stream's order: it happens when the service stream is there, on the thread of the closer, which
   // is the only one to have it by then.
   auto slot = std::make_shared<std::shared_ptr<Going>>(std::make_shared<Going>(*this, std::move(memory)));
-  auto gone = [closer = shared_.closer, slot](Result<void>) { closer->add(std::move(*slot)); };
+  auto gone = [closer = shared_.closer, slot](const Result<void>&) { closer->add(std::move(*slot)); };
   const std::lock_guard guard{free_mutex_};
   gather(readers);
   if (!shared_.poller->watch(&letting_go_, service_, gone)) {

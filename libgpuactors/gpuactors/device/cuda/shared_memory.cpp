@@ -137,7 +137,8 @@ Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::shared_ptr<Primary
   auto described = result->describe(block);
   // Maps in any case, which lets go of the handle.
   GPUACTORS_TRY(result->map(block, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-  GPUACTORS_TRY(described);
+  if (!described)
+    return fail(described.error());
   return result;
 }
 
