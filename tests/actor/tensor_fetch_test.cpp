@@ -2,12 +2,14 @@
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/device/discovery.hpp>
 
+#include <support/eventually.hpp>
 #include <support/results.hpp>
 
 #include <numeric>
 #include <thread>
 
 using namespace gpuactors;
+using gpuactors::test::eventually;
 using gpuactors::test::must;
 using namespace std::chrono_literals;
 
@@ -41,16 +43,6 @@ std::vector<float> counting(std::size_t count) {
 
 Shared<Tensor> put(TensorStore& store, const std::vector<float>& values) {
   return must(store.put_copy(values.data(), values.size(), DType::f32, {static_cast<std::int64_t>(values.size())}));
-}
-
-bool eventually(const std::function<bool()>& holds) {
-  const auto until = Clock::now() + 20s;
-  while (!holds()) {
-    if (Clock::now() > until)
-      return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 } // namespace

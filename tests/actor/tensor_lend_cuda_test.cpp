@@ -2,14 +2,13 @@
 // on the fake driver.
 #include <gpuactors/actor/tensor_store.hpp>
 
+#include <support/eventually.hpp>
 #include <support/results.hpp>
 
 #include <device/fake_driver.hpp>
 
 #include <chrono>
-#include <functional>
 #include <numeric>
-#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -34,16 +33,6 @@ std::vector<float> counting() {
   std::vector<float> values(count);
   std::iota(values.begin(), values.end(), 0.0F);
   return values;
-}
-
-bool eventually(const std::function<bool()>& holds) {
-  const auto until = Clock::now() + 20s;
-  while (!holds()) {
-    if (Clock::now() > until)
-      return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 /// A process: its device, what one actor of it holds there, and its tensors.
@@ -122,6 +111,10 @@ TEST_CASE("a tensor that is lent is lost when its owner ends, but for what is be
   const auto shared = owner.put();
   const auto got = must(reader.store->get(shared.ref()));
   const auto tensor = must(got.on(reader.stream()));
+  // Who served it has let go of it when the same connection has served something else.
+  const float one = 1;
+  const auto small = must(owner.store->put_copy(&one, 1, DType::f32, {1}));
+  must(reader.store->get(small.ref()));
   const auto quota = owner.context->quota();
   owner.context.reset();
   CHECK(quota->used() == 0);

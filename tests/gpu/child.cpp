@@ -61,38 +61,45 @@ void Child::kill() noexcept {
     ::kill(pid_, SIGKILL);
 }
 
-void send_descriptor(int socket, int descriptor) {
+namespace {
+
+/// A byte, with room for a descriptor beside it.
+struct Letter {
   char byte = 1;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  auto* const header = CMSG_FIRSTHDR(&message);
+
+  Letter() {
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+  }
+  Letter(const Letter&) = delete;
+  Letter& operator=(const Letter&) = delete;
+};
+
+} // namespace
+
+void send_descriptor(int socket, int descriptor) {
+  Letter letter;
+  auto* const header = CMSG_FIRSTHDR(&letter.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1)
+  if (sendmsg(socket, &letter.message, MSG_NOSIGNAL) != 1)
     throw Trouble{"a descriptor could not be sent"};
 }
 
 int receive_descriptor(int socket, std::string& instead) {
-  char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
+  Letter letter;
+  if (recvmsg(socket, &letter.message, MSG_CMSG_CLOEXEC) != 1)
     return -1;
-  const auto* const header = CMSG_FIRSTHDR(&message);
+  const auto* const header = CMSG_FIRSTHDR(&letter.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
-    instead += byte;
+    instead += letter.byte;
     return -1;
   }
   int descriptor = -1;

@@ -218,8 +218,8 @@ void check_unloading(Lab& lab) {
   // Each holds on for some seconds at most: the first until it is told, those behind it would be for a slow compiler.
   for (int i = 0; i < 8; ++i)
     must(slow->stream().launch(hold, 1, word));
-  std::atomic<bool> ended = false;
-  must(slow->stream().notify([&](Result<void>) { ended = true; }));
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  must(slow->stream().notify([ended](const Result<void>&) { *ended = true; }));
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   const auto ms = milliseconds([&] {
     for (int i = 0; i < 300; ++i) {
@@ -227,7 +227,7 @@ void check_unloading(Lab& lab) {
       right = start(kernel) && right;
     }
   });
-  const bool beside = !ended;
+  const bool beside = !*ended;
   must(side.fill(flag.raw(), 1, sizeof(std::int32_t)));
   must(side.synchronize());
   must(slow->stream().synchronize());

@@ -16,16 +16,6 @@ std::string name_of(Way way) {
   return way == Way::local ? "local" : way == Way::tcp ? "tcp" : "tls";
 }
 
-bool eventually(const std::function<bool()>& holds) {
-  const auto until = Clock::now() + std::chrono::minutes{1};
-  while (!holds()) {
-    if (Clock::now() > until)
-      return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 std::string why_not(const Result<SharedRegion>& result, Errc code) {
   REQUIRE_FALSE(result.has_value());
   INFO(result.error().message());

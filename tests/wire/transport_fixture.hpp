@@ -5,10 +5,11 @@
 
 #include <gpuactors/wire/transport.hpp>
 
+#include <support/eventually.hpp>
+
 #include <sys/types.h>
 
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,6 @@ enum class Way { local, tcp, tls };
 inline constexpr Way all_ways[] = {Way::local, Way::tcp, Way::tls};
 
 [[nodiscard]] std::string name_of(Way way);
-
-/// Waits until it holds, for a minute at most.
-[[nodiscard]] bool eventually(const std::function<bool()>& holds);
 
 /// The message of a result that has to be an error of this code.
 std::string why_not(const Result<SharedRegion>& result, Errc code);

@@ -9,7 +9,7 @@ namespace gpuactors {
 /// when nobody has it any more, in whatever process, however their ends came: a maker that is killed takes nothing from
 /// its readers. Any thread.
 ///
-/// Work uses it between `Backend::attach` and `Backend::free`, which hold it.
+/// Work uses it between `Backend::attach` and `Backend::let_go`.
 class SharedMemory {
 public:
   SharedMemory() = default;

@@ -73,9 +73,8 @@ struct TensorEntry {
   ~TensorEntry();
 
   /// The tensor on its device, which stays while the result lives. Waits until it is there.
-  /// @returns `unsupported` when it lies in host memory or is borrowed, `actor_died` when the owner has ended, the
-  /// error
-  ///          of the work that makes it.
+  /// @returns `unsupported` when it lies in host memory or is borrowed, `actor_died` when the owner has ended, or the
+  ///          error of the work that makes it.
   [[nodiscard]] Result<Tensor> view() const;
 
   /// Likewise, for work of `stream`, which is on its device: on CUDA that work waits, not the caller. The result may go
