@@ -33,7 +33,9 @@ v1::Lease lease_of(int index, std::int64_t share_units, std::uint64_t memory_byt
 /// "PERCENTAGE, MEMORY" of a lease on device 3, "-" for a variable that is removed.
 std::string limits_of(std::int64_t share_units, std::uint64_t memory_bytes) {
   const auto variables = mps_environment(lease_of(3, share_units, memory_bytes), {device(3)});
-  REQUIRE(variables.size() == 2);
+  REQUIRE(variables.size() == 3);
+  // Processes share the hardware queues.
+  CHECK_FALSE(variables.at("CUDA_DEVICE_MAX_CONNECTIONS"));
   return variables.at("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").value_or("-") + ", "
          + variables.at("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT").value_or("-");
 }
@@ -54,7 +56,7 @@ TEST_CASE("whole GPUs have no limits, whatever the node was started with", "[age
   auto lease = lease_of(0, 10'000, mib);
   *lease.add_devices() = lease_of(2, 10'000, mib).devices(0);
   const auto variables = mps_environment(lease, {device(0), device(2)});
-  CHECK(variables.size() == 2);
+  CHECK(variables.size() == 3);
   for (const auto& [name, value] : variables)
     CHECK_FALSE(value);
 }

@@ -9,11 +9,11 @@
 
 namespace gpuactors::conformance {
 
-/// Waits until the gate is not zero. On CUDA it gives up after a while and leaves `opened` at 0.
+/// Waits until the gate is not zero. On CUDA it gives up after some seconds and leaves `opened` at 0.
 struct AwaitGate {
   GPUACTORS_FUNCTION void operator()(std::uint64_t, std::uint32_t* gate, std::uint32_t* opened) const {
 #ifdef __CUDACC__
-    for (std::uint64_t tries = 0; tries < (1ULL << 28); ++tries) {
+    for (std::uint64_t tries = 0; tries < (1ULL << 24); ++tries) {
       if (*static_cast<volatile std::uint32_t*>(gate) != 0) {
         *opened = 1;
         return;

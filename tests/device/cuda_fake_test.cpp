@@ -91,6 +91,73 @@ TEST_CASE("the pool is the second line behind the ledger, and says what was aske
   (*backend)->destroy_stream(*stream);
 }
 
+TEST_CASE("memory that was freed behind work is had by who waits for that work") {
+  const auto keep = [](bool frees) { from_fake<void(bool)>("fake_cuda_keep_frees")(frees); };
+  const auto context = *Context::open(make_cuda_device(), {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+  constexpr auto most_of_it = std::size_t{40} << 20;
+  const auto trims = from_fake<int()>("fake_cuda_trims")();
+  keep(true);
+  // On the stream itself, as there is no other one yet: the next one has to wait for it.
+  (void)*context->stream().allocate(most_of_it);
+  auto side = context->make_stream();
+  {
+    const auto buffer = side->allocate(most_of_it);
+    CHECK(buffer);
+    CHECK(from_fake<int()>("fake_cuda_trims")() == trims + 1);
+  }
+  // Behind all work, as there are two.
+  CHECK(context->stream().allocate(most_of_it));
+  keep(false);
+}
+
+TEST_CASE("handles of cuBLAS are made for products that start at once, and end with the device") {
+  const auto created = from_fake<int()>("fake_cublas_created");
+  const auto destroyed = from_fake<int()>("fake_cublas_destroyed");
+  const auto before = created();
+  const auto gone = destroyed();
+  {
+    const auto device = make_cuda_device();
+    const auto multiply = [&](Share share) {
+      const auto context = *Context::open(device, {share, std::uint64_t{64} << 20, "test", nullptr});
+      auto a = *context->stream().tensor_from(std::vector<float>(64, 1.0F), {8, 8});
+      auto b = *context->stream().tensor(DType::f32, {8, 8});
+      for (int i = 0; i < 50; ++i)
+        if (!context->stream().gemm(a, a, b) || (*context->stream().to_host<float>(b))[0] != 8.0F)
+          return false;
+      return true;
+    };
+    CHECK(multiply(Share{5000}));
+    CHECK(multiply(Share::whole(1)));
+    CHECK(created() == before + 1);
+    std::atomic<int> right{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] { right += multiply(Share{2500}) ? 1 : 0; });
+    for (auto& thread : threads)
+      thread.join();
+    CHECK(right == 4);
+    CHECK(created() <= before + 4);
+    // To end one waits for the whole device: nobody who leaves does that to the others.
+    CHECK(destroyed() == gone);
+  }
+  CHECK(destroyed() - gone == created() - before);
+}
+
+TEST_CASE("the driver is started with all hardware queues that a context can have") {
+  (void)make_cuda_device();
+  CHECK(from_fake<const char*()>("fake_cuda_queues")() == std::string{"32"});
+}
+
+TEST_CASE("a number of hardware queues that somebody has set stays", "[.][queues_own]") {
+  (void)make_cuda_device();
+  CHECK(from_fake<const char*()>("fake_cuda_queues")() == std::string{"4"});
+}
+
+TEST_CASE("under MPS hardware queues are not asked for", "[.][queues_mps]") {
+  (void)make_cuda_device();
+  CHECK(from_fake<const char*()>("fake_cuda_queues")() == std::string{});
+}
+
 TEST_CASE("a product that fails because the context is lost says so") {
   {
     const auto device = make_cuda_device();
@@ -149,5 +216,32 @@ TEST_CASE("after a sticky error every call fails with context_lost, and pending 
     CHECK((*context)->memory_used() == 0);
   }
   set_broken(0);
+  CHECK(live() == 0);
+}
+
+TEST_CASE("once a context is lost nobody asks the driver any more, whatever it would say") {
+  {
+    const auto device = make_cuda_device();
+    const auto backend = *device->open({Share{5000}, std::uint64_t{64} << 20, nullptr});
+    const auto stream = *backend->make_stream();
+    const auto event = *backend->make_event();
+    auto* const memory = *backend->allocate(512, stream);
+    set_broken(700);
+    CHECK(backend->synchronize(stream).error().code() == Errc::context_lost);
+    set_broken(0);
+    const auto is_lost = [](const auto& result) { return !result && result.error().code() == Errc::context_lost; };
+    CHECK(is_lost(backend->allocate(512, stream)));
+    CHECK(is_lost(backend->copy(memory, memory, 0, CopyKind::device_to_device, stream)));
+    CHECK(is_lost(backend->copy_from(*device, memory, memory, 0, stream)));
+    CHECK(is_lost(backend->fill(memory, 0, 512, stream)));
+    CHECK(is_lost(backend->record(event, stream)));
+    CHECK(is_lost(backend->wait(stream, event)));
+    CHECK(is_lost(backend->notify(stream, [](const Result<void>&) {})));
+    CHECK(is_lost(backend->make_stream()));
+    CHECK(is_lost(backend->make_event()));
+    backend->free(memory, stream);
+    backend->destroy_event(event);
+    backend->destroy_stream(stream);
+  }
   CHECK(live() == 0);
 }

@@ -89,6 +89,26 @@ TEST_CASE("all work of a fraction runs on its own groups, and none in the primar
   CHECK(take_work(false) == 0);
 }
 
+TEST_CASE("who has the same groups shares a green context, until the last one goes") {
+  const auto greens = [] { return from_fake<int()>("fake_cuda_greens")(); };
+  const auto device = make_cuda_device();
+  {
+    std::vector<std::unique_ptr<Context>> many;
+    for (int i = 0; i < 16; ++i)
+      many.push_back(open(device, Share{Share::one / 64}));
+    CHECK(greens() == 4);
+    for (auto& context : many)
+      do_work(context->stream());
+    // The first of a group goes; the others work on, and may have further streams.
+    many.erase(many.begin());
+    auto side = many.front()->make_stream();
+    REQUIRE(side);
+    do_work(*side);
+    CHECK(greens() == 4);
+  }
+  CHECK(greens() == 0);
+}
+
 TEST_CASE("a whole device runs on all of it") {
   const auto device = make_cuda_device();
   const auto whole = open(device, Share::whole(1));

@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <system_error>
 
 namespace gpuactors {
 
@@ -14,24 +12,15 @@ namespace {
 
 constexpr const char* percentage_variable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 constexpr const char* memory_variable = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+constexpr const char* queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 } // namespace
 
-std::filesystem::path mps_folder() {
-  const char* set = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-  return set != nullptr && *set != '\0' ? set : "/tmp/nvidia-mps";
-}
-
-bool mps_runs(const std::filesystem::path& folder) {
-  std::error_code error;
-  return std::filesystem::exists(folder / "control", error);
-}
-
 std::map<std::string, std::optional<std::string>> mps_environment(const v1::Lease& lease,
                                                                   const std::vector<v1::Device>& devices) {
-  std::map<std::string, std::optional<std::string>> result{{percentage_variable, std::nullopt},
-                                                           {memory_variable, std::nullopt}};
+  std::map<std::string, std::optional<std::string>> result{
+      {percentage_variable, std::nullopt}, {memory_variable, std::nullopt}, {queues_variable, std::nullopt}};
   std::string memory;
   // By the numbers that the devices have in the process; those of other kinds have none.
   int ordinal = 0;

@@ -1,9 +1,11 @@
 // Finding and loading libgpuactors_cuda.so.
 #include <gpuactors/device/cuda_module.hpp>
+#include <gpuactors/device/mps.hpp>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 namespace gpuactors {
@@ -11,6 +13,17 @@ namespace gpuactors {
 namespace {
 
 constexpr auto file_name = "libgpuactors_cuda.so";
+
+/// Streams share the hardware queues of their context, 8 unless the driver is told otherwise, and those that share one
+/// wait for each other, also when their SMs are not the same. 32 is the most there are. Under MPS they come out of what
+/// all processes share, so that asking for more would keep processes out.
+///
+/// When the library is loaded, which is before `main` as a rule: to change the environment while other threads read it
+/// is undefined. The driver reads it when it is started.
+__attribute__((constructor)) void ask_for_hardware_queues() {
+  if (!mps_runs(mps_folder()))
+    (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
 
 /// Where the module lies: beside the file that this code is in, in the library folder beside that, or wherever the
 /// loader finds it.

@@ -14,7 +14,12 @@ struct FakeHandle {
   void* workspace = nullptr;
   /// 0: the whole device.
   int sm_target = 0;
+  /// Between setting a stream and the end of the product.
+  std::atomic<bool> used = false;
 };
+
+std::atomic<int> created{0};
+std::atomic<int> destroyed{0};
 
 template <class T>
 struct Product {
@@ -60,6 +65,7 @@ cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
   if (fake->sm_target != (sms < fake::sm_count ? static_cast<int>(sms) : 0))
     fake::misuse("a product for other SMs than those that it runs on");
   fake::note_work(fake->stream);
+  fake->used = false;
   if (machine().sticky != 0)
     return CUBLAS_STATUS_EXECUTION_FAILED;
   const auto rows_a = product.transpose_a ? product.k : product.m;
@@ -75,10 +81,19 @@ cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
 
 extern "C" {
 
+int fake_cublas_created() {
+  return created;
+}
+
+int fake_cublas_destroyed() {
+  return destroyed;
+}
+
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   fake::need_context("cublasCreate");
   *handle = reinterpret_cast<cublasHandle_t>(new FakeHandle);
   ++fake::live;
+  ++created;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -86,11 +101,14 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   fake::need_context("cublasDestroy");
   delete reinterpret_cast<FakeHandle*>(handle);
   --fake::live;
+  ++destroyed;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   auto* fake = reinterpret_cast<FakeHandle*>(handle);
+  if (fake->used.exchange(true))
+    fake::misuse("a handle of cuBLAS was used by two threads at once");
   fake->stream = stream;
   fake->workspace = nullptr;
   return CUBLAS_STATUS_SUCCESS;

@@ -8,6 +8,7 @@
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/peers.hpp>
+#include <device/fake_cuda/pools.hpp>
 #include <device/fake_cuda/shared_memory.hpp>
 #include <fmt/format.h>
 
@@ -23,7 +24,6 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 namespace gpuactors::fake {
@@ -36,24 +36,10 @@ KernelFinder find_kernel = nullptr;
 /// That are loaded.
 std::atomic<int> libraries{0};
 constexpr std::size_t memory_bytes = std::size_t{2} << 30;
-constexpr std::size_t alignment = 256;
-std::atomic<std::size_t> allocated{0};
-/// Guards pools and allocations.
-std::mutex memory_mutex;
 int context_mark;
 thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
-
-struct FakePool {
-  std::uint64_t maximum;
-  std::uint64_t used = 0;
-};
-
-struct FakeAllocation {
-  FakePool* pool;
-  std::uint64_t bytes;
-};
 
 /// What blocks may have without asking, and at most: as on Hopper.
 constexpr unsigned plain_shared_bytes = 48U << 10;
@@ -72,17 +58,6 @@ struct Launches {
 Launches& launches() {
   static Launches all;
   return all;
-}
-
-std::unordered_map<CUdeviceptr, FakeAllocation>& allocations() {
-  static std::unordered_map<CUdeviceptr, FakeAllocation> all;
-  return all;
-}
-
-StreamHandle handle(CUstream stream) {
-  if (stream == nullptr)
-    misuse("the NULL stream was used");
-  return {stream};
 }
 
 CUresult sticky_error() {
@@ -108,7 +83,15 @@ CUresult make(T* out, const char* api, Make&& make_handle) {
 
 // -- the driver's functions ----------------------------------------------------------------------
 
+/// What the driver was told of hardware queues when it was started.
+std::string& queues() {
+  static std::string told;
+  return told;
+}
+
 CUresult init(unsigned) {
+  const char* told = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  queues() = told != nullptr ? told : "";
   return std::getenv("FAKE_CUDA_INIT") != nullptr ? static_cast<CUresult>(std::atoi(std::getenv("FAKE_CUDA_INIT")))
                                                   : CUDA_SUCCESS;
 }
@@ -223,7 +206,7 @@ CUresult ctx_pop_current(CUcontext* context) {
 CUresult mem_get_info(std::size_t* free, std::size_t* total) {
   need_context("cuMemGetInfo");
   *total = memory_bytes;
-  *free = memory_bytes - std::min<std::size_t>(memory_bytes, allocated);
+  *free = memory_bytes - std::min(memory_bytes, allocated_bytes());
   return CUDA_SUCCESS;
 }
 
@@ -235,6 +218,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 
 CUresult stream_destroy(CUstream stream) {
   forget_stream(stream);
+  pass_frees(stream);
   {
     const std::lock_guard guard{launches().mutex};
     launches().streams.erase(stream);
@@ -245,6 +229,7 @@ CUresult stream_destroy(CUstream stream) {
 }
 
 CUresult stream_synchronize(CUstream stream) {
+  pass_frees(stream);
   return code_of(machine().backend->synchronize(handle(stream)));
 }
 
@@ -283,87 +268,6 @@ CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
   }));
 }
 
-CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
-  need_context("cuMemPoolCreate");
-  for (auto byte : props->reserved)
-    if (byte != 0)
-      misuse("the reserved part of CUmemPoolProps is not zero");
-  *pool = reinterpret_cast<CUmemoryPool>(new FakePool{props->maxSize});
-  ++live;
-  return CUDA_SUCCESS;
-}
-
-CUresult mem_pool_destroy(CUmemoryPool pool) {
-  auto* fake = reinterpret_cast<FakePool*>(pool);
-  if (fake->used != 0)
-    misuse("a pool was destroyed that still has allocations");
-  delete fake;
-  --live;
-  return CUDA_SUCCESS;
-}
-
-CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
-  return CUDA_SUCCESS;
-}
-
-CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t) {
-  need_context("cuMemPoolTrimTo");
-  if (pool == nullptr)
-    misuse("cuMemPoolTrimTo of no pool");
-  return CUDA_SUCCESS;
-}
-
-CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
-  need_context("cuMemAllocFromPoolAsync");
-  (void)handle(stream);
-  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
-    return sticky;
-  auto* fake = reinterpret_cast<FakePool*>(pool);
-  const std::lock_guard guard{memory_mutex};
-  if (bytes > fake->maximum - fake->used)
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  void* made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (made == nullptr)
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  fake->used += bytes;
-  allocated += bytes;
-  *pointer = reinterpret_cast<CUdeviceptr>(made);
-  allocations()[*pointer] = {fake, bytes};
-  ++live;
-  return CUDA_SUCCESS;
-}
-
-/// Memory that is freed, and what of it is overwritten first, so that who still reads it notices.
-struct Freed {
-  void* pointer;
-  std::size_t bytes;
-};
-
-void free_memory(std::uint64_t, std::uint64_t, const void* pack) {
-  const auto* freed = static_cast<const Freed*>(pack);
-  std::memset(freed->pointer, 0xdd, freed->bytes);
-  std::free(freed->pointer);
-}
-
-/// In the order of that stream and of no other, as the real driver does it.
-CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
-  need_context("cuMemFreeAsync");
-  Freed freed{reinterpret_cast<void*>(pointer), 0};
-  {
-    const std::lock_guard guard{memory_mutex};
-    const auto found = allocations().find(pointer);
-    if (found == allocations().end())
-      misuse("memory was freed that is not allocated");
-    freed.bytes = std::min<std::size_t>(found->second.bytes, 4096);
-    found->second.pool->used -= found->second.bytes;
-    allocated -= found->second.bytes;
-    allocations().erase(found);
-  }
-  (void)machine().backend->launch({"free", &free_memory, nullptr}, 1, &freed, sizeof(freed), handle(stream));
-  --live;
-  return CUDA_SUCCESS;
-}
-
 CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
   need_context("cuMemHostAlloc");
   *memory = std::malloc(bytes);
@@ -383,16 +287,6 @@ CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
   note_work(stream);
   return code_of(machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
                                          CopyKind::device_to_device, handle(stream)));
-}
-
-CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
-  need_context("cuPointerGetAttribute");
-  const std::lock_guard guard{memory_mutex};
-  const auto found = allocations().find(pointer);
-  if (attribute != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE || found == allocations().end())
-    return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<CUmemoryPool*>(value) = reinterpret_cast<CUmemoryPool>(found->second.pool);
-  return CUDA_SUCCESS;
 }
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
@@ -497,6 +391,12 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, u
 
 } // namespace
 
+StreamHandle handle(CUstream stream) {
+  if (stream == nullptr)
+    misuse("the NULL stream was used");
+  return {stream};
+}
+
 Machine& machine() {
   static auto* one = [] {
     auto* made = new Machine;
@@ -543,11 +443,6 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
 }
 
 /// By name, as the measuring program asks for them.
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute, void* value) {
-  *static_cast<cuuint64_t*>(value) = reinterpret_cast<gpuactors::fake::FakePool*>(pool)->used;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes) {
   *memory = std::malloc(bytes);
   return *memory != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -568,6 +463,10 @@ int fake_cuda_libraries() {
 
 int fake_cuda_live() {
   return gpuactors::fake::live;
+}
+
+const char* fake_cuda_queues() {
+  return gpuactors::fake::queues().c_str();
 }
 
 bool fake_cuda_has_current() {

@@ -3,6 +3,8 @@
 
 #include <gpuactors/device/backend.hpp>
 
+#include <cuda.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -49,6 +51,9 @@ extern std::atomic<int> live;
 /// there is none.
 const FakeKernel* find_source_kernel(std::string_view entry);
 
+/// The stream as the machine knows it; never the NULL stream.
+StreamHandle handle(CUstream stream);
+
 /// Ends the process unless a context is current.
 void need_context(const char* api);
 
@@ -64,6 +69,11 @@ void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
 int fake_cuda_libraries();
 /// Contexts, streams, events, pools, allocations and cuBLAS handles that exist at the moment.
 int fake_cuda_live();
+/// Handles of cuBLAS so far.
+int fake_cublas_created();
+int fake_cublas_destroyed();
+/// CUDA_DEVICE_MAX_CONNECTIONS when the driver was started; empty: not set.
+const char* fake_cuda_queues();
 /// Whether a context is current on this thread.
 bool fake_cuda_has_current();
 /// Makes all later calls fail with this CUresult, as after a sticky error; 0: heals the device.

@@ -216,6 +216,12 @@ int fake_cuda_splits() {
   return state().splits;
 }
 
+int fake_cuda_greens() {
+  using gpuactors::fake::state;
+  const std::lock_guard guard{state().mutex};
+  return static_cast<int>(state().contexts.size());
+}
+
 int fake_cuda_take_work(bool green) {
   using gpuactors::fake::state;
   const std::lock_guard guard{state().mutex};

@@ -37,8 +37,7 @@ CUdeviceptr address(const void* pointer) {
 
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
   : shared_(std::move(shared)), options_(std::move(options)),
-    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), pool_(shared_.primary),
-    cublas_(shared_.cublas, shared_.primary->ordinal()) {
+    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), pool_(shared_.primary) {
   // nop
 }
 
@@ -47,7 +46,6 @@ CudaBackend::~CudaBackend() {
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
   drain();
-  cublas_.close();
   for (auto* event : {product_done_, passed_}) {
     if (event != nullptr)
       (void)driver().event_destroy(event);
@@ -59,7 +57,7 @@ CudaBackend::~CudaBackend() {
   }
   if (service_ != nullptr) {
     (void)driver().stream_synchronize(service_);
-    (void)driver().stream_destroy(service_);
+    partition_.destroy_stream(service_);
   }
   pool_.close();
   // Last: once a green context is gone its streams cannot even be destroyed.
@@ -71,8 +69,6 @@ Result<void> CudaBackend::open() {
   GPUACTORS_TRY(shared_.primary->alive());
   GPUACTORS_TRY(partition_.open());
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
-  GPUACTORS_LET(service, partition_.make_stream());
-  service_ = service;
   return check(driver().event_create(&passed_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
 }
 
@@ -87,6 +83,7 @@ ContextGrant CudaBackend::granted() const {
 // -- streams and events --------------------------------------------------------------------------
 
 Result<StreamHandle> CudaBackend::make_stream() {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   GPUACTORS_LET(stream, partition_.make_stream());
   const std::lock_guard guard{free_mutex_};
@@ -99,7 +96,7 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
   (void)synchronize(stream);
   const std::lock_guard guard{free_mutex_};
   std::erase(streams_, native(stream));
-  (void)driver().stream_destroy(native(stream));
+  partition_.destroy_stream(native(stream));
 }
 
 Result<void> CudaBackend::synchronize(StreamHandle stream) {
@@ -121,6 +118,7 @@ Result<void> CudaBackend::synchronize(StreamHandle stream) {
 }
 
 Result<EventHandle> CudaBackend::make_event() {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   CUevent event = nullptr;
   GPUACTORS_TRY(check(driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
@@ -133,11 +131,13 @@ void CudaBackend::destroy_event(EventHandle event) noexcept {
 }
 
 Result<void> CudaBackend::record(EventHandle event, StreamHandle stream) {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   return check(driver().event_record(native(event), native(stream)), "cuEventRecord");
 }
 
 Result<void> CudaBackend::wait(StreamHandle stream, EventHandle event) {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   return check(driver().stream_wait_event(native(stream), native(event), CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
 }
@@ -152,6 +152,7 @@ Result<bool> CudaBackend::query(EventHandle event) {
 }
 
 Result<void> CudaBackend::notify(StreamHandle stream, std::function<void(Result<void>)> callback) {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   return shared_.poller->watch(this, native(stream), std::move(callback));
 }
@@ -163,13 +164,29 @@ std::size_t CudaBackend::footprint(std::size_t bytes) const noexcept {
 }
 
 Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   auto pointer = pool_.allocate(bytes, native(stream));
   if (pointer || pointer.error().code() != Errc::out_of_memory)
     return pointer;
-  // What was freed on the service stream may still wait for other work. Wait for it, then decide.
-  GPUACTORS_TRY(check(driver().stream_synchronize(service_), "cuStreamSynchronize", Errc::launch_failed));
+  // What was freed may still be behind work of its stream, and what the pool keeps in pieces too small. Then decide.
+  GPUACTORS_TRY(wait_for_frees());
+  pool_.trim();
   return pool_.allocate(bytes, native(stream));
+}
+
+Result<void> CudaBackend::wait_for_frees() {
+  std::vector<CUstream> all;
+  {
+    const std::lock_guard guard{free_mutex_};
+    all = streams_;
+    if (service_ != nullptr)
+      all.push_back(service_);
+  }
+  // They end on this thread alone. One by one is enough: nothing new is started meanwhile.
+  for (auto* stream : all)
+    GPUACTORS_TRY(check(driver().stream_synchronize(stream), "cuStreamSynchronize", Errc::launch_failed));
+  return {};
 }
 
 void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept {
@@ -179,18 +196,32 @@ void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const Event
     pool_.free(pointer, native(stream));
     return;
   }
-  gather(readers);
-  pool_.free(pointer, service_);
+  // Without a stream nothing is left to free it behind: then it goes with the process.
+  if (auto* behind = gather(readers); behind != nullptr)
+    pool_.free(pointer, behind);
 }
 
-void CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
+Result<CUstream> CudaBackend::service() {
+  if (service_ == nullptr) {
+    GPUACTORS_LET(made, partition_.make_stream());
+    service_ = made;
+  }
+  return service_;
+}
+
+CUstream CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
   // Not on a stream of the user's: it would wait there for all others.
+  auto made = service();
+  auto* const behind = made ? *made : streams_.empty() ? nullptr : streams_.front();
+  if (behind == nullptr)
+    return nullptr;
   for (auto* busy : streams_) {
-    if (driver().event_record(passed_, busy) == CUDA_SUCCESS)
-      (void)driver().stream_wait_event(service_, passed_, CU_EVENT_WAIT_DEFAULT);
+    if (busy != behind && driver().event_record(passed_, busy) == CUDA_SUCCESS)
+      (void)driver().stream_wait_event(behind, passed_, CU_EVENT_WAIT_DEFAULT);
   }
   for (auto reader : readers)
-    (void)driver().stream_wait_event(service_, native(reader), CU_EVENT_WAIT_DEFAULT);
+    (void)driver().stream_wait_event(behind, native(reader), CU_EVENT_WAIT_DEFAULT);
+  return behind;
 }
 
 struct CudaBackend::Going {
@@ -238,11 +269,12 @@ void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory, std::span<const E
   auto slot = std::make_shared<std::shared_ptr<Going>>(std::make_shared<Going>(*this, std::move(memory)));
   auto gone = [closer = shared_.closer, slot](const Result<void>&) { closer->add(std::move(*slot)); };
   const std::lock_guard guard{free_mutex_};
-  gather(readers);
-  if (!shared_.poller->watch(&letting_go_, service_, gone)) {
-    (void)driver().stream_synchronize(service_);
-    gone({});
-  }
+  auto* const behind = gather(readers);
+  if (behind != nullptr && shared_.poller->watch(&letting_go_, behind, gone))
+    return;
+  if (behind != nullptr)
+    (void)driver().stream_synchronize(behind);
+  gone({});
 }
 
 void CudaBackend::settle() noexcept {
@@ -256,6 +288,7 @@ void CudaBackend::drain() noexcept {
 }
 
 Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   // Addresses are unified: the driver sees the direction.
   return check(driver().memcpy_async(address(target), address(source), bytes, native(stream)), "cuMemcpyAsync",
@@ -267,6 +300,7 @@ Result<void> CudaBackend::copy_from(Device& other, void* target, const void* sou
   auto* const there = dynamic_cast<CudaDevice*>(&other);
   if (there == nullptr)
     return Backend::copy_from(other, target, source, bytes, stream);
+  GPUACTORS_TRY(shared_.primary->alive());
   GPUACTORS_LET(from, there->primary());
   GPUACTORS_TRY(from->alive());
   from->show_to(*shared_.primary, source);
@@ -281,6 +315,7 @@ Result<void> CudaBackend::copy_from(Device& other, void* target, const void* sou
 }
 
 Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {
+  GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   return check(driver().memset_d8_async(address(target), value, bytes, native(stream)), "cuMemsetD8Async",
                Errc::copy_failed, fmt::format("{} B", bytes));
@@ -366,26 +401,29 @@ Result<void> CudaBackend::allow_shared(const RuntimeKernel& kernel, unsigned byt
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
-  GPUACTORS_TRY(open_cublas());
+  GPUACTORS_TRY(prepare_products());
   if (product_stream_ != nullptr && product_stream_ != native(stream))
     GPUACTORS_TRY(
         check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
-  auto outcome = cublas_.gemm(product, native(stream));
+  auto outcome = shared_.products->start(
+      product, {native(stream), workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0});
   product_stream_ = native(stream);
   auto recorded = check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
   // cuBLAS says no more than that it failed; whether the context is lost the driver knows.
   return outcome || shared_.primary->lost() ? recorded : outcome;
 }
 
-Result<void> CudaBackend::open_cublas() {
-  if (cublas_.is_open())
-    return {};
+Result<void> CudaBackend::prepare_products() {
   if (workspace_ == nullptr)
     GPUACTORS_TRY(allocate_workspace());
   if (product_done_ == nullptr)
     GPUACTORS_TRY(check(driver().event_create(&product_done_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-  // It chooses its kernels for the whole device unless it is told.
-  return cublas_.open(workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0);
+  return {};
+}
+
+Result<CUstream> CudaBackend::locked_service() {
+  const std::lock_guard guard{free_mutex_};
+  return service();
 }
 
 Result<void> CudaBackend::allocate_workspace() {
@@ -395,7 +433,8 @@ Result<void> CudaBackend::allocate_workspace() {
     settle();
     GPUACTORS_TRY(options_.quota->reserve(bytes));
   }
-  auto workspace = pool_.allocate(bytes, service_);
+  auto stream = locked_service();
+  auto workspace = stream ? pool_.allocate(bytes, *stream) : Result<void*>{fail(stream.error())};
   if (!workspace) {
     if (options_.quota != nullptr)
       options_.quota->release(bytes);
@@ -404,7 +443,7 @@ Result<void> CudaBackend::allocate_workspace() {
   workspace_ = *workspace;
   workspace_bytes_ = bytes;
   // Products run on other streams than the one it is allocated on.
-  return check(driver().stream_synchronize(service_), "cuStreamSynchronize");
+  return check(driver().stream_synchronize(*stream), "cuStreamSynchronize");
 }
 
 } // namespace gpuactors::cuda

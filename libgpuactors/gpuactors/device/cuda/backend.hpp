@@ -3,12 +3,12 @@
 
 #include <gpuactors/device/backend.hpp>
 #include <gpuactors/device/cuda/closer.hpp>
-#include <gpuactors/device/cuda/cublas.hpp>
 #include <gpuactors/device/cuda/images.hpp>
 #include <gpuactors/device/cuda/partition.hpp>
 #include <gpuactors/device/cuda/pinned_pool.hpp>
 #include <gpuactors/device/cuda/poller.hpp>
 #include <gpuactors/device/cuda/pool.hpp>
+#include <gpuactors/device/cuda/products.hpp>
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
 #include <gpuactors/device/quota.hpp>
 
@@ -23,14 +23,14 @@ struct Shared {
   std::shared_ptr<Poller> poller;
   std::shared_ptr<Split> split;
   std::shared_ptr<PinnedPool> pinned;
+  std::shared_ptr<Products> products;
   std::shared_ptr<Closer> closer;
-  const Cublas& cublas;
   Images& images;
   RuntimeKernels& runtime_kernels;
   int sms = 0;
 };
 
-/// Streams, pool, cuBLAS handle and kernels of one lease. Memory, events and kernels are the primary context's, which
+/// Streams, pool and kernels of one lease. Memory, events and kernels are the primary context's, which
 /// is current while we call; the streams say which SMs the work runs on (partition.hpp).
 class CudaBackend final : public Backend {
 public:
@@ -86,16 +86,22 @@ public:
 private:
   /// Lets blocks of `kernel` have that much dynamic shared memory.
   Result<void> allow_shared(const RuntimeKernel& kernel, unsigned bytes);
+  /// The service stream, made when it is first needed: hardware has queues for few. The mutex for `free` is held.
+  Result<CUstream> service();
+  Result<CUstream> locked_service();
   /// Lets the service stream wait for all work so far, and for `readers`. The mutex for `free` is held.
-  void gather(std::span<const EventHandle> readers) noexcept;
+  /// @returns the service stream; one of the user's, which then waits for the others, where there cannot be one.
+  CUstream gather(std::span<const EventHandle> readers) noexcept;
+  /// Waits until what was freed is free.
+  Result<void> wait_for_frees();
   /// What is on its way out, until the closer drops it.
   struct Going;
   /// Waits for all that is on its way out.
   void drain() noexcept;
   /// Shared memory is beside what the pool has: together they stay within the limit.
   void keep_beside() noexcept;
-  /// Makes the cuBLAS handle and its workspace, at the first product.
-  Result<void> open_cublas();
+  /// Makes what products need, at the first one.
+  Result<void> prepare_products();
   Result<void> allocate_workspace();
   Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {}) {
     return shared_.primary->check(result, api, otherwise, std::move(detail));
@@ -109,12 +115,11 @@ private:
   BackendOptions options_;
   Partition partition_;
   MemoryPool pool_;
-  CublasHandle cublas_;
-  /// For what belongs to no stream of the user's.
-  CUstream service_ = nullptr;
   /// For `free`, which any thread may call: guards the streams that exist, the event and the order of calls on the
   /// service stream.
   std::mutex free_mutex_;
+  /// For what belongs to no stream of the user's. Null until it is needed.
+  CUstream service_ = nullptr;
   std::vector<CUstream> streams_;
   CUevent passed_ = nullptr;
   /// Of shared memory that is attached or being let go of: so much less the pool keeps. Guarded by `keep_mutex_`.

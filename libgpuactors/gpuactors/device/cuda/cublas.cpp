@@ -40,46 +40,4 @@ Result<void> check(const Cublas& cublas, cublasStatus_t status, const char* api,
                           static_cast<int>(status), device));
 }
 
-void CublasHandle::close() noexcept {
-  if (handle_ != nullptr)
-    (void)cublas_.destroy(handle_);
-  handle_ = nullptr;
-}
-
-Result<void> CublasHandle::open(void* workspace, std::size_t workspace_bytes, int sms) {
-  workspace_ = workspace;
-  workspace_bytes_ = workspace_bytes;
-  GPUACTORS_TRY(check(cublas_, cublas_.create(&handle_), "cublasCreate", device_));
-  if (sms == 0)
-    return {};
-  auto targeted = check(cublas_, cublas_.set_sm_count_target(handle_, sms), "cublasSetSmCountTarget", device_);
-  if (!targeted)
-    close();
-  return targeted;
-}
-
-Result<void> CublasHandle::gemm(const Gemm& g, CUstream stream) {
-  GPUACTORS_TRY(check(cublas_, cublas_.set_stream(handle_, stream), "cublasSetStream", device_));
-  // Setting a stream puts the library's own workspace back in place, which no quota counts.
-  GPUACTORS_TRY(
-      check(cublas_, cublas_.set_workspace(handle_, workspace_, workspace_bytes_), "cublasSetWorkspace", device_));
-  // cuBLAS is column-major: read so, our C is its transpose, which is op(B)^T op(A)^T. So the operands swap places and
-  // keep their flags.
-  const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  if (g.dtype == DType::f32) {
-    const auto alpha = static_cast<float>(g.alpha);
-    const auto beta = static_cast<float>(g.beta);
-    return check(cublas_,
-                 cublas_.sgemm(handle_, op(g.transpose_b), op(g.transpose_a), g.n, g.m, g.k, &alpha,
-                               static_cast<const float*>(g.b), g.ldb, static_cast<const float*>(g.a), g.lda, &beta,
-                               static_cast<float*>(g.c), g.ldc),
-                 "cublasSgemm", device_);
-  }
-  return check(cublas_,
-               cublas_.dgemm(handle_, op(g.transpose_b), op(g.transpose_a), g.n, g.m, g.k, &g.alpha,
-                             static_cast<const double*>(g.b), g.ldb, static_cast<const double*>(g.a), g.lda, &g.beta,
-                             static_cast<double*>(g.c), g.ldc),
-               "cublasDgemm", device_);
-}
-
 } // namespace gpuactors::cuda

@@ -56,6 +56,7 @@ Result<Shared> CudaDevice::enter() {
     primary_ = std::move(primary);
     poller_ = std::make_shared<Poller>(primary_);
     pinned_ = std::make_shared<PinnedPool>(primary_);
+    products_ = std::make_shared<Products>(runtime_.cublas, primary_);
     open_ = true;
   }
   if (split_ == nullptr) {
@@ -63,8 +64,7 @@ Result<Shared> CudaDevice::enter() {
     GPUACTORS_LET(split, runtime_.splits.of(primary_));
     split_ = std::move(split);
   }
-  return Shared{primary_,   poller_,         split_,          pinned_,
-                closer_,    runtime_.cublas, runtime_.images, runtime_.runtime_kernels,
+  return Shared{primary_,   poller_, split_, pinned_, products_, closer_, runtime_.images, runtime_.runtime_kernels,
                 info_.units};
 }
 

@@ -58,6 +58,7 @@ private:
   std::shared_ptr<Poller> poller_;
   std::shared_ptr<Split> split_;
   std::shared_ptr<PinnedPool> pinned_;
+  std::shared_ptr<Products> products_;
   const std::shared_ptr<Closer> closer_ = std::make_shared<Closer>();
   /// Whether `primary_` is there, for who must not wait for it.
   std::atomic<bool> open_{false};

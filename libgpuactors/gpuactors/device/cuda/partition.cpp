@@ -23,14 +23,18 @@ void Partition::close() noexcept {
 }
 
 Result<CUstream> Partition::make_stream() {
-  const auto& driver = primary_->driver();
-  CUstream stream = nullptr;
   if (part_)
-    GPUACTORS_TRY(primary_->check(driver.green_ctx_stream_create(&stream, part_->context, CU_STREAM_NON_BLOCKING, 0),
-                                  "cuGreenCtxStreamCreate"));
-  else
-    GPUACTORS_TRY(primary_->check(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+    return split_->make_stream(*primary_, *part_);
+  CUstream stream = nullptr;
+  GPUACTORS_TRY(primary_->check(primary_->driver().stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
   return stream;
+}
+
+void Partition::destroy_stream(CUstream stream) noexcept {
+  if (part_)
+    split_->destroy_stream(primary_->driver(), stream);
+  else
+    (void)primary_->driver().stream_destroy(stream);
 }
 
 void Partition::describe(ContextGrant& grant) const {

@@ -27,8 +27,11 @@ public:
   /// Gives the groups back; the streams are gone.
   void close() noexcept;
 
-  /// A stream that does not wait for the NULL stream, which we never use.
+  /// A stream that does not wait for the NULL stream, which we never use. Any thread.
   Result<CUstream> make_stream();
+
+  /// Ends one whose work is done. Any thread.
+  void destroy_stream(CUstream stream) noexcept;
 
   /// SMs that the streams may run on.
   [[nodiscard]] int sms() const noexcept {

@@ -35,6 +35,10 @@ void MemoryPool::keep(std::uint64_t bytes) noexcept {
   (void)primary_->driver().mem_pool_trim_to(pool_, bytes);
 }
 
+void MemoryPool::trim() noexcept {
+  (void)primary_->driver().mem_pool_trim_to(pool_, 0);
+}
+
 Result<void> MemoryPool::set(CUmemPool_attribute attribute, std::uint64_t value) {
   cuuint64_t native = value;
   return primary_->check(primary_->driver().mem_pool_set_attribute(pool_, attribute, &native), "cuMemPoolSetAttribute");

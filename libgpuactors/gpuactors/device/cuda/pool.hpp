@@ -33,6 +33,9 @@ public:
   /// is next waited for. Any thread.
   void keep(std::uint64_t bytes) noexcept;
 
+  /// Gives back to the device what is not in use. Any thread.
+  void trim() noexcept;
+
   void free(void* pointer, CUstream stream) noexcept;
   /// Gives the memory back to the device; what is still allocated follows when it is freed.
   void close() noexcept;

@@ -83,43 +83,82 @@ Result<Split::Part> Split::take(Primary& primary, Share share) {
     part.holder = allocator_.take(share);
     part.groups = allocator_.groups_of(part.holder);
   }
-  auto created = create(primary, part);
-  if (created)
+  auto joined = join(primary, part);
+  if (joined)
     return part;
   give_back(primary.driver(), part);
-  if (created.error().code() == Errc::unsupported) {
+  if (joined.error().code() == Errc::unsupported) {
     const std::lock_guard guard{mutex_};
-    reason_ = created.error().message();
+    reason_ = joined.error().message();
   }
-  return fail(created.error());
+  return fail(joined.error());
 }
 
-Result<void> Split::create(Primary& primary, Part& part) {
+Result<void> Split::join(Primary& primary, Part& part) {
+  const std::lock_guard guard{greens_mutex_};
+  auto known = greens_.find(part.groups);
+  if (known == greens_.end()) {
+    GPUACTORS_LET(made, make_green(primary, part.groups));
+    known = greens_.emplace(part.groups, made).first;
+  }
+  auto& green = known->second;
+  ++green.holders;
+  part.context = green.context;
+  part.sms = green.sms;
+  return {};
+}
+
+Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) const {
   const auto& driver = primary.driver();
   std::vector<CUdevResource> resources;
-  for (const auto group : part.groups)
+  for (const auto group : groups)
     resources.push_back(groups_[static_cast<std::size_t>(group)]);
   const auto detail = fmt::format("{} of {} groups of SMs", resources.size(), groups_.size());
   CUdevResourceDesc description = nullptr;
   GPUACTORS_TRY(primary.check(
       driver.dev_resource_generate_desc(&description, resources.data(), static_cast<unsigned>(resources.size())),
       "cuDevResourceGenerateDesc", Errc::internal, detail));
+  Green green;
   GPUACTORS_TRY(
-      primary.check(driver.green_ctx_create(&part.context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+      primary.check(driver.green_ctx_create(&green.context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
                     "cuGreenCtxCreate", Errc::internal, detail));
   CUdevResource held{};
-  GPUACTORS_TRY(primary.check(driver.green_ctx_get_dev_resource(part.context, &held, CU_DEV_RESOURCE_TYPE_SM),
-                              "cuGreenCtxGetDevResource"));
-  part.sms = static_cast<int>(held.sm.smCount);
-  return {};
+  auto counted = primary.check(driver.green_ctx_get_dev_resource(green.context, &held, CU_DEV_RESOURCE_TYPE_SM),
+                               "cuGreenCtxGetDevResource");
+  if (!counted) {
+    (void)driver.green_ctx_destroy(green.context);
+    return fail(counted.error());
+  }
+  green.sms = static_cast<int>(held.sm.smCount);
+  return green;
 }
 
 void Split::give_back(const Driver& driver, const Part& part) noexcept {
-  // It fails only when the context is lost, and then all of it goes with the process.
-  if (part.context != nullptr)
-    (void)driver.green_ctx_destroy(part.context);
+  if (part.context != nullptr) {
+    const std::lock_guard guard{greens_mutex_};
+    const auto known = greens_.find(part.groups);
+    if (--known->second.holders == 0) {
+      // It fails only when the context is lost, and then all of it goes with the process.
+      (void)driver.green_ctx_destroy(known->second.context);
+      greens_.erase(known);
+    }
+  }
   const std::lock_guard guard{mutex_};
   allocator_.give_back(part.holder);
+}
+
+Result<CUstream> Split::make_stream(Primary& primary, const Part& part) {
+  const std::lock_guard guard{greens_mutex_};
+  CUstream stream = nullptr;
+  GPUACTORS_TRY(
+      primary.check(primary.driver().green_ctx_stream_create(&stream, part.context, CU_STREAM_NON_BLOCKING, 0),
+                    "cuGreenCtxStreamCreate"));
+  return stream;
+}
+
+void Split::destroy_stream(const Driver& driver, CUstream stream) noexcept {
+  const std::lock_guard guard{greens_mutex_};
+  (void)driver.stream_destroy(stream);
 }
 
 bool Split::is_shared(const Part& part) const {

@@ -26,7 +26,8 @@ public:
   /// Why fractions are not held apart; empty: they are. It may be found out later than at the start.
   [[nodiscard]] std::string reason() const;
 
-  /// Takes groups for `share` and makes a green context of them. The primary context is current.
+  /// Takes groups for `share`, and the green context of them: holders of the same groups share it, for a device has few
+  /// (around 60 on the chips of today). The primary context is current.
   /// @returns `unsupported` when the device cannot do it; later calls then say so at once.
   struct Part {
     Holder holder = 0;
@@ -39,6 +40,11 @@ public:
 
   /// Ends a part; its streams are gone. The primary context is current.
   void give_back(const Driver& driver, const Part& part) noexcept;
+
+  /// Streams of a part; one at a time for the whole device, for the driver does not order threads that use one green
+  /// context.
+  Result<CUstream> make_stream(Primary& primary, const Part& part);
+  void destroy_stream(const Driver& driver, CUstream stream) noexcept;
 
   [[nodiscard]] bool is_shared(const Part& part) const;
 
@@ -69,11 +75,24 @@ private:
     // nop
   }
 
-  Result<void> create(Primary& primary, Part& part);
+  /// A green context, as long as somebody holds it.
+  struct Green {
+    CUgreenCtx context = nullptr;
+    int sms = 0;
+    int holders = 0;
+  };
+
+  /// Joins the green context of the part's groups, which it makes for the first.
+  Result<void> join(Primary& primary, Part& part);
+  Result<Green> make_green(Primary& primary, const std::vector<int>& groups) const;
 
   const std::vector<CUdevResource> groups_;
   const int percent_ = 100;
   const ComputeEnforcement without_groups_ = ComputeEnforcement::unenforced;
+  /// Guards the green contexts and what is made of them. Never taken with the other one held.
+  std::mutex greens_mutex_;
+  std::map<std::vector<int>, Green> greens_;
+  /// Guards what follows.
   mutable std::mutex mutex_;
   detail::ComputeGroups allocator_;
   std::string reason_;

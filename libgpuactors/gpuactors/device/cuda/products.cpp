@@ -1,0 +1,61 @@
+// Starting matrix products.
+#include <gpuactors/device/cuda/products.hpp>
+
+namespace gpuactors::cuda {
+
+Products::~Products() {
+  const Current current{*primary_};
+  for (auto* handle : idle_)
+    (void)cublas_.destroy(handle);
+}
+
+Result<cublasHandle_t> Products::take() {
+  {
+    const std::lock_guard guard{mutex_};
+    if (!idle_.empty()) {
+      auto* handle = idle_.back();
+      idle_.pop_back();
+      return handle;
+    }
+  }
+  cublasHandle_t handle = nullptr;
+  GPUACTORS_TRY(check(cublas_, cublas_.create(&handle), "cublasCreate", primary_->ordinal()));
+  return handle;
+}
+
+Result<void> Products::start(const Gemm& product, const Place& place) {
+  GPUACTORS_LET(handle, take());
+  auto started = start(handle, product, place);
+  const std::lock_guard guard{mutex_};
+  idle_.push_back(handle);
+  return started;
+}
+
+Result<void> Products::start(cublasHandle_t handle, const Gemm& g, const Place& place) const {
+  const auto device = primary_->ordinal();
+  GPUACTORS_TRY(check(cublas_, cublas_.set_stream(handle, place.stream), "cublasSetStream", device));
+  // Setting a stream puts the library's own workspace back in place, which no quota counts.
+  GPUACTORS_TRY(check(cublas_, cublas_.set_workspace(handle, place.workspace, place.workspace_bytes),
+                      "cublasSetWorkspace", device));
+  // It chooses its kernels for the whole device unless it is told.
+  GPUACTORS_TRY(check(cublas_, cublas_.set_sm_count_target(handle, place.sms), "cublasSetSmCountTarget", device));
+  // cuBLAS is column-major: read so, our C is its transpose, which is op(B)^T op(A)^T. So the operands swap places and
+  // keep their flags.
+  const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  if (g.dtype == DType::f32) {
+    const auto alpha = static_cast<float>(g.alpha);
+    const auto beta = static_cast<float>(g.beta);
+    return check(cublas_,
+                 cublas_.sgemm(handle, op(g.transpose_b), op(g.transpose_a), g.n, g.m, g.k, &alpha,
+                               static_cast<const float*>(g.b), g.ldb, static_cast<const float*>(g.a), g.lda, &beta,
+                               static_cast<float*>(g.c), g.ldc),
+                 "cublasSgemm", device);
+  }
+  return check(cublas_,
+               cublas_.dgemm(handle, op(g.transpose_b), op(g.transpose_a), g.n, g.m, g.k, &g.alpha,
+                             static_cast<const double*>(g.b), g.ldb, static_cast<const double*>(g.a), g.lda, &g.beta,
+                             static_cast<double*>(g.c), g.ldc),
+               "cublasDgemm", device);
+}
+
+} // namespace gpuactors::cuda
