@@ -1,14 +1,41 @@
 #include <gpu/child.hpp>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 
 namespace gpuactors::gpu {
+
+namespace {
+
+constexpr std::chrono::seconds patience{30};
+
+/// Waits until there is something to read or the other side is gone. @returns false when the time is up.
+bool await(int descriptor, std::chrono::steady_clock::time_point until) {
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    pollfd waited{descriptor, POLLIN, 0};
+    const auto ready = poll(&waited, 1, static_cast<int>(std::max<std::int64_t>(0, left)));
+    if (ready >= 0 || errno != EINTR)
+      return ready != 0;
+  }
+}
+
+std::chrono::steady_clock::time_point from_now() {
+  return std::chrono::steady_clock::now() + patience;
+}
+
+} // namespace
 
 Child::Child(const std::string& what) {
   std::array<int, 2> ends{};
@@ -42,14 +69,34 @@ Child::~Child() {
 std::string Child::output() const {
   std::string text;
   std::array<char, 4096> block{};
-  for (ssize_t got = 0; (got = read(socket_, block.data(), block.size())) > 0;)
-    text.append(block.data(), static_cast<std::size_t>(got));
+  const auto until = from_now();
+  for (ssize_t got = 1; got > 0;) {
+    if (!await(socket_, until))
+      throw Trouble{"a child process did not end within half a minute; until then it said: " + text};
+    got = read(socket_, block.data(), block.size());
+    text.append(block.data(), static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  }
   while (!text.empty() && text.back() == '\n')
     text.pop_back();
   return text;
 }
 
 int Child::wait() {
+  // Its end can be waited for with a limit by its descriptor alone; a system without them waits without.
+  const auto descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (descriptor >= 0) {
+    // One that is stuck in the driver does not even end when it is killed.
+    bool ended = await(descriptor, from_now());
+    if (!ended) {
+      kill();
+      ended = await(descriptor, from_now());
+    }
+    close(descriptor);
+    if (!ended) {
+      pid_ = 0;
+      return -1;
+    }
+  }
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
@@ -94,6 +141,8 @@ void send_descriptor(int socket, int descriptor) {
 }
 
 int receive_descriptor(int socket, std::string& instead) {
+  if (!await(socket, from_now()))
+    throw Trouble{"a child process sent nothing within half a minute"};
   Letter letter;
   if (recvmsg(socket, &letter.message, MSG_CMSG_CLOEXEC) != 1)
     return -1;

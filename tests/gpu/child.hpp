@@ -8,7 +8,8 @@
 
 namespace gpuactors::gpu {
 
-/// A process that does one thing (`--child WHAT`), connected by a socket. Killed with the object.
+/// A process that does one thing (`--child WHAT`), connected by a socket. Killed with the object. Who waits for it does
+/// so for half a minute at most, and then fails: what hangs must not hang who watches it.
 class Child {
 public:
   explicit Child(const std::string& what);
@@ -24,7 +25,7 @@ public:
   /// All that it prints until its end, without the last end of line.
   [[nodiscard]] std::string output() const;
 
-  /// Waits for its end. @returns its exit code, or 128 + the signal.
+  /// Waits for its end. @returns its exit code, or 128 + the signal; -1 when it does not end although it was killed.
   int wait();
 
   void kill() noexcept;
@@ -37,7 +38,8 @@ private:
 /// Sends a descriptor with one byte.
 void send_descriptor(int socket, int descriptor);
 
-/// Takes one; -1 when the other side ended without sending any. What it has said instead is appended.
+/// Takes one, within half a minute; -1 when the other side ended without sending any. What it has said instead is
+/// appended.
 int receive_descriptor(int socket, std::string& instead);
 
 } // namespace gpuactors::gpu

@@ -5,7 +5,10 @@
 #include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
+#include <thread>
 
 namespace gpuactors::gpu {
 
@@ -27,6 +30,53 @@ CUfunction bare_kernel(Lab& lab) {
   CUkernel kernel = nullptr;
   must(lab.driver.library_get_kernel(&kernel, library, "gpuactors_kernel_nothing"));
   return reinterpret_cast<CUfunction>(kernel);
+}
+
+/// How many green contexts of one group the bare driver makes beside those that there are, up to a bound: what a device
+/// has of them nothing documents.
+int count_greens(Lab& lab, const BareContext& bare) {
+  const auto& driver = lab.driver;
+  CUdevResource all{};
+  CUdevResource group{};
+  unsigned count = 1;
+  must(driver.device_get_dev_resource(bare.device(), &all, CU_DEV_RESOURCE_TYPE_SM));
+  must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(1U, all.sm.minSmPartitionSize)));
+  std::vector<CUgreenCtx> made;
+  for (int i = 0; i < lab.sized(100, 3); ++i) {
+    CUdevResourceDesc description = nullptr;
+    CUgreenCtx context = nullptr;
+    if (driver.dev_resource_generate_desc(&description, &group, 1) != CUDA_SUCCESS
+        || driver.green_ctx_create(&context, description, bare.device(), CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS)
+      break;
+    made.push_back(context);
+  }
+  for (auto* context : made)
+    (void)driver.green_ctx_destroy(context);
+  return static_cast<int>(made.size());
+}
+
+/// Lets each context compute on a thread of its own: many of them share a green context. @returns how many were right.
+int compute_on_all(const std::vector<std::unique_ptr<Context>>& contexts) {
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (const auto& context : contexts)
+    threads.emplace_back([&right, one = context.get()] {
+      auto& stream = one->stream();
+      for (int i = 0; i < 20; ++i) {
+        auto side = one->make_stream();
+        auto words = stream.tensor_from(std::vector<std::int32_t>(256, i), {256});
+        if (!side || !words || !stream.launch(nothing, 1) || !side->wait(stream)
+            || !side->fill(words->raw(), 0, sizeof(std::int32_t)) || !stream.wait(*side))
+          return;
+        const auto back = stream.to_host<std::int32_t>(*words);
+        if (!back || (*back)[0] != 0 || (*back)[255] != i)
+          return;
+      }
+      ++right;
+    });
+  for (auto& thread : threads)
+    thread.join();
+  return right;
 }
 
 template <class F>
@@ -52,11 +102,24 @@ void measure_costs(Lab& lab) {
     }
     many.push_back(std::move(*next));
   }
-  lab.report.judge("contexts", stopped.empty(),
-                   fmt::format("first {:.0f} ms; then a whole device {:.2f} ms, a half {:.2f} ms; {} alive at once{}",
-                               lab.first_open_ms, whole, half, many.size(), stopped),
-                   "64 alive at once",
+  const auto right = compute_on_all(many);
+  lab.report.judge("contexts", stopped.empty() && right == static_cast<int>(many.size()),
+                   fmt::format("first {:.0f} ms; then a whole device {:.2f} ms, a half {:.2f} ms; {} alive at once{}, "
+                               "{} of them right with a thread each",
+                               lab.first_open_ms, whole, half, many.size(), stopped, right),
+                   "64 alive at once, which work at once",
                    {{"first_ms", lab.first_open_ms}, {"whole_ms", whole}, {"half_ms", half}, {"alive", many.size()}});
+  const auto sharing = many.size();
+  many.clear();
+  const BareContext bare{lab};
+  if (lab.driver.missing_for_green != nullptr)
+    return lab.report.skip("green contexts", "the driver has none");
+  const auto greens = count_greens(lab, bare);
+  lab.report.state(
+      "green contexts",
+      fmt::format("the driver makes {} of one group at once{}; {} contexts of ours had those of their groups", greens,
+                  greens == lab.sized(100, 3) ? " and more" : "", sharing),
+      {{"bare", greens}});
 }
 
 void measure_launches(Lab& lab) {

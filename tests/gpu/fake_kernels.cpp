@@ -12,8 +12,9 @@ namespace {
 
 const fake::FakeKernel* find(const char* entry) {
   using fake::fake_kernel;
-  static const std::vector<fake::FakeKernel> all{fake_kernel(record_sm), fake_kernel(hold),    fake_kernel(burn),
-                                                 fake_kernel(drag),      fake_kernel(nothing), fake_kernel(crash)};
+  static const std::vector<fake::FakeKernel> all{fake_kernel(record_sm), fake_kernel(hold),       fake_kernel(burn),
+                                                 fake_kernel(drag),      fake_kernel(timed_burn), fake_kernel(nothing),
+                                                 fake_kernel(crash)};
   for (const auto& kernel : all)
     if (kernel.entry == entry)
       return &kernel;

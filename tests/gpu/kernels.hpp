@@ -48,6 +48,30 @@ struct Burn {
   }
 };
 
+/// As Burn, and tells by the device's clock, in nanoseconds, from when to when: the start, upside down so that zeroes
+/// are no time yet, and the end, each the outermost of all blocks.
+struct TimedBurn {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint32_t rounds, float* out, std::int64_t* times) const {
+#ifdef __CUDA_ARCH__
+    const auto note = [i, &rounds](std::int64_t* word, bool upside_down) {
+      unsigned long long now = 0;
+      // As if it changed the rounds, and read memory: so that the work stays between the two.
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now), "+r"(rounds)::"memory");
+      // One of each block: more would wait for each other.
+      if (i % 256 == 0)
+        atomicMax(reinterpret_cast<unsigned long long*>(word), upside_down ? ~now : now);
+    };
+    note(times, true);
+    Burn{}(i, rounds, out);
+    note(times + 1, false);
+#else
+    Burn{}(i, rounds, out);
+    times[0] = -1;
+    times[1] = 1;
+#endif
+  }
+};
+
 /// Reads and writes memory as fast as it goes.
 struct Drag {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const float* from, float* to) const {
@@ -103,6 +127,7 @@ struct Trap {
 GPUACTORS_DECLARE_KERNEL(record_sm, RecordSm);
 GPUACTORS_DECLARE_KERNEL(hold, Hold);
 GPUACTORS_DECLARE_KERNEL(burn, Burn);
+GPUACTORS_DECLARE_KERNEL(timed_burn, TimedBurn);
 GPUACTORS_DECLARE_KERNEL(drag, Drag);
 GPUACTORS_DECLARE_KERNEL(nothing, Nothing);
 GPUACTORS_DECLARE_KERNEL(crash, Crash);

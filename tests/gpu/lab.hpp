@@ -112,6 +112,7 @@ private:
 void check_groups(Lab& lab);
 void check_sm_ids(Lab& lab);
 void check_confinement(Lab& lab);
+void check_ending(Lab& lab);
 void measure_fractions(Lab& lab);
 void measure_neighbour(Lab& lab);
 void check_quota(Lab& lab);

@@ -20,19 +20,43 @@ constexpr int no_gpu = 77;
 
 constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--smoke]
        gpu_verify --add FILE [--outcome NAME=CODE[:TEXT]]...
+       gpu_verify --list | --libraries | --about
 
 Measures the first visible CUDA device and prints a row for each promise. Changes none of the device's settings.
 
   --json FILE          write the rows as JSON too, after each row
-  --only NAME          only the measurement of that name (groups, sm_ids, confined, fractions, neighbour, quota, copies,
-                       products, contexts, launches, source, lending, shared, peers, rounding, leavings, overhead,
-                       limits, unloading, faults, nvml)
+  --only NAME          only the measurement of that name; the table of --json goes on, without what it had of it
   --smoke              small sizes, nothing judged: to see that this program works
   --add FILE           measures nothing: adds rows to a table that --json has written
-  --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it is not here
+  --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it is not here, "late" if there
+                       was no time for it
+  --list               the names of the measurements
+  --libraries          the files that CUDA's libraries are looked for in
+  --about              the device alone
 
 exit code: 0 all targets of the table met, 1 some not, or the GPU cannot be used, 2 bad usage, 77 no GPU
 )";
+
+/// In the order in which they are taken: faults come late, for nobody knows what they leave.
+struct Measurement {
+  const char* name;
+  void (*run)(Lab&);
+};
+constexpr Measurement measurements[] = {
+    {"groups", check_groups},        {"sm_ids", check_sm_ids},         {"confined", check_confinement},
+    {"ending", check_ending},        {"fractions", measure_fractions}, {"neighbour", measure_neighbour},
+    {"quota", check_quota},          {"copies", measure_copies},       {"products", measure_products},
+    {"contexts", measure_costs},     {"launches", measure_launches},   {"source", check_source},
+    {"lending", check_lending},      {"shared", check_sharing},        {"peers", measure_peers},
+    {"rounding", check_rounding},    {"leavings", check_leavings},     {"overhead", measure_overhead},
+    {"limits", check_launch_limits}, {"unloading", check_unloading},   {"faults", check_faults},
+    {"nvml", check_management},
+};
+
+bool is_measurement(const std::string& name) {
+  return std::any_of(std::begin(measurements), std::end(measurements),
+                     [&name](const Measurement& one) { return name == one.name; });
+}
 
 struct Options {
   std::string json;
@@ -41,14 +65,22 @@ struct Options {
   std::vector<std::string> outcomes;
   std::string child;
   bool smoke = false;
+  bool list = false;
+  bool libraries = false;
+  bool about = false;
 };
 
 /// @returns whether the arguments make sense.
 bool read_arguments(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
-    if (name == "--smoke") {
-      options.smoke = true;
+    bool* const flag = name == "--smoke"       ? &options.smoke
+                       : name == "--list"      ? &options.list
+                       : name == "--libraries" ? &options.libraries
+                       : name == "--about"     ? &options.about
+                                               : nullptr;
+    if (flag != nullptr) {
+      *flag = true;
       continue;
     }
     if (++i == argc)
@@ -66,7 +98,7 @@ bool read_arguments(int argc, char** argv, Options& options) {
     else
       return false;
   }
-  return options.outcomes.empty() || !options.add.empty();
+  return (options.outcomes.empty() || !options.add.empty()) && (options.only.empty() || is_measurement(options.only));
 }
 
 /// Whether there is nothing to verify on, and nothing wrong with that. What else keeps CUDA from starting is an error.
@@ -98,17 +130,30 @@ void describe(Lab& lab) {
   std::time_t now = std::time(nullptr);
   char date[32] = {};
   (void)std::strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  lab.report.about() = {{"date", date},
-                        {"name", info.name},
-                        {"accelerator_type", info.accelerator_type},
-                        {"uuid", info.uuid},
-                        {"sms", info.units},
-                        {"memory_bytes", info.memory_bytes},
-                        {"driver", lab.driver.version},
-                        {"built_for", CUDA_VERSION},
-                        {"smoke", lab.smoke}};
+  auto& about = lab.report.about();
+  nlohmann::json now_about = {{"date", date},
+                              {"name", info.name},
+                              {"accelerator_type", info.accelerator_type},
+                              {"uuid", info.uuid},
+                              {"sms", info.units},
+                              {"memory_bytes", info.memory_bytes},
+                              {"driver", lab.driver.version},
+                              {"built_for", CUDA_VERSION},
+                              {"smoke", lab.smoke}};
+  // Parts of a table may come from several devices: then it says so.
+  auto others = about.value("others", nlohmann::json::array());
+  const auto other = about.value("uuid", info.uuid);
+  if (other != info.uuid && std::find(others.begin(), others.end(), other) == others.end())
+    others.push_back(other);
+  if (!others.empty())
+    now_about["others"] = others;
+  about = std::move(now_about);
+}
+
+void print_about(Lab& lab) {
+  const auto& info = lab.device->info();
   fmt::print("{} ({}), {} SMs, driver for CUDA {}.{}, {}\n", info.name, info.uuid, info.units,
-             lab.driver.version / 1000, lab.driver.version % 1000 / 10, date);
+             lab.driver.version / 1000, lab.driver.version % 1000 / 10, lab.report.about().value("date", ""));
 }
 
 /// What other programs found, by their exit codes.
@@ -120,28 +165,20 @@ void add_outcomes(Report& report, const std::vector<std::string>& outcomes) {
     const auto text = outcome.substr(std::min(colon + 1, outcome.size()));
     if (code == "skip")
       report.skip(outcome.substr(0, at), "its program is not here");
-    else
-      report.judge(outcome.substr(0, at), code == "0", fmt::format("exit code {}: {}", code, text), "exit code 0");
+    else if (code == "late")
+      report.leave_open(outcome.substr(0, at), text.empty() ? "not run: no time left" : text);
+    else if (code == "0")
+      report.judge(outcome.substr(0, at), true, fmt::format("exit code 0: {}", text), "exit code 0");
+    else // whatever the sizes
+      report.fail(outcome.substr(0, at), fmt::format("exit code {}: {}", code, text));
   }
 }
 
 void run_all(Lab& lab, const std::string& only) {
-  struct Measurement {
-    const char* name;
-    void (*run)(Lab&);
-  };
-  constexpr Measurement all[] = {
-      {"groups", check_groups},         {"sm_ids", check_sm_ids},         {"confined", check_confinement},
-      {"fractions", measure_fractions}, {"neighbour", measure_neighbour}, {"quota", check_quota},
-      {"copies", measure_copies},       {"products", measure_products},   {"contexts", measure_costs},
-      {"launches", measure_launches},   {"source", check_source},         {"lending", check_lending},
-      {"shared", check_sharing},        {"peers", measure_peers},         {"rounding", check_rounding},
-      {"leavings", check_leavings},     {"overhead", measure_overhead},   {"limits", check_launch_limits},
-      {"unloading", check_unloading},   {"faults", check_faults},         {"nvml", check_management},
-  };
-  for (const auto& one : all) {
+  for (const auto& one : measurements) {
     if (!only.empty() && only != one.name)
       continue;
+    lab.report.begin(one.name);
     try {
       one.run(lab);
     } catch (const Trouble& trouble) {
@@ -152,16 +189,21 @@ void run_all(Lab& lab, const std::string& only) {
   }
 }
 
-/// Prints how many rows there are of each kind. @returns the exit code.
-int sum_up(const Report& report, const std::string& file) {
-  const auto failed = report.count(Verdict::fail);
-  fmt::print("{} passed, {} failed, {} stated, {} skipped\n", report.count(Verdict::pass), failed,
-             report.count(Verdict::info), report.count(Verdict::skip));
+/// The exit code for a table that is to be in a file.
+int code_of(const Report& report, const std::string& file) {
   if (!report.is_written()) {
     std::cerr << "gpu_verify: " << file << " could not be written\n";
     return 1;
   }
-  return failed == 0 ? 0 : 1;
+  return report.count(Verdict::fail) + report.count(Verdict::open) == 0 ? 0 : 1;
+}
+
+/// Prints how many rows there are of each kind. @returns the exit code.
+int sum_up(const Report& report, const std::string& file) {
+  fmt::print("{} passed, {} failed, {} stated, {} skipped, {} not run\n", report.count(Verdict::pass),
+             report.count(Verdict::fail), report.count(Verdict::info), report.count(Verdict::skip),
+             report.count(Verdict::open));
+  return code_of(report, file);
 }
 
 int add_to_table(const Options& options) {
@@ -174,25 +216,51 @@ int add_to_table(const Options& options) {
   return options.outcomes.empty() ? sum_up(*report, options.add) : report->is_written() ? 0 : 1;
 }
 
+/// The GPU, or any of CUDA's libraries, cannot be used: a row too, where one was asked for. @returns the exit code.
+int refuse(Report& report, const std::string& measurement, const std::string& why) {
+  std::cerr << "gpu_verify: " << why << '\n';
+  if (!measurement.empty())
+    report.fail(measurement, why);
+  return 1;
+}
+
 int verify(const Options& options) {
-  auto device = find_device();
-  if (!device) {
-    const bool none = has_no_gpu();
-    std::cerr << "gpu_verify: " << (none ? "no GPU to verify on: " : "the GPU cannot be used: ")
-              << device.error().message() << '\n';
-    return none ? no_gpu : 1;
+  // One measurement goes on with the table that others have begun.
+  auto report = options.only.empty() ? Report{!options.smoke, options.json} : Report::read(options.json);
+  if (!report) {
+    std::cerr << "gpu_verify: " << options.json << " is no table of this program\n";
+    return 2;
   }
+  report->set_judging(!options.smoke);
+  auto device = find_device();
+  if (!device && has_no_gpu()) {
+    std::cerr << "gpu_verify: no GPU to verify on: " << device.error().message() << '\n';
+    return no_gpu;
+  }
+  if (!device)
+    return refuse(*report, options.only, "the GPU cannot be used: " + device.error().message());
   auto driver = cuda::load_driver();
   auto cublas = cuda::load_cublas();
-  if (!driver || !cublas) {
-    std::cerr << "gpu_verify: " << (driver ? cublas.error() : driver.error()).message() << '\n';
-    return 1;
-  }
-  Lab lab{*device, *driver, *cublas, Report{!options.smoke, options.json}, options.smoke};
+  if (!driver || !cublas)
+    return refuse(*report, options.only, (driver ? cublas.error() : driver.error()).message());
+  Lab lab{*device, *driver, *cublas, std::move(*report), options.smoke};
   describe(lab);
+  if (options.only.empty())
+    print_about(lab);
+  if (options.about)
+    return 0;
   lab.first_open_ms = milliseconds([&] { (void)Context::open(lab.device, {}); });
   run_all(lab, options.only);
-  return sum_up(lab.report, options.json);
+  return options.only.empty() ? sum_up(lab.report, options.json) : code_of(lab.report, options.json);
+}
+
+int list(const Options& options) {
+  if (options.libraries)
+    fmt::print("libcuda.so.1\nlibcublas.so.{0}\nlibnvrtc.so.{0}\n", CUDA_VERSION / 1000);
+  for (const auto& one : measurements)
+    if (options.list)
+      fmt::print("{}\n", one.name);
+  return 0;
 }
 
 } // namespace
@@ -203,6 +271,8 @@ int main(int argc, char** argv) {
     std::cerr << usage;
     return 2;
   }
+  if (options.list || options.libraries)
+    return list(options);
   if (!options.add.empty())
     return add_to_table(options);
   return options.child.empty() ? verify(options) : run_child(options.child);

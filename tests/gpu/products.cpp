@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gpu/lab.hpp>
 
+#include <algorithm>
 #include <thread>
 
 namespace gpuactors::gpu {
@@ -83,6 +84,22 @@ double bare(Lab& lab, Context& context, Matrices& m, CUstream stream, int sms, i
   return time;
 }
 
+/// The best of three turns of each, so that a clock that changes meanwhile decides nothing.
+struct Best {
+  double bare = 1e300;
+  double ours = 1e300;
+};
+
+template <class Bare, class Ours>
+Best best_of(Bare&& take_bare, Ours&& take_ours) {
+  Best best;
+  for (int turn = 0; turn < 3; ++turn) {
+    best.bare = std::min(best.bare, take_bare());
+    best.ours = std::min(best.ours, take_ours());
+  }
+  return best;
+}
+
 double teraflops(std::int64_t n, double ms) {
   return 2e-9 * static_cast<double>(n * n * n) / ms;
 }
@@ -99,9 +116,10 @@ void measure_products(Lab& lab) {
     Matrices matrices{*context, n};
     CUstream stream = nullptr;
     must(lab.driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
-    const auto floor = bare(lab, *context, matrices, stream, 0, rounds);
+    const auto [floor, best] = best_of([&] { return bare(lab, *context, matrices, stream, 0, rounds); },
+                                       [&] { return ours(*context, matrices, rounds); });
     (void)lab.driver.stream_destroy(stream);
-    whole = ours(*context, matrices, rounds);
+    whole = best;
     lab.report.judge("product whole", whole <= floor / 0.99,
                      fmt::format("{0} x {0}: {1:.3f} ms ({2:.1f} TFLOP/s), bare cuBLAS {3:.3f} ms: {4:.3f} of it", n,
                                  whole, teraflops(n, whole), floor, floor / whole),
@@ -112,12 +130,13 @@ void measure_products(Lab& lab) {
     return lab.report.skip("product half", to_string(half->granted()));
   const auto sms = half->granted().units;
   Matrices matrices{*half, n};
-  double floor = 0;
+  Best best;
   {
     const BareGreen green{lab, bare_context.device(), sms};
-    floor = bare(lab, *half, matrices, green.stream, sms, rounds);
+    best = best_of([&] { return bare(lab, *half, matrices, green.stream, sms, rounds); },
+                   [&] { return ours(*half, matrices, rounds); });
   }
-  const auto time = ours(*half, matrices, rounds);
+  const auto [floor, time] = best;
   lab.report.judge(
       "product half", time <= floor / 0.95,
       fmt::format("{0} x {0} on {1} SMs: {2:.3f} ms, bare cuBLAS on a green context {3:.3f} ms: {4:.3f} of "

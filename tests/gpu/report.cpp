@@ -18,6 +18,8 @@ const char* name_of(Verdict verdict) {
     return "FAIL";
   case Verdict::skip:
     return "skip";
+  case Verdict::open:
+    return "open";
   case Verdict::info:
     break;
   }
@@ -25,7 +27,7 @@ const char* name_of(Verdict verdict) {
 }
 
 Verdict verdict_of(const std::string& name) {
-  for (const auto verdict : {Verdict::pass, Verdict::info, Verdict::skip})
+  for (const auto verdict : {Verdict::pass, Verdict::info, Verdict::skip, Verdict::open})
     if (name == name_of(verdict))
       return verdict;
   return Verdict::fail;
@@ -37,8 +39,15 @@ void Report::add(Row row) {
   fmt::print("{:<20} {:<5} {}{}\n", row.name, name_of(row.verdict), row.text,
              row.target.empty() ? "" : fmt::format("  [{}]", row.target));
   std::fflush(stdout);
+  row.from = measurement_.empty() ? row.name : measurement_;
+  std::erase_if(rows_, [&row](const Row& other) { return other.name == row.name; });
   rows_.push_back(std::move(row));
   write();
+}
+
+void Report::begin(const std::string& measurement) {
+  measurement_ = measurement;
+  std::erase_if(rows_, [&](const Row& row) { return row.from == measurement; });
 }
 
 void Report::write() {
@@ -54,7 +63,7 @@ void Report::write() {
 
 std::optional<Report> Report::read(const std::string& file) {
   std::ifstream in{file};
-  if (!in)
+  if (file.empty() || !in)
     return Report{true, file};
   const auto json = nlohmann::json::parse(in, nullptr, false);
   if (!json.is_object() || !json.contains("about") || !json.contains("rows"))
@@ -65,7 +74,7 @@ std::optional<Report> Report::read(const std::string& file) {
     report.about_ = about;
     for (const auto& row : json.at("rows"))
       report.rows_.push_back({row.at("name"), verdict_of(row.at("verdict").get<std::string>()), row.at("text"),
-                              row.at("target"), row.at("values")});
+                              row.at("target"), row.at("values"), row.at("from")});
     return report;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -85,6 +94,10 @@ void Report::skip(std::string name, std::string why) {
   add({std::move(name), Verdict::skip, std::move(why), {}, nlohmann::json::object()});
 }
 
+void Report::leave_open(std::string name, std::string why) {
+  add({std::move(name), Verdict::open, std::move(why), {}, nlohmann::json::object()});
+}
+
 void Report::fail(std::string name, std::string why) {
   add({std::move(name), Verdict::fail, std::move(why), {}, nlohmann::json::object()});
 }
@@ -101,7 +114,8 @@ nlohmann::json Report::to_json() const {
                     {"verdict", row.verdict == Verdict::fail ? "fail" : name_of(row.verdict)},
                     {"text", row.text},
                     {"target", row.target},
-                    {"values", row.values}});
+                    {"values", row.values},
+                    {"from", row.from}});
   return {{"about", about_}, {"rows", rows}};
 }
 

@@ -10,7 +10,8 @@
 
 namespace gpuactors::gpu {
 
-enum class Verdict { pass, fail, info, skip };
+/// `open`: nobody could try yet.
+enum class Verdict { pass, fail, info, skip, open };
 
 struct Row {
   std::string name;
@@ -21,6 +22,8 @@ struct Row {
   std::string target;
   /// The numbers behind the text.
   nlohmann::json values = nlohmann::json::object();
+  /// The measurement or program that it came from.
+  std::string from = {};
 };
 
 class Report {
@@ -35,12 +38,20 @@ public:
   /// @returns nothing when it holds something else.
   static std::optional<Report> read(const std::string& file);
 
+  /// As in the constructor, for a table that was read.
+  void set_judging(bool judging) noexcept {
+    judging_ = judging;
+  }
+
+  /// The rows that follow are of this measurement: those of an earlier run of it go.
+  void begin(const std::string& measurement);
+
   /// What the rows are about: device, driver, versions.
   nlohmann::json& about() noexcept {
     return about_;
   }
 
-  /// Prints the row and keeps it.
+  /// Prints the row and keeps it, in the place of one of the same name.
   void add(Row row);
 
   /// Whether all rows are in the file.
@@ -54,6 +65,8 @@ public:
 
   void state(std::string name, std::string text, nlohmann::json values = nlohmann::json::object());
   void skip(std::string name, std::string why);
+  /// Something that there was no time for.
+  void leave_open(std::string name, std::string why);
   /// Something that should have worked did not.
   void fail(std::string name, std::string why);
 
@@ -65,6 +78,7 @@ private:
 
   bool judging_;
   std::string file_;
+  std::string measurement_;
   bool written_ = true;
   nlohmann::json about_ = nlohmann::json::object();
   std::vector<Row> rows_;

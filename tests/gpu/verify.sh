@@ -3,87 +3,177 @@
 set -uo pipefail
 
 readonly no_gpu=77
-# What hangs is ended after so many seconds, and killed when that does not help.
-readonly measuring=1200 suite=300 grace=10
+# Seconds: between ending what takes too long and killing it; below which nothing more is started.
+readonly grace=5 least=5
 
 usage() {
   cat <<'HELP'
-usage: verify.sh [--json FILE] [--logs FOLDER] [--quick] [--smoke]
+usage: verify.sh [--json FILE] [--stage rows|suites|rest]... [--budget SECONDS] [--row-limit SECONDS]
+                 [--suite-limit SECONDS] [--logs FOLDER] [--quick] [--smoke]
 
-Verifies on the first visible GPU what docs/gpu-verification.md lists: the conformance suite, the tour, tensors between
-processes, memory errors (with compute-sanitizer, if it is there), the benchmark's rows for GPUs, and everything that
-gpu_verify measures. Prints one table; --json writes the same for programs. Needs a driver and CUDA's libraries, no
-toolkit. Changes none of the GPU's settings.
+Verifies on the first visible GPU what docs/gpu-verification.md lists: everything that gpu_verify measures, the
+conformance suite, tensors between processes, the tour, memory errors (with compute-sanitizer, if it is there) and the
+benchmark's rows for GPUs. Prints one table; --json writes the same for programs. Needs a driver and CUDA's libraries,
+no toolkit. Changes none of the GPU's settings.
 
-  --json FILE     the table as JSON (default: gpu-verification.json)
-  --logs FOLDER   what the suites print (default: gpu-verification-logs)
-  --quick         the measurements only
+  --json FILE     the table as JSON (default: gpu-verification.json); what is printed comes in a .tgz beside it
+  --stage NAME    only a part, which goes on with the table of --json: rows (the measurements), suites (conformance,
+                  actors, processes), rest (names, tour, benchmark, sanitizer); may be repeated
+  --budget SECONDS       ends by then; what does not fit any more is in the table as "not run"
+  --row-limit SECONDS    after which a measurement is ended (default: 60)
+  --suite-limit SECONDS  after which any other program is (default: 120)
+  --logs FOLDER   keeps what is printed there too
+  --quick         the measurements only, as a new table
   --smoke         small sizes, nothing judged: to see that this script works
 
-The measurements come first; each part is ended after a while, and what one loses costs no row of another.
+Each measurement is a process of its own, as is each suite: what one loses costs no row of another.
 
-exit code: 0 all targets met, 1 some not, or the GPU cannot be used, 2 bad usage, 77 there is no GPU
+exit code: 0 all targets met, 1 some not or not run, or the GPU cannot be used, 2 bad usage, 77 there is no GPU
 HELP
 }
 
+fail() { echo "verify.sh: $1" >&2 && exit 2; }
+
 json=gpu-verification.json
-logs=gpu-verification-logs
-quick=
-smoke=()
+logs='' budget='' row_limit=60 suite_limit=120
+stages=() smoke=() goes_on=''
 while [[ $# -gt 0 ]]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
-    --quick) quick=1 && shift ;;
+    --quick) stages=(rows) && goes_on='' && shift ;;
     --smoke) smoke=(--smoke) && shift ;;
-    --json | --logs)
-      [[ $# -ge 2 ]] || { echo "verify.sh: $1 needs a value" >&2 && exit 2; }
-      [[ $1 == --json ]] && json=$2 || logs=$2
+    --json | --logs | --stage | --budget | --row-limit | --suite-limit)
+      [[ $# -ge 2 ]] || fail "$1 needs a value"
+      case $1 in
+        --json) json=$2 ;;
+        --logs) logs=$2 ;;
+        --stage)
+          [[ $2 == rows || $2 == suites || $2 == rest ]] || fail "there is no stage \"$2\"; see --help"
+          stages+=("$2") && goes_on=1
+          ;;
+        *)
+          [[ $2 =~ ^[0-9]+$ ]] || fail "$1 is a number of seconds, not \"$2\""
+          case $1 in
+            --budget) budget=$2 ;;
+            --row-limit) row_limit=$2 ;;
+            --suite-limit) suite_limit=$2 ;;
+          esac
+          ;;
+      esac
       shift 2
       ;;
-    *) echo "verify.sh: \"$1\" is not understood; see --help" >&2 && exit 2 ;;
+    *) fail "\"$1\" is not understood; see --help" ;;
   esac
 done
+packed=${json%.json}${goes_on:+-$(IFS=- && echo "${stages[*]}")}-logs.tgz
+[[ ${#stages[@]} -gt 0 ]] || stages=(rows suites rest)
 
 # In the bundle the programs lie beside this script, in a build where the build folder is.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=$here/bin
 [[ -d $bin ]] || bin=${GPUACTORS_BUILD_DIR:-$here/../../build}/bin
-if [[ ! -x $bin/gpu_verify ]]; then
-  echo "verify.sh: $bin/gpu_verify is not there: build the target gpu_verify, or unpack the whole bundle" >&2
-  exit 2
-fi
+[[ -x $bin/gpu_verify ]] || fail "$bin/gpu_verify is not there: build the target gpu_verify, or unpack the whole bundle"
 
-timeout -k "$grace" "$suite" "$bin/gpu_verify" --only none > /dev/null
+# loader_finds FILE: whether programs find the library without being told where.
+loader_finds() {
+  local folder
+  while IFS= read -r -d : folder; do
+    [[ -z $folder || ! -e $folder/$1 ]] || return 0
+  done <<< "${LD_LIBRARY_PATH:-}:"
+  PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep -qF "$1 "
+}
+
+# Driver, CUDA's libraries and tools where containers and Python's packages have them, if nothing else is set up.
+find_cuda() {
+  local name folder places
+  shopt -s nullglob
+  places=(/usr/local/nvidia/lib64 /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib)
+  while IFS= read -r folder; do
+    [[ -z $folder ]] || places+=("$folder"/nvidia/*/lib)
+  done < <(python3 -c 'import sys; print("\n".join(sys.path))' 2> /dev/null)
+  for name in $("$bin/gpu_verify" --libraries); do
+    ! loader_finds "$name" || continue
+    for folder in "${places[@]}"; do
+      [[ -e $folder/$name ]] || continue
+      echo "taking $name from $folder"
+      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+      break
+    done
+  done
+  for folder in /usr/local/nvidia/bin /usr/local/cuda/bin /usr/local/cuda-*/bin; do PATH=$PATH:$folder; done
+  shopt -u nullglob
+}
+
+find_cuda
+timeout -k "$grace" "$suite_limit" "$bin/gpu_verify" --about
 probe=$?
 if [[ $probe -ne 0 ]]; then
   [[ $probe -ne $no_gpu ]] || echo "verify.sh: nothing was verified" >&2
   exit "$probe"
 fi
 
+[[ -n $goes_on ]] || rm -f "$json"
+kept=$logs
+[[ -n $kept ]] || logs=$(mktemp -d) || exit 2
+mkdir -p "$logs" "$(dirname "$json")" || exit 2
+
+# However this ends.
+pack() {
+  tar -czf "$packed" -C "$logs" . || echo "verify.sh: $packed could not be written" >&2
+  [[ -n $kept ]] || rm -rf "$logs"
+}
+trap pack EXIT
+trap 'exit 1' INT TERM
+
 # add NAME=CODE:TEXT: a row of the table.
 add() { "$bin/gpu_verify" --add "$json" --outcome "$1"; }
 
-# run NAME COMMAND...: keeps what it prints, adds its exit code and its last line to the table.
-run() {
-  local name=$1 code last
-  shift
-  if ! command -v "$1" > /dev/null; then
-    add "$name=skip"
-    return
+# within SECONDS: sets `limit` to them, or to what the budget leaves; fails when it leaves too little.
+within() {
+  limit=$1
+  [[ -n $budget ]] || return 0
+  local left=$((budget - SECONDS - grace))
+  ((left >= least)) || return 1
+  ((limit <= left)) || limit=$left
+}
+
+# tell NAME CODE WANTED TEXT: the row of a program that had `limit` of the seconds that it could have had.
+tell() {
+  if [[ $2 -ne 124 && $2 -ne 137 ]]; then
+    add "$1=$2:$4"
+  elif ((limit < $3)); then
+    add "$1=late:not run to its end: no time left after $limit s; $4"
+  else
+    add "$1=$2:ended after $limit s; $4"
   fi
-  echo "running $name"
-  timeout -k "$grace" "$suite" "$@" > "$logs/$name.log" 2>&1
-  code=$?
-  last=$(grep -v '^[[:space:]]*$' "$logs/$name.log" | tail -n 1)
-  [[ $code -ne 124 ]] || last="ended after $suite s; $last"
-  add "$name=$code:$last"
+}
+
+last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1; }
+
+# run NAME [VARIABLE=VALUE]... PROGRAM ARGUMENT...: keeps what it prints, adds its exit code and its last line.
+run() {
+  local name=$1 word program=''
+  shift
+  for word; do
+    [[ $word == *=* ]] || { program=$word && break; }
+  done
+  if ! command -v "$program" > /dev/null; then
+    add "$name=skip"
+  elif ! within "$suite_limit"; then
+    add "$name=late"
+  else
+    echo "running $name"
+    timeout -k "$grace" "$limit" env "$@" > "$logs/$name.log" 2>&1
+    tell "$name" $? "$suite_limit" "$(last_line "$logs/$name.log")"
+  fi
 }
 
 # uuids [VISIBLE]: the GPUs that gpuactors shows, all or with such a CUDA_VISIBLE_DEVICES, in one line.
 uuids() {
   local shown=()
   [[ $# -eq 0 ]] || shown=(env "CUDA_VISIBLE_DEVICES=$1")
-  "${shown[@]}" timeout -k "$grace" "$suite" "$bin/gpuactors" devices --devices cuda --json 2> /dev/null | grep -o '"\(GPU\|MIG\)-[0-9a-f-]*"' | tr -d '"' | paste -sd ' '
+  "${shown[@]}" timeout -k "$grace" 30 "$bin/gpuactors" devices --devices cuda --json 2> /dev/null |
+    grep -o '"\(GPU\|MIG\)-[0-9a-f-]*"' | tr -d '"' | paste -sd ' '
 }
 
 # compare NAME WHAT WANTED GOT: a row that says whether two texts are the same.
@@ -94,6 +184,10 @@ compare() {
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
 check_names() {
   local all first theirs
+  if ! within 30; then
+    add "uuids=late"
+    return
+  fi
   all=$(uuids)
   first=${all%% *}
   if [[ -z $first ]]; then
@@ -111,36 +205,48 @@ check_names() {
   compare visible_uuid "CUDA_VISIBLE_DEVICES with a UUID" "$first" "$(uuids "$first")"
   compare visible_none "CUDA_VISIBLE_DEVICES that is empty" "" "$(uuids "")"
   # An index counts from what this script was shown, if that is all.
-  [[ -n ${CUDA_VISIBLE_DEVICES+set} ]] || compare visible_index "CUDA_VISIBLE_DEVICES with an index" "$first" "$(uuids 0)"
+  [[ -n ${CUDA_VISIBLE_DEVICES+set} ]] ||
+    compare visible_index "CUDA_VISIBLE_DEVICES with an index" "$first" "$(uuids 0)"
   # The driver for tests knows no abbreviations.
   [[ ${#smoke[@]} -gt 0 ]] ||
     compare visible_start "CUDA_VISIBLE_DEVICES with the start of a UUID" "$first" "$(uuids "${first:0:16}")"
 }
 
-rm -f "$json"
-timeout -k "$grace" "$measuring" "$bin/gpu_verify" --json "$json" "${smoke[@]}"
-measured=$?
-# Of what it measured it has told itself.
-[[ $measured -le 1 ]] || add "measurements=$measured:not all were taken"
+stage_rows() {
+  local name code
+  for name in $("$bin/gpu_verify" --list); do
+    if ! within "$row_limit"; then
+      add "$name=late"
+      continue
+    fi
+    timeout -k "$grace" "$limit" "$bin/gpu_verify" --only "$name" --json "$json" "${smoke[@]}" > "$logs/$name.log" 2>&1
+    code=$?
+    cat "$logs/$name.log"
+    # Of what it measured it has told itself.
+    ((code <= 1)) || tell "$name" "$code" "$row_limit" "$(last_line "$logs/$name.log")"
+  done
+}
 
-if [[ -z $quick ]]; then
-  mkdir -p "$logs" || exit 2
-  # A kernel that is loaded when it is first launched may wait for one that waits for it.
-  export CUDA_MODULE_LOADING=EAGER
-  run conformance env GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
-  run conformance_lazy env -u CUDA_MODULE_LOADING GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance"
+# full: whether this is no smoke test. The tests of the tree run the suites of processes anyway, and alone.
+full() { [[ ${#smoke[@]} -eq 0 ]]; }
+
+stage_suites() {
+  # A kernel that is loaded when it is first launched may wait for one that waits for it: only so all kernels are there.
+  run conformance CUDA_MODULE_LOADING=EAGER GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
+  run conformance_lazy CUDA_MODULE_LOADING=LAZY GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
   run actors "$bin/gpu_actors" "${smoke[@]}"
-  if [[ -x $bin/gpuactors ]]; then
-    run devices "$bin/gpuactors" devices --devices cuda --json
-    check_names
-  fi
-  # The tests of the tree run it anyway, and alone.
-  [[ ! -x $bin/test_processes_cuda || ${#smoke[@]} -gt 0 ]] || run processes "$bin/test_processes_cuda"
-  [[ ! -x $bin/gpuactors-tour || ${#smoke[@]} -gt 0 ]] || run tour "$bin/gpuactors-tour" --devices cuda
-  [[ ! -x $bin/gpuactors-bench || ${#smoke[@]} -gt 0 ]] ||
-    run bench "$bin/gpuactors-bench" --filter gpu_ --json "$logs/bench.json"
-  GPUACTORS_CONFORMANCE=cuda run sanitizer compute-sanitizer --error-exitcode 9 --target-processes all \
-    "$bin/test_conformance" "the library's kernels*"
-fi
+  ! full || run processes "$bin/test_processes_cuda" --durations yes
+}
 
+stage_rest() {
+  run devices "$bin/gpuactors" devices --devices cuda --json
+  [[ ! -x $bin/gpuactors ]] || check_names
+  ! full || run tour "$bin/gpuactors-tour" --devices cuda
+  ! full || run bench "$bin/gpuactors-bench" --filter gpu_ --json "$logs/bench.json"
+  # Last, for it takes longest.
+  run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 --target-processes all \
+    "$bin/test_conformance" "the library's kernels*"
+}
+
+for stage in "${stages[@]}"; do "stage_$stage"; done
 "$bin/gpu_verify" --add "$json"

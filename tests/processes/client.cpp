@@ -6,19 +6,20 @@
 
 namespace gpuactors::test {
 
-Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates) {
+Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates,
+                                std::chrono::milliseconds link) {
   ConnectOptions options;
   options.broker = broker;
   options.certificates = certificates;
   options.heartbeat = std::chrono::milliseconds{200};
-  options.link_timeout = Processes::link_timeout;
+  options.link_timeout = link;
   return Cluster::connect(std::move(options));
 }
 
 int run_client(int argc, char** argv) {
   if (argc != 4)
     return 2;
-  auto cluster = connect_quickly(argv[2], argv[3]);
+  auto cluster = connect_quickly(argv[2], argv[3], Processes::link_timeout);
   if (!cluster) {
     std::fprintf(stderr, "%s\n", cluster.error().message().c_str());
     return 1;

@@ -8,7 +8,8 @@
 namespace gpuactors::test {
 
 /// A client whose heartbeats are as fast as those of the other processes of these tests.
-Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates);
+Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates,
+                                std::chrono::milliseconds link);
 
 /// `client BROKER CERTIFICATES`: owns two actors and runs tasks until it is killed.
 int run_client(int argc, char** argv);

@@ -49,7 +49,7 @@ std::string command_line() {
 
 } // namespace
 
-Processes::Processes() {
+Processes::Processes(std::chrono::milliseconds link) : link_(link) {
   ProcessHandlers handlers;
   handlers.on_line = [this](const Process& process, OutputStream, std::string_view line, LogTime) {
     const std::lock_guard lock{mutex_};
@@ -73,7 +73,8 @@ void Processes::start(const std::string& name, std::vector<std::string> argument
   Command command;
   command.path = program.empty() ? command_line() : program;
   if (program.empty())
-    arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", "1"});
+    arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout",
+                                       fmt::format("{}", std::chrono::duration<double>{link_}.count())});
   command.arguments = std::move(arguments);
   command.set["XDG_STATE_HOME"] = folder_.path().string();
   command.removed = {"GPUACTORS_BROKER"};
@@ -124,7 +125,7 @@ Cluster Processes::up(const std::string& devices) {
 }
 
 Cluster Processes::connect() {
-  return must(connect_quickly(broker_, certificates()));
+  return must(connect_quickly(broker_, certificates(), link_));
 }
 
 void Processes::signal(const std::string& name, int number) {

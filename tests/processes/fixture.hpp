@@ -25,7 +25,8 @@ bool eventually(const std::function<bool()>& condition);
 /// Processes of a cluster, by name. All of them are gone with the object.
 class Processes {
 public:
-  Processes();
+  /// @param link how long a process may be silent before the others take it for dead.
+  explicit Processes(std::chrono::milliseconds link = link_timeout);
   ~Processes();
 
   /// Starts `gpuactors broker`; it keeps its port when it is started again under the same name.
@@ -67,7 +68,7 @@ public:
     return broker_;
   }
 
-  /// How long a frozen process may go unnoticed.
+  /// How long a frozen process may go unnoticed, unless the test says otherwise.
   static constexpr std::chrono::milliseconds link_timeout{1000};
 
   /// Sends a signal to any process of this cluster, by its number; returns when one that was told to stop has stopped.
@@ -77,6 +78,7 @@ private:
   void start(const std::string& name, std::vector<std::string> arguments, const std::string& program = {});
   std::string await_line(const std::string& part);
 
+  std::chrono::milliseconds link_;
   TemporaryFolder folder_;
   std::mutex mutex_;
   std::map<std::string, Process> running_;
