@@ -110,6 +110,19 @@ TEST_CASE("memory that was freed behind work is had by who waits for that work")
   keep(false);
 }
 
+TEST_CASE("the workspace of products is had although memory is being freed behind work") {
+  const auto keep = [](bool frees) { from_fake<void(bool)>("fake_cuda_keep_frees")(frees); };
+  const auto context = *Context::open(make_cuda_device(), {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+  auto& stream = context->stream();
+  keep(true);
+  (void)*stream.allocate(std::size_t{60} << 20);
+  auto a = *stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8});
+  auto b = *stream.tensor(DType::f32, {8, 8});
+  CHECK(stream.gemm(a, a, b));
+  CHECK((*stream.to_host<float>(b))[0] == 8.0F);
+  keep(false);
+}
+
 TEST_CASE("handles of cuBLAS are made for products that start at once, and end with the device") {
   const auto created = from_fake<int()>("fake_cublas_created");
   const auto destroyed = from_fake<int()>("fake_cublas_destroyed");

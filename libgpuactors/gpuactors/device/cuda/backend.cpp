@@ -166,13 +166,17 @@ std::size_t CudaBackend::footprint(std::size_t bytes) const noexcept {
 Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
-  auto pointer = pool_.allocate(bytes, native(stream));
+  return allocate_from_pool(bytes, native(stream));
+}
+
+Result<void*> CudaBackend::allocate_from_pool(std::size_t bytes, CUstream stream) {
+  auto pointer = pool_.allocate(bytes, stream);
   if (pointer || pointer.error().code() != Errc::out_of_memory)
     return pointer;
   // What was freed may still be behind work of its stream, and what the pool keeps in pieces too small. Then decide.
   GPUACTORS_TRY(wait_for_frees());
   pool_.trim();
-  return pool_.allocate(bytes, native(stream));
+  return pool_.allocate(bytes, stream);
 }
 
 Result<void> CudaBackend::wait_for_frees() {
@@ -434,7 +438,7 @@ Result<void> CudaBackend::allocate_workspace() {
     GPUACTORS_TRY(options_.quota->reserve(bytes));
   }
   auto stream = locked_service();
-  auto workspace = stream ? pool_.allocate(bytes, *stream) : Result<void*>{fail(stream.error())};
+  auto workspace = stream ? allocate_from_pool(bytes, *stream) : Result<void*>{fail(stream.error())};
   if (!workspace) {
     if (options_.quota != nullptr)
       options_.quota->release(bytes);

@@ -92,6 +92,8 @@ private:
   /// Lets the service stream wait for all work so far, and for `readers`. The mutex for `free` is held.
   /// @returns the service stream; one of the user's, which then waits for the others, where there cannot be one.
   CUstream gather(std::span<const EventHandle> readers) noexcept;
+  /// Memory of the pool, if need be after a wait for what is freed behind work.
+  Result<void*> allocate_from_pool(std::size_t bytes, CUstream stream);
   /// Waits until what was freed is free.
   Result<void> wait_for_frees();
   /// What is on its way out, until the closer drops it.
