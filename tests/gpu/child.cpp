@@ -12,6 +12,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace gpuactors::gpu {
 
@@ -45,7 +47,9 @@ Child::Child(const std::string& what) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::string program = "gpu_verify";
+  // By its path: it looks for the CUDA module beside itself.
+  std::error_code ignored;
+  std::string program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   std::string option = "--child";
   std::string value = what;
   std::array<char*, 4> arguments{program.data(), option.data(), value.data(), nullptr};
