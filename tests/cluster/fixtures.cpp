@@ -164,6 +164,15 @@ void define_tasks(TypeRegistry& registry) {
       registry)
       .needs({.gpus = 0.25});
   define_task(
+      "spin",
+      [](TaskContext&, const Number& milliseconds) {
+        const auto end = Clock::now() + std::chrono::milliseconds{static_cast<int>(milliseconds.value())};
+        while (Clock::now() < end)
+          std::this_thread::yield();
+        return milliseconds;
+      },
+      registry);
+  define_task(
       "leak",
       [](TaskContext& ctx, const Number& bytes) -> Result<Number> {
         GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(static_cast<std::size_t>(bytes.value())));

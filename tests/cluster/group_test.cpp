@@ -2,9 +2,13 @@
 #include "fixtures.hpp"
 
 #include <support/catch.hpp>
+#include <support/eventually.hpp>
+
+#include <future>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -74,6 +78,37 @@ TEST_CASE("removing a group ends what runs in it, refuses what waits for it, and
   CHECK(must(cluster.state()).groups_size() == 0);
   CHECK(cluster.remove_group(group.id).error().code() == Errc::not_found);
   CHECK(cluster.submit<Number>("share_of", {}, inside).get().error().code() == Errc::not_found);
+}
+
+TEST_CASE("removing a group ends what its own withdrawals let in", "[cluster]") {
+  auto cluster = embed("host:1x64MiB");
+  const auto group = must(cluster.create_group({{.gpus = 1}}));
+  const auto inside = [&](double gpus) { return Options{.gpus = gpus, .group = group.id}; };
+  const auto holder = must(cluster.spawn("fraction", {}, inside(0.6)));
+  auto whole = cluster.spawn_async("whole", {}, inside(1));
+  // Who has waited for a second gets a reservation with the next request, which it keeps out although it fits.
+  CHECK(cluster.submit<Number>("share_of", {}, {.gpus = 1, .queue_timeout = 1'200ms}).get().error().code()
+        == Errc::no_capacity);
+  auto small = cluster.spawn_async("fraction", {}, inside(0.4));
+  REQUIRE(eventually([&] { return must(cluster.state()).queue_size() == 2; }));
+  REQUIRE(cluster.remove_group(group.id).has_value());
+  CHECK_FALSE(whole.get().has_value());
+  // Granted when the other one was withdrawn, or not: there is an answer.
+  static_cast<void>(small.get());
+  const auto state = must(cluster.state());
+  CHECK(state.groups_size() == 0);
+  CHECK(state.leases_size() == 0);
+}
+
+TEST_CASE("a node that is drained without a limit keeps what runs there", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  const auto actor = must(cluster.spawn("accumulator", number(1), {.gpus = 1, .node = "n0"}));
+  auto drained = std::async(std::launch::async, [&] { return cluster.drain("n0", Duration::max()); });
+  REQUIRE(eventually([&] { return must(cluster.state()).nodes(0).state() == "draining"; }));
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 2);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 3);
+  REQUIRE(cluster.kill(actor).has_value());
+  CHECK(drained.get().has_value());
 }
 
 TEST_CASE("a group that does not fit now waits, and is told when it can never fit", "[cluster]") {

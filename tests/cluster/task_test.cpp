@@ -1,11 +1,13 @@
 #include "fixtures.hpp"
 
 #include <support/catch.hpp>
+#include <support/eventually.hpp>
 
 #include <memory>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
+using namespace std::chrono_literals;
 
 TEST_CASE("a task gives its answer to the one who submitted it", "[cluster]") {
   auto cluster = embed();
@@ -120,6 +122,76 @@ TEST_CASE("a task that waited as long as it may is answered no_capacity", "[clus
   CHECK(refused.error().code() == Errc::no_capacity);
   gate().open();
   CHECK(running.get().has_value());
+}
+
+TEST_CASE("a task that has given up waiting leaves no request for a lease behind", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto running = cluster.submit<Number>("wait", number(1), {.gpus = 1});
+  gate().await(1);
+  std::vector<Future<Number>> late;
+  for (int i = 0; i < 100; ++i)
+    late.push_back(cluster.submit<Number>("share_of", {}, {.gpus = 1, .queue_timeout = 10ms}));
+  for (auto& future : late)
+    CHECK(future.get().error().code() == Errc::no_capacity);
+  CHECK(eventually([&] { return must(cluster.state()).queue_size() == 0; }));
+  auto patient = cluster.submit<Number>("share_of", {}, {.gpus = 1});
+  gate().open();
+  CHECK(must(running.get()).value() == 1);
+  CHECK(must(patient.get()).value() == 1);
+}
+
+TEST_CASE("a stream of small tasks does not keep a large one out", "[cluster]") {
+  auto cluster = embed();
+  // Long enough that no lease is ever idle.
+  const auto small = [&] { return cluster.submit<Number>("spin", number(2), {.gpus = 0.5}); };
+  std::vector<Future<Number>> stream;
+  for (int i = 0; i < 8; ++i)
+    stream.push_back(small());
+  auto large = cluster.submit<Number>("share_of", {}, {.gpus = 1});
+  const auto give_up = Clock::now() + 45s;
+  while (!large.ready() && Clock::now() < give_up) {
+    for (const auto i : wait(stream, 1, 1s)) {
+      CHECK(must(stream[i].get()).value() == 2);
+      stream[i] = small();
+    }
+  }
+  REQUIRE(large.ready());
+  CHECK(must(large.get()).value() == 1);
+  for (auto& future : stream)
+    CHECK(future.get().has_value());
+}
+
+TEST_CASE("tasks that submit while the cluster is closed get an answer", "[cluster]") {
+  for (int round = 0; round < 20; ++round) {
+    auto cluster = embed();
+    std::vector<Future<Number>> deep;
+    for (int i = 0; i < 4; ++i)
+      deep.push_back(cluster.submit<Number>("recurse", number(50)));
+    deep.front().cancel();
+    cluster.close();
+    for (auto& future : deep)
+      static_cast<void>(future.get());
+  }
+}
+
+TEST_CASE("what only actors have is refused for tasks, and the other way round", "[cluster]") {
+  auto cluster = embed();
+  const auto of_task = [&](const Options& options) {
+    return cluster.submit<Number>("share_of", {}, options).get().error();
+  };
+  CHECK(of_task({.max_restarts = 1}).message().find("max_retries") != std::string::npos);
+  CHECK(of_task({.detached = true}).code() == Errc::invalid_argument);
+  CHECK(of_task({.get_if_exists = true}).code() == Errc::invalid_argument);
+  CHECK(of_task({.max_task_retries = 1}).code() == Errc::invalid_argument);
+  CHECK(of_task({.environment = {{"A", "1"}}}).code() == Errc::unsupported);
+  const auto of_actor = [&](const Options& options) {
+    return cluster.spawn("accumulator", number(1), options).error();
+  };
+  CHECK(of_actor({.deadline = 1s}).message().find("spawn_timeout") != std::string::npos);
+  CHECK(of_actor({.max_retries = 1}).code() == Errc::invalid_argument);
+  CHECK(of_actor({.max_calls = 1}).code() == Errc::invalid_argument);
+  CHECK(of_actor({.max_restarts = -2}).code() == Errc::invalid_argument);
 }
 
 TEST_CASE("wait returns the futures that are ready, at least as many as asked for", "[cluster]") {

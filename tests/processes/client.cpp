@@ -2,17 +2,20 @@
 
 #include "fixture.hpp"
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 namespace gpuactors::test {
 
 Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates,
-                                std::chrono::milliseconds link) {
+                                std::chrono::milliseconds link, Duration reconnect_grace) {
   ConnectOptions options;
   options.broker = broker;
   options.certificates = certificates;
   options.heartbeat = std::chrono::milliseconds{200};
   options.link_timeout = link;
+  options.reconnect_grace = reconnect_grace;
   return Cluster::connect(std::move(options));
 }
 
@@ -42,6 +45,32 @@ int run_client(int argc, char** argv) {
     small.deadline = std::chrono::seconds{5};
     static_cast<void>(cluster->submit<Number>("nap", number(0.001), small).get());
   }
+}
+
+int run_guest(int argc, char** argv) {
+  if (argc != 5)
+    return 2;
+  // Before there are other threads, which go by it.
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  sigaddset(&awaited, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
+  auto cluster = connect_quickly(argv[2], argv[3], Processes::link_timeout, std::chrono::seconds{std::atoi(argv[4])});
+  if (!cluster) {
+    std::fprintf(stderr, "%s\n", cluster.error().message().c_str());
+    return 1;
+  }
+  const auto actor = cluster->spawn("counter", number(0), {.name = "guest"});
+  if (!actor) {
+    std::fprintf(stderr, "%s\n", actor.error().message().c_str());
+    return 1;
+  }
+  int received = 0;
+  sigwait(&awaited, &received);
+  const bool answers =
+      eventually([&] { return actor->call<Number>("add", number(1), std::chrono::seconds{5}).get().has_value(); });
+  cluster->close();
+  return answers ? 0 : 1;
 }
 
 } // namespace gpuactors::test

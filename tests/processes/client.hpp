@@ -9,9 +9,13 @@ namespace gpuactors::test {
 
 /// A client whose heartbeats are as fast as those of the other processes of these tests.
 Result<Cluster> connect_quickly(const std::string& broker, const std::string& certificates,
-                                std::chrono::milliseconds link);
+                                std::chrono::milliseconds link, Duration reconnect_grace = {});
 
 /// `client BROKER CERTIFICATES`: owns two actors and runs tasks until it is killed.
 int run_client(int argc, char** argv);
+
+/// `guest BROKER CERTIFICATES SECONDS`: owns the actor "guest", and asks for so many seconds to come back when its
+/// connection is lost. SIGTERM has it call the actor once more and close its cluster.
+int run_guest(int argc, char** argv);
 
 } // namespace gpuactors::test

@@ -118,6 +118,10 @@ void Processes::start_client(const std::string& name) {
   start(name, {"client", broker_, certificates()}, own_program());
 }
 
+void Processes::start_guest(const std::string& name, std::chrono::seconds grace) {
+  start(name, {"guest", broker_, certificates(), std::to_string(grace.count())}, own_program());
+}
+
 Cluster Processes::up(const std::string& devices) {
   start_broker();
   start_node("n0", devices);

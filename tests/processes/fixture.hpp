@@ -45,6 +45,9 @@ public:
   /// Starts a client of its own: two actors that end with it, and tasks without end.
   void start_client(const std::string& name);
 
+  /// Starts a client with the actor "guest" that may be away so long; see `run_guest`.
+  void start_guest(const std::string& name, std::chrono::seconds grace);
+
   /// Signals one of the processes; for SIGKILL returns when it is reaped.
   void signal(const std::string& name, int number);
 

@@ -11,5 +11,7 @@ int main(int argc, char** argv) {
     return *code;
   if (argc > 1 && std::string{argv[1]} == "client")
     return gpuactors::test::run_client(argc, argv);
+  if (argc > 1 && std::string{argv[1]} == "guest")
+    return gpuactors::test::run_guest(argc, argv);
   return Catch::Session().run(argc, argv);
 }

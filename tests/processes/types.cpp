@@ -41,6 +41,12 @@ void fall(const std::string& how) {
     ::raise(SIGKILL);
 }
 
+/// A variable of this process's environment.
+Text variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return text(value != nullptr ? value : "(not set)");
+}
+
 class Counter : public Actor {
 public:
   Counter(Init init, const Number& start) : Actor(std::move(init)), sum_(start.value()) {
@@ -84,6 +90,10 @@ public:
 
   Number pid(const google::protobuf::Empty&) {
     return number(::getpid());
+  }
+
+  Text variable(const Text& name) {
+    return test::variable(name.text());
   }
 
   Number restarts(const google::protobuf::Empty&) {
@@ -169,6 +179,7 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("save_bytes", &Counter::save_bytes)
     .method("saved_bytes", &Counter::saved_bytes)
     .method("pid", &Counter::pid)
+    .method("variable", &Counter::variable)
     .method("restarts", &Counter::restarts)
     .method("fall", &Counter::fall)
     .method("fall_once", &Counter::fall_once)
@@ -182,10 +193,7 @@ GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {
   test::fall(how.text());
   return number(0);
 });
-GPUACTORS_TASK("variable", [](TaskContext&, const Text& name) {
-  const char* value = std::getenv(name.text().c_str());
-  return text(value != nullptr ? value : "(not set)");
-});
+GPUACTORS_TASK("variable", [](TaskContext&, const Text& name) { return test::variable(name.text()); });
 // Makes a file and waits until somebody has removed it.
 GPUACTORS_TASK("hold", [](TaskContext& ctx, const Text& path) {
   std::ofstream{path.text()}.close();

@@ -110,6 +110,25 @@ TEST_CASE("over every history of five calls with groups and failures the ledger 
     CHECK(run_all(menu, calls, options, nodes) == 100'000);
 }
 
+TEST_CASE("over every history of five calls with nodes that are drained for a while the ledger does what a naive "
+          "scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_after = std::chrono::hours{1000};
+  options.reservation_passes = 1'000'000;
+  const std::vector<Op> menu = {submit(Share{6000}),
+                                submit(Share::whole(1)),
+                                group(gpuactors::GroupStrategy::strict_spread, {Share{5000}, Share{5000}}),
+                                group(gpuactors::GroupStrategy::strict_pack, {Share{4000}, Share{5000}}),
+                                in_group(Share{5000}),
+                                call(Op::Kind::release, 0),
+                                call(Op::Kind::release_group, 0),
+                                call(Op::Kind::undrain_node, 0),
+                                call(Op::Kind::drain_node, 0),
+                                call(Op::Kind::remove_node, 0)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}
+
 TEST_CASE("over every history of five calls with a group that shrinks the ledger does what a naive scheduler does") {
   gpuactors::LedgerOptions options;
   options.reservation_after = std::chrono::hours{1000};

@@ -167,7 +167,8 @@ Op make_op(Random& random, bool with_groups) {
   else if (dice < 96)
     op.kind = Op::Kind::add_node;
   else
-    op.kind = random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::fail_device});
+    op.kind =
+        random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::undrain_node, Op::Kind::fail_device});
   op.pick = random.next();
   op.seconds = random.one_of({1, 1, 2, 4});
   if (op.kind == Op::Kind::add_node)

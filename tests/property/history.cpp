@@ -202,7 +202,10 @@ private:
       return false;
     const auto name = pick(names, op.pick);
     if (steps_ && op.kind != Op::Kind::fail_device)
-      steps_->on_node(op.kind == Op::Kind::remove_node ? "remove_node" : "drain_node", name);
+      steps_->on_node(op.kind == Op::Kind::remove_node  ? "remove_node"
+                      : op.kind == Op::Kind::drain_node ? "drain_node"
+                                                        : "undrain_node",
+                      name);
     if (op.kind == Op::Kind::remove_node) {
       events = *ledger_.remove_node(name, model_.now());
       expected = model_.remove_node(name, events);
@@ -210,6 +213,9 @@ private:
     } else if (op.kind == Op::Kind::drain_node) {
       events = *ledger_.drain_node(name, model_.now());
       expected = model_.drain_node(name, events);
+    } else if (op.kind == Op::Kind::undrain_node) {
+      events = *ledger_.undrain_node(name, model_.now());
+      expected = model_.undrain_node(name, events);
     } else {
       const auto count = ledger_.node(name)->devices.size();
       if (count == 0)

@@ -22,6 +22,7 @@ struct Op {
     add_node,
     remove_node,
     drain_node,
+    undrain_node,
     fail_device,
     advance,
   };

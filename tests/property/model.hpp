@@ -112,6 +112,7 @@ public:
   Outcomes add_node(const NodeSpec& spec, const std::vector<Event>& events);
   Outcomes remove_node(const std::string& name, const std::vector<Event>& events);
   Outcomes drain_node(const std::string& name, const std::vector<Event>& events);
+  Outcomes undrain_node(const std::string& name, const std::vector<Event>& events);
   Outcomes fail_device(const std::string& name, int index, const std::vector<Event>& events);
   Outcomes advance(TimePoint now, const std::vector<Event>& events);
 

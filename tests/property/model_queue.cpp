@@ -353,6 +353,14 @@ Model::Outcomes Model::drain_node(const std::string& name, const std::vector<Eve
   return out;
 }
 
+Model::Outcomes Model::undrain_node(const std::string& name, const std::vector<Event>& events) {
+  Outcomes out;
+  pass_time(events, out);
+  nodes_.at(name).draining = false;
+  settle(events, out);
+  return out;
+}
+
 Model::Outcomes Model::fail_device(const std::string& name, int index, const std::vector<Event>& events) {
   Outcomes out;
   pass_time(events, out);

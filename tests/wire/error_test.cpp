@@ -11,8 +11,8 @@ TEST_CASE("an error crosses CAF's border with its code and its text", "[wire]") 
   const System system;
   for (int number = 1; number < 256; ++number) {
     const auto code = errc_from_number(static_cast<std::uint8_t>(number));
-    if (code == Errc::none)
-      continue;
+    if (static_cast<int>(code) != number)
+      continue; // no code has this number
     const Error error{code, "text " + std::to_string(number)};
     CHECK(from_caf(to_caf(error)) == error);
   }

@@ -30,6 +30,12 @@ int id() {
   return static_cast<int>(caf::type_id<T>::value) - static_cast<int>(caf::first_custom_type_id);
 }
 
+/// "enum.VALUE number", for all values.
+void collect(const google::protobuf::EnumDescriptor& type, std::set<std::string>& fields) {
+  for (int i = 0; i < type.value_count(); ++i)
+    fields.insert(fmt::format("{}.{} {}", type.full_name(), type.value(i)->name(), type.value(i)->number()));
+}
+
 /// "message.field number type", for all fields of a message and of those inside it.
 void collect(const google::protobuf::Descriptor& message, std::set<std::string>& fields) {
   for (int i = 0; i < message.field_count(); ++i) {
@@ -40,6 +46,8 @@ void collect(const google::protobuf::Descriptor& message, std::set<std::string>&
   }
   for (int i = 0; i < message.nested_type_count(); ++i)
     collect(*message.nested_type(i), fields);
+  for (int i = 0; i < message.enum_type_count(); ++i)
+    collect(*message.enum_type(i), fields);
 }
 
 } // namespace
@@ -91,6 +99,7 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::HeldAhead>() == 43);
   CHECK(id<v1::DeviceFault>() == 44);
   CHECK(id<v1::DeviceUse>() == 45);
+  CHECK(id<v1::Goodbye>() == 46);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {
@@ -167,6 +176,10 @@ TEST_CASE("the fields of control messages are those of tests/wire/fields.txt, wh
                            v1::SourceTask::descriptor()->file()})
     for (int i = 0; i < file->message_type_count(); ++i)
       collect(*file->message_type(i), fields);
+  for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::TensorRef::descriptor()->file(),
+                           v1::SourceTask::descriptor()->file()})
+    for (int i = 0; i < file->enum_type_count(); ++i)
+      collect(*file->enum_type(i), fields);
   std::set<std::string> known;
   std::ifstream list{FIELDS};
   REQUIRE(list.is_open());

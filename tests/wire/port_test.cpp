@@ -184,6 +184,30 @@ TEST_CASE("with as many calls under way as there may be, time still passes and t
   CHECK(scene.port.add(unheard, nullptr, never));
 }
 
+TEST_CASE("a request that is entered while the port closes is refused, not kept without an answer", "[wire]") {
+  /// Closes the port between the moment that it is asked for a place and the one that it has one.
+  class Closes : public Waiter {
+  public:
+    explicit Closes(RequestPort& port) : port_(port) {
+      // nop
+    }
+
+    [[nodiscard]] bool counts() const noexcept override {
+      port_.close();
+      return true;
+    }
+
+  private:
+    RequestPort& port_;
+  };
+  Scene scene;
+  const auto late = std::make_shared<Closes>(scene.port);
+  const auto ticket = scene.port.add(late, scene.actor, never);
+  REQUIRE(!ticket.has_value());
+  CHECK(ticket.error().code() == Errc::unavailable);
+  CHECK(scene.port.pending() == 0);
+}
+
 TEST_CASE("the end of the port answers all that waits and refuses what comes later", "[wire]") {
   Scene scene;
   scene.port.ask(scene.waiter, scene.actor, never, v1::KillActor{});

@@ -7,7 +7,7 @@
 
 namespace gpuactors::kernels {
 
-/// y[i] = max(x[i], 0); what is no number stays none.
+/// y[i] = max(x[i], 0); NaN stays NaN.
 template <class T>
 struct Relu {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
@@ -15,7 +15,7 @@ struct Relu {
   }
 };
 
-/// dx[i] = 0 where the output y[i] of relu is 0, else dy[i]: an output that is no number lets slopes pass.
+/// dx[i] = 0 where the output y[i] of relu is 0, else dy[i]: where y[i] is NaN, the gradient passes.
 template <class T>
 struct ReluBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {
@@ -31,7 +31,7 @@ struct Tanh {
   }
 };
 
-/// dx[i] = dy[i] (1 - y[i]^2), y being the output of tanh
+/// dx[i] = dy[i] (1 - y[i]^2), where y is the output of tanh
 template <class T>
 struct TanhBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {

@@ -1,7 +1,7 @@
 // Layers of a network with bias and activation in one pass over a row-major matrix (rows x columns).
 //
-// Each index works on a tile of neighbouring columns, so that one kernel suits both kinds of device: tiles of one
-// column give a GPU its coalesced threads, long ones give a CPU loops that it vectorizes.
+// Each index works on a tile of neighbouring columns, so one kernel suits both kinds of device: tiles of one column
+// give a GPU coalesced accesses, long tiles give a CPU loops that it can vectorize.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -11,19 +11,19 @@
 
 namespace gpuactors::kernels {
 
-/// How the columns of a matrix are cut into tiles. A plain value that is passed to the kernel.
+/// How the columns of a matrix are divided into tiles. A plain value for the kernel.
 struct Tiling {
   std::uint64_t columns;
   std::uint64_t tile;
-  /// Tiles of one row.
+  /// The number of tiles in a row.
   std::uint64_t tiles;
 
-  /// Cuts `columns` (at least 1) into tiles of `tile` (at least 1), the last one shorter if need be.
+  /// Divides `columns` (at least 1) into tiles of `tile` (at least 1); the last one may be shorter.
   static Tiling of(std::uint64_t columns, std::uint64_t tile) {
     return {columns, tile, (columns + tile - 1) / tile};
   }
 
-  /// The first column of tile `i`, and the one behind its last.
+  /// Return the first column of tile `i`, and the column after its last one.
   [[nodiscard]] GPUACTORS_FUNCTION std::uint64_t begin(std::uint64_t i) const {
     return i * tile;
   }
@@ -33,7 +33,7 @@ struct Tiling {
   }
 };
 
-/// y (rows x columns): row r of it is row order[r] of x. Index space: rows * tiles.
+/// y (rows x columns): its row r is row order[r] of x. Index space: rows * tiles.
 template <class T>
 struct GatherRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const std::int32_t* order, const T* x, T* y) const {
@@ -46,7 +46,7 @@ struct GatherRows {
   }
 };
 
-/// x += bias, to every row. Index space: rows * tiles.
+/// x += bias in every row. Index space: rows * tiles.
 template <class T>
 struct BiasRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -59,7 +59,7 @@ struct BiasRows {
   }
 };
 
-/// x = max(x + bias, 0), in every row; what is no number stays none. Index space: rows * tiles.
+/// x = max(x + bias, 0) in every row; NaN stays NaN. Index space: rows * tiles.
 template <class T>
 struct BiasRelu {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -74,7 +74,7 @@ struct BiasRelu {
   }
 };
 
-/// x = tanh(x + bias), in every row. Index space: rows * tiles.
+/// x = tanh(x + bias) in every row. Index space: rows * tiles.
 template <class T>
 struct BiasTanh {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -102,7 +102,7 @@ struct BiasGradient {
   }
 };
 
-/// dy = dy times the slope of the activation whose output is y; and the sums of its columns. Index space: tiles.
+/// dy = dy times the derivative of the activation with output y; also sums its columns. Index space: tiles.
 template <class T, class Slope>
 struct BiasBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
@@ -123,7 +123,7 @@ struct BiasBackward {
   }
 };
 
-/// 0 where the output y of relu is 0, else dy: an output that is no number lets slopes pass.
+/// 0 where the output y of relu is 0, else dy: where y is NaN, the gradient passes.
 template <class T>
 struct ReluSlope {
   GPUACTORS_FUNCTION static T of(T y, T dy) {
@@ -131,7 +131,7 @@ struct ReluSlope {
   }
 };
 
-/// dy (1 - y^2), y being the output of tanh.
+/// dy (1 - y^2), where y is the output of tanh.
 template <class T>
 struct TanhSlope {
   GPUACTORS_FUNCTION static T of(T y, T dy) {

@@ -1,7 +1,7 @@
-// Losses of a batch, with the slopes that training starts its way back from. Index space: rows.
+// Losses of a batch, and the gradients from which backpropagation starts. Index space: rows.
 //
-// The outputs of the last layer come without its bias, which is added here; what comes out in their place is the slope.
-// `order` names the rows of the whole data set that the batch consists of; null means its first ones.
+// The outputs of the last layer come without its bias, which is added here; the gradient replaces them. `order` lists
+// the rows of the whole data set that form the batch; null means the first rows.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -11,8 +11,8 @@
 
 namespace gpuactors::kernels {
 
-/// Softmax and cross-entropy: losses[row] = -log softmax(y + bias)[label]; y = (softmax - one-hot label) * scale.
-/// The scale is 1 / rows of the batch for the mean. A label outside of 0..columns-1 gives a loss of NaN.
+/// Softmax and cross-entropy: losses[row] = -log softmax(y + bias)[label]; y = (softmax - one-hot label) * scale. For
+/// the mean, the scale is 1 / rows of the batch. A label outside 0..columns-1 gives a loss of NaN.
 template <class T>
 struct SoftmaxCrossEntropy {
   GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,
@@ -41,7 +41,7 @@ struct SoftmaxCrossEntropy {
 };
 
 /// Mean squared error: losses[row] = mean of (y + bias - target)^2 over the columns; y = 2 (y + bias - target) * scale.
-/// The scale is 1 / (rows of the batch * columns) for the mean.
+/// For the mean, the scale is 1 / (rows of the batch * columns).
 template <class T>
 struct SquaredErrorRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,

@@ -1,4 +1,4 @@
-// Row-major matrices beyond the product.
+// Operations on row-major matrices other than the product.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -26,7 +26,7 @@ struct ColumnSums {
   }
 };
 
-/// x (rows x columns) += bias, to every row. Index space: rows * columns.
+/// x (rows x columns) += bias in every row. Index space: rows * columns.
 template <class T>
 struct AddToRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t columns, const T* bias, T* x) const {
@@ -34,8 +34,8 @@ struct AddToRows {
   }
 };
 
-/// sums[i] = sum of the `chunk` elements of x from i * chunk on, up to `n`. Repeated, it sums everything, and always in
-/// the same order. Index space: ceil(n / chunk).
+/// sums[i] = sum of the `chunk` elements of x from i * chunk on, up to `n`. Repeat it to sum everything, always in the
+/// same order. Index space: ceil(n / chunk).
 template <class T>
 struct SumChunks {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, const T* x, T* sums) const {

@@ -1,12 +1,12 @@
-// Update steps over all parameters of a network at once, in chunks of elements: long ones for a CPU, whose loops are
-// vectorized, chunks of one for a GPU. Index space: ceil(n / chunk).
+// Update steps over all parameters of a network at once, in chunks of elements: long chunks for a CPU with vectorized
+// loops, chunks of one for a GPU. Index space: ceil(n / chunk).
 #pragma once
 
 #include <gpuactors/kernels/training.hpp>
 
 namespace gpuactors::kernels {
 
-/// What a step of SGD needs besides the arrays; a plain value that is passed to the kernel.
+/// Parameters of a step of SGD besides the arrays; a plain value for the kernel.
 template <class T>
 struct SgdParameters {
   T rate = T(0.01);
@@ -27,7 +27,7 @@ struct SgdUpdate {
   }
 };
 
-/// velocity = momentum velocity + gradient + decay weight; weight -= rate velocity. The velocity begins with zeros.
+/// velocity = momentum velocity + gradient + decay weight; weight -= rate velocity. The velocity starts at zero.
 template <class T>
 struct MomentumUpdate {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, SgdParameters<T> p,

@@ -32,7 +32,7 @@ struct SgdStep {
   }
 };
 
-/// What one step of Adam needs besides the arrays; a plain value that is passed to the kernel.
+/// Parameters of a step of Adam besides the arrays; a plain value for the kernel.
 template <class T>
 struct AdamParameters {
   T rate = T(0.001);
@@ -43,14 +43,14 @@ struct AdamParameters {
   T correction1 = T{1};
   T correction2 = T{1};
 
-  /// One step of one weight, `first` and `second` being its running moments.
+  /// Updates one weight; `first` and `second` are its running moments.
   GPUACTORS_FUNCTION void step(T gradient, T& first, T& second, T& weight) const {
     first = beta1 * first + (T{1} - beta1) * gradient;
     second = beta2 * second + (T{1} - beta2) * gradient * gradient;
     weight -= rate * (first / correction1) / (std::sqrt(second / correction2) + epsilon);
   }
 
-  /// These parameters with the corrections of step `t`.
+  /// Returns these parameters with the corrections of step `t`.
   [[nodiscard]] AdamParameters at_step(std::uint64_t t) const {
     auto parameters = *this;
     parameters.correction1 = T(1 - std::pow(static_cast<double>(beta1), static_cast<double>(t)));

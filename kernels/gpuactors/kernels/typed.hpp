@@ -1,4 +1,4 @@
-// Kernels come in f32 and f64; this gives both one name.
+// One name for the f32 and f64 versions of a kernel.
 #pragma once
 
 #include <gpuactors/device/kernel.hpp>
@@ -8,7 +8,7 @@
 // `Functor` is the name of a template: it cannot stand in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 
-/// Declares `name_f32` and `name_f64` for the functor template `Functor`, and `name<T>()`, which is the one for `T`.
+/// Declares `name_f32` and `name_f64` for the functor template `Functor`, and `name<T>()`, the kernel for `T`.
 #define GPUACTORS_DECLARE_TYPED_KERNEL(name, Functor)                                                                  \
   GPUACTORS_DECLARE_KERNEL(name##_f32, Functor<float>);                                                                \
   GPUACTORS_DECLARE_KERNEL(name##_f64, Functor<double>);                                                               \

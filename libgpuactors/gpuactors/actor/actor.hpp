@@ -1,4 +1,4 @@
-// Actors: what a user derives from to keep state, and device memory, between messages.
+// Actors: base classes for objects that keep state, and device memory, between messages.
 //
 //   class Scaler : public gpuactors::FractionalGPUActor {
 //   public:
@@ -36,7 +36,7 @@ struct ProcessServices;
 
 /// Which part of a device an actor type takes.
 enum class Ownership : std::uint8_t {
-  /// Whatever the lease holds, nothing included.
+  /// Whatever the lease holds, even nothing.
   any,
   /// One or more whole devices.
   whole,
@@ -46,25 +46,25 @@ enum class Ownership : std::uint8_t {
 
 namespace detail {
 
-/// What the hosting CAF actor knows; it outlives the user's object.
+/// The data of the hosting CAF actor; it outlives the user's object.
 struct ActorHost {
   ActorId id;
   std::string name;
   std::string type;
   int restarts = 0;
-  /// What an earlier life saved; empty without.
+  /// State saved in an earlier life; empty if there is none.
   Payload saved;
   std::unique_ptr<Placement> placement;
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
   caf::event_based_actor* self = nullptr;
-  /// The call that runs now, null between calls.
+  /// The running call; null between calls.
   CallFrame* frame = nullptr;
 };
 
 } // namespace detail
 
-/// What an actor is made with; passed on to the base class. Move-only, opaque.
+/// The argument of an actor's constructor, to be passed on to the base class. Move-only, opaque.
 class Init {
 public:
   explicit Init(detail::ActorHost& host) : host_(&host) {
@@ -81,13 +81,14 @@ private:
   detail::ActorHost* host_;
 };
 
-/// An actor with any lease, also one without a device.
+/// An actor with any lease, even one without a device.
 ///
-/// Lifecycle: constructed -> serves its methods one message at a time -> destroyed; all three on a thread of its own,
-/// never on CAF's scheduler, so that it may block, wait for the device and call others. Around the object stands an
-/// ordinary CAF actor (`ActorRef::handle`, `self()`), which adds deadlines, stop, counting and errors to each method:
-/// an exception that leaves a method becomes the error `task_failed` of that call, and the actor goes on. What it
-/// allocated through `gpu()` is freed when it ends, however it ends. Members: the actor's own thread.
+/// Lifecycle: constructed -> serves its methods one message at a time -> destroyed; all three on the actor's own
+/// thread, never on CAF's scheduler, so it may block, wait for the device and call others. An ordinary CAF actor
+/// (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop, counting and errors to each method: an
+/// exception that leaves a method becomes the error `task_failed` of that call, and the actor keeps working. Memory
+/// allocated through `gpu()` is freed when the actor ends, however it ends. Call members only on the actor's own
+/// thread.
 class Actor {
 public:
   static constexpr Ownership ownership = Ownership::any;
@@ -104,29 +105,29 @@ public:
     return host_->id;
   }
 
-  /// The name it was given; empty without one.
+  /// Returns the actor's name; empty if it has none.
   [[nodiscard]] const std::string& name() const noexcept {
     return host_->name;
   }
 
-  /// How often it was started anew after it had died or was moved. Of the state of earlier lives there is what they
-  /// saved.
+  /// Returns how often the actor was restarted after a death or a move. Only state stored with `save` survives.
   [[nodiscard]] int restarts() const noexcept {
     return host_->restarts;
   }
 
-  /// Has the cluster keep `state` for the next life of this actor, in place of what it kept before: small things such
-  /// as a counter, or the name of a checkpoint. Does not wait: what was saved is safe once the node's agent has it, a
-  /// moment later, and survives the worker; `limits::save_interval` later also the node and, for named and detached
-  /// actors with `--store`, the broker.
+  /// Stores `state` in the cluster for the next life of this actor, in place of the previous one: small data such as a
+  /// counter or the name of a checkpoint. Does not wait. A moment later the node's agent has the state, so it survives
+  /// the worker; after `limits::save_interval` it also survives the node and, for named and detached actors with
+  /// `--store`, the broker.
   /// @returns `invalid_argument` above `limits::saved_bytes`, naming the size.
   template <ProtobufMessage T>
   Result<void> save(T state) {
     return save_payload(Payload::of(std::move(state)));
   }
 
-  /// What this actor saved last, in this life or an earlier one; nothing when it never did. In the constructor too.
-  /// @returns `invalid_argument` when it is of another type.
+  /// Returns what this actor saved last, in this life or an earlier one; nothing if it never did. Works in the
+  /// constructor too.
+  /// @returns `invalid_argument` if the saved state is of another type.
   template <ProtobufMessage T>
   [[nodiscard]] Result<std::optional<T>> saved() const {
     if (host_->saved.empty())
@@ -137,33 +138,33 @@ public:
 
   [[nodiscard]] const LeaseInfo& lease() const noexcept;
 
-  /// Number of devices that it owns, whole or in part.
+  /// Returns the number of devices that the actor owns, whole or in part.
   [[nodiscard]] std::size_t gpu_count() const noexcept;
 
-  /// Its part of the i-th device. Asking for one that the lease does not hold is a programming error and throws
-  /// std::out_of_range, which fails the call.
+  /// Returns the actor's part of the i-th device. An index that the lease does not hold is a programming error and
+  /// throws std::out_of_range, which fails the call.
   [[nodiscard]] Context& gpu(std::size_t i = 0);
 
-  /// Which units of a kind of accelerator ("gpus", "neuron_cores") the lease has; see `LeaseInfo`.
+  /// Returns the lease's units of a kind of accelerator ("gpus", "neuron_cores"); see `LeaseInfo`.
   [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const {
     return lease().accelerator_ids(kind);
   }
 
-  /// Whether the running call should end early: it was cancelled, or the actor is being stopped. Cheap.
+  /// Returns whether the running call should end early: it was cancelled, or the actor is being stopped. Cheap.
   [[nodiscard]] bool stop_requested() const noexcept;
 
-  /// When the caller of the running call gives up; `never` without a deadline.
+  /// Returns when the caller of the running call gives up; `never` without a deadline.
   [[nodiscard]] TimePoint deadline() const noexcept;
 
-  /// Where tensors are shared: `tensors().put(...)`, `tensors().get(ref)`.
+  /// Returns the store for sharing tensors: `tensors().put(...)`, `tensors().get(ref)`.
   [[nodiscard]] TensorStore& tensors() noexcept;
 
-  /// The CAF actor around this object, for CAF programs: send, monitor, link, spawn.
+  /// Returns the CAF actor that hosts this object, for CAF programs: send, monitor, link, spawn.
   [[nodiscard]] caf::event_based_actor& self() noexcept {
     return *host_->self;
   }
 
-  /// The way back to the cluster; see `Cluster::from`.
+  /// Returns the link to the cluster for `Cluster::from`.
   [[nodiscard]] std::shared_ptr<ClusterLink> cluster_link() const;
 
 private:
@@ -172,27 +173,27 @@ private:
   detail::ActorHost* host_;
 };
 
-/// An actor that owns whole devices (one or more of one node): nobody else is on them.
+/// An actor that owns whole devices (one or more of one node), which nobody else uses.
 class GPUActor : public Actor {
 public:
   static constexpr Ownership ownership = Ownership::whole;
   using Actor::Actor;
 };
 
-/// An actor that owns a share of one device: a memory quota that it cannot pass and compute units that it runs on.
+/// An actor that owns a share of one device: an enforced memory quota and compute units to run on.
 class FractionalGPUActor : public Actor {
 public:
   static constexpr Ownership ownership = Ownership::fraction;
   using Actor::Actor;
 
-  /// What was really granted, after rounding to what the device can hold apart.
+  /// Returns the actual grant, after rounding to what the device can partition.
   [[nodiscard]] ContextGrant granted() {
     return gpu().granted();
   }
 };
 
-/// Checks that a request fits what an actor type owns. Pure.
-/// @returns `invalid_argument`, saying what to ask for.
+/// Checks that a request fits an actor type's ownership. Pure.
+/// @returns `invalid_argument` with a request that would fit.
 Result<void> check_ownership(Ownership ownership, Share gpus, std::uint64_t memory_bytes, const std::string& type);
 
 } // namespace gpuactors

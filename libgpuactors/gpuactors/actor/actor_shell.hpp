@@ -1,4 +1,4 @@
-// ActorShell: the CAF actor around a user's actor object, on a thread of its own.
+// ActorShell: the CAF actor that hosts a user's actor object, on its own thread.
 #pragma once
 
 #include <gpuactors/actor/hosted_call.hpp>
@@ -8,9 +8,9 @@
 
 namespace gpuactors {
 
-/// Hosts one `Actor` object: opens its devices, makes it, serves its methods, destroys it and frees its memory.
+/// Hosts one `Actor` object: opens its devices, constructs it, serves its methods, destroys it and frees its memory.
 ///
-/// Lifecycle: spawned on a thread of its own by a worker -> `StartActor` makes the object (answered with `Started`, or
+/// Lifecycle: spawned on its own thread by a worker -> `StartActor` constructs the object (answered with `Started`, or
 /// the error of its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an
 /// exit message; then it destroys the object and closes the devices. All on its own thread.
 class ActorShell : public OwnThreads::ActorBase {

@@ -1,4 +1,4 @@
-// CallFrame: one call while it runs, seen from the code that serves it.
+// CallFrame: a running call, as seen by the code that serves it.
 #pragma once
 
 #include <gpuactors/actor/holder_control.hpp>
@@ -10,10 +10,10 @@
 
 namespace gpuactors {
 
-/// What a handler gives back: the answer, or nothing when it will come later through `CallFrame::defer`.
+/// The result of a handler: the answer, or nothing if it will come later through `CallFrame::defer`.
 using Answer = std::optional<Result<Payload>>;
 
-/// One call: its input, its limits, and the ways to answer it. Lives on the holder's thread while the call runs.
+/// One call: its input, its limits, and the ways to answer it. Exists on the holder's thread while the call runs.
 class CallFrame {
 public:
   CallFrame(const Payload& input, CallId id, TimePoint deadline, bool stream, HolderControl& control)
@@ -37,7 +37,7 @@ public:
     return deadline_;
   }
 
-  /// Whether the caller takes a streamed reply.
+  /// Returns whether the caller accepts a streamed reply.
   [[nodiscard]] bool stream() const noexcept {
     return stream_;
   }
@@ -49,8 +49,8 @@ public:
   /// Sends one item of a streamed reply.
   virtual void send_item(Payload item) = 0;
 
-  /// Takes the call out of the handler's hands: the answer comes through the returned function, from any thread.
-  /// `withdraw` runs once if the call is cancelled before that; see `HolderControl::defer`.
+  /// Defers the answer: it comes through the returned function, from any thread. `withdraw` runs once if the call is
+  /// cancelled before that; see `HolderControl::defer`.
   virtual std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) = 0;
 
 private:
@@ -63,7 +63,7 @@ private:
 
 /// The producing end of a streamed reply: items reach the caller in order and before the call's own answer.
 ///
-/// Holder's thread, during the call it was given to.
+/// Only on the holder's thread, during its call.
 template <ProtobufMessage T>
 class ReplyStream {
 public:
@@ -71,10 +71,10 @@ public:
     // nop
   }
 
-  /// Sends `item`, waiting while `limits::stream_window` items are under way that the caller has not taken
+  /// Sends `item`; waits while `limits::stream_window` items are in flight that the caller has not read
   /// (back-pressure).
-  /// @returns `cancelled` when the caller withdrew or the holder is ending, `deadline_exceeded` when the call's
-  /// deadline came first, `invalid_argument` when the item is too large.
+  /// @returns `cancelled` if the caller withdrew or the holder is ending, `deadline_exceeded` if the call's deadline
+  ///          came first, `invalid_argument` if the item is too large.
   Result<void> write(T item) {
     auto payload = Payload::of(std::move(item));
     GPUACTORS_TRY(payload.check_size());

@@ -1,8 +1,8 @@
-// From a user's function to a handler: reads the input as the message type that the function takes, and turns whatever
-// it returns into an answer.
+// Turns a user's function into a handler: reads the input as the function's message type, and converts its result into
+// an answer.
 //
 // A function takes its subject (a TaskContext&, or the actor), `const In&`, and for a streamed reply `ReplyStream<T>&`.
-// It returns a message, a Result of one, a Future of one (answered when that is ready, while the actor goes on), void
+// It returns a message, a Result of one, a Future of one (answered when that is ready, while the actor continues), void
 // or Result<void> (answered with google.protobuf.Empty).
 #pragma once
 
@@ -34,7 +34,7 @@ struct IsReplyStream<ReplyStream<T>> : std::true_type {
   using Item = T;
 };
 
-/// The message type behind what a function returns.
+/// The message type of a function's result.
 template <class R>
 struct OutputOf {
   static_assert(ProtobufMessage<R>, "return a Protobuf message, a Result or Future of one, or void");
@@ -96,7 +96,7 @@ struct ItemOf<S, true> {
 
 // -- answers --------------------------------------------------------------------------------------
 
-/// As requests and items of streams are: the same whether the caller is in this process or in another.
+/// Makes a payload and checks its size, as for requests and stream items: the same limit within and between processes.
 template <class T>
 Result<Payload> checked_payload(T value) {
   auto payload = Payload::of(std::move(value));
@@ -137,7 +137,7 @@ Answer answer_of(CallFrame& frame, Invoke&& invoke) {
   }
 }
 
-/// A function of `Subject&` and the call, with all types erased.
+/// A type-erased function of `Subject&` and the call.
 template <class Subject>
 using Handler = std::function<Answer(Subject&, CallFrame&)>;
 

@@ -1,4 +1,4 @@
-// HolderControl: what others may do to the calls of one lease holder while it runs them: cancel, stop, allow items.
+// HolderControl: control of a lease holder's calls by others: cancel, stop, grant stream credit.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -25,67 +25,67 @@ namespace gpuactors {
 /// asks it to stop. Once the holder is ending, every call is asked to stop.
 class HolderControl {
 public:
-  /// Marks `call` as the running one, with so many items of stream credit. Holder's thread.
-  /// @returns false when it was taken back: nobody waits for its answer; `cancelled` when it was cancelled while it
-  ///          waited, `actor_died` when the holder is ending, or why its lease was taken back. The call must not run
-  ///          then.
+  /// Marks `call` as the running one, with `stream_items` items of stream credit. Holder's thread.
+  /// @returns false if the call was taken back and nobody waits for its answer; `cancelled` if it was cancelled while
+  ///          it waited, `actor_died` if the holder is ending, or the error with which its lease was revoked. In all
+  ///          these cases, the call must not run.
   Result<bool> begin(CallId call, std::uint32_t stream_items);
 
-  /// The running call is over. Holder's thread.
+  /// Ends the running call. Holder's thread.
   void end();
 
-  /// Whether the running call should stop. Any thread; cheap enough to ask in a loop.
+  /// Returns whether the running call should stop. Any thread; cheap enough for loops.
   [[nodiscard]] bool stop_requested() const noexcept {
     return stop_.load(std::memory_order_relaxed);
   }
 
-  /// Takes one item's credit of the running call's stream, waiting until there is one.
-  /// @returns false when the call was asked to stop or the deadline came first. Holder's thread.
+  /// Takes one item of credit from the running call's stream; waits until there is one. Holder's thread.
+  /// @returns false if the call was asked to stop or the deadline came first.
   bool take_credit(TimePoint deadline);
 
-  /// The running call is answered later: until `settle`, cancelling it (or the end of the holder) runs `withdraw` once,
-  /// on the thread that cancels. Runs it at once when that has happened already. Holder's thread.
+  /// Defers the answer of the running call: until `settle`, cancelling it (or the end of the holder) runs `withdraw`
+  /// once, on the cancelling thread; at once if that has already happened. Holder's thread.
   void defer(CallId call, std::function<void()> withdraw);
 
-  /// A deferred call has its answer.
+  /// Records that a deferred call has its answer.
   void settle(CallId call);
 
-  /// Cancels `call`, whether it waits, runs or was deferred.
+  /// Cancels `call`, whether it is waiting, running or deferred.
   /// @returns whether it has begun and has no answer yet.
   bool cancel(CallId call);
 
-  /// Keeps `call` from beginning, unless it has begun.
-  /// @returns whether that is so: it has not run and never will.
+  /// Takes `call` back unless it has begun.
+  /// @returns whether it was taken back: it has not run and never will.
   bool take_back(CallId call);
 
-  /// Allows the running call's stream `items` more items.
+  /// Grants the running call's stream `items` more items.
   void credit(CallId call, std::uint32_t items);
 
-  /// The holder is to end: asks what runs, what was deferred and all that comes to stop.
+  /// Begins the end of the holder: asks running, deferred and all later calls to stop.
   void stop_all();
 
-  /// Takes the lease back: as `stop_all`, and what has no answer yet gets this error as its own.
+  /// Revokes the lease: like `stop_all`, and calls without an answer fail with this error.
   void revoke(Error error);
 
-  /// Why the lease was taken back; nothing while it was not. Any thread.
+  /// Returns why the lease was revoked; nothing if it was not. Any thread.
   [[nodiscard]] std::optional<Error> revoked() const;
 
-  /// Sets who keeps what the holder saves, before the holder is known to anybody.
+  /// Sets the function that keeps the holder's saved state. Call before others know the holder.
   void on_save(std::function<void(const Payload&)> keep);
 
-  /// Has `state` kept for the holder's next life. Holder's thread.
+  /// Saves `state` for the holder's next life. Holder's thread.
   void save(const Payload& state);
 
-  /// Calls that ended so far, whatever their result. Any thread.
+  /// Returns the number of calls that have ended, with whatever result. Any thread.
   [[nodiscard]] std::uint64_t calls() const noexcept {
     return calls_.load(std::memory_order_relaxed);
   }
 
-  /// Sets who is told of the end, before the holder is known to anybody.
+  /// Sets the function to call at the end. Call before others know the holder.
   void on_end(std::function<void()> report);
 
-  /// One of the two things that make the end has happened: the holder has let go of its devices, or its handles are
-  /// marked as down. CAF 0.17 and 1.x do them in different orders; the second one tells of the end.
+  /// Reports one of the two steps of the end: the holder has closed its devices, or its handles are marked as down. CAF
+  /// 0.17 and 1.x do them in different orders; the second step calls the function of the end.
   void half_ended();
 
   /// Devices that the holder found lost to this process: told at its end, read by who reports the end.

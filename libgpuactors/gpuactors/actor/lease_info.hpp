@@ -1,4 +1,4 @@
-// What a running task or actor knows of its own lease.
+// What a running task or actor knows about its own lease.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
@@ -16,7 +16,7 @@ class Device;
 
 /// One device of a lease.
 struct LeasedDevice {
-  /// Index on the node: what users see as the device id.
+  /// Index on the node, which users see as the device id.
   int index = 0;
   Share share;
   std::uint64_t memory_bytes = 0;
@@ -28,27 +28,27 @@ struct LeaseInfo {
   std::uint64_t epoch = 0;
   /// Name of the node.
   std::string node;
-  /// In the order of their indices; empty for work that asked for no device.
+  /// In the order of their indices; empty for work without a device.
   std::vector<LeasedDevice> devices;
   Share cpus;
   std::map<std::string, Share> resources;
   /// The lease that this one was carved out of, if any.
   LeaseId parent;
-  /// Which units of the node's accelerators it has, such as {"neuron_cores", {1}}; `gpus` are in `devices`.
+  /// The lease's units of the node's accelerators, such as {"neuron_cores", {1}}; `gpus` are in `devices`.
   std::map<std::string, std::vector<int>> accelerators;
-  /// The variables by which a process of its own is shown exactly its units: {"NEURON_RT_VISIBLE_CORES", "1"}. Only
-  /// kinds of which it has some; CUDA devices by their UUIDs.
+  /// The environment variables that show exactly these units to a separate process: {"NEURON_RT_VISIBLE_CORES", "1"}.
+  /// Only for kinds that the lease has; CUDA devices by their UUIDs.
   std::map<std::string, std::string> environment;
 
-  /// The units that it has of a kind ("neuron_cores"), ascending; for "gpus", the indices of its devices. Empty when it
-  /// has none.
+  /// Returns the lease's units of a kind ("neuron_cores"), ascending; for "gpus", the indices of its devices. Empty if
+  /// it has none.
   [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const;
 };
 
-/// The device that its node knows as `index`, which need not be its place among them; null if there is none.
+/// Returns the device with this index on its node, which may differ from its position in `devices`; null if none.
 [[nodiscard]] std::shared_ptr<Device> find_device(const std::vector<std::shared_ptr<Device>>& devices, int index);
 
-/// What `LeaseInfo::environment` holds; `devices` are the node's.
+/// Returns the value of `LeaseInfo::environment`; `devices` are the node's.
 [[nodiscard]] std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
                                                                 const std::vector<std::shared_ptr<Device>>& devices);
 

@@ -1,4 +1,4 @@
-// Placement: a lease made real in a process, with one open device context for each device of the lease.
+// Placement: a lease opened in a process, with one device context for each device of the lease.
 #pragma once
 
 #include <gpuactors/actor/lease_info.hpp>
@@ -11,15 +11,14 @@
 
 namespace gpuactors {
 
-/// The quotas of the leases that live in this process, so that a lease carved out of another counts against both.
-/// Any thread.
+/// The quotas of the leases in this process, so a lease that borrows from another counts against both. Any thread.
 class QuotaTable {
 public:
   void add(LeaseId lease, int device, std::shared_ptr<Quota> quota);
   void remove(LeaseId lease);
-  /// Null when the lease is not known here.
+  /// Returns a lease's quota on a device; null if the lease is not known here.
   [[nodiscard]] std::shared_ptr<Quota> find(LeaseId lease, int device) const;
-  /// Bytes that the lease holds on all its devices together.
+  /// Returns the bytes that the lease holds on all its devices together.
   [[nodiscard]] std::uint64_t used(LeaseId lease) const;
 
 private:
@@ -32,7 +31,7 @@ class Placement {
 public:
   /// Opens a context on each device of `lease`. `devices` are the node's; `runtime_source` says whether kernels may be
   /// compiled from source there.
-  /// @returns what `Context::open` reports, naming the device.
+  /// @returns the errors of `Context::open`, naming the device.
   static Result<std::unique_ptr<Placement>> open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
                                                  const std::string& holder, std::shared_ptr<QuotaTable> quotas,
                                                  bool runtime_source = true);
@@ -49,15 +48,15 @@ public:
     return contexts_.size();
   }
 
-  /// The context of the i-th device of the lease.
+  /// Returns the context of the i-th device of the lease.
   [[nodiscard]] Context& context(std::size_t i) {
     return *contexts_.at(i);
   }
 
-  /// Frees what was left allocated on all devices; see `Context::reclaim`.
+  /// Frees leftover allocations on all devices; see `Context::reclaim`.
   Result<std::uint64_t> reclaim();
 
-  /// Indices of the devices that a sticky error has lost to this process; mostly none.
+  /// Returns the indices of devices that a sticky error has lost to this process; usually none.
   [[nodiscard]] std::vector<int> lost_devices() const;
 
 private:

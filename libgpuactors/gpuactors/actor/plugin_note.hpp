@@ -1,5 +1,5 @@
-// What a library with tasks and actors was built with, where it can be read without running any of its code: in an ELF
-// note, which each source leaves that includes this header.
+// Records the versions that a library with tasks and actors was built with in an ELF note, which can be read without
+// running any of its code. Each source that includes this header adds the note.
 #pragma once
 
 #include <gpuactors/base/version.hpp>
@@ -34,7 +34,7 @@ struct PluginNote {
 
 } // namespace gpuactors::detail
 
-/// Leaves a note with this content (nothing: these headers' own versions) in the object file.
+/// Puts a note with this content (nothing: these headers' own versions) into the object file.
 #define GPUACTORS_PLUGIN_NOTE(...)                                                                                     \
   namespace gpuactors::detail {                                                                                        \
   [[gnu::section(".note.gpuactors"), gnu::used]] alignas(4) static const PluginNote plugin_note{                       \

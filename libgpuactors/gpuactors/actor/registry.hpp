@@ -1,4 +1,4 @@
-// The task and actor types that a program has: names, message types, and how to run or make one.
+// The task and actor types of a program: names, message types, and how to run or construct them.
 #pragma once
 
 #include <gpuactors/actor/actor.hpp>
@@ -16,8 +16,8 @@
 
 namespace gpuactors {
 
-/// What tasks or actors of a type ask for when a submit or spawn does not say: `gpus` and `memory_bytes` if it names
-/// neither of them, `cpus` if it names none. In the units of `Options`.
+/// Default resources of a task or actor type: `gpus` and `memory_bytes` apply if a submit or spawn names neither of
+/// them, `cpus` if it names none. In the units of `Options`.
 struct Needs {
   double gpus = 0;
   std::uint64_t memory_bytes = 0;
@@ -56,22 +56,22 @@ struct ActorType {
   std::map<std::string, MethodType, std::less<>> methods;
   std::function<Result<std::unique_ptr<Actor>>(Init, const Payload&)> make;
 
-  /// @returns `not_found` with the nearest names.
+  /// Finds a method by name. @returns `not_found` with similar names.
   [[nodiscard]] Result<const MethodType*> find_method(std::string_view method) const;
 };
 
-/// Whether tasks, actors and methods may be called so: 1 to `limits::name_length` letters, digits, _ - . /
+/// Returns whether `name` is valid for tasks, actors and methods: 1 to `limits::name_length` letters, digits, _ - . /
 [[nodiscard]] bool is_type_name(std::string_view name) noexcept;
 
 /// A set of types. Filled before a cluster opens, read by any thread afterwards.
 class TypeRegistry {
 public:
-  /// The registry that `GPUACTORS_TASK` and `GPUACTORS_ACTOR` fill. It has the library's own task, `SourceTask::type`,
-  /// from the beginning.
+  /// Returns the registry that `GPUACTORS_TASK` and `GPUACTORS_ACTOR` fill. It contains the library's own task,
+  /// `SourceTask::type`, from the beginning.
   static TypeRegistry& global();
 
-  /// Adds a task. A name that is taken or malformed is remembered as a problem, which `check` reports: registration
-  /// runs before main, where nobody could read an error. The result is never null.
+  /// Adds a task. A duplicate or malformed name is recorded as a problem for `check`, because registration runs before
+  /// main, where nobody could handle an error. The result is never null.
   std::shared_ptr<TaskType> add(TaskType task);
   std::shared_ptr<ActorType> add(ActorType actor);
   void add_problem(std::string problem);
@@ -81,11 +81,11 @@ public:
   /// @returns `invalid_argument` with the first problem of the registrations.
   [[nodiscard]] Result<void> check() const;
 
-  /// @returns `not_found` with the nearest names.
+  /// Find a type by name. @returns `not_found` with similar names.
   [[nodiscard]] Result<const TaskType*> find_task(std::string_view name) const;
   [[nodiscard]] Result<const ActorType*> find_actor(std::string_view name) const;
 
-  /// All types in the order of their names.
+  /// Return all types in the order of their names.
   [[nodiscard]] std::vector<const TaskType*> tasks() const;
   [[nodiscard]] std::vector<const ActorType*> actors() const;
 
@@ -95,7 +95,7 @@ private:
   std::vector<std::string> problems_;
 };
 
-/// Says more of the task type that `define_task` registered.
+/// Adds details to the task type that `define_task` registered.
 class TaskTypeBuilder {
 public:
   TaskTypeBuilder(std::shared_ptr<TaskType> type, TypeRegistry& registry)
@@ -103,7 +103,7 @@ public:
     // nop
   }
 
-  /// What it asks for unless a submit says otherwise.
+  /// Sets the resources that the task gets unless a submit says otherwise.
   TaskTypeBuilder& needs(Needs needs);
 
 private:
@@ -111,7 +111,7 @@ private:
   TypeRegistry* registry_;
 };
 
-/// Registers `function(TaskContext&, const In&[, ReplyStream<Out>&])` as task `name`. Before a cluster opens.
+/// Registers `function(TaskContext&, const In&[, ReplyStream<Out>&])` as task `name`. Call before a cluster opens.
 template <class F>
 TaskTypeBuilder define_task(std::string name, F function, TypeRegistry& registry = TypeRegistry::global()) {
   using S = detail::Signature<F>;
@@ -142,7 +142,7 @@ public:
       return add<detail::Signature<F>>(std::move(name), std::move(function));
   }
 
-  /// What it asks for unless a spawn says otherwise.
+  /// Sets the resources that the actor gets unless a spawn says otherwise.
   ActorTypeBuilder& needs(Needs needs) {
     registry_->check_needs("actor type " + type_->name, needs);
     type_->needs = needs;
@@ -170,7 +170,7 @@ private:
   TypeRegistry* registry_;
 };
 
-/// Registers actor type `name`, made by `A(Init, const Config&)`, or `A(Init)` when it takes no configuration.
+/// Registers actor type `name`, constructed by `A(Init, const Config&)`, or `A(Init)` without a configuration.
 template <std::derived_from<Actor> A, ProtobufMessage Config = google::protobuf::Empty>
 ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = TypeRegistry::global()) {
   ActorType type;
@@ -194,8 +194,8 @@ ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = Type
 #define GPUACTORS_CONCAT_(a, b) a##b
 #define GPUACTORS_CONCAT(a, b) GPUACTORS_CONCAT_(a, b)
 
-/// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`, or with what it needs unless a submit says
-/// otherwise: `GPUACTORS_TASK("name", function).needs({.gpus = 1});`
+/// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`, or with default resources:
+/// `GPUACTORS_TASK("name", function).needs({.gpus = 1});`
 #define GPUACTORS_TASK(name, ...)                                                                                      \
   [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__) =                                  \
       ::gpuactors::define_task(name, __VA_ARGS__)

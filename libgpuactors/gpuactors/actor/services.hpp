@@ -1,4 +1,4 @@
-// What a process offers to the tasks and actors that run in it.
+// The services of a process for the tasks and actors in it.
 #pragma once
 
 #include <gpuactors/actor/placement.hpp>
@@ -14,24 +14,24 @@ class Lanes;
 class OwnThreads;
 class TypeRegistry;
 
-/// The way from user code that runs under a lease back to the cluster: implemented by the cluster layer, opaque here.
+/// The link from user code under a lease to its cluster: implemented by the cluster layer, opaque here.
 class ClusterLink {
 public:
   virtual ~ClusterLink() = default;
 };
 
-/// Shared by a worker and everything that it hosts. Immutable after construction.
+/// Shared by a worker and all its holders. Immutable after construction.
 struct ProcessServices {
   std::string node;
-  /// The node's; a lease names them by `DeviceInfo::index`.
+  /// The node's devices; a lease names them by `DeviceInfo::index`.
   std::vector<std::shared_ptr<Device>> devices;
   std::shared_ptr<const TypeRegistry> registry;
   std::shared_ptr<QuotaTable> quotas;
   std::shared_ptr<TensorStore> tensors;
   std::weak_ptr<ClusterLink> cluster;
-  /// Those of what it hosts.
+  /// The threads of the holders.
   std::shared_ptr<OwnThreads> threads;
-  /// To other processes; null where there are none.
+  /// Lanes to other processes; null if there are none.
   std::shared_ptr<Lanes> lanes;
   /// Whether kernels may be compiled from source.
   bool runtime_source = true;

@@ -1,5 +1,5 @@
-// Tasks that are source: a kernel in CUDA C++ that a program sends to a device of the cluster, which compiles and runs
-// it. The program needs neither a compiler nor a device.
+// Tasks that are source: a program sends a kernel in CUDA C++ to a device of the cluster, where it is compiled and run.
+// The program needs neither a compiler nor a device.
 //
 //   gpuactors::SourceTask task{{source, "scale<float>"}, {{4, 1, 1}, {256, 1, 1}, 0}};
 //   task.in_out(x.ref()).scalar(2.0F).scalar(1000U);
@@ -19,8 +19,8 @@ namespace gpuactors {
 
 class TypeRegistry;
 
-/// A kernel as source with all that it is started with, as the message that the task takes. What is wrong with it shows
-/// when it is submitted. One thread.
+/// Builds the message for the task: a kernel's source with its launch shape and arguments. Errors appear when the task
+/// is submitted. One thread at a time.
 class SourceTask {
 public:
   /// The task type, which every program has.
@@ -28,15 +28,15 @@ public:
 
   explicit SourceTask(KernelSource kernel, const LaunchShape& shape = {});
 
-  // The arguments of the kernel, in the order in which it declares them.
+  // Add the arguments of the kernel, in the order in which it declares them.
 
-  /// A pointer to a tensor that is read only.
+  /// Adds a pointer to a tensor that is only read.
   SourceTask& in(const v1::TensorRef& tensor);
-  /// A pointer to a copy of a tensor, which becomes an output.
+  /// Adds a pointer to a copy of a tensor, which becomes an output.
   SourceTask& in_out(const v1::TensorRef& tensor);
-  /// A pointer to a tensor that is made for it, all zero, which becomes an output.
+  /// Adds a pointer to a new tensor of zeros, which becomes an output.
   SourceTask& out(DType dtype, const std::vector<std::int64_t>& shape);
-  /// A number.
+  /// Adds a number.
   SourceTask& scalar(std::int32_t value);
   SourceTask& scalar(std::uint32_t value);
   SourceTask& scalar(std::int64_t value);
@@ -52,11 +52,11 @@ private:
   v1::SourceTask message_;
 };
 
-/// Checks all that can be seen of a task without compiling it. Pure.
-/// @returns `invalid_argument` with what is wrong and what is allowed.
+/// Checks everything about a task that needs no compilation. Pure.
+/// @returns `invalid_argument` with the problem and what is allowed.
 Result<void> check_source_task(const v1::SourceTask& task);
 
-/// Adds the task to a registry of a program's own; that of the program (`TypeRegistry::global`) has it.
+/// Adds the task to a separate registry; the program's own (`TypeRegistry::global`) already has it.
 void define_source_task(TypeRegistry& registry);
 
 } // namespace gpuactors

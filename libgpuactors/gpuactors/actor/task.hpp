@@ -1,4 +1,4 @@
-// Tasks: stateless functions that run under a lease. What a task allocates is gone when it ends.
+// Tasks: stateless functions that run under a lease. Whatever a task allocates is freed when it ends.
 //
 //   GPUACTORS_TASK("square", [](gpuactors::TaskContext& ctx, const Vector& in) -> gpuactors::Result<Vector> { ... });
 #pragma once
@@ -17,7 +17,7 @@ class Placement;
 class TensorStore;
 struct ProcessServices;
 
-/// What a task may use while it runs: its part of the devices, its limits, the way back to the cluster. Its own thread.
+/// The environment of a running task: its part of the devices, its limits, its link to the cluster. Task's thread only.
 class TaskContext {
 public:
   TaskContext(Placement& placement, CallFrame& frame, const ProcessServices& services)
@@ -30,29 +30,29 @@ public:
 
   [[nodiscard]] const LeaseInfo& lease() const noexcept;
 
-  /// Number of devices that the lease holds, whole or in part.
+  /// Returns the number of devices that the lease holds, whole or in part.
   [[nodiscard]] std::size_t gpu_count() const noexcept;
 
-  /// Its part of the i-th device. Asking for one that the lease does not hold throws std::out_of_range, which fails the
-  /// task.
+  /// Returns the task's part of the i-th device. An index that the lease does not hold throws std::out_of_range, which
+  /// fails the task.
   [[nodiscard]] Context& gpu(std::size_t i = 0);
 
-  /// Which units of a kind of accelerator ("gpus", "neuron_cores") the lease has; see `LeaseInfo`.
+  /// Returns the lease's units of a kind of accelerator ("gpus", "neuron_cores"); see `LeaseInfo`.
   [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const {
     return lease().accelerator_ids(kind);
   }
 
-  /// Whether the task should end early: it was cancelled, or its worker is stopping. Cheap.
+  /// Returns whether the task should end early: it was cancelled, or its worker is stopping. Cheap.
   [[nodiscard]] bool stop_requested() const noexcept;
 
-  /// When the caller gives up; `never` without a deadline.
+  /// Returns when the caller gives up; `never` without a deadline.
   [[nodiscard]] TimePoint deadline() const noexcept;
 
-  /// Where tensors are shared. What a task puts from its own device memory is gone with the task: put results with
-  /// `Cluster::put`, which copies them to host memory.
+  /// Returns the store for sharing tensors. A tensor put from the task's own device memory is lost when the task ends:
+  /// put results with `Cluster::put`, which copies them to host memory.
   [[nodiscard]] TensorStore& tensors() noexcept;
 
-  /// The way back to the cluster; see `Cluster::from`.
+  /// Returns the link to the cluster for `Cluster::from`.
   [[nodiscard]] std::shared_ptr<ClusterLink> cluster_link() const;
 
 private:

@@ -1,4 +1,4 @@
-// TaskRunner: the CAF actor that runs tasks under one lease, on a thread of its own.
+// TaskRunner: the CAF actor that runs tasks under one lease, on its own thread.
 #pragma once
 
 #include <gpuactors/actor/hosted_call.hpp>
@@ -10,10 +10,10 @@
 
 namespace gpuactors {
 
-/// Runs one task after the other under its lease; frees what each one left allocated before it answers.
+/// Runs one task after the other under its lease; frees each task's leftover allocations before it answers.
 ///
-/// Lifecycle: spawned on a thread of its own by a worker -> opened by `StartRunner` (answered with `Started`, or the
-/// error of opening its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices.
+/// Lifecycle: spawned on its own thread by a worker -> opened by `StartRunner` (answered with `Started`, or the error
+/// of opening its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices.
 class TaskRunner : public OwnThreads::ActorBase {
 public:
   TaskRunner(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<const ProcessServices> services,

@@ -1,4 +1,4 @@
-// Tensors that are shared: put once, immutable, read by many, without their bytes ever entering a message.
+// Shared tensors: put once, immutable, read by many; their bytes never enter a message.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -32,13 +32,13 @@ struct TensorEntry;
 template <class T>
 class Shared;
 
-/// A counted handle to an immutable tensor in the tensor store. Copyable; any thread. All but `bool` and the references
-/// need a handle that is not empty.
+/// A counted handle to an immutable tensor in the tensor store. Copyable; any thread. Except for `operator bool`, do
+/// not call members on an empty handle.
 ///
-/// A tensor that a task or actor put from its device stays there, in its quota, until the last handle is gone; when the
-/// owner ends first, the tensor is lost, and reading it fails with `actor_died`. So it is for a process of the same
-/// machine that has it open on a device. One that was put into host memory, or that was brought to that of another
-/// process, is lost to nobody while a handle lives, whatever becomes of its owner.
+/// A tensor that a task or actor put from its device stays there, in the owner's quota, until the last handle is gone.
+/// If the owner ends first, the tensor is lost, and reading it fails with `actor_died`; the same holds for a process of
+/// the same machine that has it open on a device. A tensor in host memory, whether put there or copied there by another
+/// process, remains readable while a handle lives, even after its owner has ended.
 template <>
 class Shared<Tensor> {
 public:
@@ -50,34 +50,33 @@ public:
 
   [[nodiscard]] DType dtype() const noexcept;
 
-  /// A dimension may be 0 for what lies in host memory.
+  /// Returns the shape. A dimension may be 0 if the tensor is in host memory.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept;
 
-  /// A reference to send in a message: valid while some handle to the tensor lives in this process.
+  /// Returns a reference to send in a message. It is valid while some handle to the tensor lives in this process.
   [[nodiscard]] v1::TensorRef ref() const;
 
-  /// A reference that keeps the tensor by itself: until somebody has it from `get` (once), its owner or process ends,
-  /// or `keep` is over, so that nothing stays for ever when the one who should take it dies. The handle is empty
-  /// afterwards.
+  /// Returns a reference that keeps the tensor alive by itself, until one `get` has taken it, its owner or process
+  /// ends, or the time `keep` has passed; so nothing leaks if the receiver dies. The handle is empty afterwards.
   [[nodiscard]] v1::TensorRef hand_over(Duration keep = limits::hand_over) &&;
 
-  /// The tensor for reading on the device it lies on, without a copy. The memory stays readable while the result
-  /// lives, even if the owner ends; work that reads it must be done when the result goes (`on` does not ask for that).
-  /// @returns `unsupported` when it lies in host memory (`Cluster::put`, or from another process), `actor_died` when
-  ///          the owner has ended.
+  /// Returns the tensor for reading on its own device, without a copy. The memory stays readable while the result
+  /// lives, even if the owner ends; work that reads it must be done before the result is destroyed (not so with `on`).
+  /// @returns `unsupported` if it is in host memory (`Cluster::put`, or from another process), `actor_died` if the
+  ///          owner has ended.
   [[nodiscard]] Result<Tensor> view() const;
 
-  /// The tensor on the device of `stream`, for work of that stream: without a copy when it lies there, else copied.
-  /// What lies there in memory of another process counts in the quota as a copy would, while the result lives. The
-  /// result may go while that work is still queued: the memory stays until all that is queued there by then is done.
-  /// Other streams that read it are made to wait for, or waited for, before the result goes.
-  /// @returns `actor_died` when the owner has ended, `out_of_memory` when the copy does not fit the quota,
-  ///          `invalid_argument` when it has no elements.
+  /// Returns the tensor on the device of `stream`, for work of that stream: in place if it is on that device, else as a
+  /// copy. If another process owns the memory, the tensor counts in the quota like a copy while the result lives. You
+  /// may destroy the result while that work is still queued: the memory stays until all work queued on `stream` by then
+  /// is done. If other streams read the tensor, synchronize with them, or make `stream` wait for them, before that.
+  /// @returns `actor_died` if the owner has ended, `out_of_memory` if the copy does not fit the quota,
+  ///          `invalid_argument` if it has no elements.
   [[nodiscard]] Result<Tensor> on(Stream& stream) const;
 
-  /// The elements in host memory, without a copy if they lie there, as those of `Cluster::put` and those that came from
-  /// another process do. Valid while a handle to the tensor lives.
-  /// @returns `invalid_argument` when `T` is not the element type, `actor_died` when the owner has ended.
+  /// Returns the elements in host memory; without a copy if they are there already, as after `Cluster::put` or when
+  /// they came from another process. Valid while a handle to the tensor lives.
+  /// @returns `invalid_argument` if `T` is not the element type, `actor_died` if the owner has ended.
   template <class T>
   [[nodiscard]] Result<std::span<const T>> host() const {
     GPUACTORS_LET(data, host(dtype_of<T>));
@@ -85,7 +84,7 @@ public:
   }
 
   /// Copies the elements to the host.
-  /// @returns `invalid_argument` when `T` is not the element type, `actor_died` when the owner has ended.
+  /// @returns `invalid_argument` if `T` is not the element type, `actor_died` if the owner has ended.
   template <class T>
   [[nodiscard]] Result<std::vector<T>> to_host() const {
     std::vector<T> values(static_cast<std::size_t>(size()));
@@ -93,7 +92,7 @@ public:
     return values;
   }
 
-  /// Number of elements.
+  /// Returns the number of elements.
   [[nodiscard]] std::int64_t size() const noexcept;
 
 private:
@@ -110,20 +109,20 @@ private:
   std::shared_ptr<detail::TensorEntry> entry_;
 };
 
-/// How the tensors of a process get to others.
+/// How a process shares its tensors with other processes.
 struct TensorLinks {
-  /// Under which address other machines reach this one; empty: they do not.
+  /// The address under which other machines reach this one; empty: they cannot.
   std::string host{};
-  /// TLS with these; none means plaintext, which only an operator may wish.
+  /// The certificates for TLS; without them, the links use plaintext, which only an operator may choose.
   std::optional<CertificateFiles> certificates{};
-  /// Whether processes of this machine share memory; else the bytes go over TCP between them as well.
+  /// Whether processes of this machine share memory; otherwise they use TCP as well.
   bool shares_memory = true;
 };
 
 /// The shared tensors of one process. Any thread.
 ///
-/// With `TensorLinks` it serves them to other processes and fetches theirs; ports and threads for that are there from
-/// the first tensor on.
+/// With `TensorLinks`, it serves them to other processes and fetches theirs; it opens ports and starts threads for that
+/// with the first tensor.
 class TensorStore {
 public:
   explicit TensorStore(std::optional<TensorLinks> links = std::nullopt);
@@ -131,38 +130,38 @@ public:
   /// Closes.
   ~TensorStore();
 
-  /// Devices of this process, on which it may from now on open memory of others.
+  /// Sets the devices of this process on which the store may open memory of other processes from now on.
   void use_devices(const std::vector<std::shared_ptr<Device>>& devices);
 
   /// Shares `tensor` in place: it stays on its device, in its owner's quota. Waits until the work queued on `stream`
-  /// (the one that produced it) is done, and reports that work's error.
-  /// @returns `unavailable` after `close`, or when there is no port or thread to serve it.
+  /// (the stream that produced it) is done, and returns that work's error.
+  /// @returns `unavailable` after `close`, or if there is no port or thread to serve it.
   Result<Shared<Tensor>> put(Tensor tensor, Stream& stream);
 
-  /// The same without waiting: the tensor may be handed over while the work that makes it is still queued on `stream`.
-  /// On a CUDA device, work that takes it by `Shared::on` waits there; whoever else reads it waits until it is made. An
-  /// error of that work is told to those who read, and by `synchronize` of the stream no more.
+  /// Shares `tensor` without waiting: you may pass it on while the work that computes it is still queued on `stream`.
+  /// On a CUDA device, work that uses it through `Shared::on` waits on the device; other readers wait until it is
+  /// computed. Readers get the error of that work; `synchronize` of the stream does not return it any more.
   Result<Shared<Tensor>> put_queued(Tensor tensor, Stream& stream);
 
   /// Copies `count` elements into host memory.
-  /// @returns `invalid_argument` when the shape has another number of them, `out_of_memory`, else as above.
+  /// @returns `invalid_argument` if the shape has another number of elements, `out_of_memory`, or the errors of `put`.
   Result<Shared<Tensor>> put_copy(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
 
-  /// Copies a tensor into host memory; `stream` is the one that produced it.
+  /// Copies a tensor into host memory; `stream` is the stream that produced it.
   Result<Shared<Tensor>> put_copy(const Tensor& tensor, Stream& stream);
 
-  /// The tensor that `ref` names; one of another process is fetched: mapped on the same machine, else copied. Blocks
-  /// until all of it is here. Nothing is fetched twice while a handle to it lives here.
-  /// @returns `not_found` when nobody keeps it any more, or when its process serves nobody; `worker_died` when its
-  ///          process has ended, `actor_died` when its owner has, `unavailable` when it cannot be reached, stands still
-  ///          or ends itself, `out_of_memory`, `invalid_argument` when the reference makes no sense, `cancelled` when
-  ///          this store is closed meanwhile.
+  /// Returns the tensor that `ref` names. A tensor of another process is fetched: mapped on the same machine, else
+  /// copied. Blocks until all of it has arrived. Does not fetch a tensor again while a handle to it lives here.
+  /// @returns `not_found` if no handle to it is left, or if its process serves no tensors; `worker_died` if its process
+  ///          has ended, `actor_died` if its owner has ended, `unavailable` if the process cannot be reached, makes no
+  ///          progress or is ending, `out_of_memory`, `invalid_argument` for a malformed reference, `cancelled` if this
+  ///          store is closed meanwhile.
   Result<Shared<Tensor>> get(const v1::TensorRef& ref);
 
-  /// Tensors that are kept now.
+  /// Returns the number of tensors kept now.
   [[nodiscard]] std::size_t size() const;
 
-  /// Ends transfers and what was handed over; tensors stay readable by those who have a handle. Idempotent.
+  /// Ends transfers and hand-overs; tensors stay readable through existing handles. Idempotent.
   void close();
 
 private:

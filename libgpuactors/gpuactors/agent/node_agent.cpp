@@ -42,6 +42,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
       [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
       [this](const v1::DeviceFault& message) { device_failed(message); },
       [this](const v1::DeviceUse& message) { device_used(message); },
+      [](const v1::DrainNode&) {},
   };
 }
 

@@ -2,21 +2,16 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
 namespace gpuactors {
 
 namespace {
-
-std::uint64_t random_id() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32U | random()) | 1U;
-}
 
 std::map<std::string, Share> resources_of(const v1::Node& node) {
   std::map<std::string, Share> result;
@@ -79,7 +74,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
         v1::HeldLease held;
         held.set_client(order.client());
         held.set_client_request(order.client_request());
-        start(order, std::move(held), order.isolated());
+        start(order, std::move(held), Isolated{order.isolated(), order.environment()});
       },
       [this](const v1::StartActor& order, const Payload& config) {
         v1::HeldLease held;
@@ -91,7 +86,8 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
           held.set_config_type(std::string{bytes->type_name()});
           held.set_config(std::string{bytes->bytes()});
         }
-        start(order, std::move(held), order.spec().isolated() || order.request().isolated(), config);
+        const bool isolated = order.spec().isolated() || order.request().isolated();
+        start(order, std::move(held), Isolated{isolated, order.request().environment()}, config);
       },
       [this](const v1::EndLease& order) { end(order); },
       [this](const v1::LeaseStarted& message, const caf::strong_actor_ptr&, const caf::strong_actor_ptr&) {
@@ -126,6 +122,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this](const v1::HolderUsage& message) { used(message); },
       [this](const v1::DeviceFault& message) { device_failed(message); },
       [this](const v1::DeviceUse& message) { device_used(message); },
+      [this](const v1::DrainNode& message) { leave(message); },
   };
 }
 
@@ -141,7 +138,7 @@ void ProcessAgent::on_exit() {
 // -- leases ---------------------------------------------------------------------------------------
 
 template <class Message, class... Ins>
-void ProcessAgent::start(Message order, v1::HeldLease held, bool isolated, const Ins&... message) {
+void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message) {
   const LeaseId id{order.lease().id()};
   if (leases_.count(id) > 0)
     return;
@@ -172,9 +169,10 @@ void ProcessAgent::start(Message order, v1::HeldLease held, bool isolated, const
     });
 }
 
-ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, bool isolated, const LogSource& source) {
+ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, const Isolated& isolated,
+                                                     const LogSource& source) {
   // What was lent counts against the lender's quota, which its process keeps.
-  if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated)
+  if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated.wanted)
     if (const auto worker = workers_.find(lender->second.worker); worker != workers_.end() && !worker->second.ending)
       return worker->second;
   std::vector<v1::Device> devices;
@@ -182,17 +180,18 @@ ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, boo
     for (const auto& device : options_.node.devices())
       if (device.index() == granted.index())
         devices.push_back(device);
-  if (isolated || devices.size() > 1 || lease.units_size() > 0)
-    return start_worker(fmt::format("lease {}", lease.id()), true, std::move(devices), &lease, lease.name(), &source);
+  if (isolated.wanted || devices.size() > 1 || lease.units_size() > 0)
+    return start_worker(fmt::format("lease {}", lease.id()), std::move(devices), &lease, isolated.environment,
+                        lease.name(), &source);
   auto key = devices.empty() ? std::string{"no device"} : fmt::format("device {}", devices.front().index());
   if (const auto known = by_key_.find(key); known != by_key_.end())
     return workers_.at(known->second);
-  return start_worker(key, false, std::move(devices), nullptr, key, nullptr);
+  return start_worker(key, std::move(devices), nullptr, {}, key, nullptr);
 }
 
-ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exclusive, std::vector<v1::Device> devices,
-                                                       const v1::Lease* lease, std::string purpose,
-                                                       const LogSource* source) {
+ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, std::vector<v1::Device> devices,
+                                                       const v1::Lease* lease, const Environment& environment,
+                                                       std::string purpose, const LogSource* source) {
   WorkerCommand command;
   command.number = ++last_worker_;
   options_.sources->add_worker(
@@ -200,14 +199,18 @@ ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, bool exc
   command.purpose = std::move(purpose);
   command.environment = visibility(devices, lease);
   // A fraction in a process of its own takes turns with the device's other processes, whatever SMs it would hold.
-  command.environment["GPUACTORS_ISOLATED"] = exclusive ? std::optional<std::string>{"1"} : std::nullopt;
-  if (exclusive && options_.mps_runs())
+  command.environment["GPUACTORS_ISOLATED"] = lease != nullptr ? std::optional<std::string>{"1"} : std::nullopt;
+  if (lease != nullptr && options_.mps_runs())
     command.environment.merge(mps_environment(*lease, devices));
+  // Last: what it is held by is not for its user to say.
+  for (const auto& [name, value] : environment)
+    command.environment.emplace(name, value);
   command.devices = std::move(devices);
   auto& worker = workers_[command.number];
   worker.number = command.number;
   worker.key = key;
-  worker.exclusive = exclusive;
+  if (lease != nullptr)
+    worker.owner = LeaseId{lease->id()};
   by_key_[std::move(key)] = command.number;
   if (auto started = options_.launcher->start(command); !started) {
     v1::WorkerExited exited;
@@ -266,11 +269,27 @@ void ProcessAgent::ended(v1::LeaseEnded message) {
     for (const auto index : message.lost_devices())
       note_loss(index);
   message.clear_lost_devices();
-  if (!worker.exclusive && !lost)
-    return report(std::move(message));
-  // Free when the process is gone.
+  if (!lost && lease->first != worker.owner) {
+    report(std::move(message));
+    // Its lender may have waited for it.
+    const auto owner = leases_.find(worker.owner);
+    if (owner != leases_.end() && owner->second.ended && worker.leases.size() == 1)
+      kill_worker(worker);
+    return;
+  }
+  // Free when the process is gone. What borrowed from the lease and is still there ends with it, but in order.
   lease->second.ended = std::move(message);
-  kill_worker(worker);
+  if (lost || worker.leases.size() == 1)
+    return kill_worker(worker);
+  for (const auto other : worker.leases) {
+    if (other == worker.owner)
+      continue;
+    v1::EndLease order;
+    order.set_lease(other.value());
+    order.set_epoch(leases_.at(other).held.lease().epoch());
+    order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
+    caf_version::post(worker.control, std::move(order));
+  }
 }
 
 void ProcessAgent::stuck(const v1::LeaseStuck& message) {
@@ -315,7 +334,8 @@ void ProcessAgent::worker_lost(std::uint64_t number) {
   const auto worker = workers_.find(number);
   if (worker == workers_.end())
     return;
-  worker->second.exclusive = worker->second.exclusive && worker->second.ending;
+  if (!worker->second.ending)
+    worker->second.owner = LeaseId{};
   kill_worker(worker->second);
 }
 
@@ -336,7 +356,7 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
     by_key_.erase(known);
   // Not of one that had nothing more to do.
-  if (!record.exclusive || record.leases.size() > 1 || !record.ending)
+  if (!record.owner || record.leases.size() > 1 || !record.ending)
     options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);

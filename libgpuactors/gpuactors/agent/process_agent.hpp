@@ -66,6 +66,8 @@ struct ProcessAgentOptions {
   std::function<void(std::string)> notice = [](const std::string&) {};
   /// The broker has taken the node, the first time or again.
   std::function<void()> registered = [] {};
+  /// After a `DrainNode`: nothing runs here any more.
+  std::function<void()> emptied = [] {};
 };
 
 /// One worker for each device, for the leases on one device; one for work without a device; and one for each lease of
@@ -91,12 +93,19 @@ private:
   static constexpr std::uint64_t tick_saves = UINT64_MAX - 1;
 
   using Order = std::function<void(const caf::strong_actor_ptr& worker)>;
+  using Environment = google::protobuf::Map<std::string, std::string>;
+
+  /// Whether a lease wants a process of its own, and with which variables.
+  struct Isolated {
+    bool wanted = false;
+    const Environment& environment;
+  };
 
   struct WorkerRecord {
     std::uint64_t number = 0;
     std::string key;
-    /// It ends with its only lease.
-    bool exclusive = false;
+    /// Not null: it was started for this lease and ends with it, after what the lease has lent to others.
+    LeaseId owner;
     /// It was told or made to end: no more work for it.
     bool ending = false;
     /// A device of it has failed: it ends soon, whatever runs in it.
@@ -119,10 +128,11 @@ private:
   };
 
   template <class Message, class... Ins>
-  void start(Message order, v1::HeldLease held, bool isolated, const Ins&... message);
-  WorkerRecord& worker_for(const v1::Lease& lease, bool isolated, const LogSource& source);
-  WorkerRecord& start_worker(std::string key, bool exclusive, std::vector<v1::Device> devices, const v1::Lease* lease,
-                             std::string purpose, const LogSource* source);
+  void start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message);
+  WorkerRecord& worker_for(const v1::Lease& lease, const Isolated& isolated, const LogSource& source);
+  /// @param lease whose process it is; null for one that several share.
+  WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, const v1::Lease* lease,
+                             const Environment& environment, std::string purpose, const LogSource* source);
   void end(const v1::EndLease& order);
   void started(v1::LeaseStarted message);
   void ended(v1::LeaseEnded message);
@@ -135,6 +145,9 @@ private:
   // -- to the broker: process_agent_reports.cpp ------------------------------------------------
 
   void link_changed(const caf::strong_actor_ptr& broker);
+  /// The process is about to end: the broker is asked to empty the node.
+  void leave(v1::DrainNode message);
+  void tell_that_it_leaves();
   void register_node();
   /// Tells all that is held here. @returns how many leases that are.
   std::uint32_t tell_held();
@@ -164,6 +177,9 @@ private:
   /// The one that the broker did not take.
   std::uint64_t refused_ = 0;
   std::uint64_t last_worker_ = 0;
+  // By when the node has to be empty, once its process is about to end, and whether the broker knows.
+  std::optional<TimePoint> leaves_by_;
+  bool left_ = false;
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;
   std::map<LeaseId, LeaseRecord> leases_;

@@ -1,8 +1,10 @@
 // What an agent tells the broker: its node and what runs there, what actors saved, and what has ended.
 #include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/base/version.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace gpuactors {
@@ -49,6 +51,7 @@ void ProcessAgent::register_node() {
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
   message.set_registration(++registration_);
+  message.set_release(release);
   message.set_held_ahead(tell_held());
   const auto broker = caf::actor_cast<BrokerHandle>(broker_);
   caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
@@ -56,6 +59,8 @@ void ProcessAgent::register_node() {
           [this](v1::Done&) {
             options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
             options_.registered();
+            left_ = false;
+            tell_that_it_leaves();
           },
           [this, failed = registration_](caf::error& error) {
             // Another connection, and another registration by it: one more would cross with what that one brings.
@@ -72,6 +77,31 @@ void ProcessAgent::register_node() {
       *usage.add_entries() = *lease.usage;
   if (usage.entries_size() > 0)
     caf_version::post(broker_, std::move(usage));
+}
+
+void ProcessAgent::leave(v1::DrainNode message) {
+  leaves_by_ = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
+  tell_that_it_leaves();
+}
+
+void ProcessAgent::tell_that_it_leaves() {
+  if (!leaves_by_ || broker_ == nullptr)
+    return;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*leaves_by_ - Clock::now()).count();
+  v1::DrainNode message;
+  message.set_name(options_.node.name());
+  message.set_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left)));
+  // What the broker ordered before it knew has come before its answer.
+  caf_version::ask(this, caf::actor_cast<BrokerHandle>(broker_), std::move(message))
+      .then(
+          [this](v1::Done&) {
+            left_ = true;
+            if (leases_.empty())
+              options_.emptied();
+          },
+          [this](caf::error& error) {
+            options_.notice(fmt::format("the broker does not empty the node: {}", from_caf(error).message()));
+          });
 }
 
 std::uint32_t ProcessAgent::tell_held() {
@@ -151,6 +181,8 @@ void ProcessAgent::report(v1::LeaseEnded message) {
     }
   }
   caf_version::post(broker_, std::move(message));
+  if (left_ && leases_.empty())
+    options_.emptied();
 }
 
 } // namespace gpuactors

@@ -185,7 +185,7 @@ void Worker::end(const v1::EndLease& order) {
   if (order.grace_ms() > 0) {
     v1::Tick tick;
     tick.set_id(order.lease());
-    caf_version::post_later(this, std::chrono::milliseconds{order.grace_ms()}, std::move(tick));
+    caf_version::post_later(this, from_milliseconds(order.grace_ms()), std::move(tick));
   }
 }
 

@@ -1,7 +1,8 @@
-// The one notion of time: a steady clock that tests can replace.
+// The clock of the library: a steady clock.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace gpuactors {
 
@@ -9,12 +10,19 @@ using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 using Duration = Clock::duration;
 
-/// A point that never comes: "no deadline".
+/// A time that never comes: "no deadline".
 inline constexpr TimePoint never = TimePoint::max();
 
-/// `start + wait` without overflow: waits too long to represent mean `never`.
+/// Returns `start + wait` without overflow: `never` if the wait is too long to represent.
 [[nodiscard]] constexpr TimePoint deadline_after(TimePoint start, Duration wait) noexcept {
   return wait >= never - start ? never : start + wait;
+}
+
+/// So many milliseconds, without overflow: too many to represent mean the longest duration.
+[[nodiscard]] constexpr Duration from_milliseconds(std::uint64_t count) noexcept {
+  constexpr auto most = std::chrono::floor<std::chrono::milliseconds>(Duration::max());
+  return count > static_cast<std::uint64_t>(most.count()) ? Duration::max()
+                                                          : std::chrono::milliseconds{static_cast<std::int64_t>(count)};
 }
 
 } // namespace gpuactors

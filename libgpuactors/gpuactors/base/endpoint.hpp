@@ -1,4 +1,4 @@
-// Endpoint: where a process listens, as people write it.
+// Endpoint: the address on which a process listens, in text form.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -17,14 +17,14 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// Reads "HOST:PORT"; an IPv6 address stands in brackets, "[::1]:7711". The port may be 0 where one is chosen.
-/// @returns `invalid_argument` saying what is missing.
+/// Parses "HOST:PORT"; an IPv6 address is in brackets, "[::1]:7711". The port may be 0 if the system chooses one.
+/// @returns `invalid_argument`, naming what is missing.
 [[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
 
-/// Renders what `parse_endpoint` reads.
+/// Renders the form that `parse_endpoint` reads.
 [[nodiscard]] std::string to_string(const Endpoint& endpoint);
 
-/// Whether only this machine can connect to the host: a loopback address or "localhost".
+/// Returns whether only this machine can reach the host: a loopback address or "localhost".
 [[nodiscard]] bool is_loopback(std::string_view host) noexcept;
 
 } // namespace gpuactors

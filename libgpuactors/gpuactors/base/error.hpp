@@ -1,4 +1,4 @@
-// What can go wrong, as values: one code that tells the caller what to do, and one sentence with the numbers.
+// Errors as values: a code that tells the caller what to do, and a sentence with the numbers.
 #pragma once
 
 #include <cstdint>
@@ -17,57 +17,57 @@ enum class Errc : std::uint8_t {
 
   // -- wait: the same request can succeed later ------------------------------------------------
 
-  /// The resources exist but are held by others, and the request asked not to queue.
+  /// The resources exist but others hold them, and the request did not want to wait (any longer).
   no_capacity = 1,
-  /// A bounded queue is full; try again when some of its entries are done.
+  /// A bounded queue is full; retry when some of its entries are done.
   queue_full = 2,
-  /// The other side cannot be reached now, or is going away.
+  /// The other side cannot be reached now, or is shutting down.
   unavailable = 3,
 
   // -- give up: the request itself must change -------------------------------------------------
 
   /// No registered node could ever satisfy the request.
   infeasible = 10,
-  /// The input breaks a rule; the text says which one and what is allowed.
+  /// The input breaks a rule; the text names the rule and what is allowed.
   invalid_argument = 11,
   /// This build, device or mode cannot do what was asked.
   unsupported = 12,
-  /// No such task type, actor type, method, actor, lease or tensor.
+  /// There is no such task type, actor type, method, actor, lease or tensor.
   not_found = 13,
-  /// The name is taken.
+  /// The name is already in use.
   already_exists = 14,
 
   // -- re-acquire: what the caller holds is no longer valid ------------------------------------
 
   /// The lease has ended.
   lease_expired = 20,
-  /// The lease was taken back, for instance because its device failed.
+  /// The lease was revoked, for instance because its device failed.
   lease_revoked = 21,
-  /// The caller speaks for an earlier holder of this lease.
+  /// The message concerns an earlier holder of this lease.
   stale_epoch = 22,
-  /// The caller, or the owner of the request, withdrew it.
+  /// The caller, or the owner of the request, withdrew the request.
   cancelled = 23,
-  /// The answer did not come before the deadline; the work may still be running.
+  /// No answer arrived before the deadline; the work may still be running.
   deadline_exceeded = 24,
 
-  // -- fail the task: the device and its worker go on ------------------------------------------
+  // -- fail the task: the device and its worker keep working -----------------------------------
 
-  /// An allocation would pass the lease's memory limit, or the device has no memory left.
+  /// An allocation would exceed the lease's memory limit, or the device has no memory left.
   out_of_memory = 30,
   /// A kernel could not be started.
   launch_failed = 31,
   /// A transfer to, from or within a device failed.
   copy_failed = 32,
-  /// The user's own code reported a failure or threw an exception.
+  /// User code reported a failure or threw an exception.
   task_failed = 33,
   /// The actor ended before it answered.
   actor_died = 34,
 
-  // -- replace the process: nothing in it can be trusted any more ------------------------------
+  // -- replace the process: it can no longer be trusted ----------------------------------------
 
   /// The device context is corrupt (a sticky error).
   context_lost = 40,
-  /// The device is gone, or was never there.
+  /// The device is gone, or never existed.
   device_lost = 41,
   /// The worker process that ran the work has ended.
   worker_died = 42,
@@ -78,37 +78,37 @@ enum class Errc : std::uint8_t {
   internal = 50,
 };
 
-/// What a caller should do about an error.
+/// How a caller should react to an error.
 enum class Remedy : std::uint8_t {
   /// There is no error.
   none,
-  /// Try the same again after a while.
+  /// Retry the same request after a while.
   wait,
   /// Change the request: the same one will fail again.
   give_up,
-  /// Ask for the resource anew.
+  /// Request the resource again, if it is still needed.
   reacquire,
-  /// The task failed; device and worker go on.
+  /// The task failed; the device and its worker keep working.
   fail_task,
-  /// The process that reported it must be replaced.
+  /// The failed process must be replaced. In a cluster of processes, its node does that, and a retry may succeed.
   replace_process,
-  /// A bug: report it.
+  /// A bug in this library: report it.
   report,
 };
 
-/// Returns what a caller should do about `code`. Total over all codes. Any thread.
+/// Returns how a caller should react to `code`. Total over all codes. Any thread.
 [[nodiscard]] Remedy remedy_of(Errc code) noexcept;
 
-/// Returns the code's name as it is spelled in the source, for example "infeasible". Any thread.
+/// Returns the code's name as spelled in the source, for example "infeasible". Any thread.
 [[nodiscard]] std::string_view to_string(Errc code) noexcept;
 
 /// Returns the remedy's name, for example "give_up". Any thread.
 [[nodiscard]] std::string_view to_string(Remedy remedy) noexcept;
 
-/// Returns the code that has this number on the wire; `Errc::internal` for a number this build does not know.
+/// Returns the code with this number on the wire; `Errc::internal` for a number that this build does not know.
 [[nodiscard]] Errc errc_from_number(std::uint8_t number) noexcept;
 
-/// A failure: the code to act on and the sentence to show.
+/// A failure: a code for the program and a sentence for people.
 class Error {
 public:
   Error(Errc code, std::string message) : code_(code), message_(std::move(message)) {
@@ -119,7 +119,7 @@ public:
     return code_;
   }
 
-  /// One sentence that says what happened, with the numbers, and what would be right.
+  /// Returns one sentence that says what happened, with the numbers, and what would be right.
   [[nodiscard]] const std::string& message() const noexcept {
     return message_;
   }
@@ -135,7 +135,7 @@ private:
   std::string message_;
 };
 
-/// Renders "infeasible: no node has 3 devices".
+/// Renders code and message, for example "infeasible: no node has 3 devices".
 [[nodiscard]] std::string to_string(const Error& error);
 
 } // namespace gpuactors

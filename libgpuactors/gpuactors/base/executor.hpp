@@ -1,4 +1,4 @@
-// Where callbacks run: one thread of its own, never the thread that happened to complete the work.
+// A separate thread for callbacks, which never run on the thread that completed the work.
 #pragma once
 
 #include <condition_variable>
@@ -9,20 +9,20 @@
 
 namespace gpuactors {
 
-/// Runs functions in the order in which they were posted, on one thread of its own that starts with the first of them.
+/// Runs functions in the order of posting, on one thread that starts with the first function.
 class Executor {
 public:
   Executor() = default;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Stops as `stop` does.
+  /// Stops like `stop`.
   ~Executor();
 
-  /// Runs what was posted so far, then ends the thread. Idempotent. Not from a posted function.
+  /// Runs all functions posted so far, then ends the thread. Idempotent. Do not call from a posted function.
   void stop();
 
-  /// Queues `function`. Any thread; never blocks for long. After the executor began to stop, it is dropped.
+  /// Queues `function`; drops it once the executor has begun to stop. Any thread; never blocks for long.
   void post(std::function<void()> function);
 
 private:

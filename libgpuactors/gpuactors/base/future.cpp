@@ -2,6 +2,7 @@
 #include <gpuactors/base/look.hpp>
 
 #include <algorithm>
+#include <iterator>
 
 namespace gpuactors::detail {
 
@@ -52,19 +53,32 @@ bool FutureCore::wait_until(TimePoint deadline) {
   return ready();
 }
 
-void FutureCore::on_ready(std::function<void()> observer) {
+std::uint64_t FutureCore::on_ready(std::function<void()> observer) {
   {
     const std::lock_guard lock{mutex_};
     if (!ready()) {
-      observers_.push_back(std::move(observer));
-      return;
+      observers_.emplace_back(++last_observer_, std::move(observer));
+      return last_observer_;
     }
   }
   observer();
+  return 0;
+}
+
+void FutureCore::forget(std::uint64_t observer) {
+  std::function<void()> forgotten; // destroyed without the lock
+  const std::lock_guard lock{mutex_};
+  // The last ones are the likeliest.
+  const auto found =
+      std::find_if(observers_.rbegin(), observers_.rend(), [&](const auto& known) { return known.first == observer; });
+  if (found == observers_.rend())
+    return;
+  forgotten = std::move(found->second);
+  observers_.erase(std::next(found).base());
 }
 
 void FutureCore::publish() {
-  std::vector<std::function<void()>> observers;
+  decltype(observers_) observers;
   bool waiting = false;
   {
     const std::lock_guard lock{mutex_};
@@ -75,7 +89,7 @@ void FutureCore::publish() {
   // Not under the lock, for which a waiter would wait at once again. Whoever completes keeps the object meanwhile.
   if (waiting)
     wake_.notify_all();
-  for (const auto& observer : observers)
+  for (const auto& [number, observer] : observers)
     observer();
 }
 
@@ -90,21 +104,27 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
   const auto count_ready = static_cast<std::size_t>(std::count_if(cores.begin(), cores.end(), is_ready));
   if (count_ready < wanted) {
     auto gate = std::make_shared<Gate>();
-    for (auto* core : cores) {
-      if (core == nullptr)
+    std::vector<std::uint64_t> observers(cores.size(), 0);
+    for (std::size_t i = 0; i < cores.size(); ++i) {
+      if (cores[i] == nullptr)
         continue;
-      core->on_ready([gate] {
+      observers[i] = cores[i]->on_ready([gate] {
         const std::lock_guard lock{gate->mutex};
         ++gate->ready;
         gate->wake.notify_one();
       });
     }
-    std::unique_lock lock{gate->mutex};
-    const auto enough = [&] { return gate->ready >= wanted; };
-    if (deadline == never)
-      gate->wake.wait(lock, enough);
-    else
-      gate->wake.wait_until(lock, deadline, enough);
+    {
+      std::unique_lock lock{gate->mutex};
+      const auto enough = [&] { return gate->ready >= wanted; };
+      if (deadline == never)
+        gate->wake.wait(lock, enough);
+      else
+        gate->wake.wait_until(lock, deadline, enough);
+    }
+    for (std::size_t i = 0; i < cores.size(); ++i)
+      if (observers[i] != 0)
+        cores[i]->forget(observers[i]);
   }
   std::vector<std::size_t> result;
   for (std::size_t i = 0; i < cores.size(); ++i)

@@ -1,4 +1,4 @@
-// Future<T> and Promise<T>: a result that comes later, for any thread that wants to wait, ask, be called or withdraw.
+// Future<T> and Promise<T>: a result that comes later, with waiting, polling, callbacks and cancellation.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -10,21 +10,22 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace gpuactors {
 
 /// How work is cancelled.
 enum class Cancel : std::uint8_t {
-  /// It is asked to stop (`stop_requested`).
+  /// Ask the work to stop (`stop_requested`).
   ask,
-  /// Its process is ended, where it has one of its own.
+  /// End the process of the work, if it has one of its own.
   force,
 };
 
 namespace detail {
 
-/// What is shared between the two ends, apart from the value: readiness, waiting, callbacks.
+/// The state shared by both ends, except the value: readiness, waiting, callbacks.
 class FutureCore {
 public:
   virtual ~FutureCore();
@@ -39,20 +40,25 @@ public:
   /// Blocks until ready or `deadline`; returns whether it is ready.
   bool wait_until(TimePoint deadline);
 
-  /// Runs `observer` once when ready, on the completing thread (at once if it is ready): it must only post.
-  void on_ready(std::function<void()> observer);
+  /// Runs `observer` once when ready, on the completing thread (at once if already ready): it must only post.
+  /// @returns a number for `forget`; 0 when it ran at once.
+  std::uint64_t on_ready(std::function<void()> observer);
 
-  /// Asks the producer to give up. The default is to do nothing.
+  /// Takes an observer back, unless it is running or has run. Without it, a program that waits for one of many futures
+  /// again and again would leave an observer on each of them every time.
+  void forget(std::uint64_t observer);
+
+  /// Asks the producer to stop. Does nothing by default.
   virtual void cancel(Cancel how);
 
-  /// Where `Future::then` runs its function; null means the completing thread.
+  /// The executor for the function of `Future::then`; null means the completing thread.
   std::shared_ptr<Executor> executor;
 
-  /// Whether the answer is made by a thread of this process, as far as is known: a waiter looks for it for longer then.
+  /// Whether a thread of this process is expected to produce the answer; if so, a waiter polls longer before it sleeps.
   bool near = false;
 
 protected:
-  /// Claims the right to complete; false when somebody did before.
+  /// Claims the right to complete; false if it was claimed before.
   bool claim() noexcept {
     return !claimed_.exchange(true, std::memory_order_acq_rel);
   }
@@ -66,13 +72,14 @@ private:
   std::mutex mutex_;
   std::condition_variable wake_;
   int waiters_ = 0;
-  std::vector<std::function<void()>> observers_;
+  std::uint64_t last_observer_ = 0;
+  std::vector<std::pair<std::uint64_t, std::function<void()>>> observers_;
 };
 
 template <class T>
 class FutureState : public FutureCore {
 public:
-  /// Completes the future; false when it was complete already. Any thread.
+  /// Completes the future; returns false if it was already complete. Any thread.
   bool complete(Result<T> result) {
     if (!claim())
       return false;
@@ -94,8 +101,8 @@ private:
 
 /// The receiving end: exactly one `Result<T>` arrives, and it can be taken once.
 ///
-/// Movable; dropping a future does not cancel the work. One thread at a time, except `cancel`, which any thread may
-/// call. Blocking in `get` is for threads of the program, tasks and actors; it never needs the thread of another.
+/// Movable; destroying a future does not cancel the work. One thread at a time, except `cancel`, which any thread may
+/// call. Threads of the program, tasks and actors may block in `get`; no other thread is needed to wake them.
 template <class T>
 class Future {
 public:
@@ -107,34 +114,34 @@ public:
     // nop
   }
 
-  /// A future that is ready with `result`.
+  /// Creates a future that is ready with `result`.
   static Future ready_with(Result<T> result) {
     auto state = std::make_shared<detail::FutureState<T>>();
     state->complete(std::move(result));
     return Future{std::move(state)};
   }
 
-  /// Whether there is something to wait for; false after the result was taken.
+  /// Returns whether there is a result to wait for; false after it was taken.
   [[nodiscard]] bool valid() const noexcept {
     return state_ != nullptr;
   }
 
-  /// Whether `get` would return at once.
+  /// Returns whether `get` would return at once.
   [[nodiscard]] bool ready() const noexcept {
     return state_ != nullptr && state_->ready();
   }
 
-  /// Waits for the result and takes it. A call that was given a deadline answers by then at the latest.
+  /// Waits for the result and takes it. For a call with a deadline, the result arrives by then at the latest.
   Result<T> get() {
     return get_until(never);
   }
 
-  /// The same, but waits at most `timeout`; then `deadline_exceeded`, and the future can be asked again.
+  /// Waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again.
   Result<T> get(Duration timeout) {
     return get_until(deadline_after(Clock::now(), timeout));
   }
 
-  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread; takes the future's place.
+  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread. Consumes the future.
   template <class F>
   void then(F function) && {
     auto state = std::move(state_);
@@ -147,18 +154,18 @@ public:
       core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });
   }
 
-  /// Withdraws the work: what has not started will not start, what runs is asked to stop. The future is then ready
-  /// with `cancelled`, unless the result came first.
+  /// Withdraws the work: waiting work does not start, running work is asked to stop. The future is then ready with
+  /// `cancelled`, unless the result came first.
   ///
-  /// @param how `Cancel::force` ends the process that runs it, if that is its own (`Isolation::process`), whatever it
-  ///        does; an actor is started anew if it may be. In a shared process it means the same as `Cancel::ask`.
-  ///        It may follow where asking was in vain, as long as the result was not taken.
+  /// @param how `Cancel::force` ends the work's process, if it has its own (`Isolation::process`); an actor restarts if
+  ///        it has restarts left. In a shared process it means the same as `Cancel::ask`. You may call it after
+  ///        `Cancel::ask` had no effect, as long as the result was not taken.
   void cancel(Cancel how = Cancel::ask) {
     if (state_ != nullptr)
       state_->cancel(how);
   }
 
-  /// For code that builds on futures (wait sets, adapters).
+  /// Returns the shared state, for code that builds on futures (wait sets, adapters).
   [[nodiscard]] const std::shared_ptr<detail::FutureState<T>>& state() const noexcept {
     return state_;
   }
@@ -176,7 +183,7 @@ private:
   std::shared_ptr<detail::FutureState<T>> state_;
 };
 
-/// The producing end. A promise that is dropped without a result completes its future with `task_failed`.
+/// The producing end. A promise that is destroyed without a result completes its future with `task_failed`.
 template <class T>
 class Promise {
 public:
@@ -201,12 +208,12 @@ public:
     abandon();
   }
 
-  /// The future; ask once.
+  /// Returns the future; call once.
   [[nodiscard]] Future<T> future() const {
     return Future<T>{state_};
   }
 
-  /// Completes the future; false when it was complete already. Any thread.
+  /// Completes the future; returns false if it was already complete. Any thread.
   bool set(Result<T> result) {
     return state_->complete(std::move(result));
   }
@@ -222,13 +229,13 @@ private:
 
 namespace detail {
 
-/// Waits until at least `wanted` of `cores` are ready or `deadline`; returns the indices of those that are.
+/// Waits until at least `wanted` of `cores` are ready or until `deadline`; returns the indices of the ready ones.
 std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::size_t wanted, TimePoint deadline);
 
 } // namespace detail
 
-/// Waits until at least `wanted` of `futures` are ready, or until `timeout`; returns the indices of all that are ready,
-/// in order. Futures stay valid. Invalid futures count as never ready. Any thread of the program, task or actor.
+/// Waits until at least `wanted` of `futures` are ready, at most `timeout`; returns the indices of all ready ones, in
+/// order. Futures stay valid. Invalid futures are never ready. Any thread of the program, task or actor.
 template <class T>
 std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted, Duration timeout) {
   std::vector<detail::FutureCore*> cores;

@@ -1,4 +1,4 @@
-// Strong identifiers: a lease is not a request is not an actor, and the compiler knows.
+// Strong identifiers: the compiler tells apart the ids of leases, requests, actors and so on.
 #pragma once
 
 #include <compare>
@@ -22,7 +22,7 @@ public:
     return value_;
   }
 
-  /// Whether this names something.
+  /// Returns whether the id is not "none".
   constexpr explicit operator bool() const noexcept {
     return value_ != 0;
   }
@@ -38,17 +38,17 @@ template <class Tag>
   return std::to_string(id.value());
 }
 
-/// A request for resources, from its submission to its end.
+/// Id of a request for resources, from its submission to its end.
 using RequestId = Id<struct RequestTag>;
-/// A grant of resources to one holder.
+/// Id of a grant of resources to one holder.
 using LeaseId = Id<struct LeaseTag>;
-/// An actor, over all its restarts.
+/// Id of an actor, the same across restarts.
 using ActorId = Id<struct ActorTag>;
-/// A reserved set of bundles.
+/// Id of a reserved set of bundles.
 using GroupId = Id<struct GroupTag>;
-/// A tensor that was put into the tensor store.
+/// Id of a tensor in the tensor store.
 using TensorId = Id<struct TensorTag>;
-/// A call, unique within the process that made it.
+/// Id of a call, unique within the calling process.
 using CallId = Id<struct CallTag>;
 
 } // namespace gpuactors

@@ -115,8 +115,23 @@ inline constexpr std::chrono::seconds call_deadline{60};
 /// How long `kill` waits for a running method before it reports that the actor is stuck.
 inline constexpr std::chrono::seconds stop_grace{5};
 
+/// The pause before an actor is started anew when its last life was short: first none, then this, doubled each time up
+/// to the second number. A life of the third makes it none again.
+inline constexpr std::chrono::milliseconds restart_pause{100};
+inline constexpr std::chrono::seconds restart_pause_most{30};
+inline constexpr std::chrono::minutes restart_calm{1};
+
+/// Actors that have ended and that the broker still tells of.
+inline constexpr std::size_t ended_actors = 1'000;
+
+/// Names and values of the variables that one request gives its process, in bytes together.
+inline constexpr std::size_t environment_bytes = 64U << 10;
+
 /// How often a worker tells of the memory that its actors use and of the calls that they served.
 inline constexpr std::chrono::seconds usage_report{1};
+
+/// How long a client keeps a lease for one task of its shape after the other while others wait.
+inline constexpr std::chrono::milliseconds lease_turn{200};
 
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};
@@ -151,6 +166,9 @@ inline constexpr std::size_t link_small_message_bytes = 64U << 10;
 /// Pauses between attempts to connect: the first, and the longest.
 inline constexpr std::chrono::milliseconds redial_shortest{20};
 inline constexpr std::chrono::seconds redial_longest{1};
+
+/// How long a client may ask to be kept for when its connection is lost.
+inline constexpr std::chrono::hours reconnect_grace_most{24};
 
 /// How long a broker waits for the nodes and clients of the one before it.
 inline constexpr std::chrono::seconds settle{5};

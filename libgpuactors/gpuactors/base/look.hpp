@@ -1,5 +1,5 @@
-// How a thread that waits looks for what it waits for, before it sleeps: putting it to sleep and waking it costs more
-// than many an answer.
+// Polling before sleeping: how long a waiting thread polls for its answer, because sleeping and waking often cost more
+// than the answer.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -8,10 +8,11 @@
 
 namespace gpuactors {
 
-/// About what putting a thread to sleep and waking it costs, and longer than a short method takes to answer.
+/// About the cost of putting a thread to sleep and waking it, and longer than a short method takes to answer.
 inline constexpr std::chrono::microseconds short_look{25};
 
-/// Whether `ready` holds before `until`. Never yields: a thread that does loses its turn to whoever computes.
+/// Polls until `ready` holds or until `until`; returns whether it holds. Never yields, because a yielding thread loses
+/// its turn to threads that compute.
 template <class Ready>
 bool look_until(const Ready& ready, TimePoint until) {
   do {
@@ -22,18 +23,18 @@ bool look_until(const Ready& ready, TimePoint until) {
   return false;
 }
 
-/// What a thread knows of its looks of one kind. One whose looks were in vain, because its answers come from other
-/// processes, say, soon looks only now and then: it would take a processor from those that work on the answer.
+/// A thread's record of polls of one kind. If polling was in vain, for example because the answers come from other
+/// processes, the thread soon polls only occasionally; it would take a processor from those that work on the answer.
 class Looks {
 public:
-  /// Whether it should look this time.
+  /// Returns whether the thread should poll this time.
   bool pays() {
     constexpr unsigned in_vain = 4;
     constexpr unsigned now_and_then = 64;
     return vain_ < in_vain || ++vain_ % now_and_then == 0;
   }
 
-  /// Notes and returns what a look has found.
+  /// Records and returns the result of a poll.
   bool found(bool ready) {
     vain_ = ready ? 0 : vain_ + 1;
     return ready;

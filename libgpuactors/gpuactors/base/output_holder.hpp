@@ -1,15 +1,15 @@
-// Whose work a thread does, for the lines that it writes.
+// Attributes the lines that a thread writes to a lease holder.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
 
 namespace gpuactors {
 
-/// Says that what the calling thread writes from now on is of the holder of this lease; of nobody in particular for an
-/// empty one, with which every thread begins. It counts where the output of a process is marked (`mark_worker_output`).
+/// Attributes the following output of the calling thread to the holder of this lease; to nobody for an empty one, the
+/// initial state of every thread. It matters where the output of a process is marked (`mark_worker_output`).
 void set_output_holder(LeaseId holder) noexcept;
 
-/// What was said last in the calling thread.
+/// Returns the calling thread's current lease.
 [[nodiscard]] LeaseId output_holder() noexcept;
 
 } // namespace gpuactors

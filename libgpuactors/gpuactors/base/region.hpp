@@ -1,4 +1,4 @@
-// Blocks of host memory that are filled once, then immutable and counted; other processes of the machine can map them.
+// Blocks of host memory: filled once, then immutable and counted; other processes of the machine can map them.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -24,7 +24,7 @@ class Descriptor;
 struct RegionMapping;
 struct RegionBlock;
 
-/// Gets the memory of regions that ended; outlived by them.
+/// Takes back the memory of ended regions. Regions may outlive it.
 class RegionHome {
 public:
   RegionHome() = default;
@@ -38,12 +38,12 @@ public:
 
 } // namespace detail
 
-/// What another process needs to map a region. Both belong to the region and are valid while it lives.
+/// The descriptors for mapping a region in another process. Both belong to the region and are valid while it lives.
 struct RegionDescriptors {
   /// The memory.
   int memory = -1;
-  /// Held by every process that maps the region, and closed after the mapping: how the owner learns that nobody does
-  /// any more, also when one was killed.
+  /// Held by every process that maps the region, and closed after the mapping. It tells the owner when no process maps
+  /// the region any more, even if one was killed.
   int token = -1;
 };
 
@@ -57,15 +57,15 @@ public:
     return block_ != nullptr;
   }
 
-  /// Aligned to 256 bytes at least. Null for an empty handle.
+  /// Returns the address, aligned to at least 256 bytes; null for an empty handle.
   [[nodiscard]] const std::byte* data() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Whether other processes of this machine can map it.
+  /// Returns whether other processes of this machine can map the region.
   [[nodiscard]] bool is_mappable() const noexcept;
 
-  /// What to hand to another process.
-  /// @returns `unsupported` when the region is not mappable, `unavailable` when there is no descriptor left.
+  /// Returns the descriptors for another process.
+  /// @returns `unsupported` if the region is not mappable, `unavailable` if no descriptor is left.
   [[nodiscard]] Result<RegionDescriptors> descriptors() const;
 
 private:
@@ -79,13 +79,13 @@ private:
   std::shared_ptr<detail::RegionBlock> block_;
 };
 
-/// A region before it is shared: the memory of one writer. Movable. Its bytes are undefined until they are written.
+/// A region before it is shared: memory for one writer, initially undefined. Movable.
 class RegionDraft {
 public:
   [[nodiscard]] std::byte* data() noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Ends writing. No pointer to the memory may be used to write any more.
+  /// Ends writing: do not write through any pointer to the memory afterwards.
   [[nodiscard]] SharedRegion seal() &&;
 
 private:
@@ -98,7 +98,7 @@ private:
   std::shared_ptr<detail::RegionBlock> block_;
 };
 
-/// Who is to read a region.
+/// The readers of a region.
 enum class RegionReaders : std::uint8_t {
   /// This process; others get a copy.
   process,
@@ -109,46 +109,46 @@ enum class RegionReaders : std::uint8_t {
 struct RegionPoolOptions {
   /// Regions below this size are ordinary memory: a descriptor and two system calls would cost more than a copy.
   std::size_t mappable_from = limits::region_mappable_from;
-  /// Memory that is kept for the next regions: new pages cost several times what it takes to fill them.
+  /// Memory kept for the next regions: new pages cost several times as much as filling them.
   std::size_t warm_bytes = limits::region_warm_bytes;
-  /// Mappable regions at once, each of which holds a descriptor, and three once it was handed out. The next one is
-  /// ordinary memory. 0: an eighth of the descriptors that the process may have.
+  /// The limit of mappable regions at once; each holds one descriptor, and three once it was passed on. Further regions
+  /// are ordinary memory. 0: an eighth of the process's limit of descriptors.
   std::size_t mappable_most = 0;
 };
 
-/// Makes regions, and keeps the memory of some that ended for the next ones. Any thread.
+/// Creates regions, and keeps the memory of some ended ones for reuse. Any thread.
 ///
-/// Memory that other processes may map lies in a sealed memfd: it has no name anywhere, so that nothing is left behind
-/// however its processes end. It is used anew only when no other process maps it any more.
+/// Memory that other processes may map is in a sealed memfd, which has no name, so nothing is left behind however the
+/// processes end. It is reused only when no other process maps it any more.
 class RegionPool : public detail::RegionHome, public std::enable_shared_from_this<RegionPool> {
 public:
   [[nodiscard]] static std::shared_ptr<RegionPool> create(const RegionPoolOptions& options = {});
 
-  /// Regions that are left keep their memory.
+  /// Remaining regions keep their memory.
   ~RegionPool() override;
 
-  /// Memory for `bytes`. Ordinary memory when a mappable one cannot be had.
+  /// Returns memory for `bytes`; ordinary memory if no mappable memory is available.
   /// @returns `out_of_memory`.
   [[nodiscard]] Result<RegionDraft> make(std::size_t bytes, RegionReaders readers);
 
-  /// A region with a copy of `bytes` from `source`.
+  /// Returns a region with a copy of `bytes` from `source`.
   /// @returns `out_of_memory`.
   [[nodiscard]] Result<SharedRegion> copy(const void* source, std::size_t bytes, RegionReaders readers);
 
-  /// Gives back the memory that is kept for later.
+  /// Frees the memory that is kept for reuse.
   void trim();
 
-  /// From now on `bytes` may be kept, if that is more than `warm_bytes`, until the caller ends it by `end_spare`.
+  /// Allows the pool to keep `bytes`, if that is more than `warm_bytes`, until the caller ends it by `end_spare`.
   ///
-  /// @param on_spare is called when there is something to end later, on the thread that let go of it, under no lock of
+  /// @param on_spare is called when there is spare memory to end later, on the releasing thread, without any lock of
   ///        the pool.
   void keep_spare(std::size_t bytes, std::function<void()> on_spare);
 
-  /// Gives back what is kept above `warm_bytes` and has been idle since `until`, the oldest first.
-  /// @returns since when the oldest of what is still kept above is idle; none if nothing is.
+  /// Frees kept memory above `warm_bytes` that has been idle since `until`, the oldest first.
+  /// @returns since when the oldest remaining memory above `warm_bytes` is idle; none if there is none.
   std::optional<TimePoint> end_spare(TimePoint until);
 
-  /// Bytes of memory that are kept for later.
+  /// Returns the bytes of memory kept for reuse.
   [[nodiscard]] std::size_t warm_bytes() const;
 
 private:
@@ -171,28 +171,28 @@ private:
   std::function<void()> on_spare_;
 };
 
-/// Regions of other processes, mapped to be read. Any thread.
+/// Regions of other processes, mapped for reading. Any thread.
 ///
-/// When the last handle to one goes, its owner may use the memory for another region; the mapping is kept, so that when
-/// that one is handed over, its pages need not be mapped once more, which takes as long as to copy them.
+/// When the last handle to a region is destroyed, its owner may reuse the memory for another region. The mapping is
+/// kept, so the pages of that region need not be mapped again, which would take as long as a copy.
 class MappedRegions : public detail::RegionHome, public std::enable_shared_from_this<MappedRegions> {
 public:
-  /// @param warm_bytes how much may be kept mapped that nobody reads.
+  /// @param warm_bytes the limit of bytes kept mapped without readers.
   [[nodiscard]] static std::shared_ptr<MappedRegions> create(std::size_t warm_bytes = limits::region_warm_bytes);
 
-  /// Regions that are left keep their memory.
+  /// Remaining regions keep their memory.
   ~MappedRegions() override;
 
-  /// Maps `bytes` of a region of the process that is called `owner`.
-  /// @returns `invalid_argument` when the memory is smaller, or can still be changed or cut by others; `out_of_memory`.
+  /// Maps `bytes` of a region of the process named `owner`.
+  /// @returns `invalid_argument` if the memory is smaller, or others can still change or truncate it; `out_of_memory`.
   [[nodiscard]] Result<SharedRegion> map(detail::Descriptor memory, detail::Descriptor token, std::size_t bytes,
                                          std::uint64_t owner);
 
-  /// Keeps nothing of this owner any more, until something of it is mapped again: it may have ended, and what is mapped
-  /// lives on.
+  /// Keeps no mappings of this owner, which may have ended, until another of its regions is mapped. Mapped regions stay
+  /// valid.
   void drop(std::uint64_t owner);
 
-  /// Bytes that are mapped and that nobody reads.
+  /// Returns the bytes kept mapped without readers.
   [[nodiscard]] std::size_t warm_bytes() const;
 
 private:

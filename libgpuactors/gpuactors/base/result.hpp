@@ -1,5 +1,5 @@
-// Result<T>: a value or an Error. The subset of C++23's std::expected that this project uses, under the same names,
-// so that the standard type can take its place once every supported compiler has it.
+// Result<T>: a value or an Error. The subset of C++23's std::expected that this project uses, with the same names, so
+// the standard type can replace it once every supported compiler has it.
 #pragma once
 
 #include <gpuactors/base/error.hpp>
@@ -12,7 +12,7 @@
 
 namespace gpuactors {
 
-/// The error side of a `Result`, before it is known which one.
+/// The error for a `Result` of any type.
 class [[nodiscard]] Failure {
 public:
   explicit Failure(Error error) : error_(std::move(error)) {
@@ -31,17 +31,17 @@ private:
   Error error_;
 };
 
-/// Makes a failure that converts to any `Result`: `return fail(Errc::not_found, "no actor named \"x\"");`
+/// Creates a failure that converts to any `Result`: `return fail(Errc::not_found, "no actor named \"x\"");`
 inline Failure fail(Errc code, std::string message) {
   return Failure{Error{code, std::move(message)}};
 }
 
-/// Passes an error on to a `Result` of another type.
+/// Converts an error for a `Result` of another type.
 inline Failure fail(Error error) {
   return Failure{std::move(error)};
 }
 
-/// A value of type `T`, or the `Error` that stands in its place. Accessing the absent side is undefined: ask first.
+/// A value of type `T`, or an `Error` instead. Accessing the absent side is undefined behaviour: check first.
 template <class T = void>
 class [[nodiscard]] Result {
 public:
@@ -116,7 +116,7 @@ private:
   std::variant<T, Error> state_;
 };
 
-/// Success, or the `Error` that stands in its place.
+/// Success, or an `Error` instead.
 template <>
 class [[nodiscard]] Result<void> {
 public:
@@ -147,14 +147,14 @@ private:
 
 } // namespace gpuactors
 
-/// Leaves the enclosing function with the error of `expression` (a `Result`), if it has one.
+/// Returns the error of `expression` (a `Result`) from the enclosing function, if there is one.
 #define GPUACTORS_TRY(expression)                                                                                      \
   do {                                                                                                                 \
     if (auto gpuactors_result = (expression); !gpuactors_result)                                                       \
       return ::gpuactors::fail(gpuactors_result.error());                                                              \
   } while (false)
 
-/// Declares `name` from the value of `expression` (a `Result`), or leaves the enclosing function with its error.
+/// Declares `name` with the value of `expression` (a `Result`), or returns its error from the enclosing function.
 #define GPUACTORS_LET(name, expression)                                                                                \
   auto name##_result = (expression);                                                                                   \
   if (!name##_result)                                                                                                  \

@@ -1,4 +1,4 @@
-// The names that a mistyped name was probably meant to be.
+// Suggestions for mistyped names.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace gpuactors {
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known,
                                                      std::size_t most = 3);
 
-/// Renders the hint that follows "no task named x": `; did you mean "y" or "z"?`, or the list of what there is when
-/// nothing resembles it. Empty when nothing is known.
+/// Renders the hint after "no task named x": `; did you mean "y" or "z"?`, or the list of known names if none is
+/// similar. Empty if no names are known.
 [[nodiscard]] std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
 
 } // namespace gpuactors

@@ -1,4 +1,4 @@
-// Shares of a device as exact decimals, and bytes as people write them.
+// Shares of a device as exact decimals; parsing and printing of byte counts.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -10,9 +10,9 @@
 
 namespace gpuactors {
 
-/// An amount of something countable in exact units of 1/10000: devices, CPUs, custom resources.
+/// An amount of devices, CPUs or custom resources in exact units of 1/10000.
 ///
-/// There is no floating point inside: 0.57 + 0.43 is exactly one. A double enters only through `from_double`.
+/// It uses no floating point: 0.57 + 0.43 is exactly one. Only `from_double` accepts a double.
 class Share {
 public:
   /// Units in one whole.
@@ -24,16 +24,17 @@ public:
     // nop
   }
 
-  /// Reads `amount` as the nearest multiple of 1/10000 if it lies within 1e-9 of it.
-  /// @returns `invalid_argument`, saying what is allowed, for NaN, infinity, a negative or too large amount, or a
-  ///          finer share. `what` names the quantity in the text ("gpus").
+  /// Converts `amount` to the nearest multiple of 1/10000 if the difference is at most 1e-9. `what` names the quantity
+  /// in error texts ("gpus").
+  /// @returns `invalid_argument`, naming what is allowed, for NaN, infinity, a negative or too large amount, or a finer
+  ///          share.
   static Result<Share> from_double(double amount, std::string_view what);
 
   [[nodiscard]] static constexpr Share whole(std::int64_t count) {
     return Share{count * one};
   }
 
-  /// The amount in 1/10000.
+  /// Returns the amount in units of 1/10000.
   [[nodiscard]] constexpr std::int64_t units() const noexcept {
     return units_;
   }
@@ -70,21 +71,21 @@ private:
   std::int64_t units_ = 0;
 };
 
-/// Checks a request for devices: zero, a fraction below 1, or a whole number (G5).
-/// @returns `invalid_argument` for anything else, 1.5 included.
+/// Checks a request for devices: zero, a fraction below 1, or a whole number.
+/// @returns `invalid_argument` for anything else, such as 1.5.
 Result<Share> parse_gpus(double gpus);
 
 /// Renders without trailing zeros: "0.25", "2".
 [[nodiscard]] std::string to_string(Share share);
 
-/// The share of memory that goes with a share of a device, rounded down. `memory_bytes` is the whole device's.
+/// Returns the memory that goes with a share of a device, rounded down. `memory_bytes` is the whole device's memory.
 [[nodiscard]] std::uint64_t memory_for_share(std::uint64_t memory_bytes, Share share) noexcept;
 
-/// The least share whose memory covers `wanted_bytes` of a device with `memory_bytes`. More than one whole when it
-/// does not fit; `Share{}` when `wanted_bytes` is zero.
+/// Returns the smallest share whose memory covers `wanted_bytes` of a device with `memory_bytes`: more than one whole
+/// if it does not fit, `Share{}` if `wanted_bytes` is zero.
 [[nodiscard]] Share share_for_memory(std::uint64_t memory_bytes, std::uint64_t wanted_bytes) noexcept;
 
-/// Reads "1073741824", "1GiB", "512MiB", "6 GB" (1 kB = 1000 B, 1 KiB = 1024 B).
+/// Parses "1073741824", "1GiB", "512MiB", "6 GB" (1 kB = 1000 B, 1 KiB = 1024 B).
 /// @returns `invalid_argument` for anything else, and for amounts of 2^63 bytes and more.
 Result<std::uint64_t> parse_bytes(std::string_view text);
 

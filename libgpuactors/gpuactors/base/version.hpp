@@ -3,3 +3,10 @@
 
 #define GPUACTORS_VERSION_MAJOR 0
 #define GPUACTORS_VERSION_MINOR 1
+
+namespace gpuactors {
+
+/// What processes of a cluster tell each other that they run.
+inline constexpr const char* release = "0.1.0";
+
+} // namespace gpuactors

@@ -148,6 +148,8 @@ void ResourceBroker::kill(const v1::KillActor& message, DonePromise promise) {
 void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
   if (record.state == ActorState::returning)
     return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before its node came back"});
+  if (record.state == ActorState::pausing)
+    return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before it was started again"});
   if (record.state == ActorState::waiting) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
@@ -183,7 +185,7 @@ void ResourceBroker::submit_actor(ActorRecord& record) {
     if (auto checked = check_group(request->group); !checked)
       request = fail(checked.error());
   // One that has run may run again when its node, or another one, comes.
-  if (request && record.restarts > 0)
+  if (request && record.lives.restarts() > 0)
     request->wait_for_nodes = true;
   if (!request) {
     actor_requests_.erase(record.waiting_for);
@@ -201,13 +203,18 @@ void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
   *order.mutable_lease() = *record.lease;
   order.set_actor(record.id.value());
   *order.mutable_spec() = record.spec;
-  order.set_restarts(record.restarts);
+  order.set_restarts(record.lives.restarts());
+  order.set_forgiven(record.lives.forgiven());
   *order.mutable_request() = record.request;
   order.set_client(record.client);
   order.set_client_request(record.client_request);
   order.set_saved_type(record.saved_type);
   order.set_saved(record.saved);
   caf_version::post(nodes_.at(lease.node).agent, std::move(order), record.config);
+  if (record.spec.spawn_timeout_ms() == 0 || record.lives.lived())
+    return;
+  record.due = deadline_after(Clock::now(), from_milliseconds(record.spec.spawn_timeout_ms()));
+  remind({*record.due, record.id});
 }
 
 void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, caf::strong_actor_ptr& holder,
@@ -215,6 +222,8 @@ void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& m
   if (actor.state != ActorState::starting)
     return;
   actor.state = ActorState::alive;
+  actor.lives.began(Clock::now());
+  actor.due.reset();
   actor.pid = message.pid();
   actor.address = message.address();
   actor.handle = std::move(holder);
@@ -226,8 +235,10 @@ void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& m
     promise.deliver(info_of(actor), actor.handle, actor.control);
 }
 
-void ResourceBroker::actor_down(ActorId id, const Error& error) {
+void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
   auto& record = actors_.at(id);
+  record.last = info_of(record);
+  record.due.reset();
   record.handle = nullptr;
   record.control = nullptr;
   record.address.clear();
@@ -235,14 +246,19 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
   record.memory_used_bytes = 0;
   record.calls = 0;
   record.lease.reset();
-  const bool again = !record.no_restart && record.restarts < record.spec.max_restarts();
-  auto& event = log_.add(Clock::now(), again ? "restarting" : "died", record.request.name());
+  const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};
+  std::optional<Duration> next_life;
+  if (!record.no_restart)
+    next_life = record.lives.end(rule, why, Clock::now());
+  const auto pause = next_life.value_or(Duration::zero());
+  const std::string kind = next_life ? "restarting" : "died";
+  auto& event = log_.add(Clock::now(), kind, record.request.name());
   event.set_reason(error.message());
-  if (!again) {
+  log_.count(fmt::format("{}/{}", kind, to_string(error.code())));
+  if (!next_life) {
     forget_actor(id, error);
     return;
   }
-  ++record.restarts;
   keep(record);
   for (auto& killer : record.killers)
     killer.deliver(v1::Done{});
@@ -253,7 +269,29 @@ void ResourceBroker::actor_down(ActorId id, const Error& error) {
     start_actor(*next, record);
     return;
   }
-  submit_actor(record);
+  if (pause == Duration::zero())
+    return submit_actor(record);
+  event.set_reason(
+      fmt::format("{}; the next start is in {:.1f} s", error.message(), std::chrono::duration<double>{pause}.count()));
+  record.state = ActorState::pausing;
+  record.due = deadline_after(Clock::now(), pause);
+  remind({*record.due, id});
+}
+
+void ResourceBroker::actor_due(ActorRecord& record) {
+  record.due.reset();
+  if (record.state == ActorState::pausing)
+    return submit_actor(record);
+  if (record.state != ActorState::starting)
+    return;
+  const Error late{Errc::deadline_exceeded,
+                   fmt::format("the actor's constructor was not done {} ms after its node was told to start it; it is "
+                               "asked to stop",
+                               record.spec.spawn_timeout_ms())};
+  for (auto& seeker : std::exchange(record.seekers, {}))
+    seeker.deliver(to_caf(late));
+  record.no_restart = true;
+  kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
 }
 
 void ResourceBroker::forget_actor(ActorId id, const Error& error) {
@@ -262,6 +300,13 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
     return;
   auto& record = node.mapped();
   give_up_move(record);
+  if (ended_.size() >= limits::ended_actors)
+    ended_.pop_front();
+  auto& ended = ended_.emplace_back();
+  *ended.mutable_actor() = record.last ? std::move(*record.last) : info_of(record);
+  ended.set_unix_ns(EventLog::unix_ns());
+  ended.set_error(static_cast<std::uint32_t>(error.code()));
+  ended.set_reason(error.message());
   if (const auto named = names_.find({record.spec.name_space(), record.spec.name()});
       named != names_.end() && named->second == id)
     names_.erase(named);
@@ -295,6 +340,9 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
   case ActorState::returning:
     info.set_state("returning");
     break;
+  case ActorState::pausing:
+    info.set_state("restarting");
+    break;
   case ActorState::waiting:
     info.set_state("waiting");
     break;
@@ -308,7 +356,8 @@ v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
     info.set_state("stopping");
     break;
   }
-  info.set_restarts(record.restarts);
+  info.set_restarts(record.lives.restarts());
+  info.set_forgiven(record.lives.forgiven());
   if (record.lease)
     *info.mutable_lease() = *record.lease;
   info.set_pid(record.pid);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace gpuactors {
@@ -24,14 +25,31 @@ constexpr milliseconds emptying_longest{1'000};
 
 } // namespace
 
+caf::result<v1::Done> ResourceBroker::undrain(const std::string& name) {
+  auto events = ledger_.undrain_node(name, Clock::now());
+  if (!events)
+    return to_caf(events.error());
+  nodes_.at(name).empty_by.reset();
+  log_.add(Clock::now(), "node_resumed", name);
+  stored_nodes_.erase(name);
+  if (options_.store != nullptr) {
+    options_.store->erase(StateSection::nodes, name);
+    commit_soon();
+  }
+  apply(*events);
+  return v1::Done{};
+}
+
 caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
+  if (message.resume())
+    return undrain(message.name());
   auto events = ledger_.drain_node(message.name(), Clock::now());
   if (!events)
     return to_caf(events.error());
   auto& node = nodes_.at(message.name());
   auto& entry = log_.add(Clock::now(), "node_drained", message.name());
   if (message.has_deadline_ms()) {
-    node.empty_by = deadline_after(Clock::now(), milliseconds{message.deadline_ms()});
+    node.empty_by = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
     entry.set_reason(fmt::format("what runs there moves or ends within {} ms", message.deadline_ms()));
   }
   keep_drained(message.name());
@@ -45,8 +63,9 @@ void ResourceBroker::drain_again(const std::string& name, const v1::StoredNode& 
   apply(ledger_.drain_node(name, Clock::now()), "drain_node");
   if (stored.until_ms() == 0)
     return;
-  const milliseconds left{stored.until_ms() - unix_ms(system_clock::now())};
-  nodes_.at(name).empty_by = deadline_after(Clock::now(), std::max(milliseconds{0}, left));
+  const auto left = stored.until_ms() - unix_ms(system_clock::now());
+  nodes_.at(name).empty_by =
+      deadline_after(Clock::now(), from_milliseconds(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left))));
   look_again_at_nodes();
 }
 
@@ -55,7 +74,9 @@ void ResourceBroker::keep_drained(const std::string& name) {
   v1::StoredNode stored;
   stored.set_agent(node.agent_id);
   stored.set_drained(true);
-  if (node.empty_by)
+  if (node.empty_by == never)
+    stored.set_until_ms(std::numeric_limits<std::int64_t>::max());
+  else if (node.empty_by)
     stored.set_until_ms(
         unix_ms(system_clock::now() + std::chrono::duration_cast<milliseconds>(*node.empty_by - Clock::now())));
   // It stays drained when only its connection was lost.
@@ -116,10 +137,10 @@ void ResourceBroker::leave(LeaseId id, const std::string& node, bool late) {
   auto& actor = actors_.at(holder->second);
   if (actor.state != ActorState::alive && !(late && actor.state == ActorState::starting))
     return;
-  if (actor.spec.max_restarts() > 0 && reserve_elsewhere(actor, node)) {
+  if (actor.spec.max_restarts() != 0 && reserve_elsewhere(actor, node)) {
     log_.add(Clock::now(), "moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
     // A move is no death: it does not use up a restart.
-    actor.spec.set_max_restarts(actor.spec.max_restarts() + 1);
+    actor.lives.forgive_one();
     keep(actor);
     // Others in its process have until the deadline too: it is not worth a process that is ended by force.
     const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - Clock::now());

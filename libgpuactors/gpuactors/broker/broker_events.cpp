@@ -1,9 +1,12 @@
 // The broker and its ledger: what each event means, and the state that others may see.
+#include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 namespace gpuactors {
@@ -16,6 +19,7 @@ void ResourceBroker::apply(Result<Ledger::Events> events, std::string_view what)
 }
 
 void ResourceBroker::apply(const Ledger::Events& events) {
+  std::set<GroupId> lost_from;
   for (const auto& event : events) {
     // That there is no room elsewhere yet for an actor which is to move is asked again and again.
     if (moves_.count(event.request) > 0 && event.kind != Event::Kind::granted)
@@ -38,17 +42,23 @@ void ResourceBroker::apply(const Ledger::Events& events) {
       break;
     case Event::Kind::lost:
       on_lost(event);
+      lost_from.insert(event.lease->group);
       break;
     case Event::Kind::released:
       break;
     }
   }
+  // A group that is being removed goes with the last lease in it, however that one ended.
+  for (const auto id : lost_from)
+    if (const auto group = groups_.find(id); group != groups_.end() && group->second.ending)
+      end_group(id);
   if (ledger_.recording_failed() && !std::exchange(recording_failed_, true))
     log_.add(Clock::now(), "error", "record").set_reason("the recording of the broker's calls cannot be written");
   schedule_tick();
 }
 
 void ResourceBroker::on_granted(const Event& event) {
+  reserve_ids(event.lease->id.value());
   if (auto request = take_task_request(event.request)) {
     start_runner(*event.lease, *request);
   } else if (const auto move = moves_.find(event.request); move != moves_.end()) {
@@ -82,7 +92,7 @@ void ResourceBroker::on_lost(const Event& event) {
   if (auto runner = task_leases_.extract(id); !runner.empty() && runner.mapped().starting)
     runner.mapped().starting->deliver(to_caf(error));
   if (const auto holder = actor_leases_.extract(id); !holder.empty() && actors_.count(holder.mapped()) > 0)
-    actor_down(holder.mapped(), error);
+    actor_down(holder.mapped(), error, LifeEnd::lost_place);
 }
 
 void ResourceBroker::make_way(RequestId request) {
@@ -94,6 +104,30 @@ void ResourceBroker::make_way(RequestId request) {
       continue;
     reclaim(id, lease);
   }
+  if (std::exchange(making_way_, true))
+    return;
+  v1::Tick tick;
+  tick.set_id(tick_turn);
+  caf_version::post_later(this, limits::lease_turn, tick);
+}
+
+bool ResourceBroker::anyone_waits() const {
+  return !task_requests_.empty() || !actor_requests_.empty()
+         || std::any_of(groups_.begin(), groups_.end(),
+                        [](const auto& item) { return item.second.placed.has_value(); });
+}
+
+void ResourceBroker::make_way_again() {
+  making_way_ = false;
+  if (!anyone_waits())
+    return;
+  // A lease stays only where all who wait are of its own client and shape.
+  const bool tasks_only = actor_requests_.empty() && !task_requests_.empty();
+  const auto& first = tasks_only ? task_requests_.begin()->second.key : std::string{};
+  const bool one_key = tasks_only && std::all_of(task_requests_.begin(), task_requests_.end(), [&](const auto& item) {
+                         return item.second.key == first;
+                       });
+  make_way(one_key ? task_requests_.begin()->first : RequestId{});
 }
 
 void ResourceBroker::reclaim(LeaseId id, TaskLease& lease) {
@@ -101,7 +135,8 @@ void ResourceBroker::reclaim(LeaseId id, TaskLease& lease) {
     return;
   v1::ReclaimLease message;
   message.set_lease(id.value());
-  if (const auto client = clients_.find(lease.client); client != clients_.end())
+  // One that is away is asked again when it is back.
+  if (const auto client = clients_.find(lease.client); client != clients_.end() && client->second.port != nullptr)
     caf_version::post(client->second.port, message);
 }
 
@@ -129,6 +164,30 @@ void ResourceBroker::schedule_tick() {
   caf_version::post_later(this, std::max(Duration::zero(), *due - Clock::now()), v1::Tick{});
 }
 
+void ResourceBroker::remind(const Due& due) {
+  dues_.insert(due);
+  if (due.at >= next_due_)
+    return;
+  next_due_ = due.at;
+  v1::Tick tick;
+  tick.set_id(tick_due);
+  caf_version::post_later(this, std::max(Duration::zero(), due.at - Clock::now()), tick);
+}
+
+void ResourceBroker::look_at_due() {
+  next_due_ = never;
+  const auto now = Clock::now();
+  while (!dues_.empty() && dues_.begin()->at <= now) {
+    const auto due = dues_.extract(dues_.begin()).value();
+    if (const auto client = clients_.find(due.client); client != clients_.end() && client->second.away_until == due.at)
+      drop_client(due.client);
+    if (const auto actor = actors_.find(due.actor); actor != actors_.end() && actor->second.due == due.at)
+      actor_due(actor->second);
+  }
+  if (!dues_.empty())
+    remind(*dues_.begin());
+}
+
 v1::Lease ResourceBroker::to_wire(const Lease& lease) const {
   auto result = gpuactors::to_wire(lease);
   // The ledger counts a node's devices by their place in its offer, everybody else knows them by their index.
@@ -149,6 +208,7 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
     *node->mutable_node() = known;
     node->set_state(std::string{to_string(view.state)});
     node->set_agent_address(known.address());
+    node->set_release(record.release);
     for (const auto& device_view : view.devices) {
       auto* device = result.add_devices();
       device->set_node(view.name);
@@ -173,6 +233,8 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
     auto* client = result.add_clients();
     client->set_id(id);
     client->set_name(record.name);
+    client->set_release(record.release);
+    client->set_away(record.away_until.has_value());
   }
   for (const auto& waiting : ledger_.pending()) {
     auto* entry = result.add_queue();
@@ -183,6 +245,13 @@ v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
   }
   if (message.events_from() > 0)
     log_.for_each_from(message.events_from(), [&](const v1::Event& event) { *result.add_events() = event; });
+  const auto ended = std::min<std::size_t>(message.ended(), ended_.size());
+  for (auto it = ended_.rbegin(); it != ended_.rbegin() + static_cast<std::ptrdiff_t>(ended); ++it)
+    *result.add_ended() = *it;
+  for (const auto& [what, count] : log_.counts())
+    (*result.mutable_counters())[what] = count;
+  result.set_started_unix_ns(log_.started_unix_ns());
+  result.set_release(gpuactors::release);
   return result;
 }
 

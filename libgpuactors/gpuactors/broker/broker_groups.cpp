@@ -81,20 +81,30 @@ void ResourceBroker::end_group(GroupId id) {
     if (task.group == id && ledger_.is_pending(request))
       waiting.push_back(request);
   for (const auto request : waiting) {
-    take_task_request(request)->promise.deliver(to_caf(removed));
+    auto task = take_task_request(request);
+    if (!task)
+      continue; // granted when the one before it was withdrawn
+    task->promise.deliver(to_caf(removed));
     apply(ledger_.cancel(request, Clock::now()), "release_group");
   }
   std::vector<ActorId> actors;
   for (auto& [actor, record] : actors_)
     if (GroupId{record.request.group()} == id) {
       record.no_restart = true;
-      if (record.state == ActorState::waiting)
+      if (record.state == ActorState::waiting || record.state == ActorState::pausing)
         actors.push_back(actor);
     }
   for (const auto actor : actors) {
-    const auto request = actors_.at(actor).waiting_for;
-    actor_requests_.erase(request);
-    apply(ledger_.cancel(request, Clock::now()), "release_group");
+    const auto found = actors_.find(actor);
+    if (found == actors_.end())
+      continue;
+    const auto request = found->second.waiting_for;
+    if (found->second.state == ActorState::waiting) {
+      actor_requests_.erase(request);
+      apply(ledger_.cancel(request, Clock::now()), "release_group");
+    } else if (found->second.state != ActorState::pausing) {
+      continue; // granted when the one before it was withdrawn
+    }
     forget_actor(actor, removed);
   }
   // One of an earlier broker that is not in the books yet does not get there.

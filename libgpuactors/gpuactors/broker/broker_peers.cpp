@@ -26,7 +26,7 @@ void ResourceBroker::peer_down(std::uint64_t id) {
   if (!peer.mapped().node.empty())
     drop_node(peer.mapped().node);
   else
-    drop_client(peer.mapped().client);
+    client_down(peer.mapped().client);
 }
 
 void ResourceBroker::settled() {
@@ -86,10 +86,18 @@ caf::result<v1::Done> ResourceBroker::add_node(v1::RegisterNode message, const c
     peers_.erase(known->second.peer);
     known->second.agent = agent;
     known->second.types = message.types();
+    known->second.release = message.release();
     known->second.peer = watch(agent, Peer{node.name(), 0});
-    reconcile(known->second, message);
+    reconcile(message);
     return v1::Done{};
   }
+  // It has lost its connection while it waited, and is back on another one.
+  for (auto& arrival : arrivals_)
+    if (arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent())
+      arrival.answer.deliver(to_caf(Error{Errc::unavailable, "the node has registered again since"}));
+  std::erase_if(arrivals_, [&](const Arrival& arrival) {
+    return arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent();
+  });
   auto promise = make_response_promise<v1::Done>();
   arrivals_.push_back({std::move(message), agent, promise});
   // Bundles of a group are put back together, or those that are missing would be placed anew.
@@ -114,6 +122,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
     record.agent_id = arrival.message.agent();
     record.agent = arrival.agent;
     record.types = arrival.message.types();
+    record.release = arrival.message.release();
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(Clock::now(), "node_added", node.name());
     apply(*events);
@@ -135,7 +144,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
   answer_early();
 }
 
-void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& message) {
+void ResourceBroker::reconcile(const v1::RegisterNode& message) {
   const auto& node = message.node();
   log_.add(Clock::now(), "node_returned", node.name());
   fail_faulty_devices(node.name(), node);
@@ -173,7 +182,6 @@ void ResourceBroker::reconcile(NodeRecord& record, const v1::RegisterNode& messa
         || (holder != actor_leases_.end() && actors_.at(holder->second).state == ActorState::stopping))
       tell_agent_to_end(*lease, 0);
   }
-  static_cast<void>(record);
 }
 
 void ResourceBroker::take_over_saved(const v1::HeldLease& held) {
@@ -231,7 +239,7 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   if (const auto twin = spawns_.find(key); twin != spawns_.end() && twin->second != id) {
     // Its client asked for it again before its node was back.
     auto& other = actors_.at(twin->second);
-    if (other.state == ActorState::waiting) {
+    if (other.state == ActorState::waiting || other.state == ActorState::pausing) {
       seekers = std::exchange(other.seekers, {});
       kill(other, 0);
     }
@@ -240,7 +248,9 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
     load_actor(held);
   auto& record = actors_.at(id);
   record.seekers.insert(record.seekers.end(), seekers.begin(), seekers.end());
-  record.restarts = order.restarts();
+  // Of moves under way its node does not know.
+  const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
+  record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
   record.waiting_for = RequestId{held.lease().request()};
@@ -277,17 +287,45 @@ caf::result<v1::Done> ResourceBroker::hello(const v1::Hello& message, const caf:
     return to_caf(checked.error());
   auto& record = clients_[message.client()];
   peers_.erase(record.peer);
+  if (std::exchange(record.away_until, std::nullopt))
+    log_.add(Clock::now(), "client_returned", message.name());
+  record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
   record.name = message.name();
+  record.release = message.release();
   record.port = port;
   record.peer = watch(port, Peer{{}, message.client()});
   record.claimed.clear();
   for (const auto lease : message.leases())
     record.claimed.insert(LeaseId{lease});
   end_stray_leases(message.client(), record.claimed);
+  // That others wait for a lease may have been told to a connection that was lost.
+  for (auto& [id, lease] : task_leases_)
+    if (lease.client == message.client() && std::exchange(lease.reclaimed, false))
+      reclaim(id, lease);
   return v1::Done{};
 }
 
-void ResourceBroker::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed) {
+caf::result<v1::Done> ResourceBroker::goodbye(const v1::Goodbye& message) {
+  if (const auto client = clients_.find(message.client()); client != clients_.end())
+    client->second.grace = Duration::zero();
+  return v1::Done{};
+}
+
+void ResourceBroker::client_down(ClientId id) {
+  auto& record = clients_.at(id);
+  if (record.grace == Duration::zero())
+    return drop_client(id);
+  record.port = nullptr;
+  record.away_until = deadline_after(Clock::now(), record.grace);
+  log_.add(Clock::now(), "client_away", record.name)
+      .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s",
+                              std::chrono::duration<double>{record.grace}.count()));
+  // Nobody would hear that they are granted; it asks again.
+  cancel_requests(id);
+  remind({*record.away_until, ActorId{}, id});
+}
+
+void ResourceBroker::cancel_requests(ClientId id) {
   std::vector<RequestId> waiting;
   for (const auto& [request, task] : task_requests_)
     if (task.client == id)
@@ -296,6 +334,10 @@ void ResourceBroker::end_stray_leases(ClientId id, const std::set<LeaseId>& clai
     take_task_request(request);
     apply(ledger_.cancel(request, Clock::now()), "cancel");
   }
+}
+
+void ResourceBroker::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed) {
+  cancel_requests(id);
   std::vector<LeaseId> strays;
   for (const auto& [lease, held] : task_leases_)
     if (held.client == id && claimed.count(lease) == 0)

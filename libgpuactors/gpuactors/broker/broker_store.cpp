@@ -29,6 +29,7 @@ int place_of(const v1::Node& node, int index) {
 void ResourceBroker::load() {
   if (options_.store == nullptr)
     return;
+  reserve_ids(options_.last_id);
   const auto complain = [this](const std::string& what) { log_.add(Clock::now(), "error", "store").set_reason(what); };
   const auto each = [&](StateSection section, auto message, auto use) {
     const auto entries = options_.store->load(section);
@@ -64,7 +65,8 @@ void ResourceBroker::load_actor(const v1::HeldLease& stored) {
   record.request = order.request();
   record.client = order.client();
   record.client_request = order.client_request();
-  record.restarts = order.restarts();
+  // One that was kept had been asked for, and nobody waits for its first start any more.
+  record.lives = Lives{order.restarts(), order.forgiven(), true};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
   record.state = ActorState::returning;
@@ -126,7 +128,8 @@ void ResourceBroker::start_missing_actors() {
     if (record.state == ActorState::returning)
       missing.push_back(id);
   for (const auto id : missing)
-    actor_down(id, Error{Errc::worker_died, "its node did not come back to the broker that started again"});
+    actor_down(id, Error{Errc::worker_died, "its node did not come back to the broker that started again"},
+               LifeEnd::lost_place);
 }
 
 // -- to the file ----------------------------------------------------------------------------------
@@ -139,7 +142,8 @@ void ResourceBroker::keep(const ActorRecord& record) {
   order.set_actor(record.id.value());
   *order.mutable_spec() = record.spec;
   *order.mutable_request() = record.request;
-  order.set_restarts(record.restarts);
+  order.set_restarts(record.lives.restarts());
+  order.set_forgiven(record.lives.forgiven());
   order.set_client(record.client);
   order.set_client_request(record.client_request);
   order.set_saved_type(record.saved_type);
@@ -182,6 +186,15 @@ void ResourceBroker::drop(StateSection section, std::uint64_t id) {
   if (options_.store == nullptr)
     return;
   options_.store->erase(section, id);
+  commit_soon();
+}
+
+void ResourceBroker::reserve_ids(std::uint64_t given) {
+  constexpr std::uint64_t block = 1U << 20;
+  if (options_.store == nullptr || given + block / 2 < reserved_ids_)
+    return;
+  reserved_ids_ = given + block;
+  options_.store->put(StateSection::ids, reserved_ids_key, std::to_string(reserved_ids_));
   commit_soon();
 }
 

@@ -34,7 +34,7 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   result.priority = request.priority();
   result.strategy = request.spread() ? Strategy::spread : Strategy::pack;
   if (request.queue_timeout_ms() != 0)
-    result.queue_timeout = std::chrono::milliseconds{request.queue_timeout_ms()};
+    result.queue_timeout = from_milliseconds(request.queue_timeout_ms());
   result.wait_for_nodes = request.wait_for_nodes();
   result.queue = !request.no_queue();
   result.parent = LeaseId{request.parent_lease()};
@@ -97,7 +97,7 @@ Result<GroupRequest> from_wire(const v1::SubmitGroup& group) {
   }
   result.priority = group.priority();
   if (group.queue_timeout_ms() != 0)
-    result.queue_timeout = std::chrono::milliseconds{group.queue_timeout_ms()};
+    result.queue_timeout = from_milliseconds(group.queue_timeout_ms());
   result.wait_for_nodes = group.wait_for_nodes();
   result.shrinks = group.shrinks();
   return result;

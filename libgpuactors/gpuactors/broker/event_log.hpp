@@ -6,13 +6,18 @@
 #include <gpuactors/v1/control.pb.h>
 
 #include <deque>
+#include <map>
 #include <string>
 
 namespace gpuactors {
 
-/// The last `limits::event_log` events. One thread (the broker's).
+/// The last `limits::event_log` events, and how many there were of each kind. One thread (the broker's).
 class EventLog {
 public:
+  EventLog() : started_unix_ns_(unix_ns()) {
+    // nop
+  }
+
   /// Appends an event and numbers it. @returns the entry, to be filled in further.
   v1::Event& add(TimePoint now, std::string kind, std::string name) {
     if (events_.size() >= limits::event_log)
@@ -20,9 +25,31 @@ public:
     auto& event = events_.emplace_back();
     event.set_sequence(++last_);
     event.set_time_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count());
+    event.set_unix_ns(unix_ns());
+    ++counts_[kind];
     event.set_kind(std::move(kind));
     event.set_name(std::move(name));
     return event;
+  }
+
+  /// Counts what is no event of its own.
+  void count(std::string what) {
+    ++counts_[std::move(what)];
+  }
+
+  /// How often what has happened: by kinds of events, and by what was given to `count`.
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& counts() const noexcept {
+    return counts_;
+  }
+
+  [[nodiscard]] std::int64_t started_unix_ns() const noexcept {
+    return started_unix_ns_;
+  }
+
+  /// Nanoseconds since 1970.
+  static std::int64_t unix_ns() {
+    using namespace std::chrono;
+    return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
   }
 
   /// All events with a number of at least `first`, oldest first.
@@ -36,6 +63,8 @@ public:
 private:
   std::deque<v1::Event> events_;
   std::uint64_t last_ = 0;
+  std::map<std::string, std::uint64_t> counts_;
+  std::int64_t started_unix_ns_;
 };
 
 } // namespace gpuactors

@@ -62,6 +62,13 @@ Result<Ledger::Events> RecordedLedger::drain_node(std::string_view name, TimePoi
   return noted(std::move(events));
 }
 
+Result<Ledger::Events> RecordedLedger::undrain_node(std::string_view name, TimePoint now) {
+  auto events = Ledger::undrain_node(name, now);
+  if (writer_ != nullptr && events)
+    writer_->undrain_node(std::string{name}, now);
+  return noted(std::move(events));
+}
+
 Ledger::Events RecordedLedger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
   if (writer_ == nullptr)
     return Ledger::submit_group(id, std::move(request), now);

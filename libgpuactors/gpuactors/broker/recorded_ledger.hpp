@@ -35,6 +35,7 @@ public:
   Result<Events> add_node(NodeSpec spec, TimePoint now);
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
   Result<Events> drain_node(std::string_view name, TimePoint now);
+  Result<Events> undrain_node(std::string_view name, TimePoint now);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Events submit_group(GroupId id, GroupRequest request, TimePoint now);
   Result<Events> release_group(GroupId id, TimePoint now);

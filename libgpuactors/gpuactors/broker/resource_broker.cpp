@@ -62,6 +62,10 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
           emptying_ = false;
           return empty_nodes();
         }
+        if (message.id() == tick_due)
+          return look_at_due();
+        if (message.id() == tick_turn)
+          return make_way_again();
         tick_due_ = never;
         apply(ledger_.advance(Clock::now()));
       },
@@ -72,6 +76,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [this](const v1::HeldAhead& message) { held_ahead(message); },
       [this](const v1::DeviceFault& message) { devices_failed(message); },
       [this](const v1::DeviceUse& message) { devices_used(message); },
+      [this](const v1::Goodbye& message) { return goodbye(message); },
   };
 }
 
@@ -111,6 +116,7 @@ ResourceBroker::acquire(const v1::AcquireLease& message) {
   waiting.key = fmt::format("{}/{}", message.client(), deterministic_bytes(message.request()));
   waiting.group = request->group;
   waiting.isolated = message.request().isolated();
+  waiting.environment = message.request().environment();
   waiting.promise = promise;
   client_requests_[{message.client(), message.client_request()}] = id;
   task_requests_.emplace(id, std::move(waiting));
@@ -166,6 +172,7 @@ void ResourceBroker::start_runner(const Lease& lease, const TaskRequest& request
   order.set_client(request.client);
   order.set_client_request(request.client_request);
   order.set_isolated(request.isolated);
+  *order.mutable_environment() = request.environment;
   caf_version::post(nodes_.at(lease.node).agent, std::move(order));
 }
 
@@ -225,7 +232,7 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
   for (const auto index : message.lost_devices())
     fail_device(node, index, "a sticky error lost it to the process that used it");
   if (ledger_.find_lease(id) == nullptr)
-    return;
+    return; // lost with the device, and told
   forget_move(id);
   const auto group = lease->group;
   const auto code =
@@ -239,12 +246,15 @@ void ResourceBroker::lease_ended(const v1::LeaseEnded& message) {
         to_caf(Error{code, message.text().empty() ? "the lease ended before its runner had started" : message.text()}));
   if (!holder.empty())
     if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end()) {
-      // Its constructor failed: no death that a restart would mend.
-      if (actor->second.state == ActorState::starting && message.error() != 0 && code != Errc::worker_died
-          && code != Errc::lease_revoked)
+      // Its constructor failed in its first life: no death that a restart would mend. One that has lived may live again
+      // when the file is back, or the memory free, that it lacked.
+      if (actor->second.state == ActorState::starting && !actor->second.lives.lived() && message.error() != 0
+          && code != Errc::worker_died && code != Errc::lease_revoked)
         actor->second.no_restart = true;
-      actor_down(holder.mapped(), Error{message.error() != 0 ? code : Errc::actor_died,
-                                        message.text().empty() ? "the actor has ended" : message.text()});
+      actor_down(holder.mapped(),
+                 Error{message.error() != 0 ? code : Errc::actor_died,
+                       message.text().empty() ? "the actor has ended" : message.text()},
+                 actor->second.state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
     }
   if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)
     end_group(group);

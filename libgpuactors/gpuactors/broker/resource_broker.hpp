@@ -3,11 +3,13 @@
 #pragma once
 
 #include <gpuactors/broker/event_log.hpp>
+#include <gpuactors/broker/lives.hpp>
 #include <gpuactors/broker/recorded_ledger.hpp>
 #include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/messages.hpp>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,15 +77,22 @@ private:
     std::set<int> failed;
     /// How busy its devices are, by their indices, as it was told last.
     std::map<int, v1::DeviceUse::Use> uses;
+    std::string release;
   };
 
   struct ClientRecord {
     std::string name;
+    std::string release;
+    /// None while it is away.
     caf::strong_actor_ptr port;
     /// Of `peers_`.
     std::uint64_t peer = 0;
     /// The leases that it said it holds.
     std::set<LeaseId> claimed;
+    /// How long it may be away.
+    Duration grace{};
+    /// Its connection is lost; what it has ends then.
+    std::optional<TimePoint> away_until;
   };
 
   /// Whose connection it is: a node's or a client's.
@@ -100,6 +109,7 @@ private:
     std::string key;
     GroupId group;
     bool isolated = false;
+    google::protobuf::Map<std::string, std::string> environment;
     GrantPromise promise;
   };
 
@@ -108,6 +118,16 @@ private:
     v1::RegisterNode message;
     caf::strong_actor_ptr agent;
     DonePromise answer;
+  };
+
+  /// When to look at an actor or a client again.
+  struct Due {
+    TimePoint at;
+    ActorId actor;
+    /// 0 where it is an actor.
+    ClientId client = 0;
+
+    friend auto operator<=>(const Due&, const Due&) = default;
   };
 
   /// What a node that is about to register holds, as far as it has come.
@@ -138,7 +158,8 @@ private:
   };
 
   /// `returning`: it is in the store, and no node has spoken of it yet.
-  enum class ActorState : std::uint8_t { returning, waiting, starting, alive, stopping };
+  /// `pausing`: it crashed, and is submitted again after a while.
+  enum class ActorState : std::uint8_t { returning, pausing, waiting, starting, alive, stopping };
 
   struct ActorRecord {
     ActorId id;
@@ -148,12 +169,16 @@ private:
     ClientId client = 0;
     std::uint64_t client_request = 0;
     ActorState state = ActorState::waiting;
-    int restarts = 0;
+    Lives lives;
     bool no_restart = false;
     /// Others than the one who asked for it first have asked for it.
     bool shared = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
+    /// When its pause is over, or its first start has taken too long.
+    std::optional<TimePoint> due;
+    /// As it was when it died; none before.
+    std::optional<v1::ActorInfo> last;
     /// Where it goes on when it has ended where it is now: its node is being emptied.
     std::optional<Lease> next;
     std::uint32_t pid = 0;
@@ -176,11 +201,12 @@ private:
   caf::result<v1::Done> add_node(v1::RegisterNode message, const caf::strong_actor_ptr& agent);
   void held_ahead(const v1::HeldAhead& message);
   caf::result<v1::Done> hello(const v1::Hello& message, const caf::strong_actor_ptr& port);
+  caf::result<v1::Done> goodbye(const v1::Goodbye& message);
   void peer_down(std::uint64_t peer);
   void settled();
   std::uint64_t watch(const caf::strong_actor_ptr& handle, Peer peer);
   /// The same node on a new connection: what the two sides believe is brought together.
-  void reconcile(NodeRecord& record, const v1::RegisterNode& message);
+  void reconcile(const v1::RegisterNode& message);
   /// Takes nodes in with all that is held there, and the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
@@ -188,13 +214,18 @@ private:
   /// What was saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
+  /// Its connection is lost.
+  void client_down(ClientId id);
   void drop_client(ClientId id);
+  void cancel_requests(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
 
   // -- emptying nodes: broker_drain.cpp --------------------------------------------------------
 
   caf::result<v1::Done> drain(const v1::DrainNode& message);
+  /// The node takes new work again.
+  caf::result<v1::Done> undrain(const std::string& name);
   /// By what the store says of a node that has come back.
   void drain_again(const std::string& name, const v1::StoredNode& stored);
   void keep_drained(const std::string& name);
@@ -237,6 +268,8 @@ private:
   void keep(const ActorRecord& record);
   void keep(GroupId id);
   void drop(StateSection section, std::uint64_t id);
+  /// Has the file know that ids up to some way ahead of this one are given out.
+  void reserve_ids(std::uint64_t given);
   void commit_soon();
   void commit();
 
@@ -269,7 +302,9 @@ private:
   void start_actor(const Lease& lease, ActorRecord& record);
   void actor_started(ActorRecord& record, const v1::LeaseStarted& message, caf::strong_actor_ptr& holder,
                      caf::strong_actor_ptr& control);
-  void actor_down(ActorId id, const Error& error);
+  void actor_down(ActorId id, const Error& error, LifeEnd why);
+  /// Its pause is over, or its first start has taken too long.
+  void actor_due(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);
   ActorAnswer answer_with(ActorRecord& record);
   void answer_with(ActorRecord& record, SpawnPromise promise);
@@ -297,10 +332,17 @@ private:
   void on_refused(const Event& event);
   void on_lost(const Event& event);
   void make_way(RequestId request);
+  /// While somebody waits, leases that were granted since make way in turn: who asks for one after the other does not
+  /// keep the others out.
+  void make_way_again();
+  [[nodiscard]] bool anyone_waits() const;
   /// Asks a client to give a lease back after the task that runs.
   void reclaim(LeaseId id, TaskLease& lease);
   void log(const Event& event);
   void schedule_tick();
+  /// Looks at it again then.
+  void remind(const Due& due);
+  void look_at_due();
   v1::Lease to_wire(const Lease& lease) const;
   v1::ClusterState state(const v1::GetState& message) const;
 
@@ -308,6 +350,8 @@ private:
   static constexpr std::uint64_t tick_settled = 1;
   static constexpr std::uint64_t tick_commit = 2;
   static constexpr std::uint64_t tick_emptying = 3;
+  static constexpr std::uint64_t tick_due = 4;
+  static constexpr std::uint64_t tick_turn = 5;
 
   const BrokerOptions options_;
   RecordedLedger ledger_;
@@ -327,6 +371,10 @@ private:
   std::map<LeaseId, ActorId> actor_leases_;
   std::map<ActorId, ActorRecord> actors_;
   std::map<ActorName, ActorId> names_;
+  // Actors that have ended, the latest last.
+  std::deque<v1::EndedActor> ended_;
+  std::set<Due> dues_;
+  TimePoint next_due_ = never;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
   // What was withdrawn while nodes may still bring it back.
   std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
@@ -341,6 +389,8 @@ private:
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;
+  std::uint64_t reserved_ids_ = 0;
+  bool making_way_ = false;
   bool emptying_ = false;
   std::chrono::milliseconds emptying_pause_{200};
   std::size_t emptying_left_ = 0;

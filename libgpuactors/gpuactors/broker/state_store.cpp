@@ -73,7 +73,7 @@ Result<void> make_file(const fs::path& path) {
 } // namespace
 
 std::string_view to_string(StateSection section) noexcept {
-  constexpr std::array<std::string_view, 3> names = {"actors", "groups", "nodes"};
+  constexpr std::array<std::string_view, 4> names = {"actors", "groups", "nodes", "ids"};
   return names.at(static_cast<std::size_t>(section));
 }
 

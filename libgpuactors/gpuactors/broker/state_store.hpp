@@ -21,10 +21,14 @@ enum class StateSection : std::uint8_t {
   actors,
   groups,
   nodes,
+  ids,
 };
 
-/// "actors", "groups" or "nodes".
+/// "actors", "groups", "nodes" or "ids".
 [[nodiscard]] std::string_view to_string(StateSection section) noexcept;
+
+/// In `StateSection::ids`: the number, as text, up to which ids may have been given out.
+inline constexpr const char* reserved_ids_key = "reserved";
 
 /// The number or name of what a piece of state is about; a number is never the same as a name.
 using StateKey = std::variant<std::uint64_t, std::string>;

@@ -24,6 +24,8 @@ public:
   static bool retry(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
   static void bind(const std::shared_ptr<PendingCall>& pending, std::shared_ptr<ActorCell> cell) {
+    cell->pending.fetch_add(1, std::memory_order_relaxed);
+    pending->counted_.store(true, std::memory_order_relaxed);
     pending->retries_left_ = cell->max_retries;
     pending->cell_ = std::move(cell);
   }
@@ -40,7 +42,7 @@ private:
 };
 
 /// The broker's answer to where the actor is now; then the call goes there.
-class CallStarter::Lookup : public PendingReply, public std::enable_shared_from_this<CallStarter::Lookup> {
+class CallStarter::Lookup : public OwnReply, public std::enable_shared_from_this<CallStarter::Lookup> {
 public:
   Lookup(std::shared_ptr<PendingCall> pending, int looks) : pending_(std::move(pending)), looks_(looks) {
     // nop
@@ -142,6 +144,7 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   }
   auto ticket = core.port().add(pending, handle, pending->call_.deadline);
   if (!ticket) {
+    pending->uncount();
     pending->finish(fail(ticket.error()));
     return;
   }
@@ -174,7 +177,8 @@ void CallStarter::look_up(ClusterCore& core, const std::shared_ptr<PendingCall>&
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
   const auto died =
       error.code() == Errc::worker_died || error.code() == Errc::actor_died || error.code() == Errc::lease_revoked;
-  if (pending->retries_left_ <= 0 || !died)
+  // A reader would get the items that it has got again.
+  if (pending->retries_left_ <= 0 || !died || pending->call_.stream)
     return false;
   const auto core = pending->cell_->core.lock();
   if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))
@@ -256,7 +260,6 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
                                      : fail(Errc::unavailable, "the cluster was closed"));
     return;
   }
-  cell_->pending.fetch_add(1, std::memory_order_relaxed);
   detail::CallStarter::bind(pending, cell_);
   auto& call = detail::CallStarter::call_of(*pending);
   call.method = method;

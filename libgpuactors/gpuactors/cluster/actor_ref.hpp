@@ -1,4 +1,4 @@
-// ActorRef: a handle to an actor somewhere in the cluster, to call its methods by.
+// ActorRef: a handle to an actor in the cluster, for calling its methods.
 #pragma once
 
 #include <gpuactors/cluster/pending.hpp>
@@ -11,8 +11,8 @@
 
 namespace gpuactors {
 
-/// A streamed reply, item by item: messages, or payloads where their C++ type is not known. Movable; one thread at a
-/// time. Dropping it before the end withdraws the call.
+/// Reads a streamed reply item by item: messages, or payloads if their C++ type is not known. Movable; one thread at a
+/// time. Destroying it before the end withdraws the call.
 template <class T>
 requires ProtobufMessage<T> || std::same_as<T, Payload>
 class StreamReader {
@@ -36,15 +36,15 @@ public:
   }
 
   /// Waits for the next item, at most `timeout`.
-  /// @returns the item; nothing at the end; the error that ended the stream, or `deadline_exceeded` (ask again);
-  ///          `invalid_argument` when the reader was moved from.
+  /// @returns the item; nothing at the end; the error that ended the stream; `deadline_exceeded` after `timeout` (the
+  ///          stream continues: call again); `invalid_argument` if the reader was moved from.
   Result<std::optional<T>> next(Duration timeout = limits::call_deadline) {
     if (source_ == nullptr)
       return fail(Errc::invalid_argument, "the stream reader was moved from");
     return source_->next(deadline_after(Clock::now(), timeout));
   }
 
-  /// Asks the producer to stop; items that are under way can still be taken.
+  /// Asks the producer to stop; items already sent can still be read.
   void cancel() {
     if (source_ != nullptr)
       source_->stop();
@@ -54,8 +54,8 @@ private:
   std::shared_ptr<detail::StreamSource<T>> source_;
 };
 
-/// A handle to an actor. Copyable, cheap; any thread. It follows the actor over restarts. Handles do not keep an actor
-/// alive: `Cluster::kill` or the end of the cluster ends it.
+/// A handle to an actor. Copyable, cheap; any thread. It follows the actor through restarts. Handles do not keep an
+/// actor alive: `Cluster::kill`, the end of its program (unless detached) or of the cluster ends it.
 class ActorRef {
 public:
   ActorRef() = default;
@@ -68,26 +68,26 @@ public:
     return cell_ != nullptr;
   }
 
-  /// Zero and empty texts for an empty reference.
+  /// Return the actor's id, name and type; zero and empty strings for an empty reference.
   [[nodiscard]] ActorId id() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] const std::string& type() const noexcept;
 
-  /// Node, devices, process and lease as of its last start; empty for an empty reference.
+  /// Returns node, devices, process and lease as of the actor's last start; empty for an empty reference.
   [[nodiscard]] v1::ActorInfo info() const;
 
-  /// Whether it has ended, as far as is known here; what had restarts left may be back later. Calls wait for that as
-  /// long as their deadlines allow. False for an empty reference.
+  /// Returns whether the actor has ended, as far as this program knows. With restarts left, it may come back; calls
+  /// wait for that until their deadlines. False for an empty reference.
   [[nodiscard]] bool away() const noexcept;
 
-  /// The CAF actor behind it, for CAF programs: send it `(std::string method, gpuactors::Payload)`, monitor it, link to
-  /// it. It changes with a restart. Null for an empty reference and once the cluster has ended.
+  /// Returns the CAF actor behind the handle, for CAF programs: send it `(std::string method, gpuactors::Payload)`,
+  /// monitor it, link to it. A restart changes it. Null for an empty reference and after the end of the cluster.
   [[nodiscard]] caf::actor handle() const;
 
-  /// Calls `method`; the answer must come within `deadline`. The input is moved, not copied, if you give it so.
+  /// Calls `method`; the answer must arrive within `deadline`. Move the input in to avoid a copy.
   ///
-  /// Errors of the future: `not_found` (no such method, with the nearest names), `invalid_argument` (message types),
-  /// `queue_full` (`max_pending_calls`), `deadline_exceeded`, `actor_died`, and what the method returns.
+  /// Errors of the future: `not_found` (no such method, with similar names), `invalid_argument` (message types),
+  /// `queue_full` (`max_pending_calls`), `deadline_exceeded`, `actor_died`, `worker_died`, and the method's own errors.
   template <ProtobufMessage Out = google::protobuf::Empty, ProtobufMessage In = google::protobuf::Empty>
   Future<Out> call(std::string_view method, In input = {}, Duration deadline = limits::call_deadline) const {
     auto state = std::make_shared<detail::WorkState<Out, detail::PendingCall>>();
@@ -95,11 +95,11 @@ public:
     return Future<Out>{std::move(state)};
   }
 
-  /// The same with messages whose C++ types are not known here.
+  /// Calls `method` like `call`, with messages whose C++ types this program does not know.
   [[nodiscard]] Future<Payload> call_payload(std::string_view method, Payload input,
                                              Duration deadline = limits::call_deadline) const;
 
-  /// Calls a method whose reply is a stream of `Item`s. The deadline is that of the whole stream.
+  /// Calls a method whose reply is a stream of `Item`s. The deadline applies to the whole stream.
   template <ProtobufMessage Item, ProtobufMessage In = google::protobuf::Empty>
   [[nodiscard]] StreamReader<Item> stream(std::string_view method, In input = {},
                                           Duration deadline = Duration::max()) const {
@@ -108,7 +108,7 @@ public:
     return StreamReader<Item>{std::move(state)};
   }
 
-  /// The same with messages whose C++ types are not known here.
+  /// Calls a streaming method like `stream`, with messages whose C++ types this program does not know.
   [[nodiscard]] StreamReader<Payload> stream_payload(std::string_view method, Payload input,
                                                      Duration deadline = Duration::max()) const;
 

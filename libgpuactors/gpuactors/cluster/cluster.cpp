@@ -1,5 +1,6 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/wire/protobuf.hpp>
@@ -30,11 +31,12 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
   if (last.shape != nullptr && last.parent == parent && last.task == task && last.needs == needs
       && last.options == options)
     return last.shape;
+  GPUACTORS_TRY(detail::check_for_task(options));
   GPUACTORS_LET(request, detail::to_request(options, needs, task));
   auto shape = std::make_shared<detail::TaskShape>();
   shape->request = std::move(request);
   shape->request.set_parent_lease(parent.value());
-  shape->request.set_isolated(options.isolation == Isolation::process || options.max_calls > 0);
+  shape->request.set_isolated(shape->request.isolated() || options.max_calls > 0);
   shape->max_calls = options.max_calls;
   shape->key = fmt::format("{}/{}", options.max_calls, deterministic_bytes(shape->request));
   last = Last{options, task, needs, parent, std::move(shape)};
@@ -149,8 +151,10 @@ Result<Cluster> Cluster::embed(EmbedOptions options) {
 
 namespace {
 
-Result<Duration> to_seconds(std::string_view flag, const std::string& text) {
-  constexpr double most = 600;
+/// The most of `--heartbeat` and `--link-timeout`.
+constexpr double longest_silence = 600;
+
+Result<Duration> to_seconds(std::string_view flag, const std::string& text, double most = longest_silence) {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !(seconds > 0 && seconds <= most))
@@ -201,6 +205,12 @@ Result<Cluster> Cluster::open(int argc, const char* const* argv) {
       connection.link_timeout = seconds;
       connection.timeout = 2 * seconds;
     }
+    GPUACTORS_LET(reconnect_grace, value("--reconnect-grace"));
+    if (reconnect_grace) {
+      constexpr double most = std::chrono::duration<double>{limits::reconnect_grace_most}.count();
+      GPUACTORS_LET(seconds, to_seconds("--reconnect-grace", *reconnect_grace, most));
+      connection.reconnect_grace = seconds;
+    }
   }
   if (connection.broker.empty())
     return embed(std::move(options));
@@ -234,7 +244,7 @@ Future<Payload> Cluster::submit_payload(std::string_view task, Payload input, co
 void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future,
                      std::string_view task, Payload input, const google::protobuf::Descriptor* output,
                      const Options& options) {
-  const auto dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
+  auto* dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
   if (dispatcher == nullptr)
     return pending->finish(closed());
   if (future != nullptr)
@@ -242,6 +252,8 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
     GPUACTORS_TRY(input.check_size());
     const auto type = core_->registry().find_task(task);
+    if (!options.environment.empty() && !core_->connected())
+      return fail(Errc::unsupported, "environment: an embedded cluster is one process and has one environment");
     if (!type && core_->connected())
       return shape_of(options, std::string{task}, {}, parent_); // the node that has it checks
     if (!type)
@@ -265,6 +277,9 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
     return Future<ActorRef>::ready_with(closed());
   auto request = [&]() -> Result<v1::ResourceRequest> {
     GPUACTORS_TRY(config.check_size());
+    GPUACTORS_TRY(detail::check_for_actor(options));
+    if (!options.environment.empty() && !core_->connected())
+      return fail(Errc::unsupported, "environment: an embedded cluster is one process and has one environment");
     const auto known = core_->registry().find_actor(type);
     if (!known && core_->connected())
       return detail::to_request(options, {}, ""); // the node that has it checks
@@ -288,7 +303,11 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   spec->set_max_pending_calls(options.max_pending_calls);
   spec->set_max_task_retries(options.max_task_retries);
   spec->set_detached(options.detached);
-  spec->set_isolated(options.isolation == Isolation::process);
+  spec->set_isolated(request->isolated());
+  if (options.restart_window)
+    spec->set_restart_window_ms(detail::to_milliseconds(*options.restart_window));
+  if (options.spawn_timeout)
+    spec->set_spawn_timeout_ms(detail::to_milliseconds(*options.spawn_timeout));
   spec->set_name_space(options.name_space);
   message.set_get_if_exists(options.get_if_exists);
   message.set_client(core_->client());
@@ -394,6 +413,15 @@ Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty
   return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
 }
 
+Result<void> Cluster::undrain(std::string_view node) {
+  if (core_ == nullptr)
+    return closed();
+  v1::DrainNode message;
+  message.set_name(std::string{node});
+  message.set_resume(true);
+  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+}
+
 // -- tensors --------------------------------------------------------------------------------------
 
 Result<Shared<Tensor>> Cluster::put(const void* values, std::size_t count, DType dtype,
@@ -418,13 +446,25 @@ Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {
 // -- state ----------------------------------------------------------------------------------------
 
 Result<v1::ClusterState> Cluster::state(std::uint64_t events_from) {
+  StateOptions options;
+  options.events_from = events_from;
+  return state(options);
+}
+
+Result<v1::ClusterState> Cluster::state(const StateOptions& options) {
+  return state_async(options).get();
+}
+
+Future<v1::ClusterState> Cluster::state_async(const StateOptions& options) {
   if (core_ == nullptr)
-    return closed();
+    return Future<v1::ClusterState>::ready_with(closed());
   v1::GetState message;
-  message.set_events_from(events_from);
+  message.set_events_from(options.events_from);
+  message.set_ended(options.ended);
   auto reply = std::make_shared<detail::MessageReply<v1::ClusterState>>();
-  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
-  return Future<v1::ClusterState>{reply}.get();
+  reply->executor = core_->executor();
+  core_->ask_broker(reply, deadline_after(Clock::now(), options.timeout), std::move(message));
+  return Future<v1::ClusterState>{std::move(reply)};
 }
 
 const TypeRegistry& Cluster::types() const {

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -51,6 +53,26 @@ std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
+/// Why a control actor of this process has ended, if it did so by itself.
+using Failure = std::shared_ptr<detail::FutureState<void>>;
+
+/// A process without its broker or agent must not look as if it did its work: whoever supervises it starts it anew.
+void watch(const caf::strong_actor_ptr& actor, std::string what, const Failure& failure) {
+  actor->get()->attach_functor([what = std::move(what), failure](const caf::error& reason) {
+    if (!reason || reason == caf::exit_reason::user_shutdown)
+      return;
+    failure->complete(fail(Errc::internal, fmt::format("the {} has ended by an error: {}", what, to_string(reason))));
+    ::kill(::getpid(), SIGTERM);
+  });
+}
+
+/// What the process ends with after a signal.
+Result<void> end_of(const Failure& failure) {
+  if (failure->wait_until(Clock::now()))
+    return Future<void>{failure}.get();
+  return {};
+}
+
 /// A broker in this process, and where it listens.
 class BrokerPart {
 public:
@@ -70,9 +92,13 @@ public:
           if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
             config.last_id = std::max(config.last_id, *id);
       }
+      GPUACTORS_LET(ids, store->load(StateSection::ids));
+      for (const auto& entry : ids)
+        config.last_id = std::max<std::uint64_t>(config.last_id, std::strtoull(entry.value.c_str(), nullptr, 10));
       config.store = std::move(store);
     }
     handle_ = core.spawn<ResourceBroker>(std::move(config));
+    watch(handle_, "broker", failure_);
     GPUACTORS_LET(port, core.links().publish(handle_, listen));
     listen.port = port;
     endpoint_ = std::move(listen);
@@ -92,9 +118,14 @@ public:
     return handle_;
   }
 
+  [[nodiscard]] const Failure& failure() const noexcept {
+    return failure_;
+  }
+
 private:
   Endpoint endpoint_;
   caf::strong_actor_ptr handle_;
+  Failure failure_ = std::make_shared<detail::FutureState<void>>();
 };
 
 /// An agent in this process, with its connection to the broker.
@@ -146,9 +177,14 @@ public:
     agent_options.types = std::move(*described.mutable_types());
     agent_options.notice = daemon.notice;
     agent_options.registered = [state = registered_] { state->complete({}); };
+    agent_options.emptied = [state = emptied_] { state->complete({}); };
     agent_options.heartbeat = daemon.heartbeat;
     agent_options.link_timeout = daemon.link_timeout;
     const auto agent = core.spawn<ProcessAgent>(std::move(agent_options));
+    watch(agent, "node's agent", failure_);
+    agent_ = agent;
+    stop_grace_ = options.stop_grace;
+    notice_ = daemon.notice;
     GPUACTORS_LET(port, core.links().publish(agent, Endpoint{"127.0.0.1", 0}));
     launch.setup.set_agent(to_string(Endpoint{"127.0.0.1", port}));
     // Clients reach it where they reach the workers.
@@ -190,6 +226,29 @@ public:
       if (termination.wait_for(Duration::zero()))
         return false;
     return true;
+  }
+
+  /// Leaves the cluster after a signal: what runs here moves or ends, within the grace. Another signal ends that.
+  void leave(detail::Termination& termination) const {
+    if (stop_grace_ <= Duration::zero() || failure_->wait_until(Clock::now()))
+      return;
+    constexpr std::chrono::milliseconds slice{20};
+    notice_(fmt::format("leaving the cluster: what runs here has {:.1f} s to move to other nodes or to end; another "
+                        "signal ends it at once",
+                        std::chrono::duration<double>{stop_grace_}.count()));
+    v1::DrainNode message;
+    message.set_deadline_ms(detail::to_milliseconds(stop_grace_));
+    caf_version::post(agent_, std::move(message));
+    // Who is asked to stop at the end of the grace has another one for that; the broker may be a moment late.
+    constexpr std::chrono::seconds late{2};
+    const auto end = deadline_after(Clock::now(), stop_grace_ + limits::stop_grace + late);
+    while (!emptied_->wait_until(Clock::now()) && Clock::now() < end)
+      if (termination.wait_for(slice))
+        return;
+  }
+
+  [[nodiscard]] const Failure& failure() const noexcept {
+    return failure_;
   }
 
 private:
@@ -256,6 +315,11 @@ private:
   detail::DeviceWatch watch_;
   std::shared_ptr<Redial> redial_;
   std::shared_ptr<detail::FutureState<void>> registered_ = std::make_shared<detail::FutureState<void>>();
+  std::shared_ptr<detail::FutureState<void>> emptied_ = std::make_shared<detail::FutureState<void>>();
+  Failure failure_ = std::make_shared<detail::FutureState<void>>();
+  caf::strong_actor_ptr agent_;
+  Duration stop_grace_{};
+  std::function<void(std::string_view)> notice_;
 };
 
 } // namespace
@@ -270,7 +334,7 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options
   GPUACTORS_TRY(part.start(*core, broker));
   options.ready(to_string(part.endpoint()));
   termination.wait();
-  return {};
+  return end_of(part.failure());
 }
 
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
@@ -283,7 +347,8 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
   GPUACTORS_TRY(part.start(*core, node, broker, options));
   options.ready(node.broker);
   termination.wait();
-  return {};
+  part.leave(termination);
+  return end_of(part.failure());
 }
 
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options) {
@@ -301,7 +366,9 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
     return {};
   options.ready(to_string(part.endpoint()));
   termination.wait();
-  return {};
+  local.leave(termination);
+  GPUACTORS_TRY(end_of(local.failure()));
+  return end_of(part.failure());
 }
 
 } // namespace gpuactors

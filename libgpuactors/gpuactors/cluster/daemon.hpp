@@ -1,5 +1,5 @@
 // The processes of a cluster: the broker, a node, both in one, and the workers that nodes start. For the program
-// `gpuactors`, and for programs of users that bring their own tasks and actors.
+// `gpuactors`, and for user programs with their own tasks and actors.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -14,27 +14,27 @@
 
 namespace gpuactors {
 
-/// How a process of a cluster talks to the others, and to its operator.
+/// How a process of a cluster communicates with the others and with its operator.
 struct DaemonOptions {
-  /// The folder with this machine's certificates; empty means the user's own (`CertificateFolder::default_path`).
+  /// The folder of this machine's certificates; empty means the user's own (`CertificateFolder::default_path`).
   std::string certificates{};
-  /// Plaintext on all ports of this process.
+  /// Use plaintext on all ports of this process.
   bool insecure = false;
-  /// How often the process shows that it is alive, and how long it waits for a sign of the others before it takes them
-  /// for dead. The same in all processes of a cluster.
+  /// How often the process shows that it is alive, and how long another process may be silent before it counts as dead.
+  /// The same in all processes of a cluster.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
-  /// Told in one line what an operator should know; any thread.
+  /// Called with a one-line message for the operator; any thread.
   std::function<void(std::string_view)> notice = [](std::string_view) {};
-  /// Told once, when the process does its work: where it listens.
+  /// Called once with the address when the process is ready.
   std::function<void(std::string_view)> ready = [](std::string_view) {};
 };
 
 struct BrokerDaemon {
-  /// "HOST:PORT" that clients and nodes connect to; port 0 lets the system choose.
+  /// "HOST:PORT" for connections of clients and nodes; port 0 lets the system choose.
   std::string listen{"127.0.0.1:7711"};
-  /// A file that keeps over restarts what should be there: actors with a name or that are detached, placement groups,
-  /// drained nodes. Empty means that a broker which starts again knows only what its nodes and clients tell.
+  /// A file that keeps the desired state across restarts: named or detached actors, placement groups, drained nodes.
+  /// Empty means that a restarted broker knows only what its nodes and clients report.
   std::string store{};
 };
 
@@ -45,63 +45,69 @@ struct NodeDaemon {
   std::string name{};
   /// Device SPEC; empty means CUDA if there is any, else one host device.
   std::string devices{};
-  /// CPUs it offers; below 0 means the hardware threads of this machine.
+  /// CPUs that the node offers; below 0 means the hardware threads of this machine.
   double cpus = -1;
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
-  /// Where accelerators other than GPUs are looked for: the root of a file system.
+  /// The root of the file system in which accelerators other than GPUs are looked for.
   std::string accelerator_root{"/"};
-  /// The address that the node and its workers listen at and clients reach them by; empty means the one that this
-  /// machine reaches the broker from.
+  /// The address on which the node and its workers listen and clients reach them; empty means the address from which
+  /// this machine reaches the broker.
   std::string host{};
-  /// The folder that keeps what its workers write, which is its own; empty means one in the user's own state folder.
+  /// The folder, of this node alone, that keeps the output of its workers; empty means one in the user's state folder.
   std::string logs{};
-  /// The program that workers are: one that calls `gpuactors::main`, or opens its cluster by `Cluster::open` first of
-  /// all. Empty means this program.
+  /// The program that workers run. It must call `gpuactors::main`, or `Cluster::open` before anything else. Empty means
+  /// this program.
   std::string program{};
-  /// Files of shared libraries with tasks and actors, which workers load beside what their program has. They are tried
-  /// in a process of its own first; this one never loads them.
+  /// Files of shared libraries with tasks and actors, which workers load beside their program's types. A separate
+  /// process tries them first; this process never loads them.
   std::vector<std::string> plugins{};
   /// Whether its workers compile kernels from source (`SourceTask`, `Context::compile`).
   bool runtime_source = true;
-  /// Whether a GPU that reports a fault of its own (XID and ECC events of the management library) is put out of use,
-  /// until the node is started again.
+  /// Whether a GPU that reports a fault of its own (XID and ECC events of the management library) is put out of use
+  /// until the node is restarted.
   bool watch_devices = true;
-  /// Where CUDA MPS runs on the machine, whether workers of their own (`Isolation::process`) are limited by its
-  /// variables to the part of a GPU that their lease has.
+  /// Whether isolated workers (`Isolation::process`) are limited to their lease's part of a GPU by the variables of
+  /// CUDA MPS, if MPS runs on the machine.
   bool mps = true;
+  /// How long it takes to leave the cluster when it gets SIGTERM or SIGINT: actors that may be restarted move to other
+  /// nodes as soon as there is room, all else may run so long and is then asked to stop (destructors of actors run). It
+  /// ends earlier when nothing is left, and at once with another signal. Zero: it ends at once with all that runs
+  /// there.
+  Duration stop_grace{};
 };
 
-/// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before others are started.
-/// @returns `invalid_argument` for an option, `unavailable` when the port is taken, `not_found` without certificates.
-///          On loopback, missing certificates are made.
+/// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before any other is started.
+/// On loopback, it creates missing certificates.
+/// @returns `invalid_argument` for a bad option, `unavailable` if the port is in use, `not_found` without certificates.
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options);
 
-/// Runs a node the same way: registers it with the broker, again whenever that was away, and ends with all its workers.
-/// @returns `not_found` or `invalid_argument` for a plugin, in one sentence that names it and what is wrong with it.
+/// Runs a node in the same way. The node registers with the broker, again whenever the broker was away, and takes its
+/// workers with it when it ends.
+/// @returns also `not_found` or `invalid_argument` for a bad plugin, naming the plugin and the problem.
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options);
 
 /// Runs a broker and one node of this machine in one process.
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options);
 
-/// The main function of a program with tasks or actors of its own, which nodes start as their worker:
+/// The main function of a program with its own tasks or actors, which nodes can start as their worker:
 ///
 ///   int main(int argc, char** argv) {
 ///     return gpuactors::main(argc, argv, [](int argc, char** argv) { ...; return 0; });
 ///   }
 ///
-/// Does a worker's work if a node started it for that, and runs `program` for any other start. Exceptions of `program`
-/// pass.
+/// Does a worker's work if a node started the program as a worker; otherwise runs `program`. Exceptions of `program`
+/// propagate.
 /// @returns the exit code of the process.
 int main(int argc, char** argv, const std::function<int(int, char**)>& program);
 
-/// The same for a program that ends with an error: written to standard error, in one line, and exit code 1.
+/// The same for a `program` that may return an error: writes it to standard error in one line and returns exit code 1.
 int main(int argc, char** argv, const std::function<Result<void>(int, char**)>& program);
 
-/// What `main` does first, for programs that do it themselves: if the arguments say that a node started this program as
-/// its worker, does that work until the node says otherwise and returns the exit code of the process; nothing for any
-/// other start. `Cluster::open` does it as well, and serves where it is the first thing that a program does.
+/// Does the first step of `main`, for programs with their own main function. If a node started this program as its
+/// worker, works until the node ends it and returns the exit code of the process; otherwise returns nothing.
+/// `Cluster::open` does the same, which is enough if the program calls it before anything else.
 std::optional<int> run_if_worker(int argc, const char* const* argv);
 
 } // namespace gpuactors

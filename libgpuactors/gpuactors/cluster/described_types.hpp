@@ -1,5 +1,5 @@
-// The types that other processes have, for programs that do not have them themselves: what the command line speaks
-// with.
+// Descriptions of other processes' types, for programs that do not have these types themselves, such as the command
+// line.
 #pragma once
 
 #include <gpuactors/actor/catalog.hpp>
@@ -10,7 +10,7 @@
 
 namespace gpuactors {
 
-/// Tasks and actors by their descriptions. What it hands out is valid as long as a copy of it lives.
+/// Descriptions of tasks and actors. The pointers that it returns are valid as long as a copy of it lives.
 ///
 ///   GPUACTORS_LET(types, cluster.described_types());
 ///   GPUACTORS_LET(task, types.find_task("scale"));
@@ -18,16 +18,16 @@ namespace gpuactors {
 ///   GPUACTORS_LET(reply, cluster.submit_payload(task->name(), std::move(input)).get());
 ///   GPUACTORS_LET(json, types.messages().to_json(reply));
 ///
-/// The catalog may come from anyone: entries that break the rules of names are left out, and so are messages that make
-/// no sense (`MessageTypes`). Immutable; cheap to copy; any thread.
+/// The catalog may come from an untrusted source: entries that break the rules of names are left out, and so are
+/// invalid messages (`MessageTypes`). Immutable; cheap to copy; any thread.
 class DescribedTypes {
 public:
   explicit DescribedTypes(v1::TypeCatalog catalog);
 
-  /// Those of this program.
+  /// Returns the descriptions of this program's types.
   static DescribedTypes of(const TypeRegistry& registry);
 
-  /// @returns `not_found` with the nearest names.
+  /// @returns `not_found` with similar names.
   [[nodiscard]] Result<const v1::TaskDescription*> find_task(std::string_view name) const;
   [[nodiscard]] Result<const v1::ActorDescription*> find_actor(std::string_view name) const;
   static Result<const v1::MethodDescription*> find_method(const v1::ActorDescription& actor, std::string_view method);

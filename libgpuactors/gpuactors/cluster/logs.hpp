@@ -1,4 +1,4 @@
-// What the tasks and actors of a cluster print, as programs read it.
+// Reading what the tasks and actors of a cluster print.
 #pragma once
 
 #include <gpuactors/agent/log_line.hpp>
@@ -13,33 +13,33 @@ namespace gpuactors {
 
 /// A line that a worker process wrote.
 struct LogRecord {
-  /// When its node read it, by the clock of that node, to the microsecond.
+  /// When its node read the line, by the node's clock, in microseconds.
   LogTime time;
   std::string node;
-  /// The actor's name, or its type if it has none; "task NAME" for a task; what the worker is for, such as "device 0",
-  /// where several run in it and the line does not say whose it is; "log" for what is to be known about the log.
+  /// The actor's name, or its type if it has none; "task NAME" for a task; the purpose of the worker, such as "device
+  /// 0", if several actors run in it and the line cannot be attributed; "log" for messages about the log itself.
   std::string source;
-  /// The actor, if the line is one's.
+  /// The actor, if the line is an actor's.
   ActorId actor;
   OutputStream stream = OutputStream::out;
   std::string text;
 };
 
-/// Which lines `Cluster::logs` gives.
+/// Selects the lines for `Cluster::logs`.
 struct LogsOptions {
-  /// The one that the actor's name is in.
+  /// The name space of the actor's name.
   std::string name_space{};
-  /// Of this node only; without an actor, all of the node. Where an actor has ended, its lines are here.
+  /// Only lines of this node; without an actor, all its lines. Needed for the lines of an actor that has ended.
   std::string node{};
-  /// How many of the lines that are there, the last ones; `limits::log_tail_lines` at most.
+  /// How many past lines to read, the latest ones; at most `limits::log_tail_lines`.
   std::size_t count = limits::log_shown_lines;
-  /// Go on with those that come.
+  /// Continue with new lines.
   bool follow = false;
-  /// Ends it, when somebody asks for that.
+  /// Ends the call when a stop is requested.
   std::stop_token stop{};
 };
 
-/// Takes a line; false when it wants no more. On the thread that called `Cluster::logs`.
+/// Takes a line and returns whether it wants more. Called on the thread that called `Cluster::logs`.
 using LogSink = std::function<bool(const LogRecord&)>;
 
 } // namespace gpuactors

@@ -73,8 +73,15 @@ struct Options {
   std::string name_space{};
   /// Tasks: the answer must come within this time. None by default.
   std::optional<Duration> deadline{};
-  /// Actors: how often one that died is started anew (its state is lost).
+  /// Actors: how often one that died is started anew (its state is lost); -1 means always. The first time at once, then
+  /// after pauses that double from 0.1 s to 30 s until a life has lasted for a minute. A constructor that fails ends
+  /// the actor in its first life, and counts as a death in later ones.
   int max_restarts = 0;
+  /// Actors: after a life of at least this length `max_restarts` is counted from none again. None: never.
+  std::optional<Duration> restart_window{};
+  /// Actors: how long the first start may take, from the order to its node until its constructor is done, before
+  /// `spawn` fails with `deadline_exceeded` and the actor is killed. None: no limit.
+  std::optional<Duration> spawn_timeout{};
   /// Actors: how often a call that the actor's death interrupted is made again, on the actor that was started anew: the
   /// method may then have run more than once.
   int max_task_retries = 0;
@@ -86,6 +93,11 @@ struct Options {
   bool get_if_exists = false;
   /// The process that it runs in. Tasks of one shape share a process of their own, one after the other.
   Isolation isolation = Isolation::thread;
+  /// Variables of the environment of its process, for example {"NCCL_DEBUG", "INFO"}, beside those that its node was
+  /// started with; implies a process of its own. Refused with `invalid_argument`: more than `limits::environment_bytes`
+  /// in all, names that no variable can have, and those that the library, the loader or the device's visibility go by
+  /// (GPUACTORS_*, LD_*, CUDA_VISIBLE_DEVICES, ...). An embedded cluster has one process and refuses all.
+  std::map<std::string, std::string> environment{};
   /// Tasks: how often one whose worker died is run again; -1 means as often as it takes. It may then have run more than
   /// once. Streamed tasks are not run again.
   int max_retries = 0;
@@ -166,6 +178,11 @@ struct ConnectOptions {
   /// for dead. The same in all processes of a cluster.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
+  /// How long the broker keeps what the program has, its running tasks, actors and groups, when their connection is
+  /// lost and the program did not close it: a machine that paused or a cable that was changed then ends nothing. At
+  /// most `limits::reconnect_grace_most`. Zero: it ends at once, and what it held is free at once when it is killed. A
+  /// broker that was started again since waits for `limits::settle`, whatever was asked of the one before it.
+  Duration reconnect_grace{};
   /// The types that it knows, so that calls are checked before they are sent; null means those of the program.
   std::shared_ptr<const TypeRegistry> registry{};
 };

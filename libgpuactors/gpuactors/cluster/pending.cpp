@@ -53,7 +53,11 @@ void PendingTask::grant_credit(std::uint32_t items) {
 // -- PendingCall ----------------------------------------------------------------------------------
 
 PendingCall::~PendingCall() {
-  if (cell_ != nullptr)
+  uncount();
+}
+
+void PendingCall::uncount() noexcept {
+  if (counted_.exchange(false, std::memory_order_relaxed))
     cell_->pending.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -61,8 +65,6 @@ void PendingCall::on_reply(caf_version::Content& content) {
   let_go();
   finish(take_payload(content));
 }
-
-bool retry_call(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
 void PendingCall::on_error(Error error) {
   if (retry_call(shared_from_this(), error))
@@ -74,6 +76,7 @@ void PendingCall::on_error(Error error) {
 }
 
 void PendingCall::let_go() {
+  uncount();
   // Futures may be kept beyond the end of the cluster; what they are the future of must not be.
   const std::lock_guard lock{mutex_};
   control_ = nullptr;
@@ -87,6 +90,7 @@ void PendingCall::withdraw(Cancel how) {
     return;
   }
   withdrawn_ = true;
+  uncount();
   RequestPort::Ticket ticket = 0;
   {
     const std::lock_guard lock{mutex_};

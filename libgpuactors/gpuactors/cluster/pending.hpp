@@ -76,11 +76,12 @@ private:
   // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
   std::array<RequestPort::Ticket, 2> timers_{};
   // Guarded by the dispatcher's mutex: the lease it runs under, its entry in the port, whether it has waited as long as
-  // it may (it was under way at that moment), whether it is not to begin any more.
+  // it may (it was under way at that moment), whether it is not to begin any more, whether it is in its shape's queue.
   LeaseId lease_;
   RequestPort::Ticket ticket_ = 0;
   bool waited_long_ = false;
   bool withdrawn_ = false;
+  bool queued_ = false;
   // It is on its way to the worker, so that it may be asked back.
   std::atomic<bool> sent_{false};
 };
@@ -122,6 +123,8 @@ private:
   friend class CallStarter;
 
   void let_go();
+  /// It is none of the actor's waiting calls any more.
+  void uncount() noexcept;
   void ask_to_stop(Cancel how);
 
   std::shared_ptr<ActorCell> cell_;
@@ -129,6 +132,7 @@ private:
   Call call_;
   int retries_left_ = 0;
   std::atomic<bool> withdrawn_{false};
+  std::atomic<bool> counted_{false};
   std::mutex mutex_;
   // Guarded by the mutex: where the call is, once it is sent.
   RequestPort::Ticket ticket_ = 0;
@@ -136,6 +140,10 @@ private:
   LeaseId lease_;
   caf::strong_actor_ptr control_;
 };
+
+/// Makes a call once more if its actor's death is what ended it, and if it may be. Stands with what starts calls
+/// (`actor_ref.cpp`). @returns whether it does.
+bool retry_call(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
 /// A future and its work in one.
 template <class T, class Work>

@@ -1,15 +1,14 @@
-// A device that was offered but is not there.
+// A device that was offered but does not exist.
 #pragma once
 
 #include <gpuactors/device/backend.hpp>
 
 namespace gpuactors {
 
-/// Stands for a device that a node was told to offer beyond those that exist: scheduling counts it, using it fails.
-/// Any thread.
+/// Stands for a device that a node offers but does not have: scheduling counts it, using it fails. Any thread.
 class AbsentDevice final : public Device {
 public:
-  /// @param reason what every use of it reports, with the numbers.
+  /// @param reason the error text of every use, with the numbers.
   AbsentDevice(DeviceInfo info, std::string reason) : info_(std::move(info)), reason_(std::move(reason)) {
     // nop
   }

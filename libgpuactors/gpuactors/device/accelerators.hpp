@@ -1,4 +1,4 @@
-// The kinds of accelerators that a node can have: one table, and what follows from it.
+// The kinds of accelerators that a node can have: one table, and functions that use it.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -12,28 +12,28 @@
 
 namespace gpuactors {
 
-/// One row of the table: how a kind is called, found, shown to a process, and shared.
+/// One row of the table: the name of a kind, and how it is found, shown to a process, and shared.
 struct AcceleratorKind {
-  /// Name of the resource that requests ask for, such as "neuron_cores".
+  /// Name of the resource in requests, such as "neuron_cores".
   std::string_view name;
-  /// The environment variable by which a process is shown its units, such as "NEURON_RT_VISIBLE_CORES".
+  /// The environment variable that shows a process its units, such as "NEURON_RT_VISIBLE_CORES".
   std::string_view variable;
-  /// Whether a part of a unit can be granted.
+  /// Whether parts of a unit can be granted.
   bool fractions = false;
   /// Counts the units of the machine whose files are under `root`; null for `gpus`, which `make_devices` finds.
   Result<int> (*discover)(const std::filesystem::path& root) = nullptr;
 };
 
-/// All rows. Any thread.
+/// Returns all rows. Any thread.
 [[nodiscard]] const std::vector<AcceleratorKind>& accelerator_kinds();
 
-/// The row of that name; null when there is none. Any thread.
+/// Returns the row of that name; null if there is none. Any thread.
 [[nodiscard]] const AcceleratorKind* find_accelerator_kind(std::string_view name);
 
-/// Looks for the units of every kind that has a search of its own; kinds without any are left out. Names in `known` are
-/// not looked for. Reads files under `root` ("/", unless a test offers another tree).
-/// @returns `not_found` when `root` is no folder, `unsupported` when devices are there whose units cannot be counted,
-/// naming the file.
+/// Discovers the units of every kind with a `discover` function, except names in `known`; leaves out kinds without
+/// units. Reads files under `root` ("/", except in tests).
+/// @returns `not_found` if `root` is not a folder, `unsupported` if there are devices whose units cannot be counted,
+///          naming the file.
 Result<std::map<std::string, Share>> discover_accelerators(const std::filesystem::path& root,
                                                            const std::map<std::string, Share>& known);
 

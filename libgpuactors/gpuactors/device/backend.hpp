@@ -1,6 +1,6 @@
-// The one device interface: `Device` (a whole device) and `Backend` (what one lease holds of it), in raw pointers.
-// Implemented by device/host, device/cuda and device/faulty, and held to the same behaviour by tests/conformance.
-// Programs use `Context` (context.hpp), which adds quota, ownership and reclaim on top, once for all backends.
+// The device interface: `Device` (a whole device) and `Backend` (one lease's part of it), in raw pointers. Implemented
+// by device/host, device/cuda and device/faulty; tests/conformance checks that they behave alike. Programs use
+// `Context` (context.hpp), which adds quota, ownership and reclaim for all backends.
 #pragma once
 
 #include <gpuactors/device/kernel.hpp>
@@ -18,9 +18,9 @@ namespace gpuactors {
 
 class Device;
 
-/// Row-major matrix product C = alpha * op(A) * op(B) + beta * C, op(X) being X or its transpose.
-/// A is m x k (k x m when transposed), B is k x n (n x k when transposed), C is m x n; leading dimensions are in
-/// elements between the starts of two rows. `dtype` is f32 or f64 for all three.
+/// Row-major matrix product C = alpha * op(A) * op(B) + beta * C, where op(X) is X or its transpose. A is m x k (k x m
+/// if transposed), B is k x n (n x k if transposed), C is m x n; leading dimensions are the number of elements between
+/// the starts of two rows. `dtype` is f32 or f64 for all three.
 struct Gemm {
   DType dtype = DType::f32;
   bool transpose_a = false;
@@ -41,62 +41,62 @@ struct Gemm {
 /// Direction of a copy. "host" is ordinary memory of the process.
 enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_device };
 
-/// What a backend is opened with.
+/// Options for opening a backend.
 struct BackendOptions {
   Share share = Share::whole(1);
-  /// Second line of defence behind the quota where the device has one (a memory pool's maximum); 0: all of the device.
+  /// The device's own limit behind the quota, if it has one (a memory pool's maximum); 0: all of the device.
   std::uint64_t memory_bytes = 0;
-  /// Where the backend charges device memory that it takes for itself, such as a BLAS workspace; may be null. What it
-  /// allocates for its user is charged by the user.
+  /// The quota for device memory that the backend takes for itself, such as a BLAS workspace; may be null. The user
+  /// charges what the backend allocates for it.
   std::shared_ptr<Quota> quota = nullptr;
 };
 
-/// What one lease holds of one device, in raw pointers and handles.
+/// One lease's part of one device, in raw pointers and handles.
 ///
 /// Work on a stream runs in order; work on two streams of one backend may overlap. Calls return once the work is
-/// queued; errors of the work itself show at `synchronize` of its stream, the first one only, and do not disturb other
-/// streams unless they are sticky (`context_lost`). A backend is used by one thread at a time, except `query`,
-/// `record`, `synchronize`, `free` and `footprint`, which any thread may call at any time. Destroying it waits for its
-/// work; any thread may do that when nobody uses it any more. Sizes are in bytes and never zero.
+/// queued. `synchronize` of a stream returns the first error of its work; such errors do not affect other streams
+/// unless they are sticky (`context_lost`). One thread at a time may use a backend, except `query`, `record`,
+/// `synchronize`, `free` and `footprint`, which any thread may call at any time. The destructor waits for the work; any
+/// thread may destroy a backend that nobody uses any more. Sizes are in bytes and never zero.
 class Backend {
 public:
   virtual ~Backend() = default;
 
-  /// What was really granted, after rounding.
+  /// Returns the actual grant, after rounding.
   [[nodiscard]] virtual ContextGrant granted() const = 0;
 
-  /// Whether a sticky error has been seen: every later call fails with `context_lost`, in this and any other backend
-  /// of the device in this process. Any thread.
+  /// Returns whether a sticky error has occurred; then every later call fails with `context_lost`, in this and any
+  /// other backend of the device in this process. Any thread.
   [[nodiscard]] virtual bool lost() const noexcept = 0;
 
   // -- streams and events ----------------------------------------------------------------------
 
   virtual Result<StreamHandle> make_stream() = 0;
-  /// Waits for the stream's work first.
+  /// Waits for the stream's work, then destroys the stream.
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
   /// Blocks the caller until all work queued on `stream` so far is done; returns its first error since the last call.
   virtual Result<void> synchronize(StreamHandle stream) = 0;
   virtual Result<EventHandle> make_event() = 0;
   virtual void destroy_event(EventHandle event) noexcept = 0;
-  /// Marks the point that `stream` has reached. An event may be recorded again; waits see the last record. Any thread.
+  /// Marks the current end of `stream`. An event may be recorded again; waits use the last record. Any thread.
   virtual Result<void> record(EventHandle event, StreamHandle stream) = 0;
-  /// Later work of `stream` waits for `event` (which may belong to another backend of the same kind and process).
+  /// Makes later work of `stream` wait for `event`, which may belong to another backend of the same kind and process.
   virtual Result<void> wait(StreamHandle stream, EventHandle event) = 0;
-  /// Whether all work before the last record is done. True for an event that was never recorded. Any thread.
+  /// Returns whether all work before the last record is done; true for an event never recorded. Any thread.
   virtual Result<bool> query(EventHandle event) = 0;
-  /// Calls `callback` once, on a thread of the backend or inside a `synchronize`, when the work queued on `stream` so
-  /// far is done, with the first error since the last report, which is thereby reported: `synchronize` does not repeat
-  /// it. The callback only posts: it must not call the backend or block. It is called even when the context is lost or
-  /// the backend is destroyed first; only when `notify` itself fails it is not called at all.
+  /// Calls `callback` once when the work queued on `stream` so far is done, on a thread of the backend or inside a
+  /// `synchronize`. Passes the first error since the last report; `synchronize` does not repeat it. The callback must
+  /// only post: it must not call the backend or block. It is called even if the context is lost or the backend is
+  /// destroyed first, but not if `notify` itself fails.
   virtual Result<void> notify(StreamHandle stream, std::function<void(Result<void>)> callback) = 0;
 
   // -- memory ----------------------------------------------------------------------------------
 
-  /// Allocates in stream order: usable by later work of `stream`. Aligned to at least 256 bytes.
+  /// Allocates in stream order, for later work of `stream`. Aligned to at least 256 bytes.
   virtual Result<void*> allocate(std::size_t bytes, StreamHandle stream) = 0;
-  /// Frees what was allocated on `stream`, after all work that this backend has queued so far on any of its streams: a
-  /// program that leaves early frees no memory under work of another stream. Not before the last records of `readers`
-  /// are reached either: events of other backends of the device, whose work uses the memory. Any thread.
+  /// Frees memory allocated on `stream`, after all work that this backend has queued so far on any of its streams, so a
+  /// program that returns early frees no memory that another stream still uses. Also waits for the last records of
+  /// `readers`: events of other backends of the device whose work uses the memory. Any thread.
   virtual void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept = 0;
 
   void free(void* pointer, StreamHandle stream) noexcept {
@@ -106,89 +106,88 @@ public:
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
                             StreamHandle stream) = 0;
-  /// Copies from memory of another device of this process, in stream order: the work that made it is done, and it stays
-  /// until the copy is.
-  /// @returns `unsupported` when this backend knows no way that is shorter than through the host.
+  /// Copies from memory of another device of this process, in stream order. The work that computes `source` must be
+  /// done, and `source` must live until the copy is done.
+  /// @returns `unsupported` if this backend has no shorter way than through the host.
   virtual Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
                                  StreamHandle stream);
   /// Sets every byte in stream order.
   virtual Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) = 0;
-  /// What an allocation of `bytes` really takes, which is what a quota counts.
+  /// Returns the actual size of an allocation of `bytes`, which the quota counts.
   [[nodiscard]] virtual std::size_t footprint(std::size_t bytes) const noexcept = 0;
 
-  /// Host memory that copies reach at full speed (pinned, where that makes a difference), aligned to at least 256
-  /// bytes. Not zeroed. It may outlive the backend, and goes on any thread; by then no copy may use it any more.
+  /// Returns host memory for full-speed copies (pinned, where that makes a difference), aligned to at least 256 bytes
+  /// and not zeroed. It may outlive the backend and be freed on any thread, once no copy uses it any more.
   virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes);
 
-  /// Before work of this backend uses memory that its device makes or opens to share it, which takes so much: what is
-  /// kept of freed memory is so much less from then on. Ends with `detach`, when the memory could not be had, or with
-  /// `let_go`. Any thread.
+  /// Announces that work of this backend will use shared memory of `footprint` bytes that its device creates or opens;
+  /// from then on, the backend caches that much less freed memory. Ends with `let_go`, or with `detach` if the memory
+  /// could not be obtained. Any thread.
   virtual Result<void> attach(std::uint64_t footprint);
   virtual void detach(std::uint64_t footprint) noexcept;
-  /// Drops a hold on such memory as `free` frees: after all work so far, and after `readers`. Any thread.
+  /// Releases such memory like `free`: after all work queued so far, and after `readers`. Any thread.
   virtual void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept;
-  /// Waits until what was given to `let_go` is dropped. The thread of the backend.
+  /// Waits until all memory given to `let_go` is released. The backend's thread only.
   virtual void settle() noexcept;
 
   // -- compute ---------------------------------------------------------------------------------
 
-  /// Runs `kernel` for the indices 0..n-1; `pack` (`pack_bytes` long, at most `limits::kernel_argument_bytes`) is
-  /// copied before the call returns.
+  /// Runs `kernel` for the indices 0..n-1. Copies `pack` (`pack_bytes` long, at most `limits::kernel_argument_bytes`)
+  /// before it returns.
   virtual Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
                               StreamHandle stream) = 0;
-  /// Queues a matrix product; the arguments were checked by the caller.
+  /// Queues a matrix product; the caller has checked the arguments.
   virtual Result<void> gemm(const Gemm& product, StreamHandle stream) = 0;
 
-  // -- libraries of others ---------------------------------------------------------------------
+  // -- other libraries -------------------------------------------------------------------------
 
-  /// Makes what this backend works in current on the calling thread until the result goes, on the same thread: on CUDA
-  /// the context that the streams' handles belong to.
-  /// @returns `unsupported` where handles mean nothing to others.
+  /// Makes the context of the streams' handles (CUDA) current on the calling thread until the result is destroyed, on
+  /// the same thread.
+  /// @returns `unsupported` if other libraries cannot use the handles.
   virtual Result<std::shared_ptr<void>> make_current();
 
   /// Compiles and loads a kernel for this device. May block (seconds for long sources the first time).
-  /// @returns `unsupported` where there is no compiler or it is not wanted, `invalid_argument` with the compiler's log.
+  /// @returns `unsupported` if there is no compiler or it is disabled, `invalid_argument` with the compiler's log.
   virtual Result<RuntimeKernel> compile(const KernelSource& source);
-  /// Starts such a kernel; the arguments are copied before the call returns.
+  /// Launches a kernel from `compile`; copies the arguments before it returns.
   virtual Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
                               std::span<const KernelArgument> arguments, StreamHandle stream);
 };
 
-/// One device of this process. Opening and asking are safe from any thread.
+/// One device of this process. Any thread.
 class Device {
 public:
   virtual ~Device() = default;
 
   [[nodiscard]] virtual const DeviceInfo& info() const noexcept = 0;
 
-  /// Memory as the device reports it now, all holders counted.
+  /// Returns the memory that the device reports now, for all holders.
   virtual Result<DeviceMemory> memory() = 0;
 
-  /// Opens a backend for one lease. May block (a CUDA context takes 0.2 to 1 s). The backend is used by the thread
-  /// that opened it.
-  /// @returns `device_lost` when the device is not there; its text says what was offered and what exists.
+  /// Opens a backend for one lease, for use by the calling thread. May block (a CUDA context takes 0.2 to 1 s).
+  /// @returns `device_lost` if the device does not exist; the text says what was offered and what exists.
   virtual Result<std::unique_ptr<Backend>> open(const BackendOptions& options) = 0;
 
-  /// Whether something of this process is, or was, open on it.
+  /// Returns whether this process has, or had, something open on the device.
   [[nodiscard]] virtual bool is_open() const {
     return false;
   }
 
-  /// What `make_shared_memory` takes of the device.
-  /// @returns `unsupported` where there is none.
+  /// Returns the size that `make_shared_memory` takes on the device.
+  /// @returns `unsupported` if the device has no such memory.
   virtual Result<std::size_t> shared_footprint(std::size_t bytes);
 
-  /// Memory of this device that other processes of this machine can open. In no quota. Contents are undefined.
-  /// @returns `unsupported` where that is not possible (host devices: what lies on the host is shared otherwise),
+  /// Allocates memory that other processes of this machine can open, with undefined contents. No quota counts it.
+  /// @returns `unsupported` if that is not possible (on host devices; host memory is shared otherwise),
   ///          `out_of_memory`.
   virtual Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes);
 
-  /// Opens what another process made, at least `bytes` large, for reading on this device; it may lie on another one.
-  /// `descriptor` stays the caller's.
-  /// @returns `unsupported` when this device cannot reach it.
+  /// Opens shared memory of another process, at least `bytes` large, for reading on this device; it may be on another
+  /// device. The caller keeps `descriptor`.
+  /// @returns `unsupported` if this device cannot reach it.
   virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes);
 
-  /// Drops what takes its time to go where nobody waits for that.
+  /// Destroys `what` where nobody waits for it, because that may take long.
   virtual void dispose(std::shared_ptr<void> what);
 };
 

@@ -1,5 +1,5 @@
-// Context: what a task or actor holds of one device. Everything it allocates is counted against the lease's quota, and
-// is back when the context ends, whatever the program forgot.
+// Context: a task's or actor's part of one device. Everything allocated through it counts against the lease's quota and
+// is freed when the context ends, even if the program forgot to.
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
@@ -21,17 +21,17 @@ class Pin;
 class Stream;
 class Tensor;
 
-/// What a context is opened with.
+/// Options for opening a context.
 struct ContextOptions {
   /// Share of the device, above 0 and at most one whole.
   Share share = Share::whole(1);
-  /// Most bytes that may be allocated at any instant; 0: the share's part of the device's memory.
+  /// The limit of allocated bytes at any instant; 0: the same share of the device's memory.
   std::uint64_t memory_bytes = 0;
-  /// Who holds it, for error texts.
+  /// The name of the holder, for error texts.
   std::string holder = "context";
-  /// The quota this one is carved out of, if it runs inside another lease.
+  /// The quota that this one is a part of, if the context runs inside another lease.
   std::shared_ptr<Quota> parent = nullptr;
-  /// Whether it may compile kernels from source.
+  /// Whether the context may compile kernels from source.
   bool runtime_source = true;
 };
 
@@ -42,11 +42,11 @@ struct MarkState;
 struct Storage;
 } // namespace detail
 
-/// Device memory, owned. Moved-from is empty. Freed after the work that its context has queued so far, on whatever
-/// stream; work of another context that uses it needs a `Pin`, or `Tensor::pinned`.
+/// Owns device memory. Empty after a move. The memory is freed after all work that its context has queued so far, on
+/// any stream; work of another context that uses it needs a `Pin` or `Tensor::pinned`.
 ///
-/// A buffer that outlives its context (kept in a global, say) is emptied by the context: `data()` is then null.
-/// One thread at a time, which need not be that of the context: a buffer may be handed over and dropped anywhere.
+/// If a buffer outlives its context (in a global variable, for example), the context empties it: `data()` is then null.
+/// One thread at a time, which may differ from the context's: a buffer may be passed on and destroyed on any thread.
 class Buffer {
 public:
   Buffer() = default;
@@ -56,7 +56,7 @@ public:
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() = default;
 
-  /// Address on the device; null when empty or reclaimed.
+  /// Returns the address on the device; null if empty or reclaimed.
   [[nodiscard]] void* data() const noexcept;
 
   template <class T>
@@ -64,14 +64,14 @@ public:
     return static_cast<T*>(data());
   }
 
-  /// Size as asked for.
+  /// Returns the requested size.
   [[nodiscard]] std::size_t bytes() const noexcept;
 
   explicit operator bool() const noexcept {
     return data() != nullptr;
   }
 
-  /// Gives up ownership without freeing; the context still frees it at its end.
+  /// Gives up ownership without freeing the memory; the context frees it at its end.
   void* release() noexcept;
 
 private:
@@ -82,13 +82,13 @@ private:
     // nop
   }
 
-  /// Null when empty or reclaimed.
+  /// Returns null if empty or reclaimed.
   [[nodiscard]] std::shared_ptr<detail::Storage> storage() const;
 
   std::shared_ptr<detail::Block> block_;
 };
 
-/// A dense row-major array on a device: a buffer with element type and shape. Moved-from is empty.
+/// A dense row-major array on a device: a buffer with element type and shape. Empty after a move.
 class Tensor {
 public:
   Tensor() = default;
@@ -101,14 +101,14 @@ public:
     return shape_;
   }
 
-  /// Number of elements.
+  /// Returns the number of elements.
   [[nodiscard]] std::int64_t size() const noexcept;
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return static_cast<std::size_t>(size()) * size_of(dtype_);
   }
 
-  /// Address on the device; null when empty or reclaimed. `T` must be the element type.
+  /// Returns the address on the device; null if empty, reclaimed, or if `T` is not the element type.
   template <class T>
   [[nodiscard]] T* data() const noexcept {
     return dtype_of<std::remove_const_t<T>> == dtype_ ? buffer_.data<T>() : nullptr;
@@ -122,24 +122,24 @@ public:
     return static_cast<bool>(buffer_);
   }
 
-  /// A second handle to the same memory for a reader elsewhere: the memory stays while it lives, beyond the end of the
-  /// context it came from too, and stays counted against the owner's quota. Whoever drops it must be done reading.
-  /// Empty when it was reclaimed already. Any thread.
+  /// Returns a second handle to the same memory for a reader elsewhere. The memory stays while this handle lives, even
+  /// beyond the end of the original context, and keeps counting against the owner's quota. Finish reading before you
+  /// destroy the handle. Empty if the memory was already reclaimed. Any thread.
   [[nodiscard]] Tensor pinned() const;
 
-  /// The same for work of `reader`, a stream on the same device: it may go, on any thread, while that work is still
-  /// queued. The memory is freed after all that is queued on `reader` by then.
+  /// Returns such a handle for work of `reader`, a stream on the same device. You may destroy it, on any thread, while
+  /// that work is still queued: the memory is freed after all work queued on `reader` by then.
   [[nodiscard]] Result<Tensor> pinned(Stream& reader) const;
 
-  /// A copy in memory that other processes of this machine can open, in the same quota, which the end of the context
-  /// takes away like the tensor itself. `through`, any stream on its device, copies, and is waited for: the work that
-  /// makes the tensor must be done. Any thread that may use `through`.
-  /// @param on_end called, on any thread, when that memory is unmapped here: it only posts.
-  /// @returns `unsupported` where there is no such memory, `out_of_memory`, an empty tensor when this one was
-  /// reclaimed.
+  /// Copies the tensor into memory that other processes of this machine can open. The copy counts in the same quota and
+  /// ends with the context like the tensor itself. The work that computes the tensor must be done. Copies on `through`,
+  /// any stream of the device, and waits for it. Any thread that may use `through`.
+  /// @param on_end called, on any thread, when that memory is unmapped here: must only post.
+  /// @returns `unsupported` if the device has no such memory, `out_of_memory`, an empty tensor if this one was
+  ///          reclaimed.
   [[nodiscard]] Result<Tensor> shareable(Stream& through, std::function<void()> on_end) const;
 
-  /// What other processes can open: of a tensor that `shareable` gave, null for any other. Any thread.
+  /// Returns the memory that other processes can open, for a tensor from `shareable`; null for any other. Any thread.
   [[nodiscard]] std::shared_ptr<SharedMemory> shared_memory() const;
 
 private:
@@ -150,7 +150,7 @@ private:
     // nop
   }
 
-  /// Another handle to its memory, which `storage` keeps.
+  /// Returns another handle to its memory, which `storage` keeps.
   [[nodiscard]] Tensor viewed(std::shared_ptr<detail::Storage> storage) const;
 
   Buffer buffer_;
@@ -158,9 +158,9 @@ private:
   std::vector<std::int64_t> shape_;
 };
 
-/// Memory of the host that copies to and from the device reach at full speed: pinned on CUDA, and taken from a pool, so
-/// that making one is cheap the second time. Movable; moved-from is empty. May outlive its context and go on any
-/// thread, but must stay until the copies that use it are done. It is host memory: no quota counts it.
+/// Host memory for full-speed device copies: pinned on CUDA, and taken from a pool, so creating one is cheap the second
+/// time. Movable; empty after a move. It may outlive its context and be destroyed on any thread, but must live until
+/// the copies that use it are done. No quota counts it.
 class HostBuffer {
 public:
   HostBuffer() = default;
@@ -196,11 +196,11 @@ struct GemmOptions {
   double beta = 0.0;
 };
 
-/// A stream as libraries of its device know it (cuDNN, NCCL), see `Stream::native`. Movable; it stays on the thread
-/// that asked for it and goes before its stream.
+/// A stream for libraries of its device (cuDNN, NCCL), see `Stream::native`. Movable. Keep it on the thread that
+/// requested it, and destroy it before its stream.
 class NativeStream {
 public:
-  /// On CUDA a `CUstream`, which is a `cudaStream_t` too.
+  /// Returns the native handle: on CUDA a `CUstream`, which is also a `cudaStream_t`.
   [[nodiscard]] void* handle() const noexcept {
     return handle_;
   }
@@ -215,8 +215,8 @@ private:
   std::shared_ptr<void> current_;
 };
 
-/// A point in the order of a stream, for work elsewhere on its device to wait for. Copyable; any thread. It may outlive
-/// the context of its stream, and keeps nothing of it.
+/// A point in the order of a stream that other work on the device can wait for. Copyable; any thread. It may outlive
+/// the context of its stream, and keeps nothing of it alive.
 class Mark {
 public:
   Mark() = default;
@@ -234,8 +234,8 @@ private:
   std::shared_ptr<detail::MarkState> state_;
 };
 
-/// An ordered queue of device work, and the place where all work is started. Movable; destroyed before its context it
-/// waits for its work. Used by the thread of its context. After the end of its context every call fails with
+/// An ordered queue of device work; all work starts on a stream. Movable. If destroyed before its context, it first
+/// waits for its queued work. For the thread of its context only. After the end of its context, every call fails with
 /// `lease_expired`.
 class Stream {
 public:
@@ -248,14 +248,14 @@ public:
   // -- memory ----------------------------------------------------------------------------------
 
   /// Allocates `bytes` against the quota.
-  /// @returns `invalid_argument` for zero, `out_of_memory` (asked, used, limit) when the quota does not allow it.
+  /// @returns `invalid_argument` for zero, `out_of_memory` (with request, use and limit) beyond the quota.
   Result<Buffer> allocate(std::size_t bytes);
 
-  /// Allocates a tensor; contents are undefined.
+  /// Allocates a tensor with undefined contents.
   /// @returns `invalid_argument` for a dimension below 1, more than 8 dimensions, or a size that overflows.
   Result<Tensor> tensor(DType dtype, std::vector<std::int64_t> shape);
 
-  /// Allocates a tensor and uploads `values` (as many as the shape has elements). `values` may go when it returns.
+  /// Allocates a tensor and uploads `values` (as many as the shape has elements). `values` need not outlive the call.
   template <class T>
   Result<Tensor> tensor_from(std::span<const T> values, std::vector<std::int64_t> shape) {
     return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
@@ -266,7 +266,7 @@ public:
     return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
   }
 
-  /// Copies to the host and waits for it. An empty tensor gives an empty vector.
+  /// Copies a tensor to the host and waits for the copy. An empty tensor gives an empty vector.
   template <class T>
   Result<std::vector<T>> to_host(const Tensor& tensor) {
     std::vector<T> values(static_cast<std::size_t>(tensor.size()));
@@ -274,12 +274,13 @@ public:
     return values;
   }
 
-  /// A tensor in memory that another process made and this device has open, charged to the quota as if it were
-  /// allocated: what is read stays on the device as long as it is read, whatever becomes of its owner. For reading.
-  /// @returns `invalid_argument` when the memory is smaller, `unsupported` on devices without such memory.
+  /// Returns a tensor in memory of another process that this device has open, for reading only. It counts against the
+  /// quota like an allocation, because the memory stays on the device as long as it is read, even after its owner
+  /// ended.
+  /// @returns `invalid_argument` if the memory is smaller, `unsupported` on devices without such memory.
   Result<Tensor> attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape);
 
-  /// Raw copies in stream order; pointers on the host side must stay valid until `synchronize`.
+  /// Copy or fill raw memory in stream order; host pointers must stay valid until `synchronize`.
   Result<void> upload(void* device, const void* host, std::size_t bytes);
   Result<void> download(void* host, const void* device, std::size_t bytes);
   Result<void> copy(void* target, const void* source, std::size_t bytes);
@@ -288,9 +289,9 @@ public:
   /// Copies between tensors of the same type and size, in stream order.
   Result<void> copy(Tensor& target, const Tensor& source);
 
-  /// A raw copy from another device of this process; the work that made `source` is done, and it stays until the copy
-  /// is.
-  /// @returns `unsupported` when these devices know no way but through the host.
+  /// Copies raw memory from another device of this process. The work that computes `source` must be done, and `source`
+  /// must live until the copy is done.
+  /// @returns `unsupported` if these devices can only copy through the host.
   Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes);
 
   // -- compute ---------------------------------------------------------------------------------
@@ -303,9 +304,9 @@ public:
     return launch(kernel.info, n, &pack, sizeof(pack));
   }
 
-  /// Runs a kernel that was compiled at run time, in stream order. The arguments must be of the types that it declares:
-  /// their number and sizes are checked, where the driver tells them (CUDA 12.4 or later), and nothing else.
-  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, and arguments that cannot be the kernel's.
+  /// Runs a kernel compiled at run time, in stream order. The arguments must have the declared types; only their number
+  /// and sizes are checked, and only if the driver reports them (CUDA 12.4 or later).
+  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, or arguments that do not match the kernel.
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments);
 
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
@@ -313,11 +314,11 @@ public:
     return launch(kernel, shape, std::span{arguments.begin(), arguments.size()});
   }
 
-  /// c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, f32 or f64, all alike), in stream order.
-  /// @returns `invalid_argument` with the shapes when they do not fit.
+  /// Computes c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, all f32 or all f64), in stream order.
+  /// @returns `invalid_argument` with the shapes if they do not match.
   Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
 
-  /// The same on raw pointers, for sub-matrices; see `Gemm` for shapes.
+  /// Computes the same product on raw pointers, for sub-matrices; see `Gemm` for shapes.
   Result<void> gemm(const Gemm& product);
 
   // -- order and completion --------------------------------------------------------------------
@@ -325,26 +326,26 @@ public:
   /// Waits until all work queued so far is done; returns its first error. Blocks the caller.
   Result<void> synchronize();
 
-  /// Calls `callback` once when the work queued so far is done, on a thread that must not be blocked: it only posts.
+  /// Calls `callback` once when the work queued so far is done, on a thread that must not block: only post from it.
   Result<void> notify(std::function<void(Result<void>)> callback);
 
-  /// Later work of this stream waits for what `other` (of the same device) has queued so far.
+  /// Makes later work of this stream wait for all work that `other` (of the same device) has queued so far.
   Result<void> wait(Stream& other);
 
-  /// The stream for libraries of others, with its CUDA context current on this thread as long as the result lives. What
-  /// they put on it is in order with the work of this stream. Memory that they take by themselves is not counted.
+  /// Returns the stream for other libraries, and makes its CUDA context current on this thread while the result lives.
+  /// Their work on it is in order with the work of this stream. Memory that they allocate themselves is not counted.
   /// @returns `unsupported` on devices other than CUDA.
   Result<NativeStream> native();
 
-  /// The point behind all work queued so far.
+  /// Returns a mark after all work queued so far.
   Result<Mark> mark();
 
-  /// Later work of this stream waits for `mark`, which was made on the same device in this process. The thread does
-  /// not.
-  /// @returns `invalid_argument` for an empty one.
+  /// Makes later work of this stream wait for `mark`, from a stream of the same device in this process. Does not block
+  /// the thread.
+  /// @returns `invalid_argument` for an empty mark.
   Result<void> wait(const Mark& mark);
 
-  /// The context it belongs to, which must not have ended.
+  /// Returns the stream's context, which must not have ended.
   [[nodiscard]] Context& context() const noexcept;
 
 private:
@@ -352,7 +353,7 @@ private:
   friend class Tensor;
   Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle);
 
-  /// The backend, or why there is none.
+  /// Returns the backend, or the reason why there is none.
   Result<Backend*> backend() const;
   void retire() noexcept;
 
@@ -364,15 +365,15 @@ private:
   StreamHandle handle_;
 };
 
-/// What a task or actor holds of one device: quota, streams, memory, compute.
+/// A task's or actor's part of one device: quota, streams, memory, compute.
 ///
-/// Lifecycle: open -> used by one thread (the one that opened it) -> closed or destroyed by that thread. At its end
-/// every allocation that is still there is freed, except blocks pinned by a reader elsewhere (`Pin`), which go when
-/// their last pin goes. `memory_*` may be asked from any thread.
+/// Lifecycle: open -> used by one thread (the one that opened it) -> closed or destroyed by that thread. At its end,
+/// all remaining allocations are freed, except blocks pinned by a reader elsewhere (`Pin`), which are freed with their
+/// last pin. `memory_*` may be called from any thread.
 class Context {
 public:
   /// Opens a share of `device`, which must outlive the context and all its pins.
-  /// @returns `invalid_argument` for a share outside (0, 1]; what `Device::open` reports.
+  /// @returns `invalid_argument` for a share outside (0, 1]; the errors of `Device::open`.
   static Result<std::unique_ptr<Context>> open(std::shared_ptr<Device> device, ContextOptions options);
 
   ~Context();
@@ -381,41 +382,41 @@ public:
 
   [[nodiscard]] const DeviceInfo& device() const noexcept;
 
-  /// The device itself, to open another context on it.
+  /// Returns the device itself, for opening another context on it.
   [[nodiscard]] const std::shared_ptr<Device>& device_handle() const noexcept;
 
-  /// What was really granted.
+  /// Returns the actual grant.
   [[nodiscard]] ContextGrant granted() const;
 
-  /// The default stream of this context.
+  /// Returns the default stream of this context.
   [[nodiscard]] Stream& stream() noexcept;
 
-  /// One more stream, whose work may overlap with that of others.
+  /// Creates another stream, whose work may overlap with that of others.
   Result<Stream> make_stream();
 
-  /// Host memory for copies; contents are undefined.
-  /// @returns `invalid_argument` for zero, `out_of_memory` when the host has no more.
+  /// Returns host memory for copies, with undefined contents.
+  /// @returns `invalid_argument` for zero, `out_of_memory` if the host has no more.
   Result<HostBuffer> host_buffer(std::size_t bytes);
 
-  /// Compiles a kernel for this device, or takes it from the cache; may block. It can be used on the streams of any
+  /// Compiles a kernel for this device, or takes it from the cache; may block. The kernel works on the streams of any
   /// context of the device in this process.
-  /// @returns `unsupported` on devices other than CUDA, without NVRTC, with GPUACTORS_JIT=off, and on nodes that take
-  /// no source (`--no-jit`); `invalid_argument` with the compiler's log, lines included, when the source is wrong.
+  /// @returns `unsupported` on devices other than CUDA, without NVRTC, with GPUACTORS_JIT=off, and on nodes that refuse
+  ///          source (`--no-jit`); `invalid_argument` with the compiler's log, including lines, if the source is wrong.
   Result<RuntimeKernel> compile(const KernelSource& source);
 
-  /// The quota; children that run inside this lease take it as their parent.
+  /// Returns the quota, which is the parent of the quotas of children inside this lease.
   [[nodiscard]] const std::shared_ptr<Quota>& quota() const noexcept;
 
   [[nodiscard]] std::uint64_t memory_used() const noexcept;
   [[nodiscard]] std::uint64_t memory_peak() const noexcept;
   [[nodiscard]] std::uint64_t memory_limit() const noexcept;
 
-  /// Frees every allocation that is not pinned, whoever holds its `Buffer`, after the work that uses it. The context
-  /// can be used again. Called between tasks that run under one lease.
-  /// @returns the bytes that were still allocated, pinned ones not counted, or the error of the outstanding work.
+  /// Frees every allocation that is not pinned, even if its `Buffer` still exists, after the work that uses it. The
+  /// context stays usable. Called between tasks of one lease.
+  /// @returns the bytes that were still allocated, without pinned ones, or the error of the outstanding work.
   Result<std::uint64_t> reclaim();
 
-  /// Whether the device is lost to this process by a sticky error (`context_lost`). Any thread.
+  /// Returns whether a sticky error has lost the device to this process (`context_lost`). Any thread.
   [[nodiscard]] bool lost() const noexcept;
 
 private:
@@ -426,14 +427,14 @@ private:
   std::optional<Stream> stream_;
 };
 
-/// Keeps the memory of a tensor readable for somebody who is not its owner, also beyond the end of its context. Counted
-/// against the owner's quota until the last pin goes. Copies of a pin may live and go on any thread; whoever drops the
-/// last one must be done reading.
+/// Keeps the memory of a tensor readable for readers other than its owner, even beyond the end of its context. It
+/// counts against the owner's quota until the last pin is destroyed. Copies of a pin may live and be destroyed on any
+/// thread; finish reading before you destroy the last one.
 class Pin {
 public:
   Pin() = default;
 
-  /// Pins `tensor`; empty when its memory was reclaimed already.
+  /// Pins `tensor`; empty if its memory was already reclaimed.
   explicit Pin(const Tensor& tensor);
 
   [[nodiscard]] void* data() const noexcept;

@@ -15,8 +15,8 @@
 //   // anywhere
 //   stream.launch(axpy, n, 2.0f, x.data<float>(), y.data<float>());
 //
-// On CUDA the kernel travels as an image (machine code and PTX) inside the program and is loaded by the driver when it
-// is first launched: the program itself links nothing of CUDA.
+// For CUDA, the program contains the kernel as an image (machine code and PTX), which the driver loads at the first
+// launch. The program itself does not link against CUDA.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@
 
 namespace gpuactors {
 
-/// The arguments of one launch as a plain value, so that the same bytes reach a host thread and a CUDA grid.
+/// The arguments of one launch as a plain value, so a host thread and a CUDA grid get the same bytes.
 template <class... Args>
 struct KernelPack;
 
@@ -63,7 +63,7 @@ GPUACTORS_FUNCTION KernelPack<First, Rest...> pack_arguments(First first, Rest..
   return {first, pack_arguments(rest...)};
 }
 
-/// Machine code for CUDA devices, embedded in the program. Empty when the build had no CUDA toolkit.
+/// Machine code for CUDA devices, embedded in the program. Empty if the build had no CUDA toolkit.
 struct KernelImage {
   const unsigned char* begin;
   const unsigned char* end;
@@ -76,7 +76,7 @@ struct KernelImage {
 /// Runs indices [begin, end) on the calling thread; `pack` points to the kernel's `KernelPack`.
 using HostKernel = void (*)(std::uint64_t begin, std::uint64_t end, const void* pack);
 
-/// A kernel without its argument types: what a backend needs to start it.
+/// A kernel without its argument types, as a backend needs it for a launch.
 struct KernelInfo {
   /// Unique within its image; the CUDA entry is "gpuactors_kernel_" + name.
   const char* name;
@@ -84,7 +84,7 @@ struct KernelInfo {
   const KernelImage* image;
 };
 
-/// A kernel that takes `Args` behind the index. Define with `GPUACTORS_DEFINE_KERNEL`.
+/// A kernel that takes `Args` after the index. Define it with `GPUACTORS_DEFINE_KERNEL`.
 template <class... Args>
 struct Kernel {
   using Pack = KernelPack<Args...>;

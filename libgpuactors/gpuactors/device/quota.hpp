@@ -1,4 +1,4 @@
-// A memory limit that allocation cannot pass: reserve first, try, give back on failure.
+// A memory limit that allocation cannot exceed: reserve, try, give back on failure.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -12,30 +12,30 @@ namespace gpuactors {
 
 /// Counts the bytes that one lease holds of one device against its limit.
 ///
-/// A quota may have a parent (the lease it was carved out of): what it counts, the parent counts too, so that a task
-/// and the children that run inside its lease stay below the one limit together. All members: any thread, lock-free.
-/// The pattern (reserve, try, give back) is that of RMM's limiting_resource_adaptor.
+/// A quota may have a parent, the quota of the lease that lent to it. The parent counts the same bytes, so a task and
+/// the children inside its lease stay below one limit together. All members: any thread, lock-free. The pattern
+/// (reserve, try, give back) is that of RMM's limiting_resource_adaptor.
 class Quota {
 public:
-  /// @param holder who holds it, for error texts, for example "actor trainer".
-  /// @param limit_bytes the most that may be reserved at any instant.
+  /// @param holder the name of the holder for error texts, for example "actor trainer".
+  /// @param limit_bytes the limit of reserved bytes at any instant.
   Quota(std::string holder, std::uint64_t limit_bytes, std::shared_ptr<Quota> parent = nullptr);
 
   Quota(const Quota&) = delete;
   Quota& operator=(const Quota&) = delete;
 
-  /// Reserves `bytes`, or fails with `out_of_memory` naming what was asked, used and the limit. Never overshoots, even
-  /// for an instant seen by another thread's failed attempt beyond that attempt's own reservation.
+  /// Reserves `bytes`, or fails with `out_of_memory`, naming request, use and limit. Never exceeds the limit. An
+  /// attempt that the parent refuses counts here for an instant.
   Result<void> reserve(std::uint64_t bytes);
 
-  /// Gives back what `reserve` took.
+  /// Returns reserved bytes to the quota.
   void release(std::uint64_t bytes) noexcept;
 
   [[nodiscard]] std::uint64_t used() const noexcept {
     return used_.load(std::memory_order_relaxed);
   }
 
-  /// The most that was ever used at once.
+  /// Returns the highest use so far.
   [[nodiscard]] std::uint64_t peak() const noexcept {
     return peak_.load(std::memory_order_relaxed);
   }

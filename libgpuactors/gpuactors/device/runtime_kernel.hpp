@@ -1,4 +1,4 @@
-// Kernels that a program brings as CUDA C++ source and that are compiled when it runs.
+// Kernels from CUDA C++ source, compiled at run time.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 namespace gpuactors {
 
-/// What is compiled.
+/// The source of a kernel.
 struct KernelSource {
   /// CUDA C++. Nothing is included but what it includes itself.
   std::string source;
   /// The kernel: a `__global__` function, or an instance of a template such as "scale<float>".
   std::string name;
-  /// Options for the compiler, such as "-DTILE=16" or "--use_fast_math". The architecture is the device's.
+  /// Compiler options such as "-DTILE=16" or "--use_fast_math". The architecture is always the device's.
   std::vector<std::string> options = {};
 };
 
@@ -26,11 +26,11 @@ struct KernelSource {
 struct LaunchShape {
   std::array<unsigned, 3> grid = {1, 1, 1};
   std::array<unsigned, 3> block = {1, 1, 1};
-  /// Dynamic shared memory of each block.
+  /// Bytes of dynamic shared memory per block.
   unsigned shared_bytes = 0;
 };
 
-/// One argument of a launch: an address on the device or a value. It must be of the type that the kernel declares.
+/// One argument of a launch: a device address or a value, of the type that the kernel declares.
 class KernelArgument {
 public:
   template <class T, class = std::enable_if_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 16>>
@@ -52,17 +52,16 @@ private:
   std::size_t size_ = 0;
 };
 
-/// A kernel that was compiled for one device and loaded; cheap to copy. Stays loaded while a copy lives, and while work
-/// that was started with it runs.
+/// A kernel compiled and loaded for one device; cheap to copy. It stays loaded while a copy lives or its work runs.
 class RuntimeKernel {
 public:
-  /// What its backend knows of it.
+  /// The backend's data of the kernel.
   struct Loaded {
     /// The backend's handle.
     void* native = nullptr;
-    /// As its source calls it.
+    /// The name in the source.
     std::string name;
-    /// Bytes of each argument that it declares; nothing where the driver does not tell.
+    /// Bytes of each declared argument; nothing if the driver does not report them.
     std::optional<std::vector<std::size_t>> arguments;
   };
 
@@ -76,12 +75,12 @@ public:
     return loaded_ != nullptr;
   }
 
-  /// Of a kernel that is not empty.
+  /// Returns the backend's data; only for a kernel that is not empty.
   [[nodiscard]] const Loaded& loaded() const noexcept {
     return *loaded_;
   }
 
-  /// Its name; empty when the kernel is.
+  /// Returns the kernel's name; empty for an empty kernel.
   [[nodiscard]] std::string name() const {
     return loaded_ != nullptr ? loaded_->name : std::string{};
   }

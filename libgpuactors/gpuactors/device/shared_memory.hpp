@@ -1,15 +1,14 @@
-// Device memory that processes of one machine share: made by one, opened by others.
+// Device memory that processes of one machine share: created by one, opened by others.
 #pragma once
 
 #include <cstddef>
 
 namespace gpuactors {
 
-/// A block of device memory that other processes of this machine can open by its descriptor. The device has it back
-/// when nobody has it any more, in whatever process, however their ends came: a maker that is killed takes nothing from
-/// its readers. Any thread.
+/// A block of device memory that other processes of this machine can open by its descriptor. The device gets it back
+/// when no process has it any more; readers keep it even if its creator is killed. Any thread.
 ///
-/// Work uses it between `Backend::attach` and `Backend::let_go`.
+/// Work may use it between `Backend::attach` and `Backend::let_go`.
 class SharedMemory {
 public:
   SharedMemory() = default;
@@ -17,13 +16,13 @@ public:
   SharedMemory& operator=(const SharedMemory&) = delete;
   virtual ~SharedMemory() = default;
 
-  /// Address on the device that made or opened it.
+  /// Returns the address on the device that created or opened it.
   [[nodiscard]] virtual void* data() const noexcept = 0;
 
-  /// What it takes of the device: its size, rounded up.
+  /// Returns its actual size on the device, rounded up.
   [[nodiscard]] virtual std::size_t footprint() const noexcept = 0;
 
-  /// What others open it by, a file descriptor that belongs to this object; -1 where it was opened.
+  /// Returns the file descriptor by which others open it, owned by this object; -1 in a process that opened it.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
 };
 

@@ -1,4 +1,4 @@
-// The vocabulary of devices: what one is, what a lease may hold of it, element types, opaque handles.
+// Basic types for devices: description, grants, element types, opaque handles.
 #pragma once
 
 #include <gpuactors/base/units.hpp>
@@ -11,9 +11,9 @@
 
 namespace gpuactors {
 
-/// Where a device computes.
+/// The kind of a device.
 enum class DeviceKind : std::uint8_t {
-  /// Cores of this machine: the same interface, quota and accounting on a CPU, with BLAS from OpenBLAS.
+  /// CPU cores of this machine, with the same interface, quota and accounting, and BLAS from OpenBLAS.
   host,
   /// An NVIDIA GPU.
   cuda,
@@ -21,66 +21,66 @@ enum class DeviceKind : std::uint8_t {
 
 [[nodiscard]] std::string_view to_string(DeviceKind kind) noexcept;
 
-/// What is known of a device before anything runs on it.
+/// What is known about a device before anything runs on it.
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::host;
-  /// Index on its node; what users see as the device id.
+  /// Index on its node, which users see as the device id.
   int index = 0;
-  /// Ordinal inside this process (CUDA's), which differs from `index` once some devices are hidden; -1: not visible to
-  /// it, as MIG devices are beyond the first.
+  /// CUDA's ordinal inside this process, which differs from `index` if some devices are hidden; -1: not visible to this
+  /// process, like MIG devices after the first.
   int ordinal = 0;
-  /// For people, for example "NVIDIA H200".
+  /// The name for people, for example "NVIDIA H200".
   std::string name;
-  /// For requests, for example "H200", "V100" or "host".
+  /// The type for requests, for example "H200", "V100" or "host".
   std::string accelerator_type;
-  /// Unique over all machines; empty where there is none.
+  /// Unique across all machines; empty if there is none.
   std::string uuid;
-  /// Bytes that leases may hold in all.
+  /// Bytes for leases, in all.
   std::uint64_t memory_bytes = 0;
   /// Compute units that a share is rounded to: SMs of a GPU, cores of a host device.
   int units = 0;
-  /// The NUMA node that it is attached to; -1: unknown.
+  /// The NUMA node of the device; -1: unknown.
   int numa_node = -1;
 };
 
-/// How the compute part of a share is held.
+/// How the compute part of a share is enforced.
 enum class ComputeEnforcement : std::uint8_t {
-  /// Not at all: memory is enforced, compute is shared as it comes.
+  /// Not at all: only memory is enforced.
   unenforced,
-  /// So many worker threads and no more (host).
+  /// A fixed number of worker threads (host).
   threads,
-  /// A set of SMs of its own (CUDA green context).
+  /// A separate set of SMs (CUDA green context).
   sm_groups,
-  /// Turns between processes (CUDA, process isolation).
+  /// Processes take turns (CUDA, process isolation).
   time_sliced,
-  /// A percentage that cannot be passed (CUDA MPS).
+  /// A percentage as an upper limit (CUDA MPS).
   capped,
-  /// The whole device: there is no neighbour.
+  /// The whole device, without neighbours.
   exclusive,
 };
 
 [[nodiscard]] std::string_view to_string(ComputeEnforcement enforcement) noexcept;
 
-/// What a context was really given, after rounding to what the device can hold apart.
+/// The actual grant of a context, after rounding to what the device can partition.
 struct ContextGrant {
   Share share;
   std::uint64_t memory_bytes = 0;
-  /// Compute units (SMs or cores) that its work may run on.
+  /// The number of compute units (SMs or cores) for its work.
   int units = 0;
   ComputeEnforcement compute = ComputeEnforcement::unenforced;
-  /// For `sm_groups`: the groups of the device's one split that it holds, lowest first, and how many there are.
+  /// For `sm_groups`: its groups of the device's one split, lowest first, and the number of groups of the device.
   std::vector<int> groups = {};
   int group_count = 0;
-  /// For `sm_groups`: whether another lease runs on one of these groups now. It changes as others come and go.
+  /// For `sm_groups`: whether another lease uses one of these groups now. Changes as other leases start and end.
   bool shared = false;
-  /// Why a fraction has no groups of its own, in one line; empty when it has.
+  /// Why a fraction has no groups of its own, in one line; empty if it has.
   std::string reason = {};
 };
 
-/// In one line, for people: "8 of 16 SM groups (64 SMs), shared", "unenforced (why)".
+/// Renders one line for people: "8 of 16 SM groups (64 SMs), shared", "unenforced (why)".
 [[nodiscard]] std::string to_string(const ContextGrant& grant);
 
-/// Memory of a device as the device itself reports it now.
+/// Current memory of a device, as reported by the device itself.
 struct DeviceMemory {
   std::uint64_t free_bytes = 0;
   std::uint64_t total_bytes = 0;

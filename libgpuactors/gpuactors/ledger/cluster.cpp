@@ -104,6 +104,14 @@ void Cluster::drain(Node& node) {
   ++version_;
 }
 
+void Cluster::undrain(Node& node) {
+  if (node.takes_leases())
+    return;
+  node.state = NodeState::ok;
+  enter(node);
+  ++version_;
+}
+
 void Cluster::fail(Node& node, Slot& slot) {
   if (!slot.ok)
     return;

@@ -87,6 +87,7 @@ public:
   void remove(Node& node);
 
   void drain(Node& node);
+  void undrain(Node& node);
 
   void fail(Node& node, Slot& slot);
 

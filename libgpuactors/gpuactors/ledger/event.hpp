@@ -1,4 +1,4 @@
-// What the ledger answers: one event for every change that a holder or a waiting request must hear of.
+// The ledger's answers: one event for every change that a holder or a waiting request must know.
 #pragma once
 
 #include <gpuactors/base/error.hpp>
@@ -21,11 +21,11 @@ struct Event {
     pending,
     /// No node could ever satisfy it; `reason` names the constraint and what the best node has.
     infeasible,
-    /// It was refused or gave up waiting; `code` and `reason` say why.
+    /// It was refused or its wait ended; `code` and `reason` say why.
     rejected,
-    /// Its holder gave it back, or withdrew it while it waited (then there is no `lease`).
+    /// Its holder released it, or withdrew it while it waited (then there is no `lease`).
     released,
-    /// It was taken back: its node, device or group went away.
+    /// It was revoked: its node, device or group is gone.
     lost,
   };
 
@@ -36,7 +36,7 @@ struct Event {
   GroupId group;
   /// With granted, and with released and lost if it had been granted.
   std::optional<Lease> lease;
-  /// With a group's grant: one for each bundle that it has from now on, in order, those included that it had before.
+  /// With a group's grant: one for each bundle that it now has, in order, including those it had before.
   std::vector<BundleGrant> bundles;
   Errc code = Errc::none;
   std::string reason;

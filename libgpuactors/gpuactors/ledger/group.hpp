@@ -1,4 +1,4 @@
-// Placement groups: bundles of resources that are set aside together or not at all.
+// Placement groups: bundles of resources that are reserved all together or not at all.
 #pragma once
 
 #include <gpuactors/ledger/request.hpp>
@@ -18,7 +18,7 @@ enum class GroupStrategy : std::uint8_t {
   spread,
   /// All on one node, or not at all.
   strict_pack,
-  /// Each on a node of its own, or not at all.
+  /// Each on a separate node, or not at all.
   strict_spread,
 };
 
@@ -26,22 +26,22 @@ enum class GroupStrategy : std::uint8_t {
 struct GroupRequest {
   std::string name;
   GroupStrategy strategy = GroupStrategy::pack;
-  /// Of each bundle only gpus, memory, cpus, accelerator type, resources, node and labels count.
+  /// Of each bundle, only gpus, memory, cpus, accelerator type, resources, node and labels count.
   std::vector<ResourceRequest> bundles;
   int priority = 0;
-  /// This and the next two are about its first placing: for a bundle that it has lost, a group waits in any case.
+  /// This and the next two apply to the first placing: for a lost bundle, a group always waits.
   std::optional<Duration> queue_timeout;
   bool wait_for_nodes = false;
   bool queue = true;
-  /// Bundles are not placed anew: one goes with the last lease in it, or with its node or device, and the group with
-  /// its last bundle.
+  /// Lost bundles are not placed again: a bundle ends with the last lease in it, or with its node or device, and the
+  /// group ends with its last bundle.
   bool shrinks = false;
 
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
 };
 
 /// Checks the group and each of its bundles. Pure; any thread.
-/// @returns `invalid_argument`, naming the bundle and the rule.
+/// @returns `invalid_argument` with the bundle and the rule.
 Result<void> validate(const GroupRequest& group);
 
 } // namespace gpuactors

@@ -33,6 +33,7 @@ public:
   Result<Events> add_node(NodeSpec spec, TimePoint now);
   Result<Events> remove_node(std::string_view name, TimePoint now);
   Result<Events> drain_node(std::string_view name, TimePoint now);
+  Result<Events> undrain_node(std::string_view name, TimePoint now);
   Result<Events> fail_device(std::string_view name, int index, TimePoint now);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);

@@ -1,4 +1,4 @@
-// What a request asks of one label of a node.
+// Conditions of a request on the labels of a node.
 #pragma once
 
 #include <compare>
@@ -39,16 +39,16 @@ struct LabelCondition {
     // nop
   }
 
-  /// Whether exactly one value is asked for.
+  /// Returns whether the condition allows exactly one value.
   [[nodiscard]] bool is_exact() const noexcept {
     return op == Op::in && values.size() == 1;
   }
 
-  /// Whether it holds for a label with this value; null stands for a node without the label.
+  /// Returns whether the condition holds for a label with this value; null stands for a node without the label.
   [[nodiscard]] bool holds(const std::string* value) const noexcept;
 
   Op op = Op::in;
-  /// Of `in` and `not_in`.
+  /// For `in` and `not_in`.
   std::vector<std::string> values;
 
   friend bool operator==(const LabelCondition&, const LabelCondition&) = default;
@@ -58,7 +58,7 @@ struct LabelCondition {
 /// Conditions by the name of the label; all must hold.
 using LabelConditions = std::map<std::string, LabelCondition>;
 
-/// "a", "in [a, c]", "not in [a, c]", "any value" or "no such label". Any thread.
+/// Renders "a", "in [a, c]", "not in [a, c]", "any value" or "no such label". Any thread.
 [[nodiscard]] std::string to_string(const LabelCondition& condition);
 
 } // namespace gpuactors

@@ -1,4 +1,4 @@
-// What was granted: to one holder (a lease), or set aside for the holders to come (a bundle of a placement group).
+// Grants: a lease for one holder, or a bundle of a placement group, reserved for future holders.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
@@ -27,7 +27,7 @@ struct DeviceGrant {
 struct Lease {
   /// Never used again by the same ledger.
   LeaseId id;
-  /// Grows with every grant; whoever acts on a lease names it, so that a stale holder is refused.
+  /// Grows with every grant. Messages about a lease carry it, so a stale holder is refused.
   std::uint64_t epoch = 0;
   RequestId request;
   std::string name;
@@ -36,9 +36,9 @@ struct Lease {
   std::vector<DeviceGrant> devices;
   Share cpus;
   std::map<std::string, Share> resources;
-  /// The lease that lent these resources; none when they came from the node or from a bundle.
+  /// The lease that lent these resources; none if they came from the node or a bundle.
   LeaseId parent;
-  /// The placement group and bundle that they were drawn from; none when they came from the node.
+  /// The placement group and bundle that they came from; none if they came from the node.
   GroupId group;
   int bundle = 0;
 

@@ -22,6 +22,10 @@ Result<Ledger::Events> Ledger::drain_node(std::string_view name, TimePoint now) 
   return impl_->drain_node(name, now);
 }
 
+Result<Ledger::Events> Ledger::undrain_node(std::string_view name, TimePoint now) {
+  return impl_->undrain_node(name, now);
+}
+
 Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, TimePoint now) {
   return impl_->fail_device(node, index, now);
 }

@@ -16,7 +16,7 @@
 
 namespace gpuactors {
 
-/// The bounds of the queue. docs/reference/scheduling.md says what follows from them.
+/// Limits of the queue. docs/reference/scheduling.md explains their effects.
 struct LedgerOptions {
   /// The oldest blocked request of a priority gets a reservation once it has been blocked this long ...
   Duration reservation_after = std::chrono::seconds{1};
@@ -26,15 +26,15 @@ struct LedgerOptions {
   Duration reservation_for = std::chrono::seconds{30};
   /// More waiting requests than this are rejected with `queue_full`.
   std::size_t max_pending = std::size_t{1} << 20;
-  /// Ids and epochs of leases are above this: a ledger that follows another one does not use its ids again.
+  /// Ids and epochs of leases are above this, so a successor of another ledger does not reuse its ids.
   std::uint64_t last_id = 0;
 };
 
 /// Grants parts of devices and nodes, keeps the queue, and never grants anything twice.
 ///
-/// Pure: no clock, no thread, no randomness; the same calls give the same answers, and every tie is broken by node
-/// name, then device index. Whatever frees resources also grants what now fits, in the events of the same call. Time is
-/// an argument of every call; one that lies before the latest time seen counts as that time.
+/// Pure: no clock, thread or randomness; the same calls give the same answers, and every tie is broken by node name,
+/// then device index. A call that frees resources also grants, in its events, the requests that now fit. Time is an
+/// argument of every call; a time before the latest one counts as the latest one.
 ///
 /// One thread at a time. A broken invariant aborts the program with a message: it would mean a device granted twice.
 class Ledger {
@@ -51,34 +51,36 @@ public:
   /// Registers a node. @returns `invalid_argument` or `already_exists`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
 
-  /// Forgets a node; what was held on it is lost. A group that had bundles on it waits, at its old age and however long
-  /// it takes, for these to be placed anew, keeps the others, and answers with pending, then granted; under STRICT_PACK
-  /// it loses all. One that shrinks answers with granted, for the bundles that are left, or lost.
+  /// Removes a node; its leases are lost. A group with bundles on it keeps its other bundles and its age, waits without
+  /// a limit for new places for the lost ones, and answers with pending, then granted; under STRICT_PACK it loses all
+  /// bundles. A shrinking group answers with granted, for the remaining bundles, or lost.
   /// @returns `not_found`.
   Result<Events> remove_node(std::string_view name, TimePoint now);
 
-  /// Places nothing new on a node; what is held there stays until it is released. @returns `not_found`.
+  /// Places nothing new on a node; its leases stay until they are released. @returns `not_found`.
   Result<Events> drain_node(std::string_view name, TimePoint now);
 
-  /// Quarantines a device; leases that use it are lost, and bundles as with `remove_node`. @returns `not_found`.
+  /// Undoes `drain_node`: the node takes new leases again. @returns `not_found`.
+  Result<Events> undrain_node(std::string_view name, TimePoint now);
+
+  /// Quarantines a device; its leases are lost, and its bundles as in `remove_node`. @returns `not_found`.
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
 
   // -- requests --------------------------------------------------------------------------------
 
-  /// Asks for resources; the first event is the answer: granted, pending, infeasible or rejected. `id` must not be in
-  /// use.
+  /// Requests resources; the first event is the answer: granted, pending, infeasible or rejected. `id` must be unused.
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
 
-  /// Gives a lease back; a group that shrinks answers with granted, for the bundles that are left, or released.
+  /// Releases a lease; a shrinking group answers with granted, for the remaining bundles, or released.
   /// @returns `not_found`, `lease_expired` (it has ended) or `stale_epoch`.
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
 
-  /// Withdraws a request that waits. @returns `not_found`, or `invalid_argument` when it holds a lease.
+  /// Withdraws a waiting request. @returns `not_found`, or `invalid_argument` if it holds a lease.
   Result<Events> cancel(RequestId id, TimePoint now);
 
   // -- placement groups ------------------------------------------------------------------------
 
-  /// Asks for a placement group; the first event is the answer. `id` must not be in use.
+  /// Requests a placement group; the first event is the answer. `id` must be unused.
   Events submit_group(GroupId id, GroupRequest request, TimePoint now);
 
   /// Removes a group, held or waiting: leases inside are lost, and requests that wait for it are rejected.
@@ -87,73 +89,73 @@ public:
 
   // -- restart ---------------------------------------------------------------------------------
 
-  // For a ledger that is built anew from what the nodes say that they run: first the nodes, then groups, then leases,
-  // lenders before borrowers, then `advance`. What is told here is taken as a fact: no rule of the queue applies, and a
-  // node that drains will do. Ids and epochs that are given out later are above all that were restored.
+  // Rebuild a ledger from the nodes' reports: first add the nodes, then groups, then leases, lenders before borrowers,
+  // then call `advance`. These calls accept facts: no rule of the queue applies, and draining nodes are allowed. Later
+  // ids and epochs are above all restored ones.
 
-  /// Puts a lease back where it was. `asked_by` is the lease of the task that asked for it, if there still is one.
+  /// Restores a lease in its place. `asked_by` is the lease of the task that requested it, if that still exists.
   /// @returns `invalid_argument`, `already_exists`, `not_found` (no such node, device, group, bundle or lender) or
-  /// `no_capacity` (something else holds it).
+  ///          `no_capacity` (something else holds it).
   Result<void> restore(Lease lease, LeaseId asked_by = {});
 
-  /// Puts a placement group back. Bundles that are not named are placed anew, as if they had been lost just now; if
-  /// none is named, as if it had been asked for just now.
-  /// @returns as `restore`.
+  /// Restores a placement group. Bundles that are not named count as just lost and are placed again; if none is named,
+  /// the group counts as just requested.
+  /// @returns the errors of `restore`.
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
 
-  /// Until `resume`, nothing that waits is served: for several calls that make one change, such as a node that comes
-  /// with what is held on it.
+  /// Stops serving waiting requests until `resume`, for several calls that make one change, such as a node that arrives
+  /// with its leases.
   void pause();
 
-  /// Serves what fits after all that was called since `pause`.
+  /// Serves the requests that fit after all calls since `pause`.
   Events resume(TimePoint now);
 
-  /// While nodes are expected, a request that no node could ever satisfy waits, as if it had said so itself; when they
-  /// no longer are, those that still cannot be satisfied are infeasible.
+  /// While nodes are expected, a request that no node could ever satisfy waits, as with `wait_for_nodes`. When nodes
+  /// are no longer expected, requests that still cannot be satisfied become infeasible.
   Events expect_nodes(bool expected, TimePoint now);
 
   // -- time ------------------------------------------------------------------------------------
 
-  /// Ends waits and reservations whose time is over.
+  /// Ends waits and reservations whose time has passed.
   Events advance(TimePoint now);
 
-  /// When `advance` has to be called next, if nothing else happens.
+  /// Returns when `advance` must be called next, if nothing else happens.
   [[nodiscard]] std::optional<TimePoint> next_timeout() const;
 
   // -- views -----------------------------------------------------------------------------------
 
-  /// All nodes by name.
+  /// Returns all nodes, ordered by name.
   [[nodiscard]] std::vector<NodeView> nodes() const;
 
   [[nodiscard]] std::optional<NodeView> node(std::string_view name) const;
 
-  /// All leases by id. A lease that was released while parts of it are lent on is no longer among them.
+  /// Returns all leases, ordered by id, without released leases that still lend parts.
   [[nodiscard]] std::vector<Lease> leases() const;
 
-  /// One lease, or null. Valid until the next call that changes the ledger.
+  /// Returns a lease, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* find_lease(LeaseId id) const;
 
-  /// The lease that a request holds, or null. Valid until the next call that changes the ledger.
+  /// Returns the lease of a request, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* lease_of(RequestId id) const;
 
-  /// Where the bundles of a group are, as far as they have a place; empty when it does not exist.
+  /// Returns the places of a group's bundles, as far as they have one; empty if the group does not exist.
   [[nodiscard]] std::vector<BundleGrant> bundles_of(GroupId id) const;
 
   [[nodiscard]] bool is_pending(RequestId id) const;
 
   [[nodiscard]] std::size_t pending_count() const;
 
-  /// All that waits, in the order of the queue: priority, then age.
+  /// Returns all waiting requests in the order of the queue: priority, then age.
   [[nodiscard]] std::vector<PendingView> pending() const;
 
   [[nodiscard]] std::vector<ReservationView> reservations() const;
 
-  /// What each node (for a request with a group: each bundle of the group) says to a request as of now, by name.
-  /// `waiting` is its id if it waits; without one it is taken to be new. Looks at all nodes; what a `parent` could lend
-  /// is not among the answers.
+  /// Returns the current answer of each node (for a request with a group: of each bundle) to a request, ordered by
+  /// name. `waiting` is the id of a waiting request; without it, the request counts as new. Looks at all nodes; does
+  /// not consider loans from a `parent`.
   [[nodiscard]] std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting = {}) const;
 
-  /// Recomputes every sum from the leases and aborts where the books disagree. Slow: for tests.
+  /// Recomputes every sum from the leases and aborts if the accounts disagree. Slow: for tests.
   void check() const;
 
 private:

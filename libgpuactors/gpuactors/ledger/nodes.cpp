@@ -45,6 +45,22 @@ Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint
   return events;
 }
 
+Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoint now) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  Events events;
+  pass_time(now, events);
+  if (!node->takes_leases()) {
+    // For who waits it is as good as a node that has come.
+    cluster_.undrain(*node);
+    note_freed(node->pool, {});
+    recheck_due_ = !queue_.entries().empty();
+  }
+  pump(events);
+  return events;
+}
+
 Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoint now) {
   auto* node = cluster_.find(name);
   if (node == nullptr)

@@ -1,4 +1,4 @@
-// What a task or an actor asks for, and the rules that a request must keep (G5: exact shares, no 1.5 devices).
+// A request for resources, and its rules (exact shares, no 1.5 devices).
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -14,21 +14,21 @@
 
 namespace gpuactors {
 
-/// How a request chooses among the places where it fits.
+/// How the place of a request is chosen among those where it fits.
 enum class Strategy : std::uint8_t {
-  /// Fill devices already in use first, so that whole devices stay whole.
+  /// Fill devices already in use first, to keep whole devices free.
   pack,
   /// Take the node, then the device, with the most free.
   spread,
 };
 
-/// A request for a part of one node. What is left out is zero, or any.
+/// A request for a part of one node. Omitted fields mean zero, or any.
 struct ResourceRequest {
   /// Shown in reasons and events; need not be unique.
   std::string name;
   /// Devices: a fraction below 1 of one device, or a whole number of devices of one node, each exclusive.
   Share gpus;
-  /// Bytes on each device. With no `gpus`, the least share of one device that covers them is taken.
+  /// Bytes on each device. Without `gpus`, the request takes the smallest share of one device that covers them.
   std::uint64_t memory_bytes = 0;
   Share cpus;
   /// Only devices of this type; empty means any.
@@ -37,31 +37,31 @@ struct ResourceRequest {
   std::map<std::string, Share> resources;
   /// Only this node; empty means any.
   std::string node;
-  /// `node` is a wish: that node if it fits there now, otherwise any, also when there is no such node.
+  /// `node` is a preference: that node if the request fits there now, otherwise any, even if there is no such node.
   bool node_is_soft = false;
-  /// What the labels of the node must be.
+  /// Conditions on the labels of the node.
   LabelConditions labels;
   /// Higher is served first.
   int priority = 0;
   Strategy strategy = Strategy::pack;
   /// How long it may stay pending before it is rejected with `deadline_exceeded`.
   std::optional<Duration> queue_timeout;
-  /// Stay pending, instead of `infeasible`, when no node registered now could ever satisfy it.
+  /// Stay pending, instead of `infeasible`, if no node registered now could ever satisfy it.
   bool wait_for_nodes = false;
-  /// Whether it may queue; if not, it is rejected with `no_capacity` when it does not fit now.
+  /// Whether it may queue; if not, it is rejected with `no_capacity` if it does not fit now.
   bool queue = true;
   /// Draw from a bundle of this placement group.
   GroupId group;
   /// Which bundle of `group`; -1 means any.
   int bundle = 0;
-  /// The lease of the task that submits this one and may wait for it. Resources of that lease can be lent to it.
+  /// The lease of the task that submits this request and may wait for it. That lease can lend its resources.
   LeaseId parent;
 
   friend bool operator==(const ResourceRequest&, const ResourceRequest&) = default;
 };
 
 /// Checks the rules that need no knowledge of the nodes. Pure; any thread.
-/// @returns `invalid_argument`, saying which rule is broken and what is allowed.
+/// @returns `invalid_argument` with the broken rule and what is allowed.
 Result<void> validate(const ResourceRequest& request);
 
 } // namespace gpuactors

@@ -1,4 +1,4 @@
-// Copies of the ledger's state for whoever shows or checks it.
+// Copies of the ledger's state, for display and checks.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -28,7 +28,7 @@ enum class NodeState : std::uint8_t {
 [[nodiscard]] std::string_view to_string(DeviceState state) noexcept;
 [[nodiscard]] std::string_view to_string(NodeState state) noexcept;
 
-/// One device now.
+/// The current state of a device.
 struct DeviceView {
   int index = 0;
   DeviceSpec spec;
@@ -36,13 +36,13 @@ struct DeviceView {
   /// Zero when the device has failed.
   Share free_share;
   std::uint64_t free_memory_bytes = 0;
-  /// Leases that use it, oldest first, those lent by other leases or drawn from bundles included.
+  /// Leases that use it, oldest first, including leases lent by others or drawn from bundles.
   std::vector<LeaseId> leases;
   /// Placement groups that have a bundle on it, oldest first.
   std::vector<GroupId> groups;
 };
 
-/// One node now.
+/// The current state of a node.
 struct NodeView {
   std::string name;
   NodeState state = NodeState::ok;
@@ -54,7 +54,7 @@ struct NodeView {
   std::vector<DeviceView> devices;
 };
 
-/// One request or group that waits.
+/// A waiting request or group.
 struct PendingView {
   /// None for a group.
   RequestId request;
@@ -63,23 +63,23 @@ struct PendingView {
   std::string name;
   int priority = 0;
   TimePoint since;
-  /// Why it waits, as of now.
+  /// Why it currently waits.
   std::string reason;
 };
 
-/// What is held back for the oldest blocked request or group of one priority.
+/// The place held back for the oldest blocked request or group of one priority.
 struct ReservationView {
   int priority = 0;
-  /// None when it is for a group.
+  /// None if it is for a group.
   RequestId request;
-  /// None when it is for a request.
+  /// None if it is for a request.
   GroupId group;
   /// One for a request, one for each bundle of a group.
   std::vector<BundleGrant> places;
   TimePoint until;
 };
 
-/// What one node says to a request.
+/// The answer of one node to a request.
 struct NodeVerdict {
   enum class Kind : std::uint8_t {
     /// It could go there now.
@@ -93,10 +93,10 @@ struct NodeVerdict {
   };
 
   std::string node;
-  /// The bundle that this is about; -1 when it is about the node itself.
+  /// The bundle of this answer; -1 for the node itself.
   int bundle = -1;
   Kind kind = Kind::fits;
-  /// "asked 3 devices free: has 2"; empty when it fits.
+  /// For example "asked 3 devices free: has 2"; empty if it fits.
   std::string reason;
 
   friend bool operator==(const NodeVerdict&, const NodeVerdict&) = default;

@@ -1,5 +1,5 @@
-// Places without running: reads a scenario in JSON, writes what the ledger answers as JSON lines, and what people look
-// at: explanations, bars, a picture.
+// Placing without running: reads a scenario in JSON and writes the ledger's answers as JSON lines, and explanations,
+// bars and a picture for people.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -9,26 +9,26 @@
 
 namespace gpuactors {
 
-/// What is made of a scenario.
+/// The output of a scenario.
 struct PlanOptions {
-  /// A line of JSON for each event, and one with the final state.
+  /// Write a line of JSON for each event, and one with the final state.
   bool events = true;
-  /// Explain this request or placement group: what every node said to it. Empty: none.
+  /// Explain how every node answered this request or placement group. Empty: none.
   std::string explain{};
-  /// The explanation as one JSON object instead of text.
+  /// Write the explanation as one JSON object instead of text.
   bool json = false;
-  /// How full the devices are at the end, as bars for a terminal.
+  /// Write the final use of the devices as bars for a terminal.
   bool table = false;
-  /// Leases on devices over the steps, as an SVG picture; null: none. The caller checks whether it was written.
+  /// Draw the leases of the devices over the steps as SVG; null: none. The caller checks the stream for errors.
   std::ostream* svg = nullptr;
 };
 
-/// Runs the scenario that `in` holds and writes what the options ask for.
+/// Runs the scenario in `in` and writes the requested output.
 ///
-/// Lines are written as the steps run, so that `out` may hold the events before the step that is in error. Memory grows
-/// with the nodes, the leases and what waits, and by 8 to 16 bytes for each id that is over. One thread.
-/// @returns `invalid_argument` for what is not valid JSON, names an unknown field or id, or breaks a rule of the
-///          format; the text says where and what would be right.
+/// Writes lines as the steps run, so `out` may contain the events before a wrong step. Memory grows with the nodes,
+/// leases and waiting requests, and by 8 to 16 bytes for each finished id. One thread.
+/// @returns `invalid_argument` for invalid JSON, an unknown field or id, or a violation of the format; the text says
+///          where and what would be right.
 Result<void> run_plan(std::istream& in, std::ostream& out, const PlanOptions& options = {});
 
 } // namespace gpuactors

@@ -125,6 +125,11 @@ void ScenarioWriter::drain_node(const std::string& node, TimePoint now) {
   step("drain_node", Json{{"name", node}}.dump());
 }
 
+void ScenarioWriter::undrain_node(const std::string& node, TimePoint now) {
+  pass_time(now);
+  step("undrain_node", Json{{"name", node}}.dump());
+}
+
 void ScenarioWriter::submit_group(GroupId id, const GroupRequest& request, TimePoint now) {
   static constexpr std::array<const char*, 4> strategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
   pass_time(now);

@@ -32,6 +32,7 @@ public:
   void submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now);
 
   void drain_node(const std::string& node, TimePoint now);
+  void undrain_node(const std::string& node, TimePoint now);
   void submit_group(GroupId id, const GroupRequest& request, TimePoint now);
   void release_group(GroupId id, TimePoint now);
 

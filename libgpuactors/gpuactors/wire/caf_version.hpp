@@ -110,6 +110,9 @@ void post(const Handle& to, Ts&&... xs) {
 /// Sends `x` to `self` after `wait`.
 template <class Self, class T>
 void post_later(Self* self, std::chrono::nanoseconds wait, T x) {
+  // CAF adds it to its clock, which must not overflow.
+  constexpr std::chrono::hours most{24 * 365 * 10};
+  wait = std::min<std::chrono::nanoseconds>(wait, most);
 #if GPUACTORS_CAF_017
   self->delayed_send(self, wait, std::move(x));
 #else

@@ -84,23 +84,6 @@ Result<void> message_from_json(google::protobuf::Message& message, std::string_v
   return {};
 }
 
-Result<std::string> payload_to_json(const Payload& payload) {
-  if (payload.empty())
-    return std::string{"{}"};
-  const auto* descriptor =
-      google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(std::string{payload.type_name()});
-  if (descriptor == nullptr)
-    return fail(Errc::unsupported,
-                fmt::format("message type {} is not compiled into this program", payload.type_name()));
-  GPUACTORS_LET(encoded, payload.encoded());
-  const auto message = std::unique_ptr<google::protobuf::Message>{
-      google::protobuf::MessageFactory::generated_factory()->GetPrototype(descriptor)->New()};
-  const auto bytes = encoded.bytes();
-  if (!message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return fail(Errc::invalid_argument, fmt::format("the bytes are not a {} message", payload.type_name()));
-  return message_to_json(*message);
-}
-
 Result<std::string> message_to_json(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;

@@ -15,13 +15,10 @@ namespace gpuactors {
 /// @returns `invalid_argument` in one line, with the place and what is wrong there.
 [[nodiscard]] Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor, std::string_view json);
 
-/// The same into an empty message at hand, of whatever type.
+/// Reads `json` into an empty message of any type, as `payload_from_json` does.
 [[nodiscard]] Result<void> message_from_json(google::protobuf::Message& message, std::string_view json);
 
 /// Renders a message as JSON on one line, fields under the names of the .proto file, fields at their default included.
-[[nodiscard]] Result<std::string> payload_to_json(const Payload& payload);
-
-/// The same for a message at hand.
 [[nodiscard]] Result<std::string> message_to_json(const google::protobuf::Message& message);
 
 } // namespace gpuactors

@@ -58,10 +58,11 @@ void ask_here(RequestPort& port, const std::shared_ptr<PendingReply>& pending, c
 /// The threads that dial, one an attempt: a host that does not answer delays no other.
 class Links::Attempts {
 public:
-  void run(std::function<void()> attempt) {
+  /// @returns false when they were stopped.
+  bool run(std::function<void()> attempt) {
     const std::lock_guard lock{mutex_};
     if (stopped_)
-      return;
+      return false;
     threads_.remove_if([](Entry& entry) {
       if (!*entry.over)
         return false;
@@ -73,6 +74,7 @@ public:
                           attempt();
                           *over = true;
                         }}});
+    return true;
   }
 
   /// Waits for all; the gate was closed, so that is soon.
@@ -116,9 +118,17 @@ Links::Links(caf::actor_system& system, RequestPort& port, LinkOptions options, 
 }
 
 Links::~Links() {
+  close();
+}
+
+void Links::close() {
+  if (std::exchange(closed_, true))
+    return;
   gate_->close();
   attempts_->stop();
   caf::anon_send_exit(middleman_, caf::exit_reason::user_shutdown);
+  // Its thread ends with the last handle, and the system waits for it. Only attempts use the handle, and they are over.
+  middleman_ = nullptr;
 }
 
 Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const Endpoint& listen) {
@@ -150,7 +160,7 @@ void Links::connect(const Endpoint& to, Duration timeout, OnConnected done) {
 }
 
 void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnConnected& done) {
-  attempts_->run([this, to, deadline, attempts, done] {
+  const bool begun = attempts_->run([this, to, deadline, attempts, done] {
     auto session = gate_->dial(to, deadline);
     if (!session)
       return done(fail(session.error()));
@@ -188,6 +198,8 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
     auto host = to.host;
     ask_here(port_, answer, middleman_, deadline, caf::connect_atom_v, std::move(host), to.port);
   });
+  if (!begun)
+    done(fail(Errc::unavailable, "the cluster was closed"));
 }
 
 void Links::after(Duration wait, std::function<void()> due) {

@@ -44,8 +44,12 @@ public:
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  /// Ends attempts that are under way; their callbacks are called. Connections that stand end with the actor system.
+  /// Closes them.
   ~Links();
+
+  /// Ends attempts that are under way; their callbacks are called. Connections that stand end with the actor system.
+  /// By one thread; what is asked of it afterwards fails, as its port is closed.
+  void close();
 
   /// Lets others connect to `actor`. Blocks for a moment; not from an actor.
   /// @returns the port, chosen if `listen.port` is 0; `unavailable` when it is taken.
@@ -84,6 +88,7 @@ private:
   std::shared_ptr<Lanes> lanes_;
   caf::strong_actor_ptr middleman_;
   std::unique_ptr<Attempts> attempts_;
+  bool closed_ = false;
 };
 
 /// Keeps one connection: dials until it stands, and again when it is lost, with growing pauses and some jitter.

@@ -53,7 +53,7 @@ public:
   /// @returns `not_found` as `find`; `invalid_argument` in one line, with the place and what is wrong there.
   [[nodiscard]] Result<Payload> from_json(std::string_view message, std::string_view json) const;
 
-  /// Renders a message, live or encoded, as JSON on one line, as `payload_to_json` does.
+  /// Renders a message, live or encoded, as JSON on one line, as `message_to_json` does.
   /// @returns `not_found` as `find`.
   [[nodiscard]] Result<std::string> to_json(const Payload& payload) const;
 

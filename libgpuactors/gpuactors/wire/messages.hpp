@@ -140,7 +140,8 @@ using BrokerHandle = caf::typed_actor<
     Tell<v1::LeaseEnded>, Tell<v1::LeaseStuck>, Rpc<In<v1::SubmitGroup>, Out<v1::GroupInfo>>,
     Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
     Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>,
-    Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>>;
+    Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>,
+    Rpc<In<v1::Goodbye>, Out<v1::Done>>>;
 
 /// A node's agent: orders from the broker, reports from workers and of devices.
 using AgentHandle =
@@ -149,7 +150,7 @@ using AgentHandle =
                      Tell<v1::LeaseStuck>, Rpc<In<v1::WorkerHello, caf::strong_actor_ptr>, Out<v1::Done>>,
                      Tell<v1::WorkerExited>, Tell<v1::PeerDown>, Tell<v1::LinkChanged, caf::strong_actor_ptr>,
                      Tell<v1::Tick>, Rpc<In<v1::ReadLog>, Out<v1::LogLines>>, Tell<v1::ActorSaved>,
-                     Tell<v1::HolderUsage>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>>;
+                     Tell<v1::HolderUsage>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>, Tell<v1::DrainNode>>;
 
 /// A worker: orders from its agent, and what clients ask of the holders in it.
 using WorkerHandle =
@@ -206,4 +207,5 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Withdraw))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::HeldAhead))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceFault))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceUse))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Goodbye))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

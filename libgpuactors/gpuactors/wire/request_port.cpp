@@ -59,8 +59,6 @@ RequestPort::~RequestPort() {
 
 Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pending, const caf::strong_actor_ptr& to,
                                              TimePoint deadline) {
-  if (table_->closed)
-    return fail(Errc::unavailable, "the cluster was closed");
   if (pending->counts() && table_->count.fetch_add(1) >= limits::calls_in_flight) {
     --table_->count;
     return fail(Errc::queue_full, fmt::format("{} calls are in flight, the most that one client may have: wait for "
@@ -71,6 +69,12 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
   {
     auto& shard = table_->shard(ticket);
     const std::lock_guard lock{shard.mutex};
+    // Under the lock: `close` says so before it empties the shards, so that nothing is entered behind its back.
+    if (table_->closed) {
+      if (pending->counts())
+        --table_->count;
+      return fail(Errc::unavailable, "the cluster was closed");
+    }
     shard.entries.emplace(ticket, Entry{std::move(pending), caf::actor_cast<caf::actor_addr>(to), deadline});
     if (deadline != never)
       shard.deadlines.emplace(deadline, ticket);

@@ -1,23 +1,14 @@
 #include <gpuactors/actor/detail/tensor_table.hpp>
+#include <gpuactors/base/random_id.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 namespace gpuactors::detail {
 
-namespace {
-
-std::uint64_t random_identity() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32U) | random();
-}
-
-} // namespace
-
-TensorTable::TensorTable(RegionReaders readers) : identity_(random_identity()), readers_(readers) {
+TensorTable::TensorTable(RegionReaders readers) : identity_(random_id()), readers_(readers) {
   // nop
 }
 

@@ -65,9 +65,12 @@ BrokerLink::BrokerLink(RequestPort& port, std::function<v1::Hello()> hello) : po
 }
 
 void BrokerLink::attach(caf::strong_actor_ptr broker) {
-  local_ = std::move(broker);
-  greeting_ = local_;
-  port_.ask(std::make_shared<HelloReply>(weak_from_this(), local_), local_, never, hello_(), port_.handle());
+  {
+    const std::lock_guard lock{mutex_};
+    local_ = broker;
+    greeting_ = broker;
+  }
+  port_.ask(std::make_shared<HelloReply>(weak_from_this(), broker), broker, never, hello_(), port_.handle());
 }
 
 void BrokerLink::connect(Links& links, const Endpoint& to) {
@@ -129,10 +132,8 @@ void BrokerLink::answered(RequestPort::Ticket ticket) {
 }
 
 caf::strong_actor_ptr BrokerLink::greeted_one() {
-  if (local_ != nullptr)
-    return local_;
   const std::lock_guard lock{mutex_};
-  return greeting_;
+  return local_ != nullptr ? local_ : greeting_;
 }
 
 void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {

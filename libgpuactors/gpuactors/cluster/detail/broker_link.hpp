@@ -33,8 +33,8 @@ public:
 
   template <class Message, class... Ts>
   void ask(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Message message, Ts... xs) {
-    if (local_ != nullptr)
-      return port_.ask(reply, local_, deadline, std::move(message), std::move(xs)...);
+    if (const auto local = local_one(); local != nullptr)
+      return port_.ask(reply, local, deadline, std::move(message), std::move(xs)...);
     track(reply, deadline,
           [this, message = std::move(message),
            ... xs = std::move(xs)](RequestPort::Ticket ticket, const caf::strong_actor_ptr& to, bool again) mutable {
@@ -59,6 +59,12 @@ private:
 
   void track(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Send send);
   void answered(RequestPort::Ticket ticket);
+  /// The broker of this process; null when it is elsewhere or the link is closed.
+  caf::strong_actor_ptr local_one() {
+    const std::lock_guard lock{mutex_};
+    return local_;
+  }
+
   /// Who was said hello to, whether it has answered yet or not; null without a connection.
   caf::strong_actor_ptr greeted_one();
   void changed(Result<caf::strong_actor_ptr> handle);

@@ -1,6 +1,9 @@
 #include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/base/random_id.hpp>
+#include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
@@ -17,7 +20,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <thread>
 
 namespace gpuactors::detail {
@@ -123,8 +125,7 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
     configure_links(*config_, *links);
   system_ = std::make_unique<caf::actor_system>(*config_);
   system_threads_ = system_->detached_actors();
-  std::random_device random;
-  client_ = std::uint64_t{random()} << 32U | random();
+  client_ = random_id();
   port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
     const auto self = weak.lock();
     if (self == nullptr)
@@ -145,7 +146,9 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
     v1::Hello hello;
     hello.set_client(client);
     hello.set_name(describe_process());
+    hello.set_release(release);
     if (const auto self = weak.lock()) {
+      hello.set_reconnect_grace_ms(self->reconnect_grace_ms_);
       for (const auto lease : self->dispatcher_->leases())
         hello.add_leases(lease.value());
       if (self->links_ != nullptr) {
@@ -197,6 +200,8 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
   tensors_ = std::make_shared<TensorStore>(tensor_links(options, broker, links));
   if (on_system)
     GPUACTORS_TRY(on_system(*this));
+  if (options.reconnect_grace > Duration::zero())
+    reconnect_grace_ms_ = to_milliseconds(options.reconnect_grace);
   broker_link_->connect(*links_, broker);
   if (options.timeout <= Duration::zero())
     return {};
@@ -261,13 +266,18 @@ void ClusterCore::fill(ProcessServices& services) {
 
 void ClusterCore::shutdown() {
   std::call_once(shutdown_once_, [this] {
+    if (broker_link_ != nullptr && reconnect_grace_ms_ > 0)
+      say_goodbye();
+    closed_ = true;
     if (broker_link_ != nullptr)
       broker_link_->close();
     if (port_ != nullptr)
       port_->close();
     if (workers_ != nullptr)
       workers_->close();
-    links_.reset();
+    // Who still runs may ask for them: they are destroyed with this object.
+    if (links_ != nullptr)
+      links_->close();
     watches_.clear();
     for (const auto& agent : agents_)
       caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
@@ -275,7 +285,8 @@ void ClusterCore::shutdown() {
     if (broker_ != nullptr)
       caf::anon_send_exit(broker_, caf::exit_reason::user_shutdown);
     broker_ = nullptr;
-    dispatcher_.reset();
+    if (dispatcher_ != nullptr)
+      dispatcher_->close();
     release_cells();
     // Who waits for a tensor waits no longer.
     tensors_->close();
@@ -284,6 +295,16 @@ void ClusterCore::shutdown() {
       await_holders();
     executor_->stop();
   });
+}
+
+void ClusterCore::say_goodbye() {
+  // Else the broker would keep for a while what nobody comes back for. One that does not answer will.
+  constexpr std::chrono::seconds patience{1};
+  v1::Goodbye message;
+  message.set_client(client_);
+  auto reply = std::make_shared<DoneReply>();
+  broker_link_->ask(reply, deadline_after(Clock::now(), patience), std::move(message));
+  static_cast<void>(Future<void>{std::move(reply)}.get());
 }
 
 void ClusterCore::await_holders() {
@@ -316,35 +337,59 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
     cell.control = place.control;
     cell.down.store(false, std::memory_order_release);
   }
+  const auto address = caf::actor_cast<caf::actor_addr>(place.holder);
+  if (!add_cell(address, cell))
+    return;
+  // Marked as down before its requests fail: who is called back and calls again looks it up anew.
+  port_->watch(place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
+               [weak = weak_from_this(), address] {
+                 if (const auto self = weak.lock())
+                   self->mark_down(address);
+               });
+}
+
+bool ClusterCore::add_cell(const caf::actor_addr& address, ActorCell& cell) {
+  const std::lock_guard lock{cells_mutex_};
+  if (++cells_count_ >= cells_prune_at_) {
+    cells_count_ = 0;
+    for (auto& [known, cells] : cells_) {
+      std::erase_if(cells, [](const auto& weak) { return weak.expired(); });
+      cells_count_ += cells.size();
+    }
+    cells_prune_at_ = std::max<std::size_t>(64, 2 * cells_count_);
+  }
+  // An entry without cells stays while its actor lives: it is still watched.
+  const auto [entry, is_new] = cells_.try_emplace(address);
+  entry->second.push_back(cell.weak_from_this());
+  return is_new;
+}
+
+void ClusterCore::mark_down(const caf::actor_addr& address) {
+  decltype(cells_)::node_type entry;
   {
     const std::lock_guard lock{cells_mutex_};
-    if (cells_.size() >= cells_prune_at_) {
-      std::erase_if(cells_, [](const auto& weak) { return weak.expired(); });
-      cells_prune_at_ = std::max<std::size_t>(64, 2 * cells_.size());
-    }
-    cells_.push_back(cell.weak_from_this());
+    entry = cells_.extract(address);
   }
-  // Marked as down before its requests fail: who is called back and calls again looks it up anew.
-  port_->watch(
-      place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
-      [weak = std::weak_ptr{cell.shared_from_this()}, address = caf::actor_cast<caf::actor_addr>(place.holder)] {
-        if (const auto known = weak.lock()) {
-          const std::lock_guard lock{known->mutex};
-          if (caf::actor_cast<caf::actor_addr>(known->handle) == address)
-            known->down.store(true, std::memory_order_release);
-        }
-      });
+  if (entry.empty())
+    return;
+  for (const auto& weak : entry.mapped())
+    if (const auto cell = weak.lock()) {
+      const std::lock_guard lock{cell->mutex};
+      if (caf::actor_cast<caf::actor_addr>(cell->handle) == address)
+        cell->down.store(true, std::memory_order_release);
+    }
 }
 
 void ClusterCore::release_cells() {
   const std::lock_guard lock{cells_mutex_};
-  for (const auto& weak : cells_)
-    if (const auto cell = weak.lock()) {
-      const std::lock_guard cell_lock{cell->mutex};
-      cell->handle = nullptr;
-      cell->control = nullptr;
-      cell->down = true;
-    }
+  for (const auto& [address, cells] : cells_)
+    for (const auto& weak : cells)
+      if (const auto cell = weak.lock()) {
+        const std::lock_guard cell_lock{cell->mutex};
+        cell->handle = nullptr;
+        cell->control = nullptr;
+        cell->down = true;
+      }
   cells_.clear();
 }
 
@@ -393,6 +438,9 @@ Result<v1::ResourceRequest> to_request(const Options& options, const Needs& need
   request.set_wait_for_nodes(options.wait_for_nodes);
   request.set_group(options.group.value());
   request.set_bundle(options.bundle);
+  GPUACTORS_TRY(check_environment(options.environment));
+  request.mutable_environment()->insert(options.environment.begin(), options.environment.end());
+  request.set_isolated(options.isolation == Isolation::process || !options.environment.empty());
   return request;
 }
 

@@ -68,8 +68,8 @@ public:
   }
 
   /// Null after shutdown.
-  [[nodiscard]] std::shared_ptr<TaskDispatcher> dispatcher() const {
-    return dispatcher_;
+  [[nodiscard]] TaskDispatcher* dispatcher() const noexcept {
+    return closed_.load(std::memory_order_acquire) ? nullptr : dispatcher_.get();
   }
 
   /// Asks the broker; fails with `unavailable` after shutdown.
@@ -108,7 +108,12 @@ private:
   Result<void> start(EmbedOptions options);
   Result<void> start(const ConnectOptions& options, const std::function<Result<void>(ClusterCore&)>& on_system);
   Result<void> open(std::shared_ptr<const TypeRegistry> registry, const std::optional<LinkOptions>& links);
+  /// Enters a cell among those of a place. @returns whether nobody watches the place yet.
+  bool add_cell(const caf::actor_addr& address, ActorCell& cell);
+  /// The actor there has ended.
+  void mark_down(const caf::actor_addr& address);
   void release_cells();
+  void say_goodbye();
   void await_holders();
   Result<void> add_node(const EmbeddedNode& node);
 
@@ -127,15 +132,20 @@ private:
   std::vector<DeviceWatch> watches_;
   std::unique_ptr<RequestPort> port_;
   std::uint64_t client_ = 0;
+  /// Asked of the broker, in case the connection is lost; 0: none.
+  std::uint64_t reconnect_grace_ms_ = 0;
   std::atomic<std::uint64_t> last_request_{0};
   std::unique_ptr<Links> links_;
   std::shared_ptr<BrokerLink> broker_link_;
   std::shared_ptr<WorkerLinks> workers_;
   std::shared_ptr<TaskDispatcher> dispatcher_;
-  // The actors that this program has handles of; at shutdown the handles let go, as CAF waits for them.
+  // The actors that this program has handles of, by where they are: each is watched once, however often it was looked
+  // up. At shutdown the handles let go, as CAF waits for them.
   std::mutex cells_mutex_;
-  std::vector<std::weak_ptr<ActorCell>> cells_;
+  std::unordered_map<caf::actor_addr, std::vector<std::weak_ptr<ActorCell>>> cells_;
+  std::size_t cells_count_ = 0;
   std::size_t cells_prune_at_ = 64;
+  std::atomic<bool> closed_{false};
   std::once_flag shutdown_once_;
 };
 

@@ -44,6 +44,9 @@ Termination::Termination() {
 }
 
 Termination::~Termination() {
+  // One that has come since would end the process here, before it has said why it ends.
+  while (wait_for(Duration::zero()))
+    continue;
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -1,4 +1,5 @@
 #include <gpuactors/agent/log_sources.hpp>
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/cluster/detail/log_client.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
@@ -6,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
 namespace gpuactors::detail {
 
@@ -26,11 +26,6 @@ constexpr std::chrono::seconds clock_skew{10};
 
 // How soon a wish to stop is noticed.
 constexpr std::chrono::milliseconds stop_slice{50};
-
-std::uint64_t random_id() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32U | random()) | 1U;
-}
 
 TimePoint soon(Duration wait) {
   return deadline_after(Clock::now(), wait);

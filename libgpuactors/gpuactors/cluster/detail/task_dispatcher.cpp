@@ -64,7 +64,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
   {
     const std::lock_guard lock{mutex_};
     const auto& shape = shape_of(*task->shape_);
-    shape->waiting.push_back(task);
+    enqueue(*shape, task, false);
     if (!shape->idle.empty()) {
       const auto lease = shape->idle.back();
       shape->idle.pop_back();
@@ -83,19 +83,27 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
   v1::CancelCall message;
   message.set_force(how == Cancel::force);
   caf::strong_actor_ptr control;
+  Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
     // A lease that comes before it is finished passes it over, too.
+    const bool waits = task.queued_ && !std::exchange(task.withdrawn_, true);
     task.withdrawn_ = true;
+    if (waits)
+      if (const auto shape = shapes_.find(task.shape_->key); shape != shapes_.end()) {
+        ++shape->second->withdrawn;
+        compact(*shape->second);
+        balance(std::shared_ptr{shape->second}, outbox);
+      }
     if (const auto slot = slots_.find(task.lease_); slot != slots_.end()) {
       control = slot->second.control;
       message.set_lease(task.lease_.value());
       message.set_call(task.call.id.value());
     }
   }
-  // A task that waits stays in its queue, finished, and is passed over when its turn comes.
   task.finish(fail(reason));
   stop_timers(task);
+  flush(outbox);
   if (control != nullptr)
     port_.tell(control, std::move(message));
 }
@@ -179,7 +187,7 @@ void TaskDispatcher::taken_back(CallId call, LeaseId lease) {
     if (task->waited_long_ && !task->finished())
       outbox.failures.emplace_back(task, waited_too_long());
     else if (!task->finished())
-      shape->waiting.push_front(task);
+      enqueue(*shape, task, true);
     if (under_way.empty() && slot->second.reclaimed) {
       give_back(lease, outbox);
     } else if (under_way.empty()) {
@@ -232,6 +240,16 @@ std::vector<LeaseId> TaskDispatcher::leases() const {
   return result;
 }
 
+void TaskDispatcher::close() {
+  // Destroyed without the lock.
+  decltype(slots_) slots;
+  decltype(shapes_) shapes;
+  const std::lock_guard lock{mutex_};
+  closed_ = true;
+  slots.swap(slots_);
+  shapes.swap(shapes_);
+}
+
 bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
   // A runner that ends answers those which it has not begun with `actor_died`.
   const auto died = error.code() == Errc::worker_died || error.code() == Errc::lease_revoked
@@ -252,8 +270,7 @@ bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error
   {
     const std::lock_guard lock{mutex_};
     const auto& shape = shape_of(*task->shape_);
-    // It has waited its turn before.
-    shape->waiting.push_front(task);
+    enqueue(*shape, task, true);
     balance(shape, outbox);
   }
   flush(outbox);
@@ -268,6 +285,8 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
   {
     const std::lock_guard lock{mutex_};
     std::erase(shape->requested, request);
+    if (closed_)
+      return;
     auto& slot = slots_[id];
     slot.lease = lease;
     slot.runner = std::move(runner);

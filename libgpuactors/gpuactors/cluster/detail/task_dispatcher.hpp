@@ -47,6 +47,9 @@ public:
   /// The leases that it holds.
   [[nodiscard]] std::vector<LeaseId> leases() const;
 
+  /// The cluster is being closed: lets go of all leases.
+  void close();
+
 private:
   friend class PendingTask;
   class LeaseReply;
@@ -77,6 +80,13 @@ private:
     std::size_t most_leases = 0;
     int max_calls = 0;
     std::deque<std::shared_ptr<PendingTask>> waiting;
+    /// Those in `waiting` that were withdrawn, and are taken out now and then.
+    std::size_t withdrawn = 0;
+
+    [[nodiscard]] std::size_t wanting() const noexcept {
+      return waiting.size() - withdrawn;
+    }
+
     std::vector<LeaseId> idle;
     std::size_t leases = 0;
     /// How long a task takes, a running mean; long until some were short.
@@ -126,7 +136,11 @@ private:
   void sweep();
 
   const std::shared_ptr<Shape>& shape_of(const TaskShape& wanted);
+  /// Puts a task that was not withdrawn into the queue; `front` for one that has waited its turn before.
+  static void enqueue(Shape& shape, const std::shared_ptr<PendingTask>& task, bool front);
   static std::shared_ptr<PendingTask> pop_waiting(Shape& shape);
+  /// Takes those that were withdrawn out of the queue once there are many.
+  static void compact(Shape& shape);
   void use(Slot& slot, Outbox& outbox);
   [[nodiscard]] std::size_t most_under_way(const Slot& slot) const;
   static void recall_waiting(Slot& slot, Outbox& outbox);
@@ -151,6 +165,7 @@ private:
   std::set<LeaseId> early_reclaims_;
   std::uint64_t last_request_ = 0;
   bool sweeping_ = false;
+  bool closed_ = false;
 };
 
 } // namespace gpuactors::detail

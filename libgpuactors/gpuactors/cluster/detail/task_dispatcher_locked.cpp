@@ -31,14 +31,38 @@ void TaskDispatcher::drop_if_unused(const Shape& shape) {
     shapes_.erase(found);
 }
 
+void TaskDispatcher::enqueue(Shape& shape, const std::shared_ptr<PendingTask>& task, bool front) {
+  if (task->withdrawn_)
+    return;
+  task->queued_ = true;
+  if (front)
+    shape.waiting.push_front(task);
+  else
+    shape.waiting.push_back(task);
+}
+
 std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
   while (!shape.waiting.empty()) {
     auto task = std::move(shape.waiting.front());
     shape.waiting.pop_front();
-    if (!task->withdrawn_ && !task->finished())
+    task->queued_ = false;
+    if (task->withdrawn_)
+      --shape.withdrawn;
+    else if (!task->finished())
       return task;
   }
   return nullptr;
+}
+
+void TaskDispatcher::compact(Shape& shape) {
+  // Half of the queue: each task that is looked at stands for one that was withdrawn.
+  if (2 * shape.withdrawn < shape.waiting.size())
+    return;
+  std::erase_if(shape.waiting, [](const auto& task) {
+    task->queued_ = !task->withdrawn_;
+    return task->withdrawn_;
+  });
+  shape.withdrawn = 0;
 }
 
 void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
@@ -90,7 +114,7 @@ std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
   if (workers_ == nullptr || shape.max_calls > 0 || shape.request.isolated() || shape.pace > short_task)
     return 1;
   // Leases that are asked for and other ones that are held get their part.
-  const auto spare = shape.waiting.size() - std::min(shape.waiting.size(), shape.requested.size());
+  const auto spare = shape.wanting() - std::min(shape.wanting(), shape.requested.size());
   return std::min(limits::tasks_ahead, 1 + spare / std::max<std::size_t>(1, shape.leases));
 }
 
@@ -125,17 +149,18 @@ void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outb
   const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
   // A few at a time, more with each that is granted: the broker is not asked for what the devices do not have.
   const auto step = std::max<std::size_t>(4, 2 * shape.leases);
-  const auto wanted = std::min({shape.waiting.size(), room, step});
+  const auto wanted = std::min({shape.wanting(), room, step});
   while (shape.requested.size() < wanted) {
     shape.requested.push_back(++last_request_);
     outbox.acquires.push_back({pointer, last_request_});
   }
-  if (shape.waiting.empty()) {
-    // One that is granted all the same arrives as an idle lease.
-    outbox.withdrawals.insert(outbox.withdrawals.end(), shape.requested.begin(), shape.requested.end());
-    shape.requested.clear();
-    drop_if_unused(shape);
+  // Those that no task is behind any more, the latest first. One that is granted all the same arrives as an idle lease.
+  while (shape.requested.size() > shape.wanting()) {
+    outbox.withdrawals.push_back(shape.requested.back());
+    shape.requested.pop_back();
   }
+  if (shape.waiting.empty())
+    drop_if_unused(shape);
 }
 
 } // namespace gpuactors::detail

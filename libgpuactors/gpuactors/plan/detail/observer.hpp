@@ -22,7 +22,7 @@ struct Names {
   }
 };
 
-enum class NodeChange : std::uint8_t { added, removed, drained, device_failed };
+enum class NodeChange : std::uint8_t { added, removed, drained, undrained, device_failed };
 
 /// Called in the order of the steps; one thread. Refers to nothing that it was given after a call.
 class Observer {

@@ -38,9 +38,9 @@ void Runner::add_node(const Json& value, const std::string& place) {
 void Runner::run_step(const Json& step, std::size_t number) {
   step_ = number;
   const auto place = fmt::format("steps[{}]", number);
-  static const std::vector<std::string> known = {"submit",        "submit_group", "release",
-                                                 "release_group", "add_node",     "drain_node",
-                                                 "remove_node",   "fail_device",  "advance"};
+  static const std::vector<std::string> known = {"submit",      "submit_group", "release",      "release_group",
+                                                 "add_node",    "drain_node",   "undrain_node", "remove_node",
+                                                 "fail_device", "advance"};
   const Reader reader(step, place, known);
   if (step.size() != 1)
     throw ScenarioError(
@@ -140,9 +140,18 @@ void Runner::change_node(const std::string& action, const Json& value, const std
     return report(events);
   }
   const auto name = read_name(value, place, "name");
-  const bool drains = action == "drain_node";
-  const auto events = expect(drains ? ledger_.drain_node(name, now_) : ledger_.remove_node(name, now_), place);
-  tell_of_node(drains ? NodeChange::drained : NodeChange::removed, name, -1);
+  if (action == "drain_node") {
+    const auto events = expect(ledger_.drain_node(name, now_), place);
+    tell_of_node(NodeChange::drained, name, -1);
+    return report(events);
+  }
+  if (action == "undrain_node") {
+    const auto events = expect(ledger_.undrain_node(name, now_), place);
+    tell_of_node(NodeChange::undrained, name, -1);
+    return report(events);
+  }
+  const auto events = expect(ledger_.remove_node(name, now_), place);
+  tell_of_node(NodeChange::removed, name, -1);
   report(events);
 }
 

@@ -35,6 +35,12 @@ void TimelineRecorder::on_node(const Ledger& ledger, std::size_t step, NodeChang
     }
     return;
   }
+  if (change == NodeChange::undrained) {
+    for (auto& block : timeline_.blocks)
+      if (block.kind == Block::Kind::draining && block.device.first == node && block.to == Block::open)
+        block.to = step;
+    return;
+  }
   const auto kind = change == NodeChange::removed   ? Block::Kind::absent
                     : change == NodeChange::drained ? Block::Kind::draining
                                                     : Block::Kind::failed;

@@ -1,3 +1,4 @@
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/wire/transport.hpp>
 #include <gpuactors/wire/transport/channel.hpp>
 #include <gpuactors/wire/transport/guests.hpp>
@@ -101,11 +102,11 @@ private:
 
 Result<void> BulkServer::Impl::listen() {
   do
-    address_.server = transport::random_number();
+    address_.server = random_id();
   while (address_.server == 0);
   address_.machine = transport::machine_identity();
   if (options_.local) {
-    address_.socket = fmt::format("gpuactors-{:016x}{:016x}", transport::random_number(), address_.server);
+    address_.socket = fmt::format("gpuactors-{:016x}{:016x}", random_id(), address_.server);
     GPUACTORS_LET(socket, transport::listen_local(address_.socket));
     local_ = std::move(socket);
   }

@@ -1,5 +1,7 @@
 #include "sockets.hpp"
 
+#include <gpuactors/base/random_id.hpp>
+
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -17,7 +19,6 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <random>
 
 namespace gpuactors::transport {
 
@@ -103,7 +104,7 @@ std::string make_machine_identity() {
   struct stat space {};
   // Without these, no other process is taken for a neighbour.
   if (boot.empty() || ::stat("/proc/self/ns/net", &space) != 0)
-    boot = fmt::format("{:016x}", random_number());
+    boot = fmt::format("{:016x}", random_id());
   return fmt::format("{}-{}-{}", boot, space.st_ino, ::geteuid());
 }
 
@@ -152,11 +153,6 @@ Result<void> wait_for(int socket, short events, const Signal& stop, TimePoint un
 const std::string& machine_identity() {
   static const auto identity = make_machine_identity();
   return identity;
-}
-
-std::uint64_t random_number() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32) | random();
 }
 
 bool is_same_user(int socket) {

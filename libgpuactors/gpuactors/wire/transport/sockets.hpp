@@ -53,9 +53,6 @@ private:
 /// Who can reach a Unix socket of this process: boot of the machine, network namespace and user. One word.
 [[nodiscard]] const std::string& machine_identity();
 
-/// A number that nobody else has.
-[[nodiscard]] std::uint64_t random_number();
-
 /// Whether the process at the other end of a Unix socket belongs to the same user.
 [[nodiscard]] bool is_same_user(int socket);
 

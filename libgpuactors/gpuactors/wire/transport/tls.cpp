@@ -5,9 +5,13 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
+#include <mutex>
+#include <utility>
 
 namespace gpuactors::transport {
 
@@ -82,7 +86,11 @@ std::string tls_error() {
   return reason != nullptr ? reason : "no reason given";
 }
 
-Result<TlsContext> TlsContext::load(const CertificateFiles& files) {
+namespace {
+
+using Context = std::unique_ptr<SSL_CTX, detail::FreeBy<SSL_CTX_free>>;
+
+Result<Context> load_context(const CertificateFiles& files) {
   ERR_clear_error();
   Context context{SSL_CTX_new(TLS_method())};
   if (!context)
@@ -105,11 +113,70 @@ Result<TlsContext> TlsContext::load(const CertificateFiles& files) {
   if (SSL_CTX_use_PrivateKey_file(raw, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
     return fail(Errc::invalid_argument, fmt::format("{} cannot be used: {}", files.key.string(), tls_error()));
   read_extensions(raw);
-  return TlsContext{std::move(context)};
+  if (SSL_CTX_check_private_key(raw) != 1)
+    return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: {}", files.key.string(),
+                                                    files.certificate.string(), tls_error()));
+  return context;
+}
+
+/// What tells that a file is another one than it was.
+struct Stamp {
+  ino_t node = 0;
+  off_t size = 0;
+  std::int64_t seconds = 0;
+  std::int64_t nanoseconds = 0;
+
+  friend bool operator==(const Stamp&, const Stamp&) = default;
+};
+
+using Stamps = std::array<Stamp, 3>;
+
+Stamps stamps_of(const CertificateFiles& files) {
+  Stamps result;
+  const std::array paths{&files.authority, &files.certificate, &files.key};
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    struct stat found {};
+    if (::stat(paths.at(i)->c_str(), &found) == 0)
+      result.at(i) = {found.st_ino, found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec};
+  }
+  return result;
+}
+
+} // namespace
+
+class TlsContext::Loaded {
+public:
+  Loaded(CertificateFiles files, Stamps stamps, Context context)
+    : files_(std::move(files)), stamps_(stamps), context_(std::move(context)) {
+    // nop
+  }
+
+  /// A session by the files as they are now.
+  TlsSession session() {
+    const std::lock_guard lock{mutex_};
+    // Files that are being replaced are looked at again when the last of them is there.
+    if (const auto now = stamps_of(files_); now != std::exchange(stamps_, now))
+      if (auto renewed = load_context(files_))
+        context_ = std::move(*renewed);
+    // It keeps what it was made from.
+    return TlsSession{SSL_new(context_.get())};
+  }
+
+private:
+  const CertificateFiles files_;
+  std::mutex mutex_;
+  Stamps stamps_;
+  Context context_;
+};
+
+Result<TlsContext> TlsContext::load(const CertificateFiles& files) {
+  const auto stamps = stamps_of(files);
+  GPUACTORS_LET(context, load_context(files));
+  return TlsContext{std::make_shared<Loaded>(files, stamps, std::move(context))};
 }
 
 Result<TlsSession> TlsContext::open(int socket, bool accepts) const {
-  TlsSession session{SSL_new(context_.get())};
+  auto session = loaded_->session();
   BIO* bio = BIO_new(method());
   if (!session || bio == nullptr) {
     BIO_free(bio);

@@ -14,25 +14,26 @@ namespace gpuactors::transport {
 
 using TlsSession = std::unique_ptr<SSL, detail::FreeBy<SSL_free>>;
 
-/// Certificates, loaded. Any thread.
+/// Certificates, loaded, and loaded again when their files have changed: a process that runs for longer than its
+/// certificate shows the renewed one from then on. Copies share them. Any thread.
 class TlsContext {
 public:
   /// @returns `invalid_argument` for files that cannot be used.
   [[nodiscard]] static Result<TlsContext> load(const CertificateFiles& files);
 
   /// A session over a socket, which it does not own; handshakes as server if `accepts`, else as client. It never
-  /// blocks, and never raises SIGPIPE.
+  /// blocks, and never raises SIGPIPE. Files that changed and cannot be used (yet) leave the certificates as they were.
   /// @returns `unavailable` when there is no memory left.
   [[nodiscard]] Result<TlsSession> open(int socket, bool accepts) const;
 
 private:
-  using Context = std::unique_ptr<SSL_CTX, detail::FreeBy<SSL_CTX_free>>;
+  class Loaded;
 
-  explicit TlsContext(Context context) : context_(std::move(context)) {
+  explicit TlsContext(std::shared_ptr<Loaded> loaded) : loaded_(std::move(loaded)) {
     // nop
   }
 
-  Context context_;
+  std::shared_ptr<Loaded> loaded_;
 };
 
 /// Why OpenSSL failed last in this thread; forgets it.
