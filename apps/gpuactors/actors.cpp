@@ -1,12 +1,34 @@
-// gpuactors actors: what was spawned, where it is and how it does.
+// gpuactors actors: what was spawned, where it is and how it does; --ended: what has ended, when and why.
+#include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
+#include "utc.hpp"
 
 #include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <optional>
 
 namespace gpuactors::cli {
 
 namespace {
+
+/// The arguments as they were typed.
+struct ActorsArguments {
+  ClusterOptions cluster;
+  /// Set by --ended; without its number where that was left out.
+  std::optional<std::string> ended;
+  bool json = false;
+};
+
+constexpr std::uint32_t ended_when_left_out = 20;
+
+std::string full_name(const v1::ActorInfo& actor) {
+  return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
+}
 
 /// The process that it is in; 0 while it is in none.
 std::uint32_t pid_of(const v1::ActorInfo& actor) {
@@ -17,11 +39,10 @@ void print_actors(const v1::ClusterState& state, std::ostream& out) {
   Table table{
       {"NAME", ">ID", "TYPE", "STATE", ">RESTARTS", "NODE", ">PID", "DEVICES (SHARE, MEMORY)", ">IN USE", ">CALLS"}};
   for (const auto& actor : state.actors()) {
-    const auto& space = actor.name_space();
     const auto pid = pid_of(actor);
-    table.add({space.empty() ? actor.name() : space + "/" + actor.name(), std::to_string(actor.id()), actor.type(),
-               actor.state(), std::to_string(actor.restarts()), actor.lease().node(),
-               pid != 0 ? std::to_string(pid) : "", actor.has_lease() ? devices_in_words(actor.lease()) : "",
+    table.add({full_name(actor), std::to_string(actor.id()), actor.type(), actor.state(),
+               std::to_string(actor.restarts()), actor.lease().node(), pid != 0 ? std::to_string(pid) : "",
+               actor.has_lease() ? devices_in_words(actor.lease()) : "",
                pid != 0 ? format_bytes(actor.memory_used_bytes()) : "", std::to_string(actor.calls())});
   }
   table.print(out);
@@ -32,6 +53,56 @@ Json json_actors(const v1::ClusterState& state) {
   for (const auto& actor : state.actors())
     list.push_back(json_of(actor));
   return list;
+}
+
+std::string error_of(const v1::EndedActor& ended) {
+  return std::string{to_string(static_cast<Errc>(ended.error()))};
+}
+
+void print_ended(const v1::ClusterState& state, std::ostream& out) {
+  Table table{{"ENDED (UTC)", "NAME", ">ID", "TYPE", "NODE", ">RESTARTS", "ERROR", "REASON"}};
+  for (const auto& ended : state.ended()) {
+    const auto& actor = ended.actor();
+    table.add({utc_for_people(from_unix_ns(ended.unix_ns())), full_name(actor), std::to_string(actor.id()),
+               actor.type(), actor.lease().node(), std::to_string(actor.restarts()), error_of(ended), ended.reason()});
+  }
+  table.print(out);
+}
+
+Json json_ended(const v1::ClusterState& state) {
+  auto list = Json::array();
+  for (const auto& ended : state.ended()) {
+    auto object = json_of(ended.actor());
+    object["state"] = "ended";
+    object["ended"] = utc_for_programs(from_unix_ns(ended.unix_ns()));
+    object["error"] = error_of(ended);
+    object["reason"] = ended.reason();
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+/// How many of those that have ended are asked for; 0: none.
+Result<std::uint32_t> read_ended(const std::optional<std::string>& text) {
+  if (!text)
+    return 0U;
+  if (text->empty() || *text == "true") // as the parser says that the number was left out
+    return ended_when_left_out;
+  GPUACTORS_LET(count, parse_integer("--ended", *text, 1, limits::ended_actors));
+  return static_cast<std::uint32_t>(count);
+}
+
+Result<void> run_actors(const ActorsArguments& arguments) {
+  GPUACTORS_LET(ended, read_ended(arguments.ended));
+  GPUACTORS_LET(cluster, arguments.cluster.open());
+  GPUACTORS_LET(state, cluster.state({.ended = ended}));
+  if (arguments.json)
+    print_json(std::cout, ended > 0 ? json_ended(state) : json_actors(state));
+  else if (ended > 0)
+    print_ended(state, std::cout);
+  else
+    print_actors(state, std::cout);
+  return {};
 }
 
 } // namespace
@@ -57,16 +128,29 @@ Json json_of(const v1::ActorInfo& actor) {
 }
 
 Command add_actors(CLI::App& program) {
-  return add_state_view(program,
-                        {"actors", "The actors: where they are, their processes and devices",
-                         "Print one array with an object for each actor",
-                         "An actor is waiting (for its resources: gpuactors queue says for what), starting, alive or "
-                         "stopping. What it uses of its memory and how many calls it has served in this life are up to "
-                         "a second old.\n\n"
-                         "Examples:\n"
-                         "  gpuactors actors --broker 127.0.0.1:7711\n"
-                         "  gpuactors actors --broker 127.0.0.1:7711 --json | jq '.[] | {name, node, pid, restarts}'",
-                         ClusterOptions::Kinds::running, print_actors, json_actors});
+  auto arguments = std::make_shared<ActorsArguments>();
+  auto* parser = program.add_subcommand("actors", "The actors: where they are, their processes and devices; who ended");
+  parser
+      ->add_option("--ended", arguments->ended,
+                   fmt::format("The last N actors that have ended for good, the latest first, in place of those that "
+                               "there are: when, where and why; {} when N is left out",
+                               ended_when_left_out))
+      ->type_name("[N]")
+      ->expected(0, 1);
+  parser->add_flag("--json", arguments->json, "Print one array with an object for each actor");
+  arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
+  parser->footer(fmt::format(
+      "An actor is waiting (for its resources: gpuactors queue says for what), starting, alive, restarting (it died, "
+      "and pauses before its next start), returning (a broker that was started again waits for its node) or stopping. "
+      "What it uses of its memory and how many calls it has served in this life are up to a second old.\n\n"
+      "Of actors that have ended the broker tells of the last {}, until it ends itself.\n\n"
+      "Examples:\n"
+      "  gpuactors actors --broker 127.0.0.1:7711\n"
+      "  gpuactors actors --broker 127.0.0.1:7711 --json | jq '.[] | {{name, node, pid, restarts}}'\n"
+      "  gpuactors actors --ended --broker 127.0.0.1:7711\n"
+      "  gpuactors actors --ended 100 --json | jq -r '.[] | select(.error != \"actor_died\") | .reason'",
+      limits::ended_actors));
+  return {parser, [arguments] { return run_actors(*arguments); }};
 }
 
 } // namespace gpuactors::cli

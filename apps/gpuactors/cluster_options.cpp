@@ -58,6 +58,12 @@ void ClusterOptions::add_to(CLI::App& parser, Kinds kinds) {
                   "How long the cluster may be silent before it counts as dead; 5 when left out")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.2, 600.0));
+  parser
+      .add_option("--reconnect-grace", reconnect_grace_,
+                  "How long the broker keeps what the command has running when its connection is lost, so that it may "
+                  "come back to it; it ends at once when left out")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, std::chrono::duration<double>{limits::reconnect_grace_most}.count()));
 }
 
 std::string ClusterOptions::broker() const {
@@ -86,7 +92,7 @@ Result<void> ClusterOptions::check() const {
   return {};
 }
 
-Result<Cluster> ClusterOptions::open() const {
+Result<Cluster> ClusterOptions::open(Duration patience) const {
   GPUACTORS_TRY(check());
   if (connects()) {
     ConnectOptions connection;
@@ -96,8 +102,9 @@ Result<Cluster> ClusterOptions::open() const {
     const auto seconds = [](double value) { return std::chrono::ceil<Duration>(std::chrono::duration<double>{value}); };
     connection.heartbeat = seconds(heartbeat_);
     connection.link_timeout = seconds(link_timeout_);
+    connection.reconnect_grace = seconds(reconnect_grace_);
     // Who types wants to know soon; a broker that is being started again is back within a second.
-    connection.timeout = limits::connect_timeout;
+    connection.timeout = patience;
     // The nodes' types count, also where one here has the same name.
     connection.registry = std::make_shared<TypeRegistry>();
     return Cluster::connect(std::move(connection));

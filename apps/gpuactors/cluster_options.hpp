@@ -32,7 +32,8 @@ public:
   [[nodiscard]] Result<void> check() const;
 
   /// The cluster that they name.
-  [[nodiscard]] Result<Cluster> open() const;
+  /// @param patience how long a running one may take to answer first; zero: it is not waited for, and may come later.
+  [[nodiscard]] Result<Cluster> open(Duration patience = limits::connect_timeout) const;
 
   /// Whether they name a cluster that runs elsewhere.
   [[nodiscard]] bool connects() const;
@@ -49,6 +50,7 @@ private:
   std::string certificates_;
   bool insecure_ = false;
   double heartbeat_ = std::chrono::duration<double>{limits::heartbeat}.count();
+  double reconnect_grace_ = 0;
   double link_timeout_ = std::chrono::duration<double>{limits::link_timeout}.count();
 };
 

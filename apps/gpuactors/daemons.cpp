@@ -29,6 +29,7 @@ struct DaemonArguments {
   std::vector<std::string> resources;
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
+  double stop_grace = 0;
   bool no_jit = false;
   bool no_watch = false;
   bool no_mps = false;
@@ -107,6 +108,13 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
                   "repeated")
       ->type_name("LIB")
       ->allow_extra_args(false);
+  parser
+      .add_option(
+          "--stop-grace", arguments.stop_grace,
+          "How long it takes to leave the cluster when it is told to end (SIGTERM, Ctrl-C): actors with restarts "
+          "move to other nodes, all else may run so long. 0 when left out: it ends at once")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 86'400.0));
   parser.add_flag("--no-jit", arguments.no_jit,
                   "Compile no kernels from source, neither those of tasks (gpuactors.source_kernel) nor of actors");
   parser.add_flag(
@@ -123,6 +131,7 @@ Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
   node.runtime_source = !arguments.no_jit;
+  node.stop_grace = std::chrono::round<Duration>(std::chrono::duration<double>{arguments.stop_grace});
   node.watch_devices = !arguments.no_watch;
   node.mps = !arguments.no_mps;
   GPUACTORS_TRY(parse_device_specs(node.devices));

@@ -2,24 +2,17 @@
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "json.hpp"
+#include "utc.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <stop_token>
-#include <thread>
 
 namespace gpuactors::cli {
 
@@ -36,89 +29,16 @@ struct LogsArguments {
   bool json = false;
 };
 
-// Written to by the handler of signals, which may do little else; and whether there was one.
-std::atomic<int> interrupt_event{-1};
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
-
-constexpr int exit_interrupted = 128 + SIGINT;
-
-void on_interrupt(int /*signal*/) {
-  if (interrupted.exchange(true))
-    std::_Exit(exit_interrupted);
-  const int before = errno;
-  ::eventfd_write(interrupt_event.load(), 1);
-  errno = before;
-}
-
-/// Asks for an end when Ctrl-C is pressed; the second time it ends the program, which may be waiting for a broker. A
-/// handler, since a thread that waits for signals does not get them where a library has started others before main.
-/// One at a time.
-class Interrupt {
-public:
-  Interrupt() : event_(::eventfd(0, EFD_CLOEXEC)) {
-    if (event_ < 0)
-      return; // Ctrl-C ends the program as it does others
-    interrupt_event = event_;
-    thread_ = std::thread{[this] {
-      eventfd_t count = 0;
-      while (::eventfd_read(event_, &count) != 0 && errno == EINTR) {
-        // again
-      }
-      stop_.request_stop();
-    }};
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    action.sa_flags = SA_RESTART;
-    ::sigaction(SIGINT, &action, nullptr);
-    ::sigaction(SIGTERM, &action, nullptr);
-  }
-
-  Interrupt(const Interrupt&) = delete;
-  Interrupt& operator=(const Interrupt&) = delete;
-
-  ~Interrupt() {
-    if (event_ < 0)
-      return;
-    ::signal(SIGINT, SIG_DFL);
-    ::signal(SIGTERM, SIG_DFL);
-    ::eventfd_write(event_, 1);
-    thread_.join();
-    interrupt_event = -1;
-    ::close(event_);
-  }
-
-  [[nodiscard]] std::stop_token token() const {
-    return stop_.get_token();
-  }
-
-private:
-  int event_;
-  std::stop_source stop_;
-  std::thread thread_;
-};
-
-/// The time of a line in UTC, with so many digits of a second as `Unit` has.
-template <class Unit>
-std::string time_of(const LogRecord& line, const char* between, const char* end) {
-  const auto time = std::chrono::floor<Unit>(line.time);
-  const auto second = std::chrono::floor<std::chrono::seconds>(time);
-  const auto seconds = fmt::gmtime(std::chrono::system_clock::to_time_t(second));
-  constexpr int digits = std::is_same_v<Unit, std::chrono::milliseconds> ? 3 : 6;
-  return fmt::format("{:%Y-%m-%d}{}{:%H:%M:%S}.{:0{}}{}", seconds, between, seconds, (time - second).count(), digits,
-                     end);
-}
-
 void print_line(const LogRecord& line) {
   // A line of several actors stands in brackets, as its worker does in the output of the node.
   const bool of_worker = !line.actor && !line.source.starts_with("task ");
-  std::cout << fmt::format("{} {} {}  {}", time_of<std::chrono::milliseconds>(line, " ", ""), line.node,
+  std::cout << fmt::format("{} {} {}  {}", utc_for_people(line.time), line.node,
                            of_worker ? "[" + line.source + "]" : line.source, line.text)
             << std::endl;
 }
 
 void print_object(const LogRecord& line) {
-  const Json object{{"time", time_of<std::chrono::microseconds>(line, "T", "Z")},
+  const Json object{{"time", utc_for_programs(line.time)},
                     {"node", line.node},
                     {"source", line.source},
                     {"actor", line.actor ? json_of(line.actor.value()) : Json("")},

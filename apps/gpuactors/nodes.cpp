@@ -1,4 +1,4 @@
-// gpuactors nodes: the machines of the cluster; gpuactors drain: keeps new work from one of them.
+// gpuactors nodes: the machines of the cluster; gpuactors drain and undrain: keep new work from one of them, or not.
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -71,6 +71,7 @@ Json json_nodes(const v1::ClusterState& state) {
     list.push_back({{"name", node.name()},
                     {"address", node.address()},
                     {"state", entry.state()},
+                    {"release", entry.release()},
                     {"cpus", Share{node.cpu_units()}.to_double()},
                     {"devices", node.devices_size()},
                     {"failed_devices", std::move(failed)},
@@ -125,6 +126,18 @@ Result<void> run_drain(const DrainArguments& arguments) {
   return {};
 }
 
+struct UndrainArguments {
+  ClusterOptions cluster;
+  std::string node;
+};
+
+Result<void> run_undrain(const UndrainArguments& arguments) {
+  GPUACTORS_LET(cluster, arguments.cluster.open());
+  GPUACTORS_TRY(cluster.undrain(arguments.node));
+  std::cout << arguments.node << " gets new work again\n";
+  return {};
+}
+
 } // namespace
 
 Command add_nodes(CLI::App& program) {
@@ -151,11 +164,23 @@ Command add_drain(CLI::App& program) {
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(
       "With a deadline it returns when nothing is left on the node: then stop the node's process. Without one, "
-      "gpuactors leases shows what there still is. A node that joins anew gets work again.\n\n"
+      "gpuactors leases shows what there still is. gpuactors undrain gives it work again; so does joining anew.\n\n"
       "Examples:\n"
       "  gpuactors drain gpu-3 --broker 127.0.0.1:7711                   nothing new\n"
       "  gpuactors drain gpu-3 --deadline 300 --broker 127.0.0.1:7711    empty within five minutes");
   return {parser, [arguments] { return run_drain(*arguments); }};
+}
+
+Command add_undrain(CLI::App& program) {
+  auto arguments = std::make_shared<UndrainArguments>();
+  auto* parser = program.add_subcommand("undrain", "Give a node that was drained new work again");
+  parser->add_option("node", arguments->node, "The node; gpuactors nodes lists them")->required()->type_name("NODE");
+  arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
+  parser->footer("What runs on it stays, also when the node was being emptied by a deadline; what waits for room may "
+                 "be placed there at once.\n\n"
+                 "Examples:\n"
+                 "  gpuactors undrain gpu-3 --broker 127.0.0.1:7711");
+  return {parser, [arguments] { return run_undrain(*arguments); }};
 }
 
 } // namespace gpuactors::cli

@@ -5,6 +5,7 @@
 #include <gpuactors/base/units.hpp>
 
 #include <limits>
+#include <utility>
 
 namespace gpuactors::cli {
 
@@ -21,6 +22,11 @@ void ResourceOptions::add_to(CLI::App& parser) {
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   parser.add_option("--priority", priority_, "Higher is served first; 0 when left out")->type_name("P");
+  parser
+      .add_option("--env", environment_,
+                  "Variable in the environment of its process, which is one of its own then; may be repeated")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
 }
 
 Result<void> ResourceOptions::read_amounts(Options& options) const {
@@ -59,6 +65,8 @@ Result<Options> ResourceOptions::read() const {
     GPUACTORS_LET(priority, parse_integer("--priority", *priority_, Limits::min(), Limits::max()));
     options.priority = static_cast<int>(priority);
   }
+  GPUACTORS_LET(environment, parse_pairs("--env", environment_));
+  options.environment = std::move(environment);
   return options;
 }
 

@@ -11,7 +11,7 @@
 
 namespace gpuactors::cli {
 
-/// Amounts, kind, place and priority.
+/// Amounts, kind, place, priority and environment.
 class ResourceOptions {
 public:
   /// Adds them to a subcommand. The object must outlive the parsing.
@@ -32,6 +32,7 @@ private:
   std::vector<std::string> labels_;
   std::vector<std::string> resources_;
   std::optional<std::string> priority_;
+  std::vector<std::string> environment_;
 };
 
 } // namespace gpuactors::cli

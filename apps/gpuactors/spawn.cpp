@@ -27,6 +27,8 @@ struct SpawnArguments {
   std::string name_space;
   ResourceOptions resources;
   std::optional<std::string> max_restarts;
+  std::optional<std::string> restart_window;
+  std::optional<std::string> spawn_timeout;
   std::optional<std::string> max_task_retries;
   std::string isolation = "thread";
   bool get_if_exists = false;
@@ -39,14 +41,35 @@ Result<int> read_times(const std::string& what, const std::optional<std::string>
   return static_cast<int>(times);
 }
 
+/// A number of restarts, or -1 for "always"; 0 when left out.
+Result<int> read_restarts(const std::optional<std::string>& text) {
+  if (text == "always")
+    return -1;
+  if (auto times = read_times("--max-restarts", text))
+    return times;
+  return fail(Errc::invalid_argument,
+              fmt::format("--max-restarts is \"{}\": a whole number from 0 on is expected, or always", *text));
+}
+
+Result<std::optional<Duration>> read_duration(const std::string& what, const std::optional<std::string>& text) {
+  if (!text)
+    return std::optional<Duration>{};
+  GPUACTORS_LET(seconds, parse_seconds(what, *text));
+  return std::optional<Duration>{seconds};
+}
+
 Result<Options> spawn_options(const SpawnArguments& arguments) {
   GPUACTORS_LET(options, arguments.resources.read());
   if (arguments.name.empty())
     return fail(Errc::invalid_argument, "--name is empty: the actor is found by it later");
   options.name = arguments.name;
   options.name_space = arguments.name_space;
-  GPUACTORS_LET(max_restarts, read_times("--max-restarts", arguments.max_restarts));
+  GPUACTORS_LET(max_restarts, read_restarts(arguments.max_restarts));
   options.max_restarts = max_restarts;
+  GPUACTORS_LET(restart_window, read_duration("--restart-window", arguments.restart_window));
+  options.restart_window = restart_window;
+  GPUACTORS_LET(spawn_timeout, read_duration("--spawn-timeout", arguments.spawn_timeout));
+  options.spawn_timeout = spawn_timeout;
   GPUACTORS_LET(max_task_retries, read_times("--max-task-retries", arguments.max_task_retries));
   options.max_task_retries = max_task_retries;
   if (arguments.isolation != "thread" && arguments.isolation != "process")
@@ -88,8 +111,18 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
   parser.add_option("--name-space", arguments.name_space, "Names are unique within one")->type_name("S");
   parser
       .add_option("--max-restarts", arguments.max_restarts,
-                  "How often it is started anew, with an empty state, when it has died; 0 when left out")
-      ->type_name("N");
+                  "How often it is started anew, with an empty state, when it has died, or always; 0 when left out. "
+                  "The first time at once, then after pauses that double up to 30 s while it does not last")
+      ->type_name("N|always");
+  parser
+      .add_option("--restart-window", arguments.restart_window,
+                  "After a life of at least this length its restarts are counted from none again; never when left out")
+      ->type_name("SECONDS");
+  parser
+      .add_option("--spawn-timeout", arguments.spawn_timeout,
+                  "How long its first start may take, from the order to its node until its constructor is done; no "
+                  "limit when left out")
+      ->type_name("SECONDS");
   parser
       .add_option("--max-task-retries", arguments.max_task_retries,
                   "How often a call that its death interrupted is made again; 0 when left out")
@@ -125,6 +158,8 @@ Command add_spawn(CLI::App& program) {
                  "  export GPUACTORS_BROKER=127.0.0.1:7711\n"
                  "  gpuactors spawn counter --name c0\n"
                  "  gpuactors spawn holder --name h0 --gpus 0.5 --max-restarts 3\n"
+                 "  gpuactors spawn counter --name c1 --max-restarts always --env TZ=UTC --env LEVEL=debug\n"
+                 "  gpuactors spawn counter --name c2 --max-restarts 5 --restart-window 3600   five an hour, about\n"
                  "  gpuactors spawn holder --name h1 --memory 64MiB --isolation process --json | jq .pid");
   return {parser, [arguments] { return run_spawn(*arguments); }};
 }

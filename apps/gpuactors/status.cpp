@@ -1,6 +1,7 @@
 // gpuactors status: the cluster in a few lines.
 #include "state_view.hpp"
 #include "table.hpp"
+#include "utc.hpp"
 
 #include <gpuactors/base/units.hpp>
 
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace gpuactors::cli {
 
@@ -53,6 +55,30 @@ std::string in_words(const std::map<std::string, std::size_t>& by_state) {
   return words;
 }
 
+/// "0.1.0, since 2026-11-22 16:02:11.034 UTC; others: 0.1.1": those of nodes and clients that are not the broker's.
+std::string broker_in_words(const v1::ClusterState& state) {
+  std::set<std::string> others;
+  for (const auto& node : state.nodes())
+    others.insert(node.release());
+  for (const auto& client : state.clients())
+    others.insert(client.release());
+  others.erase(state.release());
+  others.erase("");
+  return fmt::format("release {}, since {} UTC{}{}", state.release(),
+                     utc_for_people(from_unix_ns(state.started_unix_ns())), others.empty() ? "" : "; others run ",
+                     fmt::join(others, ", "));
+}
+
+Json json_clients(const v1::ClusterState& state) {
+  auto list = Json::array();
+  for (const auto& client : state.clients())
+    list.push_back({{"name", client.name()},
+                    {"id", json_of(client.id())},
+                    {"release", client.release()},
+                    {"away", client.away()}});
+  return list;
+}
+
 void print_status(const v1::ClusterState& state, std::ostream& out) {
   const auto totals = totals_of(state);
   Table table{{"WHAT", "HOW MANY"}};
@@ -66,7 +92,10 @@ void print_status(const v1::ClusterState& state, std::ostream& out) {
   table.add({"groups", std::to_string(state.groups_size())});
   table.add({"queue", fmt::format("{}{}{}", state.queue_size(), state.queue().empty() ? "" : ", first: ",
                                   state.queue().empty() ? "" : state.queue(0).reason())});
-  table.add({"clients", std::to_string(state.clients_size())});
+  const auto away =
+      std::count_if(state.clients().begin(), state.clients().end(), [](const auto& client) { return client.away(); });
+  table.add({"clients", fmt::format("{}{}", state.clients_size(), and_also(away, "away"))});
+  table.add({"broker", broker_in_words(state)});
   table.print(out);
 }
 
@@ -88,7 +117,10 @@ Json json_status(const v1::ClusterState& state) {
                        {"leases", state.leases_size()},
                        {"groups", state.groups_size()},
                        {"queue", state.queue_size()},
-                       {"clients", state.clients_size()}}});
+                       {"clients", state.clients_size()},
+                       {"client_list", json_clients(state)},
+                       {"release", state.release()},
+                       {"started", utc_for_programs(from_unix_ns(state.started_unix_ns()))}}});
 }
 
 } // namespace
@@ -97,7 +129,8 @@ Command add_status(CLI::App& program) {
   return add_state_view(program, {"status", "The cluster in a few lines: nodes, devices, actors, leases, queue",
                                   "Print one array with one object",
                                   "Programs that are connected are clients, this one and the cluster's own workers "
-                                  "among them.\n\n"
+                                  "among them; those that are away lost their connection and have time to come back "
+                                  "(--reconnect-grace).\n\n"
                                   "Examples:\n"
                                   "  gpuactors status --broker 127.0.0.1:7711\n"
                                   "  gpuactors status --broker 127.0.0.1:7711 --json | jq '.[0].queue'",

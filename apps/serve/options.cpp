@@ -39,6 +39,7 @@ struct Typed {
   bool insecure = false;
   double heartbeat = 1;
   double link_timeout = 5;
+  double reconnect_grace = 0;
 };
 
 constexpr auto examples =
@@ -143,6 +144,11 @@ void add_cluster(CLI::App& parser, Typed& typed) {
       ->type_name("S")
       ->group(group);
   parser.add_option("--link-timeout", typed.link_timeout, "As the cluster was started with; 5 when left out")
+      ->type_name("S")
+      ->group(group);
+  parser
+      .add_option("--reconnect-grace", typed.reconnect_grace,
+                  "How long the models stay when the connection to the broker is lost; they end at once when left out")
       ->type_name("S")
       ->group(group);
 }

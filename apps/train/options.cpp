@@ -43,6 +43,7 @@ struct ClusterArguments {
   std::string certificates;
   std::string heartbeat;
   std::string link_timeout;
+  std::string reconnect_grace;
   bool insecure = false;
 };
 
@@ -147,6 +148,10 @@ void add_cluster(CLI::App& program, ClusterArguments& cluster) {
   where->add_flag("--insecure", cluster.insecure, "Connect in plaintext");
   where->add_option("--heartbeat", cluster.heartbeat, "As the cluster was started with")->type_name("SECONDS");
   where->add_option("--link-timeout", cluster.link_timeout, "As the cluster was started with")->type_name("SECONDS");
+  where
+      ->add_option("--reconnect-grace", cluster.reconnect_grace,
+                   "How long trainers stay when the connection to the broker is lost; they end at once when left out")
+      ->type_name("SECONDS");
 }
 
 /// What options mean together.

@@ -6,18 +6,15 @@ are sentences and run in their order, since later ones look at what earlier ones
 where they stand alone. Whatever happens by itself is polled for with a deadline.
 """
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-import traceback
 
-DEADLINE = 60
+from running_cluster import DEADLINE, fits, run_cases, same, until
+
 CASES = []
 
 
@@ -25,95 +22,6 @@ def case(function):
     """A case; its name is the function's first line of documentation."""
     CASES.append(function)
     return function
-
-
-def until(condition, what):
-    """What condition() gives once it is true."""
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(f"not within {DEADLINE} s: {what}")
-
-
-class Cluster:
-    """`gpuactors up` and its state folder."""
-
-    def __init__(self, program, folder):
-        self.program = program
-        self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
-        self.env["XDG_STATE_HOME"] = folder
-        self.folder = folder
-        self.log = os.path.join(folder, "up.log")
-        with open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [program, "up", "--devices", "host:2x1GiB@V100", "--listen", "127.0.0.1:0", "--name", "n0", "--label",
-                 "zone=a", "--resource", "fpga=2"], stdout=subprocess.PIPE, stderr=log, env=self.env, text=True)
-        ready = self.process.stdout.readline()
-        self.broker = ready.split()[-1] if ready else self.process.kill()
-        assert re.fullmatch(r"broker listens at 127\.0\.0\.1:\d+\n", ready), (ready, self.notices())
-
-    def start(self, *arguments, broker=None):
-        return subprocess.Popen([self.program, *arguments, "--broker", broker or self.broker], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, env=self.env, text=True)
-
-    def run(self, *arguments, code=0, stdin="", broker=None):
-        """Standard output, or standard error of a command that ends with another code than 0: one line of it."""
-        done = subprocess.run([self.program, *arguments, "--broker", broker or self.broker], input=stdin, env=self.env,
-                              capture_output=True, text=True, timeout=DEADLINE, check=False)
-        assert done.returncode == code, f"{arguments}: exit code {code} was expected: {done}"
-        if code == 0:
-            assert done.stderr == "", done
-            return done.stdout
-        assert done.stdout == "" and done.stderr.count("\n") == 1, done
-        assert done.stderr.startswith(f"gpuactors {arguments[0]}: "), done
-        return done.stderr
-
-    def json(self, *arguments, stdin=""):
-        return json.loads(self.run(*arguments, stdin=stdin))
-
-    def actor(self, name):
-        """The actor as `actors --json` shows it, or None."""
-        return next((actor for actor in self.json("actors", "--json") if actor["name"] == name), None)
-
-    def notices(self):
-        with open(self.log, encoding="utf-8") as log:
-            return log.read()
-
-    def processes(self):
-        """Commands of all processes of this state folder: `up`, its workers and what they started."""
-        found = {}
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    ours = f"XDG_STATE_HOME={self.folder}".encode() in file.read().split(b"\0")
-                with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    command = file.read().replace(b"\0", b" ").decode()
-                if ours:
-                    found[int(pid)] = command
-        return found
-
-    def end(self):
-        """Ends it as an operator would; the error, if it does not go."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(DEADLINE)
-        finally:
-            self.process.kill()
-            self.process.stdout.close()
-        assert code == 0, f"up ended with {code}: {self.notices()}"
-        until(lambda: not self.processes(), f"no process is left: {self.processes()}")
-
-
-def same(value, expected):
-    assert value == expected, f"{value!r} came, {expected!r} was expected"
-
-
-def fits(pattern, text):
-    assert re.search(pattern, text), f"{text!r} does not fit {pattern!r}"
 
 
 # -- an empty cluster ------------------------------------------------------------------------------
@@ -124,6 +32,8 @@ def status_of_an_empty_cluster(cluster):
     """status counts nodes, devices, actors, leases and what waits"""
     (status,) = cluster.json("status", "--json")
     clients = status.pop("clients")
+    same(len(status.pop("client_list")), clients)
+    assert status.pop("started").endswith("Z") and re.fullmatch(r"\d+\.\d+\.\d+", status.pop("release")), status
     same(status, {"nodes": 1, "nodes_draining": 0, "devices": 2, "devices_in_use": 0, "devices_failed": 0,
                   "free_share": 2.0, "memory_bytes": str(2 << 30), "free_memory_bytes": str(2 << 30), "actors": 0,
                   "actors_by_state": {}, "leases": 0, "groups": 0, "queue": 0})
@@ -382,31 +292,5 @@ def serves_on(cluster):
     same(cluster.run("kill", "h0"), "h0 has ended\n")
 
 
-def main(program, part=""):
-    failures = 0
-    chosen = [function for function in CASES if part in function.__doc__]
-    with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(os.path.abspath(program), folder)
-
-        def ends(_):
-            """up ends with 0 when it is told to, and no process is left"""
-            cluster.end()
-
-        for function in [*chosen, ends]:
-            wrong = ""
-            try:
-                function(cluster)
-            except Exception:  # pylint: disable=broad-except
-                wrong = traceback.format_exc()
-            print(f"{'FAILED' if wrong else 'ok':6} {function.__doc__}", flush=True)
-            if wrong:
-                failures += 1
-                print(wrong, flush=True)
-        if failures:
-            print(f"what the cluster said:\n{cluster.notices()}")
-    print(f"{len(chosen) + 1} cases, {failures} failed")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run_cases(sys.argv[1], CASES, *sys.argv[2:]))

@@ -1,0 +1,231 @@
+// Which families there are. Names and labels are for dashboards and alerts: change none, only add.
+#include "metrics_text.hpp"
+
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+
+namespace gpuactors::cli {
+
+namespace {
+
+constexpr double nanoseconds_in_a_second = 1e9;
+
+/// A label's value, or (without quotes) a help text, on one line.
+std::string escaped(std::string_view text, bool quotes) {
+  std::string result;
+  result.reserve(text.size());
+  for (const char c : text)
+    if (c == '\\')
+      result += "\\\\";
+    else if (c == '\n')
+      result += "\\n";
+    else if (c == '"' && quotes)
+      result += "\\\"";
+    else
+      result += c;
+  return result;
+}
+
+/// Whole numbers as such, up to where a double has all of them.
+std::string number(double value) {
+  constexpr double all_whole = 9007199254740992.0;
+  if (std::floor(value) == value && std::abs(value) <= all_whole)
+    return fmt::format("{}", static_cast<std::int64_t>(value));
+  return fmt::format("{}", value);
+}
+
+/// Counts by state, with a zero for each state that may come, so that alerts have something to look at.
+std::map<std::string, double> counts_of(std::initializer_list<const char*> states) {
+  std::map<std::string, double> counts;
+  for (const auto* state : states)
+    counts[state] = 0;
+  return counts;
+}
+
+void write_counts(MetricsWriter& out, std::string_view label, const std::map<std::string, double>& counts) {
+  for (const auto& [name, count] : counts)
+    out.sample({{label, name}}, count);
+}
+
+void write_broker(MetricsWriter& out, const v1::ClusterState& state) {
+  out.family("gpuactors_broker_info", "gauge", "The release that the broker runs, as a label.");
+  out.sample({{"release", state.release()}}, 1);
+  out.family("gpuactors_broker_start_time_seconds", "gauge", "When the broker started, in seconds since 1970.");
+  out.sample({}, static_cast<double>(state.started_unix_ns()) / nanoseconds_in_a_second);
+}
+
+void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
+  auto counts = counts_of({"ok", "draining"});
+  for (const auto& node : state.nodes())
+    ++counts[node.state()];
+  out.family("gpuactors_nodes", "gauge", "Nodes by state.");
+  write_counts(out, "state", counts);
+  out.family("gpuactors_node_info", "gauge", "A node's address and release, as labels.");
+  for (const auto& entry : state.nodes())
+    out.sample({{"node", entry.node().name()}, {"address", entry.node().address()}, {"release", entry.release()}}, 1);
+  out.family("gpuactors_node_state", "gauge", "1 for the state that the node is in, 0 for others.");
+  for (const auto& entry : state.nodes()) {
+    auto states = counts_of({"ok", "draining"});
+    ++states[entry.state()];
+    for (const auto& [name, count] : states)
+      out.sample({{"node", entry.node().name()}, {"state", name}}, count);
+  }
+}
+
+/// A family with a sample for each device that has a value.
+template <class Value>
+void write_of_devices(MetricsWriter& out, const v1::ClusterState& state, std::string_view name, std::string_view help,
+                      Value value) {
+  out.family(name, "gauge", help);
+  for (const auto& device : state.devices())
+    if (const std::optional<double> sample = value(device))
+      out.sample({{"node", device.node()}, {"device", std::to_string(device.device().index())}}, *sample);
+}
+
+void write_devices(MetricsWriter& out, const v1::ClusterState& state) {
+  using Device = const v1::DeviceState&;
+  using Value = std::optional<double>;
+  out.family("gpuactors_device_info", "gauge", "What a device is, as labels.");
+  for (const auto& entry : state.devices())
+    out.sample({{"node", entry.node()},
+                {"device", std::to_string(entry.device().index())},
+                {"kind", entry.device().kind()},
+                {"accelerator_type", entry.device().accelerator_type()},
+                {"uuid", entry.device().uuid()},
+                {"name", entry.device().name()}},
+               1);
+  out.family("gpuactors_device_state", "gauge", "1 for the state that the device is in, 0 for others.");
+  for (const auto& entry : state.devices()) {
+    auto states = counts_of({"ok", "failed"});
+    ++states[entry.state()];
+    for (const auto& [name, count] : states)
+      out.sample({{"node", entry.node()}, {"device", std::to_string(entry.device().index())}, {"state", name}}, count);
+  }
+  write_of_devices(out, state, "gpuactors_device_free_share", "How much of the device is not leased, of 1.",
+                   [](Device device) -> Value { return Share{device.free_units()}.to_double(); });
+  write_of_devices(out, state, "gpuactors_device_memory_bytes", "Memory of the device that leases may hold in all.",
+                   [](Device device) -> Value { return static_cast<double>(device.device().memory_bytes()); });
+  write_of_devices(out, state, "gpuactors_device_free_memory_bytes", "Memory of the device that is not leased.",
+                   [](Device device) -> Value { return static_cast<double>(device.free_memory_bytes()); });
+  write_of_devices(out, state, "gpuactors_device_used_memory_bytes",
+                   "Memory that all processes on the device use, ours and others, where its library says so.",
+                   [](Device device) -> Value {
+                     return device.has_use() ? Value{static_cast<double>(device.use().memory_bytes())} : Value{};
+                   });
+  write_of_devices(out, state, "gpuactors_device_busy_percent",
+                   "Of the last moments, in how many something was computed, where the device's library says so.",
+                   [](Device device) -> Value {
+                     const bool known = device.has_use() && device.use().percent() >= 0;
+                     return known ? Value{static_cast<double>(device.use().percent())} : Value{};
+                   });
+  write_of_devices(out, state, "gpuactors_device_leases", "Leases on the device.",
+                   [](Device device) -> Value { return static_cast<double>(device.leases_size()); });
+}
+
+/// A family with a sample for each actor that has a name.
+template <class Value>
+void write_of_actors(MetricsWriter& out, const v1::ClusterState& state, std::string_view name, std::string_view type,
+                     std::string_view help, Value value) {
+  out.family(name, type, help);
+  for (const auto& actor : state.actors())
+    if (!actor.name().empty())
+      out.sample({{"name_space", actor.name_space()}, {"actor", actor.name()}}, static_cast<double>(value(actor)));
+}
+
+void write_actors(MetricsWriter& out, const v1::ClusterState& state) {
+  using Actor = const v1::ActorInfo&;
+  auto counts = counts_of({"returning", "restarting", "waiting", "starting", "alive", "stopping"});
+  for (const auto& actor : state.actors())
+    ++counts[actor.state()];
+  out.family("gpuactors_actors", "gauge", "Actors by state.");
+  write_counts(out, "state", counts);
+  out.family("gpuactors_actor_info", "gauge", "What an actor is and where, as labels; of actors with a name.");
+  for (const auto& actor : state.actors())
+    if (!actor.name().empty())
+      out.sample({{"name_space", actor.name_space()},
+                  {"actor", actor.name()},
+                  {"type", actor.type()},
+                  {"node", actor.lease().node()}},
+                 1);
+  write_of_actors(out, state, "gpuactors_actor_up", "gauge", "Whether the actor is alive.",
+                  [](Actor actor) { return actor.state() == "alive" ? 1 : 0; });
+  write_of_actors(out, state, "gpuactors_actor_restarts_total", "counter", "How often the actor was started anew.",
+                  [](Actor actor) { return actor.restarts(); });
+  write_of_actors(out, state, "gpuactors_actor_memory_used_bytes", "gauge",
+                  "What the actor holds of the memory of its devices.",
+                  [](Actor actor) { return actor.memory_used_bytes(); });
+  write_of_actors(out, state, "gpuactors_actor_calls_total", "counter", "Calls that the actor has served in this life.",
+                  [](Actor actor) { return actor.calls(); });
+}
+
+void write_work(MetricsWriter& out, const v1::ClusterState& state) {
+  out.family("gpuactors_leases", "gauge", "Leases that are held.");
+  out.sample({}, state.leases_size());
+  auto groups = counts_of({"waiting", "placed", "ending"});
+  for (const auto& group : state.groups())
+    ++groups[group.state()];
+  out.family("gpuactors_groups", "gauge", "Placement groups by state.");
+  write_counts(out, "state", groups);
+  out.family("gpuactors_queue_length", "gauge", "Requests that wait for resources.");
+  out.sample({}, state.queue_size());
+  std::map<std::int32_t, double> priorities;
+  for (const auto& waiting : state.queue())
+    ++priorities[waiting.priority()];
+  out.family("gpuactors_queue_requests", "gauge", "Requests that wait for resources, by priority.");
+  for (const auto& [priority, count] : priorities)
+    out.sample({{"priority", std::to_string(priority)}}, count);
+  auto clients = counts_of({"connected", "away"});
+  for (const auto& client : state.clients())
+    ++clients[client.away() ? "away" : "connected"];
+  out.family("gpuactors_clients", "gauge", "Programs and workers that are connected, or away and have time to return.");
+  write_counts(out, "state", clients);
+}
+
+void write_events(MetricsWriter& out, const v1::ClusterState& state) {
+  // Deaths are counted by "KIND/ERROR" beside the kinds of events.
+  const std::map<std::string, std::uint64_t> counters{state.counters().begin(), state.counters().end()};
+  out.family("gpuactors_events_total", "counter", "Events of the broker by kind, since it started.");
+  for (const auto& [what, count] : counters)
+    if (what.find('/') == std::string::npos)
+      out.sample({{"kind", what}}, static_cast<double>(count));
+  out.family("gpuactors_actor_deaths_total", "counter",
+             "Ends of actors' lives by error, since the broker started: died for good, or restarting.");
+  for (const auto& [what, count] : counters)
+    if (const auto slash = what.find('/'); slash != std::string::npos)
+      out.sample({{"kind", what.substr(0, slash)}, {"error", what.substr(slash + 1)}}, static_cast<double>(count));
+}
+
+} // namespace
+
+void MetricsWriter::family(std::string_view name, std::string_view type, std::string_view help) {
+  name_ = name;
+  text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, escaped(help, false), name, type);
+}
+
+void MetricsWriter::sample(const Labels& labels, double value) {
+  text_ += name_;
+  const char* before = "{";
+  for (const auto& [label, text] : labels)
+    text_ += fmt::format("{}{}=\"{}\"", std::exchange(before, ","), label, escaped(text, true));
+  text_ += fmt::format("{} {}\n", labels.empty() ? "" : "}", number(value));
+}
+
+std::string metrics_text(const v1::ClusterState& state) {
+  MetricsWriter out;
+  write_broker(out, state);
+  write_nodes(out, state);
+  write_devices(out, state);
+  write_actors(out, state);
+  write_work(out, state);
+  write_events(out, state);
+  return out.text();
+}
+
+} // namespace gpuactors::cli

@@ -1,0 +1,38 @@
+// A cluster's state as Prometheus reads it.
+#pragma once
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gpuactors::cli {
+
+/// Writes the text exposition format of Prometheus, version 0.0.4: families, each with its samples.
+class MetricsWriter {
+public:
+  using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
+
+  /// Begins a family. @param type "gauge" or "counter".
+  void family(std::string_view name, std::string_view type, std::string_view help);
+
+  /// Adds a sample to the family that was begun last. Values of labels may have any bytes in them.
+  void sample(const Labels& labels, double value);
+
+  /// The text so far.
+  [[nodiscard]] const std::string& text() const noexcept {
+    return text_;
+  }
+
+private:
+  std::string name_;
+  std::string text_;
+};
+
+/// Everything that a state says in numbers: nodes, devices, leases, actors (those with a name one by one), groups, the
+/// queue, clients, the broker's counters of events. Pure; any thread.
+[[nodiscard]] std::string metrics_text(const v1::ClusterState& state);
+
+} // namespace gpuactors::cli

@@ -1,0 +1,19 @@
+// Times in UTC, as subcommands print them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace gpuactors::cli {
+
+/// "2026-11-21 14:20:07.512"
+[[nodiscard]] std::string utc_for_people(std::chrono::system_clock::time_point time);
+
+/// "2026-11-21T14:20:07.512345Z"
+[[nodiscard]] std::string utc_for_programs(std::chrono::system_clock::time_point time);
+
+/// The time that is so many nanoseconds after the beginning of 1970.
+[[nodiscard]] std::chrono::system_clock::time_point from_unix_ns(std::int64_t nanoseconds) noexcept;
+
+} // namespace gpuactors::cli

@@ -1,0 +1,236 @@
+// The HTTP server of the command line: what it answers, what it refuses, and that nobody holds it up.
+#include <apps/gpuactors/http_page.hpp>
+#include <support/catch.hpp>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace gpuactors;
+using namespace std::chrono_literals;
+using cli::HttpPage;
+using cli::PageAnswer;
+using cli::PageLimits;
+using cli::PageReply;
+using cli::PageRequest;
+
+namespace {
+
+/// A connection of somebody who asks; a read that takes too long fails.
+class Asker {
+public:
+  explicit Asker(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const timeval patience{20, 0};
+    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+
+  ~Asker() {
+    ::close(socket_);
+  }
+
+  void say(const std::string& text) const {
+    static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
+  }
+
+  /// All that comes until the server closes.
+  [[nodiscard]] std::string hear() const {
+    std::string all;
+    char buffer[4096];
+    for (;;) {
+      const auto count = ::recv(socket_, buffer, sizeof buffer, 0);
+      if (count <= 0)
+        return count == 0 ? all : all + "<the connection broke>";
+      all.append(buffer, static_cast<std::size_t>(count));
+    }
+  }
+
+private:
+  int socket_;
+};
+
+/// A server with a few pages: "/late" is answered when `answer_late` says so, "/never" never.
+class PageServer {
+public:
+  explicit PageServer(PageLimits limits = {}) : page_(must_listen(limits)) {
+    thread_ = std::thread{[this] { served_ = page_.serve(handler(), stop_.get_token()).has_value(); }};
+  }
+
+  PageServer(const PageServer&) = delete;
+  PageServer& operator=(const PageServer&) = delete;
+
+  ~PageServer() {
+    end();
+  }
+
+  bool end() {
+    stop_.request_stop();
+    if (thread_.joinable())
+      thread_.join();
+    return served_;
+  }
+
+  [[nodiscard]] std::uint16_t port() const {
+    return page_.endpoint().port;
+  }
+
+  std::string get(const std::string& request) const {
+    const Asker asker{port()};
+    asker.say(request);
+    return asker.hear();
+  }
+
+  void answer_late(const std::string& text) {
+    std::unique_lock lock{mutex_};
+    asked_.wait(lock, [this] { return !late_.empty(); });
+    late_.back()({200, "text/plain", text});
+    late_.back()({200, "text/plain", "a second answer"});
+  }
+
+private:
+  static HttpPage must_listen(PageLimits limits) {
+    auto page = HttpPage::listen({"127.0.0.1", 0}, limits);
+    REQUIRE(page);
+    return std::move(*page);
+  }
+
+  cli::PageHandler handler() {
+    return [this](const PageRequest& request, PageReply reply) {
+      const std::lock_guard lock{mutex_};
+      if (request.path == "/late" || request.path == "/never") {
+        late_.push_back(std::move(reply));
+        asked_.notify_one();
+      } else if (request.path == "/large") {
+        reply({200, "text/plain", std::string(8'000'000, 'x')});
+      } else {
+        reply({request.path == "/" ? 200 : 404, "text/plain", "page " + request.path});
+      }
+    };
+  }
+
+  HttpPage page_;
+  std::mutex mutex_;
+  std::condition_variable asked_;
+  std::vector<PageReply> late_;
+  std::stop_source stop_;
+  bool served_ = false;
+  std::thread thread_;
+};
+
+std::string status_of(const std::string& answer) {
+  return answer.substr(0, answer.find("\r\n"));
+}
+
+std::string body_of(const std::string& answer) {
+  const auto end = answer.find("\r\n\r\n");
+  return end == std::string::npos ? "" : answer.substr(end + 4);
+}
+
+} // namespace
+
+TEST_CASE("a page is answered with its length, and the connection closed") {
+  PageServer server;
+  const auto answer = server.get("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  CHECK(status_of(answer) == "HTTP/1.1 200 OK");
+  CHECK(answer.find("\r\nContent-Length: 6\r\n") != std::string::npos);
+  CHECK(answer.find("\r\nConnection: close\r\n") != std::string::npos);
+  CHECK(body_of(answer) == "page /");
+  CHECK(body_of(server.get("GET /metrics?a=b HTTP/1.1\r\n\r\n")) == "page /metrics");
+  CHECK(status_of(server.get("GET /other HTTP/1.0\r\n\r\n")) == "HTTP/1.1 404 Not Found");
+  CHECK(body_of(server.get("GET /large HTTP/1.1\r\n\r\n")).size() == 8'000'000);
+  CHECK(server.end());
+}
+
+TEST_CASE("HEAD has no body, and a request may come in pieces") {
+  PageServer server;
+  const auto head = server.get("HEAD / HTTP/1.1\r\n\r\n");
+  CHECK(head.find("\r\nContent-Length: 6\r\n") != std::string::npos);
+  CHECK(body_of(head).empty());
+  const Asker asker{server.port()};
+  for (const char c : std::string{"GET /piece HTTP/1.1\r\nA: b\r\n\r\n"})
+    asker.say({c});
+  CHECK(body_of(asker.hear()) == "page /piece");
+}
+
+TEST_CASE("what is no request, too large or another method is refused") {
+  PageServer server;
+  for (const auto* wrong : {"hello\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/2\r\n\r\n", " / HTTP/1.1\r\n\r\n",
+                            "GET x HTTP/1.1\r\n\r\n", "GET / a HTTP/1.1\r\n\r\n", "\r\n\r\n"})
+    CHECK(status_of(server.get(wrong)) == "HTTP/1.1 400 Bad Request");
+  const auto post = server.get("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+  CHECK(status_of(post) == "HTTP/1.1 405 Method Not Allowed");
+  CHECK(post.find("\r\nAllow: GET, HEAD\r\n") != std::string::npos);
+  const std::string much(100'000, 'a');
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\nA: " + much)) == "HTTP/1.1 431 Request Header Fields Too Large");
+  const std::string fits(8'000, 'a');
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\nA: " + fits + "\r\n\r\n")) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("an answer may come later, from another thread; only the first one counts") {
+  PageServer server;
+  const Asker asker{server.port()};
+  asker.say("GET /late HTTP/1.1\r\n\r\n");
+  server.answer_late("late");
+  CHECK(body_of(asker.hear()) == "late");
+  // One that breaks off meanwhile is nobody's loss.
+  {
+    const Asker gone{server.port()};
+    gone.say("GET /late HTTP/1.1\r\n\r\n");
+  }
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\n\r\n")) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("who is slow is sent away, and a handler without an answer is a 503") {
+  PageLimits limits;
+  limits.patience = 50ms;
+  PageServer server{limits};
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\nA: b")) == "HTTP/1.1 408 Request Timeout");
+  CHECK(status_of(server.get("")) == "HTTP/1.1 408 Request Timeout");
+  CHECK(status_of(server.get("GET /never HTTP/1.1\r\n\r\n")) == "HTTP/1.1 503 Service Unavailable");
+}
+
+TEST_CASE("more connections than it takes wait for one of the others to go") {
+  PageLimits limits;
+  limits.connections = 2;
+  limits.patience = 200ms;
+  PageServer server{limits};
+  const Asker first{server.port()};
+  const Asker second{server.port()};
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\n\r\n")) == "HTTP/1.1 200 OK");
+  CHECK(status_of(first.hear()) == "HTTP/1.1 408 Request Timeout");
+  CHECK(status_of(second.hear()) == "HTTP/1.1 408 Request Timeout");
+}
+
+TEST_CASE("it ends when it is told to, whoever is connected") {
+  PageServer server;
+  const Asker idle{server.port()};
+  const Asker waiting{server.port()};
+  waiting.say("GET /never HTTP/1.1\r\n\r\n");
+  CHECK(server.end());
+}
+
+TEST_CASE("a port that is taken and a host that there is not are refused in words") {
+  PageServer server;
+  const auto taken = HttpPage::listen({"127.0.0.1", server.port()});
+  REQUIRE(!taken);
+  CHECK(taken.error().code() == Errc::unavailable);
+  CHECK(taken.error().message().find("cannot listen at 127.0.0.1:") != std::string::npos);
+  const auto nowhere = HttpPage::listen({"256.0.0.1", 0});
+  REQUIRE(!nowhere);
+  CHECK(nowhere.error().code() == Errc::invalid_argument);
+}

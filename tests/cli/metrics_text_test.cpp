@@ -1,0 +1,142 @@
+// What Prometheus reads of a state: families, samples, escaped labels.
+#include <apps/gpuactors/metrics_text.hpp>
+#include <support/catch.hpp>
+
+#include <set>
+#include <sstream>
+#include <string>
+
+using namespace gpuactors;
+using cli::metrics_text;
+using cli::MetricsWriter;
+
+namespace {
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+v1::ClusterState busy_state() {
+  v1::ClusterState state;
+  state.set_release("1.2.3");
+  state.set_started_unix_ns(1'700'000'000'500'000'000);
+  auto* node = state.add_nodes();
+  node->mutable_node()->set_name("n0");
+  node->mutable_node()->set_address("10.0.0.1");
+  node->set_state("draining");
+  node->set_release("1.2.2");
+  auto* device = state.add_devices();
+  device->set_node("n0");
+  device->mutable_device()->set_index(3);
+  device->mutable_device()->set_kind("cuda");
+  device->mutable_device()->set_accelerator_type("H100");
+  device->mutable_device()->set_uuid("GPU-1");
+  device->mutable_device()->set_memory_bytes(std::uint64_t{1} << 36U);
+  device->set_free_units(2'500);
+  device->set_free_memory_bytes(1'000);
+  device->set_state("ok");
+  device->add_leases(7);
+  device->mutable_use()->set_percent(42);
+  device->mutable_use()->set_memory_bytes(123);
+  state.add_leases();
+  auto* actor = state.add_actors();
+  actor->set_name("c0");
+  actor->set_type("counter");
+  actor->set_state("alive");
+  actor->set_restarts(2);
+  actor->set_memory_used_bytes(64);
+  actor->set_calls(9);
+  actor->mutable_lease()->set_node("n0");
+  state.add_actors()->set_state("waiting"); // without a name
+  for (const int priority : {5, -1, 5})
+    state.add_queue()->set_priority(priority);
+  state.add_clients();
+  state.add_clients()->set_away(true);
+  state.add_groups()->set_state("placed");
+  (*state.mutable_counters())["died"] = 3;
+  (*state.mutable_counters())["died/worker_died"] = 2;
+  (*state.mutable_counters())["died/cancelled"] = 1;
+  return state;
+}
+
+} // namespace
+
+TEST_CASE("a state's numbers are samples with their labels") {
+  const auto text = metrics_text(busy_state());
+  CHECK(has_line(text, "gpuactors_broker_info{release=\"1.2.3\"} 1"));
+  CHECK(has_line(text, "gpuactors_broker_start_time_seconds 1700000000.5"));
+  CHECK(has_line(text, "gpuactors_nodes{state=\"draining\"} 1"));
+  CHECK(has_line(text, "gpuactors_nodes{state=\"ok\"} 0"));
+  CHECK(has_line(text, "gpuactors_node_info{node=\"n0\",address=\"10.0.0.1\",release=\"1.2.2\"} 1"));
+  CHECK(has_line(text, "gpuactors_node_state{node=\"n0\",state=\"draining\"} 1"));
+  CHECK(has_line(text, "gpuactors_node_state{node=\"n0\",state=\"ok\"} 0"));
+  CHECK(has_line(text, "gpuactors_device_free_share{node=\"n0\",device=\"3\"} 0.25"));
+  CHECK(has_line(text, "gpuactors_device_memory_bytes{node=\"n0\",device=\"3\"} 68719476736"));
+  CHECK(has_line(text, "gpuactors_device_free_memory_bytes{node=\"n0\",device=\"3\"} 1000"));
+  CHECK(has_line(text, "gpuactors_device_used_memory_bytes{node=\"n0\",device=\"3\"} 123"));
+  CHECK(has_line(text, "gpuactors_device_busy_percent{node=\"n0\",device=\"3\"} 42"));
+  CHECK(has_line(text, "gpuactors_device_state{node=\"n0\",device=\"3\",state=\"ok\"} 1"));
+  CHECK(has_line(text, "gpuactors_device_state{node=\"n0\",device=\"3\",state=\"failed\"} 0"));
+  CHECK(has_line(text, "gpuactors_device_leases{node=\"n0\",device=\"3\"} 1"));
+  CHECK(has_line(text, "gpuactors_leases 1"));
+  CHECK(has_line(text, "gpuactors_actors{state=\"alive\"} 1"));
+  CHECK(has_line(text, "gpuactors_actors{state=\"waiting\"} 1"));
+  CHECK(has_line(text, "gpuactors_actor_restarts_total{name_space=\"\",actor=\"c0\"} 2"));
+  CHECK(has_line(text, "gpuactors_actor_memory_used_bytes{name_space=\"\",actor=\"c0\"} 64"));
+  CHECK(has_line(text, "gpuactors_actor_calls_total{name_space=\"\",actor=\"c0\"} 9"));
+  CHECK(has_line(text, "gpuactors_queue_length 3"));
+  CHECK(has_line(text, "gpuactors_queue_requests{priority=\"-1\"} 1"));
+  CHECK(has_line(text, "gpuactors_queue_requests{priority=\"5\"} 2"));
+  CHECK(has_line(text, "gpuactors_clients{state=\"away\"} 1"));
+  CHECK(has_line(text, "gpuactors_clients{state=\"connected\"} 1"));
+  CHECK(has_line(text, "gpuactors_groups{state=\"placed\"} 1"));
+  CHECK(has_line(text, "gpuactors_events_total{kind=\"died\"} 3"));
+  CHECK(has_line(text, "gpuactors_actor_deaths_total{kind=\"died\",error=\"worker_died\"} 2"));
+  CHECK(has_line(text, "gpuactors_actor_deaths_total{kind=\"died\",error=\"cancelled\"} 1"));
+}
+
+TEST_CASE("what is not known has no sample, and an actor without a name none of its own") {
+  auto state = busy_state();
+  state.mutable_devices(0)->mutable_use()->set_percent(-1);
+  CHECK(metrics_text(state).find("gpuactors_device_busy_percent{") == std::string::npos);
+  CHECK(metrics_text(state).find("gpuactors_device_used_memory_bytes{") != std::string::npos);
+  state.mutable_devices(0)->clear_use();
+  CHECK(metrics_text(state).find("gpuactors_device_used_memory_bytes{") == std::string::npos);
+  CHECK(metrics_text(state).find("actor=\"\"") == std::string::npos);
+}
+
+TEST_CASE("labels are escaped") {
+  v1::ClusterState state;
+  state.add_nodes()->mutable_node()->set_name("a\\b\"c\nd{}\xC3\xA4");
+  CHECK(metrics_text(state).find("gpuactors_node_info{node=\"a\\\\b\\\"c\\nd{}\xC3\xA4\",address=")
+        != std::string::npos);
+}
+
+TEST_CASE("a help text is on one line") {
+  MetricsWriter out;
+  out.family("x", "gauge", "a\nb \"c\" \\");
+  out.sample({}, 0.1);
+  out.sample({}, 1e300);
+  CHECK(out.text() == "# HELP x a\\nb \"c\" \\\\\n# TYPE x gauge\nx 0.1\nx 1e+300\n");
+}
+
+TEST_CASE("each family is declared once, right before its samples, and no sample comes twice") {
+  std::set<std::string> families;
+  std::set<std::string> samples;
+  std::string current;
+  for (std::istringstream lines{metrics_text(busy_state())}; lines.good();) {
+    std::string line;
+    if (!std::getline(lines, line))
+      break;
+    if (line.rfind("# HELP ", 0) == 0) {
+      current = line.substr(7, line.find(' ', 7) - 7);
+      CHECK(families.insert(current).second);
+    } else if (line.rfind("# TYPE ", 0) == 0) {
+      CHECK(line.substr(7, line.find(' ', 7) - 7) == current);
+    } else {
+      CHECK(line.substr(0, line.find_first_of("{ ")) == current);
+      CHECK(samples.insert(line.substr(0, line.rfind(' '))).second);
+    }
+  }
+  CHECK(samples.size() > 30);
+}

@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""Looks at a cluster as its operator does, over its deaths and moves: operator_cli_test.py PROGRAM MAKE_GROUP [CASE]
+
+The cluster is `gpuactors up`. The cases are sentences and run in their order, since later ones look at what earlier
+ones did. Whatever happens by itself is polled for with a deadline.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+from running_cluster import DEADLINE, fits, run_cases, same, until
+
+CASES = []
+UTC = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+
+
+def case(function):
+    """A case; its name is the function's first line of documentation."""
+    CASES.append(function)
+    return function
+
+
+def events(cluster, *arguments):
+    return [json.loads(line) for line in cluster.run("events", "--json", *arguments).splitlines()]
+
+
+def kinds(entries, name):
+    return [entry["kind"] for entry in entries if entry["name"] == name]
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+@case
+def event_log(cluster):
+    """events tells in order what the broker did, with time, place and reason"""
+    cluster.run("spawn", "counter", "--name", "c0", "--gpus", "0.5", "--max-restarts", "1")
+    entries = events(cluster)
+    same([entry["sequence"] for entry in entries], list(range(1, len(entries) + 1)))
+    same(kinds(entries, "n0"), ["node_added"])
+    same(kinds(entries, "c0"), ["granted", "spawned"])
+    granted = next(entry for entry in entries if entry["kind"] == "granted" and entry["name"] == "c0")
+    same((granted["node"], granted["devices"]), ("n0", [{"index": 0, "share": 0.5, "memory_bytes": str(1 << 29)}]))
+    same(granted["lease"], cluster.actor("c0")["lease"])
+    assert all(re.fullmatch(UTC, entry["time"]) for entry in entries), entries
+    assert [entry["time"] for entry in entries] == sorted(entry["time"] for entry in entries), entries
+    fits(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +\d+ granted +c0 +n0: 0 \(0\.5, 512 MiB\)$", cluster.run("events"))
+
+
+@case
+def some_events(cluster):
+    """--since and --kind choose events; a kind that there is not is refused with the nearest"""
+    last = events(cluster)[-1]["sequence"]
+    same([entry["sequence"] for entry in events(cluster, "--since", str(last))], [last])
+    same(events(cluster, "--since", str(last + 1)), [])
+    same({entry["kind"] for entry in events(cluster, "--kind", "spawned", "--kind", "node_added")},
+         {"spawned", "node_added"})
+    fits(r'there is no event of the kind "spwned"; did you mean "spawned"\?',
+         cluster.run("events", "--kind", "spwned", code=2))
+    fits(r'--since is "0": a whole number from 1', cluster.run("events", "--since", "0", code=2))
+
+
+@case
+def follow(cluster):
+    """events -f prints what comes as it comes, and ends with 0 at Ctrl-C"""
+    following = cluster.start("events", "-f", "--json", "--kind", "restarting", "--kind", "died")
+    os.kill(cluster.actor("c0")["pid"], signal.SIGKILL)
+    entry = json.loads(following.stdout.readline())
+    same((entry["kind"], entry["name"]), ("restarting", "c0"))
+    assert entry["reason"], entry
+    until(lambda: cluster.actor("c0")["state"] == "alive", "c0 is back")
+    os.kill(cluster.actor("c0")["pid"], signal.SIGKILL)
+    entry = json.loads(following.stdout.readline())
+    same((entry["kind"], entry["name"]), ("died", "c0"))
+    following.send_signal(signal.SIGINT)
+    out, error = following.communicate(timeout=DEADLINE)
+    same((following.returncode, out, error), (0, "", ""))
+
+
+def broker_at(cluster, listen):
+    """A broker of its own, without nodes, and where it listens."""
+    process = subprocess.Popen([cluster.program, "broker", "--listen", listen], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, env=cluster.env, text=True)
+    return process, process.stdout.readline().split()[-1]
+
+
+@case
+def follow_over_a_restart(cluster):
+    """events -f goes on with a broker that was started again, and says so"""
+    process, listen = broker_at(cluster, "127.0.0.1:0")
+    client = cluster.start("metrics", "--listen", "127.0.0.1:0", "--reconnect-grace", "600", broker=listen)
+    following = cluster.start("events", "-f", "--json", "--kind", "client_away", broker=listen)
+    try:
+        fits("metrics at", client.stdout.readline())
+        client.kill()
+        same(json.loads(following.stdout.readline())["kind"], "client_away")
+        process.kill()
+        process.wait(DEADLINE)
+        process, _ = broker_at(cluster, listen)
+        same(following.stderr.readline(), "the broker was started anew: its events are counted from 1 again\n")
+        following.send_signal(signal.SIGINT)
+        out, error = following.communicate(timeout=DEADLINE)
+        same((following.returncode, out, error), (0, "", ""))
+    finally:
+        for each in (process, client, following):
+            each.kill()
+            each.communicate(timeout=DEADLINE)
+
+
+# -- actors that have ended ------------------------------------------------------------------------
+
+
+@case
+def ended(cluster):
+    """actors --ended tells who has ended, when, where and why, the latest first"""
+    cluster.run("spawn", "counter", "--name", "c1", "--name-space", "other")
+    cluster.run("kill", "c1", "--name-space", "other")
+    latest, before = cluster.json("actors", "--ended", "--json")
+    same([(a["name"], a["name_space"], a["state"], a["node"], a["restarts"]) for a in (latest, before)],
+         [("c1", "other", "ended", "n0", 0), ("c0", "", "ended", "n0", 1)])
+    same(before["error"], "worker_died")
+    assert re.fullmatch(UTC, before["ended"]) and before["ended"] < latest["ended"] and before["reason"], before
+    same([a["name"] for a in cluster.json("actors", "--json", "--ended", "1")], ["c1"])
+    fits(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +c0 +\d+ +counter +n0 +1 +worker_died +\S",
+         cluster.run("actors", "--ended"))
+    fits(r'--ended is "0": a whole number from 1 to 1000', cluster.run("actors", "--ended", "0", code=2))
+    same(cluster.json("actors", "--json"), [])
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+@case
+def undrain(cluster):
+    """undrain gives a node new work again"""
+    fits(r'there is no node "n1"', cluster.run("undrain", "n1", code=2))
+    cluster.run("drain", "n0")
+    same([node["state"] for node in cluster.json("nodes", "--json")], ["draining"])
+    same(cluster.run("undrain", "n0"), "n0 gets new work again\n")
+    same([node["state"] for node in cluster.json("nodes", "--json")], ["ok"])
+    same(kinds(events(cluster), "n0"), ["node_added", "node_drained", "node_resumed"])
+    cluster.json("submit", "gpu_ids", "--gpus", "2")
+
+
+@case
+def releases(cluster):
+    """nodes and status tell which release runs where"""
+    (status,) = cluster.json("status", "--json")
+    (node,) = cluster.json("nodes", "--json")
+    same({node["release"], *(client["release"] for client in status["client_list"])}, {status["release"]})
+    same({client["away"] for client in status["client_list"]}, {False})
+    assert all(re.fullmatch(r"\S.* .*", client["name"]) for client in status["client_list"]), status
+    fits(rf"(?m)^broker +release {re.escape(status['release'])}, since \S+ \S+ UTC$", cluster.run("status"))
+
+
+# -- placement groups ------------------------------------------------------------------------------
+
+
+@case
+def groups(cluster):
+    """groups shows the bundles and where they are, and --remove gives them back"""
+    same(cluster.json("groups", "--json"), [])
+    done = subprocess.run([MAKE_GROUP, "pair", "0.5", "1", "--broker", cluster.broker], env=cluster.env,
+                          capture_output=True, text=True, timeout=DEADLINE, check=True)
+    number = done.stdout.strip()
+    (group,) = cluster.json("groups", "--json")
+    same((group["id"], group["name"], group["state"]), (number, "pair", "placed"))
+    same([(b["node"], [d["share"] for d in b["devices"]]) for b in group["bundles"]], [("n0", [0.5]), ("n0", [1.0])])
+    fits(rf"(?m)^ *{number} +pair +placed +0 +n0: \d \(0\.5, 512 MiB\)\n +1 +n0: \d \(1, 1 GiB\)$",
+         cluster.run("groups"))
+    same(cluster.run("groups", "--remove", number), f"group {number} is removed, and what it held is free\n")
+    same(cluster.json("groups", "--json"), [])
+    fits(r"^gpuactors groups: .*group", cluster.run("groups", "--remove", number, code=2))
+    fits(r'--remove is "pair": a whole number', cluster.run("groups", "--remove", "pair", code=2))
+
+
+# -- timeline --------------------------------------------------------------------------------------
+
+
+@case
+def timeline(cluster):
+    """timeline writes a trace with a slice for each lease"""
+    path = os.path.join(cluster.folder, "trace.json")
+    same(cluster.run("timeline", "--json", path), "")
+    with open(path, encoding="utf-8") as file:
+        trace = json.load(file)
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    same([(s["args"]["share"], s["args"]["ended"]) for s in slices if s["name"] == "c0"],
+         [(0.5, "released"), (0.5, "released")])
+    assert all(s["ts"] >= 0 and s["dur"] >= 0 for s in slices), slices
+    same({event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"},
+         {"broker", "node n0"})
+    same(len(cluster.json("timeline")["traceEvents"]) >= len(trace["traceEvents"]), True)
+    fits(r"the file cannot be written", cluster.run("timeline", "--json", cluster.folder, code=2))
+
+
+# -- lives and environments ------------------------------------------------------------------------
+
+
+def environment_of(pid):
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return dict(entry.split("=", 1) for entry in file.read().decode().split("\0") if "=" in entry)
+
+
+@case
+def always(cluster):
+    """spawn --max-restarts always: it comes back whenever it dies"""
+    actor = cluster.json("spawn", "counter", "--name", "a0", "--max-restarts", "always", "--restart-window", "600",
+                         "--spawn-timeout", "60", "--json")
+    same(actor["max_restarts"], -1)
+    for life in (1, 2, 3):
+        before = cluster.actor("a0")["pid"]
+        os.kill(before, signal.SIGKILL)
+        until(lambda: (cluster.actor("a0")["restarts"], cluster.actor("a0")["state"]) == (life, "alive"), "a0 is back")
+    same(cluster.run("kill", "a0", "--no-restart"), "a0 has ended\n")
+    fits(r'--max-restarts is "allways": a whole number from 0 on is expected, or always',
+         cluster.run("spawn", "counter", "--name", "x", "--max-restarts", "allways", code=2))
+    fits(r"--restart-window is 0: more than 0",
+         cluster.run("spawn", "counter", "--name", "x", "--restart-window", "0", code=2))
+    fits(r"--spawn-timeout is -1: more than 0",
+         cluster.run("spawn", "counter", "--name", "x", "--spawn-timeout=-1", code=2))
+
+
+@case
+def environment(cluster):
+    """--env sets variables of a process that an actor has for itself; a task gets a process of its own too"""
+    cluster.run("spawn", "counter", "--name", "e1")
+    pid = cluster.json("spawn", "counter", "--name", "e0", "--env", "LEVEL=debug", "--env", "EMPTY=", "--json")["pid"]
+    assert pid != cluster.actor("e1")["pid"]
+    same({key: environment_of(pid).get(key) for key in ("LEVEL", "EMPTY")}, {"LEVEL": "debug", "EMPTY": ""})
+    task = cluster.json("submit", "gpu_ids", "--gpus", "0.25", "--env", "LEVEL=debug")
+    assert task["pid"] not in (pid, cluster.actor("e1")["pid"]), task
+    fits(r"CUDA_VISIBLE_DEVICES is set by the node",
+         cluster.run("submit", "gpu_ids", "--env", "CUDA_VISIBLE_DEVICES=0", code=2))
+    fits(r'--env is "LEVEL": NAME=VALUE is expected', cluster.run("submit", "gpu_ids", "--env", "LEVEL", code=2))
+    for name in ("e0", "e1"):
+        cluster.run("kill", name)
+
+
+# -- metrics ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def exporter(cluster, **options):
+    """`gpuactors metrics`; gives a function that reads a page: its status and body. Its end must be a clean one."""
+    process = cluster.start("metrics", "--listen", "127.0.0.1:0", **options)
+    try:
+        ready = process.stdout.readline()
+        fits(r"^metrics at http://127\.0\.0\.1:\d+/metrics\n$", ready)
+        port = int(ready.rsplit(":", 1)[1].split("/")[0])
+
+        def read(path):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+        yield read
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=DEADLINE)
+        same(process.returncode, 0)
+    finally:
+        process.kill()
+
+
+def samples(text):
+    """The values by name and labels, as they stand there."""
+    return {name: float(value) for name, value in
+            (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))}
+
+
+@case
+def metrics(cluster):
+    """metrics serves the cluster's numbers to Prometheus, and says that it is ready"""
+    cluster.run("spawn", "counter", "--name", "m0", "--gpus", "0.25")
+    with exporter(cluster) as read:
+        same(read("/livez"), (200, "ok\n"))
+        same(read("/readyz"), (200, "ready\n"))
+        same(read("/other")[0], 404)
+        status, text = read("/metrics")
+        same(status, 200)
+        values = samples(text)
+        same({name: values.get(name) for name in (
+            "gpuactors_up", 'gpuactors_nodes{state="ok"}', 'gpuactors_device_free_share{node="n0",device="0"}',
+            'gpuactors_actors{state="alive"}', 'gpuactors_actor_restarts_total{name_space="",actor="m0"}',
+            "gpuactors_leases", "gpuactors_queue_length", 'gpuactors_events_total{kind="node_added"}',
+            'gpuactors_actor_deaths_total{kind="restarting",error="worker_died"}')},
+             {"gpuactors_up": 1, 'gpuactors_nodes{state="ok"}': 1,
+              'gpuactors_device_free_share{node="n0",device="0"}': 0.75, 'gpuactors_actors{state="alive"}': 1,
+              'gpuactors_actor_restarts_total{name_space="",actor="m0"}': 0, "gpuactors_leases": 1,
+              "gpuactors_queue_length": 0, 'gpuactors_events_total{kind="node_added"}': 1,
+              'gpuactors_actor_deaths_total{kind="restarting",error="worker_died"}': 4})
+    cluster.run("kill", "m0")
+
+
+@case
+def metrics_without_a_broker(cluster):
+    """metrics starts without a broker, and says that it is not ready and why"""
+    with exporter(cluster, broker="127.0.0.1:1") as read:
+        same(read("/livez"), (200, "ok\n"))
+        status, reason = read("/readyz")
+        same((status, bool(reason.strip())), (503, True))
+        status, text = read("/metrics")
+        same((status, samples(text)["gpuactors_up"]), (200, 0))
+        assert samples(text)["gpuactors_scrape_errors_total"] >= 1, text
+
+
+@case
+def metrics_for_others(cluster):
+    """metrics listens for other machines only where it is told that anyone may read"""
+    fits(r"--listen 0\.0\.0\.0:0: .*--allow-remote says that they may",
+         cluster.run("metrics", "--listen", "0.0.0.0:0", code=2))
+    fits(r'"9100" is no HOST:PORT', cluster.run("metrics", "--listen", "9100", code=2))
+
+
+# -- a client that is away: leaves a lease behind ---------------------------------------------------
+
+
+@case
+def reconnect_grace(cluster):
+    """a client that was killed is away for its --reconnect-grace, and what it has goes on"""
+    fits(r"--reconnect-grace", cluster.run("nodes", "--reconnect-grace", "90000", code=2))
+    for wrong in ("0", "soon", "90000"):
+        done = subprocess.run([MAKE_GROUP, "none", "1", "--broker", cluster.broker, "--reconnect-grace", wrong],
+                              env=cluster.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        fits(rf"--reconnect-grace is {wrong}: more than 0 and at most 86400 seconds are expected", done.stderr)
+    task = cluster.start("submit", "sleep", "--gpus", "0.25", "--reconnect-grace", "600", '{"seconds":3600}')
+    until(lambda: cluster.json("leases", "--json"), "the task runs")
+    task.kill()
+    task.communicate(timeout=DEADLINE)
+    until(lambda: [c["away"] for c in cluster.json("status", "--json")[0]["client_list"]].count(True) == 1, "it is away")
+    same([lease["holder"] for lease in cluster.json("leases", "--json")], ["sleep"])
+    fits(r"(?m)^clients +\d+, 1 away$", cluster.run("status"))
+    same(len(events(cluster, "--kind", "client_away")), 1)
+
+
+if __name__ == "__main__":
+    MAKE_GROUP = os.path.abspath(sys.argv[2])
+    sys.exit(run_cases(sys.argv[1], CASES, *sys.argv[3:]))
