@@ -58,23 +58,17 @@ public:
 
   /// Calls `taker` with the last answer, or with the next one, on the thread that brings it.
   void ask(Taker taker) {
-    std::optional<Scrape> ready;
-    {
-      const std::lock_guard lock{shared_->mutex};
-      if (shared_->asking) {
-        shared_->takers.push_back(std::move(taker));
-        return;
-      }
-      if (shared_->asked_at && Clock::now() - *shared_->asked_at < answer_age) {
-        ready = shared_->last;
-      } else {
-        shared_->takers.push_back(std::move(taker));
-        shared_->asking = true;
-        shared_->asked_at = Clock::now();
-      }
+    std::unique_lock lock{shared_->mutex};
+    if (!shared_->asking && shared_->asked_at && Clock::now() - *shared_->asked_at < answer_age) {
+      const auto ready = shared_->last;
+      lock.unlock();
+      return taker(ready);
     }
-    if (ready)
-      return taker(*ready);
+    shared_->takers.push_back(std::move(taker));
+    if (std::exchange(shared_->asking, true))
+      return;
+    shared_->asked_at = Clock::now();
+    lock.unlock();
     cluster_.state_async({.timeout = broker_patience}).then([shared = shared_](const Result<v1::ClusterState>& state) {
       take(*shared, state);
     });

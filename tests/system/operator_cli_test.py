@@ -229,13 +229,18 @@ def always(cluster):
 
 @case
 def environment(cluster):
-    """--env sets variables of a process that an actor has for itself; a task gets a process of its own too"""
+    """--env sets variables of a process that an actor or a task has for itself"""
     cluster.run("spawn", "counter", "--name", "e1")
     pid = cluster.json("spawn", "counter", "--name", "e0", "--env", "LEVEL=debug", "--env", "EMPTY=", "--json")["pid"]
     assert pid != cluster.actor("e1")["pid"]
     same({key: environment_of(pid).get(key) for key in ("LEVEL", "EMPTY")}, {"LEVEL": "debug", "EMPTY": ""})
     task = cluster.json("submit", "gpu_ids", "--gpus", "0.25", "--env", "LEVEL=debug")
     assert task["pid"] not in (pid, cluster.actor("e1")["pid"]), task
+    task = cluster.start("submit", "sleep", "--env", "MARK=of a task", '{"seconds":3600}')
+    until(lambda: any(environment_of(each).get("MARK") == "of a task" for each in cluster.processes()), "the task runs")
+    task.kill()
+    task.communicate(timeout=DEADLINE)
+    until(lambda: len(cluster.json("leases", "--json")) == 2, "the task has ended")
     fits(r"CUDA_VISIBLE_DEVICES is set by the node",
          cluster.run("submit", "gpu_ids", "--env", "CUDA_VISIBLE_DEVICES=0", code=2))
     fits(r'--env is "LEVEL": NAME=VALUE is expected', cluster.run("submit", "gpu_ids", "--env", "LEVEL", code=2))
