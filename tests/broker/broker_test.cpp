@@ -8,6 +8,7 @@
 
 #include <wire/system.hpp>
 
+#include <atomic>
 #include <future>
 
 using namespace gpuactors;
@@ -41,6 +42,8 @@ struct Orders {
   std::mutex mutex;
   std::vector<v1::Lease> runners;
   std::vector<v1::StartActor> actors;
+  /// Actors die while they are being started.
+  std::atomic<bool> crash{false};
 };
 
 /// Starts whatever it is told to start, in no time, and ends it when it is told.
@@ -65,7 +68,13 @@ caf::behavior agent(caf::event_based_actor* self, std::shared_ptr<Orders> orders
           const std::lock_guard lock{orders->mutex};
           orders->actors.push_back(order);
         }
-        started(order.lease());
+        if (!orders->crash)
+          return started(order.lease());
+        v1::LeaseEnded ended;
+        ended.set_lease(order.lease().id());
+        ended.set_epoch(order.lease().epoch());
+        ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
+        caf_version::post(broker, std::move(ended));
       },
       [=](const v1::EndLease& order) {
         v1::LeaseEnded ended;
@@ -139,9 +148,30 @@ struct Scene {
     return message;
   }
 
+  void on_message(caf_version::Content& content) {
+    if (!content.match_elements<v1::ReclaimLease>())
+      return;
+    ++reclaimed;
+    if (!give_back)
+      return;
+    const auto lease = content.get_as<v1::ReclaimLease>(0).lease();
+    v1::ReleaseLease release;
+    release.set_lease(lease);
+    {
+      const std::lock_guard lock{orders->mutex};
+      for (const auto& known : orders->runners)
+        if (known.id() == lease)
+          release.set_epoch(known.epoch());
+    }
+    caf_version::post(broker, std::move(release));
+  }
+
   std::uint64_t client = 7;
   System system;
-  RequestPort port{system.get(), [](caf_version::Content&) {}};
+  /// Leases that were called in, and whether they are then given back.
+  std::atomic<int> reclaimed{0};
+  std::atomic<bool> give_back{false};
+  RequestPort port{system.get(), [this](caf_version::Content& content) { on_message(content); }};
   std::shared_ptr<Orders> orders = std::make_shared<Orders>();
   std::vector<caf::strong_actor_ptr> agents;
   caf::strong_actor_ptr broker;
@@ -292,6 +322,62 @@ TEST_CASE("a node that was drained takes new work when it is told to, and serves
   CHECK(waiting.get().has_value());
   drain.set_name("n1");
   CHECK(scene.ask<v1::Done>(drain).get().error().code() == Errc::not_found);
+}
+
+TEST_CASE("what cannot be served now does not call leases in again and again", "[broker]") {
+  Scene scene;
+  scene.must<v1::Done>(Scene::node("n0", 1), scene.make_agent());
+  scene.hello();
+  scene.must<v1::Granted>(scene.acquire(1));
+  auto two = scene.acquire(2);
+  two.mutable_request()->set_gpu_units(20'000);
+  two.mutable_request()->set_wait_for_nodes(true);
+  auto waiting = scene.ask<v1::Granted>(two);
+  REQUIRE(eventually([&] { return scene.must<v1::ClusterState>(v1::GetState{}).queue_size() == 1; }));
+  const auto before = scene.reclaimed.load();
+  auto patient = scene.acquire(3);
+  patient.mutable_request()->set_gpu_units(20'000);
+  patient.mutable_request()->set_wait_for_nodes(true);
+  patient.mutable_request()->set_queue_timeout_ms(std::chrono::milliseconds{5 * limits::lease_turn}.count());
+  CHECK(scene.ask<v1::Granted>(patient).get().error().code() == Errc::no_capacity);
+  // When it came, like any request; not every turn since.
+  CHECK(scene.reclaimed.load() <= before + 1);
+}
+
+TEST_CASE("a group that waits has leases called in that were granted since", "[broker]") {
+  Scene scene;
+  scene.must<v1::Done>(Scene::node("n0", 1), scene.make_agent());
+  scene.hello();
+  scene.give_back = true;
+  scene.must<v1::Granted>(scene.acquire(1));
+  // One task after the other, each of which asks before the one before it is done.
+  auto next = scene.ask<v1::Granted>(scene.acquire(2));
+  v1::SubmitGroup group;
+  group.add_bundles()->set_gpu_units(10'000);
+  group.set_client(scene.client);
+  group.set_client_request(100);
+  auto placed = scene.ask<v1::GroupInfo>(group);
+  REQUIRE(next.get().has_value());
+  CHECK(placed.get().has_value());
+}
+
+TEST_CASE("a constructor that crashes again and again is not waited for longer than a first start may take",
+          "[broker]") {
+  Scene scene;
+  scene.must<v1::Done>(Scene::node("n0", 1), scene.make_agent());
+  scene.hello();
+  scene.orders->crash = true;
+  v1::SpawnActor spawn;
+  spawn.mutable_spec()->set_type("trainer");
+  spawn.mutable_spec()->set_max_restarts(-1);
+  spawn.mutable_spec()->set_spawn_timeout_ms(1'000);
+  spawn.mutable_request()->set_gpu_units(5'000);
+  spawn.set_client(scene.client);
+  spawn.set_client_request(1);
+  const auto spawned = scene.ask<v1::ActorInfo>(spawn, Payload{}).get();
+  REQUIRE_FALSE(spawned.has_value());
+  CHECK(spawned.error().code() == Errc::deadline_exceeded);
+  CHECK(eventually([&] { return scene.must<v1::ClusterState>(v1::GetState{}).actors_size() == 0; }));
 }
 
 TEST_CASE("the broker tells of actors that have ended, and counts what has happened", "[broker]") {

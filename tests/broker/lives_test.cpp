@@ -118,8 +118,4 @@ TEST_CASE("another broker goes on counting where the last one stopped", "[broker
   CHECK(lives.lived());
   CHECK(lives.end({.most = 2}, LifeEnd::crash, start));
   CHECK_FALSE(lives.end({.most = 2}, LifeEnd::crash, start));
-  lives.forgive_at_least(1);
-  CHECK(lives.forgiven() == 2);
-  lives.forgive_at_least(4);
-  CHECK(lives.forgiven() == 4);
 }

@@ -112,6 +112,34 @@ TEST_CASE("a constructor that takes longer than it may fails spawn, and the acto
   CHECK(cluster.spawn("late", {}, {.gpus = 1, .spawn_timeout = 1min}).has_value());
 }
 
+TEST_CASE("a kill for another life brings an actor that waits for it back sooner, and does not end it", "[cluster]") {
+  auto cluster = embed_fragile();
+  first_bad_life = 1;
+  last_bad_life = 1'000;
+  const auto actor = must(cluster.spawn("fragile", {}, {.name = "f", .max_restarts = -1}));
+  REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
+  for (int i = 0; i < 4; ++i) {
+    REQUIRE(eventually([&] { return must(cluster.state()).actors(0).state() == "restarting"; }));
+    CHECK(cluster.kill("f", {.restart = true}).has_value());
+  }
+  last_bad_life = -1;
+  CHECK(cluster.kill("f", {.restart = true}).has_value());
+  CHECK(must(cluster.find("f")).info().restarts() > 1);
+}
+
+TEST_CASE("a call that was refused is none that waits", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  const auto actor = must(cluster.spawn("accumulator", number(0), {.max_pending_calls = 1}));
+  auto waiting = actor.call<Number>("wait", number(1));
+  gate().await(1);
+  const auto refused = actor.call<Number>("add", number(1));
+  REQUIRE(eventually([&] { return refused.ready(); }));
+  gate().open();
+  CHECK(must(waiting.get()).value() == 1);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
+}
+
 TEST_CASE("a call that is answered is none that waits, whether its answer was taken or not", "[cluster]") {
   auto cluster = embed();
   const auto actor = must(cluster.spawn("accumulator", number(0), {.max_pending_calls = 1}));

@@ -144,6 +144,9 @@ void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isol
     return;
   if (auto refused = refuse_failed(order.lease()))
     return report(std::move(*refused));
+  if (const auto lender = leases_.find(LeaseId{order.lease().parent()});
+      lender != leases_.end() && lender->second.ended && !isolated.wanted)
+    return report(end_of(order.lease(), Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"}));
   if (const auto refused = take_units(instances_, *order.mutable_lease()))
     return report(*refused);
   *held.mutable_lease() = order.lease();

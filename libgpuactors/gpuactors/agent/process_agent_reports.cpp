@@ -81,6 +81,8 @@ void ProcessAgent::register_node() {
 
 void ProcessAgent::leave(v1::DrainNode message) {
   leaves_by_ = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
+  if (broker_ == nullptr && leases_.empty())
+    return options_.emptied();
   tell_that_it_leaves();
 }
 

@@ -140,6 +140,17 @@ void ResourceBroker::kill(const v1::KillActor& message, DonePromise promise) {
                                  : no_actor(names_, message.name_space(), message.name())));
     return;
   }
+  // One that is on its way to its next life has died already.
+  const bool between =
+      record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
+  if (between && !message.no_restart() && !record->no_restart) {
+    promise.deliver(v1::Done{});
+    if (record->state == ActorState::pausing) {
+      stop_reminding(*record);
+      submit_actor(*record);
+    }
+    return;
+  }
   record->killers.push_back(std::move(promise));
   record->no_restart = record->no_restart || message.no_restart();
   kill(*record, message.grace_ms());
@@ -211,10 +222,15 @@ void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
   order.set_saved_type(record.saved_type);
   order.set_saved(record.saved);
   caf_version::post(nodes_.at(lease.node).agent, std::move(order), record.config);
-  if (record.spec.spawn_timeout_ms() == 0 || record.lives.lived())
+  limit_first_start(record);
+}
+
+void ResourceBroker::limit_first_start(ActorRecord& record) {
+  // Over all attempts: one that crashes in its constructor again and again does not start either.
+  if (record.spec.spawn_timeout_ms() == 0 || record.lives.lived() || record.first_start_by)
     return;
-  record.due = deadline_after(Clock::now(), from_milliseconds(record.spec.spawn_timeout_ms()));
-  remind({*record.due, record.id});
+  record.first_start_by = deadline_after(Clock::now(), from_milliseconds(record.spec.spawn_timeout_ms()));
+  remind({*record.first_start_by, record.id});
 }
 
 void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, caf::strong_actor_ptr& holder,
@@ -223,7 +239,7 @@ void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& m
     return;
   actor.state = ActorState::alive;
   actor.lives.began(Clock::now());
-  actor.due.reset();
+  stop_reminding(actor);
   actor.pid = message.pid();
   actor.address = message.address();
   actor.handle = std::move(holder);
@@ -238,7 +254,6 @@ void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& m
 void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
   auto& record = actors_.at(id);
   record.last = info_of(record);
-  record.due.reset();
   record.handle = nullptr;
   record.control = nullptr;
   record.address.clear();
@@ -279,19 +294,23 @@ void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
 }
 
 void ResourceBroker::actor_due(ActorRecord& record) {
-  record.due.reset();
-  if (record.state == ActorState::pausing)
-    return submit_actor(record);
-  if (record.state != ActorState::starting)
+  const bool late = record.first_start_by && Clock::now() >= *record.first_start_by;
+  if (!late) {
+    record.due.reset();
+    if (record.state == ActorState::pausing)
+      submit_actor(record);
     return;
-  const Error late{Errc::deadline_exceeded,
-                   fmt::format("the actor's constructor was not done {} ms after its node was told to start it; it is "
-                               "asked to stop",
-                               record.spec.spawn_timeout_ms())};
+  }
+  stop_reminding(record);
+  const Error error{Errc::deadline_exceeded,
+                    fmt::format("the actor's constructor was not done {} ms after a node was first told to start it; "
+                                "what there is of it is asked to stop",
+                                record.spec.spawn_timeout_ms())};
   for (auto& seeker : std::exchange(record.seekers, {}))
-    seeker.deliver(to_caf(late));
+    seeker.deliver(to_caf(error));
   record.no_restart = true;
-  kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
+  if (record.state != ActorState::stopping)
+    kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
 }
 
 void ResourceBroker::forget_actor(ActorId id, const Error& error) {
@@ -299,6 +318,7 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
   if (node.empty())
     return;
   auto& record = node.mapped();
+  stop_reminding(record);
   give_up_move(record);
   if (ended_.size() >= limits::ended_actors)
     ended_.pop_front();

@@ -108,26 +108,58 @@ void ResourceBroker::make_way(RequestId request) {
     return;
   v1::Tick tick;
   tick.set_id(tick_turn);
-  caf_version::post_later(this, limits::lease_turn, tick);
+  caf_version::post_later(this, turn_, tick);
 }
 
-bool ResourceBroker::anyone_waits() const {
-  return !task_requests_.empty() || !actor_requests_.empty()
-         || std::any_of(groups_.begin(), groups_.end(),
-                        [](const auto& item) { return item.second.placed.has_value(); });
+bool ResourceBroker::waits(GroupId id, const GroupRecord& group) const {
+  if (group.ending)
+    return false;
+  // One that shrinks does not wait for what it has lost.
+  return group.placed
+         || (!group.request.shrinks()
+             && ledger_.bundles_of(id).size() < static_cast<std::size_t>(group.request.bundles_size()));
 }
 
 void ResourceBroker::make_way_again() {
   making_way_ = false;
-  if (!anyone_waits())
+  // Nobody is called in for what no node could serve now, whatever made way.
+  std::optional<RequestId> oldest;
+  const std::string* key = nullptr;
+  bool all_alike = true;
+  for (const auto& [id, task] : task_requests_) {
+    if (!ledger_.could_be_served(id))
+      continue;
+    if (key == nullptr) {
+      oldest = id;
+      key = &task.key;
+    } else if (*key != task.key) {
+      all_alike = false;
+      break;
+    }
+  }
+  for (const auto& [id, actor] : actor_requests_)
+    if (ledger_.could_be_served(id)) {
+      oldest = oldest ? std::min(*oldest, id) : id;
+      all_alike = false;
+      break;
+    }
+  const bool group_waits =
+      std::any_of(groups_.begin(), groups_.end(), [this](const auto& item) { return waits(item.first, item.second); });
+  if (task_requests_.empty() && actor_requests_.empty() && !group_waits) {
+    turn_ = limits::lease_turn;
     return;
-  // A lease stays only where all who wait are of its own client and shape.
-  const bool tasks_only = actor_requests_.empty() && !task_requests_.empty();
-  const auto& first = tasks_only ? task_requests_.begin()->second.key : std::string{};
-  const bool one_key = tasks_only && std::all_of(task_requests_.begin(), task_requests_.end(), [&](const auto& item) {
-                         return item.second.key == first;
-                       });
-  make_way(one_key ? task_requests_.begin()->first : RequestId{});
+  }
+  // What a turn did not bring about, for example since an actor holds what is missing, the next one will not either.
+  constexpr std::chrono::seconds longest_turn{10};
+  const bool helped = oldest && oldest != oldest_waiter_;
+  turn_ = helped ? Duration{limits::lease_turn} : std::min<Duration>(2 * turn_, longest_turn);
+  oldest_waiter_ = oldest;
+  if (oldest || group_waits)
+    return make_way(all_alike && !group_waits ? *oldest : RequestId{});
+  making_way_ = true;
+  v1::Tick tick;
+  tick.set_id(tick_turn);
+  caf_version::post_later(this, turn_, tick);
 }
 
 void ResourceBroker::reclaim(LeaseId id, TaskLease& lease) {
@@ -165,6 +197,8 @@ void ResourceBroker::schedule_tick() {
 }
 
 void ResourceBroker::remind(const Due& due) {
+  if (due.at == never)
+    return;
   dues_.insert(due);
   if (due.at >= next_due_)
     return;
@@ -175,17 +209,27 @@ void ResourceBroker::remind(const Due& due) {
 }
 
 void ResourceBroker::look_at_due() {
-  next_due_ = never;
+  // Of a reminder that an earlier one has overtaken: the others were asked for again when that came.
   const auto now = Clock::now();
+  if (now < next_due_)
+    return;
+  next_due_ = never;
   while (!dues_.empty() && dues_.begin()->at <= now) {
     const auto due = dues_.extract(dues_.begin()).value();
     if (const auto client = clients_.find(due.client); client != clients_.end() && client->second.away_until == due.at)
       drop_client(due.client);
-    if (const auto actor = actors_.find(due.actor); actor != actors_.end() && actor->second.due == due.at)
+    if (const auto actor = actors_.find(due.actor);
+        actor != actors_.end() && (actor->second.due == due.at || actor->second.first_start_by == due.at))
       actor_due(actor->second);
   }
   if (!dues_.empty())
     remind(*dues_.begin());
+}
+
+void ResourceBroker::stop_reminding(ActorRecord& actor) {
+  for (const auto& at : {std::exchange(actor.due, std::nullopt), std::exchange(actor.first_start_by, std::nullopt)})
+    if (at)
+      dues_.erase({*at, actor.id, 0});
 }
 
 v1::Lease ResourceBroker::to_wire(const Lease& lease) const {

@@ -73,7 +73,10 @@ Result<void> ResourceBroker::check_group(GroupId group) const {
 }
 
 void ResourceBroker::end_group(GroupId id) {
-  groups_.at(id).ending = true;
+  const auto ending = groups_.find(id);
+  if (ending == groups_.end())
+    return; // its time in the queue ended while another one was removed
+  ending->second.ending = true;
   // What waits for the group is refused, so that nothing starts in it any more ...
   const Error removed{Errc::cancelled, fmt::format("placement group {} was removed", id.value())};
   std::vector<RequestId> waiting;

@@ -257,6 +257,7 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   record.lease = held.lease();
   record.state = ActorState::starting;
   actor_leases_[LeaseId{held.lease().id()}] = id;
+  limit_first_start(record);
   if (held.has_started()) {
     caf::strong_actor_ptr none;
     actor_started(record, held.started(), none, none);
@@ -322,6 +323,12 @@ void ResourceBroker::client_down(ClientId id) {
                               std::chrono::duration<double>{record.grace}.count()));
   // Nobody would hear that they are granted; it asks again.
   cancel_requests(id);
+  std::vector<LeaseId> unheard;
+  for (const auto& [lease, held] : task_leases_)
+    if (held.client == id && held.starting)
+      unheard.push_back(lease);
+  for (const auto lease : unheard)
+    end_task_lease(lease);
   remind({*record.away_until, ActorId{}, id});
 }
 
@@ -330,10 +337,9 @@ void ResourceBroker::cancel_requests(ClientId id) {
   for (const auto& [request, task] : task_requests_)
     if (task.client == id)
       waiting.push_back(request);
-  for (const auto request : waiting) {
-    take_task_request(request);
-    apply(ledger_.cancel(request, Clock::now()), "cancel");
-  }
+  for (const auto request : waiting)
+    if (take_task_request(request)) // not granted when the one before it was withdrawn
+      apply(ledger_.cancel(request, Clock::now()), "cancel");
 }
 
 void ResourceBroker::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed) {

@@ -53,11 +53,6 @@ public:
     moves_ = true;
   }
 
-  /// What another broker knows of restarts that do not count.
-  void forgive_at_least(int forgiven) {
-    forgiven_ = forgiven > forgiven_ ? forgiven : forgiven_;
-  }
-
   /// Ends a life. @returns how long to wait before the next one begins; none when there is none.
   std::optional<Duration> end(const RestartRule& rule, LifeEnd why, TimePoint now);
 

@@ -66,6 +66,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
           return look_at_due();
         if (message.id() == tick_turn)
           return make_way_again();
+        if (Clock::now() < tick_due_)
+          return; // an earlier one has overtaken it
         tick_due_ = never;
         apply(ledger_.advance(Clock::now()));
       },
@@ -119,6 +121,7 @@ ResourceBroker::acquire(const v1::AcquireLease& message) {
   waiting.environment = message.request().environment();
   waiting.promise = promise;
   client_requests_[{message.client(), message.client_request()}] = id;
+  reserve_ids(id.value());
   task_requests_.emplace(id, std::move(waiting));
   apply(ledger_.submit(id, std::move(*request), Clock::now()));
   return promise;

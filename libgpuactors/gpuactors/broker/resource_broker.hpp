@@ -175,8 +175,10 @@ private:
     bool shared = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
-    /// When its pause is over, or its first start has taken too long.
+    /// When its pause is over.
     std::optional<TimePoint> due;
+    /// Until it has been alive: when that takes too long.
+    std::optional<TimePoint> first_start_by;
     /// As it was when it died; none before.
     std::optional<v1::ActorInfo> last;
     /// Where it goes on when it has ended where it is now: its node is being emptied.
@@ -305,6 +307,9 @@ private:
   void actor_down(ActorId id, const Error& error, LifeEnd why);
   /// Its pause is over, or its first start has taken too long.
   void actor_due(ActorRecord& record);
+  void limit_first_start(ActorRecord& record);
+  /// Neither is waited for any more.
+  void stop_reminding(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);
   ActorAnswer answer_with(ActorRecord& record);
   void answer_with(ActorRecord& record, SpawnPromise promise);
@@ -335,7 +340,8 @@ private:
   /// While somebody waits, leases that were granted since make way in turn: who asks for one after the other does not
   /// keep the others out.
   void make_way_again();
-  [[nodiscard]] bool anyone_waits() const;
+  /// Whether a group has bundles without a place.
+  [[nodiscard]] bool waits(GroupId id, const GroupRecord& group) const;
   /// Asks a client to give a lease back after the task that runs.
   void reclaim(LeaseId id, TaskLease& lease);
   void log(const Event& event);
@@ -390,7 +396,10 @@ private:
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;
   std::uint64_t reserved_ids_ = 0;
+  // Whether leases make way again after a turn, how long one is, and who waited longest at the last one.
   bool making_way_ = false;
+  Duration turn_ = limits::lease_turn;
+  std::optional<RequestId> oldest_waiter_;
   bool emptying_ = false;
   std::chrono::milliseconds emptying_pause_{200};
   std::size_t emptying_left_ = 0;

@@ -30,6 +30,12 @@ public:
     pending->cell_ = std::move(cell);
   }
 
+  /// Answers a call that is not made.
+  static void refuse(PendingCall& pending, Error error) {
+    pending.uncount();
+    pending.finish(fail(std::move(error)));
+  }
+
   static Call& call_of(PendingCall& pending) {
     return pending.call_;
   }
@@ -61,6 +67,7 @@ public:
   void on_error(Error error) override {
     if (error.code() == Errc::not_found)
       error = Error{Errc::actor_died, error.message()};
+    pending_->uncount();
     pending_->finish(fail(std::move(error)));
   }
 
@@ -144,9 +151,7 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   }
   auto ticket = core.port().add(pending, handle, pending->call_.deadline);
   if (!ticket) {
-    pending->uncount();
-    pending->finish(fail(ticket.error()));
-    return;
+    return refuse(*pending, ticket.error());
   }
   auto call = pending->retries_left_ > 0 ? pending->call_ : std::move(pending->call_);
   call.id = core.port().call_id(*ticket);
@@ -266,10 +271,8 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   call.payload = std::move(input);
   call.deadline = deadline_after(Clock::now(), deadline);
   call.stream = stream;
-  if (auto checked = detail::CallStarter::check(*core, *cell_, call, output); !checked) {
-    pending->finish(fail(checked.error()));
-    return;
-  }
+  if (auto checked = detail::CallStarter::check(*core, *cell_, call, output); !checked)
+    return detail::CallStarter::refuse(*pending, checked.error());
   detail::CallStarter::send(*core, pending);
 }
 

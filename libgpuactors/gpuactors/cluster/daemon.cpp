@@ -20,6 +20,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 namespace gpuactors {
@@ -54,23 +56,29 @@ std::int64_t milliseconds(Duration duration) {
 }
 
 /// Why a control actor of this process has ended, if it did so by itself.
-using Failure = std::shared_ptr<detail::FutureState<void>>;
+struct FailureState {
+  std::mutex mutex;
+  std::optional<Error> error;
+};
+using Failure = std::shared_ptr<FailureState>;
 
 /// A process without its broker or agent must not look as if it did its work: whoever supervises it starts it anew.
 void watch(const caf::strong_actor_ptr& actor, std::string what, const Failure& failure) {
   actor->get()->attach_functor([what = std::move(what), failure](const caf::error& reason) {
     if (!reason || reason == caf::exit_reason::user_shutdown)
       return;
-    failure->complete(fail(Errc::internal, fmt::format("the {} has ended by an error: {}", what, to_string(reason))));
+    {
+      const std::lock_guard lock{failure->mutex};
+      failure->error = Error{Errc::internal, fmt::format("the {} has ended by an error: {}", what, to_string(reason))};
+    }
     ::kill(::getpid(), SIGTERM);
   });
 }
 
 /// What the process ends with after a signal.
 Result<void> end_of(const Failure& failure) {
-  if (failure->wait_until(Clock::now()))
-    return Future<void>{failure}.get();
-  return {};
+  const std::lock_guard lock{failure->mutex};
+  return failure->error ? fail(*failure->error) : Result<void>{};
 }
 
 /// A broker in this process, and where it listens.
@@ -125,7 +133,7 @@ public:
 private:
   Endpoint endpoint_;
   caf::strong_actor_ptr handle_;
-  Failure failure_ = std::make_shared<detail::FutureState<void>>();
+  Failure failure_ = std::make_shared<FailureState>();
 };
 
 /// An agent in this process, with its connection to the broker.
@@ -230,7 +238,7 @@ public:
 
   /// Leaves the cluster after a signal: what runs here moves or ends, within the grace. Another signal ends that.
   void leave(detail::Termination& termination) const {
-    if (stop_grace_ <= Duration::zero() || failure_->wait_until(Clock::now()))
+    if (stop_grace_ <= Duration::zero() || !end_of(failure_))
       return;
     constexpr std::chrono::milliseconds slice{20};
     notice_(fmt::format("leaving the cluster: what runs here has {:.1f} s to move to other nodes or to end; another "
@@ -316,11 +324,17 @@ private:
   std::shared_ptr<Redial> redial_;
   std::shared_ptr<detail::FutureState<void>> registered_ = std::make_shared<detail::FutureState<void>>();
   std::shared_ptr<detail::FutureState<void>> emptied_ = std::make_shared<detail::FutureState<void>>();
-  Failure failure_ = std::make_shared<detail::FutureState<void>>();
+  Failure failure_ = std::make_shared<FailureState>();
   caf::strong_actor_ptr agent_;
   Duration stop_grace_{};
   std::function<void(std::string_view)> notice_;
 };
+
+/// Which of the two has failed, if one has.
+Result<void> first_of(const BrokerPart& broker, const NodePart& node) {
+  GPUACTORS_TRY(end_of(broker.failure()));
+  return end_of(node.failure());
+}
 
 } // namespace
 
@@ -363,12 +377,12 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   GPUACTORS_TRY(local.start(*core, node, part.local_endpoint(), options, part.handle()));
   // Who asks then finds it.
   if (!local.await_registration(termination))
-    return {};
+    return first_of(part, local);
   options.ready(to_string(part.endpoint()));
   termination.wait();
-  local.leave(termination);
-  GPUACTORS_TRY(end_of(local.failure()));
-  return end_of(part.failure());
+  if (end_of(part.failure()))
+    local.leave(termination);
+  return first_of(part, local);
 }
 
 } // namespace gpuactors

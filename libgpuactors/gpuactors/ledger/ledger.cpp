@@ -106,6 +106,11 @@ bool Ledger::is_pending(RequestId id) const {
   return impl_->queue().find(id) != nullptr;
 }
 
+bool Ledger::could_be_served(RequestId id) const {
+  const auto* entry = impl_->queue().find(id);
+  return entry != nullptr && entry->shape->prospect.feasible;
+}
+
 std::size_t Ledger::pending_count() const {
   return impl_->queue().entries().size();
 }

@@ -145,6 +145,9 @@ public:
 
   [[nodiscard]] std::size_t pending_count() const;
 
+  /// Returns whether a pending request could be served by the nodes that there are, if all on them were free.
+  [[nodiscard]] bool could_be_served(RequestId id) const;
+
   /// Returns all waiting requests in the order of the queue: priority, then age.
   [[nodiscard]] std::vector<PendingView> pending() const;
 

@@ -154,8 +154,11 @@ void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outb
     shape.requested.push_back(++last_request_);
     outbox.acquires.push_back({pointer, last_request_});
   }
-  // Those that no task is behind any more, the latest first. One that is granted all the same arrives as an idle lease.
-  while (shape.requested.size() > shape.wanting()) {
+  // Those that no task is behind any more, the latest first; a few are left for the next tasks while there are any. One
+  // that is granted all the same arrives as an idle lease.
+  constexpr std::size_t spare = 4;
+  const auto most = shape.wanting() == 0 ? 0 : 2 * shape.wanting() + spare;
+  while (shape.requested.size() > most) {
     outbox.withdrawals.push_back(shape.requested.back());
     shape.requested.pop_back();
   }

@@ -1,5 +1,7 @@
 #include "tls.hpp"
 
+#include <gpuactors/base/clock.hpp>
+
 #include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -154,10 +156,17 @@ public:
   /// A session by the files as they are now.
   TlsSession session() {
     const std::lock_guard lock{mutex_};
-    // Files that are being replaced are looked at again when the last of them is there.
-    if (const auto now = stamps_of(files_); now != std::exchange(stamps_, now))
-      if (auto renewed = load_context(files_))
+    // Files that could not be used are tried again when they change, and now and then: it may not have been they.
+    const auto stamps = stamps_of(files_);
+    if (stamps != stamps_ && (stamps != tried_ || Clock::now() >= try_again_)) {
+      tried_ = stamps;
+      constexpr std::chrono::seconds pause{1};
+      try_again_ = Clock::now() + pause;
+      if (auto renewed = load_context(files_)) {
         context_ = std::move(*renewed);
+        stamps_ = stamps;
+      }
+    }
     // It keeps what it was made from.
     return TlsSession{SSL_new(context_.get())};
   }
@@ -165,7 +174,10 @@ public:
 private:
   const CertificateFiles files_;
   std::mutex mutex_;
+  // Of the files that are in use, and of those that were tried last.
   Stamps stamps_;
+  Stamps tried_{};
+  TimePoint try_again_{};
   Context context_;
 };
 
