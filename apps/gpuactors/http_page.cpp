@@ -1,16 +1,11 @@
-// One thread, poll(), and for each connection: reading, answering, writing, then closing without a reset.
+// GNU libmicrohttpd, run by the thread of `serve`; a request that waits for its reply is suspended there.
 #include "http_page.hpp"
 
 #include <fmt/format.h>
+#include <microhttpd.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -18,156 +13,107 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace gpuactors::cli {
 
 namespace {
 
-/// How long the server does not accept after the system had no descriptor left.
-constexpr std::chrono::milliseconds accept_pause{100};
+/// How long the server waits for something to do before it looks at the stop token and at deadlines.
+constexpr std::chrono::milliseconds longest_wait{100};
 
-/// How long a connection is read to its end after the answer: a close with unread bytes would take the answer back.
-constexpr std::chrono::milliseconds closing_patience{500};
-
-/// A descriptor that is closed.
-class Descriptor {
+/// One connection and its one request. Replies come on any thread; all else is the serving thread's.
+class Exchange {
 public:
-  explicit Descriptor(int number = -1) noexcept : number_(number) {
-    // nop
+  Exchange(MHD_Connection* connection, Duration patience) : connection_(connection), patience_(patience) {
+    enter(Phase::reading);
   }
 
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {
-    // nop
-  }
-
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-
-  ~Descriptor() {
-    if (number_ >= 0)
-      ::close(number_);
-  }
-
-  [[nodiscard]] int get() const noexcept {
-    return number_;
-  }
-
-private:
-  int number_;
-};
-
-/// Answers on their way to the thread that serves, and what wakes it.
-class Mailbox {
-public:
-  Mailbox() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    // nop
-  }
-
-  void put(std::uint64_t connection, PageAnswer answer) {
-    {
-      const std::lock_guard lock{mutex_};
-      answers_.emplace_back(connection, std::move(answer));
-    }
-    wake();
-  }
-
-  void wake() const noexcept {
-    ::eventfd_write(wake_.get(), 1);
-  }
-
-  [[nodiscard]] int descriptor() const noexcept {
-    return wake_.get();
-  }
-
-  std::vector<std::pair<std::uint64_t, PageAnswer>> take() {
-    eventfd_t count = 0;
-    ::eventfd_read(wake_.get(), &count);
+  /// The request is put aside until there is a reply.
+  void wait() {
     const std::lock_guard lock{mutex_};
-    return std::exchange(answers_, {});
+    ::MHD_suspend_connection(connection_);
+    enter(Phase::waiting);
+  }
+
+  /// Only the first one counts. libmicrohttpd then asks for the answer again.
+  void reply(PageAnswer answer) {
+    const std::lock_guard lock{mutex_};
+    if (phase_ != Phase::waiting)
+      return;
+    phase_ = Phase::replied;
+    answer_ = std::move(answer);
+    ::MHD_resume_connection(connection_);
+  }
+
+  /// Writes the reply. @returns nothing before there is one.
+  std::optional<MHD_Result> write() {
+    const std::lock_guard lock{mutex_};
+    if (phase_ != Phase::replied)
+      return std::nullopt;
+    enter(Phase::writing);
+    auto* response = ::MHD_create_response_from_buffer(answer_.body.size(), answer_.body.data(), MHD_RESPMEM_MUST_COPY);
+    ::MHD_add_response_header(response, "Content-Type", answer_.type.c_str());
+    ::MHD_add_response_header(response, "Cache-Control", "no-store");
+    ::MHD_add_response_header(response, "Connection", "close");
+    if (answer_.status == MHD_HTTP_METHOD_NOT_ALLOWED)
+      ::MHD_add_response_header(response, "Allow", "GET, HEAD");
+    const auto queued = ::MHD_queue_response(connection_, static_cast<unsigned>(answer_.status), response);
+    ::MHD_destroy_response(response);
+    return queued;
+  }
+
+  /// @returns once nobody is still about to reply.
+  void close() {
+    const std::lock_guard lock{mutex_};
+  }
+
+  void check_deadline(TimePoint now) {
+    std::unique_lock lock{mutex_};
+    if (now < deadline_ || phase_ == Phase::replied)
+      return;
+    if (phase_ == Phase::waiting) {
+      lock.unlock();
+      return reply({503, PageAnswer{}.type, "there was no answer in time\n"});
+    }
+    // libmicrohttpd then reads its end, and closes it.
+    ::shutdown(::MHD_get_connection_info(connection_, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
   }
 
 private:
-  Descriptor wake_;
-  std::mutex mutex_;
-  std::vector<std::pair<std::uint64_t, PageAnswer>> answers_;
-};
+  enum class Phase : std::uint8_t { reading, waiting, replied, writing };
 
-struct PageConnection {
-  enum class Phase : std::uint8_t { reading, answering, writing, closing, over };
-
-  Descriptor socket;
-  Phase phase = Phase::reading;
-  TimePoint deadline;
-  std::string in;
-  std::string out;
-  std::size_t written = 0;
-  bool head_only = false;
-};
-
-using Phase = PageConnection::Phase;
-
-std::string_view reason_of(int status) {
-  switch (status) {
-  case 200:
-    return "OK";
-  case 400:
-    return "Bad Request";
-  case 404:
-    return "Not Found";
-  case 405:
-    return "Method Not Allowed";
-  case 408:
-    return "Request Timeout";
-  case 431:
-    return "Request Header Fields Too Large";
-  case 503:
-    return "Service Unavailable";
-  default:
-    return "Unknown";
+  void enter(Phase phase) {
+    phase_ = phase;
+    deadline_ = deadline_after(Clock::now(), patience_);
   }
-}
 
-std::string rendered(const PageAnswer& answer, bool head_only) {
-  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
-                     "{}Connection: close\r\n\r\n{}",
-                     answer.status, reason_of(answer.status), answer.type, answer.body.size(),
-                     answer.status == 405 ? "Allow: GET, HEAD\r\n" : "", head_only ? "" : answer.body);
-}
-
-/// The request line in parts.
-struct RequestLine {
-  std::string_view method;
-  std::string_view target;
+  MHD_Connection* connection_;
+  Duration patience_;
+  std::mutex mutex_;
+  Phase phase_ = Phase::reading;
+  TimePoint deadline_;
+  PageAnswer answer_;
 };
-
-std::optional<RequestLine> parse_request_line(std::string_view head) {
-  const auto line = head.substr(0, head.find("\r\n"));
-  const auto first = line.find(' ');
-  const auto last = line.rfind(' ');
-  if (first == 0 || first == std::string_view::npos || last <= first + 1)
-    return std::nullopt;
-  const RequestLine parts{line.substr(0, first), line.substr(first + 1, last - first - 1)};
-  const auto version = line.substr(last + 1);
-  if ((version != "HTTP/1.1" && version != "HTTP/1.0") || !parts.target.starts_with('/')
-      || parts.target.find(' ') != std::string_view::npos)
-    return std::nullopt;
-  return parts;
-}
-
-std::string error_text(int number) {
-  return std::strerror(number);
-}
 
 } // namespace
 
 class HttpPage::Impl {
 public:
-  Impl(Descriptor listener, Endpoint endpoint, PageLimits limits)
-    : listener_(std::move(listener)), endpoint_(std::move(endpoint)), limits_(limits) {
+  Impl(Endpoint endpoint, PageLimits limits) : endpoint_(std::move(endpoint)), limits_(limits) {
     // nop
+  }
+
+  /// @returns whether it listens there; if not, errno says why.
+  bool listen(const sockaddr* address) {
+    const auto flags = static_cast<unsigned>(MHD_USE_AUTO) | MHD_ALLOW_SUSPEND_RESUME
+                       | (address->sa_family == AF_INET6 ? MHD_USE_DUAL_STACK : MHD_NO_FLAG);
+    daemon_.reset(::MHD_start_daemon(flags, 0, nullptr, nullptr, &Impl::on_request, this, MHD_OPTION_SOCK_ADDR, address,
+                                     MHD_OPTION_NOTIFY_CONNECTION, &Impl::on_connection, this,
+                                     MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(limits_.connections),
+                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, limits_.memory_bytes, MHD_OPTION_END));
+    if (daemon_ != nullptr)
+      endpoint_.port = ::MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_BIND_PORT)->port;
+    return daemon_ != nullptr;
   }
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept {
@@ -175,194 +121,54 @@ public:
   }
 
   Result<void> serve(const PageHandler& handler, const std::stop_token& stop) {
-    if (mailbox_->descriptor() < 0)
-      return fail(Errc::internal, "there is no descriptor left for the HTTP server");
-    const std::stop_callback wake{stop, [mailbox = mailbox_] { mailbox->wake(); }};
-    while (!stop.stop_requested())
-      GPUACTORS_TRY(turn(handler));
-    connections_.clear();
-    return {};
+    handler_ = &handler;
+    bool works = true;
+    while (works && !stop.stop_requested()) {
+      works = ::MHD_run_wait(daemon_.get(), static_cast<int>(longest_wait.count())) == MHD_YES;
+      for (const auto& [connection, exchange] : exchanges_)
+        exchange->check_deadline(Clock::now());
+    }
+    // None may stay suspended when the daemon ends.
+    for (const auto& [connection, exchange] : exchanges_)
+      exchange->reply({503, PageAnswer{}.type, "the server ends\n"});
+    return works ? Result<void>{} : fail(Errc::internal, "the HTTP server cannot wait for requests");
   }
 
 private:
-  /// Waits for something to do, and does it.
-  Result<void> turn(const PageHandler& handler) {
-    std::vector<pollfd> polled;
-    std::vector<std::uint64_t> ids;
-    const auto now = Clock::now();
-    const bool accepts = connections_.size() < limits_.connections && now >= accept_again_;
-    polled.push_back({mailbox_->descriptor(), POLLIN, 0});
-    polled.push_back({listener_.get(), static_cast<short>(accepts ? POLLIN : 0), 0});
-    auto next = accept_again_ > now ? accept_again_ : never;
-    for (const auto& [id, connection] : connections_) {
-      ids.push_back(id);
-      polled.push_back({connection.socket.get(), events_of(connection), 0});
-      next = std::min(next, connection.deadline);
-    }
-    if (::poll(polled.data(), polled.size(), timeout_until(next, now)) < 0 && errno != EINTR)
-      return fail(Errc::internal, "poll of the HTTP server failed: " + error_text(errno));
-    for (auto& [id, answer] : mailbox_->take())
-      if (const auto found = connections_.find(id);
-          found != connections_.end() && found->second.phase == Phase::answering)
-        answer_with(found->second, answer);
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      advance(ids[i], connections_.at(ids[i]), polled[i + 2].revents, handler);
-    std::erase_if(connections_, [](const auto& item) { return item.second.phase == Phase::over; });
-    if ((polled[1].revents & POLLIN) != 0)
-      accept_all();
-    return {};
+  static void on_connection(void* self, MHD_Connection* connection, void** /*context*/,
+                            MHD_ConnectionNotificationCode code) noexcept {
+    auto& impl = *static_cast<Impl*>(self);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+      impl.exchanges_[connection] = std::make_shared<Exchange>(connection, impl.limits_.patience);
+    else if (const auto found = impl.exchanges_.extract(connection))
+      found.mapped()->close();
   }
 
-  static short events_of(const PageConnection& connection) {
-    switch (connection.phase) {
-    case Phase::reading:
-    case Phase::closing:
-      return POLLIN;
-    case Phase::writing:
-      return POLLOUT;
-    default:
-      return 0; // its end is told in any case
-    }
-  }
-
-  static int timeout_until(TimePoint next, TimePoint now) {
-    constexpr std::chrono::minutes longest{1};
-    if (next <= now)
-      return 0;
-    const auto wait = std::min<Duration>(next == never ? Duration{longest} : next - now, longest);
-    return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
-  }
-
-  void accept_all() {
-    while (connections_.size() < limits_.connections) {
-      Descriptor socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-      if (socket.get() < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-          accept_again_ = Clock::now() + accept_pause;
-        return; // none is left; one that broke off before it was accepted is the next turn's
-      }
-      auto& connection = connections_[++last_id_];
-      connection.socket = std::move(socket);
-      connection.deadline = deadline_after(Clock::now(), limits_.patience);
-    }
-  }
-
-  void advance(std::uint64_t id, PageConnection& connection, short events, const PageHandler& handler) {
-    if (connection.phase == Phase::reading && (events & (POLLIN | POLLHUP | POLLERR)) != 0)
-      read(id, connection, handler);
-    else if (connection.phase == Phase::closing && (events & (POLLIN | POLLHUP | POLLERR)) != 0)
-      drain(connection);
-    else if (connection.phase == Phase::answering && (events & (POLLHUP | POLLERR)) != 0)
-      connection.phase = Phase::over;
-    if (connection.phase == Phase::writing)
-      write(connection);
-    if (connection.deadline > Clock::now())
-      return;
-    if (connection.phase == Phase::reading)
-      answer_with(connection, {408, PageAnswer{}.type, "the request did not come in time\n"});
-    else if (connection.phase == Phase::answering)
-      answer_with(connection, {503, PageAnswer{}.type, "there was no answer in time\n"});
+  /// Called when the headers are there, for each piece of a body, when all is there, and after a reply.
+  static MHD_Result on_request(void* self, MHD_Connection* connection, const char* url, const char* method,
+                               const char* /*version*/, const char* /*data*/, std::size_t* data_size,
+                               void** seen) noexcept {
+    auto& impl = *static_cast<Impl*>(self);
+    const auto exchange = impl.exchanges_.at(connection);
+    if (const auto written = exchange->write())
+      return *written;
+    if (std::exchange(*seen, &impl) == nullptr || std::exchange(*data_size, 0) != 0)
+      return MHD_YES;
+    exchange->wait();
+    if (std::string_view{method} == "GET" || std::string_view{method} == "HEAD")
+      (*impl.handler_)({url}, [exchange](PageAnswer answer) { exchange->reply(std::move(answer)); });
     else
-      connection.phase = Phase::over;
+      exchange->reply({405, PageAnswer{}.type, "GET and HEAD are what there is\n"});
+    return MHD_YES;
   }
 
-  void read(std::uint64_t id, PageConnection& connection, const PageHandler& handler) {
-    std::array<char, 4096> buffer{};
-    for (;;) {
-      const auto count = ::recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
-      if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
-        connection.phase = Phase::over;
-        return;
-      }
-      if (count < 0) {
-        if (errno == EINTR)
-          continue;
-        return;
-      }
-      connection.in.append(buffer.data(), static_cast<std::size_t>(count));
-      const auto end = connection.in.find("\r\n\r\n");
-      if (std::min(end, connection.in.size()) > limits_.request_bytes)
-        return answer_with(connection, {431, PageAnswer{}.type,
-                                        fmt::format("a request has at most {} bytes\n", limits_.request_bytes)});
-      if (end != std::string::npos)
-        return ask(id, connection, handler);
-    }
-  }
-
-  void ask(std::uint64_t id, PageConnection& connection, const PageHandler& handler) {
-    const auto line = parse_request_line(connection.in);
-    if (!line)
-      return answer_with(connection, {400, PageAnswer{}.type, "this is no request of HTTP/1\n"});
-    connection.head_only = line->method == "HEAD";
-    if (line->method != "GET" && !connection.head_only)
-      return answer_with(connection, {405, PageAnswer{}.type, "GET and HEAD are what there is\n"});
-    connection.phase = Phase::answering;
-    connection.deadline = deadline_after(Clock::now(), limits_.patience);
-    const PageRequest request{std::string{line->target.substr(0, line->target.find('?'))}};
-    handler(request, [mailbox = mailbox_, id](PageAnswer answer) { mailbox->put(id, std::move(answer)); });
-  }
-
-  void answer_with(PageConnection& connection, const PageAnswer& answer) {
-    connection.out = rendered(answer, connection.head_only);
-    connection.phase = Phase::writing;
-    connection.deadline = deadline_after(Clock::now(), limits_.patience);
-    write(connection);
-  }
-
-  static void write(PageConnection& connection) {
-    while (connection.written < connection.out.size()) {
-      const auto count = ::send(connection.socket.get(), connection.out.data() + connection.written,
-                                connection.out.size() - connection.written, MSG_NOSIGNAL);
-      if (count < 0 && errno == EINTR)
-        continue;
-      if (count < 0) {
-        if (errno != EAGAIN)
-          connection.phase = Phase::over;
-        return;
-      }
-      connection.written += static_cast<std::size_t>(count);
-    }
-    ::shutdown(connection.socket.get(), SHUT_WR);
-    connection.phase = Phase::closing;
-    connection.deadline = deadline_after(Clock::now(), closing_patience);
-  }
-
-  /// Reads what still comes, and forgets it; at most one buffer a turn.
-  static void drain(PageConnection& connection) {
-    std::array<char, 4096> buffer{};
-    const auto count = ::recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
-      connection.phase = Phase::over;
-  }
-
-  Descriptor listener_;
   Endpoint endpoint_;
   PageLimits limits_;
-  std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
-  std::map<std::uint64_t, PageConnection> connections_;
-  std::uint64_t last_id_ = 0;
-  TimePoint accept_again_{};
+  const PageHandler* handler_ = nullptr;
+  std::map<MHD_Connection*, std::shared_ptr<Exchange>> exchanges_;
+  // The last one: its end closes connections.
+  std::unique_ptr<MHD_Daemon, void (*)(MHD_Daemon*)> daemon_{nullptr, &::MHD_stop_daemon};
 };
-
-namespace {
-
-struct FreeAddresses {
-  void operator()(addrinfo* list) const noexcept {
-    ::freeaddrinfo(list);
-  }
-};
-
-std::uint16_t port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    return 0;
-  if (address.ss_family == AF_INET6)
-    return ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-}
-
-} // namespace
 
 Result<HttpPage> HttpPage::listen(const Endpoint& endpoint, PageLimits limits) {
   addrinfo hints{};
@@ -373,20 +179,12 @@ Result<HttpPage> HttpPage::listen(const Endpoint& endpoint, PageLimits limits) {
       code != 0)
     return fail(Errc::invalid_argument,
                 fmt::format("the host \"{}\" has no address: {}", endpoint.host, ::gai_strerror(code)));
-  const std::unique_ptr<addrinfo, FreeAddresses> addresses{found};
-  int error = 0;
-  for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    Descriptor socket{::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-    const int on = 1;
-    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (socket.get() >= 0 && ::bind(socket.get(), address->ai_addr, address->ai_addrlen) == 0
-        && ::listen(socket.get(), static_cast<int>(limits.connections)) == 0) {
-      const Endpoint at{endpoint.host, port_of(socket.get())};
-      return HttpPage{std::make_unique<Impl>(std::move(socket), at, limits)};
-    }
-    error = errno;
-  }
-  return fail(Errc::unavailable, fmt::format("cannot listen at {}: {}", to_string(endpoint), error_text(error)));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses{found, &::freeaddrinfo};
+  auto impl = std::make_unique<Impl>(endpoint, limits);
+  for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next)
+    if (impl->listen(address->ai_addr))
+      return HttpPage{std::move(impl)};
+  return fail(Errc::unavailable, fmt::format("cannot listen at {}: {}", to_string(endpoint), std::strerror(errno)));
 }
 
 HttpPage::HttpPage(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {

@@ -34,17 +34,17 @@ using PageHandler = std::function<void(const PageRequest& request, PageReply rep
 struct PageLimits {
   /// More are left waiting in the system's queue.
   std::size_t connections = 64;
-  /// Request line and headers.
-  std::size_t request_bytes = 8U << 10;
+  /// Of each connection: request line and headers, and the headers of the answer.
+  std::size_t memory_bytes = 16U << 10;
   /// How long each of reading the request, waiting for the reply and writing it may take.
   Duration patience = std::chrono::seconds{5};
 };
 
 /// A listening socket, and one thread that serves all that connect: one request a connection, which is then closed.
 ///
-/// No request can hold others up: sockets do not block, and each phase of a connection has a deadline. What it refuses:
-/// other methods than GET and HEAD (405), larger requests (431), slower ones (408), what is no HTTP/1 (400); a reply
-/// that does not come is a 503. Movable; `serve` runs on one thread at a time.
+/// The protocol is GNU libmicrohttpd's. No request can hold others up: nothing blocks, and each phase of a connection
+/// has a deadline, at which it is closed. Other methods than GET and HEAD are refused (405), and larger requests (431
+/// or a closed connection); a reply that does not come is a 503. Movable; `serve` runs on one thread at a time.
 class HttpPage {
 public:
   /// Listens there; port 0: any that is free.
@@ -59,7 +59,7 @@ public:
   [[nodiscard]] Endpoint endpoint() const;
 
   /// Serves until it is stopped.
-  /// @returns `internal` when the system's calls fail in a way that it cannot go on from.
+  /// @returns `internal` when it cannot wait for requests any more.
   Result<void> serve(const PageHandler& handler, const std::stop_token& stop);
 
 private:

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -46,6 +47,12 @@ public:
 
   void say(const std::string& text) const {
     static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
+  }
+
+  /// Also the end of the connection.
+  [[nodiscard]] bool hears_within(std::chrono::milliseconds wait) const {
+    pollfd polled{socket_, POLLIN, 0};
+    return ::poll(&polled, 1, static_cast<int>(wait.count())) > 0;
   }
 
   /// All that comes until the server closes.
@@ -132,6 +139,10 @@ private:
   std::thread thread_;
 };
 
+std::string get_request(const std::string& target) {
+  return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n";
+}
+
 std::string status_of(const std::string& answer) {
   return answer.substr(0, answer.find("\r\n"));
 }
@@ -148,79 +159,105 @@ TEST_CASE("a page is answered with its length, and the connection closed") {
   const auto answer = server.get("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   CHECK(status_of(answer) == "HTTP/1.1 200 OK");
   CHECK(answer.find("\r\nContent-Length: 6\r\n") != std::string::npos);
+  CHECK(answer.find("\r\nContent-Type: text/plain\r\n") != std::string::npos);
   CHECK(answer.find("\r\nConnection: close\r\n") != std::string::npos);
   CHECK(body_of(answer) == "page /");
-  CHECK(body_of(server.get("GET /metrics?a=b HTTP/1.1\r\n\r\n")) == "page /metrics");
-  CHECK(status_of(server.get("GET /other HTTP/1.0\r\n\r\n")) == "HTTP/1.1 404 Not Found");
-  CHECK(body_of(server.get("GET /large HTTP/1.1\r\n\r\n")).size() == 8'000'000);
+  CHECK(body_of(server.get(get_request("/metrics?a=b"))) == "page /metrics");
+  CHECK(status_of(server.get(get_request("/other"))) == "HTTP/1.1 404 Not Found");
+  CHECK(body_of(server.get(get_request("/large"))).size() == 8'000'000);
   CHECK(server.end());
+}
+
+TEST_CASE("many read at the same time") {
+  PageServer server;
+  std::vector<std::string> answers(32);
+  std::vector<std::thread> readers;
+  for (auto& answer : answers)
+    readers.emplace_back([&server, &answer] { answer = server.get(get_request("/many")); });
+  for (auto& reader : readers)
+    reader.join();
+  for (const auto& answer : answers)
+    CHECK(body_of(answer) == "page /many");
 }
 
 TEST_CASE("HEAD has no body, and a request may come in pieces") {
   PageServer server;
-  const auto head = server.get("HEAD / HTTP/1.1\r\n\r\n");
+  const auto head = server.get("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+  CHECK(status_of(head) == "HTTP/1.1 200 OK");
   CHECK(head.find("\r\nContent-Length: 6\r\n") != std::string::npos);
   CHECK(body_of(head).empty());
   const Asker asker{server.port()};
-  for (const char c : std::string{"GET /piece HTTP/1.1\r\nA: b\r\n\r\n"})
+  for (const char c : get_request("/piece"))
     asker.say({c});
   CHECK(body_of(asker.hear()) == "page /piece");
 }
 
 TEST_CASE("what is no request, too large or another method is refused") {
   PageServer server;
-  for (const auto* wrong : {"hello\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/2\r\n\r\n", " / HTTP/1.1\r\n\r\n",
-                            "GET x HTTP/1.1\r\n\r\n", "GET / a HTTP/1.1\r\n\r\n", "\r\n\r\n"})
-    CHECK(status_of(server.get(wrong)) == "HTTP/1.1 400 Bad Request");
-  const auto post = server.get("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+  CHECK(status_of(server.get("GET /\r\n\r\n")) != "HTTP/1.1 200 OK");
+  const auto post = server.get("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
   CHECK(status_of(post) == "HTTP/1.1 405 Method Not Allowed");
   CHECK(post.find("\r\nAllow: GET, HEAD\r\n") != std::string::npos);
-  const std::string much(100'000, 'a');
-  CHECK(status_of(server.get("GET / HTTP/1.1\r\nA: " + much)) == "HTTP/1.1 431 Request Header Fields Too Large");
+  // The answer need not arrive: the connection is closed before all of the request is read.
+  const std::string much(1'000'000, 'a');
+  CHECK(server.get("GET / HTTP/1.1\r\nHost: x\r\nA: " + much + "\r\n\r\n").find(" 200 ") == std::string::npos);
+  CHECK(server.get("GET /" + much + " HTTP/1.1\r\nHost: x\r\n\r\n").find(" 200 ") == std::string::npos);
   const std::string fits(8'000, 'a');
-  CHECK(status_of(server.get("GET / HTTP/1.1\r\nA: " + fits + "\r\n\r\n")) == "HTTP/1.1 200 OK");
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\nHost: x\r\nA: " + fits + "\r\n\r\n")) == "HTTP/1.1 200 OK");
 }
 
 TEST_CASE("an answer may come later, from another thread; only the first one counts") {
   PageServer server;
   const Asker asker{server.port()};
-  asker.say("GET /late HTTP/1.1\r\n\r\n");
+  asker.say(get_request("/late"));
   server.answer_late("late");
   CHECK(body_of(asker.hear()) == "late");
   // One that breaks off meanwhile is nobody's loss.
   {
     const Asker gone{server.port()};
-    gone.say("GET /late HTTP/1.1\r\n\r\n");
+    gone.say(get_request("/late"));
   }
-  CHECK(status_of(server.get("GET / HTTP/1.1\r\n\r\n")) == "HTTP/1.1 200 OK");
+  CHECK(status_of(server.get(get_request("/"))) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("who is slow is sent away, and a handler without an answer is a 503") {
+TEST_CASE("who is slow holds nobody up, and a handler without an answer is a 503") {
   PageLimits limits;
-  limits.patience = 50ms;
+  limits.patience = 200ms;
   PageServer server{limits};
-  CHECK(status_of(server.get("GET / HTTP/1.1\r\nA: b")) == "HTTP/1.1 408 Request Timeout");
-  CHECK(status_of(server.get("")) == "HTTP/1.1 408 Request Timeout");
-  CHECK(status_of(server.get("GET /never HTTP/1.1\r\n\r\n")) == "HTTP/1.1 503 Service Unavailable");
+  const Asker silent{server.port()};
+  const Asker slow{server.port()};
+  slow.say("GET / HTTP/1.1\r\nA: b");
+  CHECK(status_of(server.get(get_request("/"))) == "HTTP/1.1 200 OK");
+  CHECK(status_of(server.get(get_request("/never"))) == "HTTP/1.1 503 Service Unavailable");
+  CHECK(silent.hear().empty());
+  CHECK(slow.hear().empty());
+  // Each byte of this one comes in time, but not all of them.
+  const Asker trickling{server.port()};
+  trickling.say("GET / HTTP/1.1\r\nA: ");
+  int drops = 0;
+  for (; !trickling.hears_within(20ms) && drops < 1000; ++drops)
+    trickling.say("b");
+  CHECK(drops < 1000);
 }
 
 TEST_CASE("more connections than it takes wait for one of the others to go") {
   PageLimits limits;
-  limits.connections = 2;
+  limits.connections = 1;
   limits.patience = 200ms;
   PageServer server{limits};
-  const Asker first{server.port()};
-  const Asker second{server.port()};
-  CHECK(status_of(server.get("GET / HTTP/1.1\r\n\r\n")) == "HTTP/1.1 200 OK");
-  CHECK(status_of(first.hear()) == "HTTP/1.1 408 Request Timeout");
-  CHECK(status_of(second.hear()) == "HTTP/1.1 408 Request Timeout");
+  const Asker silent{server.port()};
+  CHECK(status_of(server.get(get_request("/"))) == "HTTP/1.1 200 OK");
+  CHECK(silent.hear().empty());
+  const Asker deaf{server.port()};
+  deaf.say(get_request("/large")); // and does not read the answer
+  CHECK(status_of(server.get(get_request("/"))) == "HTTP/1.1 200 OK");
 }
 
 TEST_CASE("it ends when it is told to, whoever is connected") {
   PageServer server;
   const Asker idle{server.port()};
   const Asker waiting{server.port()};
-  waiting.say("GET /never HTTP/1.1\r\n\r\n");
+  waiting.say(get_request("/never"));
   CHECK(server.end());
 }
 
