@@ -221,6 +221,16 @@ TEST_CASE("a node that is told to end ends what does not move in order, at the e
   CHECK(eventually([&] { return event_of(cluster, "died", "a").has_value(); }));
 }
 
+TEST_CASE("a node without work does not wait for a broker that is gone", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0", "host:1x64MiB", {"--stop-grace", "600"});
+  processes.signal("broker", SIGKILL);
+  REQUIRE(eventually([&] { return processes.output().find("connection to the broker is lost") != std::string::npos; }));
+  processes.signal("n0", SIGTERM);
+  CHECK(ends_well(processes, "n0"));
+}
+
 TEST_CASE("a node that is told to end twice does not wait", "[processes]") {
   Processes processes;
   processes.start_broker();
