@@ -104,7 +104,7 @@ public:
     GPUACTORS_LET(state, std::move(answer));
     GPUACTORS_TRY(check_kinds(arguments_.kinds, state));
     if (started_ != 0 && started_ != state.started_unix_ns()) {
-      std::cerr << "the broker was started anew: its events are counted from 1 again" << std::endl;
+      std::cerr << "the broker was restarted: its events count from 1 again" << std::endl;
       started_ = state.started_unix_ns();
       next_ = 1;
       told_ = true;
@@ -189,7 +189,7 @@ Command add_events(CLI::App& program) {
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(fmt::format("Each with its time (UTC, by the broker's clock), number, kind, name, place and reason. "
                              "The broker keeps the last "
-                             "{} events; a broker that is started again begins anew.\n\n"
+                             "{} events; a broker that is restarted begins a new log.\n\n"
                              "Kinds: {}.\n\n"
                              "Examples:\n"
                              "  gpuactors events --broker 127.0.0.1:7711\n"

@@ -32,7 +32,7 @@ Result<void> run_kill(const KillArguments& arguments) {
   });
   std::cout << (again == state.actors().end()
                     ? fmt::format("{} has ended\n", arguments.name)
-                    : fmt::format("{} has ended and is started anew, restart {}\n", arguments.name, again->restarts()));
+                    : fmt::format("{} has ended and restarts (restart {})\n", arguments.name, again->restarts()));
   return {};
 }
 
@@ -40,15 +40,17 @@ Result<void> run_kill(const KillArguments& arguments) {
 
 Command add_kill(CLI::App& program) {
   auto arguments = std::make_shared<KillArguments>();
-  auto* parser = program.add_subcommand("kill", "End an actor; it is started anew while it has restarts left");
+  auto* parser = program.add_subcommand(
+      "kill", "End an actor; it restarts while it has restarts left (--no-restart ends it for good)");
   parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
   parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
   parser->add_flag("--no-restart", arguments->no_restart, "It stays ended, whatever restarts it has left");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
-  parser->footer("It returns when the actor's memory is free again. A method that runs has 5 seconds to stop.\n\n"
-                 "Examples:\n"
-                 "  gpuactors kill c0 --broker 127.0.0.1:7711                      start it anew, if it may be\n"
-                 "  gpuactors kill c0 --no-restart --broker 127.0.0.1:7711");
+  parser->footer(
+      "It returns when the actor's memory is free again. A method that runs has 5 seconds to stop.\n\n"
+      "Examples:\n"
+      "  gpuactors kill c0 --broker 127.0.0.1:7711                      restart it, if it has restarts left\n"
+      "  gpuactors kill c0 --no-restart --broker 127.0.0.1:7711");
   return {parser, [arguments] { return run_kill(*arguments); }};
 }
 

@@ -156,7 +156,7 @@ void write_actors(MetricsWriter& out, const v1::ClusterState& state) {
                  1);
   write_of_actors(out, state, "gpuactors_actor_up", "gauge", "Whether the actor is alive.",
                   [](Actor actor) { return actor.state() == "alive" ? 1 : 0; });
-  write_of_actors(out, state, "gpuactors_actor_restarts_total", "counter", "How often the actor was started anew.",
+  write_of_actors(out, state, "gpuactors_actor_restarts_total", "counter", "How often the actor was restarted.",
                   [](Actor actor) { return actor.restarts(); });
   write_of_actors(out, state, "gpuactors_actor_memory_used_bytes", "gauge",
                   "What the actor holds of the memory of its devices.",

@@ -164,7 +164,8 @@ Command add_drain(CLI::App& program) {
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(
       "With a deadline it returns when nothing is left on the node: then stop the node's process. Without one, "
-      "gpuactors leases shows what there still is. gpuactors undrain gives it work again; so does joining anew.\n\n"
+      "gpuactors leases shows what is still there. gpuactors undrain gives the node work again; so does a restart of "
+      "its process.\n\n"
       "Examples:\n"
       "  gpuactors drain gpu-3 --broker 127.0.0.1:7711                   nothing new\n"
       "  gpuactors drain gpu-3 --deadline 300 --broker 127.0.0.1:7711    empty within five minutes");

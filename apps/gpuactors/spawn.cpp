@@ -110,13 +110,14 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
       ->type_name("N");
   parser.add_option("--name-space", arguments.name_space, "Names are unique within one")->type_name("S");
   parser
-      .add_option("--max-restarts", arguments.max_restarts,
-                  "How often it is started anew, with an empty state, when it has died, or always; 0 when left out. "
-                  "The first time at once, then after pauses that double up to 30 s while it does not last")
+      .add_option(
+          "--max-restarts", arguments.max_restarts,
+          "How often it restarts when it has died, with the state that it saved, or always; 0 when left out. The "
+          "first time at once, then after pauses that double up to 30 s while it does not last")
       ->type_name("N|always");
   parser
       .add_option("--restart-window", arguments.restart_window,
-                  "After a life of at least this length its restarts are counted from none again; never when left out")
+                  "A life of at least this length resets the count of restarts; never when left out")
       ->type_name("SECONDS");
   parser
       .add_option("--spawn-timeout", arguments.spawn_timeout,

@@ -109,8 +109,7 @@ void add_resources(CLI::App& program, TrainOptions& options, std::string& on_los
   auto* resources = program.add_option_group("resources");
   resources->add_option("--gpus", options.gpus, "Devices, or the part of one, for each training or worker")
       ->capture_default_str();
-  resources
-      ->add_option("--max-restarts", options.max_restarts, "How often a training is started anew when its worker dies")
+  resources->add_option("--max-restarts", options.max_restarts, "How often a training restarts when its worker dies")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   resources->add_option("--workers", options.workers, "Actors that train one network together, each on its own rows")

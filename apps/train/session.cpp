@@ -84,8 +84,7 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
         return true;
       if (!cancelled && !is_death(progress.error().code()))
         return gpuactors::fail(progress.error());
-      watcher.notice(
-          fmt::format("the trainer died ({}); waiting for it to be started anew", progress.error().message()));
+      watcher.notice(fmt::format("the trainer died ({}); waiting for its restart", progress.error().message()));
       return false;
     }
     if (!*progress)

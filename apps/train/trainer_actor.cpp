@@ -68,7 +68,7 @@ Result<void> TrainerActor::find_beginning() {
   auto loaded = course_->load(saved->checkpoint());
   if (!loaded && loaded.error().code() == Errc::not_found) {
     // Another machine, without the file: what was learnt is learnt again.
-    std::cerr << fmt::format("{}; the training begins anew\n", loaded.error().message());
+    std::cerr << fmt::format("{}; the training starts over\n", loaded.error().message());
     return {};
   }
   return loaded;

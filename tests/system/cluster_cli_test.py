@@ -217,7 +217,7 @@ def last_death(cluster):
 def kill_restarts(cluster):
     """kill starts an actor anew while it has restarts left, and --no-restart ends it"""
     cluster.run("spawn", "counter", "--name", "k0", "--max-restarts", "5")
-    same(cluster.run("kill", "k0"), "k0 has ended and is started anew, restart 1\n")
+    same(cluster.run("kill", "k0"), "k0 has ended and restarts (restart 1)\n")
     same(cluster.json("call", "k0", "where")["restarts"], 1)
     same(cluster.run("kill", "k0", "--no-restart"), "k0 has ended\n")
     same(cluster.actor("k0"), None)

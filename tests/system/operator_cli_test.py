@@ -103,7 +103,7 @@ def follow_over_a_restart(cluster):
         process.kill()
         process.wait(DEADLINE)
         process, _ = broker_at(cluster, listen)
-        same(following.stderr.readline(), "the broker was started anew: its events are counted from 1 again\n")
+        same(following.stderr.readline(), "the broker was restarted: its events count from 1 again\n")
         following.send_signal(signal.SIGINT)
         out, error = following.communicate(timeout=DEADLINE)
         same((following.returncode, out, error), (0, "", ""))
