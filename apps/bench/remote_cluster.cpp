@@ -41,7 +41,7 @@ Cluster Remote::connect() const {
   options.broker = address_;
   options.certificates = certificates_;
   options.insecure = certificates_.empty();
-  return check(Cluster::connect(std::move(options)));
+  return check(Cluster::connect(options));
 }
 
 int serve_cluster(const std::string& folder, const RemoteOptions& wanted) {

@@ -107,7 +107,7 @@ Result<Cluster> ClusterOptions::open(Duration patience) const {
     connection.timeout = patience;
     // The nodes' types count, also where one here has the same name.
     connection.registry = std::make_shared<TypeRegistry>();
-    return Cluster::connect(std::move(connection));
+    return Cluster::connect(connection);
   }
   EmbedOptions options;
   options.devices = fmt::format("{}", fmt::join(devices_, " "));

@@ -119,7 +119,7 @@ Result<void> Processes::connect(const std::string& line) {
   gpuactors::ConnectOptions options;
   options.broker = line.substr(0, space);
   options.certificates = line.substr(std::min(space, line.size() - 1) + 1);
-  GPUACTORS_LET(cluster, gpuactors::Cluster::connect(std::move(options)));
+  GPUACTORS_LET(cluster, gpuactors::Cluster::connect(options));
   cluster_ = std::make_unique<gpuactors::Cluster>(std::move(cluster));
   return {};
 }

@@ -16,7 +16,7 @@ Result<Cluster> connect_quickly(const std::string& broker, const std::string& ce
   options.heartbeat = std::chrono::milliseconds{200};
   options.link_timeout = link;
   options.reconnect_grace = reconnect_grace;
-  return Cluster::connect(std::move(options));
+  return Cluster::connect(options);
 }
 
 int run_client(int argc, char** argv) {

@@ -300,7 +300,7 @@ TEST_CASE("processes that keep in touch differently are refused in words", "[pro
   options.certificates = processes.certificates();
   options.heartbeat = 30s;
   options.link_timeout = 90s;
-  const auto refused = Cluster::connect(std::move(options));
+  const auto refused = Cluster::connect(options);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code() == Errc::invalid_argument);
   CHECK(refused.error().message().find("shows every 30 s that it is alive") != std::string::npos);

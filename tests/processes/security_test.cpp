@@ -44,7 +44,7 @@ public:
     options.timeout = 60s;
     options.heartbeat = 200ms;
     options.link_timeout = Processes::link_timeout;
-    return Cluster::connect(std::move(options));
+    return Cluster::connect(options);
   }
 
   /// Why such a client is refused, which it hears soon.

@@ -146,7 +146,7 @@ private:
 
   void link_changed(const caf::strong_actor_ptr& broker);
   /// The process is about to end: the broker is asked to empty the node.
-  void leave(v1::DrainNode message);
+  void leave(const v1::DrainNode& message);
   void tell_that_it_leaves();
   void register_node();
   /// Tells all that is held here. @returns how many leases that are.

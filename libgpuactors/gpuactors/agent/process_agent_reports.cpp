@@ -79,7 +79,7 @@ void ProcessAgent::register_node() {
     caf_version::post(broker_, std::move(usage));
 }
 
-void ProcessAgent::leave(v1::DrainNode message) {
+void ProcessAgent::leave(const v1::DrainNode& message) {
   leaves_by_ = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
   if (broker_ == nullptr && leases_.empty())
     return options_.emptied();

@@ -52,7 +52,7 @@ public:
     const auto core = this->core().lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
-    auto info = content.get_as<v1::ActorInfo>(0);
+    const auto& info = content.get_as<v1::ActorInfo>(0);
     detail::Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
     core->locate(info, std::move(place), [self = shared_from_this(), info](Result<detail::Place> found) {
       self->located(info, std::move(found));
@@ -217,11 +217,11 @@ Result<Cluster> Cluster::open(int argc, const char* const* argv) {
   if (!options.devices.empty())
     return fail(Errc::invalid_argument, "--devices is for an embedded cluster: with --broker the nodes say what they "
                                         "have");
-  return connect(std::move(connection));
+  return connect(connection);
 }
 
-Result<Cluster> Cluster::connect(ConnectOptions options) {
-  GPUACTORS_LET(core, detail::ClusterCore::connect(std::move(options)));
+Result<Cluster> Cluster::connect(const ConnectOptions& options) {
+  GPUACTORS_LET(core, detail::ClusterCore::connect(options));
   return Cluster{std::move(core), LeaseId{}, true};
 }
 

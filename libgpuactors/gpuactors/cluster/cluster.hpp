@@ -48,7 +48,7 @@ public:
   /// Connects to a cluster of processes; waits for the broker's first answer.
   /// @returns `unavailable` if there is no answer, `invalid_argument` if the two sides do not trust each other,
   ///          `not_found` if there are no certificates.
-  static Result<Cluster> connect(ConnectOptions options);
+  static Result<Cluster> connect(const ConnectOptions& options);
 
   /// Opens the cluster that a program's command line names. With `--broker HOST:PORT` (or GPUACTORS_BROKER) it
   /// connects, with `--certs DIR` or `--insecure`, and `--heartbeat`, `--link-timeout` and `--reconnect-grace` in

@@ -59,8 +59,8 @@ public:
     options.timeout = Duration::zero();
     options.heartbeat = std::chrono::milliseconds{setup.heartbeat_ms()};
     options.link_timeout = std::chrono::milliseconds{setup.link_timeout_ms()};
-    GPUACTORS_LET(core, detail::ClusterCore::connect(std::move(options),
-                                                     [&](detail::ClusterCore& made) { return start(made, setup); }));
+    GPUACTORS_LET(core,
+                  detail::ClusterCore::connect(options, [&](detail::ClusterCore& made) { return start(made, setup); }));
     termination.wait();
     caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     worker_ = nullptr;

@@ -153,7 +153,7 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
   return result;
 }
 
-void Links::connect(const Endpoint& to, Duration timeout, OnConnected done) {
+void Links::connect(const Endpoint& to, Duration timeout, const OnConnected& done) {
   // CAF ends a fresh connection whose first bytes its heartbeat does not wait for: once more then.
   constexpr int attempts = 2;
   dial(to, deadline_after(Clock::now(), timeout), attempts, done);

@@ -60,7 +60,7 @@ public:
   /// Errors: `unavailable` (nobody listens there, or no answer within `timeout`), `invalid_argument` (one side speaks
   /// TLS and the other does not, or they trust different authorities). The handle's connection is this process's own:
   /// what is attached to it hears of the other's death at once, and within `LinkOptions::timeout` if it is frozen.
-  void connect(const Endpoint& to, Duration timeout, OnConnected done);
+  void connect(const Endpoint& to, Duration timeout, const OnConnected& done);
 
   /// Calls `due` after `wait`, on a thread of the port. Not after the port was closed.
   void after(Duration wait, std::function<void()> due);

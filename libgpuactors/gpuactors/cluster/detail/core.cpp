@@ -103,7 +103,7 @@ Result<std::shared_ptr<ClusterCore>> ClusterCore::embed(EmbedOptions options) {
   return core;
 }
 
-Result<std::shared_ptr<ClusterCore>> ClusterCore::connect(ConnectOptions options,
+Result<std::shared_ptr<ClusterCore>> ClusterCore::connect(const ConnectOptions& options,
                                                           const std::function<Result<void>(ClusterCore&)>& on_system) {
   auto core = std::shared_ptr<ClusterCore>{new ClusterCore};
   if (auto started = core->start(options, on_system); !started) {

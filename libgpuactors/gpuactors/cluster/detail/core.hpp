@@ -28,7 +28,7 @@ public:
 
   /// @param on_system is called when the actor system stands, before the broker is dialled: a worker starts its own
   ///        actors there.
-  static Result<std::shared_ptr<ClusterCore>> connect(ConnectOptions options,
+  static Result<std::shared_ptr<ClusterCore>> connect(const ConnectOptions& options,
                                                       const std::function<Result<void>(ClusterCore&)>& on_system = {});
 
   ~ClusterCore() override;

@@ -111,6 +111,7 @@ Result<void> Split::join(Primary& primary, Part& part) {
 Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) const {
   const auto& driver = primary.driver();
   std::vector<CUdevResource> resources;
+  resources.reserve(groups.size());
   for (const auto group : groups)
     resources.push_back(groups_[static_cast<std::size_t>(group)]);
   const auto detail = fmt::format("{} of {} groups of SMs", resources.size(), groups_.size());
