@@ -80,7 +80,8 @@ loader_finds() {
   while IFS= read -r -d : folder; do
     [[ -z $folder || ! -e $folder/$1 ]] || return 0
   done <<< "${LD_LIBRARY_PATH:-}:"
-  PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep -qF "$1 "
+  # To its end: a search that ends early would end ldconfig by a signal, and so say no.
+  PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep -F "$1 " > /dev/null
 }
 
 # Driver, CUDA's libraries and tools where containers and Python's packages have them, if nothing else is set up.
