@@ -87,11 +87,26 @@ TEST_CASE("an actor that crashes again and again waits longer each time, up to a
   Duration expected = limits::restart_pause;
   for (int i = 0; i < 20; ++i) {
     lives.began(now);
-    now += 1s;
+    now += 999ms;
     CHECK(lives.end(rule, LifeEnd::crash, now) == expected);
     expected = std::min<Duration>(2 * expected, limits::restart_pause_most);
   }
   CHECK(expected == limits::restart_pause_most);
+}
+
+TEST_CASE("an actor that lives for a second waits for no more than that", "[broker]") {
+  Lives lives;
+  const RestartRule rule{.most = -1};
+  for (int i = 0; i < 20; ++i)
+    lives.end(rule, LifeEnd::crash, start);
+  auto now = start;
+  for (int i = 0; i < 5; ++i) {
+    lives.began(now);
+    now += 1s;
+    CHECK(lives.end(rule, LifeEnd::crash, now) == Duration{1s});
+  }
+  lives.began(now);
+  CHECK(lives.end(rule, LifeEnd::crash, now) == Duration{2s});
 }
 
 TEST_CASE("after a calm life an actor is restarted at once again", "[broker]") {

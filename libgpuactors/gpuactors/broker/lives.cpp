@@ -20,8 +20,10 @@ std::optional<Duration> Lives::end(const RestartRule& rule, LifeEnd why, TimePoi
     pause_ = Duration::zero();
   if (why != LifeEnd::crash)
     return Duration::zero();
-  const auto wait = pause_;
-  pause_ = std::clamp<Duration>(2 * pause_, limits::restart_pause, limits::restart_pause_most);
+  // One that lives for a while before it ends is of use meanwhile: it does not wait for longer than it has lived.
+  constexpr std::chrono::seconds a_while{1};
+  const auto wait = length >= a_while ? std::min<Duration>(pause_, a_while) : pause_;
+  pause_ = std::clamp<Duration>(2 * wait, limits::restart_pause, limits::restart_pause_most);
   return wait;
 }
 

@@ -73,9 +73,9 @@ struct Options {
   std::string name_space{};
   /// Tasks: the answer must come within this time. None by default.
   std::optional<Duration> deadline{};
-  /// Actors: how often one that died is started anew (its state is lost); -1 means always. The first time at once, then
-  /// after pauses that double from 0.1 s to 30 s until a life has lasted for a minute. A constructor that fails ends
-  /// the actor in its first life, and counts as a death in later ones.
+  /// Actors: how often one that died restarts, with what it saved; -1 means always. The first time at once, then after
+  /// pauses that double from 0.1 s to 30 s (at most 1 s after a life of a second) until a life has lasted for a minute. A
+  /// constructor that fails ends the actor in its first life, and counts as a death in later ones.
   int max_restarts = 0;
   /// Actors: after a life of at least this length `max_restarts` is counted from none again. None: never.
   std::optional<Duration> restart_window{};
