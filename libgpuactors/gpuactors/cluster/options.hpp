@@ -74,8 +74,8 @@ struct Options {
   /// Tasks: the answer must come within this time. None by default.
   std::optional<Duration> deadline{};
   /// Actors: how often one that died restarts, with what it saved; -1 means always. The first time at once, then after
-  /// pauses that double from 0.1 s to 30 s (at most 1 s after a life of a second) until a life has lasted for a minute. A
-  /// constructor that fails ends the actor in its first life, and counts as a death in later ones.
+  /// pauses that double from 0.1 s to 30 s (at most 1 s after a life of a second) until a life lasts for a minute. If
+  /// the constructor fails, the actor ends in its first life; in later ones that counts as a death.
   int max_restarts = 0;
   /// Actors: after a life of at least this length `max_restarts` is counted from none again. None: never.
   std::optional<Duration> restart_window{};
