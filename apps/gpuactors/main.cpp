@@ -1,7 +1,13 @@
 // The program `gpuactors`: run a cluster, look at it, submit tasks, spawn and call actors, try placements.
 #include "command.hpp"
 
+#include <gpuactors/base/version.hpp>
 #include <gpuactors/cluster/daemon.hpp>
+
+#include <string_view>
+
+static_assert(std::string_view{GPUACTORS_VERSION} == gpuactors::release,
+              "base/version.hpp and the project's version in CMakeLists.txt have drifted apart");
 
 int main(int argc, char** argv) {
   if (const auto code = gpuactors::run_if_worker(argc, argv))

@@ -78,6 +78,13 @@ std::uint64_t run_all(const std::vector<Op>& menu, std::size_t length, const gpu
 
 constexpr std::size_t calls = 5;
 
+gpuactors::LedgerOptions without_reservations() {
+  gpuactors::LedgerOptions options;
+  options.reservation_after = std::chrono::hours{1000};
+  options.reservation_passes = 1'000'000;
+  return options;
+}
+
 } // namespace
 
 TEST_CASE("over every history of five calls on two devices the ledger does what a naive scheduler does") {
@@ -93,9 +100,6 @@ TEST_CASE("over every history of five calls on two devices the ledger does what 
 }
 
 TEST_CASE("over every history of five calls with groups and failures the ledger does what a naive scheduler does") {
-  gpuactors::LedgerOptions options;
-  options.reservation_after = std::chrono::hours{1000};
-  options.reservation_passes = 1'000'000;
   const std::vector<Op> menu = {submit(Share{6000}),
                                 submit(Share::whole(1)),
                                 group(gpuactors::GroupStrategy::strict_spread, {Share{5000}, Share{5000}}),
@@ -107,14 +111,11 @@ TEST_CASE("over every history of five calls with groups and failures the ledger 
                                 call(Op::Kind::drain_node, 0),
                                 call(Op::Kind::remove_node, 0)};
   for (const int nodes : {1, 2})
-    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+    CHECK(run_all(menu, calls, without_reservations(), nodes) == 100'000);
 }
 
 TEST_CASE("over every history of five calls with nodes that are drained for a while the ledger does what a naive "
           "scheduler does") {
-  gpuactors::LedgerOptions options;
-  options.reservation_after = std::chrono::hours{1000};
-  options.reservation_passes = 1'000'000;
   const std::vector<Op> menu = {submit(Share{6000}),
                                 submit(Share::whole(1)),
                                 group(gpuactors::GroupStrategy::strict_spread, {Share{5000}, Share{5000}}),
@@ -126,13 +127,10 @@ TEST_CASE("over every history of five calls with nodes that are drained for a wh
                                 call(Op::Kind::drain_node, 0),
                                 call(Op::Kind::remove_node, 0)};
   for (const int nodes : {1, 2})
-    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+    CHECK(run_all(menu, calls, without_reservations(), nodes) == 100'000);
 }
 
 TEST_CASE("over every history of five calls with a group that shrinks the ledger does what a naive scheduler does") {
-  gpuactors::LedgerOptions options;
-  options.reservation_after = std::chrono::hours{1000};
-  options.reservation_passes = 1'000'000;
   auto shrinking = group(gpuactors::GroupStrategy::spread, {Share{5000}, Share{6000}});
   shrinking.bundles.shrinks = true;
   auto in_first = in_group(Share{3000});
@@ -148,14 +146,11 @@ TEST_CASE("over every history of five calls with a group that shrinks the ledger
                                 call(Op::Kind::release_group, 0),
                                 call(Op::Kind::remove_node, 0)};
   for (const int nodes : {1, 2})
-    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+    CHECK(run_all(menu, calls, without_reservations(), nodes) == 100'000);
 }
 
 TEST_CASE("over every history of five calls with labels, wishes and lost bundles the ledger does what a naive "
           "scheduler does") {
-  gpuactors::LedgerOptions options;
-  options.reservation_after = std::chrono::hours{1000};
-  options.reservation_passes = 1'000'000;
   auto wish = submit(Share{6000});
   wish.request.node = "n1";
   wish.request.node_is_soft = true;
@@ -178,5 +173,5 @@ TEST_CASE("over every history of five calls with labels, wishes and lost bundles
                                 call(Op::Kind::fail_device, 0),
                                 call(Op::Kind::remove_node, 0)};
   for (const int nodes : {1, 2})
-    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+    CHECK(run_all(menu, calls, without_reservations(), nodes) == 100'000);
 }

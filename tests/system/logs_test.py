@@ -18,7 +18,8 @@ import threading
 import time
 import traceback
 
-DEADLINE = 60
+from running_cluster import DEADLINE, fits, same, until
+
 CASES = []
 
 
@@ -26,25 +27,6 @@ def case(function):
     """A case; its name is the function's first line of documentation."""
     CASES.append(function)
     return function
-
-
-def same(value, expected):
-    assert value == expected, f"\n  got      {value}\n  expected {expected}"
-
-
-def fits(pattern, text):
-    assert re.search(pattern, text), f"{pattern!r} does not fit {text!r}"
-
-
-def until(condition, what):
-    """What condition() gives once it is true."""
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.05)
-    raise AssertionError(f"not within {DEADLINE} s: {what}")
 
 
 class Lines:

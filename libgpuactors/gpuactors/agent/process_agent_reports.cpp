@@ -183,7 +183,8 @@ void ProcessAgent::report(v1::LeaseEnded message) {
     }
   }
   caf_version::post(broker_, std::move(message));
-  if (left_ && leases_.empty())
+  // Without a broker nothing new can come.
+  if (leases_.empty() && (left_ || (leaves_by_ && broker_ == nullptr)))
     options_.emptied();
 }
 

@@ -31,7 +31,7 @@ enum class LifeEnd : std::uint8_t {
 ///
 /// An actor that crashes soon after each start would keep its node busy with nothing else: from the second time on the
 /// pause before the next start doubles, from `limits::restart_pause` to `limits::restart_pause_most`, until a life
-/// lasts for `limits::restart_calm`.
+/// lasts for `limits::restart_calm`. After a life of a second or more it is at most a second.
 class Lives {
 public:
   Lives() = default;

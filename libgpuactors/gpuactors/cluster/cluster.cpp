@@ -17,6 +17,13 @@ Failure closed() {
   return fail(Errc::unavailable, "the cluster was closed");
 }
 
+/// Refuses what only a process of its own can have, where there is only one.
+Result<void> check_process(const Options& options, const detail::ClusterCore& core) {
+  if (!options.environment.empty() && !core.connected())
+    return fail(Errc::unsupported, "environment: an embedded cluster is one process and has one environment");
+  return {};
+}
+
 /// Reads options into a shape. Programs submit streams of tasks with the same options: each thread keeps the last one.
 Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
                                                           const Needs& needs, LeaseId parent) {
@@ -252,8 +259,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
     GPUACTORS_TRY(input.check_size());
     const auto type = core_->registry().find_task(task);
-    if (!options.environment.empty() && !core_->connected())
-      return fail(Errc::unsupported, "environment: an embedded cluster is one process and has one environment");
+    GPUACTORS_TRY(check_process(options, *core_));
     if (!type && core_->connected())
       return shape_of(options, std::string{task}, {}, parent_); // the node that has it checks
     if (!type)
@@ -278,8 +284,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   auto request = [&]() -> Result<v1::ResourceRequest> {
     GPUACTORS_TRY(config.check_size());
     GPUACTORS_TRY(detail::check_for_actor(options));
-    if (!options.environment.empty() && !core_->connected())
-      return fail(Errc::unsupported, "environment: an embedded cluster is one process and has one environment");
+    GPUACTORS_TRY(check_process(options, *core_));
     const auto known = core_->registry().find_actor(type);
     if (!known && core_->connected())
       return detail::to_request(options, {}, ""); // the node that has it checks

@@ -1,5 +1,6 @@
 // The checks of options, each with a text that says what would be right.
 #include <gpuactors/cluster/detail/check_options.hpp>
+#include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
 
@@ -16,27 +17,13 @@ Failure only_for(std::string_view field, std::string_view whom, std::string_view
   return fail(Errc::invalid_argument, fmt::format("{} is for {}, and this is {}", field, whom, what));
 }
 
-/// What says which devices a process sees, and how the library, the loader and MPS work. A prefix ends with '*'.
-constexpr std::array<std::string_view, 12> reserved = {"GPUACTORS_*",
-                                                       "LD_*",
-                                                       "CUDA_VISIBLE_DEVICES",
-                                                       "CUDA_MPS_*",
-                                                       "CUDA_DEVICE_ORDER",
-                                                       "NVIDIA_*",
-                                                       "NEURON_RT_VISIBLE_CORES",
-                                                       "HIP_VISIBLE_DEVICES",
-                                                       "ROCR_VISIBLE_DEVICES",
-                                                       "TPU_VISIBLE_CHIPS",
-                                                       "ONEAPI_DEVICE_SELECTOR",
-                                                       "ASCEND_RT_VISIBLE_DEVICES"};
+/// How the library, the loader, the driver and MPS work, and where a GPU's user is shown its devices in containers.
+constexpr std::array<std::string_view, 5> reserved = {"GPUACTORS_", "LD_", "CUDA_MPS_", "CUDA_DEVICE_ORDER", "NVIDIA_"};
 
 bool is_reserved(std::string_view name) {
-  return std::any_of(reserved.begin(), reserved.end(), [&](std::string_view entry) {
-    if (!entry.ends_with('*'))
-      return name == entry;
-    entry.remove_suffix(1);
-    return name.starts_with(entry);
-  });
+  const auto& kinds = accelerator_kinds();
+  return std::any_of(reserved.begin(), reserved.end(), [&](auto prefix) { return name.starts_with(prefix); })
+         || std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return name == kind.variable; });
 }
 
 bool is_name(std::string_view name) {
