@@ -1,5 +1,6 @@
 // The broker by itself: a client and agents that are played by the test.
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
 #include <support/catch.hpp>
@@ -19,7 +20,7 @@ namespace {
 
 /// One answer of the broker.
 template <class Out>
-class Answer : public PendingReply {
+class Awaited : public PendingReply {
 public:
   void on_reply(caf_version::Content& content) override {
     result_.set_value(content.get_as<Out>(0));
@@ -102,7 +103,7 @@ struct Scene {
 
   template <class Out, class... Ts>
   std::future<Result<Out>> ask(Ts&&... xs) {
-    auto answer = std::make_shared<Answer<Out>>();
+    auto answer = std::make_shared<Awaited<Out>>();
     auto future = answer->future();
     port.ask(answer, broker, deadline_after(Clock::now(), 30s), std::forward<Ts>(xs)...);
     return future;

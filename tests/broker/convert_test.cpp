@@ -1,5 +1,5 @@
 // What a request or a node says survives the wire.
-#include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <support/catch.hpp>
 

@@ -1,6 +1,6 @@
 // Lives: how often an actor is restarted, and after which pause.
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/broker/lives.hpp>
+#include <gpuactors/broker/core/lives.hpp>
 
 #include <support/catch.hpp>
 

@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
-#include <array>
-
 namespace gpuactors {
 
 namespace {
@@ -71,11 +69,6 @@ Result<void> make_file(const fs::path& path) {
 }
 
 } // namespace
-
-std::string_view to_string(StateSection section) noexcept {
-  constexpr std::array<std::string_view, 4> names = {"actors", "groups", "nodes", "ids"};
-  return names.at(static_cast<std::size_t>(section));
-}
 
 // -- SQLite --------------------------------------------------------------------
 

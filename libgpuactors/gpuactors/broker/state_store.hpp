@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/broker/core/desired_state.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -9,44 +10,17 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace gpuactors {
-
-/// What a piece of state is about.
-enum class StateSection : std::uint8_t {
-  actors,
-  groups,
-  nodes,
-  ids,
-};
-
-/// "actors", "groups", "nodes" or "ids".
-[[nodiscard]] std::string_view to_string(StateSection section) noexcept;
-
-/// In `StateSection::ids`: the number, as text, up to which ids may have been given out.
-inline constexpr const char* reserved_ids_key = "reserved";
-
-/// The number or name of what a piece of state is about; a number is never the same as a name.
-using StateKey = std::variant<std::uint64_t, std::string>;
-
-struct StateEntry {
-  StateKey key;
-  /// Any bytes.
-  std::string value;
-
-  friend bool operator==(const StateEntry&, const StateEntry&) = default;
-};
 
 /// Desired state by section and key, in an SQLite file of this program alone.
 ///
 /// What was committed is there again after this process was killed. After a power loss or a crash of the machine the
 /// last commits may be missing, the later ones before the earlier ones; what is there is what some commit left. One
 /// thread at a time.
-class StateStore {
+class StateStore : public DesiredState {
 public:
   /// Opens a file, for its owner alone, or makes it; the folder must be there. Held by this object until it is
   /// destroyed or the process ends.
@@ -59,26 +33,21 @@ public:
   StateStore& operator=(const StateStore&) = delete;
 
   /// What was put and not committed is dropped.
-  ~StateStore();
+  ~StateStore() override;
 
   /// How many times the file was opened, this time included. Never the same twice, not after a power loss either.
   [[nodiscard]] std::uint64_t incarnation() const noexcept {
     return incarnation_;
   }
 
-  /// Has the next commit write a value, in place of any that the key has.
-  void put(StateSection section, StateKey key, std::string value);
-
-  /// Has the next commit remove a key, if it is there.
-  void erase(StateSection section, StateKey key);
-
-  /// Writes all that was put and erased since the last commit, or nothing of it.
+  // See DesiredState.
+  void put(StateSection section, StateKey key, std::string value) override;
+  void erase(StateSection section, StateKey key) override;
   /// @returns `unavailable` for a disk without room, `invalid_argument` for a file that was damaged, removed or
-  ///          replaced; then the next commit tries the same again, with what is put until then.
-  Result<void> commit();
-
-  /// All of a section that is committed, numbers before names, both ascending (numbers from 2^63 on come first).
-  [[nodiscard]] Result<std::vector<StateEntry>> load(StateSection section) const;
+  ///          replaced.
+  Result<void> commit() override;
+  /// Numbers from 2^63 on come first.
+  [[nodiscard]] Result<std::vector<StateEntry>> load(StateSection section) const override;
 
 private:
   class Database;

@@ -3,6 +3,7 @@
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/units.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>

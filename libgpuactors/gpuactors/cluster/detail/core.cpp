@@ -1,7 +1,7 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/version.hpp>
-#include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>

@@ -1,7 +1,7 @@
 // What a client asked for, read and checked as far as it can be without the ledger. Internal to the layer.
 #pragma once
 
-#include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
 namespace gpuactors {

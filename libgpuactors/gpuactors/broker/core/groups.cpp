@@ -1,6 +1,6 @@
 // The broker and placement groups: what clients ask, what the ledger's answers mean, and how a group ends.
-#include <gpuactors/broker/convert.hpp>
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
 
@@ -14,54 +14,49 @@ Error no_group(GroupId id) {
 
 } // namespace
 
-caf::result<v1::GroupInfo> ResourceBroker::submit_group(const v1::SubmitGroup& message) {
+void BrokerCore::submit_group(const v1::SubmitGroup& message, GroupAnswer answer) {
   if (clients_.count(message.client()) == 0)
-    return to_caf(Error{Errc::unavailable, "the broker does not know the client: its connection was lost"});
-  auto promise = make_response_promise<v1::GroupInfo>();
+    return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   const std::pair key{message.client(), message.client_request()};
   if (const auto known = submitted_groups_.find(key); known != submitted_groups_.end()) {
     // Asked before, and the answer was lost.
     auto& record = groups_.at(known->second);
     const auto info = info_of(known->second, record);
     if (record.ending)
-      promise.deliver(to_caf(Error{Errc::cancelled, "the placement group is being removed"}));
-    else if (info.state() == "placed")
-      promise.deliver(info);
-    else
-      record.placed = promise;
-    return promise;
+      return answer.deliver(fail(Errc::cancelled, "the placement group is being removed"));
+    if (info.state() == "placed")
+      return answer.deliver(info);
+    record.placed = std::move(answer);
+    return;
   }
   auto request = from_wire(message);
   if (!request)
-    return to_caf(request.error());
+    return answer.deliver(fail(request.error()));
   const GroupId id{++last_group_};
   auto& record = groups_[id];
   record.request = message;
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
-  record.placed = promise;
+  record.placed = std::move(answer);
   submitted_groups_[key] = id;
-  apply(ledger_.submit_group(id, std::move(*request), Clock::now()));
+  apply(ledger_.submit_group(id, std::move(*request), world_.now()));
   keep(id);
-  return promise;
 }
 
-caf::result<v1::Done> ResourceBroker::release_group(const v1::ReleaseGroup& message) {
+void BrokerCore::release_group(const v1::ReleaseGroup& message, DoneAnswer answer) {
   const GroupId id{message.id()};
   const auto found = groups_.find(id);
   if (found == groups_.end()) {
     if (message.again())
-      return v1::Done{};
-    return to_caf(no_group(id));
+      return answer.deliver({});
+    return answer.deliver(fail(no_group(id)));
   }
-  auto promise = make_response_promise<v1::Done>();
-  found->second.removers.push_back(promise);
+  found->second.removers.push_back(std::move(answer));
   if (!found->second.ending)
     end_group(id);
-  return promise;
 }
 
-Result<void> ResourceBroker::check_group(GroupId group) const {
+Result<void> BrokerCore::check_group(GroupId group) const {
   if (!group)
     return {};
   const auto found = groups_.find(group);
@@ -72,7 +67,7 @@ Result<void> ResourceBroker::check_group(GroupId group) const {
   return {};
 }
 
-void ResourceBroker::end_group(GroupId id) {
+void BrokerCore::end_group(GroupId id) {
   const auto ending = groups_.find(id);
   if (ending == groups_.end())
     return; // its time in the queue ended while another one was removed
@@ -87,8 +82,8 @@ void ResourceBroker::end_group(GroupId id) {
     auto task = take_task_request(request);
     if (!task)
       continue; // granted when the one before it was withdrawn
-    task->promise.deliver(to_caf(removed));
-    apply(ledger_.cancel(request, Clock::now()), "release_group");
+    task->answer.deliver(fail(removed));
+    apply(ledger_.cancel(request, world_.now()), "release_group");
   }
   std::vector<ActorId> actors;
   for (auto& [actor, record] : actors_)
@@ -104,7 +99,7 @@ void ResourceBroker::end_group(GroupId id) {
     const auto request = found->second.waiting_for;
     if (found->second.state == ActorState::waiting) {
       actor_requests_.erase(request);
-      apply(ledger_.cancel(request, Clock::now()), "release_group");
+      apply(ledger_.cancel(request, world_.now()), "release_group");
     } else if (found->second.state != ActorState::pausing) {
       continue; // granted when the one before it was withdrawn
     }
@@ -129,22 +124,22 @@ void ResourceBroker::end_group(GroupId id) {
     }
   }
   if (empty)
-    apply(ledger_.release_group(id, Clock::now()), "release_group");
+    apply(ledger_.release_group(id, world_.now()), "release_group");
 }
 
-void ResourceBroker::forget_group(GroupId id, const Error& error) {
+void BrokerCore::forget_group(GroupId id, const Error& error) {
   auto group = groups_.extract(id);
   if (group.empty())
     return;
   submitted_groups_.erase({group.mapped().request.client(), group.mapped().request.client_request()});
   drop(StateSection::groups, id.value());
   if (group.mapped().placed)
-    group.mapped().placed->deliver(to_caf(error));
+    group.mapped().placed->deliver(fail(error));
   for (auto& remover : group.mapped().removers)
-    remover.deliver(v1::Done{});
+    remover.deliver({});
 }
 
-void ResourceBroker::on_group(const Event& event) {
+void BrokerCore::on_group(const Event& event) {
   const auto found = groups_.find(event.group);
   if (found == groups_.end())
     return;
@@ -173,7 +168,7 @@ void ResourceBroker::on_group(const Event& event) {
   }
 }
 
-v1::GroupInfo ResourceBroker::info_of(GroupId id, const GroupRecord& record) const {
+v1::GroupInfo BrokerCore::info_of(GroupId id, const GroupRecord& record) const {
   v1::GroupInfo info;
   info.set_id(id.value());
   info.set_name(record.name);

@@ -1,4 +1,4 @@
-#include <gpuactors/broker/convert.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // What nodes report besides their leases: what they run, what holders use, what actors save; and how peers keep in
 // touch.
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@ double seconds(std::int64_t milliseconds) {
 
 } // namespace
 
-Result<void> ResourceBroker::check_pulse(const std::string& who, std::int64_t heartbeat_ms,
-                                         std::int64_t link_timeout_ms) const {
+Result<void> BrokerCore::check_pulse(const std::string& who, std::int64_t heartbeat_ms,
+                                     std::int64_t link_timeout_ms) const {
   const auto heartbeat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat).count();
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options_.link_timeout).count();
   if (heartbeat == 0 || heartbeat_ms == 0)
@@ -33,7 +33,7 @@ Result<void> ResourceBroker::check_pulse(const std::string& who, std::int64_t he
                   who, seconds(heartbeat_ms), seconds(link_timeout_ms), seconds(heartbeat), seconds(timeout)));
 }
 
-v1::TypeCatalog ResourceBroker::types() const {
+v1::TypeCatalog BrokerCore::types() const {
   v1::TypeCatalog result;
   std::set<std::string> tasks;
   std::set<std::string> actors;
@@ -57,7 +57,7 @@ v1::TypeCatalog ResourceBroker::types() const {
   return result;
 }
 
-void ResourceBroker::saved(const v1::ActorSaved& message) {
+void BrokerCore::saved(const v1::ActorSaved& message) {
   const auto holder = actor_leases_.find(LeaseId{message.lease()});
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
   if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != message.epoch()
@@ -68,7 +68,7 @@ void ResourceBroker::saved(const v1::ActorSaved& message) {
   keep(actor->second);
 }
 
-void ResourceBroker::used(const v1::HolderUsage& message) {
+void BrokerCore::used(const v1::HolderUsage& message) {
   for (const auto& entry : message.entries()) {
     const auto holder = actor_leases_.find(LeaseId{entry.lease()});
     const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();

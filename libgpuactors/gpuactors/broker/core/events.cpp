@@ -1,7 +1,7 @@
 // The broker and its ledger: what each event means, and the state that others may see.
 #include <gpuactors/base/version.hpp>
-#include <gpuactors/broker/convert.hpp>
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
 
@@ -11,14 +11,14 @@
 
 namespace gpuactors {
 
-void ResourceBroker::apply(Result<Ledger::Events> events, std::string_view what) {
+void BrokerCore::apply(Result<Ledger::Events> events, std::string_view what) {
   if (events)
     apply(*events);
   else
-    log_.add(Clock::now(), "error", std::string{what}).set_reason(to_string(events.error()));
+    log_.add("error", std::string{what}).set_reason(to_string(events.error()));
 }
 
-void ResourceBroker::apply(const Ledger::Events& events) {
+void BrokerCore::apply(const Ledger::Events& events) {
   std::set<GroupId> lost_from;
   for (const auto& event : events) {
     // That there is no room elsewhere yet for an actor which is to move is asked again and again.
@@ -53,14 +53,14 @@ void ResourceBroker::apply(const Ledger::Events& events) {
     if (const auto group = groups_.find(id); group != groups_.end() && group->second.ending)
       end_group(id);
   if (ledger_.recording_failed() && !std::exchange(recording_failed_, true))
-    log_.add(Clock::now(), "error", "record").set_reason("the recording of the broker's calls cannot be written");
-  schedule_tick();
+    log_.add("error", "record").set_reason("the recording of the broker's calls cannot be written");
+  wake_for_ledger();
 }
 
-void ResourceBroker::on_granted(const Event& event) {
+void BrokerCore::on_granted(const Event& event) {
   reserve_ids(event.lease->id.value());
   if (auto request = take_task_request(event.request)) {
-    start_runner(*event.lease, *request);
+    start_runner(*event.lease, std::move(*request));
   } else if (const auto move = moves_.find(event.request); move != moves_.end()) {
     actors_.at(move->second).next = *event.lease;
     reserved_[event.lease->id] = move->second;
@@ -69,20 +69,20 @@ void ResourceBroker::on_granted(const Event& event) {
   }
 }
 
-void ResourceBroker::on_refused(const Event& event) {
+void BrokerCore::on_refused(const Event& event) {
   auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
   // The ledger speaks of its clock; to the one who waited it means that there was no room in time.
   if (code == Errc::deadline_exceeded)
     code = Errc::no_capacity;
   const Error error{code, event.reason};
   if (auto request = take_task_request(event.request)) {
-    request->promise.deliver(to_caf(error));
+    request->answer.deliver(fail(error));
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     forget_actor(actor.mapped(), error);
   }
 }
 
-void ResourceBroker::on_lost(const Event& event) {
+void BrokerCore::on_lost(const Event& event) {
   const auto id = event.lease->id;
   forget_move(id);
   tell_agent_to_end(*event.lease, 0);
@@ -90,12 +90,12 @@ void ResourceBroker::on_lost(const Event& event) {
   const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
   const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, why_lost(event)};
   if (auto runner = task_leases_.extract(id); !runner.empty() && runner.mapped().starting)
-    runner.mapped().starting->deliver(to_caf(error));
+    runner.mapped().starting->deliver(fail(error));
   if (const auto holder = actor_leases_.extract(id); !holder.empty() && actors_.count(holder.mapped()) > 0)
     actor_down(holder.mapped(), error, LifeEnd::lost_place);
 }
 
-void ResourceBroker::make_way(RequestId request) {
+void BrokerCore::make_way(RequestId request) {
   // Somebody waits: leases that their clients keep for the next task of their own are asked for. Those of the same
   // client and shape are not, they will serve the waiting tasks themselves.
   const auto waiting = task_requests_.find(request);
@@ -106,12 +106,10 @@ void ResourceBroker::make_way(RequestId request) {
   }
   if (std::exchange(making_way_, true))
     return;
-  v1::Tick tick;
-  tick.set_id(tick_turn);
-  caf_version::post_later(this, turn_, tick);
+  world_.wake(turn_, Wake::turn);
 }
 
-bool ResourceBroker::waits(GroupId id, const GroupRecord& group) const {
+bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
   if (group.ending)
     return false;
   // One that shrinks does not wait for what it has lost.
@@ -120,7 +118,7 @@ bool ResourceBroker::waits(GroupId id, const GroupRecord& group) const {
              && ledger_.bundles_of(id).size() < static_cast<std::size_t>(group.request.bundles_size()));
 }
 
-void ResourceBroker::make_way_again() {
+void BrokerCore::make_way_again() {
   making_way_ = false;
   // Nobody is called in for what no node could serve now, whatever made way.
   std::optional<RequestId> oldest;
@@ -157,22 +155,20 @@ void ResourceBroker::make_way_again() {
   if (oldest || group_waits)
     return make_way(all_alike && !group_waits ? *oldest : RequestId{});
   making_way_ = true;
-  v1::Tick tick;
-  tick.set_id(tick_turn);
-  caf_version::post_later(this, turn_, tick);
+  world_.wake(turn_, Wake::turn);
 }
 
-void ResourceBroker::reclaim(LeaseId id, TaskLease& lease) {
+void BrokerCore::reclaim(LeaseId id, TaskLease& lease) {
   if (std::exchange(lease.reclaimed, true))
     return;
   v1::ReclaimLease message;
   message.set_lease(id.value());
   // One that is away is asked again when it is back.
   if (const auto client = clients_.find(lease.client); client != clients_.end() && client->second.port != nullptr)
-    caf_version::post(client->second.port, message);
+    world_.post(client->second.port, std::move(message));
 }
 
-void ResourceBroker::log(const Event& event) {
+void BrokerCore::log(const Event& event) {
   std::string name;
   if (const auto group = groups_.find(event.group); group != groups_.end()) {
     name = group->second.name;
@@ -181,36 +177,34 @@ void ResourceBroker::log(const Event& event) {
   } else if (const auto actor = actor_requests_.find(event.request); actor != actor_requests_.end()) {
     name = actors_.at(actor->second).request.name();
   }
-  auto& entry = log_.add(Clock::now(), std::string{to_string(event.kind)}, std::move(name));
+  auto& entry = log_.add(std::string{to_string(event.kind)}, std::move(name));
   entry.set_request(event.request.value());
   entry.set_reason(event.reason);
   if (event.lease)
     *entry.mutable_lease() = to_wire(*event.lease);
 }
 
-void ResourceBroker::schedule_tick() {
+void BrokerCore::wake_for_ledger() {
   const auto due = ledger_.next_timeout();
-  if (!due || *due >= tick_due_)
+  if (!due || *due >= ledger_due_)
     return;
-  tick_due_ = *due;
-  caf_version::post_later(this, std::max(Duration::zero(), *due - Clock::now()), v1::Tick{});
+  ledger_due_ = *due;
+  world_.wake(std::max(Duration::zero(), *due - world_.now()), Wake::timeout);
 }
 
-void ResourceBroker::remind(const Due& due) {
+void BrokerCore::remind(const Due& due) {
   if (due.at == never)
     return;
   dues_.insert(due);
   if (due.at >= next_due_)
     return;
   next_due_ = due.at;
-  v1::Tick tick;
-  tick.set_id(tick_due);
-  caf_version::post_later(this, std::max(Duration::zero(), due.at - Clock::now()), tick);
+  world_.wake(std::max(Duration::zero(), due.at - world_.now()), Wake::due);
 }
 
-void ResourceBroker::look_at_due() {
+void BrokerCore::look_at_due() {
   // Of a reminder that an earlier one has overtaken: the others were asked for again when that came.
-  const auto now = Clock::now();
+  const auto now = world_.now();
   if (now < next_due_)
     return;
   next_due_ = never;
@@ -226,13 +220,13 @@ void ResourceBroker::look_at_due() {
     remind(*dues_.begin());
 }
 
-void ResourceBroker::stop_reminding(ActorRecord& actor) {
+void BrokerCore::stop_reminding(ActorRecord& actor) {
   for (const auto& at : {std::exchange(actor.due, std::nullopt), std::exchange(actor.first_start_by, std::nullopt)})
     if (at)
       dues_.erase({*at, actor.id, 0});
 }
 
-v1::Lease ResourceBroker::to_wire(const Lease& lease) const {
+v1::Lease BrokerCore::to_wire(const Lease& lease) const {
   auto result = gpuactors::to_wire(lease);
   // The ledger counts a node's devices by their place in its offer, everybody else knows them by their index.
   if (const auto node = nodes_.find(lease.node); node != nodes_.end())
@@ -243,7 +237,7 @@ v1::Lease ResourceBroker::to_wire(const Lease& lease) const {
 
 // -- state ----------------------------------------------------------------------------------------
 
-v1::ClusterState ResourceBroker::state(const v1::GetState& message) const {
+v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
   v1::ClusterState result;
   for (const auto& view : ledger_.nodes()) {
     const auto& record = nodes_.at(view.name);

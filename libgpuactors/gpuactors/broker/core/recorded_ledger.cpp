@@ -1,4 +1,4 @@
-#include <gpuactors/broker/recorded_ledger.hpp>
+#include <gpuactors/broker/core/recorded_ledger.hpp>
 
 #include <ostream>
 

@@ -1,9 +1,8 @@
 // EventLog: the broker's decisions in order, bounded, for whoever wants to see or check them.
 #pragma once
 
-#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/v1/control.pb.h>
+#include <gpuactors/broker/core/world.hpp>
 
 #include <deque>
 #include <map>
@@ -14,18 +13,19 @@ namespace gpuactors {
 /// The last `limits::event_log` events, and how many there were of each kind. One thread (the broker's).
 class EventLog {
 public:
-  EventLog() : started_unix_ns_(unix_ns()) {
+  /// `world` outlives it.
+  explicit EventLog(const BrokerWorld& world) : world_(world), started_unix_ns_(world.unix_ns()) {
     // nop
   }
 
   /// Appends an event and numbers it. @returns the entry, to be filled in further.
-  v1::Event& add(TimePoint now, std::string kind, std::string name) {
+  v1::Event& add(std::string kind, std::string name) {
     if (events_.size() >= limits::event_log)
       events_.pop_front();
     auto& event = events_.emplace_back();
     event.set_sequence(++last_);
-    event.set_time_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count());
-    event.set_unix_ns(unix_ns());
+    event.set_time_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(world_.now().time_since_epoch()).count());
+    event.set_unix_ns(world_.unix_ns());
     ++counts_[kind];
     event.set_kind(std::move(kind));
     event.set_name(std::move(name));
@@ -46,12 +46,6 @@ public:
     return started_unix_ns_;
   }
 
-  /// Nanoseconds since 1970.
-  static std::int64_t unix_ns() {
-    using namespace std::chrono;
-    return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
-  }
-
   /// All events with a number of at least `first`, oldest first.
   template <class Sink>
   void for_each_from(std::uint64_t first, Sink&& sink) const {
@@ -61,6 +55,7 @@ public:
   }
 
 private:
+  const BrokerWorld& world_;
   std::deque<v1::Event> events_;
   std::uint64_t last_ = 0;
   std::map<std::string, std::uint64_t> counts_;

@@ -1,6 +1,6 @@
 // The rule by which actors are restarted.
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/broker/lives.hpp>
+#include <gpuactors/broker/core/lives.hpp>
 
 #include <algorithm>
 #include <utility>

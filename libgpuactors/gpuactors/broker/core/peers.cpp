@@ -1,6 +1,6 @@
 // The broker's peers: nodes and clients that come, go, and come back with what they hold.
-#include <gpuactors/broker/convert.hpp>
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
 
@@ -8,18 +8,14 @@
 
 namespace gpuactors {
 
-std::uint64_t ResourceBroker::watch(const caf::strong_actor_ptr& handle, Peer peer) {
+std::uint64_t BrokerCore::watch(const ContactPtr& contact, Peer peer) {
   const auto id = ++last_peer_;
   peers_.emplace(id, std::move(peer));
-  handle->get()->attach_functor([self = caf::actor_cast<caf::actor_addr>(this), id] {
-    v1::PeerDown message;
-    message.set_peer(id);
-    caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(self), std::move(message));
-  });
+  world_.watch(contact, id);
   return id;
 }
 
-void ResourceBroker::peer_down(std::uint64_t id) {
+void BrokerCore::peer_down(std::uint64_t id) {
   const auto peer = peers_.extract(id);
   if (peer.empty())
     return; // it has come back on another connection meanwhile
@@ -29,7 +25,7 @@ void ResourceBroker::peer_down(std::uint64_t id) {
     client_down(peer.mapped().client);
 }
 
-void ResourceBroker::settled() {
+void BrokerCore::settled() {
   settling_ = false;
   withdrawn_.clear();
   if (!arrivals_.empty())
@@ -50,12 +46,12 @@ void ResourceBroker::settled() {
     drop_client(id);
   start_missing_actors();
   answer_early();
-  apply(ledger_.expect_nodes(false, Clock::now()));
+  apply(ledger_.expect_nodes(false, world_.now()));
 }
 
 // -- nodes ----------------------------------------------------------------------------------------
 
-void ResourceBroker::held_ahead(const v1::HeldAhead& message) {
+void BrokerCore::held_ahead(const v1::HeldAhead& message) {
   auto& parts = held_ahead_[message.agent()];
   if (message.registration() < parts.registration)
     return; // late, from a connection that was lost
@@ -64,14 +60,15 @@ void ResourceBroker::held_ahead(const v1::HeldAhead& message) {
   parts.held.insert(parts.held.end(), message.held().begin(), message.held().end());
 }
 
-caf::result<v1::Done> ResourceBroker::add_node(v1::RegisterNode message, const caf::strong_actor_ptr& agent) {
+void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, DoneAnswer answer) {
   if (agent == nullptr)
-    return to_caf(Error{Errc::invalid_argument, "a node registers with the handle of its agent"});
+    return answer.deliver(fail(Errc::invalid_argument, "a node registers with the handle of its agent"));
   if (message.held_ahead() > 0) {
     const auto parts = held_ahead_.find(message.agent());
     if (parts == held_ahead_.end() || parts->second.registration != message.registration()
         || parts->second.held.size() != message.held_ahead())
-      return to_caf(Error{Errc::unavailable, "not all that the node holds has arrived: it has to register again"});
+      return answer.deliver(
+          fail(Errc::unavailable, "not all that the node holds has arrived: it has to register again"));
     for (auto& held : parts->second.held)
       *message.add_held() = std::move(held);
   }
@@ -80,7 +77,7 @@ caf::result<v1::Done> ResourceBroker::add_node(v1::RegisterNode message, const c
   if (auto checked =
           check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
       !checked)
-    return to_caf(checked.error());
+    return answer.deliver(fail(checked.error()));
   if (const auto known = nodes_.find(node.name());
       known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
@@ -89,32 +86,30 @@ caf::result<v1::Done> ResourceBroker::add_node(v1::RegisterNode message, const c
     known->second.release = message.release();
     known->second.peer = watch(agent, Peer{node.name(), 0});
     reconcile(message);
-    return v1::Done{};
+    return answer.deliver({});
   }
   // It has lost its connection while it waited, and is back on another one.
   for (auto& arrival : arrivals_)
     if (arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent())
-      arrival.answer.deliver(to_caf(Error{Errc::unavailable, "the node has registered again since"}));
+      arrival.answer.deliver(fail(Errc::unavailable, "the node has registered again since"));
   std::erase_if(arrivals_, [&](const Arrival& arrival) {
     return arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent();
   });
-  auto promise = make_response_promise<v1::Done>();
-  arrivals_.push_back({std::move(message), agent, promise});
+  arrivals_.push_back({std::move(message), agent, std::move(answer)});
   // Bundles of a group are put back together, or those that are missing would be placed anew.
   if (!settling_ || !awaits_nodes())
     admit(std::exchange(arrivals_, {}));
-  return promise;
 }
 
-void ResourceBroker::admit(std::vector<Arrival> arrivals) {
+void BrokerCore::admit(std::vector<Arrival> arrivals) {
   // What is held there must be in the books before anything else is placed there.
   ledger_.pause();
   std::vector<std::pair<const v1::HeldLease*, const v1::Node*>> held;
   for (auto& arrival : arrivals) {
     const auto& node = arrival.message.node();
-    auto events = ledger_.add_node(from_wire(node), Clock::now());
+    auto events = ledger_.add_node(from_wire(node), world_.now());
     if (!events) {
-      arrival.answer.deliver(to_caf(events.error()));
+      arrival.answer.deliver(fail(events.error()));
       continue;
     }
     auto& record = nodes_[node.name()];
@@ -124,7 +119,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
     record.types = arrival.message.types();
     record.release = arrival.message.release();
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
-    log_.add(Clock::now(), "node_added", node.name());
+    log_.add("node_added", node.name());
     apply(*events);
     fail_faulty_devices(node.name(), node);
     for (const auto& lease : arrival.message.held())
@@ -132,7 +127,7 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
     if (const auto known = stored_nodes_.find(node.name());
         known != stored_nodes_.end() && known->second.drained() && known->second.agent() == record.agent_id)
       drain_again(node.name(), known->second);
-    arrival.answer.deliver(v1::Done{});
+    arrival.answer.deliver({});
   }
   restore_groups();
   // Lenders are older than borrowers.
@@ -140,13 +135,13 @@ void ResourceBroker::admit(std::vector<Arrival> arrivals) {
             [](const auto& a, const auto& b) { return a.first->lease().id() < b.first->lease().id(); });
   for (const auto& [lease, node] : held)
     adopt(*lease, *node);
-  apply(ledger_.resume(Clock::now()));
+  apply(ledger_.resume(world_.now()));
   answer_early();
 }
 
-void ResourceBroker::reconcile(const v1::RegisterNode& message) {
+void BrokerCore::reconcile(const v1::RegisterNode& message) {
   const auto& node = message.node();
-  log_.add(Clock::now(), "node_returned", node.name());
+  log_.add("node_returned", node.name());
   fail_faulty_devices(node.name(), node);
   std::set<LeaseId> there;
   for (const auto& held : message.held())
@@ -167,10 +162,8 @@ void ResourceBroker::reconcile(const v1::RegisterNode& message) {
     const LeaseId id{held.lease().id()};
     if (ledger_.find_lease(id) == nullptr)
       adopt(held, node);
-    else if (held.has_started()) {
-      caf::strong_actor_ptr none;
-      lease_started(held.started(), none, none);
-    }
+    else if (held.has_started())
+      lease_started(held.started(), nullptr, nullptr);
     take_over_saved(held);
     // An order to end it may have been lost.
     const auto* lease = ledger_.find_lease(id);
@@ -184,7 +177,7 @@ void ResourceBroker::reconcile(const v1::RegisterNode& message) {
   }
 }
 
-void ResourceBroker::take_over_saved(const v1::HeldLease& held) {
+void BrokerCore::take_over_saved(const v1::HeldLease& held) {
   if (held.actor().saved_type().empty())
     return;
   v1::ActorSaved message;
@@ -195,7 +188,7 @@ void ResourceBroker::take_over_saved(const v1::HeldLease& held) {
   saved(message);
 }
 
-void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {
+void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   auto lease = from_wire(held.lease());
   // Back from the numbers that everybody knows to places in the node's offer.
   for (auto& granted : lease.devices) {
@@ -203,18 +196,22 @@ void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {
                                  [&](const v1::Device& device) { return device.index() == granted.index; });
     granted.index = static_cast<int>(at - node.devices().begin());
   }
-  // The books of a group are gone with the broker that kept them: what runs in it goes on as if it had none.
-  if (lease.group && ledger_.bundles_of(lease.group).empty()) {
+  const auto id = lease.id;
+  auto restored = ledger_.restore(lease);
+  if (!restored && (lease.group || lease.parent)) {
+    // The bundle that it is in has been placed elsewhere since, or the books of its group are gone with the broker that
+    // kept them. What it holds is not free all the same.
     lease.group = GroupId{};
     lease.bundle = 0;
+    lease.parent = LeaseId{};
+    restored = ledger_.restore(lease);
   }
-  const auto id = lease.id;
-  if (auto restored = ledger_.restore(lease); !restored) {
-    log_.add(Clock::now(), "error", fmt::format("lease {}", id.value())).set_reason(restored.error().message());
+  if (!restored) {
+    log_.add("error", fmt::format("lease {}", id.value())).set_reason(restored.error().message());
     tell_agent_to_end(lease, 0);
     return;
   }
-  auto& event = log_.add(Clock::now(), "adopted", lease.name);
+  auto& event = log_.add("adopted", lease.name);
   *event.mutable_lease() = held.lease();
   last_request_ = std::max(last_request_, lease.request.value());
   // Of this broker's own time: it was lost here, or has ended, before the node came back.
@@ -231,11 +228,11 @@ void ResourceBroker::adopt(const v1::HeldLease& held, const v1::Node& node) {
     end_task_lease(id);
 }
 
-void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
+void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const auto& order = held.actor();
   const ActorId id{order.actor()};
   const std::pair key{order.client(), order.client_request()};
-  std::vector<SpawnPromise> seekers;
+  std::vector<FindAnswer> seekers;
   if (const auto twin = spawns_.find(key); twin != spawns_.end() && twin->second != id) {
     // Its client asked for it again before its node was back.
     auto& other = actors_.at(twin->second);
@@ -247,7 +244,7 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   if (actors_.count(id) == 0)
     load_actor(held);
   auto& record = actors_.at(id);
-  record.seekers.insert(record.seekers.end(), seekers.begin(), seekers.end());
+  std::move(seekers.begin(), seekers.end(), std::back_inserter(record.seekers));
   // Of moves under way its node does not know.
   const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
   record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
@@ -258,38 +255,36 @@ void ResourceBroker::adopt_actor(const v1::HeldLease& held) {
   record.state = ActorState::starting;
   actor_leases_[LeaseId{held.lease().id()}] = id;
   limit_first_start(record);
-  if (held.has_started()) {
-    caf::strong_actor_ptr none;
-    actor_started(record, held.started(), none, none);
-  }
+  if (held.has_started())
+    actor_started(record, held.started(), nullptr, nullptr);
   if (withdrawn_.count(key) > 0) {
     record.no_restart = true;
     kill(record, 0);
   }
 }
 
-void ResourceBroker::drop_node(const std::string& name) {
+void BrokerCore::drop_node(const std::string& name) {
   const auto found = nodes_.find(name);
   if (found == nodes_.end())
     return;
   found->second.agent = nullptr;
-  log_.add(Clock::now(), "node_lost", name).set_reason("the connection to its agent is gone");
+  log_.add("node_lost", name).set_reason("the connection to its agent is gone");
   // Its leases end as lost; the record is needed to speak of them.
-  apply(ledger_.remove_node(name, Clock::now()), "remove_node");
+  apply(ledger_.remove_node(name, world_.now()), "remove_node");
   nodes_.erase(name);
 }
 
 // -- clients --------------------------------------------------------------------------------------
 
-caf::result<v1::Done> ResourceBroker::hello(const v1::Hello& message, const caf::strong_actor_ptr& port) {
+Result<void> BrokerCore::hello(const v1::Hello& message, const ContactPtr& port) {
   if (port == nullptr || message.client() == 0)
-    return to_caf(Error{Errc::invalid_argument, "a client says hello with its number and its port"});
+    return fail(Errc::invalid_argument, "a client says hello with its number and its port");
   if (auto checked = check_pulse("this program", message.heartbeat_ms(), message.link_timeout_ms()); !checked)
-    return to_caf(checked.error());
+    return checked;
   auto& record = clients_[message.client()];
   peers_.erase(record.peer);
   if (std::exchange(record.away_until, std::nullopt))
-    log_.add(Clock::now(), "client_returned", message.name());
+    log_.add("client_returned", message.name());
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
   record.name = message.name();
   record.release = message.release();
@@ -303,22 +298,21 @@ caf::result<v1::Done> ResourceBroker::hello(const v1::Hello& message, const caf:
   for (auto& [id, lease] : task_leases_)
     if (lease.client == message.client() && std::exchange(lease.reclaimed, false))
       reclaim(id, lease);
-  return v1::Done{};
+  return {};
 }
 
-caf::result<v1::Done> ResourceBroker::goodbye(const v1::Goodbye& message) {
+void BrokerCore::goodbye(const v1::Goodbye& message) {
   if (const auto client = clients_.find(message.client()); client != clients_.end())
     client->second.grace = Duration::zero();
-  return v1::Done{};
 }
 
-void ResourceBroker::client_down(ClientId id) {
+void BrokerCore::client_down(ClientId id) {
   auto& record = clients_.at(id);
   if (record.grace == Duration::zero())
     return drop_client(id);
   record.port = nullptr;
-  record.away_until = deadline_after(Clock::now(), record.grace);
-  log_.add(Clock::now(), "client_away", record.name)
+  record.away_until = deadline_after(world_.now(), record.grace);
+  log_.add("client_away", record.name)
       .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s",
                               std::chrono::duration<double>{record.grace}.count()));
   // Nobody would hear that they are granted; it asks again.
@@ -332,17 +326,17 @@ void ResourceBroker::client_down(ClientId id) {
   remind({*record.away_until, ActorId{}, id});
 }
 
-void ResourceBroker::cancel_requests(ClientId id) {
+void BrokerCore::cancel_requests(ClientId id) {
   std::vector<RequestId> waiting;
   for (const auto& [request, task] : task_requests_)
     if (task.client == id)
       waiting.push_back(request);
   for (const auto request : waiting)
     if (take_task_request(request)) // not granted when the one before it was withdrawn
-      apply(ledger_.cancel(request, Clock::now()), "cancel");
+      apply(ledger_.cancel(request, world_.now()), "cancel");
 }
 
-void ResourceBroker::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed) {
+void BrokerCore::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed) {
   cancel_requests(id);
   std::vector<LeaseId> strays;
   for (const auto& [lease, held] : task_leases_)
@@ -352,7 +346,7 @@ void ResourceBroker::end_stray_leases(ClientId id, const std::set<LeaseId>& clai
     end_task_lease(lease);
 }
 
-void ResourceBroker::drop_client(ClientId id) {
+void BrokerCore::drop_client(ClientId id) {
   clients_.erase(id);
   end_stray_leases(id, {});
   std::vector<ActorId> actors;

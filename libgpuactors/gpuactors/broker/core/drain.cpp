@@ -1,6 +1,6 @@
 // Emptying a node: actors that may be started anew move to other nodes, all else runs to its end or to the deadline.
-#include <gpuactors/broker/requests.hpp>
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/requests.hpp>
 
 #include <fmt/format.h>
 
@@ -13,10 +13,9 @@ namespace gpuactors {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::system_clock;
-
-std::int64_t unix_ms(system_clock::time_point time) {
-  return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
+/// Milliseconds since 1970.
+std::int64_t unix_ms(const BrokerWorld& world) {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds{world.unix_ns()}).count();
 }
 
 /// How often a node that is being emptied is looked at: again soon when something has left it, else more rarely.
@@ -25,51 +24,51 @@ constexpr milliseconds emptying_longest{1'000};
 
 } // namespace
 
-caf::result<v1::Done> ResourceBroker::undrain(const std::string& name) {
-  auto events = ledger_.undrain_node(name, Clock::now());
+Result<void> BrokerCore::undrain(const std::string& name) {
+  auto events = ledger_.undrain_node(name, world_.now());
   if (!events)
-    return to_caf(events.error());
+    return fail(events.error());
   nodes_.at(name).empty_by.reset();
-  log_.add(Clock::now(), "node_resumed", name);
+  log_.add("node_resumed", name);
   stored_nodes_.erase(name);
   if (options_.store != nullptr) {
     options_.store->erase(StateSection::nodes, name);
     commit_soon();
   }
   apply(*events);
-  return v1::Done{};
+  return {};
 }
 
-caf::result<v1::Done> ResourceBroker::drain(const v1::DrainNode& message) {
+Result<void> BrokerCore::drain(const v1::DrainNode& message) {
   if (message.resume())
     return undrain(message.name());
-  auto events = ledger_.drain_node(message.name(), Clock::now());
+  auto events = ledger_.drain_node(message.name(), world_.now());
   if (!events)
-    return to_caf(events.error());
+    return fail(events.error());
   auto& node = nodes_.at(message.name());
-  auto& entry = log_.add(Clock::now(), "node_drained", message.name());
+  auto& entry = log_.add("node_drained", message.name());
   if (message.has_deadline_ms()) {
-    node.empty_by = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
+    node.empty_by = deadline_after(world_.now(), from_milliseconds(message.deadline_ms()));
     entry.set_reason(fmt::format("what runs there moves or ends within {} ms", message.deadline_ms()));
   }
   keep_drained(message.name());
   apply(*events);
   if (node.empty_by)
     empty_nodes();
-  return v1::Done{};
+  return {};
 }
 
-void ResourceBroker::drain_again(const std::string& name, const v1::StoredNode& stored) {
-  apply(ledger_.drain_node(name, Clock::now()), "drain_node");
+void BrokerCore::drain_again(const std::string& name, const v1::StoredNode& stored) {
+  apply(ledger_.drain_node(name, world_.now()), "drain_node");
   if (stored.until_ms() == 0)
     return;
-  const auto left = stored.until_ms() - unix_ms(system_clock::now());
+  const auto left = stored.until_ms() - unix_ms(world_);
   nodes_.at(name).empty_by =
-      deadline_after(Clock::now(), from_milliseconds(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left))));
+      deadline_after(world_.now(), from_milliseconds(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left))));
   look_again_at_nodes();
 }
 
-void ResourceBroker::keep_drained(const std::string& name) {
+void BrokerCore::keep_drained(const std::string& name) {
   const auto& node = nodes_.at(name);
   v1::StoredNode stored;
   stored.set_agent(node.agent_id);
@@ -77,8 +76,8 @@ void ResourceBroker::keep_drained(const std::string& name) {
   if (node.empty_by == never)
     stored.set_until_ms(std::numeric_limits<std::int64_t>::max());
   else if (node.empty_by)
-    stored.set_until_ms(
-        unix_ms(system_clock::now() + std::chrono::duration_cast<milliseconds>(*node.empty_by - Clock::now())));
+    stored.set_until_ms(unix_ms(world_)
+                        + std::chrono::duration_cast<milliseconds>(*node.empty_by - world_.now()).count());
   // It stays drained when only its connection was lost.
   stored_nodes_[name] = stored;
   if (options_.store == nullptr)
@@ -87,16 +86,14 @@ void ResourceBroker::keep_drained(const std::string& name) {
   commit_soon();
 }
 
-void ResourceBroker::look_again_at_nodes() {
+void BrokerCore::look_again_at_nodes() {
   if (std::exchange(emptying_, true))
     return;
-  v1::Tick tick;
-  tick.set_id(tick_emptying);
-  caf_version::post_later(this, emptying_pause_, tick);
+  world_.wake(emptying_pause_, Wake::emptying);
 }
 
-void ResourceBroker::empty_nodes() {
-  const auto now = Clock::now();
+void BrokerCore::empty_nodes() {
+  const auto now = world_.now();
   bool more = false;
   std::size_t left = 0;
   for (auto& [name, node] : nodes_) {
@@ -108,7 +105,7 @@ void ResourceBroker::empty_nodes() {
         held.push_back(lease.id);
     if (held.empty()) {
       node.empty_by.reset();
-      log_.add(now, "node_empty", name);
+      log_.add("node_empty", name);
       continue;
     }
     more = true;
@@ -123,7 +120,7 @@ void ResourceBroker::empty_nodes() {
     look_again_at_nodes();
 }
 
-void ResourceBroker::leave(LeaseId id, const std::string& node, bool late) {
+void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
   if (const auto task = task_leases_.find(id); task != task_leases_.end()) {
     // Its client gives it back after the task that runs.
     reclaim(id, task->second);
@@ -138,12 +135,12 @@ void ResourceBroker::leave(LeaseId id, const std::string& node, bool late) {
   if (actor.state != ActorState::alive && !(late && actor.state == ActorState::starting))
     return;
   if (actor.spec.max_restarts() != 0 && reserve_elsewhere(actor, node)) {
-    log_.add(Clock::now(), "moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
+    log_.add("moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
     // A move is no death: it does not use up a restart.
     actor.lives.forgive_one();
     keep(actor);
     // Others in its process have until the deadline too: it is not worth a process that is ended by force.
-    const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - Clock::now());
+    const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - world_.now());
     kill(actor, std::max<milliseconds>(limits::stop_grace, left).count());
   } else if (late) {
     // One with restarts left waits for room, wherever it comes; a bundle on this node would only take it back.
@@ -152,14 +149,14 @@ void ResourceBroker::leave(LeaseId id, const std::string& node, bool late) {
   }
 }
 
-bool ResourceBroker::reserve_elsewhere(ActorRecord& actor, const std::string& node) {
+bool BrokerCore::reserve_elsewhere(ActorRecord& actor, const std::string& node) {
   auto request = read_request(actor.request);
   if (!request || !check_group(request->group))
     return false;
   request->queue = false;
   const RequestId id{++last_request_};
   moves_[id] = actor.id;
-  apply(ledger_.submit(id, std::move(*request), Clock::now()));
+  apply(ledger_.submit(id, std::move(*request), world_.now()));
   moves_.erase(id);
   // Bundles and what was lent are given out on a drained node too.
   if (actor.next && actor.next->node == node)
@@ -167,17 +164,17 @@ bool ResourceBroker::reserve_elsewhere(ActorRecord& actor, const std::string& no
   return actor.next.has_value();
 }
 
-void ResourceBroker::forget_move(LeaseId lease) {
+void BrokerCore::forget_move(LeaseId lease) {
   if (const auto reserved = reserved_.extract(lease); !reserved.empty())
     actors_.at(reserved.mapped()).next.reset();
 }
 
-void ResourceBroker::give_up_move(ActorRecord& actor) {
+void BrokerCore::give_up_move(ActorRecord& actor) {
   const auto next = std::exchange(actor.next, std::nullopt);
   if (!next)
     return;
   reserved_.erase(next->id);
-  apply(ledger_.release(next->id, next->epoch, Clock::now()), "release");
+  apply(ledger_.release(next->id, next->epoch, world_.now()), "release");
 }
 
 } // namespace gpuactors

@@ -1,5 +1,5 @@
 // Devices that fail: out of use until their node is started again. And how busy the others are.
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
 
 #include <fmt/format.h>
 
@@ -7,12 +7,12 @@
 
 namespace gpuactors {
 
-void ResourceBroker::devices_failed(const v1::DeviceFault& message) {
+void BrokerCore::devices_failed(const v1::DeviceFault& message) {
   for (const auto index : message.devices())
     fail_device(message.node(), index, message.reason());
 }
 
-void ResourceBroker::devices_used(const v1::DeviceUse& message) {
+void BrokerCore::devices_used(const v1::DeviceUse& message) {
   const auto known = nodes_.find(message.node());
   if (known == nodes_.end())
     return;
@@ -21,13 +21,13 @@ void ResourceBroker::devices_used(const v1::DeviceUse& message) {
     known->second.uses[use.device()] = use;
 }
 
-void ResourceBroker::fail_faulty_devices(const std::string& name, const v1::Node& said) {
+void BrokerCore::fail_faulty_devices(const std::string& name, const v1::Node& said) {
   for (const auto& device : said.devices())
     if (!device.fault().empty())
       fail_device(name, device.index(), device.fault());
 }
 
-void ResourceBroker::fail_device(const std::string& node, int index, const std::string& reason) {
+void BrokerCore::fail_device(const std::string& node, int index, const std::string& reason) {
   const auto known = nodes_.find(node);
   if (known == nodes_.end())
     return;
@@ -39,11 +39,11 @@ void ResourceBroker::fail_device(const std::string& node, int index, const std::
     return;
   known->second.failed.insert(index);
   device->set_fault(reason);
-  log_.add(Clock::now(), "device_failed", fmt::format("{}/{}", node, index)).set_reason(reason);
-  apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), Clock::now()), "fail_device");
+  log_.add("device_failed", fmt::format("{}/{}", node, index)).set_reason(reason);
+  apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), world_.now()), "fail_device");
 }
 
-std::string ResourceBroker::why_lost(const Event& event) const {
+std::string BrokerCore::why_lost(const Event& event) const {
   const auto node = nodes_.find(event.lease->node);
   if (node == nodes_.end())
     return event.reason;

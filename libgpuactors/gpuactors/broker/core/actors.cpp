@@ -1,7 +1,7 @@
 // The broker and actors: their records, from the wish to the end of the last restart.
 #include <gpuactors/base/suggest.hpp>
-#include <gpuactors/broker/requests.hpp>
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/requests.hpp>
 
 #include <fmt/format.h>
 
@@ -24,21 +24,23 @@ Error no_actor(const Names& names, const std::string& name_space, const std::str
 
 // -- what clients ask -----------------------------------------------------------------------------
 
-ResourceBroker::ActorAnswer ResourceBroker::spawn_actor(const v1::SpawnActor& message, const Payload& config) {
+void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Payload& config, FindAnswer answer) {
   if (clients_.count(message.client()) == 0)
-    return to_caf(Error{Errc::unavailable, "the broker does not know the client: its connection was lost"});
+    return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   // Asked before, and the answer was lost.
   const std::pair key{message.client(), message.client_request()};
   if (const auto known = spawns_.find(key); known != spawns_.end())
-    return answer_with(actors_.at(known->second));
+    return answer_with(actors_.at(known->second), std::move(answer));
   const ActorName name{message.spec().name_space(), message.spec().name()};
   if (const auto taken = names_.find(name); !name.second.empty() && taken != names_.end()) {
     auto& record = actors_.at(taken->second);
-    if (message.get_if_exists() && record.spec.type() == message.spec().type())
-      return share(record);
-    return to_caf(Error{Errc::already_exists,
-                        fmt::format("there is an actor named \"{}\" already{}", name.second,
-                                    message.get_if_exists() ? ", of type " + record.spec.type() : std::string{})});
+    if (!message.get_if_exists() || record.spec.type() != message.spec().type())
+      return answer.deliver(
+          fail(Errc::already_exists,
+               fmt::format("there is an actor named \"{}\" already{}", name.second,
+                           message.get_if_exists() ? ", of type " + record.spec.type() : std::string{})));
+    record.shared = true;
+    return answer_with(record, std::move(answer));
   }
   ActorRecord record;
   record.id = ActorId{++last_actor_};
@@ -50,113 +52,86 @@ ResourceBroker::ActorAnswer ResourceBroker::spawn_actor(const v1::SpawnActor& me
   if (record.request.name().empty())
     record.request.set_name(name.second.empty() ? fmt::format("{}-{}", record.spec.type(), record.id.value())
                                                 : name.second);
-  auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  record.seekers.push_back(promise);
+  record.seekers.push_back(std::move(answer));
   if (!name.second.empty())
     names_[name] = record.id;
   spawns_[key] = record.id;
   auto& kept = actors_.emplace(record.id, std::move(record)).first->second;
   keep(kept);
   submit_actor(kept);
-  return promise;
 }
 
-ResourceBroker::ActorAnswer ResourceBroker::answer_with(ActorRecord& record) {
-  auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  answer_with(record, promise);
-  return promise;
-}
-
-ResourceBroker::ActorAnswer ResourceBroker::share(ActorRecord& record) {
-  record.shared = true;
-  return answer_with(record);
-}
-
-void ResourceBroker::answer_with(ActorRecord& record, SpawnPromise promise) {
+void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer) {
   if (record.state == ActorState::alive)
-    promise.deliver(info_of(record), record.handle, record.control);
+    answer.deliver(FoundActor{info_of(record), record.handle, record.control});
   else
-    record.seekers.push_back(std::move(promise));
+    record.seekers.push_back(std::move(answer));
 }
 
-ResourceBroker::ActorAnswer ResourceBroker::find(const v1::FindActor& message) {
-  auto promise = make_response_promise<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>();
-  find(message, promise);
-  return promise;
-}
-
-void ResourceBroker::find(const v1::FindActor& message, SpawnPromise promise) {
+void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
   if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
     record->shared = record->shared || !message.name().empty();
-    return answer_with(*record, std::move(promise));
+    return answer_with(*record, std::move(answer));
   }
   if (may_come_back(message.name(), message.id())) {
-    early_finds_.emplace_back(message, std::move(promise));
+    early_finds_.emplace_back(message, std::move(answer));
     return;
   }
-  if (message.name().empty()) {
-    promise.deliver(to_caf(Error{Errc::actor_died, fmt::format("actor {} has ended", message.id())}));
-    return;
-  }
-  promise.deliver(to_caf(no_actor(names_, message.name_space(), message.name())));
+  if (message.name().empty())
+    return answer.deliver(fail(Errc::actor_died, fmt::format("actor {} has ended", message.id())));
+  answer.deliver(fail(no_actor(names_, message.name_space(), message.name())));
 }
 
-bool ResourceBroker::may_come_back(const std::string& name, std::uint64_t id) const {
+bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const {
   // Ids above the first were given by this broker: no node can bring such an actor back.
   return settling_ && (!name.empty() || id <= options_.last_id);
 }
 
-void ResourceBroker::answer_early() {
-  for (auto& [message, promise] : std::exchange(early_kills_, {})) {
+void BrokerCore::answer_early() {
+  for (auto& [message, answer] : std::exchange(early_kills_, {})) {
     // One of that name which was spawned since is not meant.
     const auto* found = find_record({message.name_space(), message.name()}, message.id());
     if (found == nullptr || found->id.value() <= options_.last_id)
-      kill(message, std::move(promise));
+      kill(message, std::move(answer));
     else if (settling_)
-      early_kills_.emplace_back(message, std::move(promise));
+      early_kills_.emplace_back(message, std::move(answer));
     else
-      promise.deliver(to_caf(no_actor(decltype(names_){}, message.name_space(), message.name())));
+      answer.deliver(fail(no_actor(decltype(names_){}, message.name_space(), message.name())));
   }
-  for (auto& [message, promise] : std::exchange(early_finds_, {}))
-    find(message, std::move(promise));
+  for (auto& [message, answer] : std::exchange(early_finds_, {}))
+    find(message, std::move(answer));
 }
 
-caf::result<v1::Done> ResourceBroker::kill(const v1::KillActor& message) {
-  auto promise = make_response_promise<v1::Done>();
-  kill(message, promise);
-  return promise;
-}
-
-void ResourceBroker::kill(const v1::KillActor& message, DonePromise promise) {
+void BrokerCore::kill(const v1::KillActor& message, DoneAnswer answer) {
   auto* record = find_record({message.name_space(), message.name()}, message.id());
   if (record == nullptr) {
     if (may_come_back(message.name(), message.id()))
-      early_kills_.emplace_back(message, std::move(promise));
+      early_kills_.emplace_back(message, std::move(answer));
     else if (message.again())
-      promise.deliver(v1::Done{});
+      answer.deliver({});
     else
-      promise.deliver(to_caf(message.name().empty()
-                                 ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
-                                 : no_actor(names_, message.name_space(), message.name())));
+      answer.deliver(fail(message.name().empty()
+                              ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
+                              : no_actor(names_, message.name_space(), message.name())));
     return;
   }
   // One that is on its way to its next life has died already.
   const bool between =
       record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
   if (between && !message.no_restart() && !record->no_restart) {
-    promise.deliver(v1::Done{});
+    answer.deliver({});
     if (record->state == ActorState::pausing) {
       stop_reminding(*record);
       submit_actor(*record);
     }
     return;
   }
-  record->killers.push_back(std::move(promise));
+  record->killers.push_back(std::move(answer));
   record->no_restart = record->no_restart || message.no_restart();
   kill(*record, message.grace_ms());
 }
 
-void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
+void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms) {
   if (record.state == ActorState::returning)
     return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before its node came back"});
   if (record.state == ActorState::pausing)
@@ -165,7 +140,7 @@ void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
     const auto id = record.id;
-    apply(ledger_.cancel(request, Clock::now()), "kill");
+    apply(ledger_.cancel(request, world_.now()), "kill");
     forget_actor(id, Error{Errc::cancelled, "the actor was killed before it was placed"});
     return;
   }
@@ -175,19 +150,19 @@ void ResourceBroker::kill(ActorRecord& record, std::uint64_t grace_ms) {
   }
 }
 
-void ResourceBroker::stuck(const v1::LeaseStuck& message) {
+void BrokerCore::stuck(const v1::LeaseStuck& message) {
   const auto holder = actor_leases_.find(LeaseId{message.lease()});
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
   if (actor == actors_.end() || actor->second.lease->epoch() != message.epoch())
     return;
   for (auto& killer : actor->second.killers)
-    killer.deliver(to_caf(Error{Errc::deadline_exceeded, message.text()}));
+    killer.deliver(fail(Errc::deadline_exceeded, message.text()));
   actor->second.killers.clear();
 }
 
 // -- their life -----------------------------------------------------------------------------------
 
-void ResourceBroker::submit_actor(ActorRecord& record) {
+void BrokerCore::submit_actor(ActorRecord& record) {
   record.state = ActorState::waiting;
   record.waiting_for = RequestId{++last_request_};
   actor_requests_[record.waiting_for] = record.id;
@@ -203,10 +178,10 @@ void ResourceBroker::submit_actor(ActorRecord& record) {
     forget_actor(record.id, request.error());
     return;
   }
-  apply(ledger_.submit(record.waiting_for, std::move(*request), Clock::now()));
+  apply(ledger_.submit(record.waiting_for, std::move(*request), world_.now()));
 }
 
-void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
+void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
   record.state = ActorState::starting;
   record.lease = to_wire(lease);
   actor_leases_[lease.id] = record.id;
@@ -221,37 +196,36 @@ void ResourceBroker::start_actor(const Lease& lease, ActorRecord& record) {
   order.set_client_request(record.client_request);
   order.set_saved_type(record.saved_type);
   order.set_saved(record.saved);
-  caf_version::post(nodes_.at(lease.node).agent, std::move(order), record.config);
+  if (const auto& agent = nodes_.at(lease.node).agent)
+    world_.post(agent, std::move(order), record.config);
   limit_first_start(record);
 }
 
-void ResourceBroker::limit_first_start(ActorRecord& record) {
+void BrokerCore::limit_first_start(ActorRecord& record) {
   // Over all attempts: one that crashes in its constructor again and again does not start either.
   if (record.spec.spawn_timeout_ms() == 0 || record.lives.lived() || record.first_start_by)
     return;
-  record.first_start_by = deadline_after(Clock::now(), from_milliseconds(record.spec.spawn_timeout_ms()));
+  record.first_start_by = deadline_after(world_.now(), from_milliseconds(record.spec.spawn_timeout_ms()));
   remind({*record.first_start_by, record.id});
 }
 
-void ResourceBroker::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, caf::strong_actor_ptr& holder,
-                                   caf::strong_actor_ptr& control) {
+void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, ContactPtr holder,
+                               ContactPtr control) {
   if (actor.state != ActorState::starting)
     return;
   actor.state = ActorState::alive;
-  actor.lives.began(Clock::now());
+  actor.lives.began(world_.now());
   stop_reminding(actor);
   actor.pid = message.pid();
   actor.address = message.address();
   actor.handle = std::move(holder);
   actor.control = std::move(control);
-  *log_.add(Clock::now(), "spawned", actor.request.name()).mutable_lease() = *actor.lease;
-  auto waiting = std::move(actor.seekers);
-  actor.seekers.clear();
-  for (auto& promise : waiting)
-    promise.deliver(info_of(actor), actor.handle, actor.control);
+  *log_.add("spawned", actor.request.name()).mutable_lease() = *actor.lease;
+  for (auto& seeker : std::exchange(actor.seekers, {}))
+    seeker.deliver(FoundActor{info_of(actor), actor.handle, actor.control});
 }
 
-void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
+void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
   auto& record = actors_.at(id);
   record.last = info_of(record);
   record.handle = nullptr;
@@ -264,10 +238,10 @@ void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
   const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};
   std::optional<Duration> next_life;
   if (!record.no_restart)
-    next_life = record.lives.end(rule, why, Clock::now());
+    next_life = record.lives.end(rule, why, world_.now());
   const auto pause = next_life.value_or(Duration::zero());
   const std::string kind = next_life ? "restarting" : "died";
-  auto& event = log_.add(Clock::now(), kind, record.request.name());
+  auto& event = log_.add(kind, record.request.name());
   event.set_reason(error.message());
   log_.count(fmt::format("{}/{}", kind, to_string(error.code())));
   if (!next_life) {
@@ -276,7 +250,7 @@ void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
   }
   keep(record);
   for (auto& killer : record.killers)
-    killer.deliver(v1::Done{});
+    killer.deliver({});
   record.killers.clear();
   if (const auto next = std::exchange(record.next, std::nullopt)) {
     reserved_.erase(next->id);
@@ -289,12 +263,12 @@ void ResourceBroker::actor_down(ActorId id, const Error& error, LifeEnd why) {
   event.set_reason(
       fmt::format("{}; the next start is in {:.1f} s", error.message(), std::chrono::duration<double>{pause}.count()));
   record.state = ActorState::pausing;
-  record.due = deadline_after(Clock::now(), pause);
+  record.due = deadline_after(world_.now(), pause);
   remind({*record.due, id});
 }
 
-void ResourceBroker::actor_due(ActorRecord& record) {
-  const bool late = record.first_start_by && Clock::now() >= *record.first_start_by;
+void BrokerCore::actor_due(ActorRecord& record) {
+  const bool late = record.first_start_by && world_.now() >= *record.first_start_by;
   if (!late) {
     record.due.reset();
     if (record.state == ActorState::pausing)
@@ -307,13 +281,13 @@ void ResourceBroker::actor_due(ActorRecord& record) {
                                 "what there is of it is asked to stop",
                                 record.spec.spawn_timeout_ms())};
   for (auto& seeker : std::exchange(record.seekers, {}))
-    seeker.deliver(to_caf(error));
+    seeker.deliver(fail(error));
   record.no_restart = true;
   if (record.state != ActorState::stopping)
     kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
 }
 
-void ResourceBroker::forget_actor(ActorId id, const Error& error) {
+void BrokerCore::forget_actor(ActorId id, const Error& error) {
   auto node = actors_.extract(id);
   if (node.empty())
     return;
@@ -324,7 +298,7 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
     ended_.pop_front();
   auto& ended = ended_.emplace_back();
   *ended.mutable_actor() = record.last ? std::move(*record.last) : info_of(record);
-  ended.set_unix_ns(EventLog::unix_ns());
+  ended.set_unix_ns(world_.unix_ns());
   ended.set_error(static_cast<std::uint32_t>(error.code()));
   ended.set_reason(error.message());
   if (const auto named = names_.find({record.spec.name_space(), record.spec.name()});
@@ -336,12 +310,12 @@ void ResourceBroker::forget_actor(ActorId id, const Error& error) {
   if (record.spec.detached() || !record.spec.name().empty())
     drop(StateSection::actors, id.value());
   for (auto& seeker : record.seekers)
-    seeker.deliver(to_caf(error));
+    seeker.deliver(fail(error));
   for (auto& killer : record.killers)
-    killer.deliver(v1::Done{});
+    killer.deliver({});
 }
 
-ResourceBroker::ActorRecord* ResourceBroker::find_record(const ActorName& name, std::uint64_t id) {
+BrokerCore::ActorRecord* BrokerCore::find_record(const ActorName& name, std::uint64_t id) {
   if (!name.second.empty()) {
     const auto named = names_.find(name);
     return named == names_.end() ? nullptr : &actors_.at(named->second);
@@ -350,7 +324,7 @@ ResourceBroker::ActorRecord* ResourceBroker::find_record(const ActorName& name, 
   return found == actors_.end() ? nullptr : &found->second;
 }
 
-v1::ActorInfo ResourceBroker::info_of(const ActorRecord& record) const {
+v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   v1::ActorInfo info;
   info.set_id(record.id.value());
   info.set_name(record.spec.name());

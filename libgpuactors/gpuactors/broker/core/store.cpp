@@ -1,6 +1,6 @@
 // What the broker keeps over restarts: what should be there. What is there, its nodes tell.
-#include <gpuactors/broker/convert.hpp>
-#include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
 
@@ -26,11 +26,11 @@ int place_of(const v1::Node& node, int index) {
 
 // -- from the file --------------------------------------------------------------------------------
 
-void ResourceBroker::load() {
+void BrokerCore::load() {
   if (options_.store == nullptr)
     return;
   reserve_ids(options_.last_id);
-  const auto complain = [this](const std::string& what) { log_.add(Clock::now(), "error", "store").set_reason(what); };
+  const auto complain = [this](const std::string& what) { log_.add("error", "store").set_reason(what); };
   const auto each = [&](StateSection section, auto message, auto use) {
     const auto entries = options_.store->load(section);
     if (!entries)
@@ -56,7 +56,7 @@ void ResourceBroker::load() {
   });
 }
 
-void ResourceBroker::load_actor(const v1::HeldLease& stored) {
+void BrokerCore::load_actor(const v1::HeldLease& stored) {
   const auto& order = stored.actor();
   ActorRecord record;
   record.id = ActorId{order.actor()};
@@ -76,7 +76,7 @@ void ResourceBroker::load_actor(const v1::HeldLease& stored) {
   actors_.emplace(record.id, std::move(record));
 }
 
-bool ResourceBroker::awaits_nodes() const {
+bool BrokerCore::awaits_nodes() const {
   const auto arrived = [this](const std::string& name) {
     return nodes_.count(name) > 0 || std::any_of(arrivals_.begin(), arrivals_.end(), [&](const Arrival& arrival) {
              return arrival.message.node().name() == name;
@@ -89,7 +89,7 @@ bool ResourceBroker::awaits_nodes() const {
   return false;
 }
 
-void ResourceBroker::restore_groups() {
+void BrokerCore::restore_groups() {
   for (auto& [id, stored] : std::exchange(stored_groups_, {})) {
     auto request = from_wire(stored.request());
     if (!request || groups_.count(id) == 0)
@@ -109,8 +109,8 @@ void ResourceBroker::restore_groups() {
       forget_group(id, Error{Errc::lease_revoked, "the nodes of all its bundles are gone"});
       continue;
     }
-    if (auto done = ledger_.restore_group(id, *request, std::move(bundles), Clock::now()); !done) {
-      log_.add(Clock::now(), "error", request->name).set_reason(done.error().message());
+    if (auto done = ledger_.restore_group(id, *request, std::move(bundles), world_.now()); !done) {
+      log_.add("error", request->name).set_reason(done.error().message());
       forget_group(id, done.error());
       continue;
     }
@@ -122,7 +122,7 @@ void ResourceBroker::restore_groups() {
   }
 }
 
-void ResourceBroker::start_missing_actors() {
+void BrokerCore::start_missing_actors() {
   std::vector<ActorId> missing;
   for (const auto& [id, record] : actors_)
     if (record.state == ActorState::returning)
@@ -134,7 +134,7 @@ void ResourceBroker::start_missing_actors() {
 
 // -- to the file ----------------------------------------------------------------------------------
 
-void ResourceBroker::keep(const ActorRecord& record) {
+void BrokerCore::keep(const ActorRecord& record) {
   if (options_.store == nullptr || (record.spec.name().empty() && !record.spec.detached()))
     return;
   v1::HeldLease stored;
@@ -156,7 +156,7 @@ void ResourceBroker::keep(const ActorRecord& record) {
   commit_soon();
 }
 
-void ResourceBroker::keep(GroupId id) {
+void BrokerCore::keep(GroupId id) {
   const auto found = groups_.find(id);
   if (options_.store == nullptr || found == groups_.end())
     return;
@@ -182,14 +182,14 @@ void ResourceBroker::keep(GroupId id) {
   commit_soon();
 }
 
-void ResourceBroker::drop(StateSection section, std::uint64_t id) {
+void BrokerCore::drop(StateSection section, std::uint64_t id) {
   if (options_.store == nullptr)
     return;
   options_.store->erase(section, id);
   commit_soon();
 }
 
-void ResourceBroker::reserve_ids(std::uint64_t given) {
+void BrokerCore::reserve_ids(std::uint64_t given) {
   constexpr std::uint64_t block = 1U << 20;
   if (options_.store == nullptr || given + block / 2 < reserved_ids_)
     return;
@@ -198,19 +198,17 @@ void ResourceBroker::reserve_ids(std::uint64_t given) {
   commit_soon();
 }
 
-void ResourceBroker::commit_soon() {
+void BrokerCore::commit_soon() {
   // One transaction for all that a burst of messages changes.
   if (std::exchange(commit_due_, true))
     return;
-  v1::Tick tick;
-  tick.set_id(tick_commit);
-  caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(this), tick);
+  world_.wake(Duration::zero(), Wake::commit);
 }
 
-void ResourceBroker::commit() {
+void BrokerCore::commit() {
   commit_due_ = false;
   if (auto done = options_.store->commit(); !done)
-    log_.add(Clock::now(), "error", "store").set_reason(done.error().message());
+    log_.add("error", "store").set_reason(done.error().message());
 }
 
 } // namespace gpuactors

@@ -1,0 +1,58 @@
+#include <gpuactors/broker/core/broker_core.hpp>
+
+namespace gpuactors {
+
+namespace {
+
+LedgerOptions ledger_options(std::uint64_t last_id) {
+  LedgerOptions options;
+  options.last_id = last_id;
+  return options;
+}
+
+} // namespace
+
+BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
+  : world_(world), options_(std::move(options)), ledger_(ledger_options(options_.last_id)), log_(world),
+    last_request_(options_.last_id), last_actor_(options_.last_id), last_group_(options_.last_id) {
+  if (options_.recording != nullptr)
+    ledger_.record(options_.recording);
+}
+
+void BrokerCore::start() {
+  if (options_.settle <= Duration::zero())
+    return;
+  settling_ = true;
+  apply(ledger_.expect_nodes(true, world_.now()));
+  world_.wake(options_.settle, Wake::settled);
+  load();
+}
+
+void BrokerCore::finish() {
+  ledger_.finish();
+  if (commit_due_)
+    commit();
+}
+
+void BrokerCore::wake(Wake what) {
+  switch (what) {
+  case Wake::timeout:
+    if (world_.now() < ledger_due_)
+      return; // an earlier one has overtaken it
+    ledger_due_ = never;
+    return apply(ledger_.advance(world_.now()));
+  case Wake::settled:
+    return settled();
+  case Wake::commit:
+    return commit();
+  case Wake::emptying:
+    emptying_ = false;
+    return empty_nodes();
+  case Wake::due:
+    return look_at_due();
+  case Wake::turn:
+    return make_way_again();
+  }
+}
+
+} // namespace gpuactors

@@ -1,0 +1,171 @@
+// The broker and leases for tasks: from the request to the lease's end.
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/convert.hpp>
+#include <gpuactors/broker/core/requests.hpp>
+#include <gpuactors/wire/protobuf.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+// -- requests -------------------------------------------------------------------------------------
+
+void BrokerCore::acquire(const v1::AcquireLease& message, GrantAnswer answer) {
+  if (clients_.count(message.client()) == 0)
+    return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
+  auto request = read_request(message.request());
+  if (!request)
+    return answer.deliver(fail(request.error()));
+  if (auto checked = check_group(request->group); !checked)
+    return answer.deliver(fail(checked.error()));
+  const auto id = RequestId{++last_request_};
+  TaskRequest waiting;
+  waiting.client = message.client();
+  waiting.client_request = message.client_request();
+  waiting.key = fmt::format("{}/{}", message.client(), deterministic_bytes(message.request()));
+  waiting.group = request->group;
+  waiting.isolated = message.request().isolated();
+  waiting.environment = message.request().environment();
+  waiting.answer = std::move(answer);
+  client_requests_[{message.client(), message.client_request()}] = id;
+  reserve_ids(id.value());
+  task_requests_.emplace(id, std::move(waiting));
+  apply(ledger_.submit(id, std::move(*request), world_.now()));
+}
+
+void BrokerCore::cancel(const v1::CancelAcquire& message) {
+  // One that was granted meanwhile is on its way: the client gives it back when it arrives.
+  const auto found = client_requests_.find({message.client(), message.client_request()});
+  if (found == client_requests_.end() || !ledger_.is_pending(found->second))
+    return;
+  const auto id = found->second;
+  take_task_request(id)->answer.deliver(fail(Errc::cancelled, "the request was withdrawn"));
+  apply(ledger_.cancel(id, world_.now()), "cancel");
+}
+
+void BrokerCore::withdraw(const v1::Withdraw& message) {
+  const std::pair key{message.client(), message.client_request()};
+  if (settling_)
+    withdrawn_.insert(key);
+  if (const auto spawn = spawns_.find(key); spawn != spawns_.end()) {
+    auto& actor = actors_.at(spawn->second);
+    if (actor.shared)
+      return;
+    actor.no_restart = true;
+    if (actor.state != ActorState::stopping)
+      kill(actor, std::chrono::milliseconds{limits::stop_grace}.count());
+  } else if (const auto group = submitted_groups_.find(key);
+             group != submitted_groups_.end() && !groups_.at(group->second).ending) {
+    end_group(group->second);
+  }
+}
+
+std::optional<BrokerCore::TaskRequest> BrokerCore::take_task_request(RequestId id) {
+  auto found = task_requests_.extract(id);
+  if (found.empty())
+    return std::nullopt;
+  client_requests_.erase({found.mapped().client, found.mapped().client_request});
+  return std::move(found.mapped());
+}
+
+// -- leases ---------------------------------------------------------------------------------------
+
+void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
+  auto& held = task_leases_[lease.id];
+  held.client = request.client;
+  held.key = std::move(request.key);
+  held.starting = std::move(request.answer);
+  v1::StartRunner order;
+  *order.mutable_lease() = to_wire(lease);
+  order.set_client(request.client);
+  order.set_client_request(request.client_request);
+  order.set_isolated(request.isolated);
+  *order.mutable_environment() = std::move(request.environment);
+  if (const auto& agent = nodes_.at(lease.node).agent)
+    world_.post(agent, std::move(order));
+}
+
+void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control) {
+  const LeaseId id{message.lease()};
+  const auto* lease = ledger_.find_lease(id);
+  if (lease == nullptr || lease->epoch != message.epoch())
+    return;
+  if (const auto actor = actor_leases_.find(id); actor != actor_leases_.end())
+    return actor_started(actors_.at(actor->second), message, std::move(holder), std::move(control));
+  const auto found = task_leases_.find(id);
+  if (found == task_leases_.end() || !found->second.starting)
+    return;
+  auto answer = *std::exchange(found->second.starting, std::nullopt);
+  v1::Granted granted;
+  *granted.mutable_lease() = to_wire(*lease);
+  granted.set_address(message.address());
+  answer.deliver(Grant{std::move(granted), std::move(holder), std::move(control)});
+}
+
+void BrokerCore::release(const v1::ReleaseLease& message) {
+  const auto* lease = ledger_.find_lease(LeaseId{message.lease()});
+  if (lease == nullptr) {
+    // Its node may bring it back yet.
+    for (auto& [id, client] : clients_)
+      client.claimed.erase(LeaseId{message.lease()});
+    return;
+  }
+  if (lease->epoch != message.epoch() || task_leases_.count(lease->id) == 0)
+    return;
+  end_task_lease(lease->id);
+}
+
+void BrokerCore::end_task_lease(LeaseId id) {
+  auto& held = task_leases_.at(id);
+  if (!std::exchange(held.ending, true))
+    tell_agent_to_end(*ledger_.find_lease(id), std::chrono::milliseconds{limits::stop_grace}.count());
+}
+
+void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
+  v1::EndLease order;
+  order.set_lease(lease.id.value());
+  order.set_epoch(lease.epoch);
+  order.set_grace_ms(grace_ms);
+  if (const auto node = nodes_.find(lease.node); node != nodes_.end() && node->second.agent != nullptr)
+    world_.post(node->second.agent, std::move(order));
+}
+
+void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
+  const LeaseId id{message.lease()};
+  const auto* lease = ledger_.find_lease(id);
+  if (lease == nullptr || lease->epoch != message.epoch())
+    return;
+  // First, so that nothing is placed there once the lease is free. A lease on a failed device is lost, not released.
+  const auto node = lease->node;
+  for (const auto index : message.lost_devices())
+    fail_device(node, index, "a sticky error lost it to the process that used it");
+  if (ledger_.find_lease(id) == nullptr)
+    return; // lost with the device, and told
+  forget_move(id);
+  const auto group = lease->group;
+  const auto code =
+      message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::lease_revoked;
+  auto runner = task_leases_.extract(id);
+  const auto holder = actor_leases_.extract(id);
+  // Free first: whoever waits for it is served before an actor that starts anew.
+  apply(ledger_.release(id, message.epoch(), world_.now()), "release");
+  if (!runner.empty() && runner.mapped().starting)
+    runner.mapped().starting->deliver(
+        fail(code, message.text().empty() ? "the lease ended before its runner had started" : message.text()));
+  if (!holder.empty())
+    if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end()) {
+      // Its constructor failed in its first life: no death that a restart would mend. One that has lived may live again
+      // when the file is back, or the memory free, that it lacked.
+      if (actor->second.state == ActorState::starting && !actor->second.lives.lived() && message.error() != 0
+          && code != Errc::worker_died && code != Errc::lease_revoked)
+        actor->second.no_restart = true;
+      actor_down(holder.mapped(),
+                 Error{message.error() != 0 ? code : Errc::actor_died,
+                       message.text().empty() ? "the actor has ended" : message.text()},
+                 actor->second.state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
+    }
+  if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)
+    end_group(group);
+}
+
+} // namespace gpuactors

@@ -1,0 +1,173 @@
+// A cluster in one thread, in its own time and from a seed, around the broker's real core: nodes, clients and
+// connections are played, and fail.
+#pragma once
+
+#include <gpuactors/broker/core/broker_core.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace simulation {
+
+using gpuactors::Duration;
+using gpuactors::TimePoint;
+
+/// What happens to a cluster besides its work, each with its weight.
+struct Faults {
+  int lost_connections = 0;
+  int lost_nodes = 0;
+  int lost_clients = 0;
+  int lost_holders = 0;
+  int lost_brokers = 0;
+  int drains = 0;
+};
+
+/// How often what has happened, so that a test can tell whether it has seen everything.
+using Coverage = std::map<std::string, std::uint64_t>;
+
+/// What is to be done, by time and then in the order in which it was planned.
+class Timeline {
+public:
+  [[nodiscard]] TimePoint now() const noexcept {
+    return now_;
+  }
+
+  void at(TimePoint when, std::function<void()> what) {
+    planned_.emplace(std::max(when, now_), std::move(what));
+  }
+
+  /// @returns whether there was anything to do until then.
+  bool step(TimePoint until);
+
+private:
+  TimePoint now_{std::chrono::hours{1}};
+  std::multimap<TimePoint, std::function<void()>> planned_;
+};
+
+/// A connection to the broker: messages arrive in their order, each after a while, until it is lost.
+struct Link : gpuactors::Contact {
+  bool up = true;
+  /// Of the broker that it leads to.
+  std::uint64_t broker = 0;
+  TimePoint last_to_broker;
+  TimePoint last_from_broker;
+  std::function<void(const gpuactors::v1::StartRunner&)> on_runner;
+  std::function<void(const gpuactors::v1::StartActor&)> on_actor;
+  std::function<void(const gpuactors::v1::EndLease&)> on_end;
+  std::function<void(const gpuactors::v1::ReclaimLease&)> on_reclaim;
+  std::vector<std::function<void()>> watchers;
+};
+
+class Cluster {
+public:
+  /// `trace`: where it tells what happens; null: nowhere.
+  Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, std::ostream* trace = nullptr);
+  ~Cluster();
+
+  /// Lets clients ask for this and that, and things fail, so often.
+  void live(int actions);
+
+  /// Nothing fails any more and nobody asks for anything new: all messages arrive.
+  void calm();
+
+  /// Everybody gives back what they have.
+  void leave();
+
+  /// What is not as it should be in a calm cluster; empty: all is well.
+  [[nodiscard]] std::vector<std::string> disagreements();
+
+  /// What must be gone when all have left, and is not.
+  [[nodiscard]] std::vector<std::string> leftovers();
+
+  /// What must never be, and was.
+  [[nodiscard]] const std::vector<std::string>& violations() const noexcept {
+    return violations_;
+  }
+
+private:
+  class World;
+  class Store;
+  struct Node;
+  struct Client;
+  struct Asked;
+
+  // -- connections -----------------------------------------------------------------------------
+
+  std::shared_ptr<Link> connect();
+  void cut(const std::shared_ptr<Link>& link);
+  /// Has the broker do something when the message has arrived.
+  void to_broker(const std::shared_ptr<Link>& link, std::function<void(gpuactors::BrokerCore&)> what);
+  void from_broker(const std::shared_ptr<Link>& link, std::function<void()> what);
+  [[nodiscard]] Duration soon(int most_ms);
+
+  // -- the broker ------------------------------------------------------------------------------
+
+  void start_broker();
+  void lose_broker();
+
+  // -- nodes -----------------------------------------------------------------------------------
+
+  void come(Node& node);
+  void start(Node& node, const gpuactors::v1::HeldLease& held);
+  void started(Node& node, std::uint64_t lease);
+  void end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool crashed);
+  void check_room(const Node& node);
+  void restart(Node& node);
+
+  // -- clients ---------------------------------------------------------------------------------
+
+  void greet(Client& client);
+  void ask(Client& client, std::uint64_t number);
+  void answered(Client& client, std::uint64_t number, const gpuactors::Error* error);
+  void acquire(Client& client);
+  void spawn(Client& client);
+  void kill(Client& client, std::uint64_t actor);
+  void find(Client& client);
+  void submit_group(Client& client);
+  void release_group(Client& client, std::uint64_t group);
+  Client& add_client();
+  [[nodiscard]] Client* some_client();
+  void begin(Client& client, std::string what, std::function<void(gpuactors::BrokerCore&, const Asked&)> send);
+  /// What the broker answers to `asked`: `done` gets it at the client, unless the connection is lost before.
+  template <class T, class Done>
+  gpuactors::BrokerAnswer<T> answer(Client& client, const Asked& asked, Done done);
+  void give_back(Client& client, std::uint64_t lease);
+  void withdraw(Client& client, std::uint64_t number);
+
+  void act();
+  void fail_something();
+  void drain_some_node();
+  void note(const std::string& what) const;
+  void note(const std::string& what, const google::protobuf::Message& message) const;
+  void run_for(Duration time);
+  [[nodiscard]] gpuactors::v1::ClusterState state();
+  [[nodiscard]] std::uint64_t pick(std::uint64_t below);
+  [[nodiscard]] bool chance(int percent);
+  gpuactors::v1::ResourceRequest some_need();
+
+  std::ostream* trace_;
+  Coverage& coverage_;
+  Faults faults_;
+  std::mt19937_64 random_;
+  bool calm_ = false;
+  Timeline time_;
+  std::shared_ptr<Store> store_;
+  std::uint64_t broker_number_ = 0;
+  std::unique_ptr<World> world_;
+  std::unique_ptr<gpuactors::BrokerCore> core_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::uint64_t last_client_ = 0;
+  std::uint64_t last_agent_ = 0;
+  /// Ids of leases that holders were started under.
+  std::set<std::uint64_t> seen_;
+  std::vector<std::string> violations_;
+};
+
+} // namespace simulation

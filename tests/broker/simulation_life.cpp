@@ -1,0 +1,415 @@
+// What happens in a simulated cluster: what clients ask for, what fails, and how all of it ends.
+#include <broker/simulation_parts.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace simulation {
+
+Cluster::Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, std::ostream* trace)
+  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed), store_(std::make_shared<Store>()) {
+  start_broker();
+  run_for(10ms);
+  for (int number = 0; number < 3; ++number) {
+    auto& node = *nodes_.emplace_back(std::make_unique<Node>());
+    node.offer.set_name(fmt::format("n{}", number));
+    for (int index = 0; index < 2; ++index) {
+      auto& device = *node.offer.add_devices();
+      device.set_index(index);
+      device.set_kind("host");
+      device.set_name("device");
+      device.set_memory_bytes(8U << 20U);
+      device.set_units(1);
+    }
+    node.agent = ++last_agent_;
+    come(node);
+  }
+  for (int number = 0; number < 3; ++number)
+    add_client();
+  run_for(1s);
+}
+
+Cluster::~Cluster() {
+  core_->finish();
+}
+
+Cluster::Client& Cluster::add_client() {
+  auto& client = *clients_.emplace_back(std::make_unique<Client>());
+  client.id = ++last_client_;
+  greet(client);
+  return client;
+}
+
+Cluster::Client* Cluster::some_client() {
+  std::vector<Client*> here;
+  for (const auto& client : clients_)
+    if (!client->gone)
+      here.push_back(client.get());
+  return here[pick(here.size())];
+}
+
+void Cluster::run_for(Duration time) {
+  const auto until = time_.now() + time;
+  while (time_.step(until)) {
+    // nop
+  }
+}
+
+v1::ClusterState Cluster::state() {
+  v1::GetState message;
+  message.set_events_from(1);
+  return core_->state(message);
+}
+
+// -- what clients ask for -------------------------------------------------------------------------
+
+template <class T, class Done>
+BrokerAnswer<T> Cluster::answer(Client& client, const Asked& asked, Done done) {
+  return BrokerAnswer<T>{[this, &client, number = asked.number, link = asked.link, done](Result<T> result) {
+    from_broker(link, [this, &client, number, done, result = std::move(result)] {
+      answered(client, number, result ? nullptr : &result.error());
+      if (result)
+        done(result);
+    });
+  }};
+}
+
+v1::ResourceRequest Cluster::some_need() {
+  v1::ResourceRequest need;
+  constexpr std::array<std::int64_t, 5> units = {2'500, 3'000, 6'000, 10'000, 20'000};
+  need.set_gpu_units(units.at(pick(units.size())));
+  if (need.gpu_units() < 10'000)
+    need.set_memory_bytes((1 + pick(3)) << 20U);
+  need.set_priority(static_cast<int>(pick(3)));
+  if (chance(20))
+    need.set_queue_timeout_ms(1 + pick(3'000));
+  return need;
+}
+
+void Cluster::acquire(Client& client) {
+  v1::AcquireLease message;
+  *message.mutable_request() = some_need();
+  message.set_client(client.id);
+  if (!client.leases.empty() && chance(15))
+    message.mutable_request()->set_parent_lease(client.leases.begin()->first);
+  else if (!client.groups.empty() && chance(30))
+    message.mutable_request()->set_group(*client.groups.begin());
+  note(fmt::format("client {} acquires", client.id), message);
+  begin(client, "acquire", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
+    message.set_client_request(asked.number);
+    core.acquire(message, answer<Grant>(client, asked, [this, &client](const Result<Grant>& grant) {
+                   const auto id = grant->granted.lease().id();
+                   client.leases[id] = grant->granted.lease().epoch();
+                   // Some are kept for the next task.
+                   if (chance(60))
+                     time_.at(time_.now() + soon(400), [this, &client, id] { give_back(client, id); });
+                 }));
+  });
+}
+
+void Cluster::spawn(Client& client) {
+  v1::SpawnActor message;
+  message.mutable_spec()->set_type("T");
+  message.mutable_spec()->set_max_restarts(static_cast<int>(pick(4)) - 1);
+  message.mutable_spec()->set_detached(chance(30));
+  if (chance(30)) {
+    message.mutable_spec()->set_name(fmt::format("a{}", pick(3)));
+    message.set_get_if_exists(chance(70));
+  }
+  if (chance(10))
+    message.mutable_spec()->set_spawn_timeout_ms(1 + pick(500));
+  *message.mutable_request() = some_need();
+  if (!client.groups.empty() && chance(30))
+    message.mutable_request()->set_group(*client.groups.begin());
+  message.set_client(client.id);
+  note(fmt::format("client {} spawns", client.id), message);
+  begin(client, "spawn", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
+    message.set_client_request(asked.number);
+    core.spawn_actor(message, {}, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
+                       client.actors.insert(found->info.id());
+                     }));
+  });
+}
+
+void Cluster::kill(Client& client, std::uint64_t actor) {
+  v1::KillActor message;
+  message.set_id(actor);
+  message.set_no_restart(calm_ || chance(60));
+  note(fmt::format("client {} kills", client.id), message);
+  begin(client, "kill", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
+    message.set_again(asked.again);
+    core.kill(message, answer<void>(client, asked, [](const Result<void>&) {}));
+  });
+}
+
+void Cluster::find(Client& client) {
+  v1::FindActor message;
+  message.set_name(fmt::format("a{}", pick(3)));
+  begin(client, "find", [this, &client, message](BrokerCore& core, const Asked& asked) {
+    core.find(message, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
+                client.actors.insert(found->info.id());
+              }));
+  });
+}
+
+void Cluster::submit_group(Client& client) {
+  v1::SubmitGroup message;
+  for (std::uint64_t bundle = 0; bundle <= pick(2); ++bundle)
+    message.add_bundles()->set_gpu_units(chance(50) ? 6'000 : 10'000);
+  message.set_strategy(static_cast<v1::SubmitGroup::Strategy>(pick(4)));
+  message.set_detached(chance(30));
+  message.set_shrinks(chance(30));
+  if (chance(30))
+    message.set_queue_timeout_ms(1 + pick(3'000));
+  message.set_client(client.id);
+  note(fmt::format("client {} groups", client.id), message);
+  begin(client, "group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
+    message.set_client_request(asked.number);
+    core.submit_group(message, answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
+                        client.groups.insert(info->id());
+                      }));
+  });
+}
+
+void Cluster::release_group(Client& client, std::uint64_t group) {
+  client.groups.erase(group);
+  v1::ReleaseGroup message;
+  message.set_id(group);
+  note(fmt::format("client {} releases group", client.id), message);
+  begin(client, "release group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
+    message.set_again(asked.again);
+    core.release_group(message, answer<void>(client, asked, [](const Result<void>&) {}));
+  });
+}
+
+void Cluster::give_back(Client& client, std::uint64_t lease) {
+  const auto held = client.leases.extract(lease);
+  if (held.empty())
+    return;
+  v1::ReleaseLease message;
+  message.set_lease(lease);
+  message.set_epoch(held.mapped());
+  // Without a connection: the next hello does not claim it.
+  if (client.greeted)
+    to_broker(client.link, [message](BrokerCore& core) { core.release(message); });
+}
+
+void Cluster::withdraw(Client& client, std::uint64_t number) {
+  const auto asked = client.asked.find(number);
+  if (asked == client.asked.end() || !client.greeted)
+    return;
+  if (asked->second->what == "acquire") {
+    v1::CancelAcquire message;
+    message.set_client(client.id);
+    message.set_client_request(number);
+    to_broker(client.link, [message](BrokerCore& core) { core.cancel(message); });
+  } else if (asked->second->what == "spawn" || asked->second->what == "group") {
+    v1::Withdraw message;
+    message.set_client(client.id);
+    message.set_client_request(number);
+    to_broker(client.link, [message](BrokerCore& core) { core.withdraw(message); });
+  }
+}
+
+void Cluster::act() {
+  auto& client = *some_client();
+  const auto what = pick(100);
+  if (what < 40)
+    acquire(client);
+  else if (what < 60)
+    spawn(client);
+  else if (what < 66)
+    submit_group(client);
+  else if (what < 72)
+    find(client);
+  else if (what < 80 && !client.groups.empty())
+    release_group(client, *client.groups.begin());
+  else if (what < 88 && !client.actors.empty())
+    kill(client, *std::next(client.actors.begin(), static_cast<std::ptrdiff_t>(pick(client.actors.size()))));
+  else if (what < 94 && !client.leases.empty())
+    give_back(client, client.leases.begin()->first);
+  else if (!client.asked.empty())
+    withdraw(client, std::next(client.asked.begin(), static_cast<std::ptrdiff_t>(pick(client.asked.size())))->first);
+}
+
+// -- what fails -----------------------------------------------------------------------------------
+
+void Cluster::fail_something() {
+  auto which = static_cast<int>(pick(100));
+  const auto turns_up = [&](int weight) {
+    which -= weight;
+    return which < 0;
+  };
+  auto& node = *nodes_[pick(nodes_.size())];
+  auto& client = *some_client();
+  if (turns_up(faults_.lost_connections)) {
+    ++coverage_["connection lost"];
+    if (chance(50)) {
+      note("connection lost: " + node.offer.name());
+      cut(node.link);
+      time_.at(time_.now() + soon(3'000), [this, &node] { come(node); });
+    } else {
+      note(fmt::format("connection lost: client {}", client.id));
+      cut(client.link);
+      client.greeted = false;
+      // Some come back after the time that the broker waits for them.
+      time_.at(time_.now() + soon(8'000), [this, &client] { greet(client); });
+    }
+  } else if (turns_up(faults_.lost_nodes)) {
+    ++coverage_["node lost"];
+    restart(node);
+  } else if (turns_up(faults_.lost_clients)) {
+    ++coverage_["client lost"];
+    note(fmt::format("client {} lost", client.id));
+    cut(client.link);
+    client.gone = true;
+    client.greeted = false;
+    client.leases.clear();
+    client.asked.clear();
+    add_client();
+  } else if (turns_up(faults_.lost_holders)) {
+    if (!node.held.empty()) {
+      const auto& lease = node.held.begin()->second.lease();
+      end(node, lease.id(), lease.epoch(), true);
+    }
+  } else if (turns_up(faults_.lost_brokers)) {
+    lose_broker();
+  } else if (turns_up(faults_.drains)) {
+    drain_some_node();
+  }
+}
+
+void Cluster::drain_some_node() {
+  v1::DrainNode message;
+  message.set_name(nodes_[pick(nodes_.size())]->offer.name());
+  if (chance(50))
+    message.set_deadline_ms(pick(3'000));
+  note("drain", message);
+  if (core_->drain(message))
+    ++coverage_["node drained"];
+  time_.at(time_.now() + soon(4'000), [this, message]() mutable {
+    message.clear_deadline_ms();
+    message.set_resume(true);
+    if (core_->drain(message))
+      ++coverage_["node undrained"];
+  });
+}
+
+void Cluster::live(int actions) {
+  for (int count = 0; count < actions; ++count) {
+    run_for(soon(40));
+    act();
+    fail_something();
+  }
+}
+
+// -- the end --------------------------------------------------------------------------------------
+
+void Cluster::calm() {
+  calm_ = true;
+  run_for(20s); // all have come back by then
+  for (const auto& node : nodes_) {
+    v1::DrainNode message;
+    message.set_name(node->offer.name());
+    message.set_resume(true);
+    static_cast<void>(core_->drain(message)); // one that is not drained stays so
+  }
+  run_for(100s);
+}
+
+std::vector<std::string> Cluster::disagreements() {
+  std::vector<std::string> result;
+  const auto complain = [&](std::string what) { result.push_back(std::move(what)); };
+  const auto now = state();
+  std::map<std::uint64_t, std::string> known;
+  std::set<std::uint64_t> of_actors;
+  for (const auto& lease : now.leases())
+    known[lease.id()] = lease.node();
+  for (const auto& actor : now.actors()) {
+    if (actor.state() == "alive")
+      of_actors.insert(actor.lease().id());
+    else if (actor.state() != "waiting")
+      complain(fmt::format("actor {} is {}", actor.id(), actor.state()));
+  }
+  std::set<std::uint64_t> of_clients;
+  for (const auto& client : clients_) {
+    for (const auto& [lease, epoch] : client->leases)
+      if (!of_clients.insert(lease).second)
+        complain(fmt::format("two clients have lease {}", lease));
+    for (const auto& [number, asked] : client->asked)
+      if (asked->what != "acquire" && asked->what != "spawn" && asked->what != "group" && asked->what != "find")
+        complain(fmt::format("client {} has no answer to {}", client->id, asked->what));
+  }
+  for (const auto& node : nodes_) {
+    if (!node->registered)
+      complain(fmt::format("node {} is not registered", node->offer.name()));
+    for (const auto& [lease, held] : node->held) {
+      if (known.count(lease) == 0)
+        complain(fmt::format("node {} holds lease {}, which the broker does not know", node->offer.name(), lease));
+      if (!held.has_started())
+        complain(fmt::format("lease {} has not started", lease));
+    }
+    std::erase_if(
+        known, [&](const auto& item) { return item.second == node->offer.name() && node->held.count(item.first) > 0; });
+  }
+  for (const auto& [lease, where] : known)
+    complain(fmt::format("the broker knows lease {}, which node {} does not hold", lease, where));
+  for (const auto& lease : now.leases())
+    if (of_actors.count(lease.id()) + of_clients.count(lease.id()) != 1)
+      complain(fmt::format("lease {} is of {} actors and {} clients", lease.id(), of_actors.count(lease.id()),
+                           of_clients.count(lease.id())));
+  return result;
+}
+
+void Cluster::leave() {
+  for (const auto& client : clients_) {
+    while (!client->leases.empty())
+      give_back(*client, client->leases.begin()->first);
+    std::vector<std::uint64_t> waiting;
+    for (const auto& [number, asked] : client->asked)
+      waiting.push_back(number);
+    for (const auto number : waiting)
+      withdraw(*client, number);
+  }
+  run_for(10s);
+  auto& client = *some_client();
+  const auto now = state();
+  for (const auto& group : now.groups())
+    release_group(client, group.id());
+  for (const auto& actor : now.actors())
+    kill(client, actor.id());
+  run_for(60s);
+  for (const auto& known : clients_)
+    while (!known->leases.empty())
+      give_back(*known, known->leases.begin()->first);
+  run_for(60s);
+}
+
+std::vector<std::string> Cluster::leftovers() {
+  std::vector<std::string> result;
+  const auto now = state();
+  const auto none = [&](const auto& entries, std::string_view what) {
+    for (const auto& entry : entries)
+      result.push_back(fmt::format("{}: {}", what, entry.ShortDebugString()));
+  };
+  none(now.leases(), "lease");
+  none(now.actors(), "actor");
+  none(now.groups(), "group");
+  none(now.queue(), "in the queue");
+  for (const auto& device : now.devices())
+    if (device.free_units() != 10'000 || device.free_memory_bytes() != device.device().memory_bytes())
+      result.push_back("not free: " + device.ShortDebugString());
+  for (const auto& node : nodes_)
+    if (!node->held.empty())
+      result.push_back(fmt::format("node {} holds {} leases", node->offer.name(), node->held.size()));
+  for (const auto& client : clients_)
+    for (const auto& [number, asked] : client->asked)
+      result.push_back(fmt::format("client {} has no answer to {}", client->id, asked->what));
+  for (const auto section : {StateSection::actors, StateSection::groups})
+    if (const auto kept = store_->load(section); !kept->empty())
+      result.push_back(fmt::format("{} of {} are stored", kept->size(), to_string(section)));
+  return result;
+}
+
+} // namespace simulation

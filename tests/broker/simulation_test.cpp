@@ -1,0 +1,85 @@
+// The broker's core over simulated histories: real messages, played nodes and clients, all kinds of faults.
+#include <support/catch.hpp>
+
+#include <broker/simulation.hpp>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#ifdef CAF_MAJOR_VERSION
+#error "the broker's core has come to include CAF"
+#endif
+
+namespace {
+
+using simulation::Coverage;
+using simulation::Faults;
+
+void check(const std::vector<std::string>& none) {
+  for (const auto& one : none)
+    UNSCOPED_INFO(one);
+  CHECK(none.empty());
+}
+
+void live_through(std::uint64_t seed, const Faults& faults, Coverage& coverage) {
+  INFO("seed " << seed);
+  const auto* traced = std::getenv("GPUACTORS_SIMULATION_TRACE"); // the seed of a history to look at
+  const bool trace = traced != nullptr && traced == std::to_string(seed);
+  simulation::Cluster cluster{seed, faults, coverage, trace ? &std::cerr : nullptr};
+  cluster.live(150);
+  cluster.calm();
+  check(cluster.disagreements());
+  cluster.leave();
+  check(cluster.leftovers());
+  check(cluster.violations());
+}
+
+constexpr std::uint64_t seeds = 200;
+
+} // namespace
+
+TEST_CASE("a cluster in which nothing fails ends as it began", "[simulation]") {
+  Coverage coverage;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, {}, coverage);
+  for (const auto* what : {"acquire: done", "spawn: done", "group: done", "find: done", "kill: done"})
+    CHECK(coverage[what] > seeds);
+}
+
+TEST_CASE("a cluster in which holders and nodes die ends as it began", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_holders = 10;
+  faults.lost_nodes = 3;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  CHECK(coverage["holder lost"] > seeds);
+  CHECK(coverage["node lost"] > seeds);
+}
+
+TEST_CASE("a cluster in which connections are lost ends as it began", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_connections = 8;
+  faults.lost_clients = 2;
+  faults.drains = 3;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  for (const auto* what : {"connection lost", "client lost", "node drained", "node undrained"})
+    CHECK(coverage[what] > seeds);
+}
+
+TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_connections = 5;
+  faults.lost_nodes = 2;
+  faults.lost_clients = 1;
+  faults.lost_holders = 5;
+  faults.lost_brokers = 2;
+  faults.drains = 2;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  CHECK(coverage["broker lost"] > seeds);
+}
