@@ -243,6 +243,15 @@ void Cluster::start(Node& node, const v1::HeldLease& held) {
   if (!seen_.insert(id).second)
     violations_.push_back(fmt::format("lease {} was started twice", id));
   note(fmt::format("node {} starts {}", node.offer.name(), id));
+  const auto& actor = held.actor();
+  if (actor.spec().max_restarts() >= 0 && actor.restarts() - actor.forgiven() > actor.spec().max_restarts())
+    violations_.push_back(fmt::format("actor {} is started again too often", actor.actor()));
+  // Where a connection was lost, one life may not know of the other yet.
+  const bool told = faults_.lost_connections == 0 && faults_.lost_brokers == 0;
+  for (const auto& other : nodes_)
+    for (const auto& [lease, there] : other->held)
+      if (told && held.has_actor() && there.actor().actor() == actor.actor())
+        violations_.push_back(fmt::format("actor {} is started beside its life under lease {}", actor.actor(), lease));
   node.held[id] = held;
   check_room(node);
   time_.at(time_.now() + soon(30), [this, &node, id, agent = node.agent] {
@@ -261,8 +270,7 @@ void Cluster::started(Node& node, std::uint64_t lease) {
   message.set_lease(lease);
   message.set_epoch(held.lease().epoch());
   *held.mutable_started() = message;
-  if (node.registered)
-    to_broker(node.link, [message](BrokerCore& core) { core.lease_started(message, nullptr, nullptr); });
+  to_broker(node.link, [message](BrokerCore& core) { core.lease_started(message, nullptr, nullptr); });
 }
 
 void Cluster::end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool crashed) {

@@ -191,8 +191,7 @@ void Cluster::give_back(Client& client, std::uint64_t lease) {
   message.set_lease(lease);
   message.set_epoch(held.mapped());
   // Without a connection: the next hello does not claim it.
-  if (client.greeted)
-    to_broker(client.link, [message](BrokerCore& core) { core.release(message); });
+  to_broker(client.link, [message](BrokerCore& core) { core.release(message); });
 }
 
 void Cluster::withdraw(Client& client, std::uint64_t number) {
@@ -205,10 +204,14 @@ void Cluster::withdraw(Client& client, std::uint64_t number) {
     message.set_client_request(number);
     to_broker(client.link, [message](BrokerCore& core) { core.cancel(message); });
   } else if (asked->second->what == "spawn" || asked->second->what == "group") {
+    client.withdrawn.insert(number);
     v1::Withdraw message;
     message.set_client(client.id);
     message.set_client_request(number);
-    to_broker(client.link, [message](BrokerCore& core) { core.withdraw(message); });
+    note(fmt::format("client {} withdraws", client.id), message);
+    begin(client, "withdraw", [this, &client, message](BrokerCore& core, const Asked& again) {
+      core.withdraw(message, answer<void>(client, again, [](const Result<void>&) {}));
+    });
   }
 }
 
@@ -267,6 +270,7 @@ void Cluster::fail_something() {
     client.greeted = false;
     client.leases.clear();
     client.asked.clear();
+    client.withdrawn.clear(); // what it withdrew at last may not have arrived
     add_client();
   } else if (turns_up(faults_.lost_holders)) {
     if (!node.held.empty()) {
@@ -349,12 +353,31 @@ std::vector<std::string> Cluster::disagreements() {
         complain(fmt::format("node {} holds lease {}, which the broker does not know", node->offer.name(), lease));
       if (!held.has_started())
         complain(fmt::format("lease {} has not started", lease));
+      if (!held.has_actor())
+        continue;
+      const auto owner = std::find_if(clients_.begin(), clients_.end(),
+                                      [&](const auto& client) { return client->id == held.client(); });
+      const auto& spec = held.actor().spec();
+      if (!spec.detached() && (*owner)->gone)
+        complain(fmt::format("actor {} is of client {}, which is gone", held.actor().actor(), held.client()));
+      if (spec.name().empty() && (*owner)->withdrawn.count(held.client_request()) > 0)
+        complain(fmt::format("actor {} was withdrawn", held.actor().actor()));
     }
     std::erase_if(
         known, [&](const auto& item) { return item.second == node->offer.name() && node->held.count(item.first) > 0; });
   }
   for (const auto& [lease, where] : known)
     complain(fmt::format("the broker knows lease {}, which node {} does not hold", lease, where));
+  std::size_t waiting = 0;
+  for (const auto& client : clients_)
+    for (const auto& [number, asked] : client->asked)
+      waiting += asked->what == "acquire" ? 1 : 0;
+  for (const auto& actor : now.actors())
+    waiting += actor.state() == "waiting" ? 1 : 0;
+  for (const auto& group : now.groups())
+    waiting += group.state() == "waiting" ? 1 : 0;
+  if (waiting != static_cast<std::size_t>(now.queue_size()))
+    complain(fmt::format("{} wait, and {} are in the queue", waiting, now.queue_size()));
   for (const auto& lease : now.leases())
     if (of_actors.count(lease.id()) + of_clients.count(lease.id()) != 1)
       complain(fmt::format("lease {} is of {} actors and {} clients", lease.id(), of_actors.count(lease.id()),

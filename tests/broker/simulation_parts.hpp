@@ -80,6 +80,8 @@ struct Cluster::Client {
   /// With their epochs.
   std::map<std::uint64_t, std::uint64_t> leases;
   std::set<std::uint64_t> actors;
+  /// Requests for actors and groups.
+  std::set<std::uint64_t> withdrawn;
   std::set<std::uint64_t> groups;
 };
 

@@ -35,7 +35,7 @@ void live_through(std::uint64_t seed, const Faults& faults, Coverage& coverage) 
   check(cluster.violations());
 }
 
-constexpr std::uint64_t seeds = 200;
+constexpr std::uint64_t seeds = 400;
 
 } // namespace
 

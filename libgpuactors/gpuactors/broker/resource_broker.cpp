@@ -179,9 +179,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::GetTypes&) -> caf::result<v1::TypeCatalog> { return core.types(); },
       [&core](const v1::ActorSaved& message) { core.saved(message); },
       [&core](const v1::HolderUsage& message) { core.used(message); },
-      [&core](const v1::Withdraw& message) {
-        core.withdraw(message);
-        return answer_of({});
+      [&core, done](const v1::Withdraw& message) {
+        return done([&](auto answer) { core.withdraw(message, std::move(answer)); });
       },
       [&core](const v1::HeldAhead& message) { core.held_ahead(message); },
       [&core](const v1::DeviceFault& message) { core.devices_failed(message); },

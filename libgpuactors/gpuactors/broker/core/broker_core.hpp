@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace gpuactors {
@@ -88,7 +89,7 @@ public:
   void kill(const v1::KillActor& message, DoneAnswer answer);
   void submit_group(const v1::SubmitGroup& message, GroupAnswer answer);
   void release_group(const v1::ReleaseGroup& message, DoneAnswer answer);
-  void withdraw(const v1::Withdraw& message);
+  void withdraw(const v1::Withdraw& message, DoneAnswer answer);
   Result<void> drain(const v1::DrainNode& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
   [[nodiscard]] v1::TypeCatalog types() const;
@@ -147,11 +148,15 @@ private:
     GrantAnswer answer;
   };
 
+  using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved>;
+
   /// A node that came while others are waited for.
   struct Arrival {
     v1::RegisterNode message;
     ContactPtr agent;
     DoneAnswer answer;
+    /// What the node has told since, in its order: of leases that the broker does not know before it admits the node.
+    std::vector<Report> reports;
   };
 
   /// When to look at an actor or a client again.
@@ -238,6 +243,9 @@ private:
   std::uint64_t watch(const ContactPtr& contact, Peer peer);
   /// The same node on a new connection: what the two sides believe is brought together.
   void reconcile(const v1::RegisterNode& message);
+  /// The node that holds the lease and is not admitted yet; null: none.
+  Arrival* arrival_with(std::uint64_t lease, std::uint64_t epoch);
+  void hear(const Report& report);
   /// Takes nodes in with all that is held there, and the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
@@ -303,6 +311,8 @@ private:
   void start_runner(const Lease& lease, TaskRequest request);
   std::optional<TaskRequest> take_task_request(RequestId id);
   void end_task_lease(LeaseId id);
+  /// Its node may come back with a lease that has ended here: its client does not want it any more.
+  void unclaim(ClientId id, LeaseId lease);
 
   // -- actors: actors.cpp ---------------------------------------------------------------
 
@@ -380,7 +390,7 @@ private:
   std::set<Due> dues_;
   TimePoint next_due_ = never;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
-  // What was withdrawn while nodes may still bring it back.
+  // What was withdrawn while nodes might still bring it back.
   std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
   // Of an earlier broker, and ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
@@ -390,6 +400,7 @@ private:
   // Asked for while nodes and clients of an earlier broker may still come.
   std::vector<std::pair<v1::FindActor, FindAnswer>> early_finds_;
   std::vector<std::pair<v1::KillActor, DoneAnswer>> early_kills_;
+  std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;

@@ -89,8 +89,11 @@ void BrokerCore::on_lost(const Event& event) {
   const auto node = nodes_.find(event.lease->node);
   const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
   const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, why_lost(event)};
-  if (auto runner = task_leases_.extract(id); !runner.empty() && runner.mapped().starting)
-    runner.mapped().starting->deliver(fail(error));
+  if (auto runner = task_leases_.extract(id); !runner.empty()) {
+    unclaim(runner.mapped().client, id);
+    if (runner.mapped().starting)
+      runner.mapped().starting->deliver(fail(error));
+  }
   if (const auto holder = actor_leases_.extract(id); !holder.empty() && actors_.count(holder.mapped()) > 0)
     actor_down(holder.mapped(), error, LifeEnd::lost_place);
 }

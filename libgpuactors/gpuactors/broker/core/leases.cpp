@@ -43,20 +43,29 @@ void BrokerCore::cancel(const v1::CancelAcquire& message) {
   apply(ledger_.cancel(id, world_.now()), "cancel");
 }
 
-void BrokerCore::withdraw(const v1::Withdraw& message) {
+void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
+  // The answer says that it is gone: a broker that starts again before is asked again.
   const std::pair key{message.client(), message.client_request()};
-  if (settling_)
+  if (settling_) {
     withdrawn_.insert(key);
+    early_withdrawals_.emplace_back(message, std::move(answer));
+    answer = DoneAnswer{[](const Result<void>&) {}};
+  }
   if (const auto spawn = spawns_.find(key); spawn != spawns_.end()) {
     auto& actor = actors_.at(spawn->second);
     if (actor.shared)
-      return;
+      return answer.deliver({});
     actor.no_restart = true;
+    actor.killers.push_back(std::move(answer));
     if (actor.state != ActorState::stopping)
       kill(actor, std::chrono::milliseconds{limits::stop_grace}.count());
-  } else if (const auto group = submitted_groups_.find(key);
-             group != submitted_groups_.end() && !groups_.at(group->second).ending) {
-    end_group(group->second);
+  } else if (const auto group = submitted_groups_.find(key); group != submitted_groups_.end()) {
+    auto& record = groups_.at(group->second);
+    record.removers.push_back(std::move(answer));
+    if (!record.ending)
+      end_group(group->second);
+  } else {
+    answer.deliver({});
   }
 }
 
@@ -86,6 +95,10 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
 }
 
 void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control) {
+  if (auto* arrival = arrival_with(message.lease(), message.epoch())) {
+    arrival->reports.emplace_back(message);
+    return;
+  }
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
@@ -117,8 +130,14 @@ void BrokerCore::release(const v1::ReleaseLease& message) {
 
 void BrokerCore::end_task_lease(LeaseId id) {
   auto& held = task_leases_.at(id);
+  unclaim(held.client, id);
   if (!std::exchange(held.ending, true))
     tell_agent_to_end(*ledger_.find_lease(id), std::chrono::milliseconds{limits::stop_grace}.count());
+}
+
+void BrokerCore::unclaim(ClientId id, LeaseId lease) {
+  if (const auto client = clients_.find(id); client != clients_.end())
+    client->second.claimed.erase(lease);
 }
 
 void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
@@ -131,6 +150,10 @@ void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
 }
 
 void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
+  if (auto* arrival = arrival_with(message.lease(), message.epoch())) {
+    arrival->reports.emplace_back(message);
+    return;
+  }
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
@@ -149,6 +172,8 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   const auto holder = actor_leases_.extract(id);
   // Free first: whoever waits for it is served before an actor that starts anew.
   apply(ledger_.release(id, message.epoch(), world_.now()), "release");
+  if (!runner.empty())
+    unclaim(runner.mapped().client, id);
   if (!runner.empty() && runner.mapped().starting)
     runner.mapped().starting->deliver(
         fail(code, message.text().empty() ? "the lease ended before its runner had started" : message.text()));

@@ -27,7 +27,6 @@ void BrokerCore::peer_down(std::uint64_t id) {
 
 void BrokerCore::settled() {
   settling_ = false;
-  withdrawn_.clear();
   if (!arrivals_.empty())
     admit(std::exchange(arrivals_, {}));
   restore_groups();
@@ -46,6 +45,8 @@ void BrokerCore::settled() {
     drop_client(id);
   start_missing_actors();
   answer_early();
+  for (auto& [message, answer] : std::exchange(early_withdrawals_, {}))
+    withdraw(message, std::move(answer));
   apply(ledger_.expect_nodes(false, world_.now()));
 }
 
@@ -95,10 +96,27 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
   std::erase_if(arrivals_, [&](const Arrival& arrival) {
     return arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent();
   });
-  arrivals_.push_back({std::move(message), agent, std::move(answer)});
+  arrivals_.push_back({std::move(message), agent, std::move(answer), {}});
   // Bundles of a group are put back together, or those that are missing would be placed anew.
   if (!settling_ || !awaits_nodes())
     admit(std::exchange(arrivals_, {}));
+}
+
+BrokerCore::Arrival* BrokerCore::arrival_with(std::uint64_t lease, std::uint64_t epoch) {
+  for (auto& arrival : arrivals_)
+    for (const auto& held : arrival.message.held())
+      if (held.lease().id() == lease && held.lease().epoch() == epoch)
+        return &arrival;
+  return nullptr;
+}
+
+void BrokerCore::hear(const Report& report) {
+  if (const auto* begun = std::get_if<v1::LeaseStarted>(&report))
+    lease_started(*begun, nullptr, nullptr);
+  else if (const auto* ended = std::get_if<v1::LeaseEnded>(&report))
+    lease_ended(*ended);
+  else
+    saved(std::get<v1::ActorSaved>(report));
 }
 
 void BrokerCore::admit(std::vector<Arrival> arrivals) {
@@ -135,6 +153,9 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
             [](const auto& a, const auto& b) { return a.first->lease().id() < b.first->lease().id(); });
   for (const auto& [lease, node] : held)
     adopt(*lease, *node);
+  for (const auto& arrival : arrivals)
+    for (const auto& report : arrival.reports)
+      hear(report);
   apply(ledger_.resume(world_.now()));
   answer_early();
 }
@@ -224,7 +245,8 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   auto& task = task_leases_[id];
   task.client = held.client();
   const auto client = clients_.find(held.client());
-  if (held.has_actor() || ours || (client != clients_.end() && client->second.claimed.count(id) == 0))
+  const bool wanted = client != clients_.end() ? client->second.claimed.count(id) > 0 : settling_;
+  if (held.has_actor() || ours || !wanted)
     end_task_lease(id);
 }
 
@@ -257,7 +279,9 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   limit_first_start(record);
   if (held.has_started())
     actor_started(record, held.started(), nullptr, nullptr);
-  if (withdrawn_.count(key) > 0) {
+  // A client that has not come back in time will not; its node may be later than that.
+  const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
+  if (orphan || withdrawn_.count(key) > 0) {
     record.no_restart = true;
     kill(record, 0);
   }
