@@ -30,9 +30,14 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gpuactors)
 install(TARGETS gpuactors EXPORT gpuactorsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT gpuactors)
 install(EXPORT gpuactorsTargets NAMESPACE gpuactors:: DESTINATION ${package_dir} COMPONENT gpuactors)
 
-# A header that lies directly in a layer's folder is public; one in a folder below it is the layer's own business.
+# A header that lies directly in a layer's folder is public; one in a folder below it is the layer's own business. The
+# control actors are nobody's but the library's (tests/lint/layers.txt: inner).
 foreach(root ${PROJECT_SOURCE_DIR}/libgpuactors ${PROJECT_SOURCE_DIR}/kernels)
   file(GLOB headers RELATIVE ${root} CONFIGURE_DEPENDS ${root}/gpuactors/*.hpp ${root}/gpuactors/*/*.hpp)
+  list(FILTER headers EXCLUDE REGEX "^gpuactors/(broker|agent)/")
+  if(root MATCHES "/libgpuactors$")
+    list(APPEND headers gpuactors/agent/log_line.hpp)
+  endif()
   foreach(header IN LISTS headers)
     get_filename_component(folder ${header} DIRECTORY)
     install(FILES ${root}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT gpuactors)

@@ -25,6 +25,7 @@ class Rules:
         self.packages = {}  # prefix -> package
         self.pure = {}  # folder -> standard headers it does without
         self.public = set()
+        self.inner = set()
         for line in text.splitlines():
             kind, *words = line.split("#")[0].split() or [""]
             if kind == "layer":
@@ -35,6 +36,8 @@ class Rules:
                 self.pure.setdefault(words[0], set()).update(words[1:])
             elif kind == "public":
                 self.public.update(words)
+            elif kind == "inner":
+                self.inner.update(words)
             elif kind:
                 raise ValueError(f"layers.txt: what is {kind}?")
 
@@ -69,8 +72,10 @@ def resolve(root, path, quote, name):
     return f"libgpuactors/{name}" if name.startswith("gpuactors/") else None
 
 
-def is_installed(path):
-    """Whether a header lies directly in a layer's folder."""
+def is_installed(rules, path):
+    """Whether a header lies directly in the folder of a layer that programs see something of."""
+    if os.path.dirname(path) in rules.inner and path not in rules.public:
+        return False
     return bool(re.fullmatch(r"libgpuactors/gpuactors/(\w+/)?\w+\.hpp|kernels/gpuactors/kernels/\w+\.hpp", path))
 
 
@@ -106,7 +111,7 @@ def check_include(rules, root, path, quote, name):
     if not same_layer(layer, target_layer) and target_row >= row:
         return f"{layer} is row {row}, {target_layer} is row {target_row}: includes go downward only"
     generated = target.endswith(".pb.h")
-    if is_installed(path) and not is_installed(target) and not generated:
+    if is_installed(rules, path) and not is_installed(rules, target) and not generated:
         return "is not installed, but this header is"
     return None
 
