@@ -81,7 +81,7 @@ double ask_for(caf::actor_system& system, const caf::actor& server, int count, i
     for (int i = 0; i < flying; ++i)
       responses.push_back(caf_version::ask(self.ptr(), server, message()));
     for (auto& response : responses)
-      response.receive([](const Message&) {}, [](caf::error& error) { give_up(error); });
+      std::move(response).receive([](const Message&) {}, [](caf::error& error) { give_up(error); });
   }
   constexpr double in_a_microsecond = 1'000;
   return (now_ns() - start) / count / in_a_microsecond;

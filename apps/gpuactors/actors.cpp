@@ -133,7 +133,7 @@ Command add_actors(CLI::App& program) {
   parser
       ->add_option("--ended", arguments->ended,
                    fmt::format("The last N actors that have ended for good, the latest first, in place of those that "
-                               "there are: when, where and why; {} when N is left out",
+                               "there are: when, where and why. Default of N: {}",
                                ended_when_left_out))
       ->type_name("[N]")
       ->expected(0, 1);

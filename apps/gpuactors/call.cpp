@@ -5,6 +5,7 @@
 
 #include <gpuactors/gpuactors.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -43,15 +44,17 @@ Result<void> run_call(const CallArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
   std::optional<Cluster> cluster;
   GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
-  GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space));
+  // One time for all: until the actor runs, and then for the call.
+  const auto until = deadline_after(Clock::now(), timeout.value_or(limits::call_deadline));
+  const auto left = [until] { return std::max(Duration::zero(), until - Clock::now()); };
+  GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space, left()));
   GPUACTORS_LET(type, types.find_actor(actor.type()));
   GPUACTORS_LET(method, DescribedTypes::find_method(*type, arguments.method));
   GPUACTORS_LET(input, read_message(types, method->input(), arguments.input));
   if (method->streamed())
     return print_items(types,
                        actor.stream_payload(method->name(), std::move(input), timeout.value_or(Duration::max())));
-  GPUACTORS_LET(reply,
-                actor.call_payload(method->name(), std::move(input), timeout.value_or(limits::call_deadline)).get());
+  GPUACTORS_LET(reply, actor.call_payload(method->name(), std::move(input), left()).get());
   GPUACTORS_LET(json, types.messages().to_json(reply));
   std::cout << json << '\n';
   return {};
@@ -68,12 +71,14 @@ Command add_call(CLI::App& program) {
       ->type_name("METHOD");
   parser
       ->add_option("input", arguments->input,
-                   "The method's input as JSON, @FILE to read it from a file, - from standard input; left out: {}")
+                   "The method's input as JSON, @FILE to read it from a file, - from standard input. Default: {}")
       ->type_name(message_argument);
-  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  parser->add_option("--name-space", arguments->name_space, "Name space of the actor's name")->type_name("S");
   parser
-      ->add_option("--timeout", arguments->timeout,
-                   "The answer must come within this time; 60 when left out, and no limit for a stream")
+      ->add_option(
+          "--timeout", arguments->timeout,
+          "The answer must come within this time, waiting for the actor included. Default: 60, and no limit for a "
+          "stream")
       ->type_name("SECONDS");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer("A streamed reply is printed item by item, one line each.\n\n"

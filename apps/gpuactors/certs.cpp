@@ -110,14 +110,14 @@ Result<void> run_show(const CertsArguments& arguments) {
 void add_folder(CLI::App& parser, CertsArguments& arguments) {
   parser
       .add_option("--certs", arguments.certs,
-                  "Folder of the certificates; left out: gpuactors/certs in $XDG_STATE_HOME or ~/.local/state")
+                  "Folder of the certificates. Default: gpuactors/certs in $XDG_STATE_HOME or ~/.local/state")
       ->type_name("DIR");
 }
 
 CLI::App* add_init(CLI::App& parser, CertsArguments& arguments) {
   auto* init = parser.add_subcommand("init", "Make an authority, and a certificate for this machine");
   add_folder(*init, arguments);
-  init->add_option("--days", arguments.days, "Life of the authority; left out: 3650")->type_name("N");
+  init->add_option("--days", arguments.days, "Life of the authority. Default: 3650")->type_name("N");
   init->footer("One machine alone needs none of this. For several, run it on one of them, once.\n\n"
                "Examples:\n"
                "  gpuactors certs init\n"
@@ -136,9 +136,9 @@ CLI::App* add_issue(CLI::App& parser, CertsArguments& arguments) {
       ->type_name("H")
       ->allow_extra_args(false);
   add_folder(*issue, arguments);
-  issue->add_option("--out", arguments.out, "Folder to write to; left out: NAME in the folder of the certificates")
+  issue->add_option("--out", arguments.out, "Folder to write to. Default: NAME in the folder of the certificates")
       ->type_name("DIR");
-  issue->add_option("--days", arguments.days, "Life of the certificate; left out: 365")->type_name("N");
+  issue->add_option("--days", arguments.days, "Life of the certificate. Default: 365")->type_name("N");
   issue->footer("Run it where the authority was made, then copy the folder to the machine. A key that is there is "
                 "kept.\n\n"
                 "Examples:\n"

@@ -42,26 +42,26 @@ void ClusterOptions::add_to(CLI::App& parser, Kinds kinds) {
   parser
       .add_option("--broker", broker_,
                   kinds == Kinds::any
-                      ? "Broker of a running cluster, also by GPUACTORS_BROKER; left out, a cluster is embedded"
-                      : "Broker of the cluster; left out: what GPUACTORS_BROKER says")
+                      ? "Broker of a running cluster. Default: GPUACTORS_BROKER, else a cluster is embedded"
+                      : "Broker of the cluster. Default: GPUACTORS_BROKER")
       ->type_name("HOST:PORT");
-  parser.add_option("--certs", certificates_, "Folder with this machine's certificates; the user's own when left out")
+  parser.add_option("--certs", certificates_, "Folder with this machine's certificates. Default: the user's own")
       ->type_name("DIR");
   parser.add_flag("--insecure", insecure_, "Connect in plaintext, to a cluster that was started so");
   parser
       .add_option("--heartbeat", heartbeat_,
-                  "How often it shows that it is alive; 1 when left out. As the cluster was started with")
+                  "How often it shows that it is alive, as the cluster was started with. Default: 1")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.05, 60.0));
   parser
       .add_option("--link-timeout", link_timeout_,
-                  "How long the cluster may be silent before it counts as dead; 5 when left out")
+                  "How long the cluster may be silent before it counts as dead. Default: 5")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.2, 600.0));
   parser
       .add_option("--reconnect-grace", reconnect_grace_,
                   "How long the broker keeps what the command has running when its connection is lost, so that it may "
-                  "come back to it; it ends at once when left out")
+                  "come back to it. Default: 0, it ends at once")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, std::chrono::duration<double>{limits::reconnect_grace_most}.count()));
 }

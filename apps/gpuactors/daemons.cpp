@@ -38,19 +38,19 @@ struct DaemonArguments {
 void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
   parser
       .add_option("--certs", arguments.certificates,
-                  "Folder with this machine's certificates; left out, the user's own, which a broker on loopback fills "
+                  "Folder with this machine's certificates. Default: the user's own, which a broker on loopback fills "
                   "when it is empty")
       ->type_name("DIR");
   parser.add_flag("--insecure", arguments.insecure,
                   "Plaintext, without certificates: only where nobody else can reach the ports");
   parser
       .add_option("--heartbeat", arguments.heartbeat,
-                  "How often it shows that it is alive; 1 when left out. The same in all processes of a cluster")
+                  "How often it shows that it is alive; the same in all processes of a cluster. Default: 1")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.05, 60.0));
   parser
       .add_option("--link-timeout", arguments.link_timeout,
-                  "How long others may be silent before they count as dead; 5 when left out. The same everywhere")
+                  "How long others may be silent before they count as dead; the same everywhere. Default: 5")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.2, 600.0));
 }
@@ -58,25 +58,25 @@ void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
 void add_broker_options(CLI::App& parser, DaemonArguments& arguments) {
   parser
       .add_option("--listen", arguments.broker.listen,
-                  "Where clients and nodes connect to; 127.0.0.1:7711 when left out. Port 0: any that is free")
+                  "Where clients and nodes connect to; port 0: any that is free. Default: 127.0.0.1:7711")
       ->type_name("HOST:PORT");
   parser
       .add_option("--store", arguments.broker.store,
-                  "A file that keeps over restarts which actors with a name or without an owner, placement groups and "
-                  "drained nodes there should be; left out, what nodes and clients tell")
+                  "File that keeps named and detached actors, placement groups and drained nodes over restarts of the "
+                  "broker. Default: none, a broker that starts again knows what nodes and clients tell it")
       ->type_name("FILE");
 }
 
 void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
   auto& node = arguments.node;
-  parser.add_option("--name", node.name, "Name of the node; the host's when left out")->type_name("N");
+  parser.add_option("--name", node.name, "Name of the node. Default: the host's")->type_name("N");
   parser
       .add_option("--devices", arguments.devices,
                   "Devices of the node: cuda, cuda:GPU-uuid,..., cuda*N or host:COUNT[xMEMORY][@TYPE], such as "
                   "host:4x1GiB@V100; may be repeated. Left out: CUDA if there is any, else host:1")
       ->type_name("SPEC")
       ->allow_extra_args(false);
-  parser.add_option("--cpus", arguments.cpus, "CPUs it offers; the hardware threads when left out")->type_name("F");
+  parser.add_option("--cpus", arguments.cpus, "CPUs it offers. Default: the hardware threads")->type_name("F");
   parser.add_option("--label", arguments.labels, "Label of the node; may be repeated")
       ->type_name("K=V")
       ->allow_extra_args(false);
@@ -90,17 +90,17 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
       ->type_name("DIR");
   parser
       .add_option("--host", node.host,
-                  "The address that clients reach this node and its workers by; when left out, the one from which this "
+                  "The address that clients reach this node and its workers by. Default: the one from which this "
                   "machine reaches the broker")
       ->type_name("ADDRESS");
   parser
       .add_option(
           "--logs", node.logs,
-          "Folder that keeps what workers print, of this node alone; left out, one in the user's own state folder")
+          "Folder that keeps what workers print, of this node alone. Default: one in the user's own state folder")
       ->type_name("DIR");
   parser
       .add_option("--program", node.program,
-                  "The program that workers are: yours, with your tasks and actors. This one when left out")
+                  "Program that workers run: yours, with your tasks and actors. Default: gpuactors itself")
       ->type_name("FILE");
   parser
       .add_option("--plugin", node.plugins,
@@ -111,19 +111,18 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
   parser
       .add_option(
           "--stop-grace", arguments.stop_grace,
-          "How long it takes to leave the cluster when it is told to end (SIGTERM, Ctrl-C): actors with restarts "
-          "move to other nodes, all else may run so long. 0 when left out: it ends at once")
+          "How long running work has after SIGTERM or Ctrl-C: actors with restarts move to other nodes, all else may "
+          "finish. Default: 0, it ends at once")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, 86'400.0));
   parser.add_flag("--no-jit", arguments.no_jit,
                   "Compile no kernels from source, neither those of tasks (gpuactors.source_kernel) nor of actors");
-  parser.add_flag(
-      "--no-device-watch", arguments.no_watch,
-      "Keep GPUs in use whatever faults they report (XID and ECC events); left out, one with a fault of its "
-      "own gets nothing new until the node is started again");
+  parser.add_flag("--no-device-watch", arguments.no_watch,
+                  "Keep GPUs in use whatever faults they report (XID and ECC events). Default: one with a fault of its "
+                  "own gets nothing new until the node is started again");
   parser.add_flag(
       "--no-mps", arguments.no_mps,
-      "Set no variables of CUDA MPS; left out, where MPS runs, processes of --isolation process get those that "
+      "Set no variables of CUDA MPS. Default: where MPS runs, processes of --isolation process get those that "
       "limit them to their part of a GPU");
 }
 

@@ -180,7 +180,7 @@ Command add_events(CLI::App& program) {
                    "Go on with what comes, until Ctrl-C; also over a broker that is started again");
   parser
       ->add_option("--since", arguments->since,
-                   "From the event with this number on; all that the broker still has when left out")
+                   "From the event with this number on. Default: all that the broker still has")
       ->type_name("N");
   parser->add_option("--kind", arguments->kinds, "Only events of this kind; may be repeated")
       ->type_name("K")

@@ -86,8 +86,7 @@ Command add_logs(CLI::App& program) {
       ->type_name("N");
   parser->add_flag("-f,--follow", arguments->follow,
                    "Go on with what comes, until Ctrl-C or the end of the actor; to other nodes when it moves");
-  parser
-      ->add_option("-n,--lines", arguments->count, "The last so many lines of those that are there; 1000 when left out")
+  parser->add_option("-n,--lines", arguments->count, "The last so many lines of those that are there. Default: 1000")
       ->type_name("COUNT");
   parser->add_flag("--json", arguments->json, "Print one object a line");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);

@@ -4,7 +4,9 @@
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 static_assert(std::string_view{GPUACTORS_VERSION} == gpuactors::release,
               "base/version.hpp and the project's version in CMakeLists.txt have drifted apart");
@@ -38,5 +40,15 @@ int main(int argc, char** argv) {
       add_queue(program),  add_groups(program),   add_drain(program),   add_undrain(program), add_logs(program),
       add_events(program), add_timeline(program), add_metrics(program), add_plan(program),    add_certs(program),
       add_up(program),     add_broker(program),   add_node(program)};
-  return run(program, commands, argc, argv);
+  // As in git, and as people type it: "help", "help up" and "version" are the options of that name.
+  std::vector<char*> words(argv, argv + argc);
+  std::string help{"--help"};
+  std::string version{"--version"};
+  if (argc > 1 && std::string_view{argv[1]} == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back(help.data());
+  } else if (argc == 2 && std::string_view{argv[1]} == "version") {
+    words[1] = version.data();
+  }
+  return run(program, commands, static_cast<int>(words.size()), words.data());
 }

@@ -170,8 +170,7 @@ Command add_metrics(CLI::App& program) {
   auto arguments = std::make_shared<MetricsArguments>();
   auto* parser = program.add_subcommand("metrics", "Serve the cluster's state to Prometheus, until Ctrl-C");
   parser
-      ->add_option("--listen", arguments->listen,
-                   "Where it is read; 127.0.0.1:7712 when left out. Port 0: any that is free")
+      ->add_option("--listen", arguments->listen, "Where it is read; port 0: any that is free. Default: 127.0.0.1:7712")
       ->type_name("HOST:PORT");
   parser->add_flag("--allow-remote", arguments->allow_remote,
                    "Listen also at an address that other machines reach: anyone there may read it, in plaintext");

@@ -55,7 +55,7 @@ Result<void> run_scenario(const PlanArguments& arguments) {
 Command add_plan(CLI::App& program) {
   auto arguments = std::make_shared<PlanArguments>();
   auto* parser = program.add_subcommand("plan", "Place without running: a scenario in JSON in, JSON lines out");
-  parser->add_option("scenario", arguments->path, "File with the scenario; - (also when left out): standard input")
+  parser->add_option("scenario", arguments->path, "File with the scenario. Default: -, standard input")
       ->type_name("SCENARIO.json");
   auto* explain = parser
                       ->add_option("--explain", arguments->explain,

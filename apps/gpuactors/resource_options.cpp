@@ -21,7 +21,7 @@ void ResourceOptions::add_to(CLI::App& parser) {
   parser.add_option("--resource", resources_, "Another countable resource of the node; may be repeated")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
-  parser.add_option("--priority", priority_, "Higher is served first; 0 when left out")->type_name("P");
+  parser.add_option("--priority", priority_, "Higher is served first. Default: 0")->type_name("P");
   parser
       .add_option("--env", environment_,
                   "Variable in the environment of its process, which is one of its own then; may be repeated")

@@ -1,5 +1,6 @@
 // gpuactors spawn: starts an actor that stays when the command has ended.
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "progress.hpp"
 #include "resource_options.hpp"
 #include "state_view.hpp"
@@ -8,11 +9,13 @@
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 namespace gpuactors::cli {
 
@@ -29,6 +32,7 @@ struct SpawnArguments {
   std::optional<std::string> max_restarts;
   std::optional<std::string> restart_window;
   std::optional<std::string> spawn_timeout;
+  std::optional<std::string> queue_timeout;
   std::optional<std::string> max_task_retries;
   std::string isolation = "thread";
   bool get_if_exists = false;
@@ -70,6 +74,8 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   options.restart_window = restart_window;
   GPUACTORS_LET(spawn_timeout, read_duration("--spawn-timeout", arguments.spawn_timeout));
   options.spawn_timeout = spawn_timeout;
+  GPUACTORS_LET(queue_timeout, read_duration("--queue-timeout", arguments.queue_timeout));
+  options.queue_timeout = queue_timeout;
   GPUACTORS_LET(max_task_retries, read_times("--max-task-retries", arguments.max_task_retries));
   options.max_task_retries = max_task_retries;
   if (arguments.isolation != "thread" && arguments.isolation != "process")
@@ -79,6 +85,26 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   options.get_if_exists = arguments.get_if_exists;
   options.detached = true; // the command ends now, the actor when it is killed
   return std::move(options);
+}
+
+/// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: an actor that came later nobody would expect.
+Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name) {
+  const Interrupt interrupt;
+  const std::stop_callback withdraw{interrupt.token(), [&] { spawned.front().cancel(); }};
+  constexpr std::chrono::seconds patience{2};
+  if (isatty(STDERR_FILENO) == 0 && wait(spawned, 1, patience).empty())
+    if (const auto state = cluster.state())
+      for (const auto& waiting : state->queue())
+        if (waiting.name() == name)
+          std::cerr << fmt::format("{} waits for a place: {} (Ctrl-C withdraws it)\n", name, waiting.reason());
+  show_progress(cluster, spawned);
+  wait(spawned, 1, Duration::max());
+  if (interrupt.token().stop_requested()) {
+    // Asked behind it on the same connection: answered when the broker has withdrawn it.
+    static_cast<void>(cluster.state());
+    return fail(Errc::cancelled, fmt::format("interrupted: actor {} is not started", name));
+  }
+  return {};
 }
 
 Result<void> run_spawn(const SpawnArguments& arguments) {
@@ -93,7 +119,7 @@ Result<void> run_spawn(const SpawnArguments& arguments) {
   GPUACTORS_TRY(check_ownership(ownership_of(*type), gpus, options.memory_bytes, type->name()));
   std::vector<Future<ActorRef>> spawned;
   spawned.push_back(cluster->spawn_payload(arguments.actor, std::move(config), options));
-  show_progress(*cluster, spawned);
+  GPUACTORS_TRY(await(*cluster, spawned, options.name));
   GPUACTORS_LET(actor, spawned.front().get());
   const auto info = actor.info();
   if (arguments.json)
@@ -108,25 +134,27 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
   parser.add_option("--name", arguments.name, "Its name, unique in the cluster, to call it by")
       ->required()
       ->type_name("N");
-  parser.add_option("--name-space", arguments.name_space, "Names are unique within one")->type_name("S");
+  parser.add_option("--name-space", arguments.name_space, "Name space of the actor's name. Default: none")
+      ->type_name("S");
   parser
-      .add_option(
-          "--max-restarts", arguments.max_restarts,
-          "How often it restarts when it has died, with the state that it saved, or always; 0 when left out. The "
-          "first time at once, then after pauses that double up to 30 s while it does not last")
+      .add_option("--max-restarts", arguments.max_restarts,
+                  "How often it restarts when it has died, with the state that it saved, or always. Default: 0. The "
+                  "first time at once, then after pauses that double up to 30 s while it does not last")
       ->type_name("N|always");
   parser
       .add_option("--restart-window", arguments.restart_window,
-                  "A life of at least this length resets the count of restarts; never when left out")
+                  "A life of at least this length resets the count of restarts. Default: never")
       ->type_name("SECONDS");
   parser
       .add_option("--spawn-timeout", arguments.spawn_timeout,
-                  "How long its first start may take, from the order to its node until its constructor is done; no "
-                  "limit when left out")
+                  "How long its first start may take, from the order to its node until its constructor is done. "
+                  "Default: no limit")
+      ->type_name("SECONDS");
+  parser.add_option("--queue-timeout", arguments.queue_timeout, "How long it may wait for a place. Default: no limit")
       ->type_name("SECONDS");
   parser
       .add_option("--max-task-retries", arguments.max_task_retries,
-                  "How often a call that its death interrupted is made again; 0 when left out")
+                  "How often a call that its death interrupted is made again. Default: 0")
       ->type_name("N");
   parser
       .add_option("--isolation", arguments.isolation,
@@ -147,7 +175,7 @@ Command add_spawn(CLI::App& program) {
       ->type_name("ACTOR");
   parser
       ->add_option("config", arguments->config,
-                   "The actor's configuration as JSON, @FILE to read it from a file, - from standard input; left out: "
+                   "The actor's configuration as JSON, @FILE to read it from a file, - from standard input. Default: "
                    "{}")
       ->type_name(message_argument);
   add_life_options(*parser, *arguments);

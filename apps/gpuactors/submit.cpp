@@ -79,7 +79,7 @@ Result<void> run_submit(const SubmitArguments& arguments) {
 }
 
 void add_task_options(CLI::App& parser, SubmitArguments& arguments) {
-  parser.add_option("--timeout", arguments.timeout, "The answer must come within this time; no limit when left out")
+  parser.add_option("--timeout", arguments.timeout, "The answer must come within this time. Default: no limit")
       ->type_name("SECONDS");
   parser.add_option("--count", arguments.count, "Submit so many of it at once, and print a reply each")->type_name("N");
 }
@@ -92,7 +92,7 @@ Command add_submit(CLI::App& program) {
   parser->add_option("task", arguments->task, "Task type; gpuactors types lists them")->required()->type_name("TASK");
   parser
       ->add_option("input", arguments->input,
-                   "The task's input as JSON, @FILE to read it from a file, - from standard input; left out: {}")
+                   "The task's input as JSON, @FILE to read it from a file, - from standard input. Default: {}")
       ->type_name(message_argument);
   arguments->resources.add_to(*parser);
   add_task_options(*parser, *arguments);

@@ -56,7 +56,7 @@ Result<void> run_timeline(const TimelineArguments& arguments) {
 Command add_timeline(CLI::App& program) {
   auto arguments = std::make_shared<TimelineArguments>();
   auto* parser = program.add_subcommand("timeline", "Who held which device from when to when, as a trace for browsers");
-  parser->add_option("--json", arguments->file, "The file that it is written to; standard output when left out, or -")
+  parser->add_option("--json", arguments->file, "The file that it is written to. Default: -, standard output")
       ->type_name("FILE");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(fmt::format(

@@ -19,6 +19,7 @@ public:
   Result<void> start(const WorkerCommand& command) override {
     const std::lock_guard lock{mutex_};
     started_ = command.number;
+    ++asked_;
     changed_.notify_all();
     return {};
   }
@@ -34,6 +35,11 @@ public:
     changed_.wait(lock, [&] { return started_ >= number; });
   }
 
+  int asked() {
+    const std::lock_guard lock{mutex_};
+    return asked_;
+  }
+
   int killed() {
     const std::lock_guard lock{mutex_};
     return killed_;
@@ -43,6 +49,7 @@ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t started_ = 0;
+  int asked_ = 0;
   int killed_ = 0;
 };
 
@@ -76,10 +83,14 @@ public:
     caf_version::post(agent_, std::move(order));
   }
 
-  void lease_without_device(std::uint64_t id) {
+  void lease_without_device(std::uint64_t id, const std::string& variable = {}) {
     v1::StartRunner order;
     order.mutable_lease()->set_id(id);
     order.mutable_lease()->set_epoch(1);
+    if (!variable.empty()) {
+      order.set_isolated(true);
+      (*order.mutable_environment())[variable] = "x";
+    }
     caf_version::post(agent_, std::move(order));
   }
 
@@ -141,4 +152,13 @@ TEST_CASE("a device that worker after worker loses is out of use") {
   scene.launcher->await(limits::device_losses + 1);
   CHECK(scene.notices().find("3 workers lost it by sticky errors within 10 minutes; it is out of use")
         != std::string::npos);
+}
+
+TEST_CASE("an agent starts no process with a variable that is not for users, whoever asks") {
+  Scene scene;
+  for (const auto* name : {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "OPENSSL_CONF", "a b"})
+    scene.lease_without_device(1, name);
+  scene.lease_without_device(2, "COLOUR");
+  scene.launcher->await(1);
+  CHECK(scene.launcher->asked() == 1);
 }

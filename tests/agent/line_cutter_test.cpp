@@ -44,18 +44,3 @@ TEST_CASE("a line that is too long says how much of it is missing") {
   CHECK(cut(5, {"a\xF0\x9F\x92\xA9!\n"}) == Lines{"a\xF0\x9F\x92\xA9 [1 more bytes]"});
   CHECK(cut(4, {"a\xF0\x9F\x92\xA9\n"}) == Lines{"a [4 more bytes]"});
 }
-
-TEST_CASE("text is UTF-8, whatever it was before") {
-  for (const std::string good : {"", "a\tb\x1B[31m", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
-                                 "\xEE\x80\x80", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"})
-    CHECK(to_utf8(good) == good);
-  CHECK(to_utf8(std::string("a\0b", 3)) == "a" + mark + "b");
-  CHECK(to_utf8("\x80") == mark);
-  CHECK(to_utf8("\xC3") == mark);
-  CHECK(to_utf8("\xC3(") == mark + "(");
-  CHECK(to_utf8("\xC0\x80") == mark + mark);            // longer than need be
-  CHECK(to_utf8("\xE0\x9F\xBF") == mark + mark + mark); // the same
-  CHECK(to_utf8("\xED\xA0\x80") == mark + mark + mark); // half of a pair
-  CHECK(to_utf8("\xF4\x90\x80\x80") == mark + mark + mark + mark);
-  CHECK(to_utf8("\xFF") == mark);
-}

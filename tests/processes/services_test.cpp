@@ -106,9 +106,22 @@ ActorRef guest_of(Cluster& cluster) {
   return must(cluster.find("guest"));
 }
 
+/// Its constructor throws a text in Latin-1.
+class Failing : public Actor {
+public:
+  Failing(Init init, const Text&) : Actor(std::move(init)) {
+    throw std::runtime_error{"no file caf\xE9"};
+  }
+
+  void describe(Methods<Failing>&) {
+    // nop
+  }
+};
+
 } // namespace
 
 GPUACTORS_ACTOR("mourner", Mourner, Text);
+GPUACTORS_ACTOR("failing", Failing, Text);
 GPUACTORS_TASK("lend_twice", lend_twice);
 GPUACTORS_TASK("lender", lender);
 
@@ -120,6 +133,28 @@ TEST_CASE("a task with a process of its own goes on when what it lent to a child
   const auto pid = static_cast<pid_t>(must(cluster.submit<Number>("lend_twice", {}, {.gpus = 2}).get(20s)).value());
   CHECK(eventually([&] { return is_idle(cluster); }));
   CHECK(eventually([&] { return ::kill(pid, 0) != 0; }));
+}
+
+// -- texts that are not UTF-8 ----------------------------------------------------------------------
+
+TEST_CASE("an error with a text that is not UTF-8 comes back, and its lease is free", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  const auto failed = cluster.spawn("failing", text(""), {.gpus = 0.5});
+  REQUIRE_FALSE(failed.has_value());
+  CHECK(failed.error().code() == Errc::task_failed);
+  CHECK(failed.error().message().find("caf\xEF\xBF\xBD") != std::string::npos);
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
+TEST_CASE("a name that is not UTF-8 is refused with its field", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  const auto refused = cluster.spawn("counter", number(0), {.name = "caf\xE9"});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message() == "\"caf\xEF\xBF\xBD\" (name) is not UTF-8");
+  CHECK(cluster.find("caf\xE9").error().code() == Errc::invalid_argument);
 }
 
 // -- environments ---------------------------------------------------------------------------------

@@ -18,11 +18,6 @@ namespace gpuactors::detail {
 // -- what a function takes and gives --------------------------------------------------------------
 
 template <class T>
-struct IsResult : std::false_type {};
-template <class T>
-struct IsResult<Result<T>> : std::true_type {};
-
-template <class T>
 struct IsFuture : std::false_type {};
 template <class T>
 struct IsFuture<Future<T>> : std::true_type {};
@@ -49,39 +44,79 @@ struct OutputOf<Result<T>> : OutputOf<T> {};
 template <class T>
 struct OutputOf<Future<T>> : OutputOf<T> {};
 
-template <class R, class Subject, class Input, class... Rest>
-struct SignatureOf {
-  static_assert(sizeof...(Rest) <= 1, "take the subject, the input message and at most a ReplyStream");
-  using Return = R;
-  using In = std::decay_t<Input>;
-  static_assert(ProtobufMessage<In>, "the input must be a Protobuf message, taken by const reference");
-  static constexpr bool streamed = sizeof...(Rest) == 1;
+template <class... Inputs>
+struct FirstOf {
+  using Type = google::protobuf::Empty;
+};
+template <class Input, class... Rest>
+struct FirstOf<Input, Rest...> {
+  using Type = Input;
 };
 
+/// `Subject` is a task's context, or the object of a method.
+template <class R, class Subject, class... Inputs>
+struct SignatureOf {
+  static_assert(sizeof...(Inputs) == 1 || sizeof...(Inputs) == 2,
+                "a task is R name(TaskContext&, const Message&) and a method R name(const Message&), with a "
+                "ReplyStream<Item>& behind the message where the reply is a stream; one that needs no input takes a "
+                "const google::protobuf::Empty&");
+  using Return = R;
+  using In = std::decay_t<typename FirstOf<Inputs...>::Type>;
+  static_assert(ProtobufMessage<In>, "the input must be a Protobuf message, taken by const reference");
+  static constexpr bool streamed = sizeof...(Inputs) == 2;
+};
+
+/// Whether the type has one call operator: no template, no overloads.
+template <class F, class = void>
+struct HasCall : std::false_type {};
 template <class F>
-struct Signature : Signature<decltype(&std::decay_t<F>::operator())> {};
+struct HasCall<F, std::void_t<decltype(&std::decay_t<F>::operator())>> : std::true_type {};
+
+template <class F, bool has_call = HasCall<F>::value>
+struct Signature {
+  static_assert(has_call,
+                "a task is R name(TaskContext&, const Message&), with a ReplyStream<Item>& behind it where it "
+                "streams: a function or a lambda without auto");
+};
+template <class F>
+struct Signature<F, true> : Signature<decltype(&std::decay_t<F>::operator())> {};
 template <class R, class S, class... As>
-struct Signature<R (*)(S, As...)> : SignatureOf<R, S, As...> {
+struct Signature<R (*)(S, As...), false> : SignatureOf<R, S, As...> {
+  using Args = std::tuple<As...>;
+};
+template <class R, class S, class... As>
+struct Signature<R (*)(S, As...) noexcept, false> : SignatureOf<R, S, As...> {
   using Args = std::tuple<As...>;
 };
 template <class R, class C, class S, class... As>
-struct Signature<R (C::*)(S&, As...) const> : SignatureOf<R, S, As...> {
+struct Signature<R (C::*)(S&, As...) const, false> : SignatureOf<R, S, As...> {
   using Args = std::tuple<As...>;
 };
 template <class R, class C, class S, class... As>
-struct Signature<R (C::*)(S&, As...)> : SignatureOf<R, S, As...> {
+struct Signature<R (C::*)(S&, As...), false> : SignatureOf<R, S, As...> {
   using Args = std::tuple<As...>;
 };
 
 /// Methods of a class: the object is the subject.
 template <class F>
-struct MethodSignature;
+struct MethodSignature {
+  static_assert(!std::is_same_v<F, F>, "a method is R name(const Message&) or R name(const Message&, "
+                                       "ReplyStream<Item>&), a member of the actor's class");
+};
 template <class R, class C, class... As>
 struct MethodSignature<R (C::*)(As...)> : SignatureOf<R, C, As...> {
   using Args = std::tuple<As...>;
 };
 template <class R, class C, class... As>
 struct MethodSignature<R (C::*)(As...) const> : SignatureOf<R, C, As...> {
+  using Args = std::tuple<As...>;
+};
+template <class R, class C, class... As>
+struct MethodSignature<R (C::*)(As...) noexcept> : SignatureOf<R, C, As...> {
+  using Args = std::tuple<As...>;
+};
+template <class R, class C, class... As>
+struct MethodSignature<R (C::*)(As...) const noexcept> : SignatureOf<R, C, As...> {
   using Args = std::tuple<As...>;
 };
 
@@ -125,6 +160,8 @@ Answer answer_of(CallFrame& frame, Invoke&& invoke) {
     return Result<Payload>{Payload::of(google::protobuf::Empty{})};
   } else if constexpr (IsFuture<R>::value) {
     R future = invoke();
+    if (!future.valid())
+      return Result<Payload>{fail(Errc::task_failed, "an empty future was returned: it was moved from, or never made")};
     auto withdraw = [weak = std::weak_ptr{future.state()}] {
       if (const auto state = weak.lock())
         state->cancel(Cancel::ask);

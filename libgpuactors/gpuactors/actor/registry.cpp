@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace gpuactors {
 
@@ -90,18 +91,30 @@ Result<void> TypeRegistry::check() const {
   return {};
 }
 
+namespace {
+
+Failure no_type(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
+  const std::string_view program = program_invocation_short_name;
+  // A newcomer's node runs the program that it was started by, and not his.
+  const auto hint = nearest_names(name, known).empty() && program == "gpuactors"
+                        ? ": the program here is gpuactors; gpuactors node --program runs another one"
+                        : "";
+  return fail(Errc::not_found,
+              fmt::format("there is no {} type \"{}\"{}{}", kind, name, did_you_mean(name, known), hint));
+}
+
+} // namespace
+
 Result<const TaskType*> TypeRegistry::find_task(std::string_view name) const {
   if (const auto found = tasks_.find(name); found != tasks_.end())
     return found->second.get();
-  return fail(Errc::not_found,
-              fmt::format("there is no task type \"{}\"{}", name, did_you_mean(name, names_of(tasks_))));
+  return no_type("task", name, names_of(tasks_));
 }
 
 Result<const ActorType*> TypeRegistry::find_actor(std::string_view name) const {
   if (const auto found = actors_.find(name); found != actors_.end())
     return found->second.get();
-  return fail(Errc::not_found,
-              fmt::format("there is no actor type \"{}\"{}", name, did_you_mean(name, names_of(actors_))));
+  return no_type("actor", name, names_of(actors_));
 }
 
 std::vector<const TaskType*> TypeRegistry::tasks() const {

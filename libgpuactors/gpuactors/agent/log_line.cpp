@@ -1,6 +1,5 @@
-#include "detail/utf8.hpp"
-
 #include <gpuactors/agent/log_line.hpp>
+#include <gpuactors/base/utf8.hpp>
 
 #include <fmt/format.h>
 
@@ -47,7 +46,7 @@ std::optional<LogTime> parse_time(std::string_view text) {
 }
 
 std::string one_line(std::string_view text) {
-  auto result = detail::to_utf8(text);
+  auto result = to_utf8(text);
   std::replace(result.begin(), result.end(), '\n', ' ');
   return result;
 }

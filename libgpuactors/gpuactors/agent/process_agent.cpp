@@ -1,3 +1,4 @@
+#include <gpuactors/agent/environment.hpp>
 #include <gpuactors/agent/mps.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
@@ -144,6 +145,8 @@ void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isol
     return;
   if (auto refused = refuse_failed(order.lease()))
     return report(std::move(*refused));
+  if (auto checked = check_environment(isolated.environment); !checked)
+    return report(end_of(order.lease(), checked.error()));
   if (const auto lender = leases_.find(LeaseId{order.lease().parent()});
       lender != leases_.end() && lender->second.ended && !isolated.wanted)
     return report(end_of(order.lease(), Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"}));

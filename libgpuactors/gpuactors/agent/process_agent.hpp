@@ -176,6 +176,8 @@ private:
   std::uint64_t registration_ = 0;
   /// The one that the broker did not take.
   std::uint64_t refused_ = 0;
+  // Why the broker did not take the node, as it was told last.
+  std::string said_;
   std::uint64_t last_worker_ = 0;
   // By when the node has to be empty, once its process is about to end, and whether the broker knows.
   std::optional<TimePoint> leaves_by_;

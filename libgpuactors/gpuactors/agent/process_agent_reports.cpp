@@ -59,6 +59,7 @@ void ProcessAgent::register_node() {
           [this](v1::Done&) {
             options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
             options_.registered();
+            said_.clear();
             left_ = false;
             tell_that_it_leaves();
           },
@@ -67,7 +68,12 @@ void ProcessAgent::register_node() {
             if (failed != registration_ || error == caf::sec::request_receiver_down)
               return;
             refused_ = failed;
-            options_.notice(fmt::format("the broker does not take the node: {}", from_caf(error).message()));
+            const auto why = from_caf(error);
+            const auto remedy = why.code() == Errc::already_exists ? ": this one needs another --name" : "";
+            auto said = fmt::format("the broker does not take the node: {}{}; it asks again every {} s", why.message(),
+                                    remedy, std::chrono::seconds{limits::redial_longest}.count());
+            if (said != said_)
+              options_.notice(said_ = std::move(said));
             caf_version::post_later(this, limits::redial_longest, v1::Tick{});
           });
   // Workers tell only what has changed.

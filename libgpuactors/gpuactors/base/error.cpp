@@ -1,6 +1,13 @@
 #include <gpuactors/base/error.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/result.hpp>
+#include <gpuactors/base/utf8.hpp>
+
+#include <fmt/format.h>
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 
 namespace gpuactors {
 
@@ -46,7 +53,21 @@ const Row* find_row(Errc code) noexcept {
   return nullptr;
 }
 
+void shorten(std::string& text) {
+  const auto bytes = text.size();
+  text.resize(limits::error_text_bytes);
+  text.resize(text.size() - begun_at_end(text));
+  text += fmt::format(" [{} more bytes]", bytes - text.size());
+}
+
 } // namespace
+
+Error::Error(Errc code, std::string message) : code_(code), message_(std::move(message)) {
+  if (message_.size() > limits::error_text_bytes)
+    shorten(message_);
+  if (!is_utf8(message_))
+    message_ = to_utf8(message_);
+}
 
 Remedy remedy_of(Errc code) noexcept {
   const auto* row = find_row(code);
@@ -74,5 +95,22 @@ std::string to_string(const Error& error) {
   result += error.message();
   return result;
 }
+
+namespace detail {
+
+void no_value(const Error& error) noexcept {
+  std::fprintf(stderr, "gpuactors: the value of a Result was asked for, and it is an error: %s: %s\n",
+               std::string{to_string(error.code())}.c_str(), error.message().c_str());
+  std::abort();
+}
+
+void no_error() noexcept {
+  std::fprintf(stderr,
+               "gpuactors: the error of a Result was asked for, and it is a value: look at it with if (!result) "
+               "first\n");
+  std::abort();
+}
+
+} // namespace detail
 
 } // namespace gpuactors

@@ -111,9 +111,9 @@ enum class Remedy : std::uint8_t {
 /// A failure: a code for the program and a sentence for people.
 class Error {
 public:
-  Error(Errc code, std::string message) : code_(code), message_(std::move(message)) {
-    // nop
-  }
+  /// What `message` has besides UTF-8 is replaced, and what is longer than `limits::error_text_bytes` left out: texts
+  /// come from exceptions of users' code too.
+  Error(Errc code, std::string message);
 
   [[nodiscard]] Errc code() const noexcept {
     return code_;

@@ -104,7 +104,7 @@ private:
 /// Movable; destroying a future does not cancel the work. One thread at a time, except `cancel`, which any thread may
 /// call. Threads of the program, tasks and actors may block in `get`; no other thread is needed to wake them.
 template <class T>
-class Future {
+class [[nodiscard]] Future {
 public:
   using value_type = T;
 

@@ -127,6 +127,13 @@ inline constexpr std::size_t ended_actors = 1'000;
 /// Names and values of the variables that one request gives its process, in bytes together.
 inline constexpr std::size_t environment_bytes = 64U << 10;
 
+/// Bytes of an error's text; the rest of a longer one is left out.
+inline constexpr std::size_t error_text_bytes = 256U << 10;
+
+/// Bytes of lines for a daemon's operator that wait to be written, and how long its end waits for them.
+inline constexpr std::size_t notice_bytes = 1U << 20;
+inline constexpr std::chrono::seconds notice_last_words{1};
+
 /// How often a worker tells of the memory that its actors use and of the calls that they served.
 inline constexpr std::chrono::seconds usage_report{1};
 
@@ -251,7 +258,8 @@ static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connectio
 static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
 static_assert(leases_per_shape < calls_in_flight);
 static_assert(source_bytes < payload_bytes && source_values * sizeof(double) < payload_bytes);
-static_assert(compiler_log_bytes < payload_bytes && fault_grace < link_timeout);
+static_assert(compiler_log_bytes < error_text_bytes && error_text_bytes < payload_bytes);
+static_assert(fault_grace < link_timeout);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 

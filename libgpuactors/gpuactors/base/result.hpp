@@ -4,7 +4,6 @@
 
 #include <gpuactors/base/error.hpp>
 
-#include <cassert>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -41,7 +40,18 @@ inline Failure fail(Error error) {
   return Failure{std::move(error)};
 }
 
-/// A value of type `T`, or an `Error` instead. Accessing the absent side is undefined behaviour: check first.
+namespace detail {
+
+/// End the program, with a line on standard error that says what was asked for and was not there.
+[[noreturn]] void no_value(const Error& error) noexcept;
+[[noreturn]] void no_error() noexcept;
+
+template <class T>
+struct IsResult : std::false_type {};
+
+} // namespace detail
+
+/// A value of type `T`, or an `Error` instead. Accessing the absent side ends the program: check first.
 template <class T = void>
 class [[nodiscard]] Result {
 public:
@@ -68,17 +78,17 @@ public:
   }
 
   [[nodiscard]] T& value() & noexcept {
-    assert(has_value());
+    check();
     return *std::get_if<0>(&state_);
   }
 
   [[nodiscard]] const T& value() const& noexcept {
-    assert(has_value());
+    check();
     return *std::get_if<0>(&state_);
   }
 
   [[nodiscard]] T&& value() && noexcept {
-    assert(has_value());
+    check();
     return std::move(*std::get_if<0>(&state_));
   }
 
@@ -103,7 +113,8 @@ public:
   }
 
   [[nodiscard]] const Error& error() const noexcept {
-    assert(!has_value());
+    if (has_value())
+      detail::no_error();
     return *std::get_if<1>(&state_);
   }
 
@@ -113,6 +124,11 @@ public:
   }
 
 private:
+  void check() const noexcept {
+    if (!has_value())
+      detail::no_value(*std::get_if<1>(&state_));
+  }
+
   std::variant<T, Error> state_;
 };
 
@@ -137,7 +153,8 @@ public:
   }
 
   [[nodiscard]] const Error& error() const noexcept {
-    assert(error_.has_value());
+    if (!error_)
+      detail::no_error();
     return *error_;
   }
 
@@ -145,18 +162,32 @@ private:
   std::optional<Error> error_;
 };
 
+namespace detail {
+
+template <class T>
+struct IsResult<Result<T>> : std::true_type {};
+
+} // namespace detail
+
 } // namespace gpuactors
 
-/// Returns the error of `expression` (a `Result`) from the enclosing function, if there is one.
-#define GPUACTORS_TRY(expression)                                                                                      \
+/// Returns the error of an expression (a `Result`) from the enclosing function, if there is one.
+#define GPUACTORS_TRY(...)                                                                                             \
   do {                                                                                                                 \
-    if (auto gpuactors_result = (expression); !gpuactors_result)                                                       \
+    auto gpuactors_result = (__VA_ARGS__);                                                                             \
+    static_assert(::gpuactors::detail::IsResult<decltype(gpuactors_result)>::value,                                    \
+                  "GPUACTORS_TRY takes a Result; a Future becomes one with .get()");                                   \
+    if (!gpuactors_result)                                                                                             \
       return ::gpuactors::fail(gpuactors_result.error());                                                              \
   } while (false)
 
-/// Declares `name` with the value of `expression` (a `Result`), or returns its error from the enclosing function.
-#define GPUACTORS_LET(name, expression)                                                                                \
-  auto name##_result = (expression);                                                                                   \
+/// Declares `name` with the value of an expression (a `Result`), or returns its error from the enclosing function. The
+/// value stays in a variable beside it, to which `name` refers: `return std::move(name);` hands it on. More than one
+/// statement: in braces after an `if`.
+#define GPUACTORS_LET(name, ...)                                                                                       \
+  auto name##_result = (__VA_ARGS__);                                                                                  \
+  static_assert(::gpuactors::detail::IsResult<decltype(name##_result)>::value,                                         \
+                "GPUACTORS_LET takes a Result; a Future becomes one with .get()");                                     \
   if (!name##_result)                                                                                                  \
     return ::gpuactors::fail(name##_result.error());                                                                   \
   auto& name = *name##_result // NOLINT(bugprone-macro-parentheses)

@@ -9,7 +9,12 @@ namespace gpuactors {
 
 namespace {
 
-// Insertions, deletions, substitutions and swaps of neighbours: "gpsu" is one slip away from "gpus".
+bool contains(std::string_view a, std::string_view b) {
+  return !b.empty() && a.find(b) != std::string_view::npos;
+}
+
+} // namespace
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last;
   std::vector<std::size_t> last(b.size() + 1);
@@ -27,12 +32,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return last.back();
 }
-
-bool contains(std::string_view a, std::string_view b) {
-  return !b.empty() && a.find(b) != std::string_view::npos;
-}
-
-} // namespace
 
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known, std::size_t most) {
   std::vector<std::pair<std::size_t, const std::string*>> ranked;

@@ -1,11 +1,16 @@
 // Suggestions for mistyped names.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace gpuactors {
+
+/// Returns how many slips `a` is away from `b`: insertions, deletions, substitutions and swaps of neighbours. "gpsu" is
+/// one away from "gpus". Pure; any thread. Time and memory grow with the product of the lengths.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Returns up to `most` of `known` that resemble `name` (edit distance, or one contains the other), best first, ties
 /// in the order of `known`. Pure; any thread.

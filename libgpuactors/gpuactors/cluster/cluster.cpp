@@ -1,3 +1,4 @@
+#include <gpuactors/base/suggest.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
@@ -170,6 +171,23 @@ Result<Duration> to_seconds(std::string_view flag, const std::string& text, doub
   return std::chrono::ceil<Duration>(std::chrono::duration<double>{seconds});
 }
 
+/// A program has options of its own; one that looks like one of these, and is none, would choose the wrong cluster.
+Result<void> check_spelling(std::string_view argument) {
+  static const std::vector<std::string> known{"--devices",   "--broker",       "--certs",          "--insecure",
+                                              "--heartbeat", "--link-timeout", "--reconnect-grace"};
+  const auto name = argument.substr(0, argument.find('='));
+  if (!name.starts_with("--") || std::find(known.begin(), known.end(), name) != known.end())
+    return {};
+  const auto off_by = [name](const std::string& other) { return edit_distance(name, other); };
+  for (const auto& other : known)
+    if (off_by(other) == 1 || (off_by(other) == 2 && name.size() > 8))
+      return fail(Errc::invalid_argument,
+                  fmt::format("there is no option {}; did you mean \"{}\"? Options of the program itself that are "
+                              "spelled so alike go behind --",
+                              name, other));
+  return {};
+}
+
 } // namespace
 
 Result<Cluster> Cluster::open(int argc, const char* const* argv) {
@@ -179,7 +197,7 @@ Result<Cluster> Cluster::open(int argc, const char* const* argv) {
   ConnectOptions connection;
   if (const auto* set = std::getenv("GPUACTORS_BROKER"); set != nullptr)
     connection.broker = set;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) {
     const std::string_view argument = argv[i];
     const auto value = [&](std::string_view flag) -> Result<std::optional<std::string>> {
       if (argument == flag) {
@@ -218,6 +236,8 @@ Result<Cluster> Cluster::open(int argc, const char* const* argv) {
       GPUACTORS_LET(seconds, to_seconds("--reconnect-grace", *reconnect_grace, most));
       connection.reconnect_grace = seconds;
     }
+    if (!devices && !address && !certificates && !heartbeat && !link_timeout && !reconnect_grace)
+      GPUACTORS_TRY(check_spelling(argument));
   }
   if (connection.broker.empty())
     return embed(std::move(options));
@@ -327,15 +347,20 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   return Future<ActorRef>{std::move(reply)};
 }
 
-Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_space) {
+Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_space, Duration timeout) {
   if (core_ == nullptr)
     return closed();
   v1::FindActor message;
   message.set_name(std::string{name});
   message.set_name_space(std::string{name_space});
   auto reply = std::make_shared<ActorReply>(core_, 0);
-  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
-  return Future<ActorRef>{reply}.get();
+  core_->ask_broker(reply, deadline_after(Clock::now(), timeout), std::move(message));
+  auto found = Future<ActorRef>{reply}.get();
+  if (!found && found.error().code() == Errc::deadline_exceeded)
+    return fail(Errc::deadline_exceeded,
+                fmt::format("actor {} has not been ready within {:.1f} s: it waits for a place, or starts", name,
+                            std::chrono::duration<double>{timeout}.count()));
+  return found;
 }
 
 Result<void> Cluster::kill(const ActorRef& actor, const KillOptions& options) {

@@ -117,7 +117,8 @@ public:
   Future<ActorRef> spawn_payload(std::string_view type, Payload config, const Options& options = {});
 
   /// Finds an actor by name; waits while it is starting. @returns `not_found` with similar names.
-  Result<ActorRef> find(std::string_view name, std::string_view name_space = {});
+  Result<ActorRef> find(std::string_view name, std::string_view name_space = {},
+                        Duration timeout = limits::call_deadline);
 
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
   /// free.

@@ -10,6 +10,7 @@
 #include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/cluster/detail/node_log.hpp>
+#include <gpuactors/cluster/detail/notices.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -61,10 +62,10 @@ struct FailureState {
   std::mutex mutex;
   std::optional<Error> error;
 };
-using Failure = std::shared_ptr<FailureState>;
+using ExitReason = std::shared_ptr<FailureState>;
 
 /// A process without its broker or agent must not look as if it did its work: whoever supervises it starts it anew.
-void watch(const caf::strong_actor_ptr& actor, std::string what, const Failure& failure) {
+void watch(const caf::strong_actor_ptr& actor, std::string what, const ExitReason& failure) {
   actor->get()->attach_functor([what = std::move(what), failure](const caf::error& reason) {
     if (!reason || reason == caf::exit_reason::user_shutdown)
       return;
@@ -77,7 +78,7 @@ void watch(const caf::strong_actor_ptr& actor, std::string what, const Failure& 
 }
 
 /// What the process ends with after a signal.
-Result<void> end_of(const Failure& failure) {
+Result<void> end_of(const ExitReason& failure) {
   const std::lock_guard lock{failure->mutex};
   return failure->error ? fail(*failure->error) : Result<void>{};
 }
@@ -127,14 +128,14 @@ public:
     return handle_;
   }
 
-  [[nodiscard]] const Failure& failure() const noexcept {
+  [[nodiscard]] const ExitReason& failure() const noexcept {
     return failure_;
   }
 
 private:
   Endpoint endpoint_;
   caf::strong_actor_ptr handle_;
-  Failure failure_ = std::make_shared<FailureState>();
+  ExitReason failure_ = std::make_shared<FailureState>();
 };
 
 /// An agent in this process, with its connection to the broker.
@@ -256,7 +257,7 @@ public:
         return;
   }
 
-  [[nodiscard]] const Failure& failure() const noexcept {
+  [[nodiscard]] const ExitReason& failure() const noexcept {
     return failure_;
   }
 
@@ -316,6 +317,7 @@ private:
       uuids.push_back(device.uuid());
     for (const auto distance : distances_between(uuids))
       node.add_distances(distance);
+    GPUACTORS_TRY(check_texts(node));
     *offer.mutable_node() = std::move(node);
     return std::move(offer);
   }
@@ -325,11 +327,16 @@ private:
   std::shared_ptr<Redial> redial_;
   std::shared_ptr<detail::FutureState<void>> registered_ = std::make_shared<detail::FutureState<void>>();
   std::shared_ptr<detail::FutureState<void>> emptied_ = std::make_shared<detail::FutureState<void>>();
-  Failure failure_ = std::make_shared<FailureState>();
+  ExitReason failure_ = std::make_shared<FailureState>();
   caf::strong_actor_ptr agent_;
   Duration stop_grace_{};
   std::function<void(std::string_view)> notice_;
 };
+
+DaemonOptions with_notices(DaemonOptions options, const detail::Notices& notices) {
+  options.notice = notices.entry();
+  return options;
+}
 
 /// Which of the two has failed, if one has.
 Result<void> first_of(const BrokerPart& broker, const NodePart& node) {
@@ -339,8 +346,10 @@ Result<void> first_of(const BrokerPart& broker, const NodePart& node) {
 
 } // namespace
 
-Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options) {
+Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon) {
   detail::Termination termination;
+  const detail::Notices notices{daemon.notice};
+  const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
   apply(options, links);
@@ -352,8 +361,10 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options
   return end_of(part.failure());
 }
 
-Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
+Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   detail::Termination termination;
+  const detail::Notices notices{daemon.notice};
+  const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(broker, parse_endpoint(node.broker));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, false));
   apply(options, links);
@@ -366,8 +377,10 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options) {
   return end_of(part.failure());
 }
 
-Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options) {
+Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& daemon) {
   detail::Termination termination;
+  const detail::Notices notices{daemon.notice};
+  const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
   GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
   apply(options, links);

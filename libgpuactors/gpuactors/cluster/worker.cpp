@@ -78,6 +78,15 @@ private:
     GPUACTORS_TRY(open(setup, *services));
     core.fill(*services);
     worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
+    auto registered = register_with(agent, core, setup);
+    // The core waits for all actors at its end.
+    if (!registered)
+      caf::anon_send_exit(std::exchange(worker_, nullptr), caf::exit_reason::user_shutdown);
+    return registered;
+  }
+
+  Result<void> register_with(const caf::strong_actor_ptr& agent, detail::ClusterCore& core,
+                             const v1::WorkerSetup& setup) {
     GPUACTORS_LET(port, core.links()->publish(worker_, Endpoint{setup.host(), 0}));
     core.workers()->add_own(to_string(Endpoint{setup.host(), port}), worker_);
     v1::WorkerHello hello;

@@ -58,11 +58,11 @@ void ask_here(RequestPort& port, const std::shared_ptr<PendingReply>& pending, c
 /// The threads that dial, one an attempt: a host that does not answer delays no other.
 class Links::Attempts {
 public:
-  /// @returns false when they were stopped.
-  bool run(std::function<void()> attempt) {
+  /// @returns `unavailable` when they were stopped, or the machine has no thread left.
+  Result<void> run(std::function<void()> attempt) {
     const std::lock_guard lock{mutex_};
     if (stopped_)
-      return false;
+      return fail(Errc::unavailable, "the cluster was closed");
     threads_.remove_if([](Entry& entry) {
       if (!*entry.over)
         return false;
@@ -70,11 +70,15 @@ public:
       return true;
     });
     auto over = std::make_shared<std::atomic<bool>>(false);
-    threads_.push_back({over, std::thread{[over, attempt = std::move(attempt)] {
-                          attempt();
-                          *over = true;
-                        }}});
-    return true;
+    try {
+      threads_.push_back({over, std::thread{[over, attempt = std::move(attempt)] {
+                            attempt();
+                            *over = true;
+                          }}});
+    } catch (const std::system_error& error) { // from std::thread
+      return fail(Errc::unavailable, fmt::format("no thread to connect with: {} (ulimit -u)", error.what()));
+    }
+    return {};
   }
 
   /// Waits for all; the gate was closed, so that is soon.
@@ -160,7 +164,7 @@ void Links::connect(const Endpoint& to, Duration timeout, const OnConnected& don
 }
 
 void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnConnected& done) {
-  const bool begun = attempts_->run([this, to, deadline, attempts, done] {
+  const auto begun = attempts_->run([this, to, deadline, attempts, done] {
     auto session = gate_->dial(to, deadline);
     if (!session)
       return done(fail(session.error()));
@@ -199,7 +203,7 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
     ask_here(port_, answer, middleman_, deadline, caf::connect_atom_v, std::move(host), to.port);
   });
   if (!begun)
-    done(fail(Errc::unavailable, "the cluster was closed"));
+    done(fail(begun.error()));
 }
 
 void Links::after(Duration wait, std::function<void()> due) {

@@ -1,6 +1,6 @@
 #include "line_cutter.hpp"
 
-#include "utf8.hpp"
+#include <gpuactors/base/utf8.hpp>
 
 #include <fmt/format.h>
 

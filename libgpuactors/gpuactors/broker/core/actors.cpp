@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace gpuactors {
@@ -78,8 +79,18 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     return;
   }
   if (message.name().empty())
-    return answer.deliver(fail(Errc::actor_died, fmt::format("actor {} has ended", message.id())));
+    return answer.deliver(fail(Errc::actor_died, how_ended(message.id())));
   answer.deliver(fail(no_actor(names_, message.name_space(), message.name())));
+}
+
+std::string BrokerCore::how_ended(std::uint64_t id) const {
+  const auto found =
+      std::find_if(ended_.rbegin(), ended_.rend(), [id](const auto& entry) { return entry.actor().id() == id; });
+  if (found == ended_.rend())
+    return fmt::format("actor {} has ended", id);
+  const auto& actor = found->actor();
+  return fmt::format("actor {} ({}) has ended: {}", actor.name().empty() ? std::to_string(id) : actor.name(),
+                     actor.type(), found->reason());
 }
 
 bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const {

@@ -316,6 +316,8 @@ private:
 
   // -- actors: actors.cpp ---------------------------------------------------------------
 
+  /// For those who ask for an actor that is no more.
+  [[nodiscard]] std::string how_ended(std::uint64_t id) const;
   /// Whether a node that has not come back yet may bring it.
   [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
   /// Answers what was asked about those, as far as they are back now.

@@ -182,7 +182,7 @@ void BrokerCore::log(const Event& event) {
   }
   auto& entry = log_.add(std::string{to_string(event.kind)}, std::move(name));
   entry.set_request(event.request.value());
-  entry.set_reason(event.reason);
+  entry.set_reason(event.kind == Event::Kind::lost && event.lease ? why_lost(event) : event.reason);
   if (event.lease)
     *entry.mutable_lease() = to_wire(*event.lease);
 }

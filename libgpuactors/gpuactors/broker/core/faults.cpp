@@ -45,8 +45,8 @@ void BrokerCore::fail_device(const std::string& node, int index, const std::stri
 
 std::string BrokerCore::why_lost(const Event& event) const {
   const auto node = nodes_.find(event.lease->node);
-  if (node == nodes_.end())
-    return event.reason;
+  if (node == nodes_.end() || node->second.agent == nullptr)
+    return fmt::format("node {} was lost: the connection to its agent is gone", event.lease->node);
   for (const auto& granted : event.lease->devices) {
     const auto& device = node->second.node.devices(granted.index);
     if (!device.fault().empty())

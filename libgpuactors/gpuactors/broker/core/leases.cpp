@@ -185,8 +185,10 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
           && code != Errc::worker_died && code != Errc::lease_revoked)
         actor->second.no_restart = true;
       actor_down(holder.mapped(),
-                 Error{message.error() != 0 ? code : Errc::actor_died,
-                       message.text().empty() ? "the actor has ended" : message.text()},
+                 Error{message.error() != 0 ? code : Errc::actor_died, !message.text().empty() ? message.text()
+                                                                       : actor->second.state == ActorState::stopping
+                                                                           ? "it was told to end"
+                                                                           : "the actor has ended by itself"},
                  actor->second.state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
     }
   if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)

@@ -1,12 +1,8 @@
 // The checks of options, each with a text that says what would be right.
 #include <gpuactors/cluster/detail/check_options.hpp>
-#include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <string_view>
 
 namespace gpuactors::detail {
@@ -15,22 +11,6 @@ namespace {
 
 Failure only_for(std::string_view field, std::string_view whom, std::string_view what) {
   return fail(Errc::invalid_argument, fmt::format("{} is for {}, and this is {}", field, whom, what));
-}
-
-/// How the library, the loader, the driver and MPS work, and where a GPU's user is shown its devices in containers.
-constexpr std::array<std::string_view, 5> reserved = {"GPUACTORS_", "LD_", "CUDA_MPS_", "CUDA_DEVICE_ORDER", "NVIDIA_"};
-
-bool is_reserved(std::string_view name) {
-  const auto& kinds = accelerator_kinds();
-  return std::any_of(reserved.begin(), reserved.end(), [&](auto prefix) { return name.starts_with(prefix); })
-         || std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return name == kind.variable; });
-}
-
-bool is_name(std::string_view name) {
-  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  return !name.empty() && letter(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) {
-    return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0;
-  });
 }
 
 } // namespace
@@ -76,30 +56,6 @@ Result<void> check_for_actor(const Options& options) {
   if (options.max_task_retries < 0)
     return fail(Errc::invalid_argument,
                 fmt::format("max_task_retries is {}: a number from 0 on is expected", options.max_task_retries));
-  return {};
-}
-
-Result<void> check_environment(const std::map<std::string, std::string>& environment) {
-  std::size_t bytes = 0;
-  for (const auto& [name, value] : environment) {
-    if (!is_name(name))
-      return fail(
-          Errc::invalid_argument,
-          fmt::format("environment: \"{}\" is no name of a variable: letters, digits and _ are expected, and no "
-                      "digit in front",
-                      name));
-    if (is_reserved(name))
-      return fail(
-          Errc::invalid_argument,
-          fmt::format("environment: {} is set by the node, or by whoever starts it, and not by requests", name));
-    if (value.find('\0') != std::string::npos)
-      return fail(Errc::invalid_argument, fmt::format("environment: the value of {} has a zero byte in it", name));
-    bytes += name.size() + value.size();
-  }
-  if (bytes > limits::environment_bytes)
-    return fail(Errc::invalid_argument, fmt::format("environment: names and values have {} bytes together, at most {} "
-                                                    "are allowed",
-                                                    bytes, limits::environment_bytes));
   return {};
 }
 

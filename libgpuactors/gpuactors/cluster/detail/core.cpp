@@ -1,3 +1,4 @@
+#include <gpuactors/agent/environment.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/version.hpp>
@@ -441,6 +442,7 @@ Result<v1::ResourceRequest> to_request(const Options& options, const Needs& need
   GPUACTORS_TRY(check_environment(options.environment));
   request.mutable_environment()->insert(options.environment.begin(), options.environment.end());
   request.set_isolated(options.isolation == Isolation::process || !options.environment.empty());
+  GPUACTORS_TRY(check_texts(request));
   return request;
 }
 

@@ -72,10 +72,13 @@ public:
     return closed_.load(std::memory_order_acquire) ? nullptr : dispatcher_.get();
   }
 
-  /// Asks the broker; fails with `unavailable` after shutdown.
-  template <class... Ts>
-  void ask_broker(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Ts&&... xs) {
-    broker_link_->ask(reply, deadline, std::forward<Ts>(xs)...);
+  /// Asks the broker; fails with `unavailable` after shutdown, and with `invalid_argument` for a message that could not
+  /// be read there.
+  template <class T, class... Ts>
+  void ask_broker(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, T&& message, Ts&&... xs) {
+    if (auto checked = check_texts(message); !checked)
+      return reply->on_error(checked.error());
+    broker_link_->ask(reply, deadline, std::forward<T>(message), std::forward<Ts>(xs)...);
   }
 
   /// The next number for a request that the broker must know again when it is asked twice.

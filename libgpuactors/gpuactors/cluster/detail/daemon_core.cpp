@@ -1,6 +1,9 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <csignal>
 
 namespace gpuactors::detail {
@@ -41,9 +44,19 @@ Termination::Termination() {
   sigaddset(&waited_, SIGTERM);
   sigaddset(&waited_, SIGINT);
   pthread_sigmask(SIG_BLOCK, &waited_, &before_);
+  // Whoever reads what this process writes may go: that is no reason to end the work that it is responsible for.
+  pipe_before_ = std::signal(SIGPIPE, SIG_IGN);
+  // Each connection takes one, and many systems allow 1,024 to a process that does not ask for more.
+  constexpr rlim_t wanted = 16 * limits::links;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < std::min(wanted, files.rlim_max)) {
+    files.rlim_cur = std::min(wanted, files.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
 }
 
 Termination::~Termination() {
+  std::signal(SIGPIPE, pipe_before_);
   // One that has come since would end the process here, before it has said why it ends.
   while (wait_for(Duration::zero()))
     continue;

@@ -48,6 +48,7 @@ private:
 };
 
 /// Keeps SIGTERM and SIGINT from ending the process, in this thread and those that it starts; `wait` waits for one.
+/// SIGPIPE is ignored meanwhile. Raises the process's limit of descriptors, for good.
 class Termination {
 public:
   Termination();
@@ -64,6 +65,7 @@ public:
 private:
   sigset_t waited_{};
   sigset_t before_{};
+  void (*pipe_before_)(int) = nullptr;
 };
 
 } // namespace gpuactors::detail

@@ -12,7 +12,8 @@ namespace gpuactors::detail {
 
 namespace {
 
-constexpr std::chrono::seconds refusals_said_every{10};
+constexpr std::chrono::seconds refusals_counted_for{10};
+constexpr std::size_t refusals_said_most = 5;
 
 std::string host_of(int socket) {
   sockaddr_storage address{};
@@ -132,6 +133,8 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
                     refuse(host, explain(secured.error().message()));
                   return;
                 }
+                // No stranger any more: nobody interrupts it while it is taken out.
+                guest.set(transport::GuestState::busy);
                 auto [socket, session] = std::move(guest.channel()).release();
                 ready(LinkSession{std::move(socket), std::move(session)});
               });
@@ -141,21 +144,28 @@ void LinkGate::refuse_tls(int socket) {
   refuse(host_of(socket), "it speaks TLS: one of the two was started with --insecure");
 }
 
+void LinkGate::refuse_crowd(int socket, std::size_t most) {
+  refuse(host_of(socket), fmt::format("this process may have {} descriptors, and they are used up (ulimit -n)", most));
+}
+
 void LinkGate::refuse(const std::string& host, const std::string& why) {
   std::string line;
   {
+    // Anybody can be refused as often as he likes, for many reasons: he does not fill the log.
     const std::lock_guard lock{mutex_};
-    auto refused = fmt::format("refused a connection from {}: {}", host, why);
     const auto now = Clock::now();
-    ++refused_since_;
-    if (refused == refused_ && now < refused_said_ + refusals_said_every)
+    if (now >= refusals_began_ + refusals_counted_for) {
+      refusals_began_ = now;
+      refusals_said_ = 0;
+    }
+    if (refusals_said_ == refusals_said_most) {
+      ++refusals_unsaid_;
       return;
-    line = refused;
-    if (refused == refused_ && refused_since_ > 1)
-      line += fmt::format(" ({} times)", refused_since_);
-    refused_ = std::move(refused);
-    refused_said_ = now;
-    refused_since_ = 0;
+    }
+    ++refusals_said_;
+    line = fmt::format("refused a connection from {}: {}", host, why);
+    if (const auto unsaid = std::exchange(refusals_unsaid_, 0); unsaid > 0)
+      line += fmt::format(" ({} more were refused since the line before)", unsaid);
   }
   notice_(line);
 }

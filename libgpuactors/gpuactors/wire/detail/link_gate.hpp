@@ -56,6 +56,7 @@ public:
 
   /// Says that a connection in plaintext began with the words of TLS.
   void refuse_tls(int socket);
+  void refuse_crowd(int socket, std::size_t most);
 
   /// A connection is given to CAF, or has ended. `entered` refuses more than `limits::links`.
   [[nodiscard]] bool entered();
@@ -82,9 +83,9 @@ private:
   std::mutex mutex_;
   std::multimap<std::string, LinkSession> kept_;
   // Who was refused last, why, since when it was said, and how often since.
-  std::string refused_;
-  TimePoint refused_said_ = TimePoint::min();
-  std::size_t refused_since_ = 0;
+  TimePoint refusals_began_ = TimePoint::min();
+  std::size_t refusals_said_ = 0;
+  std::size_t refusals_unsaid_ = 0;
   std::atomic<std::size_t> links_{0};
   std::atomic<std::size_t> announced_{0};
 };

@@ -8,6 +8,7 @@
 #include <caf/io/network/doorman_impl.hpp>
 #include <caf/io/network/interfaces.hpp>
 #include <caf/io/network/stream.hpp>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <functional>
@@ -320,6 +321,9 @@ private:
 };
 
 /// A port: whoever connects meets the gate first.
+/// Left for all else that needs one when connections have taken the others.
+constexpr rlim_t spare_descriptors = 16;
+
 class LinkDoorman final : public caf::io::network::doorman_impl {
 public:
   LinkDoorman(default_multiplexer& multiplexer, native_socket socket, LinkEnds ends)
@@ -331,6 +335,13 @@ public:
     Descriptor socket{acceptor_.accepted_socket()};
     if (detached())
       return false;
+    // The kernel gives out the lowest numbers first. Were there none left, CAF's acceptor would ask again and again.
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0
+        && static_cast<rlim_t>(socket.get()) + spare_descriptors > files.rlim_cur) {
+      ends_.gate->refuse_crowd(socket.get(), files.rlim_cur);
+      return true;
+    }
     caf::io::network::nonblocking(socket.get(), true);
     ends_.gate->greet(std::move(socket), [self = caf::intrusive_ptr<LinkDoorman>{this}](LinkSession session) {
       auto shared = std::make_shared<LinkSession>(std::move(session));

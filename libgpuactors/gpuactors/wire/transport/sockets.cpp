@@ -216,8 +216,13 @@ Result<Descriptor> connect_local(const std::string& name, const Signal& stop, Ti
 Result<Descriptor> connect_tcp(const Endpoint& to, const Signal& stop, TimePoint until) {
   GPUACTORS_LET(addresses, resolve(to, 0));
   auto result = Result<Descriptor>{fail(Errc::unavailable, "the host has no address")};
-  for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    result = connect_one(*address, stop, until);
+  std::ptrdiff_t left = 0;
+  for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next)
+    ++left;
+  for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next, --left) {
+    // One that does not answer, such as IPv6 behind a firewall, leaves time for the others.
+    const auto now = Clock::now();
+    result = connect_one(*address, stop, until == never ? until : now + std::max(Duration::zero(), until - now) / left);
     if (result || result.error().code() == Errc::cancelled)
       break;
   }

@@ -1,8 +1,8 @@
-#include "utf8.hpp"
+#include <gpuactors/base/utf8.hpp>
 
 #include <algorithm>
 
-namespace gpuactors::detail {
+namespace gpuactors {
 
 namespace {
 
@@ -58,6 +58,16 @@ std::string to_utf8(std::string_view bytes) {
   return result;
 }
 
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const auto length = text[0] == '\0' ? 0 : length_of(text);
+    if (length == 0)
+      return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::size_t begun_at_end(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = byte_at(text, text.size() - back);
@@ -67,4 +77,4 @@ std::size_t begun_at_end(std::string_view text) {
   return 0;
 }
 
-} // namespace gpuactors::detail
+} // namespace gpuactors

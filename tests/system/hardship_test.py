@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Runs a cluster where its surroundings let it down: hardship_test.py PROGRAM [CASE]
+
+The cases are sentences. Each starts a cluster of its own.
+"""
+
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+
+from running_cluster import DEADLINE, Cluster, fits, same, until
+
+CASES = []
+
+
+def case(function):
+    """A case; its name is the function's first line of documentation."""
+    CASES.append(function)
+    return function
+
+
+def workers(cluster):
+    return [pid for pid, command in cluster.processes().items() if " worker " in command]
+
+
+def lose_a_worker(cluster, name):
+    """Has the node say something: a worker has died."""
+    cluster.run("spawn", "counter", "--name", name, "--gpus", "0.5")
+    os.kill(workers(cluster)[0], signal.SIGKILL)
+    until(lambda: not workers(cluster), "the worker is gone")
+
+
+@case
+def reader_gone(program, folder):
+    """a cluster goes on when nobody is left who reads its standard error"""
+    reading, writing = os.pipe()
+    cluster = Cluster(program, folder, stderr=writing)
+    os.close(writing)
+    os.close(reading)
+    for name in ("a", "b"):
+        lose_a_worker(cluster, name)
+    same(cluster.json("nodes", "--json")[0]["state"], "ok")
+    cluster.end()
+
+
+@case
+def reader_slow(program, folder):
+    """a cluster goes on when its standard error is not read"""
+    reading, writing = os.pipe()
+    # So full that not one line goes in.
+    os.set_blocking(writing, False)
+    try:
+        while os.write(writing, b"x" * 65536):
+            pass
+    except BlockingIOError:
+        pass
+    os.set_blocking(writing, True)
+    cluster = Cluster(program, folder, stderr=writing)
+    os.close(writing)
+    for name in ("a", "b"):
+        lose_a_worker(cluster, name)
+    same(cluster.json("nodes", "--json")[0]["state"], "ok")
+    os.set_blocking(reading, False)
+    while True:
+        try:
+            if not os.read(reading, 65536):
+                break
+        except BlockingIOError:
+            break
+    cluster.end()
+    os.close(reading)
+
+
+@case
+def unknown_worker(program, folder):
+    """a worker that its agent does not expect says so and ends"""
+    cluster = Cluster(program, folder)
+    cluster.run("spawn", "counter", "--name", "a", "--gpus", "0.5")
+    with open(f"/proc/{workers(cluster)[0]}/cmdline", "rb") as file:
+        arguments = file.read().split(b"\0")[:-1]
+    setup = json.loads(arguments[2])
+    setup["number"] = "999"
+    done = subprocess.run([program, "worker", json.dumps(setup)], env=cluster.env, capture_output=True, text=True,
+                          timeout=DEADLINE, check=False)
+    same(done.returncode, 1)
+    fits("worker 999 is not expected", done.stderr)
+    cluster.end()
+
+
+@case
+def no_descriptors(program, folder):
+    """strangers who take all connections are turned away, and the cluster serves again when they have gone"""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
+
+    cluster = Cluster(program, folder, preexec_fn=limit)
+    host, port = cluster.broker.split(":")
+    strangers = []
+    for _ in range(120):
+        stranger = socket.create_connection((host, int(port)), timeout=DEADLINE)
+        strangers.append(stranger)
+    # TLS lets 32 strangers wait, so that they cannot take what is left; without it each would count.
+    for stranger in strangers:
+        stranger.close()
+    until(lambda: cluster.start("nodes").wait(DEADLINE) == 0, "the cluster serves again")
+    cluster.end()
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    part = sys.argv[2] if len(sys.argv) > 2 else ""
+    failures = 0
+    for function in CASES:
+        if part not in function.__doc__:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = ""
+            try:
+                function(program, folder)
+            except Exception:  # pylint: disable=broad-except
+                wrong = traceback.format_exc()
+            print(f"{'FAILED' if wrong else 'ok':6} {function.__doc__}", flush=True)
+            if wrong:
+                failures += 1
+                print(wrong, flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
