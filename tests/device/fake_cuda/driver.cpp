@@ -185,7 +185,7 @@ CUresult ctx_pop_current(CUcontext* context) {
 CUresult mem_get_info(std::size_t* free, std::size_t* total) {
   need_context("cuMemGetInfo");
   *total = memory_bytes;
-  *free = memory_bytes - std::min(memory_bytes, allocated_bytes());
+  *free = memory_bytes - std::min(memory_bytes, reserved_bytes());
   return CUDA_SUCCESS;
 }
 

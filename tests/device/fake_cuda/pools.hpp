@@ -13,8 +13,8 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
 CUresult mem_free_async(CUdeviceptr pointer, CUstream stream);
 CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer);
 
-/// Of all pools.
-std::size_t allocated_bytes();
+/// What all pools have of the device: in chunks of 32 MiB, until they are told to give back what they do not need.
+std::size_t reserved_bytes();
 
 /// What was freed on a stream is there for others once that was waited for.
 void pass_frees(CUstream stream);
