@@ -49,8 +49,8 @@ constexpr Measurement measurements[] = {
     {"contexts", measure_costs},     {"launches", measure_launches},   {"source", check_source},
     {"lending", check_lending},      {"shared", check_sharing},        {"peers", measure_peers},
     {"rounding", check_rounding},    {"leavings", check_leavings},     {"overhead", measure_overhead},
-    {"limits", check_launch_limits}, {"unloading", check_unloading},   {"faults", check_faults},
-    {"nvml", check_management},
+    {"limits", check_launch_limits}, {"unloading", check_unloading},   {"first_launches", check_first_launches},
+    {"pinning", check_pinning},      {"faults", check_faults},         {"nvml", check_management},
 };
 
 bool is_measurement(const std::string& name) {
