@@ -22,7 +22,7 @@ void pass_frees(CUstream stream);
 } // namespace gpuactors::fake
 
 extern "C" {
-/// By name, as the measuring program asks for it. Never returns with FAKE_CUDA_HANG.
+/// By name, as the measuring program asks for it. With FAKE_CUDA_HANG it never tells what is in use.
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 /// Whether memory that is freed stays taken for other streams until somebody waits for the one that it is freed on. The
 /// real driver may do so while work is before it.
