@@ -35,6 +35,8 @@ namespace {
 
 constexpr std::size_t memory_bytes = std::size_t{2} << 30;
 int context_mark;
+/// How often it is retained.
+std::atomic<int> primary_holders{0};
 thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
@@ -155,11 +157,15 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
   *context = reinterpret_cast<CUcontext>(&context_mark);
+  ++primary_holders;
   ++live;
   return CUDA_SUCCESS;
 }
 
 CUresult primary_ctx_release(CUdevice) {
+  // It ends with the last, and with it the code that it has.
+  if (--primary_holders == 0)
+    forget_code_of_context(nullptr);
   --live;
   return CUDA_SUCCESS;
 }

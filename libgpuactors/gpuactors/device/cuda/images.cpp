@@ -145,6 +145,11 @@ void Images::load_for_new_context() {
     load_into_current(*loaded);
 }
 
+void Images::forget_primary(int ordinal) {
+  const std::lock_guard guard{mutex_};
+  std::erase_if(in_primary_, [ordinal](const auto& known) { return known.second == ordinal; });
+}
+
 void Images::look_around() {
   Search search{0, {}};
   {

@@ -35,6 +35,9 @@ public:
   /// The same for a new context, which is current: all that is known.
   void load_for_new_context();
 
+  /// To be told when a device's primary context is retained: it may be another one than before, without code.
+  void forget_primary(int ordinal);
+
 private:
   /// One image; its first bytes are its name, for a program may have a copy of a library's `KernelImage`.
   struct Loaded {
