@@ -126,7 +126,8 @@ std::shared_ptr<Device> first_device() {
 class GpuBed {
 public:
   explicit GpuBed(DeviceKind kind)
-    : device_(kind == DeviceKind::cuda ? first_device() : nullptr), remote_(RemoteOptions{.devices = spec()}) {
+    : device_(kind == DeviceKind::cuda ? first_device() : nullptr),
+      remote_(RemoteOptions{.devices = spec(), .link_timeout = link_timeout(kind)}) {
     // nop
   }
 
@@ -143,11 +144,24 @@ public:
     return device_ == nullptr ? 0 : check(device_->memory()).free_bytes;
   }
 
+  /// Milliseconds of a short task with nothing of ours in it: a request of plain CAF between two processes, and the
+  /// work by the bare driver and cuBLAS; 0 where there is no CUDA.
+  [[nodiscard]] double bare_task_ms(int count) const {
+    const auto work = device_ == nullptr ? 0 : bare_task_ns(device_, product_size, count) / ns_in_a_millisecond;
+    constexpr double us_in_a_millisecond = 1e3;
+    return work == 0 ? 0 : work + remote_.floor(count, 1) / us_in_a_millisecond;
+  }
+
   [[nodiscard]] bool idle() {
     return check(cluster().state()).leases_size() == 0;
   }
 
 private:
+  /// The driver of a chip takes seconds to start, and may keep all threads of its process meanwhile.
+  static Duration link_timeout(DeviceKind kind) {
+    return kind == DeviceKind::cuda ? 2 * limits::link_timeout : limits::link_timeout;
+  }
+
   [[nodiscard]] std::string spec() const {
     return device_ != nullptr ? fmt::format("cuda:{}", device_->info().uuid) : "host:1x1GiB";
   }
@@ -166,6 +180,24 @@ double task_ms(GpuBed& bed, int max_calls) {
   (void)check(
       bed.cluster().submit<Small>("bench.gpu_product", Empty{}, {.gpus = gpu_share, .max_calls = max_calls}).get());
   return since_ms(start);
+}
+
+/// Beside the bare work and the 20 us that the project gives itself above it.
+Row warm_task_row(const std::string& name, GpuBed& bed, int repeat, bool smoke) {
+  const int count = smoke ? 2 : 50;
+  constexpr double allowed_ms = 0.02;
+  const auto tasks = [&] {
+    double spent = 0;
+    for (int i = 0; i < count; ++i)
+      spent += task_ms(bed, 0);
+    return spent / count;
+  };
+  if (bed.bare_task_ms(1) == 0)
+    return measure(name, "ms", repeat, tasks);
+  auto row = measure(name, "ms", repeat, tasks, [&] { return bed.bare_task_ms(count) + allowed_ms; });
+  row.floor_kind = FloorKind::target;
+  row.bound = smoke ? 0 : 1;
+  return row;
 }
 
 double hand_over_ms(const ActorRef& from, const ActorRef& to) {
@@ -248,9 +280,8 @@ std::vector<Benchmark> gpu_benchmarks(DeviceKind kind, bool smoke) {
   add("gpu_task_cold", [](const std::string& name, GpuBed& bed, int repeat) {
     return measure(name, "ms", repeat, [&] { return task_ms(bed, 1); });
   });
-  add("gpu_task_warm", [](const std::string& name, GpuBed& bed, int repeat) {
-    return measure(name, "ms", repeat, [&] { return task_ms(bed, 0); });
-  });
+  add("gpu_task_warm",
+      [smoke](const std::string& name, GpuBed& bed, int repeat) { return warm_task_row(name, bed, repeat, smoke); });
   add("gpu_tensor_hand_over_64MiB", [](const std::string& name, GpuBed& bed, int repeat) {
     return hand_over_row(name, bed, repeat, Isolation::thread);
   });

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -46,10 +47,12 @@ std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
   const auto is = [&](const char* what, std::size_t count) {
     return arguments.size() == count && arguments[0] == what;
   };
-  if (is("--cluster", 5)) {
+  if (is("--cluster", 6)) {
     end_with_parent();
-    return serve_cluster(arguments[1],
-                         {.tls = arguments[3] == "tls", .devices = arguments[2], .store = arguments[4] == "store"});
+    return serve_cluster(arguments[1], {.tls = arguments[3] == "tls",
+                                        .devices = arguments[2],
+                                        .store = arguments[4] == "store",
+                                        .link_timeout = std::chrono::milliseconds{std::stoll(arguments[5])}});
   }
   if (is("--floor-server", 2)) {
     end_with_parent();

@@ -4,6 +4,7 @@
 
 #include <gpuactors/cluster/daemon.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
@@ -25,8 +26,9 @@ OwnFolder::~OwnFolder() {
 
 Remote::Remote(const RemoteOptions& options)
   : certificates_(options.tls ? home_.path() : std::string{}),
-    up_({"--cluster", home_.path(), options.devices, options.tls ? "tls" : "plain", options.store ? "store" : ""}),
-    address_(up_.line()), cluster_(connect()), floor_({"--floor-server", certificates_}),
+    up_({"--cluster", home_.path(), options.devices, options.tls ? "tls" : "plain", options.store ? "store" : "",
+         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.link_timeout).count())}),
+    address_(up_.line()), cluster_(connect(options.link_timeout)), floor_({"--floor-server", certificates_}),
     floor_address_(floor_.line()) {
   // nop
 }
@@ -36,8 +38,9 @@ double Remote::floor(int count, int flying) const {
   return std::stod(client.line());
 }
 
-Cluster Remote::connect() const {
+Cluster Remote::connect(Duration link_timeout) const {
   ConnectOptions options;
+  options.link_timeout = link_timeout;
   options.broker = address_;
   options.certificates = certificates_;
   options.insecure = certificates_.empty();
@@ -57,6 +60,7 @@ int serve_cluster(const std::string& folder, const RemoteOptions& wanted) {
   DaemonOptions options;
   options.certificates = wanted.tls ? folder : std::string{};
   options.insecure = !wanted.tls;
+  options.link_timeout = wanted.link_timeout;
   options.ready = [](std::string_view where) {
     fmt::print("{}\n", where);
     std::fflush(stdout);

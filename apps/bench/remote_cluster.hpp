@@ -33,6 +33,8 @@ struct RemoteOptions {
   std::string devices = "host:1x1GiB";
   /// Whether the broker keeps what should run in a file.
   bool store = false;
+  /// How long its processes wait for a sign of each other.
+  Duration link_timeout = limits::link_timeout;
 };
 
 /// The cluster, the client and a server of plain CAF, all with TLS or all without.
@@ -53,7 +55,7 @@ public:
   [[nodiscard]] double floor(int count, int flying) const;
 
 private:
-  [[nodiscard]] Cluster connect() const;
+  [[nodiscard]] Cluster connect(Duration link_timeout) const;
 
   OwnFolder home_;
   std::string certificates_;

@@ -150,8 +150,14 @@ Result<void> pass_the_quota(Row& row, const ActorRef& greedy, const ActorRef& ne
   return {};
 }
 
-/// Leaks 100 times, all in one process: this one if `embedded`, else another. Looks at the free memory around that.
-Result<void> leak_often(Row& row, Cluster& cluster, bool embedded) {
+/// What the driver of a GPU may keep for itself meanwhile: a leak that does not come back is 50 times as much.
+std::uint64_t kept_by_driver(const Tour& tour) {
+  return tour.machine().has_cuda() ? 8 * mebibyte : 0;
+}
+
+/// Leaks 100 times, all in one process: this one if `embedded`, else another. Looks at the free memory around that, of
+/// which so much less may be left.
+Result<void> leak_often(Row& row, Cluster& cluster, bool embedded, std::uint64_t less) {
   LeakRequest request;
   request.set_bytes(4 * mebibyte);
   // The first call may load what the device keeps for good.
@@ -173,8 +179,8 @@ Result<void> leak_often(Row& row, Cluster& cluster, bool embedded) {
   GPUACTORS_LET(after, cluster.submit<FreeMemory>("free_memory", Empty{}, {.gpus = 1}).get());
   row.device = to_string(after.place());
   row.result = fmt::format("{} calls; free before {} B, after {} B", done, before.bytes(), after.bytes());
-  row.check(after.bytes() >= before.bytes(), "at least {} B free were expected afterwards, {} came", before.bytes(),
-            after.bytes());
+  row.check(after.bytes() + less >= before.bytes(), "at least {} B free were expected afterwards, {} came",
+            before.bytes() - less, after.bytes());
   return {};
 }
 
@@ -239,11 +245,11 @@ Result<void> run_t9(Tour& tour) {
   {
     auto& row = tour.row("leak 4 MiB, 100 times, in one process");
     GPUACTORS_LET(cluster, embed(device));
-    GPUACTORS_TRY(leak_often(row, cluster, true));
+    GPUACTORS_TRY(leak_often(row, cluster, true, kept_by_driver(tour)));
   }
   auto& row = tour.row("the same in one worker of a cluster of processes");
   GPUACTORS_LET(processes, Processes::start(device));
-  GPUACTORS_TRY(leak_often(row, processes->cluster(), false));
+  GPUACTORS_TRY(leak_often(row, processes->cluster(), false, kept_by_driver(tour)));
   auto& fresh = tour.row("the same with a fresh process for each call (max_calls = 1)");
   return leak_in_fresh_processes(fresh, processes->cluster());
 }

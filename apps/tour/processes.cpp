@@ -38,6 +38,13 @@ Result<void> failed_to(const char* what, int error) {
   return fail(Errc::unavailable, fmt::format("{}: {}", what, std::strerror(error)));
 }
 
+/// How long processes with such devices wait for a sign of each other: the driver of a GPU takes seconds to start, and
+/// may keep all threads of its process meanwhile.
+gpuactors::Duration link_timeout_with(const std::string& devices) {
+  using gpuactors::limits::link_timeout;
+  return devices.starts_with("host") ? link_timeout : 2 * link_timeout;
+}
+
 /// Reads once, waiting no longer than `watch` allows. @returns what came, empty at the end.
 Result<std::string> read_some(int file, const Stopwatch& watch) {
   while (watch.seconds() < seconds_of_patience) {
@@ -66,7 +73,7 @@ Result<std::unique_ptr<Processes>> Processes::start(const std::string& devices,
   std::unique_ptr<Processes> result{new Processes};
   GPUACTORS_TRY(result->spawn(std::move(arguments), std::move(variables)));
   GPUACTORS_LET(line, result->first_line());
-  GPUACTORS_TRY(result->connect(line));
+  GPUACTORS_TRY(result->connect(line, devices));
   return result;
 }
 
@@ -114,10 +121,11 @@ Result<std::string> Processes::first_line() {
   return text.substr(0, text.find('\n'));
 }
 
-Result<void> Processes::connect(const std::string& line) {
+Result<void> Processes::connect(const std::string& line, const std::string& devices) {
   const auto space = line.find(' ');
   gpuactors::ConnectOptions options;
   options.broker = line.substr(0, space);
+  options.link_timeout = link_timeout_with(devices);
   options.certificates = line.substr(std::min(space, line.size() - 1) + 1);
   GPUACTORS_LET(cluster, gpuactors::Cluster::connect(options));
   cluster_ = std::make_unique<gpuactors::Cluster>(std::move(cluster));
@@ -215,6 +223,7 @@ Result<void> run_cluster(const std::vector<std::string>& arguments) {
     GPUACTORS_TRY(add_resource(node.resources, arguments[i]));
   gpuactors::DaemonOptions options;
   options.certificates = folder.path();
+  options.link_timeout = link_timeout_with(node.devices);
   options.notice = [](std::string_view line) { fmt::print(stderr, "gpuactors-tour, cluster: {}\n", line); };
   options.ready = [&](std::string_view where) {
     fmt::print("{} {}\n", where, folder.path());

@@ -36,7 +36,7 @@ private:
 
   gpuactors::Result<void> spawn(std::vector<std::string> arguments, std::vector<std::string> variables);
   gpuactors::Result<std::string> first_line();
-  gpuactors::Result<void> connect(const std::string& line);
+  gpuactors::Result<void> connect(const std::string& line, const std::string& devices);
 
   std::unique_ptr<gpuactors::Cluster> cluster_;
   pid_t pid_ = 0;

@@ -25,7 +25,8 @@ void show_kernels_to_fake_driver();
 inline constexpr std::uint64_t test_memory = std::uint64_t{64} << 20;
 
 /// Launches each kernel that waits for another one, or that one waits for, with nothing to wait for: CUDA loads a
-/// kernel at its first launch, and may wait for all that is queued then. Once a device; `open` does it.
+/// kernel at its first launch, and may wait for all that is queued then. Once a device; `open` does it. What opens
+/// later has them from the start: the context that they are launched in here is gone by then.
 void load_kernels(const Candidate& candidate);
 
 /// A context on half a device.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace gpuactors::gpu {
@@ -85,6 +86,22 @@ double best_rate(std::size_t bytes, F&& f) {
   return best;
 }
 
+/// The same of two that are compared, after a warm-up by turns: so that what changes with time changes both.
+template <class F, class G>
+std::pair<double, double> best_rates(std::size_t bytes, F&& f, G&& g) {
+  f();
+  g();
+  std::pair<double, double> best{0, 0};
+  const auto rate = [bytes](auto&& move) {
+    return static_cast<double>(bytes) / 1e6 / std::max(1e-6, milliseconds(move));
+  };
+  for (int i = 0; i < 6; ++i) {
+    best.first = std::max(best.first, rate(f));
+    best.second = std::max(best.second, rate(g));
+  }
+  return best;
+}
+
 /// Of the device, all processes counted.
 std::uint64_t free_bytes(Lab& lab);
 
@@ -129,6 +146,8 @@ void check_leavings(Lab& lab);
 void measure_overhead(Lab& lab);
 void check_launch_limits(Lab& lab);
 void check_unloading(Lab& lab);
+void check_first_launches(Lab& lab);
+void check_pinning(Lab& lab);
 void check_faults(Lab& lab);
 void check_management(Lab& lab);
 

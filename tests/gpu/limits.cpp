@@ -3,26 +3,40 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 
 namespace gpuactors::gpu {
 
 namespace {
 
+std::size_t ask(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  static const auto get =
+      reinterpret_cast<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)>(dlsym(library, "cuMemPoolGetAttribute"));
+  if (get == nullptr)
+    throw Trouble{"the driver has no cuMemPoolGetAttribute"};
+  cuuint64_t value = 0;
+  must(get(pool, attribute, &value));
+  return value;
+}
+
+/// What the pool that this memory is from has of the device.
+std::size_t reserved_by_pool_of(Lab& lab, const Tensor& tensor) {
+  if (lab.driver.pointer_get_attribute == nullptr)
+    throw Trouble{"the driver has no cuPointerGetAttribute"};
+  const BareContext bare{lab};
+  CUmemoryPool pool = nullptr;
+  must(lab.driver.pointer_get_attribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                        reinterpret_cast<CUdeviceptr>(tensor.raw())));
+  return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
 /// A pool like that of a context, by the driver alone.
 class BarePool {
 public:
   explicit BarePool(Lab& lab) : lab_(lab) {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    get_ = reinterpret_cast<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)>(
-        dlsym(library, "cuMemPoolGetAttribute"));
-    if (get_ == nullptr)
-      throw Trouble{"the driver has no cuMemPoolGetAttribute"};
     CUmemPoolProps props{};
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -58,13 +72,10 @@ public:
 
 private:
   std::size_t get(CUmemPool_attribute attribute) const {
-    cuuint64_t value = 0;
-    must(get_(pool_, attribute, &value));
-    return value;
+    return ask(pool_, attribute);
   }
 
   Lab& lab_;
-  CUresult (*get_)(CUmemoryPool, CUmemPool_attribute, void*) = nullptr;
   CUmemoryPool pool_ = nullptr;
   CUstream stream_ = nullptr;
   std::size_t most_reserved_ = 0;
@@ -138,26 +149,34 @@ void measure_overhead(Lab& lab) {
   const auto memory = must(lab.device->memory());
   const auto kept = memory.total_bytes - lab.device->info().memory_bytes;
   std::vector<std::unique_ptr<Context>> contexts;
+  // Of each context one, by which its pool is found.
+  std::vector<Tensor> tensors;
   std::string text;
   std::uint64_t most = 0;
   nlohmann::json values = nlohmann::json::object();
   for (const std::size_t count : {1, 8, 32}) {
     while (contexts.size() < count) {
-      // In a pool memory is taken by whole chunks: so much, that the quota is what it takes.
       auto context = must(Context::open(lab.device, {Share{Share::one / 64}, 32 * mib, "verify", nullptr}));
       auto& stream = context->stream();
       const auto a = must(stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8}));
       auto c = must(stream.tensor(DType::f32, {8, 8}));
       must(stream.gemm(a, a, c));
       must(stream.synchronize());
+      tensors.push_back(std::move(c));
       contexts.push_back(std::move(context));
     }
     const auto used = memory.total_bytes - free_bytes(lab);
-    const auto beside = used - std::min<std::uint64_t>(used, count * 32 * mib);
+    // Pools take whole chunks of a size that is the driver's own affair: so they are asked.
+    std::uint64_t reserved = 0;
+    for (const auto& tensor : tensors)
+      reserved += reserved_by_pool_of(lab, tensor);
+    const auto beside = used - std::min(used, reserved);
     most = std::max(most, beside);
     text += fmt::format("{} with {}, ", format_bytes(beside), count);
     values[fmt::format("contexts_{}", count)] = beside;
+    values[fmt::format("reserved_{}", count)] = reserved;
   }
+  tensors.clear();
   lab.report.judge(
       "overhead", most <= kept,
       fmt::format("taken beside the leases, by all processes: {}{} are kept out of them", text, format_bytes(kept)),
@@ -183,63 +202,29 @@ void check_launch_limits(Lab& lab) {
   const auto much = start(256, 100 << 10);
   const bool right = must(stream.to_host<std::int32_t>(out))[0] == 7;
   int most = 0;
+  int own = 0;
   {
     const BareContext bare{lab};
     must(lab.driver.device_get_attribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, bare.device()));
+    // The kernel declares none, and the compiler may still have some for itself.
+    must(lab.driver.kernel_get_attribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                         static_cast<CUkernel>(kernel->loaded().native), bare.device()));
   }
-  const auto all = start(256, static_cast<unsigned>(most));
-  const auto too_much = start(256, static_cast<unsigned>(most) + 1);
+  const auto left = static_cast<unsigned>(most - own);
+  const auto all = start(256, left);
+  const auto too_much = start(256, left + 1);
   const auto after = start(256, 0);
   const bool wide_alone = !wide && wide.error().code() == Errc::launch_failed && after_wide;
   const bool shared = much && right && all && !too_much && too_much.error().code() == Errc::invalid_argument && after;
   const auto tell = [](const Result<void>& outcome) {
     return outcome ? std::string{"runs"} : to_string(outcome.error());
   };
-  lab.report.judge("limits", wide_alone && shared,
-                   fmt::format("blocks of 2048: {}, the next: {}; 100 KiB of shared memory: {}; {} B: {}; 1 B more: {}",
-                               tell(wide), tell(after_wide), tell(much), most, tell(all), tell(too_much)),
-                   "what is too much fails alone, and all that there is can be had", {{"shared_most", most}});
-}
-
-void check_unloading(Lab& lab) {
-  if (lab.smoke)
-    return lab.report.skip("unloading", "needs a chip");
-  const auto slow = open(lab, Share{Share::one / 2});
-  const auto context = open(lab, Share{Share::one / 2});
-  const auto flag = must(slow->stream().tensor_from(std::vector<std::int32_t>{0, 0}, {2}));
-  const auto out = must(context->stream().tensor(DType::i32, {1}));
-  const auto start = [&](const RuntimeKernel& kernel) {
-    must(context->stream().launch(kernel, {{1, 1, 1}, {32, 1, 1}, 0}, {out.data<std::int32_t>(), 0U}));
-    return must(context->stream().to_host<std::int32_t>(out))[0] == 7;
-  };
-  const auto first = compile(*context, "first");
-  if (!first)
-    return lab.report.skip("unloading", first.error().message());
-  auto side = must(slow->make_stream());
-  // What is loaded when it is first launched is loaded before anything is held: loading may wait.
-  bool right = start(*first);
-  must(slow->stream().launch(nothing, 1));
-  auto* const word = reinterpret_cast<std::uint32_t*>(flag.data<std::int32_t>());
-  // Each holds on for some seconds at most: the first until it is told, those behind it would be for a slow compiler.
-  for (int i = 0; i < 8; ++i)
-    must(slow->stream().launch(hold, 1, word));
-  const auto ended = std::make_shared<std::atomic<bool>>(false);
-  must(slow->stream().notify([ended](const Result<void>&) { *ended = true; }));
-  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-  const auto ms = milliseconds([&] {
-    for (int i = 0; i < 300; ++i) {
-      const auto kernel = must(compile(*context, fmt::format("k{}_{}", now, i)));
-      right = start(kernel) && right;
-    }
-  });
-  const bool beside = !*ended;
-  must(side.fill(flag.raw(), 1, sizeof(std::int32_t)));
-  must(side.synchronize());
-  must(slow->stream().synchronize());
-  lab.report.judge("unloading", right && beside,
-                   fmt::format("300 kernels from source, one after the other, beside one that {}: {:.1f} ms each, {}",
-                               beside ? "runs" : "HAD ENDED BY THEN", ms / 300, right ? "all right" : "WRONG"),
-                   "each computes what it says, and none waits for what runs", {{"each_ms", ms / 300}});
+  lab.report.judge(
+      "limits", wide_alone && shared,
+      fmt::format("blocks of 2048: {}, the next: {}; 100 KiB of shared memory: {}; {} B beside its own {} B: "
+                  "{}; 1 B more: {}",
+                  tell(wide), tell(after_wide), tell(much), left, own, tell(all), tell(too_much)),
+      "what is too much fails alone, and all that there is can be had", {{"shared_most", most}, {"shared_own", own}});
 }
 
 } // namespace gpuactors::gpu

@@ -20,6 +20,7 @@ constexpr int no_gpu = 77;
 
 constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--smoke]
        gpu_verify --add FILE [--outcome NAME=CODE[:TEXT]]...
+       gpu_verify --settled FILE
        gpu_verify --list | --libraries | --about
 
 Measures the first visible CUDA device and prints a row for each promise. Changes none of the device's settings.
@@ -29,7 +30,8 @@ Measures the first visible CUDA device and prints a row for each promise. Change
   --smoke              small sizes, nothing judged: to see that this program works
   --add FILE           measures nothing: adds rows to a table that --json has written
   --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it is not here, "late" if there
-                       was no time for it
+                       was no time for it, "missed" if it ran and measured what is not enough
+  --settled FILE       of the table in FILE the measurements and programs that have run
   --list               the names of the measurements
   --libraries          the files that CUDA's libraries are looked for in
   --about              the device alone
@@ -49,8 +51,8 @@ constexpr Measurement measurements[] = {
     {"contexts", measure_costs},     {"launches", measure_launches},   {"source", check_source},
     {"lending", check_lending},      {"shared", check_sharing},        {"peers", measure_peers},
     {"rounding", check_rounding},    {"leavings", check_leavings},     {"overhead", measure_overhead},
-    {"limits", check_launch_limits}, {"unloading", check_unloading},   {"faults", check_faults},
-    {"nvml", check_management},
+    {"limits", check_launch_limits}, {"unloading", check_unloading},   {"first_launches", check_first_launches},
+    {"pinning", check_pinning},      {"faults", check_faults},         {"nvml", check_management},
 };
 
 bool is_measurement(const std::string& name) {
@@ -62,6 +64,7 @@ struct Options {
   std::string json;
   std::string only;
   std::string add;
+  std::string settled;
   std::vector<std::string> outcomes;
   std::string child;
   bool smoke = false;
@@ -91,6 +94,8 @@ bool read_arguments(int argc, char** argv, Options& options) {
       options.only = argv[i];
     else if (name == "--add")
       options.add = argv[i];
+    else if (name == "--settled")
+      options.settled = argv[i];
     else if (name == "--outcome" && std::strchr(argv[i], '=') != nullptr)
       options.outcomes.emplace_back(argv[i]);
     else if (name == "--child")
@@ -169,6 +174,8 @@ void add_outcomes(Report& report, const std::vector<std::string>& outcomes) {
       report.leave_open(outcome.substr(0, at), text.empty() ? "not run: no time left" : text);
     else if (code == "0")
       report.judge(outcome.substr(0, at), true, fmt::format("exit code 0: {}", text), "exit code 0");
+    else if (code == "missed")
+      report.judge(outcome.substr(0, at), false, text, "the bound of its row");
     else // whatever the sizes
       report.fail(outcome.substr(0, at), fmt::format("exit code {}: {}", code, text));
   }
@@ -214,6 +221,17 @@ int add_to_table(const Options& options) {
   }
   add_outcomes(*report, options.outcomes);
   return options.outcomes.empty() ? sum_up(*report, options.add) : report->is_written() ? 0 : 1;
+}
+
+int print_settled(const std::string& file) {
+  const auto report = Report::read(file);
+  if (!report) {
+    std::cerr << "gpu_verify: " << file << " is no table of this program\n";
+    return 2;
+  }
+  for (const auto& name : report->settled())
+    fmt::print("{}\n", name);
+  return 0;
 }
 
 /// The GPU, or any of CUDA's libraries, cannot be used: a row too, where one was asked for. @returns the exit code.
@@ -273,6 +291,8 @@ int main(int argc, char** argv) {
   }
   if (options.list || options.libraries)
     return list(options);
+  if (!options.settled.empty())
+    return print_settled(options.settled);
   if (!options.add.empty())
     return add_to_table(options);
   return options.child.empty() ? verify(options) : run_child(options.child);

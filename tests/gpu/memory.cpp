@@ -109,10 +109,10 @@ void measure_copies(Lab& lab) {
     must(stream.download(to, buffer.data(), bytes));
     must(stream.synchronize());
   };
-  const auto bare_up = best_rate(bytes, [&] { bare_copy(device, host); });
-  const auto bare_down = best_rate(bytes, [&] { bare_copy(host, device); });
-  const auto up = best_rate(bytes, [&] { upload(ours.data()); });
-  const auto down = best_rate(bytes, [&] { download(ours.data()); });
+  const auto [bare_up, up] = best_rates(
+      bytes, [&] { bare_copy(device, host); }, [&] { upload(ours.data()); });
+  const auto [bare_down, down] = best_rates(
+      bytes, [&] { bare_copy(host, device); }, [&] { download(ours.data()); });
   const auto plain_up = best_rate(bytes, [&] { upload(ordinary.data()); });
   const auto plain_down = best_rate(bytes, [&] { download(ordinary.data()); });
   (void)lab.driver.stream_destroy(bare_stream);

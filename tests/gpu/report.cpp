@@ -102,6 +102,16 @@ void Report::fail(std::string name, std::string why) {
   add({std::move(name), Verdict::fail, std::move(why), {}, nlohmann::json::object()});
 }
 
+std::set<std::string> Report::settled() const {
+  std::set<std::string> names;
+  for (const auto& row : rows_)
+    names.insert(row.from);
+  for (const auto& row : rows_)
+    if (row.verdict == Verdict::open)
+      names.erase(row.from);
+  return names;
+}
+
 int Report::count(Verdict verdict) const {
   return static_cast<int>(
       std::count_if(rows_.begin(), rows_.end(), [verdict](const Row& row) { return row.verdict == verdict; }));

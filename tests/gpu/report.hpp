@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +70,9 @@ public:
   void leave_open(std::string name, std::string why);
   /// Something that should have worked did not.
   void fail(std::string name, std::string why);
+
+  /// The measurements and programs of which no row is open.
+  [[nodiscard]] std::set<std::string> settled() const;
 
   [[nodiscard]] int count(Verdict verdict) const;
   [[nodiscard]] nlohmann::json to_json() const;

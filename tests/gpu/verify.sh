@@ -8,8 +8,8 @@ readonly grace=5 least=5
 
 usage() {
   cat <<'HELP'
-usage: verify.sh [--json FILE] [--stage rows|suites|rest]... [--budget SECONDS] [--row-limit SECONDS]
-                 [--suite-limit SECONDS] [--logs FOLDER] [--quick] [--smoke]
+usage: verify.sh [--json FILE] [--previous FILE] [--stage rows|suites|rest]... [--open] [--budget SECONDS]
+                 [--row-limit SECONDS] [--suite-limit SECONDS] [--logs FOLDER] [--quick] [--smoke]
 
 Verifies on the first visible GPU what docs/gpu-verification.md lists: everything that gpu_verify measures, the
 conformance suite, tensors between processes, the tour, memory errors (with compute-sanitizer, if it is there) and the
@@ -17,6 +17,8 @@ benchmark's rows for GPUs. Prints one table; --json writes the same for programs
 no toolkit. Changes none of the GPU's settings.
 
   --json FILE     the table as JSON (default: gpu-verification.json); what is printed comes in a .tgz beside it
+  --previous FILE a table of an earlier run, which that of --json begins with
+  --open          only what such a table does not have yet, or has as "not run"
   --stage NAME    only a part, which goes on with the table of --json: rows (the measurements), suites (conformance,
                   actors, processes), rest (names, tour, benchmark, sanitizer); may be repeated
   --budget SECONDS       ends by then; what does not fit any more is in the table as "not run"
@@ -36,16 +38,19 @@ fail() { echo "verify.sh: $1" >&2 && exit 2; }
 
 json=gpu-verification.json
 logs='' budget='' row_limit=60 suite_limit=120
+previous='' open_only=''
 stages=() smoke=() goes_on=''
 while [[ $# -gt 0 ]]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
     --quick) stages=(rows) && goes_on='' && shift ;;
     --smoke) smoke=(--smoke) && shift ;;
-    --json | --logs | --stage | --budget | --row-limit | --suite-limit)
+    --open) open_only=1 && goes_on=1 && shift ;;
+    --json | --previous | --logs | --stage | --budget | --row-limit | --suite-limit)
       [[ $# -ge 2 ]] || fail "$1 needs a value"
       case $1 in
         --json) json=$2 ;;
+        --previous) previous=$2 && goes_on=1 ;;
         --logs) logs=$2 ;;
         --stage)
           [[ $2 == rows || $2 == suites || $2 == rest ]] || fail "there is no stage \"$2\"; see --help"
@@ -65,8 +70,9 @@ while [[ $# -gt 0 ]]; do
     *) fail "\"$1\" is not understood; see --help" ;;
   esac
 done
-packed=${json%.json}${goes_on:+-$(IFS=- && echo "${stages[*]}")}-logs.tgz
+[[ -z $previous || -f $previous ]] || fail "there is no table $previous"
 [[ ${#stages[@]} -gt 0 ]] || stages=(rows suites rest)
+packed=${json%.json}${goes_on:+-$(IFS=- && echo "${stages[*]}")}${open_only:+-open}-logs.tgz
 
 # In the bundle the programs lie beside this script, in a build where the build folder is.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -118,6 +124,10 @@ kept=$logs
 [[ -n $kept ]] || logs=$(mktemp -d) || exit 2
 mkdir -p "$logs" "$(dirname "$json")" || exit 2
 
+[[ -z $previous || $previous -ef $json ]] || cp "$previous" "$json" || exit 2
+settled=''
+[[ -z $open_only || ! -f $json ]] || settled=$("$bin/gpu_verify" --settled "$json") || exit 2
+
 # However this ends.
 pack() {
   tar -czf "$packed" -C "$logs" . || echo "verify.sh: $packed could not be written" >&2
@@ -128,6 +138,9 @@ trap 'exit 1' INT TERM
 
 # add NAME=CODE:TEXT: a row of the table.
 add() { "$bin/gpu_verify" --add "$json" --outcome "$1"; }
+
+# wanted NAME: whether it is to be run: with --open not what the table has already.
+wanted() { ! grep -Fxq -- "$1" <<< "$settled"; }
 
 # within SECONDS: sets `limit` to them, or to what the budget leaves; fails when it leaves too little.
 within() {
@@ -158,7 +171,9 @@ run() {
   for word; do
     [[ $word == *=* ]] || { program=$word && break; }
   done
-  if ! command -v "$program" > /dev/null; then
+  if ! wanted "$name"; then
+    return
+  elif ! command -v "$program" > /dev/null; then
     add "$name=skip"
   elif ! within "$suite_limit"; then
     add "$name=late"
@@ -185,7 +200,9 @@ compare() {
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
 check_names() {
   local all first theirs
-  if ! within 30; then
+  if ! wanted uuids; then
+    return
+  elif ! within 30; then
     add "uuids=late"
     return
   fi
@@ -216,6 +233,7 @@ check_names() {
 stage_rows() {
   local name code
   for name in $("$bin/gpu_verify" --list); do
+    wanted "$name" || continue
     if ! within "$row_limit"; then
       add "$name=late"
       continue
@@ -239,11 +257,34 @@ stage_suites() {
   ! full || run processes "$bin/test_processes_cuda" --durations yes
 }
 
+# Each row of the benchmark is a process of its own too. One that misses its bound is a failure, which the program, for
+# whom machines differ, does not say by its exit code.
+run_bench() {
+  local name code line
+  for name in $("$bin/gpuactors-bench" --list --filter gpu_ "${smoke[@]}" | awk '/ needs a GPU$/ { print $1 }'); do
+    wanted "$name" || continue
+    if ! within "$row_limit"; then
+      add "$name=late"
+      continue
+    fi
+    echo "running $name"
+    timeout -k "$grace" "$limit" "$bin/gpuactors-bench" --filter "$name" --json "$logs/$name.json" "${smoke[@]}" \
+      > "$logs/$name.log" 2>&1
+    code=$?
+    line=$(grep "^$name " "$logs/$name.log" | tr -s ' ' | head -n 1)
+    if [[ $code -eq 0 && ${#smoke[@]} -eq 0 ]] && grep -Eq '"holds": ?false' "$logs/$name.json"; then
+      add "$name=missed:$line"
+    else
+      tell "$name" "$code" "$row_limit" "${line:-$(last_line "$logs/$name.log")}"
+    fi
+  done
+}
+
 stage_rest() {
   run devices "$bin/gpuactors" devices --devices cuda --json
   [[ ! -x $bin/gpuactors ]] || check_names
   ! full || run tour "$bin/gpuactors-tour" --devices cuda
-  ! full || run bench "$bin/gpuactors-bench" --filter gpu_ --json "$logs/bench.json"
+  [[ ! -x $bin/gpuactors-bench ]] || run_bench
   # Last, for it takes longest.
   run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 --target-processes all \
     "$bin/test_conformance" "the library's kernels*"

@@ -47,6 +47,16 @@ says '^groups +open +not run: no time left'
 says '^actors +open +not run: no time left'
 says '^0 passed, 0 failed, 0 stated, [0-9]+ skipped, 2[0-9] not run'
 
+# A table that was brought along is gone on with, and what it has is not run again.
+"$GPUACTORS_BUILD_DIR/bin/gpu_verify" --smoke --only quota --json late.json > output || true
+verify 1 --previous late.json --json next/table.json --stage rows --open --budget 0
+says '^groups +open'
+! grep -q '^quota ' output || fail "what has run is run again"
+grep -q '"name": "quota"' next/table.json || fail "the table that was brought along is lost"
+[[ -f next/table-rows-open-logs.tgz ]] || fail "the logs are not beside the table"
+verify 2 --previous nowhere.json
+says 'there is no table nowhere.json'
+
 # Libraries that the loader does not know: of Python's packages.
 mkdir -p none site/nvidia/cu/lib
 printf '#!/bin/sh\n' > none/ldconfig

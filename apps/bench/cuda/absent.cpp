@@ -7,6 +7,10 @@ bool has_bare_cuda_benchmarks() {
   return false;
 }
 
+double bare_task_ns(const std::shared_ptr<Device>&, std::int64_t, int) {
+  return 0;
+}
+
 std::vector<Benchmark> bare_cuda_benchmarks(bool) {
   return {};
 }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace gpuactors::bench {
 
@@ -129,6 +130,42 @@ double bare_product_ns(CUstream stream, std::int64_t n, const float* a, const fl
   multiply(count);
   const auto spent = now_ns() - start;
   check_cublas(cuda.blas_destroy(handle), "cublasDestroy");
+  return spent / count;
+}
+
+double bare_round_trip_ns(CUstream stream, std::int64_t n, float* a, float* b, float* c, void* workspace,
+                          std::size_t workspace_bytes, int count) {
+  const auto& cuda = BareCuda::get();
+  cublasHandle_t handle = nullptr;
+  check_cublas(cuda.blas_create(&handle), "cublasCreate");
+  check_cublas(cuda.blas_set_stream(handle, stream), "cublasSetStream");
+  check_cublas(cuda.blas_set_workspace(handle, workspace, workspace_bytes), "cublasSetWorkspace");
+  const auto elements = static_cast<std::size_t>(n * n);
+  const auto bytes = elements * sizeof(float);
+  const std::vector<float> ones(elements, 1.0F);
+  std::vector<float> result(elements);
+  const auto copy = [&](const void* to, const void* from) {
+    check_cuda(cuda.memcpy_async(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream),
+               "cuMemcpyAsync");
+  };
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      copy(a, ones.data());
+      copy(b, ones.data());
+      check_cublas(cuda.sgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, n, a, n, &zero, c, n), "cublasSgemm");
+      copy(result.data(), c);
+      check_cuda(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+    }
+  };
+  run(1); // the first of a handle costs more
+  const auto start = now_ns();
+  run(count);
+  const auto spent = now_ns() - start;
+  check_cublas(cuda.blas_destroy(handle), "cublasDestroy");
+  if (result.back() != static_cast<float>(n))
+    give_up_on("the product is wrong");
   return spent / count;
 }
 

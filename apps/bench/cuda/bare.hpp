@@ -43,6 +43,11 @@ double bare_launch_ns(CUstream stream, int count);
 double bare_product_ns(CUstream stream, std::int64_t n, const float* a, const float* b, float* c, void* workspace,
                        std::size_t workspace_bytes, int count);
 
+/// Two n x n matrices from ordinary memory into `a` and `b`, their product `c`, and that into ordinary memory, with a
+/// wait after it; `count` times.
+double bare_round_trip_ns(CUstream stream, std::int64_t n, float* a, float* b, float* c, void* workspace,
+                          std::size_t workspace_bytes, int count);
+
 /// Memory that is pinned by the driver, and so goes at full speed.
 class BarePinned {
 public:

@@ -234,6 +234,21 @@ bool has_bare_cuda_benchmarks() {
   return true;
 }
 
+double bare_task_ns(const std::shared_ptr<Device>& device, std::int64_t n, int count) {
+  constexpr std::size_t memory_bytes = 128 * mebi;
+  constexpr std::size_t workspace_bytes = 32 * mebi;
+  const auto context = check(Context::open(device, {Share::whole(1), memory_bytes, "bench", nullptr}));
+  auto& stream = context->stream();
+  auto a = check(stream.tensor(DType::f32, {n, n}));
+  auto b = check(stream.tensor(DType::f32, {n, n}));
+  auto c = check(stream.tensor(DType::f32, {n, n}));
+  auto workspace = check(stream.allocate(workspace_bytes));
+  check(stream.synchronize());
+  const auto native = check(stream.native());
+  return bare_round_trip_ns(static_cast<CUstream>(native.handle()), n, a.data<float>(), b.data<float>(),
+                            c.data<float>(), workspace.data(), workspace.bytes(), count);
+}
+
 std::vector<Benchmark> bare_cuda_benchmarks(bool smoke) {
   const std::int64_t n = smoke ? 64 : 4'096;
   const std::size_t bytes = (smoke ? 1 : 256) * mebi;

@@ -5,6 +5,7 @@
 #include <gpuactors/device/cuda/driver.hpp>
 #include <gpuactors/device/host/device.hpp>
 
+#include <device/fake_cuda/code.hpp>
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/peers.hpp>
@@ -32,33 +33,13 @@ std::atomic<int> live{0};
 
 namespace {
 
-KernelFinder find_kernel = nullptr;
-/// That are loaded.
-std::atomic<int> libraries{0};
 constexpr std::size_t memory_bytes = std::size_t{2} << 30;
 int context_mark;
+/// How often it is retained.
+std::atomic<int> primary_holders{0};
 thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
-
-/// What blocks may have without asking, and at most: as on Hopper.
-constexpr unsigned plain_shared_bytes = 48U << 10;
-constexpr int most_shared_bytes = 227 << 10;
-
-/// Of the kernels.
-struct Launches {
-  std::mutex mutex;
-  /// Dynamic shared memory that blocks were allowed.
-  std::map<const FakeKernel*, int> shared;
-  /// Whose code the context has.
-  std::set<const FakeKernel*> loaded;
-  std::set<CUstream> streams;
-};
-
-Launches& launches() {
-  static Launches all;
-  return all;
-}
 
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
@@ -176,11 +157,15 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
   *context = reinterpret_cast<CUcontext>(&context_mark);
+  ++primary_holders;
   ++live;
   return CUDA_SUCCESS;
 }
 
 CUresult primary_ctx_release(CUdevice) {
+  // It ends with the last, and with it the code that it has.
+  if (--primary_holders == 0)
+    forget_code_of_context(nullptr);
   --live;
   return CUDA_SUCCESS;
 }
@@ -206,7 +191,7 @@ CUresult ctx_pop_current(CUcontext* context) {
 CUresult mem_get_info(std::size_t* free, std::size_t* total) {
   need_context("cuMemGetInfo");
   *total = memory_bytes;
-  *free = memory_bytes - std::min(memory_bytes, allocated_bytes());
+  *free = memory_bytes - std::min(memory_bytes, reserved_bytes());
   return CUDA_SUCCESS;
 }
 
@@ -219,10 +204,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 CUresult stream_destroy(CUstream stream) {
   forget_stream(stream);
   pass_frees(stream);
-  {
-    const std::lock_guard guard{launches().mutex};
-    launches().streams.erase(stream);
-  }
+  forget_code_of_stream(stream);
   machine().backend->destroy_stream(handle(stream));
   --live;
   return CUDA_SUCCESS;
@@ -295,26 +277,6 @@ CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t by
   return code_of(machine().backend->fill(reinterpret_cast<void*>(target), value, bytes, handle(stream)));
 }
 
-CUresult library_load_data(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
-                           void**, unsigned) {
-  ++libraries;
-  *library = reinterpret_cast<CUlibrary>(const_cast<void*>(code));
-  return CUDA_SUCCESS;
-}
-
-CUresult library_unload(CUlibrary) {
-  --libraries;
-  return CUDA_SUCCESS;
-}
-
-CUresult library_get_kernel(CUkernel* kernel, CUlibrary, const char* name) {
-  const auto* found = find_kernel != nullptr ? find_kernel(name) : nullptr;
-  if (found == nullptr)
-    found = find_source_kernel(name);
-  *kernel = reinterpret_cast<CUkernel>(const_cast<FakeKernel*>(found));
-  return found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
-}
-
 CUresult kernel_get_param_info(CUkernel kernel, std::size_t index, std::size_t*, std::size_t* size) {
   const auto& arguments = reinterpret_cast<const FakeKernel*>(kernel)->arguments;
   if (index >= arguments.size())
@@ -323,59 +285,13 @@ CUresult kernel_get_param_info(CUkernel kernel, std::size_t index, std::size_t*,
   return CUDA_SUCCESS;
 }
 
-CUresult kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
-  if (attribute != CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
-    return CUDA_ERROR_INVALID_VALUE;
-  // As if each declared that much itself.
-  *value = 1 << 10;
-  return CUDA_SUCCESS;
-}
-
-CUresult kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice) {
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > most_shared_bytes - (1 << 10))
-    return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard guard{launches().mutex};
-  launches().shared[reinterpret_cast<const FakeKernel*>(kernel)] = value;
-  return CUDA_SUCCESS;
-}
-
-bool may_have_shared(const FakeKernel* kernel, unsigned bytes) {
-  const std::lock_guard guard{launches().mutex};
-  const auto allowed = launches().shared.find(kernel);
-  return bytes <= plain_shared_bytes
-         || (allowed != launches().shared.end() && bytes <= static_cast<unsigned>(allowed->second));
-}
-
-/// With FAKE_CUDA_LAZY a kernel's code is loaded at its first launch, and all that is queued is waited for then: the
-/// real driver may do so. Ends the process when that work does not end.
-void load_code(const FakeKernel* kernel, CUstream stream) {
-  static const bool lazy = std::getenv("FAKE_CUDA_LAZY") != nullptr;
-  const std::lock_guard guard{launches().mutex};
-  launches().streams.insert(stream);
-  if (!lazy || !launches().loaded.insert(kernel).second)
-    return;
-  constexpr auto patience = std::chrono::seconds{5};
-  const auto until = std::chrono::steady_clock::now() + patience;
-  for (auto* one : launches().streams) {
-    const auto event = *machine().backend->make_event();
-    (void)machine().backend->record(event, handle(one));
-    while (!*machine().backend->query(event)) {
-      if (std::chrono::steady_clock::now() > until)
-        misuse(fmt::format("kernel {} is launched for the first time, and loading it may wait for work that is queued",
-                           kernel->entry));
-      std::this_thread::yield();
-    }
-    machine().backend->destroy_event(event);
-  }
-}
-
 CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
                        unsigned shared_bytes, CUstream stream, void** arguments, void**) {
   need_context("cuLaunchKernel");
   const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
   if (grid == 0 || block == 0 || !may_have_shared(kernel, shared_bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  load_code(kernel, stream);
+  load_for_launch(kernel, stream);
   note_work(stream);
   const KernelInfo info{kernel->entry.c_str(), kernel->host, nullptr};
   if (!kernel->entry.starts_with("gpuactors_kernel_")) {
@@ -413,6 +329,11 @@ Machine& machine() {
 void need_context(const char* api) {
   if (current.empty() || current.back() == nullptr)
     misuse(std::string{api} + " without a current context");
+  pass_loading();
+}
+
+const void* current_green() {
+  return current.empty() || current.back() == reinterpret_cast<CUcontext>(&context_mark) ? nullptr : current.back();
 }
 
 void misuse(const std::string& what) {
@@ -451,14 +372,6 @@ CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes) {
 CUresult cuMemFreeHost(void* memory) {
   std::free(memory);
   return CUDA_SUCCESS;
-}
-
-void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder) {
-  gpuactors::fake::find_kernel = finder;
-}
-
-int fake_cuda_libraries() {
-  return gpuactors::fake::libraries;
 }
 
 int fake_cuda_live() {

@@ -57,16 +57,15 @@ StreamHandle handle(CUstream stream);
 /// Ends the process unless a context is current.
 void need_context(const char* api);
 
+/// The green context that is current on this thread; null: another one, or none.
+const void* current_green();
+
 /// A mistake in how the driver is used: printed, and the process ends.
 [[noreturn]] void misuse(const std::string& what);
 
 } // namespace gpuactors::fake
 
 extern "C" {
-/// Kernels of the program under test: the real driver finds them in their image.
-void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
-/// Kernels from source, and images, that are loaded at the moment.
-int fake_cuda_libraries();
 /// Contexts, streams, events, pools, allocations and cuBLAS handles that exist at the moment.
 int fake_cuda_live();
 /// Handles of cuBLAS so far.

@@ -1,4 +1,5 @@
 // Splitting, describing, making and ending green contexts, and what each of them must not be given.
+#include <device/fake_cuda/code.hpp>
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
 
@@ -140,6 +141,7 @@ CUresult green_ctx_create(CUgreenCtx* context, CUdevResourceDesc description, CU
 }
 
 CUresult green_ctx_destroy(CUgreenCtx context) {
+  forget_code_of_context(context);
   const std::lock_guard guard{state().mutex};
   auto* green = find(context);
   if (green->streams > 0)
@@ -156,6 +158,12 @@ CUresult green_ctx_get_dev_resource(CUgreenCtx context, CUdevResource* resource,
   const std::lock_guard guard{state().mutex};
   const auto groups = find(context)->groups;
   *resource = make_resource({-1, groups}, group_sms * static_cast<unsigned>(std::popcount(groups)));
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_from_green_ctx(CUcontext* current, CUgreenCtx context) {
+  const std::lock_guard guard{state().mutex};
+  *current = reinterpret_cast<CUcontext>(find(context));
   return CUDA_SUCCESS;
 }
 
@@ -184,10 +192,17 @@ void forget_stream(CUstream stream) {
 }
 
 void note_work(CUstream stream) {
+  remember_stream(stream);
   const std::lock_guard guard{state().mutex};
   const auto found = state().streams.find(stream);
   state().last_groups = found != state().streams.end() ? found->second->groups : 0;
   ++(found != state().streams.end() ? state().green_work : state().primary_work);
+}
+
+const void* green_of(CUstream stream) {
+  const std::lock_guard guard{state().mutex};
+  const auto found = state().streams.find(stream);
+  return found != state().streams.end() ? found->second : nullptr;
 }
 
 unsigned sms_of(CUstream stream) {

@@ -16,6 +16,7 @@ CUresult dev_resource_generate_desc(CUdevResourceDesc* description, CUdevResourc
 CUresult green_ctx_create(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned flags);
 CUresult green_ctx_destroy(CUgreenCtx context);
 CUresult green_ctx_get_dev_resource(CUgreenCtx context, CUdevResource* resource, CUdevResourceType type);
+CUresult ctx_from_green_ctx(CUcontext* current, CUgreenCtx context);
 CUresult green_ctx_stream_create(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);
 
 /// To be told of each stream that goes.
@@ -23,6 +24,9 @@ void forget_stream(CUstream stream);
 
 /// Counts work that is started on `stream`.
 void note_work(CUstream stream);
+
+/// The green context of a stream; null: of the primary one.
+const void* green_of(CUstream stream);
 
 /// SMs that work of `stream` runs on.
 unsigned sms_of(CUstream stream);

@@ -16,14 +16,38 @@ namespace gpuactors::fake {
 namespace {
 
 constexpr std::size_t alignment = 256;
+/// What pools take of the device at a time.
+constexpr std::uint64_t chunk = std::uint64_t{32} << 20;
 
 struct FakePool {
   std::uint64_t maximum;
   /// With what was freed and is kept.
   std::uint64_t used = 0;
+  std::uint64_t most_used = 0;
+  /// What it has of the device: whole chunks.
+  std::uint64_t reserved = 0;
+  std::uint64_t most_reserved = 0;
+  /// How much of that it keeps when somebody waits for a stream.
+  std::uint64_t threshold = 0;
   /// Freed, but not there for other streams yet.
   std::map<CUstream, std::uint64_t> kept = {};
 };
+
+std::uint64_t whole_chunks(std::uint64_t bytes) {
+  return (bytes + chunk - 1) / chunk * chunk;
+}
+
+/// Gives back what is not in use and above so much.
+void shrink(FakePool& pool, std::uint64_t keep) {
+  pool.reserved = std::max(whole_chunks(pool.used), std::min(pool.reserved, whole_chunks(keep)));
+}
+
+void grow(FakePool& pool, std::uint64_t bytes) {
+  pool.used += bytes;
+  pool.reserved = std::max(pool.reserved, whole_chunks(pool.used));
+  pool.most_used = std::max(pool.most_used, pool.used);
+  pool.most_reserved = std::max(pool.most_reserved, pool.reserved);
+}
 
 struct FakeAllocation {
   FakePool* pool;
@@ -34,7 +58,6 @@ struct Memory {
   std::mutex mutex;
   std::set<FakePool*> pools;
   std::unordered_map<CUdeviceptr, FakeAllocation> allocations;
-  std::size_t allocated = 0;
   bool keeps_frees = false;
   int trims = 0;
 };
@@ -82,7 +105,15 @@ CUresult mem_pool_destroy(CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
-CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
+CUresult mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  auto& fake = *reinterpret_cast<FakePool*>(pool);
+  const std::lock_guard guard{memory().mutex};
+  if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+    fake.threshold = *static_cast<cuuint64_t*>(value);
+  else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+    fake.most_reserved = fake.reserved;
+  else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    fake.most_used = fake.used;
   return CUDA_SUCCESS;
 }
 
@@ -92,6 +123,7 @@ CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t bytes) {
     misuse("cuMemPoolTrimTo of no pool");
   const std::lock_guard guard{memory().mutex};
   memory().trims += bytes == 0 ? 1 : 0;
+  shrink(*reinterpret_cast<FakePool*>(pool), bytes);
   return CUDA_SUCCESS;
 }
 
@@ -110,8 +142,7 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
   void* made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (made == nullptr)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  fake->used += bytes;
-  memory().allocated += bytes;
+  grow(*fake, bytes);
   *pointer = reinterpret_cast<CUdeviceptr>(made);
   memory().allocations[*pointer] = {fake, bytes};
   ++live;
@@ -133,7 +164,6 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
       pool->kept[stream] += bytes;
     else
       pool->used -= bytes;
-    memory().allocated -= bytes;
     memory().allocations.erase(found);
   }
   (void)machine().backend->launch({"free", &free_memory, nullptr}, 1, &freed, sizeof(freed), handle(stream));
@@ -151,26 +181,36 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdev
   return CUDA_SUCCESS;
 }
 
-std::size_t allocated_bytes() {
+std::size_t reserved_bytes() {
   const std::lock_guard guard{memory().mutex};
-  return memory().allocated;
+  std::size_t bytes = 0;
+  for (const auto* pool : memory().pools)
+    bytes += pool->reserved;
+  return bytes;
 }
 
 void pass_frees(CUstream stream) {
   const std::lock_guard guard{memory().mutex};
-  for (auto* pool : memory().pools)
+  for (auto* pool : memory().pools) {
     if (const auto kept = pool->kept.extract(stream); !kept.empty())
       pool->used -= kept.mapped();
+    shrink(*pool, pool->threshold);
+  }
 }
 
 } // namespace gpuactors::fake
 
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute, void* value) {
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   using namespace gpuactors::fake;
-  while (std::getenv("FAKE_CUDA_HANG") != nullptr)
+  while (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT && std::getenv("FAKE_CUDA_HANG") != nullptr)
     pause();
   const std::lock_guard guard{memory().mutex};
-  *static_cast<cuuint64_t*>(value) = reinterpret_cast<FakePool*>(pool)->used;
+  const auto& fake = *reinterpret_cast<FakePool*>(pool);
+  *static_cast<cuuint64_t*>(value) = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? fake.used
+                                     : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH        ? fake.most_used
+                                     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? fake.reserved
+                                     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH    ? fake.most_reserved
+                                                                                         : fake.threshold;
   return CUDA_SUCCESS;
 }
 

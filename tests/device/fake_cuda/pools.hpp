@@ -13,8 +13,8 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
 CUresult mem_free_async(CUdeviceptr pointer, CUstream stream);
 CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer);
 
-/// Of all pools.
-std::size_t allocated_bytes();
+/// What all pools have of the device: in chunks of 32 MiB, until they are told to give back what they do not need.
+std::size_t reserved_bytes();
 
 /// What was freed on a stream is there for others once that was waited for.
 void pass_frees(CUstream stream);
@@ -22,7 +22,7 @@ void pass_frees(CUstream stream);
 } // namespace gpuactors::fake
 
 extern "C" {
-/// By name, as the measuring program asks for it. Never returns with FAKE_CUDA_HANG.
+/// By name, as the measuring program asks for it. With FAKE_CUDA_HANG it never tells what is in use.
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 /// Whether memory that is freed stays taken for other streams until somebody waits for the one that it is freed on. The
 /// real driver may do so while work is before it.

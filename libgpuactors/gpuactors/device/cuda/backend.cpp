@@ -67,7 +67,9 @@ CudaBackend::~CudaBackend() {
 Result<void> CudaBackend::open() {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
-  GPUACTORS_TRY(partition_.open());
+  // Here and not at a kernel's first launch, which may be beside work of others.
+  shared_.images.load_for_primary(shared_.primary->ordinal());
+  GPUACTORS_TRY(partition_.open(shared_.images));
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
   return check(driver().event_create(&passed_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
 }

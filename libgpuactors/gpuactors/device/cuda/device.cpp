@@ -54,6 +54,7 @@ Result<Shared> CudaDevice::enter() {
   if (primary_ == nullptr) {
     GPUACTORS_LET(primary, Primary::retain(runtime_.driver, info_.ordinal));
     primary_ = std::move(primary);
+    runtime_.images.forget_primary(info_.ordinal);
     poller_ = std::make_shared<Poller>(primary_);
     pinned_ = std::make_shared<PinnedPool>(primary_);
     products_ = std::make_shared<Products>(runtime_.cublas, primary_);

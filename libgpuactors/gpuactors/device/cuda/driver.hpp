@@ -75,6 +75,11 @@ namespace gpuactors::cuda {
 /// Likewise. A driver that lacks one of them does all else.
 #define GPUACTORS_CUDA_OPTIONAL_TABLE(X)                                                                               \
   X(kernel_get_param_info, cuKernelGetParamInfo, 12040)                                                                \
+  X(kernel_get_function, cuKernelGetFunction, 12000)                                                                   \
+  X(func_load, cuFuncLoad, 12040)                                                                                      \
+  X(library_get_kernel_count, cuLibraryGetKernelCount, 12040)                                                          \
+  X(library_enumerate_kernels, cuLibraryEnumerateKernels, 12040)                                                       \
+  X(ctx_from_green_ctx, cuCtxFromGreenCtx, 12040)                                                                      \
   X(device_can_access_peer, cuDeviceCanAccessPeer, 4000)                                                               \
   X(pointer_get_attribute, cuPointerGetAttribute, 4000)                                                                \
   X(mem_pool_set_access, cuMemPoolSetAccess, 11020)

@@ -6,28 +6,69 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace gpuactors::cuda {
 
-/// Loaded images and their kernels, which belong to no context. Never unloaded before the process ends. Any thread.
+/// Loaded images and their kernels. An image is never unloaded before the process ends. Any thread.
+///
+/// Unless CUDA_MODULE_LOADING says otherwise the driver loads a kernel's code at its first launch, which may wait for
+/// all work of the device while other calls wait for it. So what is known is loaded where contexts are opened: the
+/// images that shared libraries of the process have, and those that a kernel was launched from. A program's own image
+/// is in no list that can be read: all its kernels are loaded at the first launch of one of them.
 class Images {
 public:
   explicit Images(const Driver& driver) : driver_(driver) {
     // nop
   }
 
-  /// The driver's handle of `kernel`.
+  /// The driver's handle of `kernel`. The primary context is current.
   /// @returns `launch_failed` when it has no code for CUDA or its image does not hold it.
   Result<CUkernel> find(const KernelInfo& kernel, int ordinal);
 
+  /// Loads what is known for the primary context of device `ordinal`, which is current, unless it was done before. What
+  /// cannot be loaded is an error of who launches it.
+  void load_for_primary(int ordinal);
+
+  /// The same for a new context, which is current: all that is known.
+  void load_for_new_context();
+
+  /// To be told when a device's primary context is retained: it may be another one than before, without code.
+  void forget_primary(int ordinal);
+
 private:
-  Result<CUlibrary> load(const KernelImage& image, const char* kernel, int ordinal);
+  /// One image; its first bytes are its name, for a program may have a copy of a library's `KernelImage`.
+  struct Loaded {
+    /// Held while the driver loads it.
+    std::mutex mutex;
+    CUlibrary library = nullptr;
+    /// All that it has, where the driver tells.
+    std::vector<CUkernel> kernels;
+  };
+  using Name = const unsigned char*;
+
+  /// Puts the images of shared libraries that have come since the last time into `images_`.
+  void look_around();
+  Loaded& entry_of(const KernelImage& image);
+  /// Everything in `images_` at the moment.
+  std::vector<std::pair<KernelImage, Loaded*>> all();
+  Result<CUlibrary> load(const KernelImage& image, Loaded& loaded, const char* what, int ordinal);
+  void load_into_current(Loaded& loaded) const;
+  /// Whether it is now, for the first time, to be loaded for that device's primary context.
+  bool is_due(Name image, int ordinal);
 
   const Driver& driver_;
+  /// Guards what follows; never held while the driver loads.
   std::mutex mutex_;
-  std::map<const KernelImage*, CUlibrary> libraries_;
-  std::map<std::pair<const KernelImage*, const char*>, CUkernel> kernels_;
+  /// Entries stay where they are.
+  std::map<Name, std::pair<KernelImage, Loaded>> images_;
+  std::map<std::pair<Name, const char*>, CUkernel> kernels_;
+  /// What the primary contexts have, by the device.
+  std::set<std::pair<Name, int>> in_primary_;
+  /// How many libraries the process had loaded, ever, when it was last looked around.
+  unsigned long long libraries_seen_ = 0;
 };
 
 } // namespace gpuactors::cuda

@@ -3,10 +3,10 @@
 
 namespace gpuactors::cuda {
 
-Result<void> Partition::open() {
+Result<void> Partition::open(Images& images) {
   if (share_ == Share::whole(1))
     return {};
-  auto part = split_->take(*primary_, share_);
+  auto part = split_->take(*primary_, share_, images);
   if (part) {
     part_ = std::move(*part);
     return {};

@@ -21,8 +21,8 @@ public:
   Partition& operator=(const Partition&) = delete;
   ~Partition() = default;
 
-  /// Takes the groups. Without green contexts it succeeds too: `describe` says so.
-  Result<void> open();
+  /// Takes the groups, and loads `images` for them. Without green contexts it succeeds too: `describe` says so.
+  Result<void> open(Images& images);
 
   /// Gives the groups back; the streams are gone.
   void close() noexcept;

@@ -15,16 +15,38 @@ Result<RuntimeKernel> RuntimeKernels::find(const KernelSource& source, int capab
   GPUACTORS_LET(architecture, compiler->architecture_for(capability));
   GPUACTORS_LET(code, cache_.find(source, architecture, compiler->version(),
                                   [&] { return compiler->compile(source, architecture); }));
-  const std::lock_guard guard{mutex_};
-  auto found = loaded_.find(code.entry + '\n' + code.code);
-  if (found == loaded_.end()) {
+  auto key = code.entry + '\n' + code.code;
+  auto kernel = known(key);
+  if (!kernel) {
     GPUACTORS_LET(entry, load(source, code, ordinal));
-    found = loaded_.emplace(code.entry + '\n' + code.code, std::move(entry)).first;
+    kernel = keep(std::move(key), std::move(entry));
   }
+  if (auto* const oldest = take_oldest())
+    (void)driver_.library_unload(oldest);
+  return std::move(*kernel);
+}
+
+std::optional<RuntimeKernel> RuntimeKernels::known(const std::string& key) {
+  const std::lock_guard guard{mutex_};
+  const auto found = loaded_.find(key);
+  if (found == loaded_.end())
+    return std::nullopt;
   found->second.turn = ++turn_;
-  const RuntimeKernel kernel{found->second.kernel};
-  if (loaded_.size() > most_)
-    unload_oldest();
+  return RuntimeKernel{found->second.kernel};
+}
+
+RuntimeKernel RuntimeKernels::keep(std::string key, Entry entry) {
+  auto* const library = entry.library;
+  RuntimeKernel kernel;
+  {
+    const std::lock_guard guard{mutex_};
+    const auto [kept, is_ours] = loaded_.emplace(std::move(key), std::move(entry));
+    kept->second.turn = ++turn_;
+    kernel = RuntimeKernel{kept->second.kernel};
+    if (is_ours)
+      return kernel;
+  }
+  (void)driver_.library_unload(library);
   return kernel;
 }
 
@@ -66,15 +88,19 @@ std::optional<std::vector<std::size_t>> RuntimeKernels::arguments_of(CUkernel ke
   return std::nullopt;
 }
 
-void RuntimeKernels::unload_oldest() {
+CUlibrary RuntimeKernels::take_oldest() {
+  const std::lock_guard guard{mutex_};
+  if (loaded_.size() <= most_)
+    return nullptr;
   auto oldest = loaded_.end();
   for (auto entry = loaded_.begin(); entry != loaded_.end(); ++entry)
     if (entry->second.kernel.use_count() == 1 && (oldest == loaded_.end() || entry->second.turn < oldest->second.turn))
       oldest = entry;
   if (oldest == loaded_.end())
-    return;
-  (void)driver_.library_unload(oldest->second.library);
+    return nullptr;
+  auto* const library = oldest->second.library;
   loaded_.erase(oldest);
+  return library;
 }
 
 } // namespace gpuactors::cuda

@@ -37,14 +37,20 @@ private:
     std::uint64_t turn = 0;
   };
 
-  /// All of these: the mutex is held.
   Result<Entry> load(const KernelSource& source, const KernelCode& code, int ordinal);
   [[nodiscard]] std::optional<std::vector<std::size_t>> arguments_of(CUkernel kernel) const;
-  void unload_oldest();
+  /// What is loaded under `key`, asked for now.
+  std::optional<RuntimeKernel> known(const std::string& key);
+  /// Keeps what was loaded. Of two who have loaded the same at once the first one's stays, and both have that.
+  RuntimeKernel keep(std::string key, Entry entry);
+  /// Forgets what nobody holds and was not asked for for longest, if there is too much. @returns its library, to be
+  /// unloaded; null: nothing.
+  CUlibrary take_oldest();
 
   const Driver& driver_;
   const std::size_t most_;
   CodeCache cache_;
+  /// Guards what follows. Never held while the driver loads or unloads, which may wait for the device.
   std::mutex mutex_;
   /// By the code itself, and the name in it.
   std::map<std::string, Entry> loaded_;

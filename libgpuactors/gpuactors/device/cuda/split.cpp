@@ -46,6 +46,16 @@ int mps_percentage(Primary& primary) {
   return percent > 0 && percent < 100 ? percent : 100;
 }
 
+/// The driver may load code for each context by itself. Nobody else uses this one yet, so that it may be current here.
+void load_kernels(const Driver& driver, CUgreenCtx green, Images& images) {
+  CUcontext context = nullptr;
+  if (driver.ctx_from_green_ctx == nullptr || driver.ctx_from_green_ctx(&context, green) != CUDA_SUCCESS
+      || driver.ctx_push_current(context) != CUDA_SUCCESS)
+    return;
+  images.load_for_new_context();
+  (void)driver.ctx_pop_current(&context);
+}
+
 } // namespace
 
 Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& primary) {
@@ -74,7 +84,7 @@ std::string Split::reason() const {
   return reason_;
 }
 
-Result<Split::Part> Split::take(Primary& primary, Share share) {
+Result<Split::Part> Split::take(Primary& primary, Share share, Images& images) {
   Part part;
   {
     const std::lock_guard guard{mutex_};
@@ -83,7 +93,7 @@ Result<Split::Part> Split::take(Primary& primary, Share share) {
     part.holder = allocator_.take(share);
     part.groups = allocator_.groups_of(part.holder);
   }
-  auto joined = join(primary, part);
+  auto joined = join(primary, part, images);
   if (joined)
     return part;
   give_back(primary.driver(), part);
@@ -94,12 +104,13 @@ Result<Split::Part> Split::take(Primary& primary, Share share) {
   return fail(joined.error());
 }
 
-Result<void> Split::join(Primary& primary, Part& part) {
+Result<void> Split::join(Primary& primary, Part& part, Images& images) {
   const std::lock_guard guard{greens_mutex_};
   auto known = greens_.find(part.groups);
   if (known == greens_.end()) {
     GPUACTORS_LET(made, make_green(primary, part.groups));
     known = greens_.emplace(part.groups, made).first;
+    load_kernels(primary.driver(), made.context, images);
   }
   auto& green = known->second;
   ++green.holders;

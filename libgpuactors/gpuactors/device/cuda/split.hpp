@@ -1,6 +1,7 @@
 // The one split of a device's SMs into groups, and who runs on which of them.
 #pragma once
 
+#include <gpuactors/device/cuda/images.hpp>
 #include <gpuactors/device/cuda/primary.hpp>
 #include <gpuactors/device/detail/compute_groups.hpp>
 #include <gpuactors/device/types.hpp>
@@ -27,7 +28,8 @@ public:
   [[nodiscard]] std::string reason() const;
 
   /// Takes groups for `share`, and the green context of them: holders of the same groups share it, for a device has few
-  /// (around 60 on the chips of today). The primary context is current.
+  /// (around 60 on the chips of today). A new one has the kernels of `images` from the start. The primary context is
+  /// current.
   /// @returns `unsupported` when the device cannot do it; later calls then say so at once.
   struct Part {
     Holder holder = 0;
@@ -36,7 +38,7 @@ public:
     /// As the driver counts them in the context.
     int sms = 0;
   };
-  Result<Part> take(Primary& primary, Share share);
+  Result<Part> take(Primary& primary, Share share, Images& images);
 
   /// Ends a part; its streams are gone. The primary context is current.
   void give_back(const Driver& driver, const Part& part) noexcept;
@@ -83,7 +85,7 @@ private:
   };
 
   /// Joins the green context of the part's groups, which it makes for the first.
-  Result<void> join(Primary& primary, Part& part);
+  Result<void> join(Primary& primary, Part& part, Images& images);
   Result<Green> make_green(Primary& primary, const std::vector<int>& groups) const;
 
   const std::vector<CUdevResource> groups_;

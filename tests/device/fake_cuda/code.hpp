@@ -1,0 +1,46 @@
+// Code of kernels in the fake driver: what is loaded, for which context, and what others wait for meanwhile.
+#pragma once
+
+#include <device/fake_cuda/driver.hpp>
+
+namespace gpuactors::fake {
+
+CUresult library_load_data(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                           void**, unsigned);
+CUresult library_unload(CUlibrary library);
+CUresult library_get_kernel(CUkernel* kernel, CUlibrary library, const char* name);
+CUresult library_get_kernel_count(unsigned* count, CUlibrary library);
+CUresult library_enumerate_kernels(CUkernel* kernels, unsigned count, CUlibrary library);
+CUresult kernel_get_function(CUfunction* function, CUkernel kernel);
+CUresult func_load(CUfunction function);
+CUresult kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device);
+CUresult kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device);
+
+/// What blocks may have of shared memory at most: as on Hopper.
+inline constexpr int most_shared_bytes = 227 << 10;
+
+/// Whether blocks of the kernel may have that much dynamic shared memory.
+bool may_have_shared(const FakeKernel* kernel, unsigned bytes);
+
+/// Loads what is launched on `stream`, unless the stream's context has it.
+void load_for_launch(const FakeKernel* kernel, CUstream stream);
+
+/// Waits for who loads or unloads code: the real driver holds a lock of the primary context meanwhile, and the other
+/// calls of the device take it too.
+void pass_loading();
+
+/// To be told of each stream that has work, of each that goes, and of each green context that goes.
+void remember_stream(CUstream stream);
+void forget_code_of_stream(CUstream stream);
+void forget_code_of_context(const void* context);
+
+} // namespace gpuactors::fake
+
+extern "C" {
+/// Kernels of the program under test: the real driver finds them in their image.
+void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder);
+/// Kernels from source, and images, that are loaded at the moment.
+int fake_cuda_libraries();
+/// How often a launch was the first of a kernel whose context did not have its code yet.
+int fake_cuda_loading_launches();
+}

@@ -1,0 +1,144 @@
+// Who loads or unloads code keeps nobody else from kernels that are there: the driver may wait for the device then.
+#include <gpuactors/device/cuda/images.hpp>
+#include <gpuactors/device/cuda/runtime_kernels.hpp>
+
+#include <support/catch.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <future>
+#include <string>
+#include <thread>
+
+using namespace gpuactors;
+using namespace gpuactors::cuda;
+
+namespace {
+
+/// A call of the driver that takes until it is let go, for the one who is to be held.
+struct Gate {
+  std::atomic<bool> armed{false};
+  std::promise<void> reached;
+  std::promise<void> opened;
+
+  void pass() {
+    if (!armed.exchange(false))
+      return;
+    reached.set_value();
+    opened.get_future().wait();
+  }
+};
+
+Gate* loading;
+Gate* unloading;
+std::atomic<int> loaded;
+std::atomic<int> made;
+
+/// As much of a driver as is needed. Each library is a number, as its one kernel is.
+Driver make_driver() {
+  loaded = made = 0;
+  Driver driver;
+  driver.library_load_data = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                                void**, unsigned) {
+    loading->pass();
+    ++loaded;
+    *library = reinterpret_cast<CUlibrary>(static_cast<std::uintptr_t>(++made)); // NOLINT(*-int-to-ptr): a number
+    return CUDA_SUCCESS;
+  };
+  driver.library_unload = [](CUlibrary) {
+    unloading->pass();
+    --loaded;
+    return CUDA_SUCCESS;
+  };
+  driver.library_get_kernel = [](CUkernel* kernel, CUlibrary library, const char*) {
+    *kernel = reinterpret_cast<CUkernel>(library);
+    return CUDA_SUCCESS;
+  };
+  return driver;
+}
+
+struct Gates {
+  Gate load;
+  Gate unload;
+
+  Gates() {
+    loading = &load;
+    unloading = &unload;
+  }
+};
+
+const unsigned char bytes[2] = {1, 2};
+
+} // namespace
+
+TEST_CASE("while an image is loaded, kernels of others are found") {
+  Gates gates;
+  const auto driver = make_driver();
+  Images images{driver};
+  const KernelImage slow{bytes, bytes + 1};
+  const KernelImage quick{bytes + 1, bytes + 2};
+  gates.load.armed = true;
+  std::thread loader{[&] { CHECK(images.find({"slow", nullptr, &slow}, 0)); }};
+  gates.load.reached.get_future().wait();
+  CHECK(images.find({"quick", nullptr, &quick}, 0));
+  CHECK(loaded == 1);
+  gates.load.opened.set_value();
+  loader.join();
+  CHECK(loaded == 2);
+}
+
+TEST_CASE("an image that two want at once is loaded once") {
+  Gates gates;
+  const auto driver = make_driver();
+  Images images{driver};
+  const KernelImage image{bytes, bytes + 1};
+  gates.load.armed = true;
+  CUkernel theirs = nullptr;
+  std::thread loader{[&] { theirs = *images.find({"kernel", nullptr, &image}, 0); }};
+  gates.load.reached.get_future().wait();
+  CUkernel ours = nullptr;
+  std::thread other{[&] { ours = *images.find({"kernel", nullptr, &image}, 0); }};
+  gates.load.opened.set_value();
+  loader.join();
+  other.join();
+  CHECK(loaded == 1);
+  CHECK(ours == theirs);
+}
+
+TEST_CASE("while a kernel from source is loaded or another one unloaded, those that are there are found") {
+  if (!Compiler::get())
+    return;
+  Gates gates;
+  const auto driver = make_driver();
+  ::setenv("GPUACTORS_KERNEL_CACHE", "", 1);
+  RuntimeKernels kernels{driver, 1};
+  const auto find = [&](const char* name) {
+    return kernels.find({"extern \"C\" __global__ void a() {}\nextern \"C\" __global__ void b() {}\n"
+                         "extern \"C\" __global__ void c() {}\n",
+                         name},
+                        90, 0);
+  };
+  const auto held = find("a");
+  REQUIRE(held);
+  gates.load.armed = true;
+  std::thread loader{[&] { CHECK(find("b")); }};
+  gates.load.reached.get_future().wait();
+  CHECK(find("a"));
+  // Somebody else loads the same meanwhile: that stays, and what comes second goes.
+  {
+    const auto first = find("b");
+    REQUIRE(first);
+    gates.load.opened.set_value();
+    loader.join();
+    CHECK(find("b")->loaded().native == first->loaded().native);
+    CHECK(loaded == 2);
+  }
+
+  gates.unload.armed = true;
+  std::thread unloader{[&] { CHECK(find("c")); }};
+  gates.unload.reached.get_future().wait();
+  CHECK(find("a"));
+  gates.unload.opened.set_value();
+  unloader.join();
+}

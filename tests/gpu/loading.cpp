@@ -1,0 +1,188 @@
+// What waits for the device: loading and unloading code, first launches, pinning memory. Each is tried beside a kernel
+// that holds its place.
+#include <gpuactors/base/limits.hpp>
+
+#include <fmt/format.h>
+#include <gpu/kernels.hpp>
+#include <gpu/lab.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace gpuactors::gpu {
+
+namespace {
+
+/// What was done beside a kernel that held its place.
+struct Beside {
+  double ms = 0;
+  /// It was not done before the kernel was let go.
+  bool waited = false;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{:.2f} ms{}", ms, waited ? ", IT WAITED for what runs" : "");
+  }
+};
+
+/// A context of its own with one kernel that holds its place. It is let go by a word in pinned memory, and not by the
+/// driver: what waits may keep the driver's locks.
+class Holder {
+public:
+  explicit Holder(Lab& lab)
+    : lab_(lab), context_(open(lab, Share{Share::one / 4})), words_(must(context_->host_buffer(8))) {
+    // Whatever its first launch takes is over before anything is measured.
+    word(0) = 1;
+    must(context_->stream().launch(hold, 1, words()));
+    must(context_->stream().synchronize());
+  }
+
+  /// Runs `work` beside it, with two seconds of patience.
+  template <class F>
+  Beside beside(F&& work) {
+    start();
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    Beside result;
+    std::thread patience{[&] {
+      std::unique_lock guard{mutex};
+      result.waited = !changed.wait_for(guard, std::chrono::seconds{2}, [&] { return done; });
+      word(0) = 1;
+    }};
+    const auto end = [&] {
+      {
+        const std::lock_guard guard{mutex};
+        done = true;
+      }
+      changed.notify_one();
+      patience.join();
+    };
+    try {
+      result.ms = milliseconds(work);
+    } catch (...) {
+      end();
+      throw;
+    }
+    end();
+    must(context_->stream().synchronize());
+    return result;
+  }
+
+private:
+  void start() {
+    word(0) = 0;
+    word(1) = 0;
+    must(context_->stream().launch(hold, 1, words()));
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds{3};
+    // The kernel of the driver for tests ends at once.
+    while (!lab_.smoke && word(1) == 0) {
+      if (std::chrono::steady_clock::now() > patience)
+        throw Trouble{"the kernel that holds its place does not start"};
+      std::this_thread::yield();
+    }
+  }
+
+  [[nodiscard]] std::uint32_t* words() const {
+    return static_cast<std::uint32_t*>(words_.data());
+  }
+
+  [[nodiscard]] std::atomic_ref<std::uint32_t> word(std::size_t i) const {
+    return std::atomic_ref{words()[i]};
+  }
+
+  Lab& lab_;
+  std::unique_ptr<Context> context_;
+  HostBuffer words_;
+};
+
+Result<RuntimeKernel> compile_small(Context& context, const std::string& name) {
+  return context.compile(
+      {"extern \"C\" __global__ void " + name + "(unsigned* out) { if (threadIdx.x == 0) *out = 7; }\n", name, {}});
+}
+
+/// A name that no cache of an earlier run knows.
+std::string fresh_name(int i) {
+  static const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return fmt::format("k{}_{}", now, i);
+}
+
+/// Launches it and looks at what it wrote.
+bool is_right(Context& context, const RuntimeKernel& kernel, const Tensor& out) {
+  must(context.stream().launch(kernel, {{1, 1, 1}, {32, 1, 1}, 0}, {out.data<std::int32_t>()}));
+  return must(context.stream().to_host<std::int32_t>(out))[0] == 7;
+}
+
+} // namespace
+
+void check_unloading(Lab& lab) {
+  if (lab.smoke)
+    return lab.report.skip("unloading", "needs a chip");
+  Holder holder{lab};
+  const auto context = open(lab, Share{Share::one / 4});
+  const auto out = must(context->stream().tensor(DType::i32, {1}));
+  const auto first = compile_small(*context, fresh_name(0));
+  if (!first)
+    return lab.report.skip("unloading", first.error().message());
+  bool right = is_right(*context, *first, out);
+  // As many as stay loaded, before anything is held: each that comes now makes the oldest one go.
+  const auto most = static_cast<int>(limits::loaded_kernels);
+  for (int i = 1; i < most; ++i)
+    right = is_right(*context, must(compile_small(*context, fresh_name(i))), out) && right;
+  const auto alone_ms = milliseconds([&] { (void)must(compile_small(*context, fresh_name(most))); });
+  RuntimeKernel fresh;
+  const auto unloading = holder.beside([&] { fresh = must(compile_small(*context, fresh_name(most + 1))); });
+  lab.report.judge("unloading", right && !unloading.waited,
+                   fmt::format("{} kernels from source are {}; one more, for which the oldest is unloaded: {:.2f} ms "
+                               "alone, beside a kernel that runs {}",
+                               most, right ? "all right" : "WRONG", alone_ms, unloading.text()),
+                   "each computes what it says; to unload one waits for nothing that runs (nothing documents it)",
+                   {{"alone_ms", alone_ms}, {"beside_ms", unloading.ms}, {"waited", unloading.waited}});
+  bool fresh_right = false;
+  const auto launch = holder.beside([&] { fresh_right = is_right(*context, fresh, out); });
+  lab.report.state("first launch",
+                   fmt::format("of a kernel from source, beside a kernel that runs: {}, {}", launch.text(),
+                               fresh_right ? "right" : "WRONG"),
+                   {{"ms", launch.ms}, {"waited", launch.waited}});
+}
+
+void check_first_launches(Lab& lab) {
+  Holder holder{lab};
+  const auto known = open(lab, Share{Share::one / 4});
+  const auto launch = [](Context& context) {
+    must(context.stream().launch(nothing, 1));
+    must(context.stream().synchronize());
+  };
+  launch(*known);
+  const auto again = holder.beside([&] { launch(*known); });
+  std::unique_ptr<Context> fresh;
+  const auto opened = holder.beside([&] { fresh = open(lab, Share{Share::one / 4}); });
+  const auto launched = holder.beside([&] { launch(*fresh); });
+  lab.report.state("first_launches",
+                   fmt::format("beside a kernel that runs, of a kernel that the device knows: launch and wait {}; in a "
+                               "fraction that is new: to open it {}, then launch and wait {}",
+                               again.text(), opened.text(), launched.text()),
+                   {{"known_ms", again.ms},
+                    {"open_ms", opened.ms},
+                    {"open_waited", opened.waited},
+                    {"launch_ms", launched.ms},
+                    {"launch_waited", launched.waited}});
+}
+
+void check_pinning(Lab& lab) {
+  Holder holder{lab};
+  const auto bytes = lab.sized(64 * mib, mib);
+  const BareContext bare{lab};
+  void* block = nullptr;
+  const auto pinned = holder.beside([&] { must(lab.driver.mem_host_alloc(&block, bytes, CU_MEMHOSTALLOC_PORTABLE)); });
+  const auto freed = holder.beside([&] { must(lab.driver.mem_free_host(block)); });
+  lab.report.state(
+      "pinning",
+      fmt::format("beside a kernel that runs, {} MiB: cuMemHostAlloc {}, cuMemFreeHost {}", bytes / mib, pinned.text(),
+                  freed.text()),
+      {{"pin_ms", pinned.ms}, {"pin_waited", pinned.waited}, {"free_ms", freed.ms}, {"free_waited", freed.waited}});
+}
+
+} // namespace gpuactors::gpu
