@@ -242,6 +242,42 @@ TEST_CASE("a request that takes replica after replica along goes alone, and is f
   must(innocent.reply.get());
 }
 
+TEST_CASE("a request that only waited behind the one that kills replicas is not suspected", "[serve]") {
+  Desk desk{1, 1};
+  std::vector<std::unique_ptr<PlayedReplica>> replicas;
+  auto poison = desk.ask();
+  auto innocent = desk.ask();
+  const auto next = [&]() -> PlayedReplica& {
+    replicas.push_back(std::make_unique<PlayedReplica>());
+    desk.add(replicas.size(), *replicas.back());
+    return *replicas.back();
+  };
+  for (int i = 0; i < 5; ++i) {
+    auto& replica = next();
+    REQUIRE(replica.batches() == 2);
+    replica.fail(Errc::worker_died);
+  }
+  CHECK(code_of(poison.reply.get()) == Errc::worker_died);
+  CHECK(innocent.pending->losses == 0);
+  next().answer();
+  must(innocent.reply.get());
+}
+
+TEST_CASE("requests that are refused while the replica is busy are counted in looks", "[serve]") {
+  Desk desk{1, 0, 1};
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto runs = desk.ask();
+  auto waits = desk.ask();
+  auto refused = desk.ask();
+  CHECK(code_of(refused.reply.get()) == Errc::queue_full);
+  CHECK(desk.dispatcher->look().refused == 1);
+  replica.answer();
+  replica.answer();
+  must(runs.reply.get());
+  must(waits.reply.get());
+}
+
 TEST_CASE("what a network reports fails the requests of its batch, and the replica goes on", "[serve]") {
   Desk desk;
   PlayedReplica replica;

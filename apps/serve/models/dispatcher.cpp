@@ -222,6 +222,7 @@ batching::ScalingLook Dispatcher::look() const {
   const std::lock_guard lock{mutex_};
   batching::ScalingLook result;
   result.waiting = queue_.waiting();
+  result.refused = queue_.counts().refused_busy;
   for (const auto& [id, replica] : replicas_)
     result.replicas.push_back({id, !replica.flights.empty(), replica.idle_since});
   return result;

@@ -205,6 +205,10 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
   actions.replicas_changed = true;
   for (const auto& [number, flight] : flights)
     for (const auto& member : flight.members) {
+      if (number != flights.begin()->first) {
+        queue_.put_back(member); // it waited behind the batch that ran, and has no part in this
+        continue;
+      }
       if (++member->losses >= losses_until_failed) {
         if (queue_.give_up(*member))
           fail(member,
