@@ -162,6 +162,8 @@ Result<void> check_together(const TrainOptions& options) {
     return wrong("--resume goes on from a checkpoint: name it by --checkpoint FILE");
   if (options.sweep && (options.workers > 1 || options.resume || !options.checkpoint.empty()))
     return wrong("a sweep trains several networks, without --workers, --checkpoint and --resume");
+  if (options.sweep && options.sweep->name == "momentum" && options.optimizer != "sgd")
+    return wrong("a sweep of momentum is one of sgd: " + options.optimizer + " has none");
   if (options.sweep && (!options.curve.empty() || options.plot))
     return wrong("a sweep prints a table and draws no curves");
   if (options.plot && options.curve.empty() && options.checkpoint.empty())
