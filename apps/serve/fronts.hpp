@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/version.hpp>
 
 #include <apps/serve/service.hpp>
 
@@ -50,7 +51,7 @@ struct FrontOptions {
   std::size_t io_threads = 2;
   /// What the metadata of the server says.
   std::string server_name = "gpuactors-serve";
-  std::string server_version = "0.1.0";
+  std::string server_version = gpuactors::release;
   FrontLimits limits;
 };
 

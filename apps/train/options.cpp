@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <gpuactors/base/version.hpp>
+
 #include <apps/nn/trainer.hpp>
 
 #include <CLI/CLI.hpp>
@@ -219,6 +221,7 @@ void apply(const Sweep& sweep, double value, Plan& plan) {
 
 std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code) {
   CLI::App program{description, "gpuactors-train"};
+  program.set_version_flag("--version", std::string{"gpuactors-train "} + gpuactors::release);
   program.footer(examples);
   program.get_formatter()->column_width(34);
   TrainOptions options;
@@ -238,6 +241,10 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", program.help());
+    exit_code = 0;
+    return std::nullopt;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     exit_code = 0;
     return std::nullopt;
   } catch (const CLI::ParseError& error) {

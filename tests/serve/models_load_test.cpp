@@ -182,6 +182,17 @@ TEST_CASE("a replica that is started later has the file as it was when the versi
   CHECK(values_of(reply) == before);
 }
 
+TEST_CASE("a version that answers no numbers is refused, and the old one serves on", "[serve]") {
+  Server server;
+  server.serve();
+  write_diverged_checkpoint(server.file());
+  const auto loaded = server.table.load("digits", {});
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code() == Errc::invalid_argument);
+  CHECK(says(loaded, "with what is no finite number"));
+  CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
+}
+
 TEST_CASE("a version without room beside the old one is refused, and the old one serves on", "[serve]") {
   Server server{{.load_wait = 100ms}, "host:1x64MiB"};
   server.serve("gpus=1");

@@ -267,6 +267,7 @@ class ProgramTest(unittest.TestCase):
     def test_the_help_teaches(self):
         done = train(self.folder, "--help")
         self.assertEqual(done.returncode, 0)
+        self.assertRegex(train(self.folder, "--version").stdout, r"^gpuactors-train \d+\.\d+\.\d+\n$")
         for words in ("--data FILE", "--on-loss", "examples:", "fetch_digits.sh", "--sweep rate=0.1,0.01,0.001"):
             self.assertIn(words, done.stdout)
 

@@ -163,6 +163,8 @@ void Connection::parse_head() {
 
 void Connection::begin_body() {
   const auto& state = *loop_->state();
+  if (!parser_->is_framed())
+    return refuse(400, "of the Transfer-Encodings this server has chunked, alone");
   keep_alive_ = parser_->keep_alive();
   HttpAnswer refused;
   route_ = loop_->api().admit(parser_->head(), refused);

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace serve {
@@ -38,6 +41,27 @@ constexpr auto look_seldom = 500ms;
 
 /// How long new replicas are measured before they serve, at most.
 constexpr auto longest_measuring = 2s;
+
+template <class T>
+bool are_numbers(std::string_view bytes) {
+  for (; bytes.size() >= sizeof(T); bytes.remove_prefix(sizeof(T))) {
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    if (!std::isfinite(value))
+      return false;
+  }
+  return true;
+}
+
+/// A network that has diverged in its training answers no numbers, to anybody.
+Result<void> check_numbers(const ModelFacts& facts, const wire::BatchReply& reply) {
+  if (facts.type == DataType::fp64 ? are_numbers<double>(reply.y()) : are_numbers<float>(reply.y()))
+    return {};
+  return gpuactors::fail(Errc::invalid_argument,
+                         fmt::format("{} answers rows of zeros with what is no finite number: its training has "
+                                     "diverged",
+                                     facts.title));
+}
 
 Share share_of(const ActorRef& actor) {
   const auto info = actor.info();
@@ -229,8 +253,10 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     batch.set_rows(static_cast<std::int64_t>(rows));
     batch.mutable_x()->resize(rows * facts.row_in_bytes);
     const auto start = Clock::now();
-    GPUACTORS_TRY(await(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch)));
-    return Clock::now() - start;
+    GPUACTORS_LET(reply, await(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch)));
+    const auto took = Clock::now() - start;
+    GPUACTORS_TRY(check_numbers(facts, reply));
+    return took;
   };
   // The largest first: it pages in what all need, and it alone is done where sizes are known from others.
   GPUACTORS_TRY(run(most));
