@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <iostream>
@@ -24,7 +25,7 @@ using gpuactors::Result;
 
 constexpr int exit_bad_start = 2;
 
-/// How long answers may take on their way to clients when all of them are there.
+/// How long answers may take on their way to clients at least, when the models have taken all the time there is.
 constexpr auto last_words = std::chrono::seconds{2};
 
 /// How often it is looked for a signal while models are loaded.
@@ -91,8 +92,9 @@ Result<void> serve(const ServeOptions& options, int argc, const char* const* arg
   say("ending");
   // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is
   // still being loaded is given up.
-  table.close(deadline_after(Clock::now(), options.table.drain));
-  fronts.stop(last_words);
+  const auto until = deadline_after(Clock::now(), options.table.drain);
+  table.close(until);
+  fronts.stop(std::max<gpuactors::Duration>(last_words, until - Clock::now()));
   return {};
 }
 

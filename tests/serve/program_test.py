@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Serves with the program as a user would: program_test.py GPUACTORS-SERVE GPUACTORS SERVE_MAKE_CHECKPOINT [CASE]"""
 
+import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 
 from program_support import Clients, DEADLINE, INPUTS, OUTPUTS, Server, cluster_of, environment, serving, until
@@ -152,6 +156,37 @@ def ends_with_an_answer(machine):
     client.join(DEADLINE)
     assert ended == (0, ""), ended
     assert answers and answers[0][0] == 200, answers
+
+
+@case
+def ends_with_a_slow_reader(machine):
+    """an answer that is on its way when the signal comes is sent whole, as long as the server may drain"""
+    rows, outputs = 200, 4096
+    path = os.path.join(machine.folder, "wide.safetensors")
+    subprocess.run([machine.make_checkpoint, path, "1", "4", "8", str(outputs)], check=True)
+    server = Server(machine.serve, "--model", f"wide={path},max-batch={rows}", env=machine.env)
+    text = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [rows, 4],
+                                   "parameters": {"binary_data_size": rows * 16}}]}).encode()
+    head = (f"POST /v2/models/wide/infer HTTP/1.1\r\nHost: {server.address}\r\nContent-Length: {len(text) + rows * 16}"
+            f"\r\nInference-Header-Content-Length: {len(text)}\r\nConnection: close\r\n\r\n")
+    host, port = server.address.rsplit(":", 1)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(head.encode() + text + struct.pack("<4f", 0.1, 0.3, 0.7, 0.9) * rows)
+        until(lambda: server.metric("nv_inference_count") == rows, "the request is inferred")
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: server.lines[-1] == "ending", "it ends")
+        time.sleep(5)  # longer than it waits for readers when it may not drain
+        connection.settimeout(DEADLINE)
+        received = bytearray()
+        while block := connection.recv(1 << 20):
+            received += block
+    length = int(re.search(rb"Content-Length: (\d+)", received)[1])
+    assert length > rows * outputs * 8 and len(received) - received.index(b"\r\n\r\n") - 4 == length, len(received)
+    server.process.wait(DEADLINE)  # a second signal would end it at once
+    ended = server.end()
+    assert ended == (0, ""), ended
 
 
 @case

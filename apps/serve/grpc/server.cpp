@@ -122,6 +122,7 @@ public:
   void stop(gpuactors::Duration grace) {
     if (!server_)
       return;
+    end_streams(*state_);
     server_->Shutdown(std::chrono::system_clock::now()
                       + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
     server_->Wait();

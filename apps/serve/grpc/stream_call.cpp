@@ -32,11 +32,15 @@ struct Slot {
 
 class StreamCall;
 
+} // namespace
+
 /// What outlives the stream when the client gives it up first.
 struct StreamLink {
   std::mutex mutex;
   StreamCall* call = nullptr;
 };
+
+namespace {
 
 /// Lives until gRPC says that it is done. The members are guarded by the link's mutex.
 class StreamCall final : public StreamReactor {
@@ -47,7 +51,35 @@ public:
   }
 
   void start() {
-    StartRead(&incoming_);
+    {
+      const std::lock_guard lock{state_->streams.mutex};
+      state_->streams.links.insert(link_);
+    }
+    const std::lock_guard lock{link_->mutex};
+    go_on();
+  }
+
+  /// With the lock: begins whatever can be begun.
+  void go_on() {
+    if (finished_)
+      return;
+    if (!writing_ && !slots_.empty() && slots_.front()->answer) {
+      outgoing_ = std::move(*slots_.front()->answer);
+      outgoing_share_ = std::move(slots_.front()->share);
+      slots_.pop_front();
+      writing_ = true;
+      state_->writes.begin(context_, outgoing_.Length());
+      StartWrite(&outgoing_);
+    }
+    const bool stopping = state_->front->stopping;
+    if (!reading_ && !all_read_ && !stopping && slots_.size() < stream_requests) {
+      reading_ = true;
+      StartRead(&incoming_);
+    }
+    if ((all_read_ || stopping) && !writing_ && slots_.empty()) {
+      finished_ = true;
+      Finish(all_read_ ? grpc::Status::OK : grpc::Status{grpc::StatusCode::UNAVAILABLE, "the server ends"});
+    }
   }
 
 private:
@@ -129,28 +161,6 @@ private:
     cancel(given_up);
   }
 
-  /// With the lock: begins whatever can be begun.
-  void go_on() {
-    if (finished_)
-      return;
-    if (!writing_ && !slots_.empty() && slots_.front()->answer) {
-      outgoing_ = std::move(*slots_.front()->answer);
-      outgoing_share_ = std::move(slots_.front()->share);
-      slots_.pop_front();
-      writing_ = true;
-      state_->writes.begin(context_, outgoing_.Length());
-      StartWrite(&outgoing_);
-    }
-    if (!reading_ && !all_read_ && slots_.size() < stream_requests) {
-      reading_ = true;
-      StartRead(&incoming_);
-    }
-    if (all_read_ && !writing_ && slots_.empty()) {
-      finished_ = true;
-      Finish(grpc::Status::OK);
-    }
-  }
-
   void OnCancel() override {
     Tickets given_up;
     {
@@ -180,6 +190,10 @@ private:
 
   void OnDone() override {
     {
+      const std::lock_guard lock{state_->streams.mutex};
+      state_->streams.links.erase(link_);
+    }
+    {
       const std::lock_guard lock{link_->mutex};
       link_->call = nullptr;
       state_->writes.end(context_);
@@ -194,7 +208,7 @@ private:
   grpc::ByteBuffer outgoing_;
   HeldShare outgoing_share_;
   std::deque<std::shared_ptr<Slot>> slots_;
-  bool reading_ = true;
+  bool reading_ = false;
   bool all_read_ = false;
   bool writing_ = false;
   bool finished_ = false;
@@ -220,6 +234,19 @@ StreamReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::Callb
   auto* call = new StreamCall{state, context};
   call->start();
   return call;
+}
+
+void end_streams(GrpcState& state) {
+  std::vector<std::shared_ptr<StreamLink>> open;
+  {
+    const std::lock_guard lock{state.streams.mutex};
+    open.assign(state.streams.links.begin(), state.streams.links.end());
+  }
+  for (const auto& link : open) {
+    const std::lock_guard lock{link->mutex};
+    if (link->call != nullptr)
+      link->call->go_on();
+  }
 }
 
 } // namespace serve
