@@ -2,10 +2,9 @@
 #include "test_service.hpp"
 
 #include <apps/serve/fronts.hpp>
+#include <apps/serve/grpc/channel.hpp>
 #include <support/results.hpp>
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <inference.grpc.pb.h>
 
 #include <chrono>
@@ -25,7 +24,7 @@ struct Served {
     FrontOptions options;
     options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
     fronts.emplace(must(Fronts::open(service, options)));
-    channel = grpc::CreateChannel(to_string(*fronts->grpc()), grpc::InsecureChannelCredentials());
+    channel = channel_to(*fronts->grpc());
   }
 
   TestService service;

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import traceback
 
 from program_support import Clients, DEADLINE, INPUTS, OUTPUTS, Server, cluster_of, environment, serving, until
@@ -177,7 +176,11 @@ def ends_with_a_slow_reader(machine):
         until(lambda: server.metric("nv_inference_count") == rows, "the request is inferred")
         server.process.send_signal(signal.SIGTERM)
         until(lambda: server.lines[-1] == "ending", "it ends")
-        time.sleep(5)  # longer than it waits for readers when it may not drain
+        try:
+            server.process.wait(5)  # longer than it waits for readers when it may not drain
+            raise AssertionError("it ended before the answer was sent")
+        except subprocess.TimeoutExpired:
+            pass
         connection.settimeout(DEADLINE)
         received = bytearray()
         while block := connection.recv(1 << 20):

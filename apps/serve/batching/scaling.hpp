@@ -53,9 +53,9 @@ public:
     // nop
   }
 
-  /// What to do now. Below `min_replicas` the missing ones are started, up to `max_replicas` one more when replicas were
-  /// short at every look for `grow_after`; above `min_replicas` the one that has been idle longest goes, once that is
-  /// `idle_after`. Replicas are short when requests wait while nothing is idle, and for half of `grow_after` after a
+  /// What to do now. Below `min_replicas` the missing ones are started, up to `max_replicas` one more when there were
+  /// too few at every look for `grow_after`; above `min_replicas` the one that has been idle longest goes, once that is
+  /// `idle_after`. There are too few when requests wait while nothing is idle, and for half of `grow_after` after a
   /// look that found requests refused: those never wait, and between them there are moments without any.
   ScalingStep decide(gpuactors::TimePoint now, const ScalingLook& look);
 
