@@ -4,11 +4,17 @@
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/grpc/channel.hpp>
 #include <support/results.hpp>
+#include <support/temporary_folder.hpp>
 
+#include <health.grpc.pb.h>
 #include <inference.grpc.pb.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -20,8 +26,9 @@ namespace {
 
 /// The fronts over the test models, and a channel to them.
 struct Served {
-  Served() {
+  explicit Served(const std::filesystem::path& token_file = {}) {
     FrontOptions options;
+    options.token_file = token_file;
     options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
     fronts.emplace(must(Fronts::open(service, options)));
     channel = channel_to(*fronts->grpc());
@@ -81,4 +88,81 @@ TEST_CASE("a stream ends with the answer to what it has asked when the server do
   CHECK_FALSE(stream->Read(&response));
   CHECK(stream->Finish().error_message() == "the server ends");
   stopping.join();
+}
+
+namespace {
+
+namespace health = grpc::health::v1;
+using Status = health::HealthCheckResponse;
+
+/// What a check says of a name: its status, or the code of the refusal.
+std::string check(Served& served, const std::string& name) {
+  grpc::ClientContext context;
+  health::HealthCheckRequest request;
+  request.set_service(name);
+  Status response;
+  const auto status = health::Health::NewStub(served.channel)->Check(&context, request, &response);
+  return status.ok() ? Status::ServingStatus_Name(response.status()) : std::to_string(status.error_code());
+}
+
+} // namespace
+
+TEST_CASE("health checks tell of the server and of each model", "[serve]") {
+  Served served;
+  CHECK(check(served, "") == "SERVING");
+  CHECK(check(served, "inference.GRPCInferenceService") == "SERVING");
+  CHECK(check(served, "line") == "SERVING");
+  CHECK(check(served, "none") == std::to_string(grpc::StatusCode::NOT_FOUND));
+  must(served.service.unload("echo"));
+  CHECK(check(served, "") == "NOT_SERVING");
+  CHECK(check(served, "echo") == "NOT_SERVING");
+  CHECK(check(served, "line") == "SERVING");
+}
+
+TEST_CASE("only the health of the server is told without a token", "[serve]") {
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder / "tokens";
+  std::ofstream{file} << "0123456789abcdef\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  Served served{file};
+  CHECK(check(served, "") == "SERVING");
+  CHECK(check(served, "line") == std::to_string(grpc::StatusCode::UNAUTHENTICATED));
+  grpc::ClientContext context;
+  health::HealthCheckRequest request;
+  request.set_service("line");
+  auto watch = health::Health::NewStub(served.channel)->Watch(&context, request);
+  Status response;
+  CHECK_FALSE(watch->Read(&response));
+  CHECK(watch->Finish().error_code() == grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST_CASE("who watches the health of a model is told of each change, and of the end", "[serve]") {
+  Served served;
+  auto stub = health::Health::NewStub(served.channel);
+  health::HealthCheckRequest request;
+  request.set_service("line");
+  grpc::ClientContext context;
+  auto watch = stub->Watch(&context, request);
+  request.set_service("none");
+  grpc::ClientContext other_context;
+  auto other = stub->Watch(&other_context, request);
+  Status response;
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::SERVING);
+  REQUIRE(other->Read(&response));
+  CHECK(response.status() == Status::SERVICE_UNKNOWN);
+  must(served.service.unload("line"));
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::NOT_SERVING);
+  must(served.service.load("line", {}));
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::SERVING);
+  // One who has gone is forgotten.
+  other_context.TryCancel();
+  CHECK(other->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  served.fronts->stop(20s);
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::NOT_SERVING);
+  CHECK_FALSE(watch->Read(&response));
+  CHECK(watch->Finish().error_message() == "the server ends");
 }
