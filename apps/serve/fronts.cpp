@@ -99,6 +99,8 @@ FrontCounts Fronts::counts() const {
   counts.http_refused = state.http_refused;
   counts.http_requests = state.http_requests;
   counts.grpc_requests = state.grpc_requests;
+  state.http_answers.each([&](int status, std::uint64_t count) { counts.http_answers[status] = count; });
+  state.grpc_answers.each([&](int code, std::uint64_t count) { counts.grpc_answers[code] = count; });
   counts.held_bytes = state.held->now();
   return counts;
 }

@@ -8,7 +8,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +65,9 @@ struct FrontCounts {
   /// Requests that were answered, in total.
   std::size_t http_requests = 0;
   std::size_t grpc_requests = 0;
+  /// Answers by status of HTTP and by gRPC's code, in total.
+  std::map<int, std::uint64_t> http_answers;
+  std::map<int, std::uint64_t> grpc_answers;
   /// Bytes of requests and answers, see `FrontLimits::held_bytes`.
   std::size_t held_bytes = 0;
 };

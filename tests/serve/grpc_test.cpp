@@ -12,9 +12,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -88,6 +90,27 @@ TEST_CASE("a stream ends with the answer to what it has asked when the server do
   CHECK_FALSE(stream->Read(&response));
   CHECK(stream->Finish().error_message() == "the server ends");
   stopping.join();
+}
+
+TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  inference::ModelInferResponse answer;
+  for (const auto* model : {"line", "none", "none"}) {
+    grpc::ClientContext context;
+    CHECK(stub->ModelInfer(&context, request_for(model), &answer).ok() == (std::string_view{model} == "line"));
+  }
+  grpc::ClientContext context;
+  auto stream = stub->ModelStreamInfer(&context);
+  inference::ModelStreamInferResponse response;
+  for (const auto* model : {"line", "line", "none"}) {
+    REQUIRE(stream->Write(request_for(model)));
+    REQUIRE(stream->Read(&response));
+  }
+  const auto counts = served.fronts->counts().grpc_answers;
+  CHECK(counts == std::map<int, std::uint64_t>{{grpc::StatusCode::OK, 3}, {grpc::StatusCode::NOT_FOUND, 3}});
+  stream->WritesDone();
+  CHECK(stream->Finish().ok());
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import ssl
 import struct
@@ -63,6 +64,17 @@ class Requests(WithServer):
         self.assertEqual(self.ask("GET", "/v2/models/line/config").json["max_batch_size"], 64)
         self.assertEqual(len(self.ask("GET", "/v2/models/stats").json["model_stats"]), 4)
         self.assertIn("nv_inference_count", self.ask("GET", "/metrics").text)
+
+    def test_answers_are_counted_by_status(self):
+        def count(status):
+            found = re.search(rf'^gpuactors_serve_http_answers_total{{status="{status}"}} (\d+)$',
+                              self.ask("GET", "/metrics").text, re.M)
+            return int(found[1]) if found else 0
+        before = count(404)
+        self.refused(404, self.ask("GET", "/nothing"))
+        self.refused(404, self.ask("GET", "/v2/models/none"))
+        self.assertEqual(count(404), before + 2)
+        self.assertGreater(count(200), 0)
 
     def test_json_and_binary_answers(self):
         answer = self.ask("POST", LINE, infer_body([1, 2, 3, 4], id="7"))

@@ -295,6 +295,8 @@ TEST_CASE("the numbers of a server are there under the names that dashboards kno
   has("nv_inference_pending_request_count{model=\"digits\",version=\"1\"} 0\n");
   for (const auto* part : {"request", "queue", "compute_input", "compute_infer", "compute_output"})
     has(std::string{"nv_inference_"} + part + "_duration_us{model=\"digits\",version=\"1\"} ");
+  for (const auto* part : {"request", "queue", "infer"})
+    has(std::string{"gpuactors_serve_"} + part + "_seconds_count{model=\"digits\",version=\"1\"} 5\n");
   has("gpuactors_serve_batch_size_bucket{model=\"digits\",version=\"1\",le=\"2\"} 0\n");
   has("gpuactors_serve_batch_size_bucket{model=\"digits\",version=\"1\",le=\"4\"} 5\n");
   has("gpuactors_serve_batch_size_bucket{model=\"digits\",version=\"1\",le=\"+Inf\"} 5\n");

@@ -33,6 +33,9 @@ struct GrpcState {
   }
 };
 
+/// The status, once it has been counted as an answer.
+[[nodiscard]] grpc::Status counted(const GrpcState& state, grpc::Status status);
+
 /// Whether the client brought a token, if one is needed.
 [[nodiscard]] bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context);
 

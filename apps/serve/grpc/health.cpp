@@ -126,14 +126,14 @@ grpc::ServerUnaryReactor* HealthAnswers::Check(grpc::CallbackServerContext* cont
   state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
   auto* reactor = context->DefaultReactor();
   if (!may_ask(*context, request->service())) {
-    reactor->Finish(token_status());
+    reactor->Finish(counted(*state_, token_status()));
     return reactor;
   }
   response->set_status(status_of(request->service()));
   if (response->status() == Response::SERVICE_UNKNOWN)
-    reactor->Finish({grpc::StatusCode::NOT_FOUND, "there is no service and no model of this name"});
+    reactor->Finish(counted(*state_, {grpc::StatusCode::NOT_FOUND, "there is no service and no model of this name"}));
   else
-    reactor->Finish(grpc::Status::OK);
+    reactor->Finish(counted(*state_, grpc::Status::OK));
   return reactor;
 }
 

@@ -1,6 +1,7 @@
 #include <apps/serve/grpc/calls.hpp>
 #include <apps/serve/grpc/request.hpp>
 #include <apps/serve/grpc/wire.hpp>
+#include <apps/serve/protocol/status.hpp>
 
 #include <grpcpp/server_context.h>
 
@@ -109,12 +110,12 @@ private:
     auto request = read_request(context_, incoming_, state_->front->held);
     incoming_.Clear();
     if (!request)
-      return settle(link_, state_->front->held, slot, fail(request.error()));
+      return settle(link_, state_->front, slot, fail(request.error()));
     slot->id = request->id;
-    auto ticket = state_->front->service.infer(
-        std::move(*request), [link = link_, held = state_->front->held, slot](Result<InferReply> reply) {
-          settle(link, held, slot, std::move(reply));
-        });
+    auto ticket = state_->front->service.infer(std::move(*request),
+                                               [link = link_, front = state_->front, slot](Result<InferReply> reply) {
+                                                 settle(link, front, slot, std::move(reply));
+                                               });
     bool late = false;
     {
       const std::lock_guard lock{link_->mutex};
@@ -126,11 +127,15 @@ private:
       ticket->cancel();
   }
 
-  static void settle(const std::shared_ptr<StreamLink>& link, const std::shared_ptr<HeldBytes>& held,
+  static void settle(const std::shared_ptr<StreamLink>& link, const std::shared_ptr<FrontState>& front,
                      const std::shared_ptr<Slot>& slot, Result<InferReply> reply) {
     Result<HeldShare> share = HeldShare{};
     if (reply)
-      share = hold(*reply, held);
+      share = hold(*reply, front->held);
+    const auto failed = !reply   ? std::optional{reply.error().code()}
+                        : !share ? std::optional{share.error().code()}
+                                 : std::nullopt;
+    front->grpc_answers.add(failed ? grpc_status(*failed) : 0);
     const std::lock_guard lock{link->mutex};
     slot->ticket = nullptr;
     if (!reply)

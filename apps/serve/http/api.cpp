@@ -165,6 +165,14 @@ std::string HttpApi::metrics() const {
   add("gpuactors_serve_http_requests_total", "counter", "Requests over HTTP", state_->http_requests);
   add("gpuactors_serve_grpc_requests_total", "counter", "Requests over gRPC", state_->grpc_requests);
   add("gpuactors_serve_held_bytes", "gauge", "Bytes of requests and answers that are held", state_->held->now());
+  const auto answers = [&](std::string_view front, std::string_view help, const StatusCounts& counts) {
+    const auto name = fmt::format("gpuactors_serve_{}_answers_total", front);
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n", name, help);
+    counts.each(
+        [&](int status, std::uint64_t count) { text += fmt::format("{}{{status=\"{}\"}} {}\n", name, status, count); });
+  };
+  answers("http", "Answers over HTTP, by status", state_->http_answers);
+  answers("grpc", "Answers over gRPC, by code; each one of a stream counts", state_->grpc_answers);
   return text;
 }
 

@@ -296,6 +296,7 @@ void Connection::respond(HttpAnswer answer) {
   ticket_ = nullptr;
   state_ = State::writing;
   answer_ = std::move(answer);
+  loop_->state()->http_answers.add(answer_.status);
   keep_alive_ = keep_alive_ && !loop_->state()->stopping;
   answer_head_ = answer_head(answer_, keep_alive_, parser_ && parser_->is_old());
   std::vector<asio::const_buffer> buffers{asio::buffer(answer_head_)};

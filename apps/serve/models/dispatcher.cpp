@@ -235,7 +235,7 @@ std::size_t Dispatcher::replicas() const {
 
 DispatcherSnapshot Dispatcher::snapshot() const {
   const std::lock_guard lock{mutex_};
-  DispatcherSnapshot result{statistics_, queue_.counts(), {}, lost_count_, options_.limits.max_batch};
+  DispatcherSnapshot result{statistics_, queue_.counts(), {}, lost_count_, options_.limits.max_batch, latencies_};
   result.statistics.pending = queue_.waiting();
   for (const auto& [id, replica] : replicas_)
     result.replicas.push_back(replica.facts);

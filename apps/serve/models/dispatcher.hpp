@@ -1,6 +1,7 @@
 // The requests of one version of a model on their way to its replicas and back.
 #pragma once
 
+#include "histogram.hpp"
 #include "pending.hpp"
 #include "replica.hpp"
 
@@ -45,6 +46,7 @@ struct DispatcherSnapshot {
   /// Replicas that were lost since the start.
   std::uint64_t lost = 0;
   std::uint64_t max_batch = 0;
+  Latencies latencies;
 };
 
 /// A queue of requests, and the replicas that take batches from it, the least loaded first.
@@ -179,6 +181,7 @@ private:
   std::uint64_t lost_count_ = 0;
   std::uint64_t last_flight_ = 0;
   ModelStatistics statistics_;
+  Latencies latencies_;
   /// When a batch that is held back goes; what the timer sleeps until.
   gpuactors::TimePoint ask_again_ = gpuactors::never;
   gpuactors::TimePoint timer_until_ = gpuactors::never;

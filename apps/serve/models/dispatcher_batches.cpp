@@ -163,6 +163,7 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
   count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
+  latencies_.infer.add(std::chrono::nanoseconds{reply.infer_ns()});
   const auto shared = std::make_shared<const wire::BatchReply>(std::move(reply));
   const auto bytes = std::as_bytes(std::span{shared->y().data(), shared->y().size()});
   std::size_t offset = 0;
@@ -175,6 +176,8 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
     const auto pending = pending_of(member);
     count(statistics_.success, now - pending->arrived);
     count(statistics_.queue, pending->sent - pending->arrived);
+    latencies_.request.add(now - pending->arrived);
+    latencies_.queue.add(pending->sent - pending->arrived);
     count(statistics_.compute_input, std::chrono::nanoseconds{shared->input_ns()});
     count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
