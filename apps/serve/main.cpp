@@ -7,6 +7,7 @@
 
 #include <apps/serve/models/request_check.hpp>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <future>
 #include <iostream>
 #include <string>
+#include <utility>
 
 namespace serve {
 
@@ -34,6 +36,12 @@ constexpr auto attention = std::chrono::milliseconds{50};
 /// One line on standard output, at once.
 void say(const std::string& line) {
   std::cout << line << std::endl;
+}
+
+/// One line on standard error, with the time as daemons write it. In one piece: several threads may do so.
+void note(const std::string& what) {
+  const auto now = fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
+  std::cerr << fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}\n", now, what) << std::flush;
 }
 
 void say_where(const Fronts& fronts, const FrontOptions& options) {
@@ -75,7 +83,9 @@ Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& mode
 /// Serves until a signal comes.
 Result<void> serve(const ServeOptions& options, int argc, const char* const* argv, StopSignals& signals) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
-  ModelTable table{cluster, options.table};
+  auto table_options = options.table;
+  table_options.notice = note;
+  ModelTable table{cluster, std::move(table_options)};
   for (const auto& model : options.models)
     GPUACTORS_TRY(table.add(model));
   // Listening first: who asks whether it is ready gets an answer while models are loaded.

@@ -195,7 +195,10 @@ TEST_CASE("a replica that dies costs no request: its batch goes to another one",
     desk.add(2, two);
     one.fail(code);
     CHECK(desk.changes == 1);
-    CHECK(desk.dispatcher->take_lost() == std::vector<std::uint64_t>{1});
+    const auto lost = desk.dispatcher->take_lost();
+    REQUIRE(lost.size() == 1);
+    CHECK(lost.front().id == 1);
+    CHECK(lost.front().why.find("as the test says") != std::string::npos);
     CHECK(desk.dispatcher->replicas() == 1);
     REQUIRE(two.batches() == 1);
     two.answer();

@@ -40,8 +40,8 @@ class Machine:
         subprocess.run([self.make_checkpoint, path, str(seed), str(INPUTS), "32", str(OUTPUTS)], check=True)
         return path
 
-    def serving(self, *arguments):
-        return serving(self.serve, *arguments, env=self.env)
+    def serving(self, *arguments, notices=()):
+        return serving(self.serve, *arguments, env=self.env, notices=notices)
 
     def refused(self, *arguments):
         """What it says when it does not start."""
@@ -83,7 +83,8 @@ def serves(machine):
 def swaps(machine):
     """a file that was replaced is loaded beside the version that serves, without a failed request"""
     path = machine.checkpoint("swapped.safetensors", 5)
-    with machine.serving("--model", f"digits={path}") as server:
+    with machine.serving("--model", f"digits={path}",
+                         notices=["model digits: version 2 serves in the place of version 1"]) as server:
         before = server.infer("digits", [[1.0] * INPUTS])[1]
         # The answers change with the version, so these clients count what fails only.
         clients = Clients(server, "digits", 3)
@@ -223,7 +224,8 @@ def survives(machine):
     """in a cluster of processes, workers that are killed under load cost no request"""
     with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster, \
          serving(machine.serve, "--model", f"digits={machine.file}", "--replicas", "2", "--broker", cluster.broker,
-                 env=cluster.env) as server:
+                 env=cluster.env, notices=3 * [r"model digits, version 1: replica \d was lost: .+",
+                                               r"model digits, version 1: replica \d serves, on node \S+"]) as server:
         assert len({replica["pid"] for replica in cluster.replicas()}) == 2, cluster.replicas()
         clients = Clients(server, "digits", 4)
         for i in range(3):

@@ -197,7 +197,7 @@ bool Dispatcher::remove_idle(std::uint64_t id) {
   return true;
 }
 
-std::vector<std::uint64_t> Dispatcher::take_lost() {
+std::vector<LostReplica> Dispatcher::take_lost() {
   const std::lock_guard lock{mutex_};
   return std::exchange(lost_, {});
 }

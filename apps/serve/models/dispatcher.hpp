@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,6 +30,12 @@ struct ReplicaFacts {
   std::uint64_t id = 0;
   gpuactors::Share share;
   std::uint64_t memory_used_bytes = 0;
+};
+
+/// One that does not serve any more, and what was noticed of it.
+struct LostReplica {
+  std::uint64_t id = 0;
+  std::string why;
 };
 
 struct DispatcherOptions {
@@ -82,8 +89,8 @@ public:
   /// A replica was found dead while it was idle; its batches go to others.
   void lose(std::uint64_t id);
 
-  /// Ids of those that were lost since the last call.
-  std::vector<std::uint64_t> take_lost();
+  /// Those that were lost since the last call.
+  std::vector<LostReplica> take_lost();
 
   void set_memory(std::uint64_t id, std::uint64_t used_bytes);
 
@@ -177,7 +184,7 @@ private:
   batching::BatchTimes times_;
   batching::BatchQueue queue_;
   std::map<std::uint64_t, Replica> replicas_;
-  std::vector<std::uint64_t> lost_;
+  std::vector<LostReplica> lost_;
   std::uint64_t lost_count_ = 0;
   std::uint64_t last_flight_ = 0;
   ModelStatistics statistics_;

@@ -203,7 +203,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
   const auto id = replica.facts.id;
   const auto flights = std::move(replica.flights);
   replicas_.erase(id);
-  lost_.push_back(id);
+  lost_.push_back({id, to_string(error)});
   ++lost_count_;
   actions.replicas_changed = true;
   for (const auto& [number, flight] : flights)

@@ -153,28 +153,43 @@ void ReplicaSet::kill(const ActorRef& actor) {
 
 // -- the keeper -----------------------------------------------------------------------------------
 
+void ReplicaSet::note(const std::string& what) const {
+  options_.notice(fmt::format("{}: {}", dispatcher_->facts().title, what));
+}
+
 void ReplicaSet::keep() {
+  keeping_ = true;
   const auto changes = options_.scaling.min_replicas < options_.scaling.max_replicas;
   while (bell_->wait(changes ? look_often : look_seldom))
     look_around();
 }
 
 void ReplicaSet::look_around() {
-  for (const auto id : dispatcher_->take_lost())
-    end(id);
+  for (const auto& lost : dispatcher_->take_lost()) {
+    note(fmt::format("replica {} was lost: {}", lost.id, lost.why));
+    end(lost.id);
+  }
   const auto look = dispatcher_->look();
   const auto step = scaling_.decide(Clock::now(), look);
   const auto needed = look.replicas.size() < options_.scaling.min_replicas;
   for (std::size_t i = 0; i < step.start; ++i) {
-    if (start_one(needed ? Duration{needed_wait} : Duration{wished_wait})) {
+    const auto started = start_one(needed ? Duration{needed_wait} : Duration{wished_wait});
+    if (started) {
       scaling_.start_succeeded();
+      last_failure_.clear();
       continue;
     }
     scaling_.start_failed(Clock::now());
+    const auto why = to_string(started.error());
+    if (needed && !bell_->stopped() && why != last_failure_)
+      note(fmt::format("a replica that is missing could not be started, and is tried again: {}", why));
+    last_failure_ = why;
     break;
   }
-  if (step.stop && dispatcher_->remove_idle(*step.stop))
+  if (step.stop && dispatcher_->remove_idle(*step.stop)) {
+    note(fmt::format("replica {} has nothing to do and ends", *step.stop));
     end(*step.stop);
+  }
   ask_idle_ones(look);
 }
 
@@ -239,6 +254,8 @@ Result<void> ReplicaSet::start_one(Duration queue_timeout) {
     end(id);
     return warm;
   }
+  if (keeping_)
+    note(fmt::format("replica {} serves, on node {}", id, actor.info().lease().node()));
   dispatcher_->add({id, share, state->memory_used_bytes()}, [actor](wire::Batch batch, BatchDone done) {
     actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
   });
