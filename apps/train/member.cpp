@@ -65,6 +65,7 @@ Result<Status> MemberActor::join(const Places& places) {
   if (course_->epochs() != places.epochs() || course_->position() != 0 || open_)
     GPUACTORS_TRY(course_->go_back());
   open_ = false;
+  resumes_ = false; // a message of the group before, which may have been lost, is none of this one
   if (course_->epochs() != places.epochs())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
                                                                course_->epochs(), places.epochs()));
@@ -150,7 +151,8 @@ Result<void> MemberActor::wake(const EpochRequest& request) {
 }
 
 Result<void> MemberActor::resume(const EpochRequest& request) {
-  resumes_ = false;
+  if (request.generation() == generation_)
+    resumes_ = false;
   return wake(request);
 }
 
@@ -185,7 +187,7 @@ void MemberActor::take_turns() {
     return;
   EpochRequest later;
   later.set_generation(generation_);
-  self_.call("resume", later, gpuactors::Duration::max());
+  self_.call("resume", later, gpuactors::Duration::max()).then(fails_epoch());
 }
 
 Result<void> MemberActor::go_on() {
@@ -215,11 +217,14 @@ Result<void> MemberActor::go_on() {
 void MemberActor::send(Piece piece) {
   piece.set_generation(generation_);
   // Without a deadline: the death of the neighbour is an answer as well. It fails the epoch, from another thread.
-  next_.call("pass", std::move(piece), gpuactors::Duration::max())
-      .then([promise = std::weak_ptr{promise_}](const Result<Empty>& passed) {
-        if (const auto waiting = passed ? nullptr : promise.lock())
-          waiting->set(gpuactors::fail(passed.error()));
-      });
+  next_.call("pass", std::move(piece), gpuactors::Duration::max()).then(fails_epoch());
+}
+
+std::function<void(const Result<Empty>&)> MemberActor::fails_epoch() const {
+  return [promise = std::weak_ptr{promise_}](const Result<Empty>& answer) {
+    if (const auto waiting = answer ? nullptr : promise.lock())
+      waiting->set(gpuactors::fail(answer.error()));
+  };
 }
 
 Result<void> MemberActor::finish_epoch() {

@@ -17,6 +17,7 @@
 #include "plan.hpp"
 #include "slope_sum.hpp"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,6 +53,8 @@ private:
   /// The same, and a failure is the end of the epoch.
   gpuactors::Result<void> go_on_or_give_up();
   void send(Piece piece);
+  /// What takes the answer to a message without which the epoch under way cannot go on.
+  [[nodiscard]] std::function<void(const gpuactors::Result<google::protobuf::Empty>&)> fails_epoch() const;
   gpuactors::Result<void> finish_epoch();
   void give_up(const gpuactors::Error& error);
 
