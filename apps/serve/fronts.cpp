@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace serve {
@@ -98,17 +99,22 @@ FrontCounts Fronts::counts() const {
   counts.http_refused = state.http_refused;
   counts.http_requests = state.http_requests;
   counts.grpc_requests = state.grpc_requests;
+  state.http_answers.each([&](int status, std::uint64_t count) { counts.http_answers[status] = count; });
+  state.grpc_answers.each([&](int code, std::uint64_t count) { counts.grpc_answers[code] = count; });
   counts.held_bytes = state.held->now();
   return counts;
 }
 
 void Fronts::stop(gpuactors::Duration grace) {
-  const auto deadline = gpuactors::deadline_after(gpuactors::Clock::now(), grace);
   parts_->state->stopping = true;
+  // Both at once: a client of one that takes its time costs those of the other none.
+  std::thread grpc;
+  if (parts_->grpc)
+    grpc = std::thread{[&] { parts_->grpc->stop(grace); }};
   if (parts_->http)
     parts_->http->stop(grace);
-  if (parts_->grpc)
-    parts_->grpc->stop(std::max(deadline - gpuactors::Clock::now(), gpuactors::Duration::zero()));
+  if (grpc.joinable())
+    grpc.join();
   // They hold the state themselves.
   parts_->state->heavy.end();
   parts_->state->repository.end();

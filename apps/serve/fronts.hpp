@@ -2,12 +2,15 @@
 #pragma once
 
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/version.hpp>
 
 #include <apps/serve/service.hpp>
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,7 +53,7 @@ struct FrontOptions {
   std::size_t io_threads = 2;
   /// What the metadata of the server says.
   std::string server_name = "gpuactors-serve";
-  std::string server_version = "0.1.0";
+  std::string server_version = gpuactors::release;
   FrontLimits limits;
 };
 
@@ -62,6 +65,9 @@ struct FrontCounts {
   /// Requests that were answered, in total.
   std::size_t http_requests = 0;
   std::size_t grpc_requests = 0;
+  /// Answers by status of HTTP and by gRPC's code, in total.
+  std::map<int, std::uint64_t> http_answers;
+  std::map<int, std::uint64_t> grpc_answers;
   /// Bytes of requests and answers, see `FrontLimits::held_bytes`.
   std::size_t held_bytes = 0;
 };

@@ -7,12 +7,15 @@
 
 #include <apps/serve/models/request_check.hpp>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <iostream>
 #include <string>
+#include <utility>
 
 namespace serve {
 
@@ -24,7 +27,7 @@ using gpuactors::Result;
 
 constexpr int exit_bad_start = 2;
 
-/// How long answers may take on their way to clients when all of them are there.
+/// How long answers may take on their way to clients at least, when the models have taken all the time there is.
 constexpr auto last_words = std::chrono::seconds{2};
 
 /// How often it is looked for a signal while models are loaded.
@@ -33,6 +36,12 @@ constexpr auto attention = std::chrono::milliseconds{50};
 /// One line on standard output, at once.
 void say(const std::string& line) {
   std::cout << line << std::endl;
+}
+
+/// One line on standard error, with the time as daemons write it. In one piece: several threads may do so.
+void note(const std::string& what) {
+  const auto now = fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
+  std::cerr << fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}\n", now, what) << std::flush;
 }
 
 void say_where(const Fronts& fronts, const FrontOptions& options) {
@@ -74,7 +83,9 @@ Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& mode
 /// Serves until a signal comes.
 Result<void> serve(const ServeOptions& options, int argc, const char* const* argv, StopSignals& signals) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
-  ModelTable table{cluster, options.table};
+  auto table_options = options.table;
+  table_options.notice = note;
+  ModelTable table{cluster, std::move(table_options)};
   for (const auto& model : options.models)
     GPUACTORS_TRY(table.add(model));
   // Listening first: who asks whether it is ready gets an answer while models are loaded.
@@ -91,8 +102,9 @@ Result<void> serve(const ServeOptions& options, int argc, const char* const* arg
   say("ending");
   // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is
   // still being loaded is given up.
-  table.close(deadline_after(Clock::now(), options.table.drain));
-  fronts.stop(last_words);
+  const auto until = deadline_after(Clock::now(), options.table.drain);
+  table.close(until);
+  fronts.stop(std::max<gpuactors::Duration>(last_words, until - Clock::now()));
   return {};
 }
 

@@ -353,13 +353,31 @@ Result<Quality> Course::evaluate_as() {
 
 // -- checkpoints ---------------------------------------------------------------------------------
 
+template <class T>
+Result<bool> Course::has_numbers_as() {
+  GPUACTORS_LET(values, stream_->to_host<T>(trainer_.network().values()));
+  return std::all_of(values.begin(), values.end(), [](T value) { return std::isfinite(value); });
+}
+
+Result<void> Course::check_numbers(std::optional<double> loss) {
+  GPUACTORS_LET(numbers,
+                spec_.trainer.network.dtype == DType::f32 ? has_numbers_as<float>() : has_numbers_as<double>());
+  if (numbers && std::isfinite(loss.value_or(0)))
+    return {};
+  return gpuactors::fail(Errc::task_failed,
+                         fmt::format("after step {} {} no finite number any more, and is not saved; what was saved "
+                                     "before stays as it was: a lower rate may help",
+                                     trainer_.steps(), numbers ? "the loss is" : "a parameter of the network is"));
+}
+
 Result<void> Course::save(const std::filesystem::path& path, std::optional<double> loss) {
+  if (last_loss_)
+    loss = last_loss_;
+  GPUACTORS_TRY(check_numbers(loss));
   nn::Metadata notes{{epoch_note, std::to_string(epoch_)},
                      {position_note, std::to_string(position_)},
                      {batch_note, std::to_string(spec_.batch * membership_.members)},
                      {data_note, describe_data(spec_, split_)}};
-  if (last_loss_)
-    loss = last_loss_;
   if (loss)
     notes[loss_note] = fmt::format("{}", *loss);
   return nn::save_training(path, trainer_, spec_.seed, notes);

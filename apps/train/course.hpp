@@ -70,6 +70,7 @@ public:
 
   /// Writes a checkpoint; see `nn::save_training`. `loss` is that of the last batch, for one of several members, which
   /// does not know it.
+  /// @returns `task_failed`, without touching the file, when the loss or a parameter is no finite number any more.
   gpuactors::Result<void> save(const std::filesystem::path& path, std::optional<double> loss = {});
   /// Goes on where a checkpoint says, also in the middle of an epoch.
   /// @returns as `nn::load_training`, and `invalid_argument` when it is of other data or seeds.
@@ -158,6 +159,10 @@ private:
   [[nodiscard]] const std::int32_t* order_at(std::int64_t row) const;
   template <class T>
   gpuactors::Result<Quality> evaluate_as();
+  /// Fails when what was learnt has diverged.
+  gpuactors::Result<void> check_numbers(std::optional<double> loss);
+  template <class T>
+  gpuactors::Result<bool> has_numbers_as();
 
   gpuactors::Stream* stream_;
   CourseSpec spec_;

@@ -89,6 +89,22 @@ Result<void> Group::start() {
   return watcher_.begins(states.front());
 }
 
+Result<Status> Group::await_join(gpuactors::Future<Status> joined) {
+  auto until = gpuactors::never;
+  for (;;) {
+    auto status = joined.get(look);
+    if (!joined.valid())
+      return status;
+    // Who is told to stop waits for no member that gives no sign of life, and for the others it does.
+    if (until == gpuactors::never && watcher_.stop())
+      until = Clock::now() + sign_of_life;
+    if (Clock::now() > until) {
+      joined.cancel();
+      return status;
+    }
+  }
+}
+
 Result<void> Group::join() {
   Places places;
   places.set_generation(++generation_);
@@ -106,7 +122,7 @@ Result<void> Group::join() {
   }
   Result<void> result;
   for (auto& joined : joining) {
-    const auto status = joined.get();
+    const auto status = await_join(std::move(joined));
     if (!status && result)
       result = gpuactors::fail(status.error());
     else if (status)

@@ -38,6 +38,7 @@ private:
   gpuactors::Result<void> take_places();
   gpuactors::Result<void> start();
   gpuactors::Result<void> join();
+  gpuactors::Result<Status> await_join(gpuactors::Future<Status> joined);
   /// The same with those that live, however many die over it.
   gpuactors::Result<void> join_all();
   /// Learns until all epochs are over, or it is told to stop.

@@ -171,7 +171,8 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
   fmt::print("{} steps on {}, {}, in {:.2f} s ({}), loss {:.6f}\n", outcome.losses.size(), outcome.status.node(),
              outcome.status.device(), outcome.seconds,
              rate_text(static_cast<double>(outcome.rows) / std::max(outcome.seconds, 1e-9)), outcome.last_loss());
-  if (std::isinf(outcome.last_loss()))
+  const bool diverged = !std::isfinite(outcome.last_loss());
+  if (diverged)
     fmt::print("the loss is no number any more: a lower --rate may help\n");
   if (!options.checkpoint.empty())
     fmt::print("checkpoint: {}\n", options.checkpoint);
@@ -181,6 +182,8 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
                options.checkpoint.empty() ? "" : "; --resume goes on from there");
     return interrupted;
   }
+  if (diverged)
+    return 1;
   if (outcome.quality.rows() == 0)
     return 0;
   std::vector<double> accuracies{outcome.quality.accuracy()};
@@ -204,10 +207,15 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
 
 // -- a sweep -------------------------------------------------------------------------------------
 
+/// Whether a training of a sweep may be its best: it came to its end, has not diverged, and was tested.
+bool is_comparable(const Outcome& outcome) {
+  return !outcome.stopped && outcome.quality.rows() > 0 && std::isfinite(outcome.last_loss());
+}
+
 void print_sweep(const Sweep& sweep, const std::vector<Result<Outcome>>& results) {
   double best = -1;
   for (const auto& result : results)
-    best = result && !result->stopped ? std::max(best, result->quality.accuracy()) : best;
+    best = result && is_comparable(*result) ? std::max(best, result->quality.accuracy()) : best;
   fmt::print("{:>12}  {:>10}  {:>10}  {:>8}  {:>8}  {}\n", sweep.name, "loss", "test loss", "accuracy", "seconds",
              "where");
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -216,10 +224,15 @@ void print_sweep(const Sweep& sweep, const std::vector<Result<Outcome>>& results
       fmt::print("{:>12}  {}\n", sweep.values[i], gpuactors::to_string(result.error()));
       continue;
     }
-    const auto* mark = result->stopped ? "  stopped" : result->quality.accuracy() == best ? "  best" : "";
-    fmt::print("{:>12}  {:>10.6f}  {:>10.6f}  {:>8.4f}  {:>8.2f}  {}, {}{}\n", sweep.values[i], result->last_loss(),
-               result->quality.loss(), result->quality.accuracy(), result->seconds, result->status.node(),
-               result->status.device(), mark);
+    const auto tested = result->quality.rows() > 0;
+    const auto is_best = is_comparable(*result) && result->quality.accuracy() == best;
+    fmt::print("{:>12}  {:>10.6f}  {:>10}  {:>8}  {:>8.2f}  {}, {}{}\n", sweep.values[i], result->last_loss(),
+               tested ? fmt::format("{:.6f}", result->quality.loss()) : "-",
+               tested ? fmt::format("{:.4f}", result->quality.accuracy()) : "-", result->seconds, result->status.node(),
+               result->status.device(),
+               result->stopped ? "  stopped"
+               : is_best       ? "  best"
+                               : "");
   }
 }
 

@@ -17,11 +17,15 @@ using gpuactors::Result;
 
 namespace {
 
+/// How long steps are made in one go while none waits for others; then messages that came meanwhile are served.
+constexpr std::chrono::milliseconds longest_turn{50};
+
 GPUACTORS_ACTOR("train_member", MemberActor, Plan)
     .method("join", &MemberActor::join)
     .method("epoch", &MemberActor::epoch)
     .method("pass", &MemberActor::pass)
     .method("wake", &MemberActor::wake)
+    .method("resume", &MemberActor::resume)
     .method("leave", &MemberActor::leave)
     .method("nccl_id", &MemberActor::nccl_id)
     .method("evaluate", &MemberActor::evaluate)
@@ -61,6 +65,7 @@ Result<Status> MemberActor::join(const Places& places) {
   if (course_->epochs() != places.epochs() || course_->position() != 0 || open_)
     GPUACTORS_TRY(course_->go_back());
   open_ = false;
+  resumes_ = false; // a message of the group before, which may have been lost, is none of this one
   if (course_->epochs() != places.epochs())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
                                                                course_->epochs(), places.epochs()));
@@ -80,8 +85,9 @@ Result<void> MemberActor::make_sum(const Places& places) {
   const auto members = places.members_size();
   const auto rank = static_cast<int>(places.rank());
   const auto member = [&](int index) { return gpuactors::Cluster::from(*this).find(places.members(index)); };
+  GPUACTORS_LET(self, member(rank));
+  self_ = self;
   if (!places.nccl_id().empty()) {
-    GPUACTORS_LET(self, member(rank));
     EpochRequest now;
     now.set_generation(generation_);
     NcclSum::Place place{places.nccl_id(), members, rank};
@@ -144,6 +150,12 @@ Result<void> MemberActor::wake(const EpochRequest& request) {
   return request.generation() == generation_ ? go_on_or_give_up() : Result<void>{};
 }
 
+Result<void> MemberActor::resume(const EpochRequest& request) {
+  if (request.generation() == generation_)
+    resumes_ = false;
+  return wake(request);
+}
+
 Result<void> MemberActor::leave(const Empty&) {
   give_up({Errc::cancelled, "the epoch was given up"});
   return {};
@@ -169,8 +181,23 @@ Result<void> MemberActor::go_on_or_give_up() {
   return going;
 }
 
+void MemberActor::take_turns() {
+  // One message at a time, however often something else wakes it in between.
+  if (std::exchange(resumes_, true))
+    return;
+  EpochRequest later;
+  later.set_generation(generation_);
+  self_.call("resume", later, gpuactors::Duration::max()).then(fails_epoch());
+}
+
 Result<void> MemberActor::go_on() {
+  const auto until = gpuactors::Clock::now() + longest_turn;
   for (;;) {
+    // One that is alone never waits for others: whoever tells it to leave is served between two turns.
+    if (gpuactors::Clock::now() > until) {
+      take_turns();
+      return {};
+    }
     const bool over = !open_ && course_->position() == course_->steps_per_epoch();
     GPUACTORS_LET(ready, over ? sum_->settled() : sum_->ready());
     if (!ready)
@@ -190,11 +217,14 @@ Result<void> MemberActor::go_on() {
 void MemberActor::send(Piece piece) {
   piece.set_generation(generation_);
   // Without a deadline: the death of the neighbour is an answer as well. It fails the epoch, from another thread.
-  next_.call("pass", std::move(piece), gpuactors::Duration::max())
-      .then([promise = std::weak_ptr{promise_}](const Result<Empty>& passed) {
-        if (const auto waiting = passed ? nullptr : promise.lock())
-          waiting->set(gpuactors::fail(passed.error()));
-      });
+  next_.call("pass", std::move(piece), gpuactors::Duration::max()).then(fails_epoch());
+}
+
+std::function<void(const Result<Empty>&)> MemberActor::fails_epoch() const {
+  return [promise = std::weak_ptr{promise_}](const Result<Empty>& answer) {
+    if (const auto waiting = answer ? nullptr : promise.lock())
+      waiting->set(gpuactors::fail(answer.error()));
+  };
 }
 
 Result<void> MemberActor::finish_epoch() {

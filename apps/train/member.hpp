@@ -6,6 +6,7 @@
 //   epoch     EpochRequest   Progress     learns one epoch; answered when it is over, while other messages are served
 //   pass      Piece          Empty        from the member before it in the ring
 //   wake      EpochRequest   Empty        from itself, when the sum may go on
+//   resume    EpochRequest   Empty        from itself, when it made steps for long enough to look what else there is
 //   leave     Empty          Empty        gives the epoch under way up
 //   nccl_id   Empty          NcclId       a name for a group that sums by NCCL
 //   evaluate, save, status                as those of a trainer
@@ -16,6 +17,7 @@
 #include "plan.hpp"
 #include "slope_sum.hpp"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -33,6 +35,7 @@ public:
   gpuactors::Future<Progress> epoch(const EpochRequest& request);
   gpuactors::Result<void> pass(const Piece& piece);
   gpuactors::Result<void> wake(const EpochRequest& request);
+  gpuactors::Result<void> resume(const EpochRequest& request);
   gpuactors::Result<void> leave(const google::protobuf::Empty& request);
   gpuactors::Result<NcclId> nccl_id(const google::protobuf::Empty& request);
   gpuactors::Result<Evaluation> evaluate(const google::protobuf::Empty& request);
@@ -43,11 +46,15 @@ private:
   using EpochPromise = gpuactors::Promise<Progress>;
 
   gpuactors::Result<void> make_sum(const Places& places);
-  /// Does what can be done: steps until one waits for others or the epoch is over.
+  /// Does what can be done: steps until one waits for others, the epoch is over or its turn is.
   gpuactors::Result<void> go_on();
+  /// Goes on behind the messages that have come.
+  void take_turns();
   /// The same, and a failure is the end of the epoch.
   gpuactors::Result<void> go_on_or_give_up();
   void send(Piece piece);
+  /// What takes the answer to a message without which the epoch under way cannot go on.
+  [[nodiscard]] std::function<void(const gpuactors::Result<google::protobuf::Empty>&)> fails_epoch() const;
   gpuactors::Result<void> finish_epoch();
   void give_up(const gpuactors::Error& error);
 
@@ -55,6 +62,9 @@ private:
   gpuactors::Result<Course> course_;
   std::uint64_t generation_ = 0;
   std::unique_ptr<SlopeSum> sum_;
+  gpuactors::ActorRef self_;
+  /// A message to itself is under way.
+  bool resumes_ = false;
   /// In the ring.
   gpuactors::ActorRef next_;
   /// The epoch under way; shared with the answers to pieces, which may fail it.

@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <gpuactors/base/version.hpp>
+
 #include <apps/nn/trainer.hpp>
 
 #include <CLI/CLI.hpp>
@@ -162,6 +164,8 @@ Result<void> check_together(const TrainOptions& options) {
     return wrong("--resume goes on from a checkpoint: name it by --checkpoint FILE");
   if (options.sweep && (options.workers > 1 || options.resume || !options.checkpoint.empty()))
     return wrong("a sweep trains several networks, without --workers, --checkpoint and --resume");
+  if (options.sweep && options.sweep->name == "momentum" && options.optimizer != "sgd")
+    return wrong("a sweep of momentum is one of sgd: " + options.optimizer + " has none");
   if (options.sweep && (!options.curve.empty() || options.plot))
     return wrong("a sweep prints a table and draws no curves");
   if (options.plot && options.curve.empty() && options.checkpoint.empty())
@@ -217,6 +221,7 @@ void apply(const Sweep& sweep, double value, Plan& plan) {
 
 std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code) {
   CLI::App program{description, "gpuactors-train"};
+  program.set_version_flag("--version", std::string{"gpuactors-train "} + gpuactors::release);
   program.footer(examples);
   program.get_formatter()->column_width(34);
   TrainOptions options;
@@ -236,6 +241,10 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", program.help());
+    exit_code = 0;
+    return std::nullopt;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     exit_code = 0;
     return std::nullopt;
   } catch (const CLI::ParseError& error) {

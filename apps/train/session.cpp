@@ -16,28 +16,32 @@ using gpuactors::Result;
 
 namespace {
 
-/// How long a trainer may be away before it is given up, and the pauses between two looks.
-constexpr auto longest_absence = 60s;
+/// The pauses between two looks at a trainer that died.
 constexpr auto look_again = 50ms;
-/// Looks at an actor that is said to be gone: a restart that has just begun may say so.
+/// Looks at an actor that is said to be gone: a restart that has just begun may say so. And looks that end with any
+/// death: a minute of them. A question that waits for its answer is none, since the trainer may wait for its device.
 constexpr int looks_at_the_gone = 20;
+constexpr int looks_at_the_dead = 1'200;
 
 /// Waits until a trainer that died is back, or somebody asks to stop: nothing is lost then that the dead one had not
 /// lost.
-Result<Status> await_return(const gpuactors::ActorRef& trainer, const Watcher& watcher) {
-  const auto end = Clock::now() + longest_absence;
+Result<Status> await_return(const gpuactors::ActorRef& trainer, const Watcher& watcher, const Patience& patience) {
   int gone = 0;
+  int dead = 0;
   for (;;) {
-    auto asked = trainer.call<Status>("status");
+    auto asked = trainer.call<Status>("status", google::protobuf::Empty{}, patience.question);
     auto status = asked.get(attention);
     while (asked.valid() && !watcher.stop())
       status = asked.get(attention);
-    if (!asked.valid() && (status || !is_death(status.error().code())))
+    const bool waits = !asked.valid() && !status && status.error().code() == Errc::deadline_exceeded;
+    if (!asked.valid() && !waits && (status || !is_death(status.error().code())))
       return status;
     if (watcher.stop())
       return gpuactors::fail(stopped_while_away());
+    if (waits)
+      continue;
     gone += status.error().code() == Errc::actor_died ? 1 : 0;
-    if (gone == looks_at_the_gone || Clock::now() > end)
+    if (gone == looks_at_the_gone || ++dead == looks_at_the_dead)
       return status;
     std::this_thread::sleep_for(look_again);
   }
@@ -94,8 +98,10 @@ Result<bool> read_events(const gpuactors::ActorRef& trainer, std::uint64_t epoch
   }
 }
 
-/// Asks for what a training ends with, a last checkpoint included; false when the trainer died over it.
-Result<bool> finish(const gpuactors::ActorRef& trainer, const Watcher& watcher, Outcome& outcome) {
+/// Asks for what a training ends with, a last checkpoint included; false when the trainer died over it, or is back from
+/// a death after its last step with less than it had learnt.
+Result<bool> finish(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher,
+                    Outcome& outcome) {
   const google::protobuf::Empty nothing;
   auto status = await_answer<Status>(trainer, outcome.stopped ? "stop" : "status", nothing, watcher);
   auto quality = status ? await_answer<Evaluation>(trainer, "evaluate", nothing, watcher)
@@ -103,6 +109,8 @@ Result<bool> finish(const gpuactors::ActorRef& trainer, const Watcher& watcher, 
   if (!quality && is_death(quality.error().code()))
     return false;
   GPUACTORS_TRY(quality);
+  if (!outcome.stopped && status->epochs() < epochs)
+    return false;
   outcome.status = *status;
   outcome.quality = *quality;
   return true;
@@ -165,10 +173,11 @@ Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> s
   }
 }
 
-Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher) {
+Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher,
+                       const Patience& patience) {
   Outcome outcome;
   const auto begin = Clock::now();
-  GPUACTORS_LET(first, await_return(trainer, watcher));
+  GPUACTORS_LET(first, await_return(trainer, watcher, patience));
   outcome.begin_at(first);
   GPUACTORS_TRY(watcher.begins(first));
   const auto go_on = [&]() -> Result<void> {
@@ -176,11 +185,11 @@ Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs,
       GPUACTORS_LET(ended, read_events(trainer, epochs, watcher, outcome));
       outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       if (ended) {
-        GPUACTORS_LET(complete, finish(trainer, watcher, outcome));
+        GPUACTORS_LET(complete, finish(trainer, epochs, watcher, outcome));
         if (complete)
           return {};
       }
-      GPUACTORS_LET(status, await_return(trainer, watcher));
+      GPUACTORS_LET(status, await_return(trainer, watcher, patience));
       watcher.notice(
           fmt::format("the trainer is back on node {}; it goes on after step {}", status.node(), status.steps()));
     }

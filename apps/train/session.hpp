@@ -83,9 +83,17 @@ gpuactors::Result<Answer> await_answer(const gpuactors::ActorRef& trainer, std::
 gpuactors::Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> starting,
                                                    const Watcher& watcher);
 
+/// How a trainer that died is waited for.
+struct Patience {
+  /// How long one question whether it is back waits for its answer. The next one follows: a trainer may wait for room
+  /// on a device for hours.
+  gpuactors::Duration question = gpuactors::Duration::max();
+};
+
 /// Has `trainer` run until `epochs` are over and evaluates it. When its worker dies, waits until it is back and has it
-/// go on.
+/// go on, however long it waits for a device.
 /// @returns the error of the training, or of the death that it did not come back from.
-gpuactors::Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher);
+gpuactors::Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs, const Watcher& watcher,
+                                  const Patience& patience = {});
 
 } // namespace train

@@ -71,6 +71,28 @@ TEST_CASE("a queue that was empty once, or an idle replica, is no reason for one
   CHECK(scaling.decide(begin + 1000ms, busy(1, 5)).start == 1);
 }
 
+TEST_CASE("refusals are a reason for one more, also when nothing waits at any look", "[serve]") {
+  Scaling scaling{one_to_three()};
+  auto look = busy(1, 0);
+  for (auto at = 0ms; at < 300ms; at += 100ms) {
+    look.refused += 5;
+    CHECK(scaling.decide(begin + at, look).start == 0);
+    // Between two batches, and before the next refusal.
+    look.replicas[0].busy = !look.replicas[0].busy;
+    CHECK(scaling.decide(begin + at + 50ms, look).start == 0);
+  }
+  look.refused += 5;
+  CHECK(scaling.decide(begin + 300ms, look).start == 1);
+}
+
+TEST_CASE("requests that were refused in one moment are no reason for one more", "[serve]") {
+  Scaling scaling{one_to_three()};
+  auto look = busy(1, 0);
+  look.refused = 100;
+  for (auto at = 0ms; at < 2s; at += 50ms)
+    CHECK(scaling.decide(begin + at, look).start == 0);
+}
+
 TEST_CASE("the one that has been idle longest goes, down to the least", "[serve]") {
   Scaling scaling{one_to_three()};
   CHECK_FALSE(scaling.decide(begin + 29s, idle({begin, begin + 1s, begin})).stop);

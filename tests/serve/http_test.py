@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import ssl
 import struct
@@ -63,6 +64,17 @@ class Requests(WithServer):
         self.assertEqual(self.ask("GET", "/v2/models/line/config").json["max_batch_size"], 64)
         self.assertEqual(len(self.ask("GET", "/v2/models/stats").json["model_stats"]), 4)
         self.assertIn("nv_inference_count", self.ask("GET", "/metrics").text)
+
+    def test_answers_are_counted_by_status(self):
+        def count(status):
+            found = re.search(rf'^gpuactors_serve_http_answers_total{{status="{status}"}} (\d+)$',
+                              self.ask("GET", "/metrics").text, re.M)
+            return int(found[1]) if found else 0
+        before = count(404)
+        self.refused(404, self.ask("GET", "/nothing"))
+        self.refused(404, self.ask("GET", "/v2/models/none"))
+        self.assertEqual(count(404), before + 2)
+        self.assertGreater(count(200), 0)
 
     def test_json_and_binary_answers(self):
         answer = self.ask("POST", LINE, infer_body([1, 2, 3, 4], id="7"))
@@ -134,6 +146,8 @@ class Requests(WithServer):
             self.refused(400, self.ask("POST", LINE, packed[:-6], [f"Content-Encoding: {encoding}"]), "too early")
             self.refused(400, self.ask("POST", LINE, packed + b"x", [f"Content-Encoding: {encoding}"]), "behind")
         self.refused(400, self.ask("POST", LINE, body, ["Content-Encoding: gzip"]), "unpacked")
+        for encoding, sent in (("Identity", body), ("GZip", gzip.compress(body))):
+            self.assertEqual(self.ask("POST", LINE, sent, [f"Content-Encoding: {encoding}"]).status, 200)
 
     def test_large_json_is_read_and_written(self):
         values = [float(i % 7) for i in range(200_000)]
@@ -236,7 +250,13 @@ class Connections(WithServer):
                              (b"GET /v2 HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", 431),
                              (request_of("POST", LINE, b"{}", ["Content-Length: 2", "Content-Length: 3"]), 400),
                              (request_of("POST", LINE, b"{}", ["Content-Length: -2"]), 400),
-                             (request_of("POST", LINE, b"{}", ["Content-Length: 2", "Transfer-Encoding: chunked"]), 400)):
+                             (request_of("POST", LINE, b"{}", ["Content-Length: 2", "Transfer-Encoding: chunked"]), 400),
+                             # Where such a body ends, another server in front of it may see otherwise.
+                             (request_of("POST", LINE, b"{}", ["Transfer-Encoding: gzip"]), 400),
+                             (request_of("POST", LINE, b"0\r\n\r\n", ["Transfer-Encoding: chunked, gzip"]), 400),
+                             (request_of("POST", LINE, b"0\r\n\r\n", ["Transfer-Encoding: gzip, chunked"]), 400),
+                             (request_of("GET", "/v2", headers=["Transfer-Encoding: identity"]), 400),
+                             (request_of("GET", "/v2", b"0\r\n\r\n", ["Transfer-Encoding: chunked"], "1.0"), 400)):
             with self.server.connect() as connection, connection.makefile("rb") as stream:
                 connection.sendall(sent)
                 self.refused(status, Answer(stream))
@@ -300,6 +320,28 @@ class End(unittest.TestCase):
 
 
 class Access(unittest.TestCase):
+    def test_pages_of_other_sites_cannot_ask_a_server_without_tokens(self):
+        with Server(PROGRAM) as server:
+            own = f"127.0.0.1:{server.http}"
+            load = "/v2/repository/models/line/unload"
+            for headers in (["Origin: https://evil.example"], ["Origin: null"], ["Host: evil.example"],
+                            [f"Host: evil.example:{server.http}", f"Origin: http://evil.example:{server.http}"],
+                            [f"Host: {own}", "Origin: http://127.0.0.1:1"], [f"Host: {own}", f"Origin: https://{own}"],
+                            ["Host: 127.evil.example"], ["Host: localhost.evil.example"]):
+                for method, path in (("POST", load), ("POST", LINE), ("GET", "/v2"), ("GET", "/metrics")):
+                    answer = ask(server, method, path, b"{}" if method == "POST" else None, headers)
+                    self.assertEqual(answer.status, 403, headers)
+                    self.assertIn("Host must be its own address", answer.error)
+                # Whoever starts and stops it may ask under any name.
+                self.assertEqual(ask(server, "GET", "/v2/health/ready", headers=headers).status, 200)
+            for headers in ([f"Host: {own}", f"Origin: http://{own}"], ["Host: LOCALHOST:80"], ["Host: [::1]:8000"],
+                            ["Host: 127.0.0.2"], [f"Host: {own}"]):
+                self.assertEqual(ask(server, "GET", "/v2", headers=headers).status, 200, headers)
+        with tempfile.TemporaryDirectory() as folder:
+            with Server(PROGRAM, "--token-file", write_tokens(folder, TOKEN)) as server:
+                headers = [f"Authorization: Bearer {TOKEN}", "Origin: https://friend.example", "Host: friend.example"]
+                self.assertEqual(ask(server, "GET", "/v2", headers=headers).status, 200)
+
     def test_tokens(self):
         with tempfile.TemporaryDirectory() as folder:
             with Server(PROGRAM, "--token-file", write_tokens(folder, TOKEN)) as server:

@@ -195,7 +195,10 @@ TEST_CASE("a replica that dies costs no request: its batch goes to another one",
     desk.add(2, two);
     one.fail(code);
     CHECK(desk.changes == 1);
-    CHECK(desk.dispatcher->take_lost() == std::vector<std::uint64_t>{1});
+    const auto lost = desk.dispatcher->take_lost();
+    REQUIRE(lost.size() == 1);
+    CHECK(lost.front().id == 1);
+    CHECK(lost.front().why.find("as the test says") != std::string::npos);
     CHECK(desk.dispatcher->replicas() == 1);
     REQUIRE(two.batches() == 1);
     two.answer();
@@ -240,6 +243,42 @@ TEST_CASE("a request that takes replica after replica along goes alone, and is f
   CHECK(says(failed, "5 replicas were lost with this request"));
   CHECK(next().answer() == 1);
   must(innocent.reply.get());
+}
+
+TEST_CASE("a request that only waited behind the one that kills replicas is not suspected", "[serve]") {
+  Desk desk{1, 1};
+  std::vector<std::unique_ptr<PlayedReplica>> replicas;
+  auto poison = desk.ask();
+  auto innocent = desk.ask();
+  const auto next = [&]() -> PlayedReplica& {
+    replicas.push_back(std::make_unique<PlayedReplica>());
+    desk.add(replicas.size(), *replicas.back());
+    return *replicas.back();
+  };
+  for (int i = 0; i < 5; ++i) {
+    auto& replica = next();
+    REQUIRE(replica.batches() == 2);
+    replica.fail(Errc::worker_died);
+  }
+  CHECK(code_of(poison.reply.get()) == Errc::worker_died);
+  CHECK(innocent.pending->losses == 0);
+  next().answer();
+  must(innocent.reply.get());
+}
+
+TEST_CASE("requests that are refused while the replica is busy are counted in looks", "[serve]") {
+  Desk desk{1, 0, 1};
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto runs = desk.ask();
+  auto waits = desk.ask();
+  auto refused = desk.ask();
+  CHECK(code_of(refused.reply.get()) == Errc::queue_full);
+  CHECK(desk.dispatcher->look().refused == 1);
+  replica.answer();
+  replica.answer();
+  must(runs.reply.get());
+  must(waits.reply.get());
 }
 
 TEST_CASE("what a network reports fails the requests of its batch, and the replica goes on", "[serve]") {

@@ -6,6 +6,7 @@
 #include <apps/nn/network.hpp>
 
 #include <cstring>
+#include <limits>
 #include <random>
 
 namespace serve::test {
@@ -67,6 +68,17 @@ void write_checkpoint(const std::filesystem::path& path, std::uint64_t seed) {
   nn::NetworkSpec spec;
   spec.sizes = {inputs, 16, outputs};
   auto network = must(nn::Network::make(context->stream(), spec, seed));
+  must(nn::save_network(path, network));
+}
+
+void write_diverged_checkpoint(const std::filesystem::path& path) {
+  const auto context = open_host_device();
+  nn::NetworkSpec spec;
+  spec.sizes = {inputs, 16, outputs};
+  auto network = must(nn::Network::make(context->stream(), spec, 1));
+  const std::vector<float> values(static_cast<std::size_t>(network.values().size()),
+                                  std::numeric_limits<float>::quiet_NaN());
+  must(context->stream().upload(network.values().raw(), values.data(), network.values().bytes()));
   must(nn::save_network(path, network));
 }
 

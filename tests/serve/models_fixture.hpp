@@ -26,6 +26,9 @@ inline constexpr std::int64_t outputs = 3;
 /// Writes a network of 8 inputs and 3 outputs with parameters of its own for each seed.
 void write_checkpoint(const std::filesystem::path& path, std::uint64_t seed);
 
+/// Writes one whose training has diverged: its parameters are no numbers.
+void write_diverged_checkpoint(const std::filesystem::path& path);
+
 /// So many rows of inputs, other ones for each seed.
 std::vector<float> some_rows(std::int64_t rows, std::uint64_t seed);
 

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 using namespace std::chrono_literals;
 using namespace serve;
@@ -129,6 +131,41 @@ TEST_CASE("replicas that are killed under load cost no request, and others take 
   CHECK(must(server.table.statistics("digits", "")).at(0).fail.count == 0);
 }
 
+TEST_CASE("what becomes of replicas and versions is noted, but not the first load", "[serve]") {
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  const auto take = [&] {
+    const std::lock_guard lock{mutex};
+    return std::exchange(notices, {});
+  };
+  Server server{{.notice = [&](const std::string& line) {
+    const std::lock_guard lock{mutex};
+    notices.push_back(line);
+  }}};
+  server.serve();
+  CHECK(take() == std::vector<std::string>{});
+  must(server.cluster.kill(replicas_of(server.cluster).at(0)));
+  must(ask(server.table, request_for("digits", some_rows(1, 1))));
+  const auto replaced = take();
+  REQUIRE(replaced.size() == 2);
+  CHECK(replaced[0].find("model digits, version 1: replica 1 was lost: ") == 0);
+  CHECK(replaced[1].find("model digits, version 1: replica 2 serves, on node ") == 0);
+  must(server.table.load("digits", {}));
+  CHECK(take() == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
+  write_diverged_checkpoint(server.file());
+  CHECK_FALSE(server.table.load("digits", {}));
+  const auto failed = take();
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].find("model digits could not be loaded: ") == 0);
+  must(server.table.unload("digits"));
+  CHECK(take() == std::vector<std::string>{"model digits, version 2 is unloaded"});
+  write_checkpoint(server.file(), 3);
+  must(server.table.load("digits", {}));
+  CHECK(take() == std::vector<std::string>{"model digits: version 4 serves"});
+  server.table.close(gpuactors::never);
+  CHECK(take() == std::vector<std::string>{});
+}
+
 TEST_CASE("a model serves again when all its replicas were killed while it had nothing to do", "[serve]") {
   Server server;
   server.serve("replicas=2");
@@ -180,6 +217,17 @@ TEST_CASE("a replica that is started later has the file as it was when the versi
   const auto reply = must(ask(server.table, request_for("digits", x)));
   CHECK(reply.version == "1");
   CHECK(values_of(reply) == before);
+}
+
+TEST_CASE("a version that answers no numbers is refused, and the old one serves on", "[serve]") {
+  Server server;
+  server.serve();
+  write_diverged_checkpoint(server.file());
+  const auto loaded = server.table.load("digits", {});
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code() == Errc::invalid_argument);
+  CHECK(says(loaded, "with what is no finite number"));
+  CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
 }
 
 TEST_CASE("a version without room beside the old one is refused, and the old one serves on", "[serve]") {

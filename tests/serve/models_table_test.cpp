@@ -43,6 +43,27 @@ TEST_CASE("a model answers what its network infers, for every size of a request"
   CHECK(code_of(ask(server.table, request_for("digits", some_rows(9, 1)))) == Errc::invalid_argument);
 }
 
+TEST_CASE("a name that no model can have is not looked for among those that there are", "[serve]") {
+  Server server;
+  server.serve();
+  const std::string long_name(std::size_t{1} << 20, 'a');
+  for (const auto& refused : {server.table.load(long_name, {}), server.table.unload(long_name)}) {
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Errc::not_found);
+    CHECK(refused.error().message().size() < 512);
+  }
+  const auto x = some_rows(1, 1);
+  auto request = request_for("digits", x);
+  request.version = long_name;
+  CHECK(to_string(ask(server.table, std::move(request)).error()).size() < 512);
+  request = request_for("digits", x);
+  request.inputs.front().name = long_name;
+  CHECK(to_string(ask(server.table, std::move(request)).error()).size() < 512);
+  request = request_for("digits", x);
+  request.outputs.push_back(long_name);
+  CHECK(to_string(ask(server.table, std::move(request)).error()).size() < 512);
+}
+
 TEST_CASE("requests that come together share batches", "[serve]") {
   Server server{{.replica_type = gated_type}};
   server.serve("max-batch=8");
@@ -274,6 +295,8 @@ TEST_CASE("the numbers of a server are there under the names that dashboards kno
   has("nv_inference_pending_request_count{model=\"digits\",version=\"1\"} 0\n");
   for (const auto* part : {"request", "queue", "compute_input", "compute_infer", "compute_output"})
     has(std::string{"nv_inference_"} + part + "_duration_us{model=\"digits\",version=\"1\"} ");
+  for (const auto* part : {"request", "queue", "infer"})
+    has(std::string{"gpuactors_serve_"} + part + "_seconds_count{model=\"digits\",version=\"1\"} 5\n");
   has("gpuactors_serve_batch_size_bucket{model=\"digits\",version=\"1\",le=\"2\"} 0\n");
   has("gpuactors_serve_batch_size_bucket{model=\"digits\",version=\"1\",le=\"4\"} 5\n");
   has("gpuactors_serve_batch_size_bucket{model=\"digits\",version=\"1\",le=\"+Inf\"} 5\n");

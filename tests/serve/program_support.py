@@ -109,13 +109,18 @@ def memory_of(pid):
 
 
 @contextlib.contextmanager
-def serving(program, *arguments, env=None):
-    """A server that must end cleanly when its block does."""
+def serving(program, *arguments, env=None, notices=()):
+    """A server that must end cleanly when its block does, and must have noted just these things, in order."""
     server = Server(program, *arguments, env=env)
     try:
         yield server
         code, error = server.end()
-        assert (code, error) == (0, ""), (code, error)
+        assert code == 0, (code, error)
+        if notices is not None:
+            lines = error.splitlines()
+            assert len(lines) == len(notices), lines
+            for line, notice in zip(lines, notices):
+                assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ " + notice, line), (line, notice)
     finally:
         server.kill()
 

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Serves with the program as a user would: program_test.py GPUACTORS-SERVE GPUACTORS SERVE_MAKE_CHECKPOINT [CASE]"""
 
+import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -37,8 +40,8 @@ class Machine:
         subprocess.run([self.make_checkpoint, path, str(seed), str(INPUTS), "32", str(OUTPUTS)], check=True)
         return path
 
-    def serving(self, *arguments):
-        return serving(self.serve, *arguments, env=self.env)
+    def serving(self, *arguments, notices=()):
+        return serving(self.serve, *arguments, env=self.env, notices=notices)
 
     def refused(self, *arguments):
         """What it says when it does not start."""
@@ -80,7 +83,8 @@ def serves(machine):
 def swaps(machine):
     """a file that was replaced is loaded beside the version that serves, without a failed request"""
     path = machine.checkpoint("swapped.safetensors", 5)
-    with machine.serving("--model", f"digits={path}") as server:
+    with machine.serving("--model", f"digits={path}",
+                         notices=["model digits: version 2 serves in the place of version 1"]) as server:
         before = server.infer("digits", [[1.0] * INPUTS])[1]
         # The answers change with the version, so these clients count what fails only.
         clients = Clients(server, "digits", 3)
@@ -155,6 +159,41 @@ def ends_with_an_answer(machine):
 
 
 @case
+def ends_with_a_slow_reader(machine):
+    """an answer that is on its way when the signal comes is sent whole, as long as the server may drain"""
+    rows, outputs = 200, 4096
+    path = os.path.join(machine.folder, "wide.safetensors")
+    subprocess.run([machine.make_checkpoint, path, "1", "4", "8", str(outputs)], check=True)
+    server = Server(machine.serve, "--model", f"wide={path},max-batch={rows}", env=machine.env)
+    text = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [rows, 4],
+                                   "parameters": {"binary_data_size": rows * 16}}]}).encode()
+    head = (f"POST /v2/models/wide/infer HTTP/1.1\r\nHost: {server.address}\r\nContent-Length: {len(text) + rows * 16}"
+            f"\r\nInference-Header-Content-Length: {len(text)}\r\nConnection: close\r\n\r\n")
+    host, port = server.address.rsplit(":", 1)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(head.encode() + text + struct.pack("<4f", 0.1, 0.3, 0.7, 0.9) * rows)
+        until(lambda: server.metric("nv_inference_count") == rows, "the request is inferred")
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: server.lines[-1] == "ending", "it ends")
+        try:
+            server.process.wait(5)  # longer than it waits for readers when it may not drain
+            raise AssertionError("it ended before the answer was sent")
+        except subprocess.TimeoutExpired:
+            pass
+        connection.settimeout(DEADLINE)
+        received = bytearray()
+        while block := connection.recv(1 << 20):
+            received += block
+    length = int(re.search(rb"Content-Length: (\d+)", received)[1])
+    assert length > rows * outputs * 8 and len(received) - received.index(b"\r\n\r\n") - 4 == length, len(received)
+    server.process.wait(DEADLINE)  # a second signal would end it at once
+    ended = server.end()
+    assert ended == (0, ""), ended
+
+
+@case
 def ends_while_it_loads(machine):
     """a signal while a model waits for its share ends it at once, and so does one while a client loads"""
     # The second model never gets its share: without the signal, an hour would pass.
@@ -185,7 +224,8 @@ def survives(machine):
     """in a cluster of processes, workers that are killed under load cost no request"""
     with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster, \
          serving(machine.serve, "--model", f"digits={machine.file}", "--replicas", "2", "--broker", cluster.broker,
-                 env=cluster.env) as server:
+                 env=cluster.env, notices=3 * [r"model digits, version 1: replica \d was lost: .+",
+                                               r"model digits, version 1: replica \d serves, on node \S+"]) as server:
         assert len({replica["pid"] for replica in cluster.replicas()}) == 2, cluster.replicas()
         clients = Clients(server, "digits", 4)
         for i in range(3):

@@ -119,7 +119,9 @@ class Answer:
 
 def request_of(method, path, body=None, headers=(), version="1.1"):
     """The bytes of a request; the body's length is told unless a header says otherwise."""
-    fields = ["Host: test", *headers]
+    fields = [*headers]
+    if not any(field.lower().startswith("host:") for field in headers):
+        fields.insert(0, "Host: localhost")
     if body is not None and not any(field.lower().startswith(("content-length", "transfer-enc")) for field in headers):
         fields.append(f"Content-Length: {len(body)}")
     head = f"{method} {path} HTTP/{version}\r\n" + "".join(f"{field}\r\n" for field in fields) + "\r\n"

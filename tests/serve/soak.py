@@ -104,7 +104,7 @@ def main():
         subprocess.run([arguments.make_checkpoint, path, "1", str(INPUTS), "128", str(OUTPUTS)], check=True)
         with cluster_of(arguments.gpuactors, arguments.serve, "host:2x256MiB") as cluster, \
              serving(arguments.serve, "--model", f"digits={path}", "--replicas", "2", "--broker", cluster.broker,
-                     env=cluster.env) as server:
+                     env=cluster.env, notices=None) as server:
             soak(server, cluster, arguments)
     return 0
 

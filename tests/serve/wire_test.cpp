@@ -1,4 +1,5 @@
 // What a message may hold before it is parsed: the bound on tensors cannot be passed.
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/grpc/quiet.hpp>
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
@@ -53,4 +54,32 @@ TEST_CASE("tensors do not hide behind what protobuf passes over") {
   // What is cut off, or no field at all.
   CHECK(parse(inputs(most_tensors + 1) + "\x2a") == no_message);
   CHECK(parse(inputs(1) + "\x2f") == no_message);
+}
+
+TEST_CASE("what is cut stays text") {
+  CHECK(cut_text("abc", 3) == "abc");
+  CHECK(cut_text("abcd", 3) == "abc...");
+  // Two, three and four bytes.
+  for (const std::string character : {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"})
+    for (std::size_t most = 4; most < 4 + character.size(); ++most)
+      CHECK(cut_text("abcd" + character + "ef", most) == "abcd...");
+  // What is no text is cut all the same.
+  CHECK(cut_text(std::string(20, '\x80'), 10) == std::string(7, '\x80') + "...");
+  CHECK(cut_text("\x80\x80", 1) == "...");
+}
+
+TEST_CASE("the error of a stream is short, and can be parsed") {
+  std::string name;
+  while (name.size() < 5'000)
+    name += "\xf0\x9f\x98\x80";
+  for (const auto& sentence : {name, "a" + name, "ab" + name, "abc" + name, input_name("a" + name)}) {
+    auto buffer = stream_error_of({Errc::invalid_argument, sentence}, "7");
+    grpc::Slice slice;
+    REQUIRE(buffer.DumpToSingleSlice(&slice).ok());
+    CHECK(slice.size() < 2'000);
+    inference::ModelStreamInferResponse message;
+    REQUIRE(message.ParseFromArray(slice.begin(), static_cast<int>(slice.size())));
+    CHECK(message.infer_response().id() == "7");
+    CHECK_FALSE(message.error_message().empty());
+  }
 }

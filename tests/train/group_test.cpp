@@ -118,6 +118,47 @@ TEST_CASE("a group that is told to stop gives the epoch under way up, and goes o
   CHECK(read_text(folder / "part") == read_text(folder / "whole"));
 }
 
+TEST_CASE("a member that is alone leaves in the middle of an epoch", "[train]") {
+  auto cluster = embed();
+  auto lesson = make_lesson(cluster, make_table(40'000, 12, 4, 1));
+  lesson.plan.set_batch(1);
+  auto options = half();
+  options.name = "alone";
+  const auto member = must(cluster.spawn("train_member", lesson.plan, options));
+  Places places;
+  places.set_generation(1);
+  places.add_members("alone");
+  must(member.call<Status>("join", places).get());
+  EpochRequest request;
+  request.set_generation(1);
+  auto epoch = member.call<Progress>("epoch", request, gpuactors::Duration::max());
+  must(member.call("leave", google::protobuf::Empty{}).get());
+  const auto left = epoch.get();
+  REQUIRE_FALSE(left);
+  CHECK(left.error().code() == Errc::cancelled);
+  // What it had queued for itself is of no group any more, and it can begin again.
+  places.set_generation(2);
+  CHECK(must(member.call<Status>("join", places).get()).steps() == 0);
+}
+
+TEST_CASE("a group that has diverged fails, and the checkpoint before it stays", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto& plan = lesson.plan;
+  plan.set_activation("identity"); // behind which slopes grow without bounds
+  plan.set_checkpoint((folder / "group").string());
+  plan.set_checkpoint_epochs(100);
+  must(train_group(cluster, group_of(2, plan, 1), {}));
+  const auto good = read_text(folder / "group");
+  plan.set_rate(9e5);
+  const auto group = train_group(cluster, group_of(2, plan, 100), {});
+  REQUIRE_FALSE(group);
+  CHECK(group.error().code() == Errc::task_failed);
+  CHECK(says(group.error(), "no finite number any more"));
+  CHECK(read_text(folder / "group") == good);
+}
+
 TEST_CASE("a group that waits for devices keeps its place in the queue", "[train]") {
   auto cluster = embed();
   const auto lesson = make_lesson(cluster, make_table(100, 12, 4, 1));

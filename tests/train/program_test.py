@@ -151,8 +151,22 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(len(lines), 1 + 5 * 4)
             os.remove(self.path("net.csv"))
 
+    def test_a_training_that_diverges_fails_and_its_checkpoint_stays(self):
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net", "--activation", "identity")
+        good = self.read("net")
+        for more in ((), ("--workers", "2", "--gpus", "0.25", "--batch", "32")):
+            done = train(self.folder, "--data", "data.csv.gz", "--splits", "1", "--epochs", "100", "--checkpoint", "net",
+                         "--checkpoint-epochs", "100", "--activation", "identity", "--rate", "9e5", *more)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("no finite number any more, and is not saved", done.stderr)
+            self.assertEqual(self.read("net"), good)
+        done = train(self.folder, "--data", "data.csv.gz", "--splits", "1", "--epochs", "100", "--activation", "identity",
+                     "--rate", "9e5")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("the loss is no number any more", done.stdout)
+
     def test_a_damaged_checkpoint_is_refused(self):
-        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net")
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net", "--activation", "identity")
         good = self.read("net")
         for bad in (good[:-1], good[:-1] + bytes([good[-1] ^ 1])):
             self.write("net", bad)
@@ -201,6 +215,16 @@ class ProgramTest(unittest.TestCase):
         self.assertTrue(any(line.endswith("best") for line in lines))
         self.assertIn("3 of 3 trainings done", done.stderr)
 
+    def test_what_has_diverged_or_was_not_tested_is_not_the_best_of_a_sweep(self):
+        done = self.train("--gpus", "0.25", "--epochs", "100", "--activation", "identity", "--sweep", "rate=9e5,0.01")
+        diverged, good = done.stdout.splitlines()[2:]
+        self.assertFalse(diverged.endswith("best"), diverged)
+        self.assertTrue(good.endswith("best"), good)
+        done = self.train("--gpus", "0.25", "--epochs", "3", "--test-part", "0", "--sweep", "rate=0.1,0.01")
+        for line in done.stdout.splitlines()[2:]:
+            self.assertEqual(line.split()[2:4], ["-", "-"])
+            self.assertFalse(line.endswith("best"), line)
+
     def test_several_workers_learn_the_same(self):
         one = self.train("--double", "--batch", "32", "--epochs", "5", "--splits", "1", "--curve", "one.csv")
         two = self.train("--double", "--batch", "16", "--epochs", "5", "--gpus", "0.25", "--workers", "2", "--curve",
@@ -233,6 +257,7 @@ class ProgramTest(unittest.TestCase):
                 ((*data, "--plot"), "name that by --curve FILE", 2),
                 ((*data, "--sweep", "speed=1"), "--sweep takes rate, momentum", 2),
                 ((*data, "--sweep", "rate=1", "--checkpoint", "x"), "without --workers, --checkpoint", 2),
+                ((*data, "--sweep", "momentum=0,0.9", "--optimizer", "adam"), "momentum is one of sgd: adam has", 2),
                 ((*data, "--on-loss", "cry"), "--on-loss", 2),
                 ((*data, "--fast"), "--fast", 2),
                 ((*data, "--gpus", "0"), "a trainer needs a device", 1),
@@ -242,6 +267,7 @@ class ProgramTest(unittest.TestCase):
     def test_the_help_teaches(self):
         done = train(self.folder, "--help")
         self.assertEqual(done.returncode, 0)
+        self.assertRegex(train(self.folder, "--version").stdout, r"^gpuactors-train \d+\.\d+\.\d+\n$")
         for words in ("--data FILE", "--on-loss", "examples:", "fetch_digits.sh", "--sweep rate=0.1,0.01,0.001"):
             self.assertIn(words, done.stdout)
 

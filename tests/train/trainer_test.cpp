@@ -84,6 +84,33 @@ TEST_CASE("what was stopped goes on bit for bit", "[train]") {
   }
 }
 
+TEST_CASE("a training that has diverged fails, and the checkpoint before it stays", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(200, 6, 2, 1));
+  auto& plan = lesson.plan;
+  plan.set_activation("identity"); // behind which slopes grow without bounds
+  plan.set_checkpoint((folder / "net").string());
+  plan.set_checkpoint_epochs(100);
+  for (const bool wide : {false, true}) {
+    plan.set_wide(wide);
+    plan.set_rate(0.05);
+    auto trainer = must(cluster.spawn("trainer", plan, half()));
+    must(follow(trainer, 1, {}));
+    must(cluster.kill(trainer));
+    const auto good = read_text(folder / "net");
+    plan.set_rate(9e5);
+    trainer = must(cluster.spawn("trainer", plan, half()));
+    const auto outcome = follow(trainer, 100, {});
+    REQUIRE_FALSE(outcome);
+    CHECK(outcome.error().code() == Errc::task_failed);
+    CHECK(says(outcome.error(), "no finite number any more, and is not saved"));
+    CHECK(trainer.call<Status>("stop").get().error().code() == Errc::task_failed);
+    CHECK(read_text(folder / "net") == good);
+    must(cluster.kill(trainer));
+  }
+}
+
 TEST_CASE("save, load, step and evaluate work on what the trainer keeps", "[train]") {
   auto cluster = embed();
   const TemporaryFolder folder;
@@ -179,6 +206,34 @@ TEST_CASE("a training whose trainer waits for a device to come back on ends when
   must(cluster.kill(trainer));
   if (at_once)
     other->cancel();
+}
+
+TEST_CASE("a trainer that waits long for a device to come back on is waited for", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+  gpuactors::Options whole;
+  whole.gpus = 1;
+  whole.max_restarts = 1;
+  auto trainer = must(cluster.spawn("trainer", lesson.plan, whole));
+  std::optional<gpuactors::Future<gpuactors::ActorRef>> other;
+  int questions = 0;
+  Watcher watcher;
+  watcher.progress = [&](const Progress&, const Outcome&) {
+    if (other)
+      return;
+    other = cluster.spawn_async("trainer", lesson.plan, whole);
+    must(cluster.kill(trainer, {.restart = true}));
+  };
+  // Asked between the questions: the device is free again after many of them went without an answer.
+  watcher.stop = [&] {
+    if (other && other->valid() && other->ready() && ++questions == 20)
+      must(cluster.kill(must(other->get())));
+    return false;
+  };
+  const auto outcome = must(follow(trainer, 3, watcher, {.question = std::chrono::milliseconds{1}}));
+  CHECK(outcome.status.restarts() == 1);
+  CHECK(outcome.status.epochs() == 3);
+  must(cluster.kill(trainer));
 }
 
 TEST_CASE("of several trainings as many run as fit, the others wait for their turn", "[train]") {

@@ -20,6 +20,12 @@ namespace {
 /// correct a table that is too pessimistic.
 constexpr std::uint64_t probe_every = 16;
 
+/// How much earlier than at the last moment a batch that is held back goes: whoever asks again is woken a little late,
+/// and a batch takes a little longer than the last ones. Without it, what waits until its deadline is always late.
+Duration slack(Duration took) {
+  return std::max(Duration{std::chrono::milliseconds{1}}, took / 4);
+}
+
 std::string milliseconds(Duration duration) {
   return fmt::format("{:.3f} ms", std::chrono::duration<double, std::milli>{duration}.count());
 }
@@ -35,6 +41,7 @@ Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const C
   if (waiting_.size() >= limits_.max_requests
       || request->rows > limits_.max_rows - std::min(waiting_rows_, limits_.max_rows)) {
     ++counts_.refused_full;
+    ++counts_.refused_busy;
     return gpuactors::fail(Errc::queue_full,
                            fmt::format("the queue is full: {} requests with {} rows wait, and {} requests with {} rows "
                                        "may",
@@ -60,6 +67,8 @@ Result<void> BatchQueue::check_deadline(Request& request, TimePoint now, const C
     return {};
   }
   ++counts_.refused_late;
+  if (deadline_after(now, times_.estimate(capacity.share, request.rows)) <= request.deadline)
+    ++counts_.refused_busy;
   return gpuactors::fail(Errc::queue_full,
                          fmt::format("no answer can come in time: as long as batches take now, it would come in {}, "
                                      "and {} are left",
@@ -133,7 +142,7 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
   }
   if (may_wait && !complete && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
     const auto took = times_.estimate(share, result.rows);
-    const auto latest = earliest == never ? never : earliest - took;
+    const auto latest = earliest == never ? never : earliest - took - slack(took);
     const auto until = std::min(deadline_after(first_arrived, limits_.max_delay), latest);
     if (start < until) {
       result.batch.clear();

@@ -39,6 +39,8 @@ struct QueueCounts {
   /// Refused for want of room, and because no answer could come in time.
   std::uint64_t refused_full = 0;
   std::uint64_t refused_late = 0;
+  /// Of both, those that one more replica would not have refused, had it been idle.
+  std::uint64_t refused_busy = 0;
 
   std::uint64_t answered = 0;
   std::uint64_t failed = 0;

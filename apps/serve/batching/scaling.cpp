@@ -6,10 +6,19 @@ namespace serve::batching {
 
 using gpuactors::TimePoint;
 
+bool Scaling::is_short(TimePoint now, const ScalingLook& look) {
+  if (look.refused > refused_)
+    refused_at_ = now;
+  refused_ = look.refused;
+  if (refused_at_ && now - *refused_at_ < limits_.grow_after / 2)
+    return true;
+  return look.waiting > 0
+         && std::all_of(look.replicas.begin(), look.replicas.end(), [](const auto& replica) { return replica.busy; });
+}
+
 ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
   const auto& replicas = look.replicas;
-  const auto all_busy = std::all_of(replicas.begin(), replicas.end(), [](const auto& replica) { return replica.busy; });
-  if (look.waiting == 0 || !all_busy)
+  if (!is_short(now, look))
     short_since_.reset();
   else if (!short_since_)
     short_since_ = now;

@@ -34,6 +34,8 @@ struct ReplicaLook {
 struct ScalingLook {
   /// Requests that wait.
   std::size_t waiting = 0;
+  /// Requests that were refused since the model was loaded although one more replica could have taken them.
+  std::uint64_t refused = 0;
   std::vector<ReplicaLook> replicas;
 };
 
@@ -51,9 +53,10 @@ public:
     // nop
   }
 
-  /// What to do now. Below `min_replicas` the missing ones are started, up to `max_replicas` one more when requests
-  /// have waited at every look for `grow_after` while nothing was idle; above `min_replicas` the one that has been idle
-  /// longest goes, once that is `idle_after`.
+  /// What to do now. Below `min_replicas` the missing ones are started, up to `max_replicas` one more when there were
+  /// too few at every look for `grow_after`; above `min_replicas` the one that has been idle longest goes, once that is
+  /// `idle_after`. There are too few when requests wait while nothing is idle, and for half of `grow_after` after a
+  /// look that found requests refused: those never wait, and between them there are moments without any.
   ScalingStep decide(gpuactors::TimePoint now, const ScalingLook& look);
 
   /// A start failed: the next one waits, twice as long each time.
@@ -65,9 +68,15 @@ public:
   }
 
 private:
+  /// Whether this look finds too few replicas.
+  bool is_short(gpuactors::TimePoint now, const ScalingLook& look);
+
   ScalingLimits limits_;
-  /// Since when all looks found requests waiting and nothing idle.
+  /// Since when all looks found too few replicas.
   std::optional<gpuactors::TimePoint> short_since_;
+  /// How many refusals were seen, and when the last new ones were.
+  std::uint64_t refused_ = 0;
+  std::optional<gpuactors::TimePoint> refused_at_;
   gpuactors::TimePoint not_before_{};
   gpuactors::Duration pause_;
 };

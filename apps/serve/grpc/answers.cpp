@@ -15,10 +15,10 @@ GrpcAnswers::Reactor* GrpcAnswers::answer(Context& context, const std::function<
   state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
   auto* reactor = context.DefaultReactor();
   if (!is_allowed(*state_, context)) {
-    reactor->Finish(token_status());
+    reactor->Finish(counted(*state_, token_status()));
   } else {
     const auto result = write();
-    reactor->Finish(result ? grpc::Status::OK : status_of(result.error()));
+    reactor->Finish(counted(*state_, result ? grpc::Status::OK : status_of(result.error())));
   }
   return reactor;
 }
@@ -27,15 +27,15 @@ GrpcAnswers::Reactor* GrpcAnswers::answer_later(Context& context, std::function<
   state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
   auto* reactor = context.DefaultReactor();
   if (!is_allowed(*state_, context)) {
-    reactor->Finish(token_status());
+    reactor->Finish(counted(*state_, token_status()));
     return reactor;
   }
-  const auto accepted = state_->front->repository.run([reactor, work = std::move(work)] {
+  const auto accepted = state_->front->repository.run([state = state_, reactor, work = std::move(work)] {
     const auto result = work();
-    reactor->Finish(result ? grpc::Status::OK : status_of(result.error()));
+    reactor->Finish(counted(*state, result ? grpc::Status::OK : status_of(result.error())));
   });
   if (!accepted)
-    reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, std::string{works_too_much}});
+    reactor->Finish(counted(*state_, {grpc::StatusCode::RESOURCE_EXHAUSTED, std::string{works_too_much}}));
   return reactor;
 }
 

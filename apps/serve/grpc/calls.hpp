@@ -8,19 +8,33 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <mutex>
+#include <set>
 
 namespace serve {
+
+struct StreamLink;
+
+/// The streams that are open.
+struct OpenStreams {
+  std::mutex mutex;
+  std::set<std::shared_ptr<StreamLink>> links;
+};
 
 /// What the calls of a server share.
 struct GrpcState {
   std::shared_ptr<FrontState> front;
   SlowWrites writes;
+  OpenStreams streams;
 
   explicit GrpcState(std::shared_ptr<FrontState> state)
     : front(std::move(state)), writes(front->options.limits.transfer) {
     // nop
   }
 };
+
+/// The status, once it has been counted as an answer.
+[[nodiscard]] grpc::Status counted(const GrpcState& state, grpc::Status status);
 
 /// Whether the client brought a token, if one is needed.
 [[nodiscard]] bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context);
@@ -36,5 +50,8 @@ struct GrpcState {
 /// Asks models for each request of a stream, several at a time, and answers in the order of the requests.
 [[nodiscard]] grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context);
+
+/// Once the server is stopping: ends the streams that have nothing to answer. The others end with their last answer.
+void end_streams(GrpcState& state);
 
 } // namespace serve

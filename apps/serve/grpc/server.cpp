@@ -1,4 +1,5 @@
 #include <apps/serve/grpc/answers.hpp>
+#include <apps/serve/grpc/health.hpp>
 #include <apps/serve/grpc/quiet.hpp>
 #include <apps/serve/grpc/server.hpp>
 
@@ -80,7 +81,7 @@ int milliseconds(gpuactors::Duration time) {
 class GrpcServer::Parts {
 public:
   explicit Parts(std::shared_ptr<FrontState> front)
-    : state_(std::make_shared<GrpcState>(std::move(front))), answers_(state_) {
+    : state_(std::make_shared<GrpcState>(std::move(front))), answers_(state_), health_(state_) {
     // nop
   }
 
@@ -91,6 +92,7 @@ public:
     int port = 0;
     builder.AddListeningPort(to_string(endpoint), credentials, &port);
     builder.RegisterService(&answers_);
+    builder.RegisterService(&health_);
     builder.RegisterCallbackGenericService(&others_);
     builder.SetMaxReceiveMessageSize(
         static_cast<int>(std::min<std::size_t>(options.limits.request_bytes, std::numeric_limits<int>::max())));
@@ -122,6 +124,8 @@ public:
   void stop(gpuactors::Duration grace) {
     if (!server_)
       return;
+    end_streams(*state_);
+    health_.end();
     server_->Shutdown(std::chrono::system_clock::now()
                       + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
     server_->Wait();
@@ -135,6 +139,7 @@ public:
 private:
   std::shared_ptr<GrpcState> state_;
   GrpcAnswers answers_;
+  HealthAnswers health_;
   OtherCalls others_;
   std::unique_ptr<grpc::Server> server_;
   Endpoint endpoint_;

@@ -1,6 +1,7 @@
 #include <apps/serve/grpc/calls.hpp>
 #include <apps/serve/grpc/request.hpp>
 #include <apps/serve/grpc/wire.hpp>
+#include <apps/serve/protocol/status.hpp>
 
 #include <grpcpp/server_context.h>
 
@@ -32,11 +33,15 @@ struct Slot {
 
 class StreamCall;
 
+} // namespace
+
 /// What outlives the stream when the client gives it up first.
 struct StreamLink {
   std::mutex mutex;
   StreamCall* call = nullptr;
 };
+
+namespace {
 
 /// Lives until gRPC says that it is done. The members are guarded by the link's mutex.
 class StreamCall final : public StreamReactor {
@@ -47,7 +52,35 @@ public:
   }
 
   void start() {
-    StartRead(&incoming_);
+    {
+      const std::lock_guard lock{state_->streams.mutex};
+      state_->streams.links.insert(link_);
+    }
+    const std::lock_guard lock{link_->mutex};
+    go_on();
+  }
+
+  /// With the lock: begins whatever can be begun.
+  void go_on() {
+    if (finished_)
+      return;
+    if (!writing_ && !slots_.empty() && slots_.front()->answer) {
+      outgoing_ = std::move(*slots_.front()->answer);
+      outgoing_share_ = std::move(slots_.front()->share);
+      slots_.pop_front();
+      writing_ = true;
+      state_->writes.begin(context_, outgoing_.Length());
+      StartWrite(&outgoing_);
+    }
+    const bool stopping = state_->front->stopping;
+    if (!reading_ && !all_read_ && !stopping && slots_.size() < stream_requests) {
+      reading_ = true;
+      StartRead(&incoming_);
+    }
+    if ((all_read_ || stopping) && !writing_ && slots_.empty()) {
+      finished_ = true;
+      Finish(all_read_ ? grpc::Status::OK : grpc::Status{grpc::StatusCode::UNAVAILABLE, "the server ends"});
+    }
   }
 
 private:
@@ -77,12 +110,12 @@ private:
     auto request = read_request(context_, incoming_, state_->front->held);
     incoming_.Clear();
     if (!request)
-      return settle(link_, state_->front->held, slot, fail(request.error()));
+      return settle(link_, state_->front, slot, fail(request.error()));
     slot->id = request->id;
-    auto ticket = state_->front->service.infer(
-        std::move(*request), [link = link_, held = state_->front->held, slot](Result<InferReply> reply) {
-          settle(link, held, slot, std::move(reply));
-        });
+    auto ticket = state_->front->service.infer(std::move(*request),
+                                               [link = link_, front = state_->front, slot](Result<InferReply> reply) {
+                                                 settle(link, front, slot, std::move(reply));
+                                               });
     bool late = false;
     {
       const std::lock_guard lock{link_->mutex};
@@ -94,11 +127,15 @@ private:
       ticket->cancel();
   }
 
-  static void settle(const std::shared_ptr<StreamLink>& link, const std::shared_ptr<HeldBytes>& held,
+  static void settle(const std::shared_ptr<StreamLink>& link, const std::shared_ptr<FrontState>& front,
                      const std::shared_ptr<Slot>& slot, Result<InferReply> reply) {
     Result<HeldShare> share = HeldShare{};
     if (reply)
-      share = hold(*reply, held);
+      share = hold(*reply, front->held);
+    const auto failed = !reply   ? std::optional{reply.error().code()}
+                        : !share ? std::optional{share.error().code()}
+                                 : std::nullopt;
+    front->grpc_answers.add(failed ? grpc_status(*failed) : 0);
     const std::lock_guard lock{link->mutex};
     slot->ticket = nullptr;
     if (!reply)
@@ -127,28 +164,6 @@ private:
         given_up = give_up();
     }
     cancel(given_up);
-  }
-
-  /// With the lock: begins whatever can be begun.
-  void go_on() {
-    if (finished_)
-      return;
-    if (!writing_ && !slots_.empty() && slots_.front()->answer) {
-      outgoing_ = std::move(*slots_.front()->answer);
-      outgoing_share_ = std::move(slots_.front()->share);
-      slots_.pop_front();
-      writing_ = true;
-      state_->writes.begin(context_, outgoing_.Length());
-      StartWrite(&outgoing_);
-    }
-    if (!reading_ && !all_read_ && slots_.size() < stream_requests) {
-      reading_ = true;
-      StartRead(&incoming_);
-    }
-    if (all_read_ && !writing_ && slots_.empty()) {
-      finished_ = true;
-      Finish(grpc::Status::OK);
-    }
   }
 
   void OnCancel() override {
@@ -180,6 +195,10 @@ private:
 
   void OnDone() override {
     {
+      const std::lock_guard lock{state_->streams.mutex};
+      state_->streams.links.erase(link_);
+    }
+    {
       const std::lock_guard lock{link_->mutex};
       link_->call = nullptr;
       state_->writes.end(context_);
@@ -194,7 +213,7 @@ private:
   grpc::ByteBuffer outgoing_;
   HeldShare outgoing_share_;
   std::deque<std::shared_ptr<Slot>> slots_;
-  bool reading_ = true;
+  bool reading_ = false;
   bool all_read_ = false;
   bool writing_ = false;
   bool finished_ = false;
@@ -220,6 +239,19 @@ StreamReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::Callb
   auto* call = new StreamCall{state, context};
   call->start();
   return call;
+}
+
+void end_streams(GrpcState& state) {
+  std::vector<std::shared_ptr<StreamLink>> open;
+  {
+    const std::lock_guard lock{state.streams.mutex};
+    open.assign(state.streams.links.begin(), state.streams.links.end());
+  }
+  for (const auto& link : open) {
+    const std::lock_guard lock{link->mutex};
+    if (link->call != nullptr)
+      link->call->go_on();
+  }
 }
 
 } // namespace serve

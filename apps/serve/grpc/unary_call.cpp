@@ -25,7 +25,7 @@ public:
   void start(const grpc::ByteBuffer& buffer) {
     auto request = read_request(context_, buffer, state_->front->held);
     if (!request)
-      return Finish(status_of(request.error()));
+      return Finish(counted(*state_, status_of(request.error())));
     const auto link = link_;
     link->call = this;
     // The call may be over when this returns: only the link may be used then.
@@ -65,15 +65,15 @@ private:
 
   void finish(Result<InferReply> reply) {
     if (!reply)
-      return Finish(status_of(reply.error()));
+      return Finish(counted(*state_, status_of(reply.error())));
     auto share = hold(*reply, state_->front->held);
     if (!share)
-      return Finish(status_of(share.error()));
+      return Finish(counted(*state_, status_of(share.error())));
     share_ = std::move(*share);
     response_ = response_of(*reply);
     writing_ = true;
     state_->writes.begin(context_, response_.Length());
-    Finish(grpc::Status::OK);
+    Finish(counted(*state_, grpc::Status::OK));
   }
 
   void OnCancel() override {
@@ -86,7 +86,7 @@ private:
     if (ticket)
       ticket->cancel();
     if (take(*link_) != nullptr)
-      Finish(grpc::Status{grpc::StatusCode::CANCELLED, "the client has given up the call"});
+      Finish(counted(*state_, {grpc::StatusCode::CANCELLED, "the client has given up the call"}));
   }
 
   void OnDone() override {
@@ -105,6 +105,11 @@ private:
 
 } // namespace
 
+grpc::Status counted(const GrpcState& state, grpc::Status status) {
+  state.front->grpc_answers.add(status.error_code());
+  return status;
+}
+
 bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context) {
   if (!state.front->tokens.required())
     return true;
@@ -121,7 +126,7 @@ grpc::ServerUnaryReactor* infer_over_grpc(const std::shared_ptr<GrpcState>& stat
                                           const grpc::ByteBuffer& request, grpc::ByteBuffer& response) {
   if (!is_allowed(*state, context)) {
     auto* refused = context.DefaultReactor();
-    refused->Finish(token_status());
+    refused->Finish(counted(*state, token_status()));
     return refused;
   }
   auto* call = new UnaryCall{state, context, response};

@@ -1,3 +1,4 @@
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/front_state.hpp>
 #include <apps/serve/protocol/messages.hpp>
@@ -35,7 +36,7 @@ constexpr std::uint32_t raw_output_tag = 6U << 3 | 2;
 constexpr std::uint32_t infer_response_tag = 2U << 3 | 2;
 // What a byte of a message may take in memory at most, unless it is one of raw contents: an empty element is two bytes.
 constexpr std::size_t parsed_per_byte = 32;
-// Trailers have little room.
+// Trailers have little room, and a client's own words may be in it.
 constexpr std::size_t longest_sentence = 1'024;
 
 /// A message and what is counted for it.
@@ -159,14 +160,14 @@ grpc::ByteBuffer stream_response_of(const InferReply& reply) {
 
 grpc::ByteBuffer stream_error_of(const gpuactors::Error& error, std::string_view id) {
   inference::ModelStreamInferResponse message;
-  message.set_error_message(error.message());
+  message.set_error_message(cut_text(error.message(), longest_sentence));
   message.mutable_infer_response()->set_id(std::string{id});
   const grpc::Slice slice{message.SerializeAsString()};
   return {&slice, 1};
 }
 
 grpc::Status status_of(const gpuactors::Error& error) {
-  return {static_cast<grpc::StatusCode>(grpc_status(error.code())), error.message().substr(0, longest_sentence)};
+  return {static_cast<grpc::StatusCode>(grpc_status(error.code())), cut_text(error.message(), longest_sentence)};
 }
 
 } // namespace serve

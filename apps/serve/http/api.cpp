@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace serve {
@@ -44,9 +43,7 @@ HttpAnswer condition(std::string_view name, bool holds, std::string_view model =
   return answer;
 }
 
-bool is_supported(std::string encoding) {
-  std::transform(encoding.begin(), encoding.end(), encoding.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c); });
+bool is_supported(std::string_view encoding) {
   return encoding.empty() || encoding == "identity" || encoding == "gzip" || encoding == "deflate";
 }
 
@@ -64,6 +61,12 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
   // First, so that only those who may ask learn which paths there are.
   if (!open && !state_->tokens.accept(head.authorization)) {
     refused = refusal(401, token_wanted);
+    return std::nullopt;
+  }
+  const auto& options = state_->options;
+  if (!open && !state_->tokens.required() && options.http
+      && !is_from_here(*options.http, options.tls.has_value(), head.host, head.origin)) {
+    refused = refusal(403, from_elsewhere);
     return std::nullopt;
   }
   if (!route) {
@@ -162,6 +165,14 @@ std::string HttpApi::metrics() const {
   add("gpuactors_serve_http_requests_total", "counter", "Requests over HTTP", state_->http_requests);
   add("gpuactors_serve_grpc_requests_total", "counter", "Requests over gRPC", state_->grpc_requests);
   add("gpuactors_serve_held_bytes", "gauge", "Bytes of requests and answers that are held", state_->held->now());
+  const auto answers = [&](std::string_view front, std::string_view help, const StatusCounts& counts) {
+    const auto name = fmt::format("gpuactors_serve_{}_answers_total", front);
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n", name, help);
+    counts.each(
+        [&](int status, std::uint64_t count) { text += fmt::format("{}{{status=\"{}\"}} {}\n", name, status, count); });
+  };
+  answers("http", "Answers over HTTP, by status", state_->http_answers);
+  answers("grpc", "Answers over gRPC, by code; each one of a stream counts", state_->grpc_answers);
   return text;
 }
 

@@ -20,7 +20,11 @@ struct HttpHead {
   std::string method;
   std::string target;
   std::string authorization;
+  /// In small letters, as are the two after it.
   std::string content_encoding;
+  std::string host;
+  /// The site whose page asks, where a browser says so.
+  std::optional<std::string> origin;
   /// As it was sent.
   std::optional<std::string> inference_header_bytes;
   bool expects_continue = false;

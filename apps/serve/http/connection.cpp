@@ -163,6 +163,8 @@ void Connection::parse_head() {
 
 void Connection::begin_body() {
   const auto& state = *loop_->state();
+  if (!parser_->is_framed())
+    return refuse(400, "of the Transfer-Encodings this server has chunked, alone");
   keep_alive_ = parser_->keep_alive();
   HttpAnswer refused;
   route_ = loop_->api().admit(parser_->head(), refused);
@@ -294,6 +296,7 @@ void Connection::respond(HttpAnswer answer) {
   ticket_ = nullptr;
   state_ = State::writing;
   answer_ = std::move(answer);
+  loop_->state()->http_answers.add(answer_.status);
   keep_alive_ = keep_alive_ && !loop_->state()->stopping;
   answer_head_ = answer_head(answer_, keep_alive_, parser_ && parser_->is_old());
   std::vector<asio::const_buffer> buffers{asio::buffer(answer_head_)};

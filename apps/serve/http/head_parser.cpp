@@ -13,17 +13,16 @@ namespace http = boost::beast::http;
 
 namespace {
 
-bool equals_nocase(boost::beast::string_view text, std::string_view lower) {
-  if (text.size() != lower.size())
-    return false;
-  for (std::size_t i = 0; i < lower.size(); ++i)
-    if ((text[i] >= 'A' && text[i] <= 'Z' ? text[i] | 0x20 : text[i]) != lower[i])
-      return false;
-  return true;
-}
-
 std::string string_of(boost::beast::string_view text) {
   return {text.data(), text.size()};
+}
+
+/// For fields whose values are the same in large and small letters.
+std::string lower_of(boost::beast::string_view text) {
+  auto lower = string_of(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c); });
+  return lower;
 }
 
 } // namespace
@@ -49,10 +48,16 @@ void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) 
   if (field == http::field::authorization)
     head_.authorization = string_of(value);
   else if (field == http::field::content_encoding)
-    head_.content_encoding = string_of(value);
+    head_.content_encoding = lower_of(value);
+  else if (field == http::field::host)
+    head_.host = lower_of(value);
+  else if (field == http::field::origin)
+    head_.origin = lower_of(value);
+  else if (field == http::field::transfer_encoding)
+    transfer_encoding_ += (transfer_encoding_.empty() ? "" : ",") + lower_of(value);
   else if (field == http::field::expect)
-    head_.expects_continue = equals_nocase(value, "100-continue");
-  else if (field == http::field::unknown && equals_nocase(name, "inference-header-content-length"))
+    head_.expects_continue = lower_of(value) == "100-continue";
+  else if (field == http::field::unknown && lower_of(name) == "inference-header-content-length")
     head_.inference_header_bytes = string_of(value);
 }
 

@@ -6,6 +6,8 @@
 
 #include <boost/beast/http/basic_parser.hpp>
 
+#include <string>
+
 namespace serve {
 
 /// Parses one request. Its body goes to a buffer when it comes in chunks; otherwise the caller reads it.
@@ -22,6 +24,12 @@ public:
   /// Whether it is HTTP/1.0, whose connections end unless both sides say otherwise.
   [[nodiscard]] bool is_old() const noexcept {
     return old_;
+  }
+
+  /// Whether it is said in a way that is understood where the body ends. Another server in front of this one may look
+  /// for the end of any other Transfer-Encoding elsewhere, and take for a part of the body what is the next request.
+  [[nodiscard]] bool is_framed() const noexcept {
+    return transfer_encoding_.empty() || (transfer_encoding_ == "chunked" && !old_);
   }
 
   /// Where chunks go. Must be set before they are parsed.
@@ -49,6 +57,7 @@ private:
   void on_finish_impl(Code& error) override;
 
   HttpHead head_;
+  std::string transfer_encoding_;
   bool old_ = false;
   BodyBuffer* body_ = nullptr;
   BodyBuffer::Growth growth_ = BodyBuffer::Growth::done;

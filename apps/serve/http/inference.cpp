@@ -27,7 +27,7 @@ HttpAnswer refusal_of(const gpuactors::Error& error) {
 }
 
 bool is_packed(const HttpHead& head) {
-  return !head.content_encoding.empty() && head.content_encoding != "identity";
+  return head.content_encoding == "gzip" || head.content_encoding == "deflate";
 }
 
 /// One request on its way. It is the handle, too: the model's own comes later.

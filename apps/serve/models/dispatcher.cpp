@@ -197,7 +197,7 @@ bool Dispatcher::remove_idle(std::uint64_t id) {
   return true;
 }
 
-std::vector<std::uint64_t> Dispatcher::take_lost() {
+std::vector<LostReplica> Dispatcher::take_lost() {
   const std::lock_guard lock{mutex_};
   return std::exchange(lost_, {});
 }
@@ -222,6 +222,7 @@ batching::ScalingLook Dispatcher::look() const {
   const std::lock_guard lock{mutex_};
   batching::ScalingLook result;
   result.waiting = queue_.waiting();
+  result.refused = queue_.counts().refused_busy;
   for (const auto& [id, replica] : replicas_)
     result.replicas.push_back({id, !replica.flights.empty(), replica.idle_since});
   return result;
@@ -234,7 +235,7 @@ std::size_t Dispatcher::replicas() const {
 
 DispatcherSnapshot Dispatcher::snapshot() const {
   const std::lock_guard lock{mutex_};
-  DispatcherSnapshot result{statistics_, queue_.counts(), {}, lost_count_, options_.limits.max_batch};
+  DispatcherSnapshot result{statistics_, queue_.counts(), {}, lost_count_, options_.limits.max_batch, latencies_};
   result.statistics.pending = queue_.waiting();
   for (const auto& [id, replica] : replicas_)
     result.replicas.push_back(replica.facts);

@@ -1,6 +1,7 @@
 // The requests of one version of a model on their way to its replicas and back.
 #pragma once
 
+#include "histogram.hpp"
 #include "pending.hpp"
 #include "replica.hpp"
 
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,6 +30,12 @@ struct ReplicaFacts {
   std::uint64_t id = 0;
   gpuactors::Share share;
   std::uint64_t memory_used_bytes = 0;
+};
+
+/// One that does not serve any more, and what was noticed of it.
+struct LostReplica {
+  std::uint64_t id = 0;
+  std::string why;
 };
 
 struct DispatcherOptions {
@@ -45,6 +53,7 @@ struct DispatcherSnapshot {
   /// Replicas that were lost since the start.
   std::uint64_t lost = 0;
   std::uint64_t max_batch = 0;
+  Latencies latencies;
 };
 
 /// A queue of requests, and the replicas that take batches from it, the least loaded first.
@@ -80,8 +89,8 @@ public:
   /// A replica was found dead while it was idle; its batches go to others.
   void lose(std::uint64_t id);
 
-  /// Ids of those that were lost since the last call.
-  std::vector<std::uint64_t> take_lost();
+  /// Those that were lost since the last call.
+  std::vector<LostReplica> take_lost();
 
   void set_memory(std::uint64_t id, std::uint64_t used_bytes);
 
@@ -175,10 +184,11 @@ private:
   batching::BatchTimes times_;
   batching::BatchQueue queue_;
   std::map<std::uint64_t, Replica> replicas_;
-  std::vector<std::uint64_t> lost_;
+  std::vector<LostReplica> lost_;
   std::uint64_t lost_count_ = 0;
   std::uint64_t last_flight_ = 0;
   ModelStatistics statistics_;
+  Latencies latencies_;
   /// When a batch that is held back goes; what the timer sleeps until.
   gpuactors::TimePoint ask_again_ = gpuactors::never;
   gpuactors::TimePoint timer_until_ = gpuactors::never;

@@ -163,6 +163,7 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
   count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
+  latencies_.infer.add(std::chrono::nanoseconds{reply.infer_ns()});
   const auto shared = std::make_shared<const wire::BatchReply>(std::move(reply));
   const auto bytes = std::as_bytes(std::span{shared->y().data(), shared->y().size()});
   std::size_t offset = 0;
@@ -175,6 +176,8 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
     const auto pending = pending_of(member);
     count(statistics_.success, now - pending->arrived);
     count(statistics_.queue, pending->sent - pending->arrived);
+    latencies_.request.add(now - pending->arrived);
+    latencies_.queue.add(pending->sent - pending->arrived);
     count(statistics_.compute_input, std::chrono::nanoseconds{shared->input_ns()});
     count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
@@ -200,11 +203,15 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
   const auto id = replica.facts.id;
   const auto flights = std::move(replica.flights);
   replicas_.erase(id);
-  lost_.push_back(id);
+  lost_.push_back({id, to_string(error)});
   ++lost_count_;
   actions.replicas_changed = true;
   for (const auto& [number, flight] : flights)
     for (const auto& member : flight.members) {
+      if (number != flights.begin()->first) {
+        queue_.put_back(member); // it waited behind the batch that ran, and has no part in this
+        continue;
+      }
       if (++member->losses >= losses_until_failed) {
         if (queue_.give_up(*member))
           fail(member,

@@ -94,6 +94,24 @@ void write_batches(Text& text, const Versions& versions) {
   }
 }
 
+void write_latencies(Text& text, const Versions& versions) {
+  const auto histogram = [&](std::string_view part, std::string_view help, Histogram Latencies::*member) {
+    const auto name = fmt::format("gpuactors_serve_{}_seconds", part);
+    text.family(name, "histogram", help);
+    for (const auto& version : versions) {
+      const auto& durations = version.latencies.*member;
+      for (std::size_t i = 0; i < Histogram::bounds.size(); ++i)
+        text.line(name + "_bucket", version, fmt::format(",le=\"{}\"", Histogram::bounds[i]), durations.at_most(i));
+      text.line(name + "_bucket", version, ",le=\"+Inf\"", durations.count());
+      text.line(name + "_sum", version, "", durations.sum());
+      text.line(name + "_count", version, "", durations.count());
+    }
+  };
+  histogram("request", "Seconds from arrival to answer, of requests that succeeded", &Latencies::request);
+  histogram("queue", "Seconds that requests that succeeded waited for their batch", &Latencies::queue);
+  histogram("infer", "Seconds of inference, of batches", &Latencies::infer);
+}
+
 void write_replicas(Text& text, const Versions& versions) {
   text.each("gpuactors_serve_replicas", "gauge", "Replicas that serve",
             [](const auto& version) { return version.replicas.size(); });
@@ -131,6 +149,7 @@ std::string render_metrics(const std::vector<DispatcherSnapshot>& versions) {
   write_requests(text, versions);
   write_durations(text);
   write_batches(text, versions);
+  write_latencies(text, versions);
   write_replicas(text, versions);
   write_refusals(text, versions);
   return text.take();

@@ -88,29 +88,27 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   LoadOptions how;
   how.wait = options_.load_wait;
   how.replica_type = options_.replica_type;
+  how.notice = options_.notice;
   std::uint64_t number = 0;
+  bool first = false;
   {
     const std::unique_lock lock{mutex_};
     if (closing_)
       return no_more_loads();
     config = model->config;
     number = ++model->last_number;
+    first = number == 1 && !model->by_client;
     model->coming = {number, how.bell};
   }
   if (path)
     config.file = *path;
   auto version = ModelVersion::load(cluster_, config, number, how);
+  if (!version)
+    return note_failure(*model, version.error(), first);
   std::unique_ptr<ModelVersion> old;
   {
     const std::unique_lock lock{mutex_};
     model->coming.reset();
-    if (!version) {
-      if (model->current == nullptr)
-        model->reason = version.error().message();
-      forget(*model);
-      return gpuactors::fail(version.error().code(),
-                             fmt::format("model {} could not be loaded: {}", config.name, version.error().message()));
-    }
     if (closing_)
       return no_more_loads(); // the new one ends with this call
     old = std::exchange(model->current, std::move(*version));
@@ -120,8 +118,29 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
     if (old != nullptr)
       model->ending.push_back(old->dispatcher());
   }
+  if (old != nullptr)
+    options_.notice(
+        fmt::format("model {}: version {} serves in the place of version {}", config.name, number, old->number()));
+  else if (!first)
+    options_.notice(fmt::format("model {}: version {} serves", config.name, number));
   end(*model, std::move(old), deadline_after(Clock::now(), options_.drain));
   return {};
+}
+
+Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& error, bool first) {
+  auto sentence = fmt::format("model {} could not be loaded: {}", model.config.name, error.message());
+  bool closing = false;
+  {
+    const std::unique_lock lock{mutex_};
+    model.coming.reset();
+    if (model.current == nullptr)
+      model.reason = error.message();
+    forget(model);
+    closing = closing_;
+  }
+  if (!first && !closing)
+    options_.notice(sentence);
+  return gpuactors::fail(error.code(), std::move(sentence));
 }
 
 Result<void> ModelTable::unload(std::string_view name) {
@@ -136,6 +155,8 @@ Result<void> ModelTable::unload(std::string_view name) {
     if (last != nullptr)
       model->ending.push_back(last->dispatcher());
   }
+  if (last != nullptr)
+    options_.notice(fmt::format("{} is unloaded", last->dispatcher()->facts().title));
   end(*model, std::move(last), deadline_after(Clock::now(), options_.drain));
   const std::unique_lock lock{mutex_};
   forget(*model);

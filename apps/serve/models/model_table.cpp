@@ -3,7 +3,10 @@
 #include "metrics.hpp"
 #include "request_check.hpp"
 
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
+
+#include <apps/serve/cut_text.hpp>
 
 #include <fmt/format.h>
 
@@ -145,6 +148,10 @@ Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_v
 Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {
   if (const auto found = models_.find(name); found != models_.end())
     return found->second;
+  // No model is named like this, and the search for a name that is alike would keep all others waiting.
+  if (name.size() > gpuactors::limits::name_length)
+    return gpuactors::fail(Errc::not_found, fmt::format("there is no model \"{}\"; the name has {} bytes",
+                                                        cut_text(name, gpuactors::limits::name_length), name.size()));
   std::vector<std::string> names;
   for (const auto& [known, model] : models_)
     names.push_back(known);
@@ -152,8 +159,9 @@ Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {
                          fmt::format("there is no model \"{}\"{}", name, gpuactors::did_you_mean(name, names)));
 }
 
-Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::string_view version) const {
+Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::string_view asked) const {
   const auto& name = model.config.name;
+  const auto version = cut_text(asked, gpuactors::limits::name_length);
   if (model.current != nullptr && (version.empty() || version == model.current->number()))
     return model.current.get();
   const auto missing = [&](Errc code, std::string_view why) {

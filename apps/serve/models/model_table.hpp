@@ -31,6 +31,9 @@ struct TableOptions {
   gpuactors::Duration load_wait = std::chrono::seconds{10};
   /// The actor type of replicas.
   std::string replica_type = serve::replica_type;
+  /// Told of replicas that are lost and replaced, of versions that take the place of others, of loads and unloads; not
+  /// of the first load of a model that was added.
+  Notice notice = [](const std::string&) {};
 };
 
 /// The `Service` behind the fronts. Use: `add` what is on the command line, then `load` each, and `close` before the
@@ -114,6 +117,9 @@ private:
   requested_path(const std::map<std::string, std::string>& parameters) const;
   /// Takes the model out of the table if nothing keeps it there. With the mutex.
   void forget(const Model& model);
+  /// A version could not be loaded, the first one of its model or another.
+  /// @returns the error for who asked for it.
+  gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool first);
   /// Ends a version that is no longer the model's current one.
   void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until);
 

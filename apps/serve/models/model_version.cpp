@@ -89,6 +89,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   ReplicaOptions options;
   options.type = how.replica_type;
   options.first_wait = how.wait;
+  options.notice = how.notice;
   options.config.set_title(facts.title);
   *options.config.mutable_checkpoint() = version->checkpoint_.ref();
   options.config.set_max_rows(static_cast<std::int64_t>(limits.max_batch));

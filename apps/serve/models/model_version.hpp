@@ -19,6 +19,8 @@ struct LoadOptions {
   gpuactors::Duration wait = std::chrono::seconds{10};
   /// The actor type of replicas.
   std::string replica_type = serve::replica_type;
+  /// Told of what becomes of the replicas.
+  Notice notice = [](const std::string&) {};
   /// Stops the loading, and later the keeper of the replicas.
   std::shared_ptr<KeeperBell> bell = std::make_shared<KeeperBell>();
 };

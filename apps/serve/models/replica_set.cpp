@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace serve {
@@ -38,6 +41,27 @@ constexpr auto look_seldom = 500ms;
 
 /// How long new replicas are measured before they serve, at most.
 constexpr auto longest_measuring = 2s;
+
+template <class T>
+bool are_numbers(std::string_view bytes) {
+  for (; bytes.size() >= sizeof(T); bytes.remove_prefix(sizeof(T))) {
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    if (!std::isfinite(value))
+      return false;
+  }
+  return true;
+}
+
+/// A network that has diverged in its training answers no numbers, to anybody.
+Result<void> check_numbers(const ModelFacts& facts, const wire::BatchReply& reply) {
+  if (facts.type == DataType::fp64 ? are_numbers<double>(reply.y()) : are_numbers<float>(reply.y()))
+    return {};
+  return gpuactors::fail(Errc::invalid_argument,
+                         fmt::format("{} answers rows of zeros with what is no finite number: its training has "
+                                     "diverged",
+                                     facts.title));
+}
 
 Share share_of(const ActorRef& actor) {
   const auto info = actor.info();
@@ -129,28 +153,43 @@ void ReplicaSet::kill(const ActorRef& actor) {
 
 // -- the keeper -----------------------------------------------------------------------------------
 
+void ReplicaSet::note(const std::string& what) const {
+  options_.notice(fmt::format("{}: {}", dispatcher_->facts().title, what));
+}
+
 void ReplicaSet::keep() {
+  keeping_ = true;
   const auto changes = options_.scaling.min_replicas < options_.scaling.max_replicas;
   while (bell_->wait(changes ? look_often : look_seldom))
     look_around();
 }
 
 void ReplicaSet::look_around() {
-  for (const auto id : dispatcher_->take_lost())
-    end(id);
+  for (const auto& lost : dispatcher_->take_lost()) {
+    note(fmt::format("replica {} was lost: {}", lost.id, lost.why));
+    end(lost.id);
+  }
   const auto look = dispatcher_->look();
   const auto step = scaling_.decide(Clock::now(), look);
   const auto needed = look.replicas.size() < options_.scaling.min_replicas;
   for (std::size_t i = 0; i < step.start; ++i) {
-    if (start_one(needed ? Duration{needed_wait} : Duration{wished_wait})) {
+    const auto started = start_one(needed ? Duration{needed_wait} : Duration{wished_wait});
+    if (started) {
       scaling_.start_succeeded();
+      last_failure_.clear();
       continue;
     }
     scaling_.start_failed(Clock::now());
+    const auto why = to_string(started.error());
+    if (needed && !bell_->stopped() && why != last_failure_)
+      note(fmt::format("a replica that is missing could not be started, and is tried again: {}", why));
+    last_failure_ = why;
     break;
   }
-  if (step.stop && dispatcher_->remove_idle(*step.stop))
+  if (step.stop && dispatcher_->remove_idle(*step.stop)) {
+    note(fmt::format("replica {} has nothing to do and ends", *step.stop));
     end(*step.stop);
+  }
   ask_idle_ones(look);
 }
 
@@ -215,6 +254,8 @@ Result<void> ReplicaSet::start_one(Duration queue_timeout) {
     end(id);
     return warm;
   }
+  if (keeping_)
+    note(fmt::format("replica {} serves, on node {}", id, actor.info().lease().node()));
   dispatcher_->add({id, share, state->memory_used_bytes()}, [actor](wire::Batch batch, BatchDone done) {
     actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
   });
@@ -229,8 +270,10 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     batch.set_rows(static_cast<std::int64_t>(rows));
     batch.mutable_x()->resize(rows * facts.row_in_bytes);
     const auto start = Clock::now();
-    GPUACTORS_TRY(await(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch)));
-    return Clock::now() - start;
+    GPUACTORS_LET(reply, await(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch)));
+    const auto took = Clock::now() - start;
+    GPUACTORS_TRY(check_numbers(facts, reply));
+    return took;
   };
   // The largest first: it pages in what all need, and it alone is done where sizes are known from others.
   GPUACTORS_TRY(run(most));

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,9 @@ private:
   bool stopped_ = false;
 };
 
+/// Takes a line about something that happened, for who looks after the server. Any thread.
+using Notice = std::function<void(const std::string&)>;
+
 struct ReplicaOptions {
   /// The actor type that takes a `ReplicaConfig` and has the methods of `replica.hpp`.
   std::string type = replica_type;
@@ -44,6 +48,8 @@ struct ReplicaOptions {
   std::size_t initial = 1;
   /// How long the first of them may wait for its share; later ones are tried again.
   gpuactors::Duration first_wait = std::chrono::seconds{10};
+  /// Told of replicas that are lost, and of those that come and go after the start.
+  Notice notice = [](const std::string&) {};
 };
 
 /// Replicas behind a dispatcher. One thread of its own does what takes time. All members from any thread.
@@ -80,6 +86,7 @@ private:
   void ask_idle_ones(const batching::ScalingLook& look);
   void end(std::uint64_t id);
   void kill(const gpuactors::ActorRef& actor);
+  void note(const std::string& what) const;
 
   gpuactors::Cluster& cluster_;
   const std::shared_ptr<Dispatcher> dispatcher_;
@@ -89,6 +96,9 @@ private:
   std::map<std::uint64_t, gpuactors::ActorRef> actors_;
   std::uint64_t last_id_ = 0;
   gpuactors::TimePoint next_ask_{};
+  bool keeping_ = false;
+  /// Why the last start failed: the same is not said again and again.
+  std::string last_failure_;
   std::thread keeper_;
 };
 

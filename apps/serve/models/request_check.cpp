@@ -1,5 +1,9 @@
 #include "request_check.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
+#include <apps/serve/cut_text.hpp>
+
 #include <fmt/format.h>
 
 namespace serve {
@@ -56,7 +60,8 @@ Result<std::uint64_t> check_request(const InferRequest& request, const ModelFact
     return misfit(facts, "has one input, \"{}\", and the request has {}", input_name, request.inputs.size());
   const auto& input = request.inputs.front();
   if (input.name != input_name)
-    return misfit(facts, "has no input \"{}\": its input is \"{}\"", input.name, input_name);
+    return misfit(facts, "has no input \"{}\": its input is \"{}\"",
+                  cut_text(input.name, gpuactors::limits::name_length), input_name);
   if (input.type != facts.type)
     return misfit(facts, "takes \"{}\" as {}, not as {}", input_name, type_name(facts.type), type_name(input.type));
   if (input.shape.size() != 2 || input.shape[1] != facts.inputs)
@@ -70,7 +75,8 @@ Result<std::uint64_t> check_request(const InferRequest& request, const ModelFact
     return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input.data.size());
   for (const auto& output : request.outputs)
     if (output != output_name)
-      return misfit(facts, "has no output \"{}\": its output is \"{}\"", output, output_name);
+      return misfit(facts, "has no output \"{}\": its output is \"{}\"",
+                    cut_text(output, gpuactors::limits::name_length), output_name);
   if (request.timeout && *request.timeout <= gpuactors::Duration::zero())
     return misfit(facts, "cannot answer within a timeout of 0 or less");
   return static_cast<std::uint64_t>(rows);

@@ -39,6 +39,13 @@ Result<void> check_file(const std::filesystem::path& file) {
   return {};
 }
 
+/// The host of "HOST:PORT" or "HOST"; of an IPv6 address what is in the brackets.
+std::string_view without_port(std::string_view host) {
+  if (host.starts_with('['))
+    return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.rfind(':'));
+}
+
 std::string_view trimmed(std::string_view line) {
   const auto first = line.find_first_not_of(" \t\r");
   return first == std::string_view::npos ? "" : line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
@@ -91,6 +98,16 @@ bool Tokens::accept(std::string_view authorization) const {
   for (const auto& digest : digests_)
     matches |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0 ? 1U : 0U;
   return matches != 0;
+}
+
+bool is_from_here(const gpuactors::Endpoint& listening, bool tls, std::string_view host,
+                  const std::optional<std::string>& origin) {
+  if (origin && *origin != fmt::format("{}://{}", tls ? "https" : "http", host))
+    return false;
+  // Beyond loopback it may have any name, and TLS, which a stranger's name does not fit.
+  if (host.empty() || !gpuactors::is_loopback(listening.host))
+    return true;
+  return gpuactors::is_loopback(without_port(host));
 }
 
 Result<void> check_exposure(const gpuactors::Endpoint& endpoint, bool tokens, bool tls) {

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +41,17 @@ private:
 /// The sentence for a request without a token.
 inline constexpr std::string_view token_wanted = "this server wants a token: send the header \"Authorization: Bearer "
                                                  "TOKEN\"";
+
+/// Whether a server that wants no token takes a request with these headers, in small letters. A browser on this machine
+/// sends requests for pages of any site: they name that site as their origin, or as their host where its name was made
+/// to lead here. What has no such header is no page's.
+[[nodiscard]] bool is_from_here(const gpuactors::Endpoint& listening, bool tls, std::string_view host,
+                                const std::optional<std::string>& origin);
+
+/// The sentence for a request that is not.
+inline constexpr std::string_view from_elsewhere = "this server wants no token, so that it takes no requests of pages "
+                                                   "of other sites: Host must be its own address, and Origin too "
+                                                   "where there is one";
 
 /// Whether a server may listen there: only this machine can reach it, or it has tokens or TLS.
 /// @returns `invalid_argument` otherwise.

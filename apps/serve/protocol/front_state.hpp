@@ -4,6 +4,7 @@
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/protocol/access.hpp>
 #include <apps/serve/protocol/held_bytes.hpp>
+#include <apps/serve/protocol/status_counts.hpp>
 #include <apps/serve/protocol/work_pool.hpp>
 
 #include <atomic>
@@ -28,6 +29,8 @@ struct FrontState {
   std::atomic<std::size_t> http_refused{0};
   std::atomic<std::size_t> http_requests{0};
   std::atomic<std::size_t> grpc_requests{0};
+  StatusCounts http_answers;
+  StatusCounts grpc_answers;
   std::atomic<bool> stopping{false};
   /// Loads and unloads.
   WorkPool repository;

@@ -1,5 +1,6 @@
 #include <gpuactors/base/limits.hpp>
 
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/data_type.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 
@@ -29,7 +30,8 @@ Result<void> check_distinct(std::string_view kind, std::vector<std::string_view>
     return fail(Errc::invalid_argument, fmt::format("the request has an {} without a name", kind));
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end())
-    return fail(Errc::invalid_argument, fmt::format("the request names {} \"{}\" twice", kind, *twice));
+    return fail(Errc::invalid_argument, fmt::format("the request names {} \"{}\" twice", kind,
+                                                    cut_text(*twice, gpuactors::limits::name_length)));
   return {};
 }
 
@@ -54,9 +56,7 @@ std::string to_string(std::span<const std::int64_t> shape) {
 }
 
 std::string input_name(std::string_view name) {
-  if (name.size() <= gpuactors::limits::name_length)
-    return fmt::format("input \"{}\"", name);
-  return fmt::format("input \"{}...\"", name.substr(0, gpuactors::limits::name_length));
+  return fmt::format("input \"{}\"", cut_text(name, gpuactors::limits::name_length));
 }
 
 Result<std::uint64_t> count_elements(std::string_view what, std::span<const std::int64_t> shape) {

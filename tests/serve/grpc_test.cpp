@@ -1,0 +1,191 @@
+// What gRPC's own clients see of the front, where no client of the protocol looks.
+#include "test_service.hpp"
+
+#include <apps/serve/fronts.hpp>
+#include <apps/serve/grpc/channel.hpp>
+#include <support/results.hpp>
+#include <support/temporary_folder.hpp>
+
+#include <health.grpc.pb.h>
+#include <inference.grpc.pb.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace serve;
+using namespace serve::test;
+using gpuactors::test::must;
+
+namespace {
+
+/// The fronts over the test models, and a channel to them.
+struct Served {
+  explicit Served(const std::filesystem::path& token_file = {}) {
+    FrontOptions options;
+    options.token_file = token_file;
+    options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
+    fronts.emplace(must(Fronts::open(service, options)));
+    channel = channel_to(*fronts->grpc());
+  }
+
+  TestService service;
+  std::optional<Fronts> fronts;
+  std::shared_ptr<grpc::Channel> channel;
+};
+
+inference::ModelInferRequest request_for(const std::string& model) {
+  inference::ModelInferRequest request;
+  request.set_model_name(model);
+  request.set_id("7");
+  auto& input = *request.add_inputs();
+  input.set_name("x");
+  input.set_datatype("FP32");
+  input.add_shape(1);
+  input.add_shape(4);
+  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F})
+    input.mutable_contents()->add_fp32_contents(value);
+  return request;
+}
+
+} // namespace
+
+TEST_CASE("a stream that has nothing to answer ends at once when the server does", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  grpc::ClientContext context;
+  auto stream = stub->ModelStreamInfer(&context);
+  inference::ModelStreamInferResponse response;
+  REQUIRE(stream->Write(request_for("line")));
+  REQUIRE(stream->Read(&response));
+  CHECK(response.infer_response().id() == "7");
+  served.fronts->stop(20s);
+  CHECK_FALSE(stream->Read(&response));
+  const auto status = stream->Finish();
+  CHECK(status.error_code() == grpc::StatusCode::UNAVAILABLE);
+  CHECK(status.error_message() == "the server ends");
+}
+
+TEST_CASE("a stream ends with the answer to what it has asked when the server does", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  grpc::ClientContext context;
+  auto stream = stub->ModelStreamInfer(&context);
+  auto request = request_for("wait"); // until its timeout
+  (*request.mutable_parameters())["timeout"].set_int64_param(200'000);
+  REQUIRE(stream->Write(request));
+  while (served.service.waiting() == 0)
+    std::this_thread::yield();
+  std::thread stopping{[&] { served.fronts->stop(20s); }};
+  inference::ModelStreamInferResponse response;
+  CHECK(stream->Read(&response));
+  CHECK(response.infer_response().id() == "7");
+  CHECK_FALSE(stream->Read(&response));
+  CHECK(stream->Finish().error_message() == "the server ends");
+  stopping.join();
+}
+
+TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  inference::ModelInferResponse answer;
+  for (const auto* model : {"line", "none", "none"}) {
+    grpc::ClientContext context;
+    CHECK(stub->ModelInfer(&context, request_for(model), &answer).ok() == (std::string_view{model} == "line"));
+  }
+  grpc::ClientContext context;
+  auto stream = stub->ModelStreamInfer(&context);
+  inference::ModelStreamInferResponse response;
+  for (const auto* model : {"line", "line", "none"}) {
+    REQUIRE(stream->Write(request_for(model)));
+    REQUIRE(stream->Read(&response));
+  }
+  const auto counts = served.fronts->counts().grpc_answers;
+  CHECK(counts == std::map<int, std::uint64_t>{{grpc::StatusCode::OK, 3}, {grpc::StatusCode::NOT_FOUND, 3}});
+  stream->WritesDone();
+  CHECK(stream->Finish().ok());
+}
+
+namespace {
+
+namespace health = grpc::health::v1;
+using Status = health::HealthCheckResponse;
+
+/// What a check says of a name: its status, or the code of the refusal.
+std::string check(Served& served, const std::string& name) {
+  grpc::ClientContext context;
+  health::HealthCheckRequest request;
+  request.set_service(name);
+  Status response;
+  const auto status = health::Health::NewStub(served.channel)->Check(&context, request, &response);
+  return status.ok() ? Status::ServingStatus_Name(response.status()) : std::to_string(status.error_code());
+}
+
+} // namespace
+
+TEST_CASE("health checks tell of the server and of each model", "[serve]") {
+  Served served;
+  CHECK(check(served, "") == "SERVING");
+  CHECK(check(served, "inference.GRPCInferenceService") == "SERVING");
+  CHECK(check(served, "line") == "SERVING");
+  CHECK(check(served, "none") == std::to_string(grpc::StatusCode::NOT_FOUND));
+  must(served.service.unload("echo"));
+  CHECK(check(served, "") == "NOT_SERVING");
+  CHECK(check(served, "echo") == "NOT_SERVING");
+  CHECK(check(served, "line") == "SERVING");
+}
+
+TEST_CASE("only the health of the server is told without a token", "[serve]") {
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder / "tokens";
+  std::ofstream{file} << "0123456789abcdef\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  Served served{file};
+  CHECK(check(served, "") == "SERVING");
+  CHECK(check(served, "line") == std::to_string(grpc::StatusCode::UNAUTHENTICATED));
+  grpc::ClientContext context;
+  health::HealthCheckRequest request;
+  request.set_service("line");
+  auto watch = health::Health::NewStub(served.channel)->Watch(&context, request);
+  Status response;
+  CHECK_FALSE(watch->Read(&response));
+  CHECK(watch->Finish().error_code() == grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST_CASE("who watches the health of a model is told of each change, and of the end", "[serve]") {
+  Served served;
+  auto stub = health::Health::NewStub(served.channel);
+  health::HealthCheckRequest request;
+  request.set_service("line");
+  grpc::ClientContext context;
+  auto watch = stub->Watch(&context, request);
+  request.set_service("none");
+  grpc::ClientContext other_context;
+  auto other = stub->Watch(&other_context, request);
+  Status response;
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::SERVING);
+  REQUIRE(other->Read(&response));
+  CHECK(response.status() == Status::SERVICE_UNKNOWN);
+  must(served.service.unload("line"));
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::NOT_SERVING);
+  must(served.service.load("line", {}));
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::SERVING);
+  // One who has gone is forgotten.
+  other_context.TryCancel();
+  CHECK(other->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  served.fronts->stop(20s);
+  REQUIRE(watch->Read(&response));
+  CHECK(response.status() == Status::NOT_SERVING);
+  CHECK_FALSE(watch->Read(&response));
+  CHECK(watch->Finish().error_message() == "the server ends");
+}
