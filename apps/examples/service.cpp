@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 class Doubler : public gpuactors::FractionalGPUActor {
 public:
   // Each life begins here. What is slow, such as loading a model onto the device, belongs here too.
-  Doubler(Init init, const google::protobuf::Empty&) : FractionalGPUActor(std::move(init)) {
+  Doubler(gpuactors::Init init, const google::protobuf::Empty&) : FractionalGPUActor(std::move(init)) {
     if (const auto state = saved<Number>(); state && *state)
       served_ = (*state)->value();
   }

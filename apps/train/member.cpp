@@ -93,8 +93,9 @@ Result<void> MemberActor::make_sum(const Places& places) {
     NcclSum::Place place{places.nccl_id(), members, rank};
     // Of each layer five launches and three events; slopes and parameters besides.
     place.operations = 8 * static_cast<std::uint64_t>(plan_.sizes_size()) + 2;
-    GPUACTORS_LET(
-        sum, NcclSum::join(stream, slopes, place, [self, now] { self.call("wake", now, gpuactors::Duration::max()); }));
+    GPUACTORS_LET(sum, NcclSum::join(stream, slopes, place, [self, now] {
+                    static_cast<void>(self.call("wake", now, gpuactors::Duration::max()));
+                  }));
     sum_ = std::move(sum);
     return {};
   }

@@ -1,5 +1,4 @@
 #include <gpuactors/agent/detail/line_cutter.hpp>
-#include <gpuactors/agent/detail/utf8.hpp>
 
 #include <support/catch.hpp>
 
@@ -20,8 +19,6 @@ std::vector<std::string> cut(std::size_t most, const std::vector<std::string>& p
 }
 
 using Lines = std::vector<std::string>;
-
-const std::string mark = "\xEF\xBF\xBD";
 
 } // namespace
 

@@ -112,10 +112,6 @@ public:
   Failing(Init init, const Text&) : Actor(std::move(init)) {
     throw std::runtime_error{"no file caf\xE9"};
   }
-
-  void describe(Methods<Failing>&) {
-    // nop
-  }
 };
 
 } // namespace
