@@ -31,7 +31,7 @@ add_library(gpuactors_cuda MODULE
   ${device}/cuda/pool.cpp ${device}/cuda/primary.cpp ${device}/cuda/products.cpp ${device}/cuda/runtime_kernels.cpp
   ${device}/cuda/shared_memory.cpp ${device}/cuda/split.cpp
   ${device}/backend.cpp ${device}/detail/compute_groups.cpp ${device}/device_offer.cpp ${device}/quota.cpp
-  ${device}/types.cpp ${base}/error.cpp ${base}/units.cpp)
+  ${device}/types.cpp ${base}/error.cpp ${base}/units.cpp ${base}/utf8.cpp)
 set_target_properties(gpuactors_cuda PROPERTIES
   OUTPUT_NAME gpuactors_cuda
   CXX_VISIBILITY_PRESET hidden

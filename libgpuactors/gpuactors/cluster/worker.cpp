@@ -14,11 +14,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <thread>
 
 namespace gpuactors {
@@ -62,6 +64,7 @@ public:
     GPUACTORS_LET(core,
                   detail::ClusterCore::connect(options, [&](detail::ClusterCore& made) { return start(made, setup); }));
     termination.wait();
+    *agent_needed_ = false;
     caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     worker_ = nullptr;
     core->shutdown();
@@ -72,7 +75,10 @@ private:
   Result<void> start(detail::ClusterCore& core, const v1::WorkerSetup& setup) {
     GPUACTORS_LET(agent, reach_agent(core, setup));
     // A node that has lost its agent has lost what ran there: the broker starts it elsewhere.
-    agent->get()->attach_functor([] { ::kill(::getpid(), SIGKILL); });
+    agent->get()->attach_functor([needed = agent_needed_] {
+      if (*needed)
+        ::kill(::getpid(), SIGKILL);
+    });
 
     auto services = std::make_shared<ProcessServices>();
     GPUACTORS_TRY(open(setup, *services));
@@ -80,8 +86,10 @@ private:
     worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
     auto registered = register_with(agent, core, setup);
     // The core waits for all actors at its end.
-    if (!registered)
+    if (!registered) {
+      *agent_needed_ = false;
       caf::anon_send_exit(std::exchange(worker_, nullptr), caf::exit_reason::user_shutdown);
+    }
     return registered;
   }
 
@@ -127,6 +135,8 @@ private:
   }
 
   caf::strong_actor_ptr worker_;
+  // Until this process ends by itself, and with it the connection.
+  std::shared_ptr<std::atomic<bool>> agent_needed_ = std::make_shared<std::atomic<bool>>(true);
 };
 
 /// `worker --describe NODE SPEC FILE PLUGIN...`: what devices and types there are, as JSON.

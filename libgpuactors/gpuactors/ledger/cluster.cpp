@@ -309,9 +309,10 @@ void Cluster::check() const {
                                == (node.takes_leases() ? 1U : 0U),
                            "a node is not in the index of cpus");
   }
+  std::size_t indexed = 0;
   for (const auto& [key, kind] : kinds_)
-    in_use -= std::min(in_use, kind.in_use.size());
-  GPUACTORS_LEDGER_CHECK(in_use == 0, "an index names a device that is not in use");
+    indexed += kind.in_use.size();
+  GPUACTORS_LEDGER_CHECK(in_use == indexed, "an index names a device that is not in use");
 }
 
 } // namespace gpuactors::ledger_detail

@@ -175,9 +175,11 @@ Result<TcpListener> listen_tcp(const Endpoint& at) {
   if (socket)
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
   if (!socket || ::bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0
-      || ::listen(socket.get(), backlog) != 0)
-    return fail(errno == EADDRNOTAVAIL ? Errc::invalid_argument : Errc::unavailable,
-                fmt::format("cannot listen on {}: {}", to_string(at), errno_text(errno)));
+      || ::listen(socket.get(), backlog) != 0) {
+    const int why = errno;
+    return fail(why == EADDRNOTAVAIL ? Errc::invalid_argument : Errc::unavailable,
+                fmt::format("cannot listen on {}: {}", to_string(at), errno_text(why)));
+  }
   const auto got = port_of(socket.get());
   return TcpListener{std::move(socket), got};
 }
