@@ -39,7 +39,7 @@ public:
     return incarnation_;
   }
 
-  // DesiredState:
+  // Overrides of `DesiredState`.
   void put(StateSection section, StateKey key, std::string value) override;
   void erase(StateSection section, StateKey key) override;
   /// @returns `unavailable` when the disk is full, `invalid_argument` when the file was damaged, removed or replaced.

@@ -184,7 +184,7 @@ private:
     std::string name;
     v1::SubmitGroup request;
     std::optional<GroupAnswer> placed;
-    /// Callers who wait for the group's end; not empty only while it is ending.
+    /// Callers who wait for the group's end; always empty unless it is ending.
     std::vector<DoneAnswer> removers;
     bool ending = false;
   };

@@ -31,7 +31,7 @@ public:
   /// Ends the recording.
   void finish();
 
-  // Ledger:
+  // Recording versions of the functions of `Ledger`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
   Result<Events> drain_node(std::string_view name, TimePoint now);
