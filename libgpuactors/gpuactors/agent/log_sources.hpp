@@ -64,7 +64,7 @@ private:
     std::deque<LeaseId> ended;
   };
 
-  /// An actor and a worker that it is or was in.
+  /// An actor and a worker that the actor runs or ran in.
   using Stay = std::pair<ActorId, std::uint64_t>;
 
   mutable std::mutex mutex_;

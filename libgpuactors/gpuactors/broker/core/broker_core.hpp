@@ -192,7 +192,7 @@ private:
   struct TaskLease {
     ClientId client = 0;
     std::string key;
-    /// Set while its runner is being started.
+    /// The answer to the client, set while the lease's runner is being started.
     std::optional<GrantAnswer> starting;
     bool reclaimed = false;
     /// The agent was told to end the lease.
@@ -305,7 +305,7 @@ private:
   void keep(const ActorRecord& record);
   void keep(GroupId id);
   void drop(StateSection section, std::uint64_t id);
-  /// Records in the store that ids up to some way beyond `given` may have been issued, before they are.
+  /// Records in the store that ids up to some way beyond `given` may be issued: a restarted broker begins above them.
   void reserve_ids(std::uint64_t given);
   void commit_soon();
   void commit();
@@ -421,7 +421,7 @@ private:
   std::size_t emptying_left_ = 0;
   // Requests for the next places of actors that move; each only while it is being submitted.
   std::map<RequestId, ActorId> moves_;
-  // The next places of actors that move.
+  // Leases reserved as the next places of actors that move.
   std::map<LeaseId, ActorId> reserved_;
   std::uint64_t last_request_;
   std::uint64_t last_actor_;

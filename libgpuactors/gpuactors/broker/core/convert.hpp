@@ -6,7 +6,7 @@
 
 namespace gpuactors {
 
-/// @returns `invalid_argument` for amounts that no unit can hold; the ledger checks the rest.
+/// @returns `invalid_argument` for negative amounts and unknown label operators; the ledger checks the rest.
 [[nodiscard]] Result<ResourceRequest> from_wire(const v1::ResourceRequest& request);
 
 [[nodiscard]] v1::ResourceRequest to_wire(const ResourceRequest& request);

@@ -78,7 +78,7 @@ void BrokerCore::keep_drained(const std::string& name) {
   else if (node.empty_by)
     stored.set_until_ms(unix_ms(world_)
                         + std::chrono::duration_cast<milliseconds>(*node.empty_by - world_.now()).count());
-  // It stays drained when only its connection was lost.
+  // Also kept in memory: a node that only lost its connection is drained again when it returns.
   stored_nodes_[name] = stored;
   if (options_.store == nullptr)
     return;

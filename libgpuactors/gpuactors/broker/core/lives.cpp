@@ -1,4 +1,4 @@
-// The rule by which actors are restarted.
+// Lives: the rule by which actors are restarted.
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/lives.hpp>
 

@@ -176,7 +176,7 @@ void init_message_types();
 [[nodiscard]] std::uint64_t to_milliseconds(Duration duration) noexcept;
 
 /// Converts options to a resource request.
-/// @returns `invalid_argument` with the rule that is broken (G5).
+/// @returns `invalid_argument` with the rule that is broken.
 [[nodiscard]] Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs,
                                                      const std::string& default_name);
 
