@@ -74,7 +74,7 @@ struct ReservationView {
   RequestId request;
   /// None if the reservation is for a request.
   GroupId group;
-  /// One for a request, one for each bundle of a group.
+  /// The reserved places: one for a request, one for each bundle of a group.
   std::vector<BundleGrant> places;
   TimePoint until;
 };

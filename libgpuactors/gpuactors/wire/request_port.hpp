@@ -47,9 +47,9 @@ public:
 
 /// The sender of all requests of one client, an actor that has no thread and no mailbox.
 ///
-/// Its enqueue handler runs on the replying thread and completes the waiting call there: a request costs no more
-/// thread switches than one between two plain CAF actors. Any thread may use it. The table is split by request number,
-/// so that threads rarely meet on one lock.
+/// The port's enqueue handler runs on the replying thread and completes the waiting call there: a request costs no more
+/// thread switches than one between two plain CAF actors. Any thread may use the port. The table is split by request
+/// number, so that threads rarely contend for one lock.
 class RequestPort {
 public:
   /// Handles asynchronous messages other than replies and stream items.

@@ -9,7 +9,7 @@
 
 namespace gpuactors::detail {
 
-/// Who may read a file.
+/// The users who may read a file.
 enum class Access {
   /// The file's owner: mode 0600.
   owner,
@@ -17,7 +17,7 @@ enum class Access {
   all,
 };
 
-/// Whether a file that exists is replaced.
+/// What to do if the file already exists.
 enum class Existing {
   refuse,
   replace,
