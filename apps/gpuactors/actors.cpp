@@ -1,4 +1,4 @@
-// gpuactors actors: what was spawned, where it is and how it does; --ended: what has ended, when and why.
+// gpuactors actors: lists the actors, where they are and their states; --ended: those that have ended, when and why.
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -19,7 +19,7 @@ namespace {
 /// The arguments as they were typed.
 struct ActorsArguments {
   ClusterOptions cluster;
-  /// Set by --ended; without its number where that was left out.
+  /// The number of --ended; no number in it if that was left out.
   std::optional<std::string> ended;
   bool json = false;
 };
@@ -30,7 +30,7 @@ std::string full_name(const v1::ActorInfo& actor) {
   return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
 }
 
-/// The process that it is in; 0 while it is in none.
+/// Returns the id of the actor's process; 0 while it has none.
 std::uint32_t pid_of(const v1::ActorInfo& actor) {
   return actor.has_lease() && actor.state() != "starting" ? actor.pid() : 0;
 }
@@ -82,11 +82,11 @@ Json json_ended(const v1::ClusterState& state) {
   return list;
 }
 
-/// How many of those that have ended are asked for; 0: none.
+/// Returns how many ended actors to ask for; 0 without --ended.
 Result<std::uint32_t> read_ended(const std::optional<std::string>& text) {
   if (!text)
     return 0U;
-  if (text->empty() || *text == "true") // as the parser says that the number was left out
+  if (text->empty() || *text == "true") // what the parser gives if the number was left out
     return ended_when_left_out;
   GPUACTORS_LET(count, parse_integer("--ended", *text, 1, limits::ended_actors));
   return static_cast<std::uint32_t>(count);

@@ -24,7 +24,7 @@ struct CallArguments {
   std::optional<std::string> timeout;
 };
 
-/// One line an item, as soon as it is there.
+/// Prints one line for each item, as soon as it has arrived.
 Result<void> print_items(const DescribedTypes& types, StreamReader<Payload> items) {
   for (;;) {
     GPUACTORS_LET(item, items.next(Duration::max()));
@@ -44,7 +44,7 @@ Result<void> run_call(const CallArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
   std::optional<Cluster> cluster;
   GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
-  // One time for all: until the actor runs, and then for the call.
+  // The timeout covers both the wait until the actor runs and the call.
   const auto until = deadline_after(Clock::now(), timeout.value_or(limits::call_deadline));
   const auto left = [until] { return std::max(Duration::zero(), until - Clock::now()); };
   GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space, left()));

@@ -1,4 +1,4 @@
-// gpuactors certs: the authority of a cluster and the certificates of its machines.
+// gpuactors certs: makes the authority of a cluster and the certificates of its machines.
 #include "command.hpp"
 #include "input.hpp"
 #include "json.hpp"
@@ -101,7 +101,7 @@ Result<void> run_show(const CertsArguments& arguments) {
     print_infos(list);
   else
     print_table(list);
-  GPUACTORS_TRY(folder.check()); // what a process would say that starts with them
+  GPUACTORS_TRY(folder.check()); // fails as a process does that starts with these certificates
   return {};
 }
 

@@ -103,9 +103,9 @@ Result<Cluster> ClusterOptions::open(Duration patience) const {
     connection.heartbeat = seconds(heartbeat_);
     connection.link_timeout = seconds(link_timeout_);
     connection.reconnect_grace = seconds(reconnect_grace_);
-    // Who types wants to know soon; a broker that is being started again is back within a second.
+    // A person at the terminal wants an answer soon, and a broker that is being restarted is back within a second.
     connection.timeout = patience;
-    // The nodes' types count, also where one here has the same name.
+    // The registry is empty, so that the nodes' types count even where a type of this program has the same name.
     connection.registry = std::make_shared<TypeRegistry>();
     return Cluster::connect(connection);
   }

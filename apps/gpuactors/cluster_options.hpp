@@ -1,5 +1,5 @@
-// Which cluster a subcommand talks to: --broker with --certs or --insecure, or an embedded one with --devices,
-// --accelerator-root and --record.
+// Options for the cluster that a subcommand talks to: --broker with --certs or --insecure, or an embedded one with
+// --devices, --accelerator-root and --record.
 #pragma once
 
 #include <gpuactors/cluster/cluster.hpp>
@@ -17,13 +17,13 @@ class ClusterOptions {
 public:
   /// The clusters that a subcommand makes sense with.
   enum class Kinds : std::uint8_t {
-    /// A running one, or one that is embedded and ends with the command.
+    /// A running cluster, or an embedded one that ends with the command.
     any,
-    /// Only one that goes on when the command ends.
+    /// Only a cluster that goes on when the command ends.
     running,
   };
 
-  /// Adds them to a subcommand. The object must outlive the parsing.
+  /// Adds the options to a subcommand. The object must outlive the parsing.
   void add_to(CLI::App& parser, Kinds kinds = Kinds::any);
 
   /// Checks what can be checked without a cluster.
@@ -31,11 +31,12 @@ public:
   ///          without a broker where only a running cluster will do.
   [[nodiscard]] Result<void> check() const;
 
-  /// The cluster that they name.
-  /// @param patience how long a running one may take to answer first; zero: it is not waited for, and may come later.
+  /// Opens the cluster that the options name.
+  /// @param patience how long a running cluster may take to answer first; zero: it is not waited for, and may come
+  ///        later.
   [[nodiscard]] Result<Cluster> open(Duration patience = limits::connect_timeout) const;
 
-  /// Whether they name a cluster that runs elsewhere.
+  /// Returns whether the options name a cluster that runs elsewhere.
   [[nodiscard]] bool connects() const;
 
 private:

@@ -16,7 +16,7 @@ namespace {
 constexpr int exit_failure = 1;
 constexpr int exit_bad_input = 2;
 
-/// Everything on one line: user code and the parser may break theirs.
+/// Puts a text on one line: texts of user code and of the parser may have several.
 std::string one_line(std::string_view text) {
   std::string result;
   for (const char c : text)
@@ -46,7 +46,7 @@ Chosen chosen_in(const CLI::App& program) {
   return chosen;
 }
 
-/// What is wrong with arguments that name no subcommand of `parser`; `extras` are those that nobody took.
+/// Explains arguments that name no subcommand of `parser`; `extras` are the arguments that no parser took.
 std::string explain_missing(const CLI::App& parser, const std::vector<std::string>& extras) {
   std::vector<std::string> names;
   for (const auto* inner : parser.get_subcommands([](const CLI::App* /*any*/) { return true; }))
@@ -59,7 +59,7 @@ std::string explain_missing(const CLI::App& parser, const std::vector<std::strin
   return fmt::format("a subcommand is needed: {}", fmt::join(names, ", "));
 }
 
-/// What is wrong with arguments that are left over when `parser` has taken its own.
+/// Explains arguments that are left over when `parser` has taken its own.
 std::string explain_extra(const CLI::App& parser, const std::vector<std::string>& extras) {
   if (extras.empty())
     return {};

@@ -10,13 +10,13 @@
 
 namespace gpuactors::cli {
 
-/// A subcommand: what parses its arguments, and what runs once they are parsed.
+/// A subcommand: the parser of its arguments, and the function that runs once they are parsed.
 struct Command {
   CLI::App* parser = nullptr;
   std::function<Result<void>()> run;
 };
 
-// Each adds one subcommand to `program`.
+// Each function adds one subcommand to `program`.
 Command add_types(CLI::App& program);
 Command add_devices(CLI::App& program);
 Command add_submit(CLI::App& program);

@@ -1,4 +1,4 @@
-// gpuactors broker, node and up: the processes of a cluster.
+// gpuactors broker, node and up: run the processes of a cluster.
 #include "command.hpp"
 #include "input.hpp"
 
@@ -150,7 +150,8 @@ Result<void> read_node(DaemonArguments& arguments) {
   return {};
 }
 
-/// Lines for the operator, on standard error with the time; the line that says where it listens, on standard output.
+/// Returns the options of a daemon. It writes lines for the operator to standard error, with the time, and the line
+/// that says where it listens to standard output.
 DaemonOptions options_of(const DaemonArguments& arguments, std::string ready) {
   DaemonOptions options;
   options.certificates = arguments.certificates;

@@ -1,4 +1,4 @@
-// gpuactors devices: what there is, and what of it is free.
+// gpuactors devices: lists the devices, and how much of each is free.
 #include "state_view.hpp"
 #include "table.hpp"
 

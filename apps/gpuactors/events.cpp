@@ -1,4 +1,4 @@
-// gpuactors events: what the broker decided and what happened to it, in order; -f goes on with what comes.
+// gpuactors events: lists what the broker decided and what happened to it, in order; -f waits for more.
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "state_view.hpp"
@@ -31,20 +31,20 @@ struct EventsArguments {
   bool json = false;
 };
 
-/// Kinds of events as of this release; a broker of another one may have more.
+/// Kinds of events as of this release; a broker of another release may have more.
 constexpr std::array<std::string_view, 21> known_kinds{
     "granted",     "pending",         "infeasible",   "rejected",     "released",   "lost",
     "spawned",     "restarting",      "died",         "moving",       "adopted",    "node_added",
     "node_lost",   "node_returned",   "node_drained", "node_resumed", "node_empty", "device_failed",
     "client_away", "client_returned", "error"};
 
-/// How long a state with new events is waited for before the next one is asked for.
+/// The pause between two requests for new events.
 constexpr std::chrono::milliseconds between_looks{500};
 
-/// How soon an answer that is waited for is given up after Ctrl-C.
+/// How soon a pending request is given up after Ctrl-C.
 constexpr std::chrono::milliseconds stop_slice{50};
 
-/// "n0: 0 (0.5, 512 MiB)"; only the node without devices.
+/// Returns "n0: 0 (0.5, 512 MiB)"; only the node if the lease has no devices.
 std::string place_in_words(const v1::Lease& lease) {
   if (lease.node().empty())
     return {};
@@ -80,7 +80,7 @@ Result<void> check_kinds(const std::vector<std::string>& asked, const v1::Cluste
   return {};
 }
 
-/// The broker's log from one sequence number on, read piece by piece.
+/// Reads the broker's log of events from one sequence number on, piece by piece.
 class EventReader {
 public:
   EventReader(Cluster cluster, const EventsArguments& arguments, std::uint64_t first, std::stop_token stop)
@@ -88,7 +88,8 @@ public:
     // nop
   }
 
-  /// Prints what there is. @returns false when it was stopped, or nobody reads what is printed.
+  /// Prints the events that the broker has from `next_` on. @returns false if the reader was stopped, or if nobody
+  /// reads the output any more.
   Result<bool> read() {
     auto asked = cluster_.state_async({.events_from = next_});
     while (!asked.ready()) {
@@ -97,7 +98,7 @@ public:
       asked.state()->wait_until(Clock::now() + stop_slice);
     }
     auto answer = asked.get();
-    // A broker that is away may be back some time.
+    // With -f, an unreachable broker is no error, because it may come back.
     if (!answer && arguments_.follow
         && (answer.error().code() == Errc::unavailable || answer.error().code() == Errc::deadline_exceeded))
       return true;
@@ -115,7 +116,7 @@ public:
     return static_cast<bool>(std::cout.flush());
   }
 
-  /// Waits for the next look. @returns false when it was stopped.
+  /// Waits until the next request is due. @returns false if the reader was stopped.
   bool pause() {
     std::unique_lock lock{mutex_};
     wake_.wait_for(lock, stop_, between_looks, [] { return false; });
@@ -124,7 +125,7 @@ public:
 
 private:
   void print(const v1::ClusterState& state) {
-    // Who asked for a certain one is told when it is not there any more.
+    // Reports a gap: events that follow printed ones, or that --since asked for, are no longer in the log.
     const auto oldest = state.events().empty() ? next_ : state.events(0).sequence();
     if ((told_ || arguments_.since) && oldest > next_)
       std::cerr << fmt::format("events {} to {} are not in the broker's log any more", next_, oldest - 1) << std::endl;
@@ -145,9 +146,9 @@ private:
   const EventsArguments& arguments_;
   std::uint64_t next_;
   std::stop_token stop_;
-  /// When the broker started whose events these are, in nanoseconds since 1970; 0 before the first answer.
+  /// When the broker of these events started, in nanoseconds since 1970; 0 before the first answer.
   std::int64_t started_ = 0;
-  /// Whether the events from `next_` on were to be expected.
+  /// Whether the reader expects the events from `next_` on, so that missing ones are reported.
   bool told_ = false;
   std::mutex mutex_;
   std::condition_variable_any wake_;

@@ -1,4 +1,4 @@
-// gpuactors groups: the placement groups, and where their bundles are; --remove ends one.
+// gpuactors groups: lists the placement groups, and where their bundles are; --remove ends one.
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -23,7 +23,7 @@ struct GroupsArguments {
   bool json = false;
 };
 
-/// A bundle as the lease that it would be, for what shows devices.
+/// Returns a bundle in the form of a lease, for the functions that show the devices of leases.
 v1::Lease lease_like(const v1::BundleInfo& bundle) {
   v1::Lease lease;
   lease.set_node(bundle.node());
@@ -31,7 +31,7 @@ v1::Lease lease_like(const v1::BundleInfo& bundle) {
   return lease;
 }
 
-/// "n0: 0 (0.5, 512 MiB)"; "no place" while it has none.
+/// Returns "n0: 0 (0.5, 512 MiB)"; "no place" while the bundle has none.
 std::string in_words(const v1::BundleInfo& bundle) {
   if (bundle.node().empty())
     return "no place";

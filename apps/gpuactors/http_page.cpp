@@ -1,4 +1,5 @@
-// GNU libmicrohttpd, run by the thread of `serve`; a request that waits for its reply is suspended there.
+// HttpPage on GNU libmicrohttpd, which the thread of `serve` runs. A request that waits for its reply is suspended in
+// the library.
 #include "http_page.hpp"
 
 #include <fmt/format.h>
@@ -18,24 +19,24 @@ namespace gpuactors::cli {
 
 namespace {
 
-/// How long the server waits for something to do before it looks at the stop token and at deadlines.
+/// How long the server waits for events before it checks the stop token and the deadlines.
 constexpr std::chrono::milliseconds longest_wait{100};
 
-/// One connection and its one request. Replies come on any thread; all else is the serving thread's.
+/// One connection and its one request. `reply` may be called on any thread, all else on the serving thread.
 class Exchange {
 public:
   Exchange(MHD_Connection* connection, Duration patience) : connection_(connection), patience_(patience) {
     enter(Phase::reading);
   }
 
-  /// The request is put aside until there is a reply.
+  /// Suspends the request until there is a reply.
   void wait() {
     const std::lock_guard lock{mutex_};
     ::MHD_suspend_connection(connection_);
     enter(Phase::waiting);
   }
 
-  /// Only the first one counts. libmicrohttpd then asks for the answer again.
+  /// Takes the first reply; drops later ones. libmicrohttpd then calls `on_request` again, which writes the reply.
   void reply(PageAnswer answer) {
     const std::lock_guard lock{mutex_};
     if (phase_ != Phase::waiting)
@@ -45,7 +46,7 @@ public:
     ::MHD_resume_connection(connection_);
   }
 
-  /// Writes the reply. @returns nothing before there is one.
+  /// Writes the reply. @returns nothing if there is no reply yet.
   std::optional<MHD_Result> write() {
     const std::lock_guard lock{mutex_};
     if (phase_ != Phase::replied)
@@ -62,7 +63,7 @@ public:
     return queued;
   }
 
-  /// @returns once nobody is still about to reply.
+  /// Waits until no thread is inside `reply` any more.
   void close() {
     const std::lock_guard lock{mutex_};
   }
@@ -75,7 +76,7 @@ public:
       lock.unlock();
       return reply({503, PageAnswer{}.type, "there was no answer in time\n"});
     }
-    // libmicrohttpd then reads its end, and closes it.
+    // libmicrohttpd then reads the end of the connection and closes it.
     ::shutdown(::MHD_get_connection_info(connection_, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
   }
 
@@ -103,7 +104,7 @@ public:
     // nop
   }
 
-  /// @returns whether it listens there; if not, errno says why.
+  /// Listens at `address`. @returns false on failure; errno then says why.
   bool listen(const sockaddr* address) {
     const auto flags = static_cast<unsigned>(MHD_USE_AUTO) | MHD_ALLOW_SUSPEND_RESUME
                        | (address->sa_family == AF_INET6 ? MHD_USE_DUAL_STACK : MHD_NO_FLAG);
@@ -128,7 +129,7 @@ public:
       for (const auto& [connection, exchange] : exchanges_)
         exchange->check_deadline(Clock::now());
     }
-    // None may stay suspended when the daemon ends.
+    // No connection may be suspended when the daemon ends.
     for (const auto& [connection, exchange] : exchanges_)
       exchange->reply({503, PageAnswer{}.type, "the server ends\n"});
     return works ? Result<void>{} : fail(Errc::internal, "the HTTP server cannot wait for requests");
@@ -144,7 +145,7 @@ private:
       found.mapped()->close();
   }
 
-  /// Called when the headers are there, for each piece of a body, when all is there, and after a reply.
+  /// Called when the headers have arrived, for each piece of a body, when the request is complete, and after a reply.
   static MHD_Result on_request(void* self, MHD_Connection* connection, const char* url, const char* method,
                                const char* /*version*/, const char* /*data*/, std::size_t* data_size,
                                void** seen) noexcept {
@@ -166,7 +167,7 @@ private:
   PageLimits limits_;
   const PageHandler* handler_ = nullptr;
   std::map<MHD_Connection*, std::shared_ptr<Exchange>> exchanges_;
-  // The last one: its end closes connections.
+  // The last member, because its end closes the connections, which uses the others.
   std::unique_ptr<MHD_Daemon, void (*)(MHD_Daemon*)> daemon_{nullptr, &::MHD_stop_daemon};
 };
 

@@ -12,9 +12,9 @@
 
 namespace gpuactors::cli {
 
-/// What somebody asks for. GET and HEAD are the same here: the body is left out where it must be.
+/// A request. GET and HEAD are the same here: the server leaves out the body for HEAD.
 struct PageRequest {
-  /// The path, without what follows a "?".
+  /// The path, without a query ("?...").
   std::string path;
 };
 
@@ -24,42 +24,43 @@ struct PageAnswer {
   std::string body;
 };
 
-/// Gives an answer, once, from any thread; later ones, and those after the end of the server, are dropped.
+/// Answers a request, once, from any thread; later answers, and those after the end of the server, are dropped.
 using PageReply = std::function<void(PageAnswer)>;
 
 /// Called on the thread of `HttpPage::serve` for each request. Must not block: the reply may be given later.
 using PageHandler = std::function<void(const PageRequest& request, PageReply reply)>;
 
-/// What one stranger may take of the server.
+/// Limits on what clients may take of the server.
 struct PageLimits {
-  /// More are left waiting in the system's queue.
+  /// Connections at a time; more are left waiting in the system's queue.
   std::size_t connections = 64;
-  /// Of each connection: request line and headers, and the headers of the answer.
+  /// Memory of each connection, for the request line and headers, and the headers of the answer.
   std::size_t memory_bytes = 16U << 10;
   /// How long each of reading the request, waiting for the reply and writing it may take.
   Duration patience = std::chrono::seconds{5};
 };
 
-/// A listening socket, and one thread that serves all that connect: one request a connection, which is then closed.
+/// A listening socket, and one thread that serves all connections. Each connection has one request and is then closed.
 ///
-/// The protocol is GNU libmicrohttpd's. No request can hold others up: nothing blocks, and each phase of a connection
-/// has a deadline, at which it is closed. Other methods than GET and HEAD are refused (405), and larger requests (431
-/// or a closed connection); a reply that does not come is a 503. Movable; `serve` runs on one thread at a time.
+/// GNU libmicrohttpd implements the protocol. No request can hold others up: nothing blocks, and each phase of a
+/// connection has a deadline, at which the connection is closed. Methods other than GET and HEAD are refused (405), and
+/// so are requests that are too large (431 or a closed connection); a reply that does not come in time is a 503.
+/// Movable; `serve` runs on one thread at a time.
 class HttpPage {
 public:
-  /// Listens there; port 0: any that is free.
-  /// @returns `invalid_argument` for a host that has no address, `unavailable` when the system does not let it.
+  /// Listens at `endpoint`; port 0 means any free port.
+  /// @returns `invalid_argument` for a host without an address, `unavailable` if the system refuses.
   static Result<HttpPage> listen(const Endpoint& endpoint, PageLimits limits = {});
 
   HttpPage(HttpPage&&) noexcept;
   HttpPage& operator=(HttpPage&&) noexcept;
   ~HttpPage();
 
-  /// Where it listens, with the port that it got.
+  /// Returns where the server listens, with the actual port.
   [[nodiscard]] Endpoint endpoint() const;
 
-  /// Serves until it is stopped.
-  /// @returns `internal` when it cannot wait for requests any more.
+  /// Serves until `stop` is requested.
+  /// @returns `internal` if the server cannot wait for requests any more.
   Result<void> serve(const PageHandler& handler, const std::stop_token& stop);
 
 private:

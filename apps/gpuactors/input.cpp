@@ -62,13 +62,13 @@ Result<std::shared_ptr<std::istream>> open_document(const std::string& path) {
   if (path == "-") {
     if (isatty(STDIN_FILENO) != 0)
       std::cerr << "reading standard input; end it with Ctrl-D" << std::endl;
-    // Nothing here uses stdio beside it, and the standard streams are ten times faster on their own.
+    // Nothing here uses stdio, and the standard streams are ten times faster without synchronization with it.
     std::ios::sync_with_stdio(false);
     return std::shared_ptr<std::istream>{std::shared_ptr<void>{}, &std::cin};
   }
   errno = 0;
   auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
-  // A folder opens, and fails when it is read.
+  // Opening a folder succeeds; only reading it fails.
   if (file->is_open())
     file->peek();
   if (!file->is_open() || file->bad())

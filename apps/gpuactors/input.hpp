@@ -1,4 +1,5 @@
-// What subcommands read: numbers, times, NAME=VALUE pairs, and documents from an argument, a file or standard input.
+// Reads the input of subcommands: numbers, times, NAME=VALUE pairs, and documents from an argument, a file or standard
+// input.
 #pragma once
 
 #include <gpuactors/gpuactors.hpp>
@@ -29,20 +30,20 @@ Result<Duration> parse_seconds(const std::string& what, const std::string& text)
 /// @returns `invalid_argument`, naming `what`, without "=", with an empty name, or for a name that comes twice.
 Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs);
 
-/// The file `path`, or standard input for "-", to be read piece by piece.
-/// @returns `invalid_argument` that says why it cannot be read.
+/// Opens the file `path`, or standard input for "-", to be read piece by piece.
+/// @returns `invalid_argument` with the reason if it cannot be read.
 Result<std::shared_ptr<std::istream>> open_document(const std::string& path);
 
-/// The contents of the file `path`, or of standard input for "-".
-/// @returns `invalid_argument` that says why it cannot be read.
+/// Returns the contents of the file `path`, or of standard input for "-".
+/// @returns `invalid_argument` with the reason if it cannot be read.
 Result<std::string> read_document(const std::string& path);
 
-/// What the help says of an argument that `read_message` reads.
+/// How the help names an argument that `read_message` reads.
 inline constexpr auto message_argument = "JSON|@FILE|-";
 
-/// The message of type `message` that an argument names: JSON, @FILE to read it from a file, - from standard input,
-/// and an empty message for an empty argument.
-/// @returns `invalid_argument`, with the place, for what is no such message.
+/// Reads a message of type `message` from an argument: JSON, @FILE to read it from a file, - from standard input, and
+/// an empty message for an empty argument.
+/// @returns `invalid_argument`, with the place, if the text is no such message.
 Result<Payload> read_message(const DescribedTypes& types, const std::string& message, const std::string& argument);
 
 } // namespace gpuactors::cli

@@ -1,4 +1,4 @@
-// The handler of signals, and the thread that it wakes.
+// The signal handler, and the thread that it wakes.
 #include "interrupt.hpp"
 
 #include <sys/eventfd.h>
@@ -13,7 +13,7 @@ namespace gpuactors::cli {
 
 namespace {
 
-// Written to by the handler of signals, which may do little else; and whether there was one.
+// The eventfd that the signal handler writes to, because a handler may do little else; and whether a signal has come.
 std::atomic<int> interrupt_event{-1};
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
@@ -32,7 +32,7 @@ void on_interrupt(int /*signal*/) {
 
 Interrupt::Interrupt() : event_(::eventfd(0, EFD_CLOEXEC)) {
   if (event_ < 0)
-    return; // Ctrl-C ends the program as it does others
+    return; // no handler: Ctrl-C ends the program at once
   interrupt_event = event_;
   thread_ = std::thread{[this] {
     eventfd_t count = 0;

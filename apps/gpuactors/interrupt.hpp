@@ -1,4 +1,4 @@
-// Ctrl-C as something that a subcommand is asked for, in place of an end without warning.
+// Turns Ctrl-C into a request that a subcommand stops, in place of an end without warning.
 #pragma once
 
 #include <stop_token>
@@ -6,9 +6,9 @@
 
 namespace gpuactors::cli {
 
-/// Asks for an end when Ctrl-C is pressed, or SIGTERM comes; the second time it ends the program, which may be waiting
-/// for a broker. A handler, since a thread that waits for signals does not get them where a library has started others
-/// before main. One at a time.
+/// Requests a stop at Ctrl-C (SIGINT) or SIGTERM; the second signal ends the program, which may be waiting for a
+/// broker. Uses a signal handler, since a thread that waits for signals does not get them if a library has started
+/// other threads before main. One object at a time.
 class Interrupt {
 public:
   Interrupt();

@@ -1,4 +1,4 @@
-// JSON as subcommands print it.
+// Prints JSON for subcommands.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,8 +13,8 @@ using Json = nlohmann::ordered_json;
 /// Writes a document for people and programs alike, and ends the line. Bytes that are not UTF-8 are replaced.
 void print_json(std::ostream& out, const Json& document);
 
-/// A 64-bit number, of bytes or an id, as a string: such numbers do not survive all readers of JSON, and in every
-/// message of the program they are strings, too.
+/// Returns a 64-bit number, of bytes or an id, as a string: such numbers do not survive all readers of JSON, and the
+/// program's messages have them as strings, too.
 [[nodiscard]] Json json_of(std::uint64_t number);
 
 } // namespace gpuactors::cli

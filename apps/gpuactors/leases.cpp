@@ -1,4 +1,4 @@
-// gpuactors leases: who holds what.
+// gpuactors leases: lists who holds what.
 #include "state_view.hpp"
 #include "table.hpp"
 
@@ -16,7 +16,7 @@ void print_leases(const v1::ClusterState& state, std::ostream& out) {
   table.print(out);
 }
 
-/// An id that may be none.
+/// Returns an id as JSON; an empty string for 0, which is no id.
 Json id_or_empty(std::uint64_t id) {
   return id != 0 ? json_of(id) : Json("");
 }

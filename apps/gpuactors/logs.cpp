@@ -1,4 +1,4 @@
-// gpuactors logs: what an actor's processes print, or all of a node; -f goes on with what comes.
+// gpuactors logs: shows what an actor's processes print, or everything of a node; -f waits for more.
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
@@ -30,7 +30,7 @@ struct LogsArguments {
 };
 
 void print_line(const LogRecord& line) {
-  // A line of several actors stands in brackets, as its worker does in the output of the node.
+  // The source of a line that may be of several actors is its worker, in brackets as in the output of the node.
   const bool of_worker = !line.actor && !line.source.starts_with("task ");
   std::cout << fmt::format("{} {} {}  {}", utc_for_people(line.time), line.node,
                            of_worker ? "[" + line.source + "]" : line.source, line.text)

@@ -1,4 +1,4 @@
-// gpuactors metrics: a cluster's state for Prometheus, over HTTP, in a process beside the broker.
+// gpuactors metrics: serves a cluster's state to Prometheus over HTTP, in a process beside the broker.
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "http_page.hpp"
@@ -29,25 +29,25 @@ struct MetricsArguments {
   bool allow_remote = false;
 };
 
-/// How long an answer of the broker serves all who ask.
+/// How long an answer of the broker is reused for other scrapes.
 constexpr std::chrono::seconds answer_age{1};
 
-/// How long the broker may take to answer; below what a page waits for its reply.
+/// How long the broker may take to answer; less than a page waits for its reply.
 constexpr std::chrono::seconds broker_patience{3};
 
 constexpr auto metrics_type = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the broker said last.
+/// The last answer of the broker.
 struct Scrape {
-  /// Empty when it did not answer.
+  /// The metrics; empty if the broker did not answer.
   std::string text;
-  /// Why it did not answer.
+  /// Why the broker did not answer; empty if it did.
   std::string problem;
   double seconds = 0;
   std::uint64_t errors = 0;
 };
 
-/// Asks the broker for those who scrape: once for all that ask within a second, and never twice at a time. Any thread.
+/// Asks the broker on behalf of all scrapes: at most once within a second, and never twice at a time. Any thread.
 class Scraper {
 public:
   using Taker = std::function<void(const Scrape&)>;
@@ -106,7 +106,7 @@ private:
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-/// The cluster's numbers, then those of this program.
+/// Returns the cluster's metrics, then those of this program.
 std::string page_of(const Scrape& scrape) {
   MetricsWriter own;
   own.family("gpuactors_up", "gauge", "Whether the broker has answered.");
@@ -137,7 +137,7 @@ void answer_page(Scraper& scraper, const PageRequest& request, PageReply reply) 
   reply({404, PageAnswer{}.type, "there are /metrics, /livez and /readyz\n"});
 }
 
-/// Also where the broker is not there yet: who watches a cluster starts before it.
+/// Connects even if the broker is not there yet, because monitoring may start before the cluster.
 Result<Cluster> open_or_wait(const ClusterOptions& options) {
   auto cluster = options.open();
   if (cluster || cluster.error().code() != Errc::unavailable)

@@ -1,4 +1,4 @@
-// Which families there are. Names and labels are for dashboards and alerts: change none, only add.
+// The families of metrics. Dashboards and alerts depend on their names and labels: change none, only add.
 #include "metrics_text.hpp"
 
 #include <gpuactors/base/units.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double nanoseconds_in_a_second = 1e9;
 
-/// A label's value, or (without quotes) a help text, on one line.
+/// Escapes a label's value, or (without quotes) a help text, so that it fits on one line.
 std::string escaped(std::string_view text, bool quotes) {
   std::string result;
   result.reserve(text.size());
@@ -33,7 +33,7 @@ std::string escaped(std::string_view text, bool quotes) {
   return result;
 }
 
-/// Whole numbers as such, up to where a double has all of them.
+/// Formats a number; without a fraction if it is whole, up to 2^53, below which a double has all whole numbers.
 std::string number(double value) {
   constexpr double all_whole = 9007199254740992.0;
   if (std::floor(value) == value && std::abs(value) <= all_whole)
@@ -41,7 +41,7 @@ std::string number(double value) {
   return fmt::format("{}", value);
 }
 
-/// Counts by state, with a zero for each state that may come, so that alerts have something to look at.
+/// Returns a zero for each possible state, so that alerts find a sample even if no object is in that state.
 std::map<std::string, double> counts_of(std::initializer_list<const char*> states) {
   std::map<std::string, double> counts;
   for (const auto* state : states)
@@ -79,7 +79,7 @@ void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
   }
 }
 
-/// A family with a sample for each device that has a value.
+/// Writes a family with a sample for each device that has a value.
 template <class Value>
 void write_of_devices(MetricsWriter& out, const v1::ClusterState& state, std::string_view name, std::string_view help,
                       Value value) {
@@ -129,7 +129,7 @@ void write_devices(MetricsWriter& out, const v1::ClusterState& state) {
                    [](Device device) -> Value { return static_cast<double>(device.leases_size()); });
 }
 
-/// A family with a sample for each actor that has a name.
+/// Writes a family with a sample for each actor that has a name.
 template <class Value>
 void write_of_actors(MetricsWriter& out, const v1::ClusterState& state, std::string_view name, std::string_view type,
                      std::string_view help, Value value) {
@@ -189,7 +189,7 @@ void write_work(MetricsWriter& out, const v1::ClusterState& state) {
 }
 
 void write_events(MetricsWriter& out, const v1::ClusterState& state) {
-  // Deaths are counted by "KIND/ERROR" beside the kinds of events.
+  // The broker's counters have the kinds of events, and beside them deaths as "KIND/ERROR".
   const std::map<std::string, std::uint64_t> counters{state.counters().begin(), state.counters().end()};
   out.family("gpuactors_events_total", "counter", "Events of the broker by kind, since it started.");
   for (const auto& [what, count] : counters)

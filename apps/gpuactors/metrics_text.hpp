@@ -1,4 +1,4 @@
-// A cluster's state as Prometheus reads it.
+// Writes a cluster's state as text for Prometheus.
 #pragma once
 
 #include <gpuactors/gpuactors.hpp>
@@ -21,7 +21,7 @@ public:
   /// Adds a sample to the family that was begun last. Values of labels may have any bytes in them.
   void sample(const Labels& labels, double value);
 
-  /// The text so far.
+  /// Returns the text so far.
   [[nodiscard]] const std::string& text() const noexcept {
     return text_;
   }
@@ -31,7 +31,7 @@ private:
   std::string text_;
 };
 
-/// Everything that a state says in numbers: nodes, devices, leases, actors (those with a name one by one), groups, the
+/// Returns all numbers of a state as text: nodes, devices, leases, actors (those with a name one by one), groups, the
 /// queue, clients, the broker's counters of events. Pure; any thread.
 [[nodiscard]] std::string metrics_text(const v1::ClusterState& state);
 

@@ -1,4 +1,4 @@
-// gpuactors nodes: the machines of the cluster; gpuactors drain and undrain: keep new work from one of them, or not.
+// gpuactors nodes: lists the nodes of the cluster; gpuactors drain and undrain: keep new work from a node, or allow it.
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -33,7 +33,7 @@ std::string in_words(const Labels& labels) {
   return words;
 }
 
-/// The node's devices that are out of use, and why.
+/// Returns the node's devices that are out of use, with the reasons.
 std::vector<const v1::DeviceState*> failed_devices(const v1::ClusterState& state, const std::string& node) {
   std::vector<const v1::DeviceState*> failed;
   for (const auto& entry : state.devices())
@@ -42,7 +42,7 @@ std::vector<const v1::DeviceState*> failed_devices(const v1::ClusterState& state
   return failed;
 }
 
-/// "8, failed: 3 (XID 79 (the GPU has fallen off the bus))"
+/// Returns "8, failed: 3 (XID 79 (the GPU has fallen off the bus))".
 std::string device_count_in_words(const v1::ClusterState& state, const v1::Node& node) {
   auto words = std::to_string(node.devices_size());
   const char* before = ", failed: ";
@@ -87,10 +87,10 @@ struct DrainArguments {
   std::optional<std::string> deadline;
 };
 
-/// How much longer than its deadline a node may take: what is told to end has its grace.
+/// How much longer than its deadline a node may take to become empty: work that is told to end has a grace period.
 constexpr auto ending = 2 * limits::stop_grace;
 
-/// @returns what is left on the node after `wait`.
+/// Waits until the node is empty, at most for `wait`. @returns the names of the leases that are left on it.
 Result<std::vector<std::string>> wait_until_empty(Cluster& cluster, const std::string& node, Duration wait) {
   const auto until = deadline_after(Clock::now(), wait);
   const bool terminal = isatty(STDERR_FILENO) != 0;

@@ -32,7 +32,7 @@ Result<void> run_scenario(const PlanArguments& arguments) {
   options.table = arguments.table;
   options.events = arguments.explain.empty() && !arguments.table;
   GPUACTORS_LET(in, open_document(arguments.path));
-  // Opened now, so that a name that cannot be written does not cost a long run.
+  // Opens the picture first, so that a file that cannot be written does not cost a long run.
   std::ofstream picture;
   if (!arguments.svg.empty()) {
     picture.open(arguments.svg, std::ios::binary);

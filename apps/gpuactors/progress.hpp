@@ -1,4 +1,4 @@
-// A line on the terminal that says how far work is while it is waited for.
+// Shows on a line of the terminal how far work is while a command waits for it.
 #pragma once
 
 #include <gpuactors/gpuactors.hpp>
@@ -8,9 +8,9 @@
 
 namespace gpuactors::cli {
 
-/// Waits for `count` things; `wait_for` waits for all of them up to a time, and returns how many are ready. On a
-/// terminal, standard error says each second how many are, and what the first in the queue waits for. Returns at once
-/// when standard error is no terminal.
+/// Waits for `count` results. `wait_for` waits for all of them up to a time, and returns how many are ready. On a
+/// terminal, standard error shows each second how many are ready, and what the first request in the queue waits for.
+/// Returns at once, without waiting, if standard error is no terminal.
 void show_progress(Cluster& cluster, std::size_t count, const std::function<std::size_t(Duration)>& wait_for);
 
 template <class T>

@@ -1,4 +1,4 @@
-// gpuactors queue: what waits for resources, and why.
+// gpuactors queue: lists what waits for resources, and why.
 #include "state_view.hpp"
 #include "table.hpp"
 

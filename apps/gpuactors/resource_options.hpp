@@ -1,4 +1,4 @@
-// What a task or actor asks for, as options of a subcommand.
+// The resources that a task or actor asks for, as options of a subcommand.
 #pragma once
 
 #include <gpuactors/cluster/options.hpp>
@@ -11,13 +11,13 @@
 
 namespace gpuactors::cli {
 
-/// Amounts, kind, place, priority and environment.
+/// Options for amounts, kind of device, place, priority and environment.
 class ResourceOptions {
 public:
-  /// Adds them to a subcommand. The object must outlive the parsing.
+  /// Adds the options to a subcommand. The object must outlive the parsing.
   void add_to(CLI::App& parser);
 
-  /// Reads what was typed, so that a wrong amount is refused before anything starts.
+  /// Converts what was typed, so that a wrong amount is refused before anything starts.
   /// @returns `invalid_argument`, naming the option and what is allowed.
   [[nodiscard]] Result<Options> read() const;
 

@@ -1,4 +1,4 @@
-// gpuactors spawn: starts an actor that stays when the command has ended.
+// gpuactors spawn: starts an actor that outlives the command.
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
@@ -39,13 +39,13 @@ struct SpawnArguments {
   bool json = false;
 };
 
-/// A number of times; 0 when left out.
+/// Reads a number of times; 0 if left out.
 Result<int> read_times(const std::string& what, const std::optional<std::string>& text) {
   GPUACTORS_LET(times, parse_integer(what, text.value_or("0"), 0, std::numeric_limits<std::int32_t>::max()));
   return static_cast<int>(times);
 }
 
-/// A number of restarts, or -1 for "always"; 0 when left out.
+/// Reads a number of restarts, or -1 for "always"; 0 if left out.
 Result<int> read_restarts(const std::optional<std::string>& text) {
   if (text == "always")
     return -1;
@@ -87,7 +87,7 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   return std::move(options);
 }
 
-/// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: an actor that came later nobody would expect.
+/// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
 Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name) {
   const Interrupt interrupt;
   const std::stop_callback withdraw{interrupt.token(), [&] { spawned.front().cancel(); }};
@@ -100,7 +100,8 @@ Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, con
   show_progress(cluster, spawned);
   wait(spawned, 1, Duration::max());
   if (interrupt.token().stop_requested()) {
-    // Asked behind it on the same connection: answered when the broker has withdrawn it.
+    // This request follows the withdrawal on the same connection, so its answer comes after the broker has withdrawn
+    // the actor.
     static_cast<void>(cluster.state());
     return fail(Errc::cancelled, fmt::format("interrupted: actor {} is not started", name));
   }

@@ -1,4 +1,4 @@
-// gpuactors status: the cluster in a few lines.
+// gpuactors status: shows the cluster in a few lines.
 #include "state_view.hpp"
 #include "table.hpp"
 #include "utc.hpp"
@@ -15,7 +15,7 @@ namespace gpuactors::cli {
 
 namespace {
 
-/// What a few lines can say of a state.
+/// The totals of a state that fit in a few lines.
 struct Totals {
   std::ptrdiff_t draining = 0;
   std::ptrdiff_t used_devices = 0;
@@ -43,7 +43,7 @@ Totals totals_of(const v1::ClusterState& state) {
   return totals;
 }
 
-/// ", 2 failed"; empty for none.
+/// Returns ", 2 failed"; empty for a count of 0.
 std::string and_also(std::ptrdiff_t count, std::string_view what) {
   return count == 0 ? std::string{} : fmt::format(", {} {}", count, what);
 }
@@ -55,7 +55,8 @@ std::string in_words(const std::map<std::string, std::size_t>& by_state) {
   return words;
 }
 
-/// "0.1.0, since 2026-11-22 16:02:11.034 UTC; others: 0.1.1": those of nodes and clients that are not the broker's.
+/// Returns "release 0.1.0, since 2026-11-22 16:02:11.034 UTC; others run 0.1.1": the releases of nodes and clients that
+/// differ from the broker's.
 std::string broker_in_words(const v1::ClusterState& state) {
   std::set<std::string> others;
   for (const auto& node : state.nodes())

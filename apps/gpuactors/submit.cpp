@@ -38,7 +38,7 @@ Result<Options> submit_options(const SubmitArguments& arguments) {
   return std::move(options);
 }
 
-/// Prints the replies in the order of submission. All are waited for, also after one has failed.
+/// Prints the replies in the order of submission. Waits for all of them, even after one has failed.
 Result<void> print_replies(const DescribedTypes& types, std::vector<Future<Payload>> futures) {
   std::optional<Error> first;
   std::size_t failed = 0;

@@ -7,7 +7,7 @@
 
 namespace gpuactors::cli {
 
-/// Rows of text under titles. A title that begins with ">" puts its column to the right.
+/// Rows of text under titles. A title that begins with ">" aligns its column to the right.
 class Table {
 public:
   explicit Table(std::vector<std::string> titles);

@@ -1,4 +1,4 @@
-// gpuactors timeline: who held which device from when to when, as a trace that browsers show.
+// gpuactors timeline: writes who held which device from when to when, as a trace that browsers show.
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "trace.hpp"
@@ -45,7 +45,7 @@ Result<void> run_timeline(const TimelineArguments& arguments) {
   GPUACTORS_LET(state, cluster.state({.events_from = 1}));
   using std::chrono::system_clock;
   std::int64_t now = std::chrono::nanoseconds{system_clock::now().time_since_epoch()}.count();
-  // The two machines' clocks may differ.
+  // The broker's clock may be ahead of this machine's.
   if (!state.events().empty())
     now = std::max(now, state.events(state.events_size() - 1).unix_ns());
   return write_trace(arguments, trace_of(state, now));

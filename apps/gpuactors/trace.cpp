@@ -1,4 +1,4 @@
-// Events become slices, slices get lanes, lanes become tracks.
+// Builds the trace: events become slices, slices get lanes, lanes become tracks.
 #include "trace.hpp"
 
 #include "utc.hpp"
@@ -19,23 +19,23 @@ namespace {
 
 constexpr double nanoseconds_in_a_microsecond = 1e3;
 
-/// Tracks of one device have numbers from a multiple of this on.
+/// The tracks of one device are numbered from a multiple of this on.
 constexpr int lanes_of_a_device = 1'000;
 
-/// A lease on one device, or on none (-1), over a time.
+/// A lease on one device, or on no device (-1), over a period of time.
 struct TraceSlice {
   v1::Lease lease;
   int device = -1;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  /// released, lost, or held: it has not ended.
+  /// How the lease ended: "released" or "lost"; "held" if it has not ended.
   std::string ended;
   std::string reason;
-  /// Its grant was not among the events.
+  /// Whether the grant is missing from the events.
   bool before_log = false;
 };
 
-/// What leases did, as far as the events say.
+/// The history of the leases, as far as the events tell.
 class LeaseHistory {
 public:
   LeaseHistory(const v1::ClusterState& state, std::int64_t now) : now_(now) {
@@ -50,14 +50,14 @@ public:
       end(std::move(slice), now_, "held", "");
   }
 
-  /// By node and device, in the order of their beginnings.
+  /// Returns the slices by node and device, in the order of their beginnings.
   [[nodiscard]] std::map<std::pair<std::string, int>, std::vector<TraceSlice>> take_slices() {
     for (auto& [place, slices] : slices_)
       std::stable_sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     return std::move(slices_);
   }
 
-  /// The beginning of the trace.
+  /// Returns the beginning of the trace, in nanoseconds since 1970.
   [[nodiscard]] std::int64_t first() const noexcept {
     return first_;
   }
@@ -70,7 +70,7 @@ private:
       end(node.empty() ? TraceSlice{lease, -1, first_, 0, "", "", true} : std::move(node.mapped()), event.unix_ns(),
           event.kind(), event.reason());
     } else {
-      // Granted; or adopted or spawned, where the grant is not there any more.
+      // The event is the grant; or, if the broker no longer has that, an adoption or a spawn.
       open_.try_emplace(lease.id(), TraceSlice{lease, -1, event.kind() == "granted" ? event.unix_ns() : first_, 0, "",
                                                "", event.kind() != "granted"});
     }
@@ -94,7 +94,7 @@ private:
   std::map<std::pair<std::string, int>, std::vector<TraceSlice>> slices_;
 };
 
-/// Says what a process or a track is called.
+/// Returns the metadata event that names a process or a track.
 Json named(const char* what, int process, int track, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", track}, {"args", {{"name", name}}}};
 }
@@ -144,7 +144,8 @@ void add_tracks(Json& events, const std::vector<TraceSlice>& slices, int device,
   }
 }
 
-/// What is about no lease: deaths, nodes that come and go, requests that wait or are refused.
+/// Adds instants for lost leases and for events about no lease: deaths, nodes that come and go, requests that wait or
+/// are refused.
 void add_instants(Json& events, const v1::ClusterState& state, std::int64_t first) {
   constexpr int broker = 1;
   events.push_back(named("process_name", broker, 0, "broker"));

@@ -1,4 +1,4 @@
-// The broker's events as a trace that browsers show.
+// Converts the broker's events to a trace that browsers show.
 #pragma once
 
 #include "json.hpp"

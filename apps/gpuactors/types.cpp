@@ -1,4 +1,4 @@
-// gpuactors types: what can be submitted and spawned, and the messages that go in and come out.
+// gpuactors types: lists what can be submitted and spawned, and the messages that go in and come out.
 #include "types.hpp"
 
 #include "command.hpp"
@@ -63,7 +63,7 @@ void collect(const Descriptor& message, Messages& messages) {
   }
 }
 
-/// All message types that the tasks and actors use, by name. Those that are not described are left out.
+/// Returns all message types that the tasks and actors use, by name. Types without a description are left out.
 Messages messages_of(const DescribedTypes& types) {
   Messages messages;
   const auto add = [&](const std::string& name) {

@@ -1,4 +1,4 @@
-// The types that the command line can speak for: its own, or those that the nodes of a cluster run.
+// Finds the types that the command line can use: its own, or those that the nodes of a cluster run.
 #pragma once
 
 #include "cluster_options.hpp"
@@ -9,11 +9,12 @@
 
 namespace gpuactors::cli {
 
-/// What can be submitted and spawned: with a broker, what the nodes of the cluster run, and `cluster` is the connection
-/// that told; else what is built into this program, and nothing is opened.
+/// Returns the types that can be submitted and spawned. With a broker, they are the types that the nodes of the cluster
+/// run, and `cluster` is the connection that was opened to get them. Without one, they are the types built into this
+/// program, and nothing is opened.
 Result<DescribedTypes> open_types(const ClusterOptions& options, std::optional<Cluster>& cluster);
 
-/// Puts what a type needs where the options name none of it.
+/// Fills in a type's default resources where the options name none.
 void fill_in(Options& options, const v1::TypeNeeds& needs);
 
 } // namespace gpuactors::cli

@@ -9,7 +9,7 @@ namespace gpuactors::cli {
 
 namespace {
 
-/// With so many digits of a second as `Unit` has.
+/// Formats a time, with as many digits of a second as `Unit` has.
 template <class Unit>
 std::string utc_by(std::chrono::system_clock::time_point when, const char* between, const char* end) {
   const auto time = std::chrono::floor<Unit>(when);

@@ -7,13 +7,13 @@
 
 namespace gpuactors::cli {
 
-/// "2026-11-21 14:20:07.512"
+/// Formats a time for people: "2026-11-21 14:20:07.512".
 [[nodiscard]] std::string utc_for_people(std::chrono::system_clock::time_point time);
 
-/// "2026-11-21T14:20:07.512345Z"
+/// Formats a time for programs: "2026-11-21T14:20:07.512345Z".
 [[nodiscard]] std::string utc_for_programs(std::chrono::system_clock::time_point time);
 
-/// The time that is so many nanoseconds after the beginning of 1970.
+/// Returns the time that is this many nanoseconds after the beginning of 1970.
 [[nodiscard]] std::chrono::system_clock::time_point from_unix_ns(std::int64_t nanoseconds) noexcept;
 
 } // namespace gpuactors::cli

@@ -1,4 +1,4 @@
-// Both halves of activation.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of activation.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/activation.hpp>
 
 namespace gpuactors::kernels {

@@ -1,4 +1,4 @@
-// Both halves of elementwise.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of elementwise.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/elementwise.hpp>
 
 namespace gpuactors::kernels {

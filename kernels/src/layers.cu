@@ -1,4 +1,4 @@
-// Both halves of layers.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of layers.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/layers.hpp>
 
 namespace gpuactors::kernels {

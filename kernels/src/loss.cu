@@ -1,4 +1,4 @@
-// Both halves of loss.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of loss.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/loss.hpp>
 
 namespace gpuactors::kernels {

@@ -1,4 +1,4 @@
-// Both halves of matrix.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of matrix.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/matrix.hpp>
 
 namespace gpuactors::kernels {

@@ -1,4 +1,4 @@
-// Both halves of optimizer.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of optimizer.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/optimizer.hpp>
 
 namespace gpuactors::kernels {

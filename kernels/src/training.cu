@@ -1,4 +1,4 @@
-// Both halves of training.hpp: for host devices and, by nvcc, for CUDA.
+// Defines the kernels of training.hpp, for host devices and, when nvcc compiles it, for CUDA.
 #include <gpuactors/kernels/training.hpp>
 
 namespace gpuactors::kernels {

@@ -13,13 +13,13 @@ namespace gpuactors::builtin {
 
 namespace {
 
-/// Never returns, whoever asks it to stop.
+/// Never returns, even when it is asked to stop.
 [[noreturn]] void hang() {
   for (;;)
     std::this_thread::sleep_for(std::chrono::hours{1});
 }
 
-/// Keeps a sum. Any lease.
+/// Keeps a sum. Runs under any lease.
 class Counter : public Actor {
 public:
   using Actor::Actor;
@@ -32,7 +32,7 @@ public:
     return get({});
   }
 
-  /// Adds 1 so many times, and streams what it has after each.
+  /// Adds 1 `n` times, and streams the sum after each time.
   Result<void> steps(const v1::Add& in, ReplyStream<v1::CounterValue>& out) {
     if (in.n() < 0)
       return fail(Errc::invalid_argument, fmt::format("n is {}: a number of steps, 0 or more, is expected", in.n()));

@@ -19,7 +19,7 @@ constexpr std::int64_t checked_rows = 8;
 constexpr std::int32_t most_returned_rows = 16;
 constexpr std::int32_t most_repeats = 1000;
 
-/// A row of a matrix of `columns` columns.
+/// Returns a row of a matrix with `columns` columns.
 template <class T>
 std::span<const T> row_of(const std::vector<T>& matrix, std::size_t columns, std::int64_t row) {
   return std::span{matrix}.subspan(static_cast<std::size_t>(row) * columns, columns);
@@ -33,7 +33,7 @@ Result<void> check_range(std::string_view field, std::int32_t value, std::int32_
 
 // -- matmul ---------------------------------------------------------------------------------------
 
-/// What one product is made of on both sides.
+/// The matrices and the times of one product.
 template <class T>
 struct MatmulRun {
   std::vector<T> a;

@@ -1,4 +1,4 @@
-// Reference results in float64, and the random numbers that go in: pure functions that programs check devices against.
+// Reference results in float64, and the random numbers to compute them from: pure functions to check devices against.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace gpuactors::reference {
 
-/// The first `count` numbers of the random sequence `seed`: uniform in [-1, 1), exact in float32 and float64, the same
-/// on every machine.
+/// Returns the first `count` numbers of the random sequence `seed`: uniform in [-1, 1), exact in float32 and float64,
+/// the same on every machine.
 template <class T>
 [[nodiscard]] std::vector<T> random_values(std::uint64_t seed, std::size_t count) {
   std::mt19937_64 engine{seed};
@@ -21,10 +21,11 @@ template <class T>
   return values;
 }
 
-/// Up to `wanted` rows of `rows`, spread evenly, the first and the last among them.
+/// Returns up to `wanted` of `rows` row numbers, spread evenly, the first and the last among them.
 [[nodiscard]] std::vector<std::int64_t> sample_rows(std::int64_t rows, std::int64_t wanted);
 
-/// Row `row` of a * b in float64: `a` has `inner` columns, `b` has `inner` rows and `columns` columns, both row-major.
+/// Returns row `row` of a * b in float64: `a` has `inner` columns, `b` has `inner` rows and `columns` columns, both
+/// row-major.
 template <class T>
 [[nodiscard]] std::vector<double> product_row(std::span<const T> a, std::span<const T> b, std::size_t inner,
                                               std::size_t columns, std::size_t row) {
@@ -38,7 +39,7 @@ template <class T>
   return sums;
 }
 
-/// Row `row` of x * transpose(x) in float64: `x` has `rows` rows and `columns` columns, row-major.
+/// Returns row `row` of x * transpose(x) in float64: `x` has `rows` rows and `columns` columns, row-major.
 template <class T>
 [[nodiscard]] std::vector<double> gram_row(std::span<const T> x, std::size_t rows, std::size_t columns,
                                            std::size_t row) {
@@ -52,29 +53,30 @@ template <class T>
   return sums;
 }
 
-/// x*x + 2*x + 1 in float64.
+/// Returns x*x + 2*x + 1 in float64.
 [[nodiscard]] constexpr double polynomial(double x) noexcept {
   return x * x + 2.0 * x + 1.0;
 }
 
-/// How far results are from the reference, gathered part by part: the Frobenius norm of the difference over that of
-/// the reference, and the largest difference.
+/// Measures how far results are from the reference, gathered part by part: the Frobenius norm of the difference over
+/// that of the reference, and the largest difference.
 class ErrorMeter {
 public:
-  /// Takes one more pair.
+  /// Adds one pair of values.
   void add(double expected, double value) noexcept;
 
-  /// Takes as many pairs as `expected` has elements.
+  /// Adds as many pairs as `expected` has elements.
   template <class T>
   void add(std::span<const double> expected, std::span<const T> values) noexcept {
     for (std::size_t i = 0; i < expected.size(); ++i)
       add(expected[i], static_cast<double>(values[i]));
   }
 
-  /// 0 when nothing differs; infinity when something does and the reference is zero, or a value is not a number.
+  /// Returns the relative error: 0 if nothing differs; infinity if something does and the reference is zero, or if a
+  /// value is not a number.
   [[nodiscard]] double relative() const noexcept;
 
-  /// Largest absolute difference; infinity when a value is not a number.
+  /// Returns the largest absolute difference; infinity if a value is not a number.
   [[nodiscard]] double largest() const noexcept;
 
 private:
@@ -83,7 +85,7 @@ private:
   double largest_ = 0;
 };
 
-/// Square root of the sum of the squares.
+/// Returns the square root of the sum of the squares.
 template <class T>
 [[nodiscard]] double frobenius_norm(std::span<const T> values) noexcept;
 

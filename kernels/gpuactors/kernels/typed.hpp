@@ -22,7 +22,7 @@
   }                                                                                                                    \
   static_assert(true)
 
-/// Defines both, in a .cu file.
+/// Defines `name_f32` and `name_f64`, in a .cu file.
 #define GPUACTORS_DEFINE_TYPED_KERNEL(name, Functor)                                                                   \
   GPUACTORS_DEFINE_KERNEL(name##_f32, Functor<float>)                                                                  \
   GPUACTORS_DEFINE_KERNEL(name##_f64, Functor<double>)

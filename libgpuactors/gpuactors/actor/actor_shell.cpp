@@ -7,7 +7,8 @@ namespace gpuactors {
 
 namespace {
 
-/// Whether the lease is what the type owns. Clients check what they ask for, where they know the type; others need not.
+/// Checks that the lease fits the type's ownership. Clients that know the type have checked their request; other
+/// clients need not have.
 Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
   Share gpus;
   bool whole = !lease.devices.empty();
@@ -44,7 +45,7 @@ caf::behavior ActorShell::make_behavior() {
         return serve(call);
       },
       [this](const v1::Tick&) { answers_->deliver(); },
-      // Behind the calls that were there first: each was answered.
+      // The mailbox is in order: all calls that arrived before the fault have been answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
   };
@@ -108,7 +109,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     return (*method)->run(*object_, frame);
   });
   host_.frame = nullptr;
-  // What it keeps on a lost device is lost: it ends, and is started anew elsewhere if its options say so.
+  // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
   if (!host_.placement->lost_devices().empty())
     quit(caf::exit_reason::user_shutdown);
   if (!answer)

@@ -31,7 +31,7 @@ void describe(const Needs& needs, v1::TypeNeeds& out) {
   out.set_cpus(needs.cpus);
 }
 
-/// What tasks and methods have in common.
+/// Describes the properties that tasks and methods have in common.
 template <class Type, class Description>
 void describe(const Type& type, Description& out, MessageDescriptions& messages) {
   out.set_name(type.name);

@@ -66,7 +66,7 @@ struct SignatureOf {
   static constexpr bool streamed = sizeof...(Inputs) == 2;
 };
 
-/// Whether the type has one call operator: no template, no overloads.
+/// True if the type has exactly one call operator, which is neither a template nor overloaded.
 template <class F, class = void>
 struct HasCall : std::false_type {};
 template <class F>
@@ -97,7 +97,7 @@ struct Signature<R (C::*)(S&, As...), false> : SignatureOf<R, S, As...> {
   using Args = std::tuple<As...>;
 };
 
-/// Methods of a class: the object is the subject.
+/// The signature of a method: its object is the subject.
 template <class F>
 struct MethodSignature {
   static_assert(!std::is_same_v<F, F>, "a method is R name(const Message&) or R name(const Message&, "

@@ -94,10 +94,10 @@ bool HolderControl::cancel(CallId call) {
 
 bool HolderControl::take_back(CallId call) {
   const std::lock_guard lock{mutex_};
-  // Calls run in the order in which they came: one that is asked for here is the last that ended, or comes later.
+  // Calls run in order of arrival, so a call that somebody wants back is either the last that ended or comes later.
   if (!call || call == running_ || call == last_ended_ || deferred_.count(call) > 0)
     return false;
-  // The call itself comes on the same way before this word of it, so each is erased when its turn comes.
+  // The call travels on the same path as this request and before it, so `begin` sees the call and erases the entry.
   return cancelled_.count(call) == 0 && taken_back_.insert(call).second;
 }
 

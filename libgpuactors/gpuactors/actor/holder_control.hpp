@@ -88,7 +88,8 @@ public:
   /// 0.17 and 1.x do them in different orders; the second step calls the function of the end.
   void half_ended();
 
-  /// Devices that the holder found lost to this process: told at its end, read by who reports the end.
+  /// Records the indices of devices that a sticky error has lost to this process. The holder reports them at its end;
+  /// `lost_devices` returns them to whoever reports that end. Any thread.
   void report_lost(std::vector<int> devices);
   [[nodiscard]] std::vector<int> lost_devices() const;
 
@@ -103,10 +104,11 @@ private:
   bool ending_ = false;
   std::optional<Error> revoked_;
   std::unordered_map<CallId, std::function<void()>> deferred_;
-  // Cancelled before they began. A cancellation may come after the answer, so the oldest are forgotten.
+  // Calls cancelled before they began. A cancellation may arrive after the call's answer, so the oldest entries are
+  // forgotten.
   std::unordered_set<CallId> cancelled_;
   std::deque<CallId> cancelled_order_;
-  // Taken back before they began, and on their way here.
+  // Calls taken back before they began. `begin` erases each entry when the call's turn comes.
   std::unordered_set<CallId> taken_back_;
   std::vector<int> lost_devices_;
   std::function<void()> report_;

@@ -16,11 +16,11 @@
 
 namespace gpuactors::detail {
 
-/// The answers of a host: those at once, and those that come later, from any thread, which are kept here; the host is
-/// told to deliver them itself.
+/// Delivers the answers of a host. An immediate answer goes out at once. A deferred answer may come from any thread: it
+/// is queued here, and a message makes the host deliver it on its own thread.
 class Answers : public std::enable_shared_from_this<Answers> {
 public:
-  /// @param lanes null where there are no other processes.
+  /// @param lanes null if there are no other processes.
   Answers(std::shared_ptr<HolderControl> control, std::shared_ptr<Lanes> lanes)
     : control_(std::move(control)), lanes_(std::move(lanes)) {
     // nop
@@ -35,14 +35,15 @@ public:
     return caf::delegated<Payload>{};
   }
 
-  /// Sends `item` to the one whom `host` serves now.
+  /// Sends `item` to the caller that `host` serves now.
   void send_item(caf::event_based_actor* host, StreamItem item) {
     if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host->current_sender()))
       static_cast<void>(
           send_message(lanes_.get(), caller, caf::actor_cast<caf::strong_actor_ptr>(host), 0, std::move(item)));
   }
 
-  /// Keeps `promise` of `call` and returns the function that answers it. The host's thread.
+  /// Keeps `promise` of `call` and returns the function that answers it. Host's thread; the returned function may be
+  /// called on any thread.
   std::function<void(Result<Payload>)> add(caf::event_based_actor* host, CallId call, caf::response_promise promise) {
     const auto ticket = ++last_ticket_;
     open_.emplace(ticket, Open{call, std::move(promise), caf::actor_cast<caf::actor_addr>(host)});
@@ -58,7 +59,7 @@ public:
     };
   }
 
-  /// Delivers what is ready. The host's thread.
+  /// Delivers the deferred answers that are ready. Host's thread.
   void deliver() {
     std::vector<std::pair<std::uint64_t, Result<Payload>>> ready;
     {
@@ -74,12 +75,13 @@ public:
         answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
       else
         promise.deliver(to_caf(result.error()));
-      // After its answer: a call that is neither deferred nor answered could be taken back.
+      // The call is settled only after its answer is sent: a call that is neither deferred nor answered could be taken
+      // back.
       control_->settle(call);
     }
   }
 
-  /// Answers all that is still open with `error`. The host's thread, at its end.
+  /// Delivers the answers that are ready, and answers all other open calls with `error`. Host's thread, at its end.
   void fail_all(const Error& error) {
     deliver();
     for (auto& [ticket, open] : open_) {
@@ -142,7 +144,7 @@ private:
   Answers& answers_;
 };
 
-/// Runs `serve` under the rules of a call: not when it was cancelled or is late, and no exception gets out.
+/// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes.
 template <class Serve>
 Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
   const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0);
@@ -160,7 +162,8 @@ Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
   try {
     Answer answer = serve();
-    // What came out of a device that has failed meanwhile is nothing to build on.
+    // The lease was revoked during the call, because a device failed: a result computed on that device cannot be
+    // trusted.
     if (answer && control.stop_requested())
       if (auto revoked = control.revoked())
         return Result<Payload>{fail(std::move(*revoked))};

@@ -33,7 +33,7 @@ std::map<std::string, std::string> environment_of(const LeaseInfo& lease,
         units.push_back(std::to_string(id));
       } else if (const auto device = find_device(devices, id);
                  device != nullptr && device->info().kind == DeviceKind::cuda) {
-        // Numbers would count from the first device that this process was shown.
+        // UUIDs, because indices would count from the first device visible to this process.
         units.push_back(device->info().uuid);
       }
     }

@@ -20,10 +20,10 @@ struct BuiltWith {
   friend bool operator==(const BuiltWith&, const BuiltWith&) = default;
 };
 
-inline constexpr char plugin_note_name[12] = "gpuactors"; // as long as the note's format wants it
+inline constexpr char plugin_note_name[12] = "gpuactors"; // padded to a multiple of 4, as ELF notes require
 inline constexpr std::uint32_t plugin_note_type = 1;
 
-/// An ELF note.
+/// An ELF note as it lies in the object file: header, name, content.
 struct PluginNote {
   std::uint32_t name_bytes = sizeof(plugin_note_name);
   std::uint32_t content_bytes = sizeof(BuiltWith);
@@ -34,7 +34,8 @@ struct PluginNote {
 
 } // namespace gpuactors::detail
 
-/// Puts a note with this content (nothing: these headers' own versions) into the object file.
+/// Adds a note to the object file. The arguments initialize its `BuiltWith`; without arguments, it has the versions of
+/// these headers.
 #define GPUACTORS_PLUGIN_NOTE(...)                                                                                     \
   namespace gpuactors::detail {                                                                                        \
   [[gnu::section(".note.gpuactors"), gnu::used]] alignas(4) static const PluginNote plugin_note{                       \

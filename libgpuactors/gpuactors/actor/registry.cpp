@@ -95,7 +95,7 @@ namespace {
 
 Failure no_type(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
   const std::string_view program = program_invocation_short_name;
-  // A newcomer's node runs the program that it was started by, and not his.
+  // A common mistake of newcomers: the node was started by the gpuactors program and runs that, not the user's own.
   const auto hint = nearest_names(name, known).empty() && program == "gpuactors"
                         ? ": the program here is gpuactors; gpuactors node --program runs another one"
                         : "";

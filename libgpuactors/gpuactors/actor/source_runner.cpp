@@ -1,4 +1,4 @@
-// Running tasks that are source: compile, bring the arguments to the device, start, bring the outputs back.
+// Runs source tasks: compiles the kernel, copies the arguments to the device, launches, copies the outputs back.
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/source_task.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
@@ -19,10 +19,10 @@ namespace gpuactors {
 
 namespace {
 
-/// Whole numbers up to it are the same in a double.
+/// A double holds every integer up to this magnitude exactly.
 constexpr auto whole_in_double = std::int64_t{1} << 53;
 
-/// Seconds since the last time that it was asked.
+/// Measures the seconds from one call of `lap` to the next.
 class LapTimer {
 public:
   double lap() {
@@ -76,7 +76,7 @@ auto with_element_of(DType dtype, F function) {
   }
 }
 
-/// The tensor of these values on the device.
+/// Returns a tensor on the device with the values of `source`.
 Result<Tensor> upload(Stream& stream, const v1::SourceTensor& source) {
   const std::vector<std::int64_t> shape{source.shape().begin(), source.shape().end()};
   return with_element_of(static_cast<DType>(source.dtype()), [&](auto element) {
@@ -88,7 +88,7 @@ Result<Tensor> upload(Stream& stream, const v1::SourceTensor& source) {
   });
 }
 
-/// The tensor as numbers of a message.
+/// Returns the tensor with its elements as numbers in a message.
 Result<v1::SourceTensor> download(Stream& stream, const Tensor& tensor) {
   v1::SourceTensor result;
   result.set_dtype(static_cast<v1::DType>(tensor.dtype()));
@@ -110,7 +110,7 @@ Result<v1::SourceTensor> download(Stream& stream, const Tensor& tensor) {
   return result;
 }
 
-/// One task while it runs.
+/// One run of a source task.
 class SourceRun {
 public:
   SourceRun(TaskContext& context, const v1::SourceTask& task)
@@ -121,7 +121,7 @@ public:
   SourceRun(const SourceRun&) = delete;
   SourceRun& operator=(const SourceRun&) = delete;
 
-  /// What it copies from must not go before.
+  /// Waits for queued copies, because the tensors that they read must outlive them.
   ~SourceRun() {
     (void)stream_.synchronize();
   }
@@ -169,13 +169,14 @@ private:
     return {};
   }
 
-  /// @param own whether the kernel may write it.
+  /// @param own whether the kernel may write to the tensor.
   Result<Tensor> tensor_of(const v1::SourceTensor& source, bool own) {
     if (!source.has_ref())
       return upload(stream_, source);
     GPUACTORS_LET(shared, context_.tensors().get(source.ref()));
     GPUACTORS_LET(tensor, shared.on(stream_));
-    // What lies on this device already is everybody's, in whatever process.
+    // A tensor that was on this device already is shared with its other readers, in any process: the kernel gets a
+    // copy.
     if (!own || (!shared.view() && tensor.shared_memory() == nullptr))
       return std::move(tensor);
     GPUACTORS_LET(copy, stream_.tensor(tensor.dtype(), tensor.shape()));
@@ -184,7 +185,7 @@ private:
     return std::move(copy);
   }
 
-  /// Zeros, so that nobody reads what others have left there.
+  /// Returns a tensor of zeros, so that no kernel reads data that others have left in the memory.
   Result<Tensor> zeros(const v1::SourceTensor& source) {
     GPUACTORS_LET(tensor,
                   stream_.tensor(static_cast<DType>(source.dtype()), {source.shape().begin(), source.shape().end()}));
@@ -214,7 +215,7 @@ private:
         kept.push_back(std::move(shared));
       }
     }
-    // Only when nothing can go wrong any more: what was handed over waits for its taker.
+    // Hands over only after the last step that can fail: a hand-over keeps its tensor until somebody takes it.
     for (auto& shared : kept)
       *result_.add_outputs()->mutable_ref() = std::move(shared).hand_over();
     return {};
@@ -233,9 +234,9 @@ private:
   Stream& stream_;
   std::vector<KernelArgument> arguments_;
   std::vector<Tensor> tensors_;
-  /// Places in `tensors_`.
+  /// Indices of the outputs in `tensors_`.
   std::vector<std::size_t> outputs_;
-  /// What is copied from, until the copy is done.
+  /// Tensors that queued copies read, kept until the copies are done.
   std::vector<Shared<Tensor>> shared_;
   v1::SourceResult result_;
 };

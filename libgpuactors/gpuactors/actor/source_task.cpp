@@ -1,4 +1,4 @@
-// Building tasks that are source, and checking them.
+// Builds and checks source tasks.
 #include <gpuactors/actor/source_task.hpp>
 #include <gpuactors/base/limits.hpp>
 
@@ -86,8 +86,8 @@ SourceTask& SourceTask::scalar(double value) {
 
 namespace {
 
-/// Options of the compiler that concern the code alone: others read and write files of the node. Those that end with =
-/// or are one letter take a value.
+/// Compiler options that a task may use, because they concern its code alone: others read and write files of the node.
+/// Options that end with = or are one letter take a value.
 constexpr std::string_view allowed_options =
     "-D -U -I --define-macro= --undefine-macro= --include-path= -std= --std= --fmad= --ftz= --prec-div= --prec-sqrt= "
     "-maxrregcount= --maxrregcount= -use_fast_math --use_fast_math -lineinfo --generate-line-info -default-device "
@@ -125,7 +125,7 @@ Result<void> check_code(const v1::SourceTask& task) {
   return {};
 }
 
-/// Whether an element type holds the number as it is.
+/// Returns whether the element type can hold the value: integers exactly, f32 within its range.
 bool holds(v1::DType dtype, double value) {
   switch (dtype) {
   case v1::F32:
@@ -159,7 +159,7 @@ Result<std::size_t> check_shape(const std::string& name, const v1::SourceTensor&
   return static_cast<std::size_t>(count);
 }
 
-/// @returns how many numbers the message carries for it.
+/// @returns how many values the message carries for the tensor.
 Result<std::size_t> check_tensor(const std::string& name, const v1::SourceTensor& tensor, bool is_out) {
   if (tensor.has_ref()) {
     if (is_out || tensor.values_size() > 0 || tensor.shape_size() > 0)

@@ -1,5 +1,5 @@
-// Tasks that are source: a program sends a kernel in CUDA C++ to a device of the cluster, where it is compiled and run.
-// The program needs neither a compiler nor a device.
+// Source tasks: a program sends a kernel in CUDA C++ to a device of the cluster, where it is compiled and run. The
+// program needs neither a compiler nor a device.
 //
 //   gpuactors::SourceTask task{{source, "scale<float>"}, {{4, 1, 1}, {256, 1, 1}, 0}};
 //   task.in_out(x.ref()).scalar(2.0F).scalar(1000U);

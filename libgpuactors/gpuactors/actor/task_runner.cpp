@@ -18,7 +18,7 @@ caf::behavior TaskRunner::make_behavior() {
       [this](const Call& call) { return run(call); },
       [this](const v1::StartRunner&) { return open(); },
       [this](const v1::Tick&) { answers_->deliver(); },
-      // Behind the calls that were there first: each was answered.
+      // The mailbox is in order: all calls that arrived before the fault have been answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const std::string& task, const Payload& input) {
         Call call;
@@ -61,7 +61,7 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
     TaskContext context{*placement_, frame, *services_};
     return (*type)->run(context, frame);
   });
-  // Before the answer: whoever sees it finds the device as free as before the task.
+  // Leftover memory is freed before the answer, so that the caller then finds the device as free as before the task.
   auto reclaimed = placement_->reclaim();
   if (!placement_->lost_devices().empty())
     quit(caf::exit_reason::user_shutdown);

@@ -168,7 +168,7 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
   entry->origin = name;
   std::shared_ptr<detail::Descriptor> line;
   OpenDevice open;
-  // Only who can open it asks: its owner copies it for that.
+  // Asks for device memory only if this process can open it, because the owner makes a copy for that.
   if (auto devices = devices_for(ref.device()); !devices.empty())
     open = [&, devices = std::move(devices)](int memory, std::shared_ptr<detail::Descriptor> end) {
       line = open_on_device(*entry, devices, ref.device(), memory, std::move(end));
@@ -180,7 +180,7 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
     return fail(region.error());
   }
   entry->region = std::move(*region);
-  // From here on it is a tensor of this process, served like all others.
+  // From here on, the fetched tensor belongs to this process and is served to others like all its tensors.
   entry = table_->add(std::move(entry));
   if (entry->borrowed)
     table_->borrow(entry, std::move(line));
@@ -194,7 +194,7 @@ std::vector<std::shared_ptr<Device>> TensorStore::devices_for(const std::string&
     return result;
   const std::lock_guard lock{devices_mutex_};
   for (const auto& device : devices_) {
-    // Making a context would take longer than the way through the host.
+    // A device that is not open is skipped: creating a context on it would take longer than a copy through the host.
     const bool open = device->is_open();
     if (device->info().uuid == uuid)
       return open ? std::vector{device} : std::vector<std::shared_ptr<Device>>{};
@@ -212,7 +212,7 @@ std::shared_ptr<detail::Descriptor> TensorStore::open_on_device(TensorEntry& ent
     auto opened = device->open_shared_memory(memory, entry.bytes);
     if (!opened)
       continue;
-    // The owner is told that nobody reads any more when that is so: when it is unmapped.
+    // The line stays open until the memory is unmapped: its end tells the owner that nobody reads any more.
     struct Held {
       std::shared_ptr<detail::Descriptor> line;
       std::shared_ptr<SharedMemory> memory;

@@ -111,7 +111,7 @@ private:
 
 /// How a process shares its tensors with other processes.
 struct TensorLinks {
-  /// The address under which other machines reach this one; empty: they cannot.
+  /// The address under which other machines reach this one; empty if they cannot.
   std::string host{};
   /// The certificates for TLS; without them, the links use plaintext, which only an operator may choose.
   std::optional<CertificateFiles> certificates{};
@@ -127,7 +127,7 @@ class TensorStore {
 public:
   explicit TensorStore(std::optional<TensorLinks> links = std::nullopt);
 
-  /// Closes.
+  /// Calls `close`.
   ~TensorStore();
 
   /// Sets the devices of this process on which the store may open memory of other processes from now on.
@@ -169,9 +169,11 @@ private:
   Result<void> start();
   Result<void> connect();
   Result<std::shared_ptr<detail::TensorEntry>> fetch(const v1::TensorRef& ref);
-  /// Those of our devices that may open memory of the device called `uuid`: that one, if it is among them.
+  /// Returns the devices of this process on which to open memory of the device `uuid`: only that device if this process
+  /// has it, else every device that is open. Devices that are not open do not count.
   [[nodiscard]] std::vector<std::shared_ptr<Device>> devices_for(const std::string& uuid) const;
-  /// Opens memory of another process on one of them. @returns the line if `entry` has it now, else null.
+  /// Opens `memory`, device memory of another process, on the first of `devices` that can open it. @returns `line` if
+  /// `entry` now refers to that memory, else null.
   static std::shared_ptr<detail::Descriptor> open_on_device(detail::TensorEntry& entry,
                                                             const std::vector<std::shared_ptr<Device>>& devices,
                                                             const std::string& uuid, int memory,
@@ -179,14 +181,14 @@ private:
 
   const std::optional<TensorLinks> links_;
   const std::shared_ptr<detail::TensorTable> table_;
-  // For start and end.
+  // Guards `start` and `close`, and the members up to `keeper_`.
   std::mutex mutex_;
   bool started_ = false;
   bool closed_ = false;
   std::unique_ptr<BulkServer> server_;
   std::unique_ptr<BulkClient> client_;
   std::thread keeper_;
-  // Not that for start and end, which waits for those who fetch.
+  // Guards `devices_`. A separate mutex, because `close` holds `mutex_` while it waits for running fetches.
   mutable std::mutex devices_mutex_;
   std::vector<std::shared_ptr<Device>> devices_;
 };

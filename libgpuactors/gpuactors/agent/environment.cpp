@@ -13,8 +13,8 @@ namespace gpuactors {
 
 namespace {
 
-/// How names begin that are not for users: what says how the library, the driver and MPS work, where a GPU's user is
-/// shown its devices in containers, and what has a program load files.
+/// Prefixes of reserved names: variables that configure the library, the driver and MPS, that select the devices
+/// visible in containers, or that make a program load files.
 constexpr std::array<std::string_view, 9> reserved = {"GPUACTORS_",     "LD_",     "CUDA_MPS_", "CUDA_DEVICE_ORDER",
                                                       "CUDA_INJECTION", "NVIDIA_", "OPENSSL_",  "GCONV_PATH",
                                                       "SSL_CERT_"};

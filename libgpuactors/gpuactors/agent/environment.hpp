@@ -1,4 +1,4 @@
-// The variables that a request may give the process of its own.
+// Checks the environment variables that a request may set for its own worker process.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -9,9 +9,9 @@
 
 namespace gpuactors {
 
-/// Asked by the client, for a good message, and by the node, which trusts no client. Pure.
-/// @returns `invalid_argument` for a name that no variable can have, one that is not for users to set, a value with a
-///          zero byte, or more than `limits::environment_bytes`.
+/// Checked twice: by the client, for an early error, and by the node, which trusts no client. Pure.
+/// @returns `invalid_argument` for a malformed or reserved name, a value with a zero byte, or more than
+///          `limits::environment_bytes` in all.
 [[nodiscard]] Result<void> check_environment(const std::map<std::string, std::string>& environment);
 [[nodiscard]] Result<void> check_environment(const google::protobuf::Map<std::string, std::string>& environment);
 

@@ -1,4 +1,4 @@
-// Which units of a node's accelerators are held by which lease: core 0 by this one, core 1 by that one.
+// InstanceTable: which lease holds which units of a node's accelerators, such as core 0 or core 1.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
@@ -17,9 +17,9 @@ using Instances = std::map<std::string, std::vector<int>>;
 /// The units of the resources that are accelerators of a kind without fractions, numbered from 0; other resources have
 /// no units to tell apart. A plain value; one thread.
 ///
-/// The ledger decides how many units a lease has, this table which ones: a lease takes the lowest free ones of its
-/// node, or of the lease that lends to it, which then shares them. What a lease gives back while others still hold some
-/// of it stays with those, and goes back to where the lease had it from.
+/// The ledger decides how many units a lease has, this table which ones: a lease takes the lowest free units of its
+/// node, or of its parent lease, which then shares them. When a lease ends before its borrowers, the borrowed units
+/// stay with them, and later go back to where that lease had them from.
 class InstanceTable {
 public:
   explicit InstanceTable(const std::map<std::string, Share>& node_resources);
@@ -27,7 +27,7 @@ public:
   /// Assigns units to a lease. @returns `internal` when there are fewer than the ledger has granted.
   Result<Instances> take(LeaseId lease, LeaseId parent, const std::map<std::string, Share>& resources);
 
-  /// Gives back what a lease has; does nothing for one that has none.
+  /// Gives back the units of a lease; no effect for a lease without units.
   void give_back(LeaseId lease);
 
   /// The units of the node that no lease has.
@@ -37,9 +37,9 @@ public:
 
 private:
   struct Holding {
-    /// None when they come from the node.
+    /// The lease that lent the units; null if they come from the node.
     LeaseId source;
-    /// What it has and has not lent.
+    /// Units that the lease holds and has not lent.
     Instances unlent;
   };
 

@@ -1,4 +1,4 @@
-// One line of what a worker wrote, and how it looks in a file.
+// LogLine: one line of a worker's output, and its format in log files.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace gpuactors {
 
-/// When a line was read, by the wall clock of the node.
+/// When the agent read a line, by the node's wall clock.
 using LogTime = std::chrono::system_clock::time_point;
 
-/// Which of its two outputs a process wrote to.
+/// The output that a process wrote to.
 enum class OutputStream : std::uint8_t {
   out,
   err,
@@ -21,12 +21,12 @@ enum class OutputStream : std::uint8_t {
 /// "stdout" or "stderr".
 [[nodiscard]] std::string_view to_string(OutputStream stream) noexcept;
 
-/// A line that a process wrote.
+/// A line of a process's output.
 struct LogLine {
   LogTime time;
   /// The node's name.
   std::string node;
-  /// Who wrote it: the name of a worker or an actor.
+  /// The writer: see `LogSource`.
   std::string source;
   OutputStream stream = OutputStream::out;
   std::string text;
@@ -35,11 +35,11 @@ struct LogLine {
 };
 
 /// Renders time (UTC, to the microsecond), node, source, stream and text with tabs between:
-/// "2026-11-21T09:41:01.000250Z node1 worker-3 stderr out of memory". Line breaks, and tabs before the text, become
-/// spaces; what is not UTF-8 becomes U+FFFD. Any thread.
+/// "2026-11-21T09:41:01.000250Z node1 worker-3 stderr out of memory". Line breaks, and tabs in the fields before the
+/// text, become spaces; invalid UTF-8 becomes U+FFFD. Any thread.
 [[nodiscard]] std::string to_string(const LogLine& line);
 
-/// Reads what `to_string` renders; nothing when it is something else. Any thread.
+/// Parses the output of `to_string`; nothing for any other text. Any thread.
 [[nodiscard]] std::optional<LogLine> parse_log_line(std::string_view text);
 
 } // namespace gpuactors

@@ -23,13 +23,13 @@ struct Reader {
 
   const LogQuery query;
   LogFollowing following{};
-  /// Whether the lines that were there are among `lines`.
+  /// Whether the lines that existed at the first query have been read into `lines`.
   bool opened = false;
   std::deque<LogLine> lines{};
-  /// How many lines came after those and found no room.
+  /// How many lines after those were dropped because the buffer was full.
   std::uint64_t dropped = 0;
   std::optional<Error> error{};
-  /// Who waits for an answer, and until when; none when the reader has not asked again since `asked`.
+  /// The pending answer and its deadline; null when the reader has not polled again since `asked`.
   LogReaders::Done done{};
   TimePoint answer_by{};
   TimePoint asked{};
@@ -40,7 +40,7 @@ struct Reader {
 
   void add(std::vector<LogLine> more, std::uint64_t lost, std::size_t most) {
     for (auto& line : more)
-      // What was there at first comes at once, and has a bound of its own.
+      // The existing lines arrive all at once; the loop below bounds them.
       if (!opened
           || (dropped == 0 && lines.size() < most && waiting_bytes_ + bytes_of(line) <= limits::log_reader_bytes))
         push(std::move(line));
@@ -161,7 +161,7 @@ private:
       lock.unlock();
       for (auto& [done, answer] : answers)
         done(std::move(answer));
-      // Waits for a callback of the store, which takes the lock.
+      // `stop` waits for a running callback, which takes the lock: it must be released here.
       for (const auto& reader : over)
         reader->following.stop();
       over.clear();
@@ -169,7 +169,7 @@ private:
     }
   }
 
-  /// Takes out what is due. @returns when to look again.
+  /// Collects due answers, and readers whose log has ended or who stopped polling. @returns when to look again.
   TimePoint collect(TimePoint now, std::vector<std::pair<Done, Result<LogAnswer>>>& answers, std::vector<Entry>& over) {
     auto next = never;
     for (auto it = readers_.begin(); it != readers_.end();) {
@@ -200,7 +200,7 @@ private:
     return next;
   }
 
-  /// Reads what is there, and has the store tell what comes. Without the lock.
+  /// Reads the existing lines, or subscribes to the store. Must be called without the lock.
   void open(const Entry& reader) {
     const auto& query = reader->query;
     LogFilter filter;
@@ -247,7 +247,7 @@ private:
   std::deque<Entry> to_open_;
   bool closing_ = false;
 
-  /// Last: it uses the others.
+  /// The last member, since the thread uses the others.
   std::thread thread_;
 };
 

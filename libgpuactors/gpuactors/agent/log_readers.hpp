@@ -1,4 +1,4 @@
-// Those who read a node's log from elsewhere: each asks again and again, and gets what has come since.
+// LogReaders: remote readers of a node's log. Each reader polls, and gets the lines since its last query.
 #pragma once
 
 #include <gpuactors/agent/log_sources.hpp>
@@ -14,58 +14,60 @@
 
 namespace gpuactors {
 
-/// A reader asks. What its first question says of actor, count and follow stays.
+/// A reader's query. `actor`, `count` and `follow` of a reader's first query hold for all of its queries.
 struct LogQuery {
-  /// Who asks.
+  /// Identifies the reader.
   std::uint64_t reader = 0;
-  /// Whose lines; all of the node without.
+  /// The actor whose lines are wanted; null: all lines of the node.
   ActorId actor{};
-  /// How many of the lines that are there, the last ones.
+  /// How many of the latest existing lines are wanted.
   std::size_t count = 0;
-  /// Whether those that come later are wanted, too.
+  /// Whether later lines are wanted, too.
   bool follow = false;
-  /// How long the answer may wait for a line, `limits::log_wait` at most.
+  /// How long the answer may wait for a line; at most `limits::log_wait`.
   Duration wait{};
 };
 
-/// Some lines, in their order; none when there was nothing in time, or, without `follow`, at the end.
+/// Lines in order; none when no line came in time, or, without `follow`, at the end of the log.
 struct LogAnswer {
   std::vector<LogLine> lines;
-  /// Lines before these that were dropped, because they were not asked for in time.
+  /// How many lines before these were dropped because the reader polled too slowly.
   std::uint64_t dropped = 0;
 };
 
-/// The bounds of readers; others than these in tests only.
+/// Bounds of readers; only tests change the defaults.
 struct LogReaderBounds {
   std::size_t readers = limits::log_readers;
-  /// New lines that wait for one reader.
+  /// New lines that are buffered for one reader.
   std::size_t lines = limits::log_follow_lines;
-  /// Bytes of text in one answer, above which it has no second line.
+  /// Bytes of text in one answer; only its first line may exceed them.
   std::size_t answer_bytes = limits::log_answer_bytes;
-  /// How long a reader is remembered that does not ask.
+  /// How long a reader that does not poll is remembered.
   Duration idle = limits::log_reader_idle;
 };
 
-/// Serves readers on a thread of its own, which also reads the files. Any thread.
+/// Serves readers on its own thread, which also reads the files. All methods may be called from any thread.
 class LogReaders {
 public:
   using Done = std::function<void(Result<LogAnswer>)>;
 
-  /// @param store outlives the object.
-  /// @returns `unavailable` when there is no thread for it.
+  /// @param store must outlive the object.
+  /// @returns `unavailable` when no thread can be created.
   static Result<std::unique_ptr<LogReaders>> make(LogStore& store, std::shared_ptr<const LogSources> sources,
                                                   LogReaderBounds bounds = {});
 
   LogReaders(const LogReaders&) = delete;
   LogReaders& operator=(const LogReaders&) = delete;
 
-  /// Who waits gets `unavailable`.
+  /// Answers waiting queries with `unavailable`.
   ~LogReaders();
 
-  /// Returns at once. `done` is called once, on any thread, and must not block: with the next lines as soon as there
-  /// are any, without any when the time is over. A reader's next question answers the one before, if that still waits.
+  /// Returns at once. `done` is called once, on any thread, and must not block. It gets the next lines as soon as there
+  /// are any, or no lines when the time is over. If a reader's previous query still waits, a new one answers it without
+  /// lines.
   ///
-  /// Errors: `queue_full` when too many read already, `invalid_argument` for a count above `limits::log_tail_lines`.
+  /// Errors: `queue_full` when there are too many readers, `invalid_argument` for a count above
+  /// `limits::log_tail_lines`.
   void read(const LogQuery& query, Done done);
 
 private:

@@ -13,7 +13,7 @@ constexpr std::string_view actor_word = "actor ";
 constexpr std::string_view task_word = "task ";
 constexpr std::string_view worker_word = "worker ";
 
-/// "12 trainer" as number and name; `other` when it is something else.
+/// Parses "12 trainer" as id and name; `other` with all of the text if it has another form.
 LogSource numbered(LogSource::Kind kind, std::string_view text, std::string_view all) {
   LogSource result{kind, 0, {}};
   const char* const end = text.data() + text.size();
@@ -64,7 +64,7 @@ void LogSources::add_holder(std::uint64_t worker, LeaseId lease, const LogSource
   if (source.kind != LogSource::Kind::actor)
     return;
   const Stay stay{ActorId{source.id}, worker};
-  // As exact as the log is; the first of several.
+  // Rounded like times in the log. Of several stays in one worker, the first counts.
   if (!stays_.emplace(stay, std::chrono::floor<std::chrono::microseconds>(since)).second)
     return;
   order_.push_back(stay);

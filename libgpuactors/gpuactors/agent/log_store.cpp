@@ -21,11 +21,11 @@ using detail::RotatingFiles;
 struct Follower {
   LogFilter filter;
   LogStore::Callback callback;
-  /// What the callback gets next.
+  /// Lines for the next call of the callback.
   std::vector<LogLine> lines;
-  /// How many lines came after those and found no room.
+  /// How many lines after those were dropped because the buffer was full.
   std::uint64_t dropped = 0;
-  /// Whether the lines from before it began are among them.
+  /// Whether the lines from before the subscription have been read into `lines`.
   bool has_past = false;
 
   [[nodiscard]] bool is_due() const {
@@ -38,7 +38,7 @@ std::vector<LogLine> last_lines(const std::filesystem::path& folder, LogPlace en
   std::vector<LogLine> result;
   if (count > 0)
     RotatingFiles::read_back(folder, end, [&](std::string_view text) {
-      // What is no line of ours, such as half of one, is left out.
+      // Skips lines that do not parse, such as incomplete ones.
       if (auto line = parse_log_line(text); line && filter.admits(*line))
         result.push_back(std::move(*line));
       return result.size() < count;
@@ -62,7 +62,7 @@ bool LogFilter::admits(const LogLine& line) const {
          && (!wanted || wanted(line));
 }
 
-// -- what the store and its followings share -----------------------------------
+// -- state shared by the store and its subscriptions ---------------------------
 
 class LogStore::State {
 public:
@@ -71,7 +71,7 @@ public:
     // nop
   }
 
-  /// Ends the thread. Idempotent.
+  /// Ends the thread; idempotent.
   void close() {
     {
       const std::lock_guard guard{mutex_};
@@ -116,7 +116,7 @@ public:
       followers_.push_back(follower);
       now = files_.end();
     }
-    // Read without the lock: nobody who appends waits for it.
+    // Reads without the lock, so that `append` does not wait for the disk.
     auto past = last_lines(options_.folder, now, follower->filter, count);
     {
       const std::lock_guard guard{mutex_};
@@ -141,7 +141,7 @@ private:
     return files_.end();
   }
 
-  /// Writes a line, after one that says how many are missing, if any are.
+  /// Writes a line; if lines are missing before it, first a line that says how many.
   void write(const LogLine& line, std::string& warning) {
     if (missing_ > 0) {
       const LogLine note{line.time, line.node, "log", OutputStream::err,
@@ -182,13 +182,13 @@ private:
         return;
       const auto it = due();
       called_ = *it;
-      std::rotate(it, it + 1, followers_.end()); // the others first, next time
+      std::rotate(it, it + 1, followers_.end()); // round robin: the other followers go first next time
       auto lines = std::exchange(called_->lines, {});
       const auto dropped = std::exchange(called_->dropped, 0);
       lock.unlock();
       called_->callback(std::move(lines), dropped);
       lock.lock();
-      // What the callback holds may end with it, and call `forget`.
+      // Destroying the callback may destroy a `LogFollowing` that it holds, which calls `forget`: not under the lock.
       auto done = std::move(called_);
       called_.reset();
       changed_.notify_all();
@@ -204,18 +204,18 @@ private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   RotatingFiles files_;
-  /// Lines that could not be written since the last that could.
+  /// How many lines could not be written since the last that could.
   std::uint64_t missing_ = 0;
   std::string why_missing_;
   std::vector<std::shared_ptr<Follower>> followers_;
-  /// Whose callback is running.
+  /// The follower whose callback is running.
   std::shared_ptr<Follower> called_;
   bool closing_ = false;
 
   std::thread thread_;
 };
 
-// -- following -----------------------------------------------------------------
+// -- subscriptions -------------------------------------------------------------
 
 struct LogFollowing::Part {
   std::weak_ptr<LogStore::State> state;

@@ -1,4 +1,4 @@
-// What the workers of a node wrote: kept in files, read back, followed.
+// LogStore: the output of a node's workers, kept in files, read back and followed.
 #pragma once
 
 #include <gpuactors/agent/log_line.hpp>
@@ -12,35 +12,35 @@
 
 namespace gpuactors {
 
-/// Which lines of a log are wanted.
+/// Selects lines of a log.
 struct LogFilter {
-  /// Of any node when empty.
+  /// The node; any node when empty.
   std::string node;
-  /// Of any source when empty, otherwise of any of these.
+  /// Any of these sources; any source at all when empty.
   std::vector<std::string> sources;
-  /// Asked last, about what the others admit; any line when empty. On any thread, and the log waits for it: it must be
-  /// quick, and call nothing of the log.
+  /// Checked last, for lines that pass the other conditions; any line passes when empty. Called on any thread while the
+  /// log waits: it must be quick and must not call the log.
   std::function<bool(const LogLine&)> wanted = {};
 
   [[nodiscard]] bool admits(const LogLine& line) const;
 };
 
-/// Where a log lies and how large it may become.
+/// The place of a log and its bounds.
 struct LogOptions {
-  /// Belongs to one store at a time, which a lock sees to; made, for its owner alone, if it is not there.
+  /// Locked by one store at a time; created with access for its owner alone if it does not exist.
   std::filesystem::path folder;
-  /// Bytes of a file; a longer line has a file for itself.
+  /// Bytes of a file; a longer line gets its own file.
   std::uint64_t file_bytes = limits::log_file_bytes;
-  /// Files in all, the one that is written included.
+  /// Number of files, including the one being written.
   std::size_t files = limits::log_files;
-  /// Lines that wait for one follower.
+  /// Lines that are buffered for one follower.
   std::size_t follow_lines = limits::log_follow_lines;
-  /// Told once when lines begin to be lost, and again only after they could be written meanwhile. On the thread that
-  /// appends; may be empty.
+  /// Called once when lines begin to be lost, and again only if lines could be written in between. Runs on the
+  /// appending thread; may be empty.
   std::function<void(const std::string&)> on_warning = {};
 };
 
-/// Ends its following when it is destroyed; does nothing once the log is gone.
+/// A subscription to a log; ends when it is destroyed. No effect once the log is gone.
 class LogFollowing {
 public:
   LogFollowing() = default;
@@ -48,7 +48,8 @@ public:
   LogFollowing& operator=(LogFollowing&& other) noexcept;
   ~LogFollowing();
 
-  /// When it returns, the callback is not running and is called no more. From the callback itself it returns at once.
+  /// Ends the subscription. On return, the callback is not running and will not be called again. Called from the
+  /// callback itself, returns at once.
   void stop();
 
 private:
@@ -60,35 +61,35 @@ private:
   std::shared_ptr<Part> part_;
 };
 
-/// A log in plain text, one line a line as `to_string(LogLine)` renders it, in files "output-NNNNNNNNNN.log" whose
-/// order is that of their names: `grep worker-3 output-*` works on it. What was appended is there after this process is
-/// killed, and may be lost when the machine is. All methods may be called from any thread.
+/// A plain-text log with one line for each `LogLine`, as `to_string` renders it, in files "output-NNNNNNNNNN.log" that
+/// sort by age: `grep worker-3 output-*` works on it. Appended lines survive the death of this process, but not
+/// necessarily of the machine. All methods may be called from any thread.
 class LogStore {
 public:
-  /// Lines in their order, and how many lines that came after them were dropped, because the callback was too slow.
+  /// Gets lines in order, and how many lines after them were dropped because the callback was too slow.
   using Callback = std::function<void(std::vector<LogLine> lines, std::uint64_t dropped)>;
 
   /// @returns `invalid_argument` for a folder that cannot be written or bounds of zero, `already_exists` when another
-  ///          store has it, `unavailable` when there is no room or thread for it.
+  ///          store has the folder, `unavailable` when the disk is full or no thread can be created.
   static Result<std::unique_ptr<LogStore>> open(LogOptions options);
 
   LogStore(const LogStore&) = delete;
   LogStore& operator=(const LogStore&) = delete;
 
-  /// Returns when no callback is running. Not from a callback.
+  /// Waits for a running callback. Must not be called from a callback.
   ~LogStore();
 
-  /// Appends what one wrote; text with line breaks becomes several lines. What cannot be written reaches the followers
-  /// all the same; once lines can be written again, a line in the log says how many are missing and why.
+  /// Appends a line; text with line breaks becomes several lines. Followers get a line even if it cannot be written;
+  /// once lines can be written again, a line in the log says how many are missing and why.
   void append(const LogLine& line);
 
-  /// The last `count` lines that `filter` admits, in their order.
+  /// The last `count` lines that `filter` admits, in order.
   /// @returns `invalid_argument` for a count above `limits::log_tail_lines`.
   [[nodiscard]] Result<std::vector<LogLine>> tail(const LogFilter& filter, std::size_t count) const;
 
-  /// Calls `callback` with the last `count` lines that `filter` admits, if there are any, and then with each new one:
-  /// none twice, none left out but those that it is told of. Called on the store's own thread, one callback at a time;
-  /// it must not throw.
+  /// Calls `callback` with the last `count` lines that `filter` admits, if there are any, and then with new lines: none
+  /// twice, and none left out except the reported drops. Callbacks run on the store's own thread, one at a time, and
+  /// must not throw.
   /// @returns `invalid_argument` for a count above `limits::log_tail_lines`.
   [[nodiscard]] Result<LogFollowing> follow(LogFilter filter, std::size_t count, Callback callback);
 

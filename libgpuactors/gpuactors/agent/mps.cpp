@@ -22,7 +22,7 @@ std::map<std::string, std::optional<std::string>> mps_environment(const v1::Leas
   std::map<std::string, std::optional<std::string>> result{
       {percentage_variable, std::nullopt}, {memory_variable, std::nullopt}, {queues_variable, std::nullopt}};
   std::string memory;
-  // By the numbers that the devices have in the process; those of other kinds have none.
+  // The memory limits name CUDA devices by their ordinal in the process; devices of other kinds have no ordinal.
   int ordinal = 0;
   for (const auto& device : devices) {
     if (device.kind() != "cuda")
@@ -33,7 +33,7 @@ std::map<std::string, std::optional<std::string>> mps_environment(const v1::Leas
     if (granted == lease.devices().end() || Share{granted->share_units()} >= Share::whole(1))
       continue;
     constexpr auto units_of_a_percent = Share::one / 100;
-    // A lease has a part of one device only.
+    // At most one device of a lease is shared, so one percentage is enough.
     result[percentage_variable] =
         std::to_string(std::max<std::int64_t>(1, granted->share_units() / units_of_a_percent));
     const auto limit = (granted->memory_bytes() + limits::mps_headroom_bytes + mebibyte - 1) / mebibyte;

@@ -1,4 +1,4 @@
-// What holds a process to its lease where processes use a GPU at the same time by CUDA MPS.
+// The environment that limits a process to its lease when processes share a GPU through CUDA MPS.
 #pragma once
 
 #include <gpuactors/device/mps.hpp>
@@ -11,11 +11,11 @@
 
 namespace gpuactors {
 
-/// The variables that hold a process of its own to a lease under MPS: set, or removed where there is no value, so that
-/// what the node was started with does not reach it. A part of a device is a percentage of its SMs, rounded down, at
-/// least 1, and a limit of memory, with `limits::mps_headroom_bytes` more than the lease has; a whole device is without
-/// limits. The number of hardware queues is always removed: under MPS all processes share them. Pure.
-/// @param devices the node's devices of the lease, in the order in which the process sees them.
+/// The variables that limit an isolated process to its lease under MPS. A variable without a value is removed, so that
+/// the process does not inherit the node's. A share of a device becomes a percentage of its SMs, rounded down, at least
+/// 1, and a memory limit of `limits::mps_headroom_bytes` above the lease's memory; a whole device has no limits. The
+/// variable for the number of hardware queues is always removed: under MPS all processes share them. Pure.
+/// @param devices the node's devices that the lease is on, in the order in which the process sees them.
 [[nodiscard]] std::map<std::string, std::optional<std::string>> mps_environment(const v1::Lease& lease,
                                                                                 const std::vector<v1::Device>& devices);
 

@@ -24,7 +24,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
         caf_version::post(broker_, message, std::move(holder), std::move(control));
       },
       [this](const v1::LeaseEnded& message) {
-        // Before the broker hears of it and grants the units to others.
+        // Gives the units back before the broker hears of the end and grants them to others.
         instances_.give_back(LeaseId{message.lease()});
         caf_version::post(broker_, message);
       },
@@ -91,7 +91,7 @@ std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& le
     resources.emplace(name, Share{units});
   const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
   if (!taken) {
-    // Nothing was started: the lease is free.
+    // Nothing was started, so the lease is reported as ended at once.
     v1::LeaseEnded ended;
     ended.set_lease(lease.id());
     ended.set_epoch(lease.epoch());

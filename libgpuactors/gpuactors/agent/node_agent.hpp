@@ -1,4 +1,4 @@
-// NodeAgent: stands for one node. Takes the broker's orders and passes them to the node's workers.
+// NodeAgent: the agent of an embedded node. Passes the broker's orders to the node's worker.
 #pragma once
 
 #include <gpuactors/actor/services.hpp>
@@ -12,7 +12,7 @@
 
 namespace gpuactors {
 
-/// What a node offers, and how.
+/// What a node offers besides its devices.
 struct NodeOptions {
   std::string name{};
   Share cpus{};
@@ -37,7 +37,7 @@ public:
 private:
   void device_failed(v1::DeviceFault message);
   void device_used(v1::DeviceUse message);
-  /// Passes an order on with the units that its lease gets.
+  /// Assigns accelerator units to the order's lease and passes the order on.
   template <class Order, class... Ins>
   void start(Order order, const Ins&... message);
 
@@ -47,18 +47,18 @@ private:
   WorkerHandle worker_;
 };
 
-/// Takes the units of accelerators that an order's lease holds and writes them into it.
-/// @returns the report for the broker if they are not there, else nothing.
+/// Takes accelerator units for a lease and writes them into it.
+/// @returns the report for the broker if there are too few, otherwise nothing.
 [[nodiscard]] std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease);
 
-/// What becomes of work on a device that has failed, for error texts.
+/// The error text for work on a failed device.
 [[nodiscard]] std::string describe_fault(const std::string& node, int device, const std::string& reason);
 
-/// A device as another process described it.
+/// Converts the description of a device by another process.
 /// @returns `invalid_argument` for a kind that this version does not know.
 [[nodiscard]] Result<DeviceInfo> from_wire(const v1::Device& device);
 
-/// What the broker is told about a node with these devices.
+/// The broker's description of a node with these devices.
 [[nodiscard]] v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared_ptr<Device>>& devices);
 
 } // namespace gpuactors

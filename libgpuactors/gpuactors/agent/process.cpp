@@ -11,7 +11,7 @@ namespace gpuactors {
 
 namespace {
 
-/// "SIGKILL"; empty for a number without a name, such as a real-time signal.
+/// " (SIGKILL)"; empty for a signal without a name, such as a real-time signal.
 std::string signal_name(int number) {
   const char* name = ::sigabbrev_np(number);
   return name == nullptr ? std::string{} : fmt::format(" (SIG{})", name);
@@ -33,7 +33,7 @@ std::string to_string(const ExitStatus& status) {
 }
 
 void die_with_parent(pid_t parent) noexcept {
-  // In this order: a parent that ends between the two is noticed by the second.
+  // In this order: the second call notices a parent that ended before the first took effect.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
     ::raise(SIGKILL);

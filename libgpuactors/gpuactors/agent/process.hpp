@@ -1,4 +1,4 @@
-// What the agent says of a child process: what to run, who it is, how it ended.
+// A child process: its command, identity and exit status.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
@@ -13,48 +13,48 @@
 
 namespace gpuactors {
 
-/// A child process among those of its table; no number is used twice.
+/// Identifies a child process in its table; ids are never reused.
 using ProcessId = Id<struct ProcessTag>;
 
-/// What to run.
+/// The program to run, with its arguments and environment.
 struct Command {
-  /// The program's file; not looked up in PATH.
+  /// The program's file; PATH is not searched.
   std::filesystem::path path;
-  /// What follows the program's name.
+  /// The arguments after the program's name.
   std::vector<std::string> arguments;
-  /// The variables that differ from those of this process: these are set,
+  /// Variables to set, on top of this process's environment.
   std::map<std::string, std::string> set;
-  /// and these are not there, unless they are set.
+  /// Variables of this process's environment that the child does not inherit; `set` takes precedence.
   std::vector<std::string> removed;
-  /// Whom the caller takes it for; handed back with everything that happens to it.
+  /// The caller's name for the process; passed back in all callbacks about it.
   std::string tag;
 };
 
-/// A child process that was started.
+/// A started child process.
 struct Process {
   ProcessId id;
   pid_t pid = 0;
-  /// From its command.
+  /// `Command::tag`.
   std::string tag;
 };
 
 /// How a process ended.
 struct ExitStatus {
   enum class Kind : std::uint8_t {
-    /// It ended itself with the exit code `number`.
+    /// The process exited with the code `number`.
     exited,
-    /// The signal `number` ended it.
+    /// The signal `number` ended the process.
     signalled,
-    /// Something else in this program took its status: SIGCHLD is ignored, or there is a wait for any child.
+    /// Something else in this program took the status: SIGCHLD is ignored, or other code waits for any child.
     unknown,
   };
 
   Kind kind = Kind::unknown;
   int number = 0;
-  /// Whether a core was written.
+  /// Whether a core dump was written.
   bool core = false;
 
-  /// Whether it ended itself with exit code 0.
+  /// Whether the process exited with code 0.
   [[nodiscard]] bool succeeded() const noexcept {
     return kind == Kind::exited && number == 0;
   }
@@ -62,12 +62,13 @@ struct ExitStatus {
   friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
 };
 
-/// Renders what follows the name of the process: "ended with exit code 3", "was ended by signal 9 (SIGKILL)".
+/// Renders a predicate for the process's name: "ended with exit code 3", "was ended by signal 9 (SIGKILL)".
 [[nodiscard]] std::string to_string(const ExitStatus& status);
 
-/// Has the calling process killed when the thread that started it ends, as threads of a killed process do. To be
-/// called by a child of a `ProcessTable` first of all, with the pid of the process that started it; kills the calling
-/// process if that one is gone already. Holds over exec, save of set-user-ID programs, and not for children of its own.
+/// Has the kernel kill the calling process when the thread that started it ends, which also happens when the parent
+/// process is killed. A child of a `ProcessTable` calls this first, with its parent's pid; the call kills the child if
+/// the parent is gone already. The setting survives exec, except of set-user-ID programs, and is not inherited by the
+/// child's own children.
 void die_with_parent(pid_t parent) noexcept;
 
 } // namespace gpuactors

@@ -37,7 +37,7 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
   for (const auto& kind : accelerator_kinds()) {
     std::vector<std::string> units;
     if (kind.name == "gpus") {
-      // By UUID: numbers would count from the first device that this process was shown.
+      // By UUID: numbers would count only the devices that are visible to this process.
       for (const auto& device : devices)
         if (device.kind() == "cuda")
           units.push_back(device.uuid());
@@ -51,7 +51,7 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
   return result;
 }
 
-/// Whose the lines of a lease's holder are.
+/// The log source of a lease's holder.
 LogSource source_of(const v1::HeldLease& held) {
   if (!held.has_actor())
     return {LogSource::Kind::task, 0, held.lease().name()};
@@ -116,7 +116,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
         }
         if (const auto worker = workers_.find(message.id());
             worker != workers_.end() && (worker->second.control == nullptr || worker->second.doomed))
-          kill_worker(worker->second); // it has not come up in time, or has not ended in time
+          kill_worker(worker->second); // the worker has not come up in time, or, when doomed, has not ended in time
       },
       [this](const v1::ReadLog& message) { return read_log(message); },
       [this](const v1::ActorSaved& message) { saved(message); },
@@ -155,7 +155,7 @@ void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isol
   *held.mutable_lease() = order.lease();
   const auto& lease = order.lease();
   const auto source = source_of(held);
-  // Nothing that it writes is older.
+  // No log line of this lease can be older than this.
   const auto since = std::chrono::system_clock::now();
   auto& worker = worker_for(lease, isolated, source);
   options_.sources->add_holder(worker.number, id, source, since);
@@ -177,7 +177,7 @@ void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isol
 
 ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, const Isolated& isolated,
                                                      const LogSource& source) {
-  // What was lent counts against the lender's quota, which its process keeps.
+  // Borrowed shares count against the quota of the parent lease, which the parent's process keeps.
   if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated.wanted)
     if (const auto worker = workers_.find(lender->second.worker); worker != workers_.end() && !worker->second.ending)
       return worker->second;
@@ -204,11 +204,12 @@ ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, std::vec
       command.number, source != nullptr ? *source : LogSource{LogSource::Kind::worker, command.number, purpose});
   command.purpose = std::move(purpose);
   command.environment = visibility(devices, lease);
-  // A fraction in a process of its own takes turns with the device's other processes, whatever SMs it would hold.
+  // Tells the process that it is isolated: a fraction then takes turns with the device's other processes, whichever SMs
+  // it would get.
   command.environment["GPUACTORS_ISOLATED"] = lease != nullptr ? std::optional<std::string>{"1"} : std::nullopt;
   if (lease != nullptr && options_.mps_runs())
     command.environment.merge(mps_environment(*lease, devices));
-  // Last: what it is held by is not for its user to say.
+  // Users' variables come last: `emplace` keeps them from overriding those that limit the process.
   for (const auto& [name, value] : environment)
     command.environment.emplace(name, value);
   command.devices = std::move(devices);
@@ -244,7 +245,7 @@ void ProcessAgent::started(v1::LeaseStarted message) {
 void ProcessAgent::end(const v1::EndLease& order) {
   const auto lease = leases_.find(LeaseId{order.lease()});
   if (lease == leases_.end()) {
-    // Nothing runs under it here: it ended before the order came, or the order to start it was lost.
+    // Nothing runs under the lease: it ended before the order arrived, or the order to start it was lost.
     v1::LeaseEnded ended;
     ended.set_lease(order.lease());
     ended.set_epoch(order.epoch());
@@ -269,21 +270,21 @@ void ProcessAgent::ended(v1::LeaseEnded message) {
     return;
   auto& worker = workers_.at(lease->second.worker);
   const bool lost = message.lost_devices_size() > 0;
-  // The process is lost, not the device, unless that happens again and again. All that runs in the process tells of the
-  // same loss: the first one counts.
+  // A sticky error costs the process, not the device, unless it happens again and again. All holders in the process
+  // report the same loss: only the first report counts.
   if (!worker.ending)
     for (const auto index : message.lost_devices())
       note_loss(index);
   message.clear_lost_devices();
   if (!lost && lease->first != worker.owner) {
     report(std::move(message));
-    // Its lender may have waited for it.
+    // The parent lease may have waited for this one to end.
     const auto owner = leases_.find(worker.owner);
     if (owner != leases_.end() && owner->second.ended && worker.leases.size() == 1)
       kill_worker(worker);
     return;
   }
-  // Free when the process is gone. What borrowed from the lease and is still there ends with it, but in order.
+  // The lease is free when the process is gone. Leases that borrow from it end with it, but get a grace to stop.
   lease->second.ended = std::move(message);
   if (lost || worker.leases.size() == 1)
     return kill_worker(worker);
@@ -302,7 +303,7 @@ void ProcessAgent::stuck(const v1::LeaseStuck& message) {
   const auto lease = leases_.find(LeaseId{message.lease()});
   if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
     return;
-  // A thread cannot be ended from outside, a process can.
+  // A stuck thread cannot be ended from outside, but its process can.
   v1::LeaseEnded ended;
   ended.set_lease(message.lease());
   ended.set_epoch(message.epoch());
@@ -336,7 +337,7 @@ caf::result<v1::Done> ProcessAgent::worker_up(const v1::WorkerHello& message, co
 }
 
 void ProcessAgent::worker_lost(std::uint64_t number) {
-  // It may be frozen: what it holds is free when it is gone.
+  // The worker may be frozen rather than dead: its leases are free only when the process is gone.
   const auto worker = workers_.find(number);
   if (worker == workers_.end())
     return;
@@ -346,7 +347,7 @@ void ProcessAgent::worker_lost(std::uint64_t number) {
 }
 
 void ProcessAgent::kill_worker(WorkerRecord& worker) {
-  // The next lease on the device gets a new one.
+  // Frees the key, so that the next lease on the device gets a new worker.
   worker.ending = true;
   if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == worker.number)
     by_key_.erase(known);
@@ -361,7 +362,7 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   const auto& record = worker.mapped();
   if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
     by_key_.erase(known);
-  // Not of one that had nothing more to do.
+  // The planned end of a worker together with its own lease is not reported.
   if (!record.owner || record.leases.size() > 1 || !record.ending)
     options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
   for (const auto id : record.leases) {

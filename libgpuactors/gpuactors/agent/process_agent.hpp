@@ -20,62 +20,62 @@
 
 namespace gpuactors {
 
-/// A worker process as an agent wants it.
+/// A worker process that an agent wants started.
 struct WorkerCommand {
   std::uint64_t number = 0;
-  /// For people: "device 0", "actor trainer".
+  /// For display: "device 0", "actor trainer".
   std::string purpose;
-  /// Those that it serves, whole or in part; none for work without a device.
+  /// The devices that the worker serves, whole or in part; none for work without a device.
   std::vector<v1::Device> devices;
-  /// What it is shown by: set, or removed where there is no value.
+  /// The worker's environment, for example which devices it sees; a variable without a value is removed.
   std::map<std::string, std::optional<std::string>> environment;
 };
 
-/// Starts and ends worker processes. The agent is sent a `WorkerExited` for each that was started, after it was reaped.
-/// Not blocking.
+/// Starts and ends worker processes. The agent gets a `WorkerExited` for each started process after it was reaped.
+/// Never blocks.
 class WorkerLauncher {
 public:
   virtual ~WorkerLauncher() = default;
   virtual Result<void> start(const WorkerCommand& command) = 0;
-  /// Kills it; no effect when it has ended.
+  /// Kills a worker; no effect when it has ended.
   virtual void kill(std::uint64_t number) = 0;
 };
 
 struct ProcessAgentOptions {
-  /// What it offers.
+  /// What the node offers.
   v1::Node node;
   /// The host that workers listen at.
   std::string host;
-  /// Where it takes connections of clients, "HOST:PORT". Asked when it registers: the port is known only when it
-  /// stands.
+  /// The agent's address for clients, "HOST:PORT". Called at each registration: the port is known only once it is open.
   std::function<std::string()> address = [] { return std::string{}; };
   std::shared_ptr<WorkerLauncher> launcher;
-  /// What its workers can run.
+  /// Types of tasks and actors that the workers can run.
   v1::TypeCatalog types{};
-  /// How its process keeps in touch with others.
+  /// Heartbeat interval and link timeout of the agent's process.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
-  /// Told who writes what.
+  /// Gets the sources of workers' output.
   std::shared_ptr<LogSources> sources = std::make_shared<LogSources>();
-  /// Reads the node's log for clients, as `LogReaders::read` does; null: it has none.
+  /// Reads the node's log for clients, like `LogReaders::read`; null: the node has no log.
   std::function<void(const LogQuery&, LogReaders::Done)> read_log{};
-  /// Whether CUDA MPS runs on the node now, which holds processes to parts of GPUs (`mps_environment`). Asked for each
-  /// worker that is started; must not block.
+  /// Whether CUDA MPS runs on the node now, which can limit processes to parts of GPUs (`mps_environment`). Called when
+  /// a worker for one lease is started; must not block.
   std::function<bool()> mps_runs = [] { return false; };
-  /// Told what the operator should know: registered, refused, connection lost.
+  /// Gets messages for the operator: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
-  /// The broker has taken the node, the first time or again.
+  /// Called whenever the broker has accepted the node.
   std::function<void()> registered = [] {};
-  /// After a `DrainNode`: nothing runs here any more.
+  /// Called after a `DrainNode` once nothing runs here any more.
   std::function<void()> emptied = [] {};
 };
 
-/// One worker for each device, for the leases on one device; one for work without a device; and one for each lease of
-/// several devices, of other accelerators or with `isolated`, which ends with the lease.
+/// Runs one worker for each device, for the leases on that device alone; one for work without a device; and one for
+/// each lease with several devices, with other accelerators or with `isolated`, which ends with the lease.
 ///
-/// A worker goes: starting -> up -> (ending) -> reaped. What it held is reported as free when it was reaped, not
-/// before: its memory is then really free. A worker that does not answer is killed. The broker may come and go: the
-/// agent registers again with all that it holds. Event-based; never blocks; never touches a device.
+/// States of a worker: starting -> up -> (ending) -> reaped. The leases of an ending worker are reported as ended only
+/// after it was reaped: only then is their memory really free. A worker that does not answer is killed. The broker may
+/// restart or be out of reach: the agent then registers again with all its leases. Event-based; never blocks; never
+/// touches a device.
 class ProcessAgent : public AgentHandle::base {
 public:
   ProcessAgent(caf::actor_config& config, ProcessAgentOptions options);
@@ -88,14 +88,14 @@ public:
   }
 
 private:
-  // What a `Tick` is for, beside registering (none) and workers (their numbers).
+  // Ids of `Tick`s, besides 0 for registering and the numbers of workers.
   static constexpr std::uint64_t tick_readers = UINT64_MAX;
   static constexpr std::uint64_t tick_saves = UINT64_MAX - 1;
 
   using Order = std::function<void(const caf::strong_actor_ptr& worker)>;
   using Environment = google::protobuf::Map<std::string, std::string>;
 
-  /// Whether a lease wants a process of its own, and with which variables.
+  /// Whether a request wants its own process, and with which environment variables.
   struct Isolated {
     bool wanted = false;
     const Environment& environment;
@@ -104,16 +104,17 @@ private:
   struct WorkerRecord {
     std::uint64_t number = 0;
     std::string key;
-    /// Not null: it was started for this lease and ends with it, after what the lease has lent to others.
+    /// The lease that the worker was started for and ends with, after the leases that borrow from it; null for a shared
+    /// worker.
     LeaseId owner;
-    /// It was told or made to end: no more work for it.
+    /// The worker is being ended and gets no more work.
     bool ending = false;
-    /// A device of it has failed: it ends soon, whatever runs in it.
+    /// One of the worker's devices has failed: the worker is killed after a grace, whatever runs in it.
     bool doomed = false;
     caf::strong_actor_ptr control;
     std::string address;
     std::uint32_t pid = 0;
-    /// What it is told when it is up.
+    /// Orders to send once the worker is up.
     std::vector<Order> orders;
     std::set<LeaseId> leases;
   };
@@ -121,16 +122,16 @@ private:
   struct LeaseRecord {
     v1::HeldLease held;
     std::uint64_t worker = 0;
-    /// Its holder has ended; to be reported when the worker was reaped.
+    /// Set when the holder has ended and the report waits until the worker is reaped.
     std::optional<v1::LeaseEnded> ended;
-    /// What its worker told last, for a broker that starts again.
+    /// The worker's latest usage report, for a broker that restarts.
     std::optional<v1::HolderUsage::Entry> usage;
   };
 
   template <class Message, class... Ins>
   void start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message);
   WorkerRecord& worker_for(const v1::Lease& lease, const Isolated& isolated, const LogSource& source);
-  /// @param lease whose process it is; null for one that several share.
+  /// @param lease the lease that the process belongs to; null for a shared process.
   WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, const v1::Lease* lease,
                              const Environment& environment, std::string purpose, const LogSource* source);
   void end(const v1::EndLease& order);
@@ -145,11 +146,11 @@ private:
   // -- to the broker: process_agent_reports.cpp ------------------------------------------------
 
   void link_changed(const caf::strong_actor_ptr& broker);
-  /// The process is about to end: the broker is asked to empty the node.
+  /// The process is about to end: asks the broker to empty the node.
   void leave(const v1::DrainNode& message);
   void tell_that_it_leaves();
   void register_node();
-  /// Tells all that is held here. @returns how many leases that are.
+  /// Sends the broker all leases that are held here. @returns their number.
   std::uint32_t tell_held();
   void saved(const v1::ActorSaved& message);
   void send_saves();
@@ -174,28 +175,28 @@ private:
   InstanceTable instances_;
   caf::strong_actor_ptr broker_;
   std::uint64_t registration_ = 0;
-  /// The one that the broker did not take.
+  /// The number of the registration that the broker refused last.
   std::uint64_t refused_ = 0;
-  // Why the broker did not take the node, as it was told last.
+  // The last notice about a refusal, so that it is not repeated.
   std::string said_;
   std::uint64_t last_worker_ = 0;
-  // By when the node has to be empty, once its process is about to end, and whether the broker knows.
+  // Set once the process is about to end: when the node has to be empty; and whether the broker knows.
   std::optional<TimePoint> leaves_by_;
   bool left_ = false;
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;
   std::map<LeaseId, LeaseRecord> leases_;
-  // Whose saves the broker has not heard of yet, and whether the next ones wait for a tick.
+  // Leases whose latest saved state the broker does not have yet, and whether further saves wait for a tick.
   std::set<LeaseId> fresh_saves_;
   bool saves_wait_ = false;
-  // The last words of actors that ended while the broker was out of reach.
+  // Saved state of actors that ended while the broker was out of reach.
   std::vector<v1::ActorSaved> unsent_saves_;
-  // When sticky errors lost a device to its process.
+  // By device: when sticky errors cost a worker process the device.
   std::map<int, std::deque<TimePoint>> losses_;
-  // Those who read the log and wait, by the tickets of their answers.
+  // Pending answers to readers of the log, by ticket.
   std::map<std::uint64_t, caf::typed_response_promise<v1::LogLines>> readers_;
   std::uint64_t last_reader_ = 0;
-  // Answers for them that are ready, from the log's threads.
+  // Completed answers for the readers, from the log's threads.
   struct LogAnswers {
     std::mutex mutex;
     std::vector<std::pair<std::uint64_t, Result<LogAnswer>>> ready;

@@ -1,4 +1,4 @@
-// ProcessAgent: devices that fail, and how busy the others are.
+// ProcessAgent: failed devices, and the utilization of devices.
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 
@@ -30,7 +30,8 @@ void ProcessAgent::device_failed(const v1::DeviceFault& message) {
       kill_worker(worker);
       continue;
     }
-    // The calls that it has are answered with the reason; a call into the driver may never come back.
+    // The worker answers its calls with the reason. A call into the driver may never return, so the worker is killed
+    // after a grace.
     worker.doomed = true;
     if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == number)
       by_key_.erase(known);
@@ -59,16 +60,16 @@ v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, co
   for (auto& device : *options_.node.mutable_devices()) {
     if (std::find(devices.begin(), devices.end(), device.index()) == devices.end() || !device.fault().empty())
       continue;
-    // A broker that starts again learns it with the node.
+    // A restarted broker learns of the fault when the node registers.
     device.set_fault(reason);
     notices.push_back(fmt::format("{}; it is out of use until the node is started again",
                                   describe_fault(options_.node.name(), device.index(), reason)));
   }
-  // It takes the leases back and places nothing there any more. Before that, what actors have saved for their next
-  // life.
+  // The broker takes the leases back and places nothing on the devices any more. Before that, it needs the state that
+  // actors have saved for their next life.
   send_saves();
   caf_version::post(broker_, told);
-  // Who reads it and asks the broker then finds it there.
+  // Notices come last, so that an operator who reads one finds the fault at the broker.
   for (const auto& notice : notices)
     options_.notice(notice);
   return told;
@@ -78,7 +79,7 @@ std::optional<v1::LeaseEnded> ProcessAgent::refuse_failed(const v1::Lease& lease
   for (const auto& granted : lease.devices())
     for (const auto& device : options_.node.devices())
       if (device.index() == granted.index() && !device.fault().empty()) {
-        // The order was on its way when the broker was told.
+        // The order was already on its way when the broker learned of the fault.
         v1::LeaseEnded ended;
         ended.set_lease(lease.id());
         ended.set_epoch(lease.epoch());

@@ -1,4 +1,4 @@
-// The agent's part of reading the node's log: the questions of clients go to its readers, their answers back.
+// ProcessAgent: passes clients' queries about the node's log to the readers, and the answers back.
 #include <gpuactors/agent/process_agent.hpp>
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ caf::result<v1::LogLines> ProcessAgent::read_log(const v1::ReadLog& message) {
   query.actor = ActorId{message.actor()};
   query.count = message.count();
   query.follow = message.follow();
-  // More than the readers wait.
+  // Bounds the wait before the conversion; the readers wait for at most `limits::log_wait` anyway.
   const auto most = static_cast<std::uint64_t>(2 * std::chrono::milliseconds{limits::log_wait}.count());
   query.wait = std::chrono::milliseconds{std::min(message.wait_ms(), most)};
   const auto ticket = ++last_reader_;

@@ -1,4 +1,4 @@
-// What an agent tells the broker: its node and what runs there, what actors saved, and what has ended.
+// ProcessAgent: reports to the broker about the node, its leases, and the state that actors save.
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/version.hpp>
 
@@ -64,7 +64,7 @@ void ProcessAgent::register_node() {
             tell_that_it_leaves();
           },
           [this, failed = registration_](caf::error& error) {
-            // Another connection, and another registration by it: one more would cross with what that one brings.
+            // A newer connection has registered, or will: another registration now would interfere with that one.
             if (failed != registration_ || error == caf::sec::request_receiver_down)
               return;
             refused_ = failed;
@@ -76,7 +76,7 @@ void ProcessAgent::register_node() {
               options_.notice(said_ = std::move(said));
             caf_version::post_later(this, limits::redial_longest, v1::Tick{});
           });
-  // Workers tell only what has changed.
+  // Workers report only changes, so the latest values are sent here.
   v1::HolderUsage usage;
   for (const auto& [id, lease] : leases_)
     if (lease.usage)
@@ -99,7 +99,7 @@ void ProcessAgent::tell_that_it_leaves() {
   v1::DrainNode message;
   message.set_name(options_.node.name());
   message.set_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left)));
-  // What the broker ordered before it knew has come before its answer.
+  // Orders that the broker sent before it knew have arrived when its answer does.
   caf_version::ask(this, caf::actor_cast<BrokerHandle>(broker_), std::move(message))
       .then(
           [this](v1::Done&) {
@@ -129,12 +129,12 @@ std::uint32_t ProcessAgent::tell_held() {
   }
   if (part.held_size() > 0)
     caf_version::post(broker_, std::move(part));
-  // What was saved is in it.
+  // The held leases include the saved state.
   fresh_saves_.clear();
   return static_cast<std::uint32_t>(leases_.size());
 }
 
-// -- what runs there ------------------------------------------------------------------------------
+// -- what runs on the node ------------------------------------------------------------------------
 
 void ProcessAgent::saved(const v1::ActorSaved& message) {
   const LeaseId id{message.lease()};
@@ -142,7 +142,7 @@ void ProcessAgent::saved(const v1::ActorSaved& message) {
   if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch() || !lease->second.held.has_actor()
       || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
     return;
-  // Kept here as well, for a broker that starts again or is away just now.
+  // The agent keeps the state as well, for a broker that restarts or is out of reach.
   lease->second.held.mutable_actor()->set_saved_type(message.type());
   lease->second.held.mutable_actor()->set_saved(message.data());
   fresh_saves_.insert(id);
@@ -166,19 +166,20 @@ void ProcessAgent::used(const v1::HolderUsage& message) {
   for (const auto& entry : message.entries())
     if (const auto lease = leases_.find(LeaseId{entry.lease()}); lease != leases_.end())
       lease->second.usage = entry;
-  // Who hears of a call has heard of what was saved in it.
+  // Saves go first: once the broker counts a call, it has the state saved in that call.
   send_saves();
   caf_version::post(broker_, message);
 }
 
 void ProcessAgent::report(v1::LeaseEnded message) {
   const LeaseId id{message.lease()};
-  // Before the broker hears of it and grants the units to others.
+  // Gives the units back before the broker hears of the end and grants them to others.
   instances_.give_back(id);
   if (const auto lease = leases_.extract(id); !lease.empty()) {
     const auto& held = lease.mapped().held;
     const bool fresh = fresh_saves_.erase(id) > 0;
-    // For the broker when it can be reached again: it will hear of the end from what is not held here any more.
+    // Keeps the save until the broker can be reached again. The broker learns of the end when the lease is missing from
+    // the next registration.
     if (broker_ == nullptr && !held.actor().saved_type().empty())
       unsent_saves_.push_back(save_of(held));
     else if (fresh)
@@ -189,7 +190,7 @@ void ProcessAgent::report(v1::LeaseEnded message) {
     }
   }
   caf_version::post(broker_, std::move(message));
-  // Without a broker nothing new can come.
+  // Without a broker, no new orders can arrive.
   if (leases_.empty() && (left_ || (leaves_by_ && broker_ == nullptr)))
     options_.emptied();
 }

@@ -25,7 +25,7 @@ namespace {
 
 using detail::Descriptor;
 
-// One read, so that a process that writes without end does not keep the others waiting.
+// The most that one turn reads from a pipe, so that a process which writes without end does not starve the others.
 constexpr std::size_t read_bytes = 64U << 10;
 
 /// One of the two outputs of a process.
@@ -65,7 +65,7 @@ public:
   }
 
   Result<Process> start(const Command& command) {
-    // A handler would wait for itself.
+    // A handler runs on this thread, which must not wait for itself.
     if (std::this_thread::get_id() == thread_.get_id())
       return start_here(command);
     std::promise<Result<Process>> promise;
@@ -81,7 +81,7 @@ public:
   }
 
   Result<void> signal(ProcessId id, int number) {
-    // Held, so that the handle is not closed meanwhile.
+    // The lock keeps the loop from closing the handle meanwhile.
     const std::lock_guard guard{mutex_};
     const auto it = children_.find(id);
     if (it != children_.end() && ::syscall(SYS_pidfd_send_signal, it->second.handle.get(), number, nullptr, 0) == 0)
@@ -105,7 +105,7 @@ private:
   }
 
   void wake() const {
-    // A counter that is full wakes as well.
+    // The write fails only if the counter is full, and a full counter wakes the loop as well.
     [[maybe_unused]] const auto result = ::eventfd_write(wake_.get(), 1);
   }
 
@@ -114,7 +114,8 @@ private:
       wait_and_serve();
   }
 
-  /// Starts what is wanted; kills all once when the table is to stop. @returns whether there is more to do.
+  /// Starts the wanted processes; kills all processes, once, when the table stops. @returns whether there is more to
+  /// do.
   bool take_orders() {
     std::deque<Wanted> wanted;
     bool stopping = false;
@@ -147,7 +148,7 @@ private:
     return process;
   }
 
-  /// Only this thread changes the table, so that it reads it without the lock.
+  /// Only this thread changes `children_`, so it reads the table without the lock.
   void wait_and_serve() {
     std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}};
     std::vector<ProcessId> ids;
@@ -158,7 +159,7 @@ private:
         polled.push_back({output.pipe.get(), POLLIN, 0});
     }
     if (::poll(polled.data(), polled.size(), -1) < 0)
-      return; // a signal; or no memory: the next call will do
+      return; // interrupted by a signal, or out of memory: the next call retries
     eventfd_t ignored = 0;
     ::eventfd_read(wake_.get(), &ignored);
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -193,12 +194,12 @@ private:
     };
   }
 
-  /// Reads what an ended process left, reaps it and forgets it.
+  /// Reaps an ended process, reads the rest of its output and forgets it.
   void bury(Child& child) {
     const auto status = detail::reap(child.process.pid);
     for (auto& output : child.outputs) {
-      // What is in the pipe now is all that the process wrote. The pipe's end need not come: something that it started
-      // and that left its group may hold it, and write on.
+      // The pipe now holds the rest of the process's output. Its end of file may never come: a descendant that left the
+      // process group may still hold the pipe and write to it.
       int left = 0;
       if (output.pipe)
         ::ioctl(output.pipe.get(), FIONREAD, &left);
@@ -228,12 +229,12 @@ private:
   std::map<ProcessId, Child> children_;
   bool stopping_ = false;
 
-  // The thread's own.
+  // Used by the thread only.
   std::uint64_t last_id_ = 0;
   bool killed_ = false;
 
-  /// Last: it uses the others. One thread starts all processes, because the kernel takes the end of the thread that
-  /// started a process for the end of its parent.
+  /// The last member, since the thread uses the others. One thread starts all processes, because for PR_SET_PDEATHSIG
+  /// the parent of a process ends with the thread that started it.
   std::thread thread_;
 };
 

@@ -13,7 +13,7 @@ namespace gpuactors {
 
 namespace {
 
-// What a `Tick` is for, if not for the grace of a lease.
+// The id of a `Tick` for usage reports; other ids are leases whose grace is over.
 constexpr std::uint64_t tick_usage = 0;
 
 bool is_isolated(const v1::StartRunner& order) {
@@ -119,8 +119,8 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
   });
   if (!std::exchange(reporting_, true))
     caf_version::post_later(this, limits::usage_report, v1::Tick{});
-  // Attached before anybody else has the handle, so it runs after all that others attach: whoever learns that the lease
-  // is free finds its handles marked as down.
+  // CAF runs attached functors in reverse order. This one is attached before anybody else has the handle, so it runs
+  // after all others: whoever learns that the lease is free finds its handles marked as down.
   slot.holder->attach_functor([control = slot.control] { control->half_ended(); });
   return &slot;
 }
@@ -128,7 +128,7 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
 template <class Holder, class Order, class... Ins>
 void Worker::start(const Order& order, const Ins&... message) {
   if (slots_.count(LeaseId{order.lease().id()}) > 0)
-    return; // told twice
+    return; // a repeated order
   auto* slot = open_slot<Holder>(order.lease());
   if (slot == nullptr)
     return;
@@ -159,7 +159,7 @@ void Worker::failed(LeaseId lease, Error error) {
   const auto slot = slots_.find(lease);
   if (slot == slots_.end())
     return;
-  // Told to the agent when the holder has ended.
+  // The agent is told when the holder has ended.
   slot->second.failure = std::move(error);
   caf::anon_send_exit(slot->second.holder, caf::exit_reason::user_shutdown);
 }
@@ -175,11 +175,11 @@ caf::result<v1::Started, caf::strong_actor_ptr> Worker::find(const v1::FindHolde
 void Worker::end(const v1::EndLease& order) {
   const auto found = slots_.find(LeaseId{order.lease()});
   if (found == slots_.end() || found->second.epoch != order.epoch())
-    return; // it ended by itself before the order came: its report is on the way or was given
+    return; // the holder ended by itself before the order came, and its end is or was reported
   auto& slot = found->second;
   slot.ending = true;
   slot.control->stop_all();
-  // What was taken back answers its calls first.
+  // A holder whose lease was revoked answers its calls first, then ends by itself.
   if (!slot.revoked)
     caf::anon_send_exit(slot.holder, caf::exit_reason::user_shutdown);
   if (order.grace_ms() > 0) {
@@ -244,7 +244,7 @@ void Worker::cancel(const v1::CancelCall& message) {
     return;
   const CallId call{message.call()};
   if (message.take_back()) {
-    // What has begun is answered as if nobody had asked.
+    // Only a call that has not begun can be taken back; otherwise the client gets no answer to this request.
     if (slot->second.control->take_back(call))
       caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(current_sender()), message);
     return;

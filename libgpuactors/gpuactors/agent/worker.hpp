@@ -1,4 +1,4 @@
-// Worker: the control actor of one process that runs tasks and actors on the devices it was given.
+// Worker: the control actor of a process that runs tasks and actors on its devices.
 #pragma once
 
 #include <gpuactors/actor/holder_control.hpp>
@@ -11,14 +11,15 @@
 
 namespace gpuactors {
 
-/// Starts a holder (a TaskRunner or ActorShell, each on a thread of its own) for a lease, passes cancellation and
-/// stream credit on to it, ends it, and reports when it has ended and its memory is back.
+/// Starts a holder for each lease (a TaskRunner or ActorShell, each on its own thread), passes cancellation and stream
+/// credit on to it, ends it, and reports when it has ended and its memory is free.
 ///
 /// Event-based; never runs user code, never blocks.
 class Worker : public WorkerHandle::base {
 public:
-  /// @param agent is told what becomes of leases.
-  /// @param hands_out_handles tell the agent where holders are; otherwise clients find them here by their leases.
+  /// @param agent gets the reports about leases.
+  /// @param hands_out_handles whether the agent is told the holders' handles; otherwise clients look holders up here,
+  ///        by lease.
   Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent,
          bool hands_out_handles);
 
@@ -36,23 +37,23 @@ private:
     caf::actor holder;
     std::shared_ptr<HolderControl> control;
     std::uint64_t epoch = 0;
-    /// Why it could not start.
+    /// Why the holder could not start, or lost its lease; the error for the final report.
     std::optional<Error> failure;
     bool started = false;
     bool ending = false;
-    /// Of its lease; and whether that was taken back because one of them has failed.
+    /// The lease's devices, and whether the lease was revoked because one of them has failed.
     std::vector<int> devices;
     bool revoked = false;
-    /// Nothing else runs in this process.
+    /// Nothing else runs in the process, so it may be killed to cancel a call.
     bool alone = false;
-    /// What was last told of it.
+    /// Values of the last usage report.
     std::uint64_t memory_bytes = 0;
     std::uint64_t calls = 0;
   };
 
   template <class Holder, class Order, class... Ins>
   void start(const Order& order, const Ins&... message);
-  /// Null if there is no thread for it: told to the agent.
+  /// @returns null if no thread can be created; the agent has been told then.
   template <class Holder>
   Slot* open_slot(const v1::Lease& lease);
   void started(const v1::Lease& lease, std::uint32_t pid);

@@ -18,10 +18,10 @@ namespace gpuactors {
 
 namespace {
 
-// Stands before and after the number of the lease: "record separator".
+// Encloses the lease number in a mark: ASCII "record separator".
 constexpr char sign = '\x1E';
 
-// For the mark, and for the words that say how much of a long line is missing.
+// Room for the mark, and for the words that say how much of a long line is missing.
 constexpr std::size_t spare_bytes = 64;
 
 std::mutex& write_mutex() {
@@ -30,7 +30,7 @@ std::mutex& write_mutex() {
   return *mutex;
 }
 
-/// The line that a thread has begun in one file.
+/// The unfinished line of a thread in one file.
 struct OpenLine {
   int file;
   LeaseId holder;
@@ -44,7 +44,7 @@ struct OpenLine {
     return [this](std::string_view text) {
       const auto line = fmt::format("{}{}{}{}\n", sign, holder.value(), sign, text);
       const std::lock_guard lock{write_mutex()};
-      // Nobody can be told when it fails.
+      // A failed write cannot be reported anywhere.
       [[maybe_unused]] const bool done = detail::write_all(file, line);
     };
   }
@@ -58,10 +58,10 @@ struct OpenLine {
   }
 };
 
-// Set when the lines of this thread are gone already: something writes while the thread ends.
+// Set once the thread's `OpenLines` is destroyed: destructors may still write while the thread ends.
 thread_local bool thread_ends = false;
 
-/// The lines of a thread, one for each file that it has written to.
+/// The unfinished lines of a thread, one for each file that it has written to.
 class OpenLines {
 public:
   OpenLines() = default;
@@ -106,14 +106,14 @@ std::streamsize MarkedBuffer::xsputn(const char* text, std::streamsize size) {
 }
 
 void mark_worker_output() {
-  // Never destroyed, for the same reason.
+  // Never destroyed, for the same reason as `write_mutex`.
   static auto* const out = new MarkedBuffer{STDOUT_FILENO};
   static auto* const err = new MarkedBuffer{STDERR_FILENO};
   std::cout.flush();
   std::cout.rdbuf(out);
   std::cerr.rdbuf(err);
   std::clog.rdbuf(err);
-  // Into a pipe it would write only when much has come together, which is lost if the process is killed before.
+  // By default stdout is fully buffered when it is a pipe, and buffered output is lost if the process is killed.
   static_cast<void>(std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ));
 }
 

@@ -1,4 +1,4 @@
-// Lines of a worker process that say whose they are: several actors share a process, and its output.
+// Marks each line of a worker's output with its holder: several actors share a process and its output.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
@@ -9,14 +9,14 @@
 namespace gpuactors {
 
 /// Writes whole lines to a file, each with a mark in front that names the holder of the thread that wrote it
-/// (`set_output_holder`). Each thread has its own line, so that two of them never mix theirs; what a thread leaves
-/// without an end is written when the thread ends or works for another holder. Flushing writes no half lines. A line is
-/// cut a little before `limits::log_line_bytes`, so that a reader with that bound finds the mark.
+/// (`set_output_holder`). Each thread has its own line buffer, so that lines of threads never mix; an unfinished line
+/// is written when the thread ends or works for another holder. Flushing does not write incomplete lines. A line is cut
+/// a little before `limits::log_line_bytes`, so that the line with its mark fits a reader with that bound.
 ///
-/// Any thread; a line is written before the call that ends it returns.
+/// Any thread; the call that completes a line returns after the line is written.
 class MarkedBuffer : public std::streambuf {
 public:
-  /// @param file its descriptor, which stays open longer than any thread writes. Buffers of one file share their lines.
+  /// @param file a descriptor that must stay open as long as any thread writes. Buffers of one file share their lines.
   explicit MarkedBuffer(int file) : file_(file) {
     // nop
   }
@@ -29,18 +29,18 @@ private:
   int file_;
 };
 
-/// Puts marked buffers behind std::cout, std::cerr and std::clog, and has C's standard output write line by line. For
-/// the rest of the process; before other threads write.
+/// Puts marked buffers behind std::cout, std::cerr and std::clog, and makes C's stdout line-buffered, for the rest of
+/// the process. Call before other threads write.
 void mark_worker_output();
 
 /// A line without its mark.
 struct MarkedLine {
-  /// Empty when the line has no mark, or one of nobody's.
+  /// The holder's lease; null when the line has no mark, or was written outside of any holder.
   LeaseId holder;
   std::string_view text;
 };
 
-/// Takes the mark off a line that a worker wrote. What has none is the line itself.
+/// Splits a worker's line into mark and text; a line without a mark is all text.
 [[nodiscard]] MarkedLine split_mark(std::string_view line) noexcept;
 
 } // namespace gpuactors

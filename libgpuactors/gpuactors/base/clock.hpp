@@ -18,7 +18,7 @@ inline constexpr TimePoint never = TimePoint::max();
   return wait >= never - start ? never : start + wait;
 }
 
-/// So many milliseconds, without overflow: too many to represent mean the longest duration.
+/// Converts `count` milliseconds to a duration; a count too large to represent becomes the longest duration.
 [[nodiscard]] constexpr Duration from_milliseconds(std::uint64_t count) noexcept {
   constexpr auto most = std::chrono::floor<std::chrono::milliseconds>(Duration::max());
   return count > static_cast<std::uint64_t>(most.count()) ? Duration::max()

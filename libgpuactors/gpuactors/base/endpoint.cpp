@@ -38,7 +38,7 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 bool is_loopback(std::string_view host) noexcept {
-  // An address, not a name that begins like one and may lead anywhere.
+  // "127." alone does not suffice: a host name such as 127.example.org may resolve to any address.
   const auto is_part = [](char c) { return c == '.' || (c >= '0' && c <= '9'); };
   return host == "localhost" || host == "::1"
          || (host.starts_with("127.") && std::all_of(host.begin(), host.end(), is_part));

@@ -111,8 +111,8 @@ enum class Remedy : std::uint8_t {
 /// A failure: a code for the program and a sentence for people.
 class Error {
 public:
-  /// What `message` has besides UTF-8 is replaced, and what is longer than `limits::error_text_bytes` left out: texts
-  /// come from exceptions of users' code too.
+  /// Replaces bytes of `message` that are not UTF-8, and cuts it at `limits::error_text_bytes`: the text may come from
+  /// an exception of user code.
   Error(Errc code, std::string message);
 
   [[nodiscard]] Errc code() const noexcept {

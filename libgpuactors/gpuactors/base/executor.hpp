@@ -1,4 +1,4 @@
-// A separate thread for callbacks, which never run on the thread that completed the work.
+// Executor: a separate thread for callbacks, so they never run on the thread that completed the work.
 #pragma once
 
 #include <condition_variable>

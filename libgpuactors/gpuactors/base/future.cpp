@@ -14,17 +14,18 @@ void FutureCore::cancel(Cancel) {
 
 namespace {
 
-/// Looks for a moment whether `ready` holds; for a longer one if the answer is made in this process.
+/// Polls `ready` briefly before the caller sleeps; polls longer if the answer is produced in this process (`near`).
 template <class Ready>
 bool look(const Ready& ready, TimePoint deadline, bool near) {
-  // As long as a short kernel takes. A processor that has slept for so long is slow to wake, and so is whoever it waits
-  // for. One thread at a time: the others work.
+  // About the duration of a short kernel. After a sleep of that length, the waiter's processor is slow to wake, and so
+  // is that of the thread that produces the answer. Only one thread of the process polls this long at a time: the
+  // others need the processors for work.
   constexpr std::chrono::microseconds long_look{150};
   static std::atomic<bool> looks_long{false};
   thread_local Looks short_looks;
   thread_local Looks long_looks;
   const auto now = Clock::now();
-  // A look that is cut short says nothing of the next.
+  // A poll cut short by the deadline is not recorded: its result does not predict the next one.
   if (deadline - now < long_look)
     return look_until(ready, std::min(deadline, now + short_look));
   if (short_looks.pays() && short_looks.found(look_until(ready, now + short_look)))
@@ -66,9 +67,9 @@ std::uint64_t FutureCore::on_ready(std::function<void()> observer) {
 }
 
 void FutureCore::forget(std::uint64_t observer) {
-  std::function<void()> forgotten; // destroyed without the lock
+  std::function<void()> forgotten; // destroyed after the lock is released
   const std::lock_guard lock{mutex_};
-  // The last ones are the likeliest.
+  // Searches from the back: a waiter usually removes the observers that were added last.
   const auto found =
       std::find_if(observers_.rbegin(), observers_.rend(), [&](const auto& known) { return known.first == observer; });
   if (found == observers_.rend())
@@ -86,7 +87,8 @@ void FutureCore::publish() {
     observers.swap(observers_);
     waiting = waiters_ > 0;
   }
-  // Not under the lock, for which a waiter would wait at once again. Whoever completes keeps the object meanwhile.
+  // Notifies without the lock, which a woken waiter would otherwise block on at once. The completing thread keeps this
+  // object alive meanwhile.
   if (waiting)
     wake_.notify_all();
   for (const auto& [number, observer] : observers)

@@ -15,7 +15,7 @@
 
 namespace gpuactors {
 
-/// How work is cancelled.
+/// How work is to be cancelled.
 enum class Cancel : std::uint8_t {
   /// Ask the work to stop (`stop_requested`).
   ask,

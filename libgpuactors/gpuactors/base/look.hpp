@@ -24,7 +24,8 @@ bool look_until(const Ready& ready, TimePoint until) {
 }
 
 /// A thread's record of polls of one kind. If polling was in vain, for example because the answers come from other
-/// processes, the thread soon polls only occasionally; it would take a processor from those that work on the answer.
+/// processes, the thread soon polls only occasionally: polling would take a processor from the threads that work on the
+/// answer.
 class Looks {
 public:
   /// Returns whether the thread should poll this time.

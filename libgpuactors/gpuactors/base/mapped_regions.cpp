@@ -33,7 +33,7 @@ Result<SharedRegion> MappedRegions::map(Descriptor memory, Descriptor token, std
   if (seals < 0 || ::statx(memory.get(), "", AT_EMPTY_PATH, STATX_SIZE | STATX_INO | STATX_BTIME, &status) != 0)
     return fail(Errc::invalid_argument,
                 fmt::format("what was handed over is no sealed memory: {}", detail::errno_text(errno)));
-  // Without the seals its owner could cut it, and reading would end this process.
+  // Without the seals, the owner could truncate the memory, and reading it would kill this process with SIGBUS.
   if ((static_cast<unsigned>(seals) & needed) != needed)
     return fail(Errc::invalid_argument,
                 fmt::format("the memory can still be changed: its seals are {:#x}, without {:#x}", seals, needed));
@@ -70,7 +70,7 @@ Result<SharedRegion> MappedRegions::map(Descriptor memory, Descriptor token, std
 }
 
 void MappedRegions::take_back(RegionMapping mapping, bool /*idle*/) {
-  std::vector<RegionMapping> dropped; // unmapped after the lock is given back
+  std::vector<RegionMapping> dropped; // unmapped after the lock is released
   const std::lock_guard lock{mutex_};
   const bool twice = std::any_of(warm_.begin(), warm_.end(), [&](const auto& item) { return item.key == mapping.key; });
   if (twice || owners_.count(mapping.owner) == 0) {

@@ -5,8 +5,9 @@
 
 namespace gpuactors {
 
-/// Attributes the following output of the calling thread to the holder of this lease; to nobody for an empty one, the
-/// initial state of every thread. It matters where the output of a process is marked (`mark_worker_output`).
+/// Attributes the following output of the calling thread to the holder of this lease; an empty id, the initial state of
+/// every thread, attributes it to nobody. This has an effect only where the output of a process is marked
+/// (`mark_worker_output`).
 void set_output_holder(LeaseId holder) noexcept;
 
 /// Returns the calling thread's current lease.

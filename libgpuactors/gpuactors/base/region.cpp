@@ -24,7 +24,8 @@ std::size_t round_to(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// What is allocated for `bytes`: whole pages, and so many that regions of about one size can follow each other.
+/// Returns the capacity to allocate for `bytes`: whole pages, and whole huge pages for large regions, so that regions
+/// of similar size can reuse each other's memory.
 std::size_t capacity_for(std::size_t bytes) {
   return round_to(bytes, bytes >= 8 * huge_page ? huge_page : static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
@@ -44,7 +45,7 @@ RegionMapping make_pages(std::size_t bytes) {
   return result;
 }
 
-/// Fills a file that nobody has written yet: cheaper than to write into its mapping, which first makes empty pages.
+/// Fills a fresh file. This is cheaper than writing through its mapping, where the kernel first zeroes each page.
 bool write_file(int file, const void* source, std::size_t bytes) {
   const auto* from = static_cast<const std::byte*>(source);
   for (std::size_t done = 0; done < bytes;) {
@@ -58,9 +59,10 @@ bool write_file(int file, const void* source, std::size_t bytes) {
   return true;
 }
 
-/// Maps the pages that are there at once: one by one it would take longer than to fill them.
+/// Enters all existing pages into the page table in one call: faulting them in one by one takes longer than filling
+/// them.
 void populate(RegionMapping& mapping) {
-#ifdef MADV_POPULATE_WRITE // Linux 5.14; a kernel without it maps them as they are used
+#ifdef MADV_POPULATE_WRITE // since Linux 5.14; older kernels map the pages on first use
   if (!mapping.populated)
     ::madvise(mapping.data.get(), mapping.capacity, MADV_POPULATE_WRITE);
 #endif
@@ -112,7 +114,7 @@ SharedRegion RegionDraft::seal() && {
   // Our own mapping stays writable, for the region that uses this memory next; all later ones can only read.
   if (mapping.memory && !mapping.warm
       && ::fcntl(mapping.memory.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
-    mapping.memory.reset(); // a kernel before 5.1: nobody else may map it
+    mapping.memory.reset(); // a kernel before 5.1 lacks the seal: no other process may map this memory
   return SharedRegion{std::move(block_)};
 }
 
@@ -189,7 +191,7 @@ RegionMapping RegionPool::make_shared(std::size_t bytes) {
   std::vector<RegionMapping> dropped;
   {
     const std::lock_guard lock{mutex_};
-    // What nobody uses makes room.
+    // Kept memory that no region uses makes room.
     while (mappable_ >= options_.mappable_most && !warm_.empty())
       drop_oldest(dropped);
     if (mappable_ >= options_.mappable_most)
@@ -214,7 +216,7 @@ RegionMapping RegionPool::make_shared(std::size_t bytes) {
 void RegionPool::take_back(RegionMapping mapping, bool idle) {
   if (mapping.kind == RegionMapping::Kind::heap)
     return;
-  // Unmapped after the lock is given back.
+  // Unmapped after the lock is released.
   std::vector<RegionMapping> dropped;
   std::function<void()> on_spare;
   {

@@ -32,7 +32,7 @@ public:
   RegionHome& operator=(const RegionHome&) = delete;
   virtual ~RegionHome() = default;
 
-  /// `idle`: no other process maps it.
+  /// Takes back the memory of an ended region. `idle` means that no other process maps it.
   virtual void take_back(RegionMapping mapping, bool idle) = 0;
 };
 
@@ -155,15 +155,16 @@ private:
   explicit RegionPool(const RegionPoolOptions& options);
 
   void take_back(detail::RegionMapping mapping, bool idle) override;
-  /// Memory of its own, not from the heap, that was kept and fits.
+  /// Takes the best fitting of the kept mappings: a `shared` one or one of anonymous pages. The result is empty if none
+  /// fits.
   detail::RegionMapping take_warm(std::size_t bytes, bool shared);
   detail::RegionMapping make_shared(std::size_t bytes);
-  /// Moves the oldest of what is kept to `dropped`.
+  /// Moves the oldest kept mapping to `dropped`.
   void drop_oldest(std::vector<detail::RegionMapping>& dropped);
 
   RegionPoolOptions options_;
   mutable std::mutex mutex_;
-  /// The oldest first.
+  /// Kept mappings, the oldest first.
   std::vector<detail::RegionMapping> warm_;
   std::size_t warm_bytes_ = 0;
   std::size_t most_warm_bytes_ = 0;
@@ -202,9 +203,9 @@ private:
 
   const std::size_t most_bytes_;
   mutable std::mutex mutex_;
-  /// Those whose memory is kept.
+  /// Owners whose mappings are kept.
   std::set<std::uint64_t> owners_;
-  /// The oldest first.
+  /// Kept mappings, the oldest first.
   std::vector<detail::RegionMapping> warm_;
   std::size_t warm_bytes_ = 0;
 };

@@ -42,7 +42,8 @@ inline Failure fail(Error error) {
 
 namespace detail {
 
-/// End the program, with a line on standard error that says what was asked for and was not there.
+/// End the program with a line on standard error: the value or the error of a `Result` was accessed, and it was not
+/// there.
 [[noreturn]] void no_value(const Error& error) noexcept;
 [[noreturn]] void no_error() noexcept;
 
@@ -182,8 +183,8 @@ struct IsResult<Result<T>> : std::true_type {};
   } while (false)
 
 /// Declares `name` with the value of an expression (a `Result`), or returns its error from the enclosing function. The
-/// value stays in a variable beside it, to which `name` refers: `return std::move(name);` hands it on. More than one
-/// statement: in braces after an `if`.
+/// value stays in a variable beside it, to which `name` refers: `return std::move(name);` hands it on. The macro
+/// expands to several statements, so it needs braces after an `if`.
 #define GPUACTORS_LET(name, ...)                                                                                       \
   auto name##_result = (__VA_ARGS__);                                                                                  \
   static_assert(::gpuactors::detail::IsResult<decltype(name##_result)>::value,                                         \

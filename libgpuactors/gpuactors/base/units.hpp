@@ -12,7 +12,7 @@ namespace gpuactors {
 
 /// An amount of devices, CPUs or custom resources in exact units of 1/10000.
 ///
-/// It uses no floating point: 0.57 + 0.43 is exactly one. Only `from_double` accepts a double.
+/// The arithmetic uses no floating point: 0.57 + 0.43 is exactly one. Only `from_double` accepts a double.
 class Share {
 public:
   /// Units in one whole.

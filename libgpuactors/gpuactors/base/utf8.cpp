@@ -12,7 +12,7 @@ unsigned byte_at(std::string_view text, std::size_t index) {
   return static_cast<unsigned char>(text[index]);
 }
 
-/// The bytes of a character that begins with `lead`; 0 when none does.
+/// Returns the length in bytes of a character that begins with `lead`; 0 if no character does.
 std::size_t length_by(unsigned lead) {
   if (lead < 0x80)
     return 1;
@@ -27,7 +27,7 @@ bool is_continuation(unsigned byte) {
   return byte >= 0x80 && byte <= 0xBF;
 }
 
-/// The bytes of the character that `text` begins with; 0 when it begins with none.
+/// Returns the length in bytes of the character at the start of `text`; 0 if there is no valid one.
 std::size_t length_of(std::string_view text) {
   const auto lead = byte_at(text, 0);
   const auto length = length_by(lead);
@@ -38,7 +38,7 @@ std::size_t length_of(std::string_view text) {
       return 0;
   if (length < 3)
     return length;
-  // Longer than need be, half of a pair of UTF-16, or above the last character.
+  // Rejects overlong encodings, UTF-16 surrogates, and code points above U+10FFFF.
   const auto second = byte_at(text, 1);
   const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)
                      || (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);

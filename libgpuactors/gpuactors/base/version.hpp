@@ -6,7 +6,7 @@
 
 namespace gpuactors {
 
-/// What processes of a cluster tell each other that they run.
+/// The release that the processes of a cluster report to each other.
 inline constexpr const char* release = "0.1.0";
 
 } // namespace gpuactors

@@ -24,11 +24,11 @@ ContactPtr contact_of(Handle handle) {
 }
 
 Handle handle_of(const ContactPtr& contact) {
-  // All contacts that the core has came from here.
+  // All contacts in the core come from `contact_of`, so the cast is safe.
   return contact != nullptr ? static_cast<const ActorContact&>(*contact).handle : nullptr;
 }
 
-/// The answer to `promise`: a message, or with the handles of who serves it.
+/// An answer that fulfills `promise`: a message, for grants and actors also the handles of holder and control actor.
 template <class T, class Promise>
 BrokerAnswer<T> answer_by(Promise promise) {
   return BrokerAnswer<T>{[promise = std::move(promise)](Result<T> result) mutable {
@@ -53,7 +53,7 @@ caf::result<v1::Done> answer_of(const Result<void>& result) {
 
 } // namespace
 
-// -- what the core is given -----------------------------------------------------------------------
+// -- the core's world -----------------------------------------------------------------------------
 
 class ResourceBroker::World : public BrokerWorld {
 public:
@@ -125,7 +125,7 @@ void ResourceBroker::on_exit() {
 BrokerHandle::behavior_type ResourceBroker::make_behavior() {
   core_->start();
   auto& core = *core_;
-  // Each asks the core with an answer that its promise gives.
+  // Both run a request of the core with an answer that fulfills a new response promise.
   const auto done = [this](auto&& ask) {
     auto promise = make_response_promise<v1::Done>();
     ask(answer_by<void>(promise));

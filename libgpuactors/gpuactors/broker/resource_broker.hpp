@@ -8,7 +8,7 @@
 
 namespace gpuactors {
 
-/// Hands messages to a `BrokerCore` and sends what it answers and orders. Event-based; never blocks.
+/// Passes messages to a `BrokerCore` and sends the core's answers and orders. Event-based; never blocks.
 class ResourceBroker : public BrokerHandle::base {
 public:
   ResourceBroker(caf::actor_config& config, BrokerOptions options);
@@ -16,7 +16,7 @@ public:
 
   BrokerHandle::behavior_type make_behavior() override;
 
-  /// Lets go of all handles: broker and agents hold each other.
+  /// Drops all actor handles: broker and agents refer to each other, and would never be destroyed otherwise.
   void on_exit() override;
 
   const char* name() const override {

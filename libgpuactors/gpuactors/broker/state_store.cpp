@@ -11,11 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "gpua": what tells our files from those of other programs.
+// "gpua": SQLite's application id, which tells our files from those of other programs.
 constexpr std::int64_t application = 0x67707561;
 constexpr std::int64_t schema = 1;
 
-// How long a broker that is started waits for one that is about to end.
+// How long a starting broker waits for an ending one to unlock the file.
 constexpr int wait_milliseconds = 500;
 
 struct CloseDatabase {
@@ -38,7 +38,7 @@ std::string column_bytes(sqlite3_stmt* row, int column) {
   return bytes == nullptr ? std::string{} : std::string{bytes, size};
 }
 
-// The texts and bytes that are bound live until the statement has run: nothing is copied.
+// Bound texts and bytes must outlive the statement's run: SQLITE_STATIC copies nothing.
 
 bool bind_text(sqlite3_stmt* statement, int index, std::string_view text) {
   return ::sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8) == SQLITE_OK;
@@ -56,10 +56,10 @@ StateKey key_of(sqlite3_stmt* row, int column) {
   return column_bytes(row, column);
 }
 
-/// Makes the file with its mode: SQLite would let everybody read it, and gives the files beside it the same mode.
+/// Creates the file with mode 0600: SQLite would let everybody read it, and gives its companion files the same mode.
 Result<void> make_file(const fs::path& path) {
   const detail::Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-  // A file that is there must not be opened here: to close it again would end this process's locks on it.
+  // An existing file must not be opened here: closing it again would drop the POSIX locks of this process on it.
   if (!file && errno == ENOENT)
     return fail(Errc::invalid_argument,
                 fmt::format("{} cannot be made: its folder {} is missing", path.string(), path.parent_path().string()));
@@ -74,7 +74,7 @@ Result<void> make_file(const fs::path& path) {
 
 class StateStore::Database {
 public:
-  /// Opens the file, takes it for this process, and finds or makes what should be in it.
+  /// Opens the file, locks it for this process, and checks its contents or creates the tables.
   static Result<std::unique_ptr<Database>> open(const fs::path& path) {
     auto result = std::make_unique<Database>();
     result->path_ = path;
@@ -85,8 +85,8 @@ public:
     if (opened != SQLITE_OK)
       return result->fail_now("opened");
     ::sqlite3_busy_timeout(connection, wait_milliseconds);
-    // Of two processes that begin at once, one gets the file. The lock lasts as long as the connection, because of the
-    // locking mode, and no longer than the process.
+    // Of two processes that start at once, one gets the file. The locking mode keeps the lock as long as the
+    // connection, and the kernel drops it with the process.
     GPUACTORS_TRY(result->run("PRAGMA locking_mode = EXCLUSIVE"));
     GPUACTORS_TRY(result->run("BEGIN EXCLUSIVE"));
     GPUACTORS_TRY(result->check_or_fill());
@@ -103,7 +103,7 @@ public:
     return Statement{statement};
   }
 
-  /// Runs a statement without parameters and answers with the first column of its last row; "" when there is none.
+  /// Runs a statement without parameters. @returns the first column of its last row, "" without rows.
   Result<std::string> run(std::string_view sql) const {
     GPUACTORS_LET(statement, prepare(sql));
     std::string answer;
@@ -122,7 +122,7 @@ public:
     return ::sqlite3_column_int64(statement.get(), 0);
   }
 
-  /// Runs `change` in a transaction of its own: all of it, or nothing.
+  /// Runs `change` in its own transaction: all of it takes effect, or nothing.
   template <class Change>
   Result<void> transact(Change change) const {
     GPUACTORS_TRY(run("BEGIN IMMEDIATE"));
@@ -136,7 +136,7 @@ public:
     return done;
   }
 
-  /// Whether another file, or none, has the name of ours: what is written would be lost.
+  /// Whether our path now names another file, or none: writes would be lost.
   [[nodiscard]] bool has_moved() const {
     int moved = 0;
     ::sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
@@ -147,7 +147,7 @@ public:
     return path_;
   }
 
-  /// What SQLite's last failure means for the file.
+  /// Translates SQLite's last error into ours.
   Failure fail_now(std::string_view what) const {
     const int code = ::sqlite3_errcode(connection_.get()) & 0xFF;
     const std::string text = ::sqlite3_errmsg(connection_.get());
@@ -230,14 +230,14 @@ Result<std::unique_ptr<StateStore>> StateStore::open(const fs::path& path) {
   if (path.empty())
     return fail(Errc::invalid_argument, "a broker's state needs a file: its name is empty");
   std::error_code error;
-  const auto absolute = fs::absolute(path, error); // some names without a folder mean other things to SQLite
+  const auto absolute = fs::absolute(path, error); // SQLite gives some relative names (":memory:") a special meaning
   if (error)
     return fail(Errc::invalid_argument, fmt::format("{} cannot be opened: {}", path.string(), error.message()));
   GPUACTORS_TRY(make_file(absolute));
   GPUACTORS_LET(database, Database::open(absolute));
   std::unique_ptr<StateStore> store{new StateStore{std::move(database)}};
   const auto& base = *store->database_;
-  // An incarnation that was given out must not be given out again: the disk has it before anyone else.
+  // The incarnation must be on disk before anyone sees it, so that it is never issued twice.
   GPUACTORS_TRY(base.run("PRAGMA synchronous = FULL"));
   GPUACTORS_TRY(base.transact([&]() -> Result<void> {
     GPUACTORS_TRY(base.run("UPDATE incarnation SET number = number + 1"));
@@ -245,9 +245,9 @@ Result<std::unique_ptr<StateStore>> StateStore::open(const fs::path& path) {
     store->incarnation_ = static_cast<std::uint64_t>(number);
     return {};
   }));
-  // A commit is in the write-ahead log, which the kernel has: kill -9 costs nothing. The log is on the disk only when
-  // SQLite moves it into the file, every 1000 pages or so: a power loss may cost the commits since then. FULL would
-  // spare those, and have each commit wait for the disk.
+  // A commit goes to the write-ahead log in the kernel's page cache and thus survives kill -9. SQLite syncs the log
+  // only at a checkpoint, every 1000 pages or so: a power loss may cost the commits since then. FULL would keep those,
+  // but have each commit wait for the disk.
   GPUACTORS_TRY(base.run("PRAGMA synchronous = NORMAL"));
   return store;
 }

@@ -1,4 +1,4 @@
-// What a broker has to know again after a restart, in one file.
+// StateStore: the file with what a broker has to know again after a restart.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -15,38 +15,36 @@
 
 namespace gpuactors {
 
-/// Desired state by section and key, in an SQLite file of this program alone.
+/// Desired state by section and key, in an SQLite file that no other process uses meanwhile.
 ///
-/// What was committed is there again after this process was killed. After a power loss or a crash of the machine the
-/// last commits may be missing, the later ones before the earlier ones; what is there is what some commit left. One
-/// thread at a time.
+/// Commits survive the death of the process. After a power loss or a crash of the machine the latest commits may be
+/// missing; the file then has the state of an earlier commit, never a mixture. One thread at a time.
 class StateStore : public DesiredState {
 public:
-  /// Opens a file, for its owner alone, or makes it; the folder must be there. Held by this object until it is
-  /// destroyed or the process ends.
-  /// @returns `already_exists` when another store has the file (after a moment of waiting for it), `unsupported` for
-  ///          one written by a newer version, `invalid_argument` for one that is damaged, of another program, or in no
-  ///          place where it could be, `unavailable` for a disk without room.
+  /// Opens the file, or creates it with access for its owner alone; the folder must exist. The object locks the file
+  /// until it is destroyed or the process ends.
+  /// @returns `already_exists` when another store still has the file after a short wait, `unsupported` for a file of a
+  ///          newer version, `invalid_argument` for a file that is damaged, belongs to another program or cannot be at
+  ///          this path, `unavailable` when the disk is full.
   static Result<std::unique_ptr<StateStore>> open(const std::filesystem::path& path);
 
   StateStore(const StateStore&) = delete;
   StateStore& operator=(const StateStore&) = delete;
 
-  /// What was put and not committed is dropped.
+  /// Drops uncommitted changes.
   ~StateStore() override;
 
-  /// How many times the file was opened, this time included. Never the same twice, not after a power loss either.
+  /// How many times the file was opened, this time included. No two opens share a number, not even after a power loss.
   [[nodiscard]] std::uint64_t incarnation() const noexcept {
     return incarnation_;
   }
 
-  // See DesiredState.
+  // Overrides of `DesiredState`.
   void put(StateSection section, StateKey key, std::string value) override;
   void erase(StateSection section, StateKey key) override;
-  /// @returns `unavailable` for a disk without room, `invalid_argument` for a file that was damaged, removed or
-  ///          replaced.
+  /// @returns `unavailable` when the disk is full, `invalid_argument` when the file was damaged, removed or replaced.
   Result<void> commit() override;
-  /// Numbers from 2^63 on come first.
+  /// As in DesiredState, but number keys from 2^63 on come first: SQLite's integers are signed.
   [[nodiscard]] Result<std::vector<StateEntry>> load(StateSection section) const override;
 
 private:
@@ -56,7 +54,7 @@ private:
 
   std::unique_ptr<Database> database_;
   std::uint64_t incarnation_ = 0;
-  /// Nothing for what is to be removed.
+  /// Uncommitted changes; a key without a value is to be removed.
   std::map<std::pair<StateSection, StateKey>, std::optional<std::string>> pending_;
 };
 

@@ -7,20 +7,21 @@ namespace gpuactors {
 
 namespace detail {
 
-/// Starts calls: checks them, finds the actor, sends.
+/// Starts calls: checks each call, finds the actor and sends the call.
 class CallStarter {
 public:
-  /// @returns what is wrong with the call before anything is sent.
+  /// @returns the error of an invalid call, before anything is sent.
   static Result<void> check(ClusterCore& core, const ActorCell& cell, const Call& call,
                             const google::protobuf::Descriptor* output);
 
-  /// Sends the call to the actor, looking it up again if it has ended since.
+  /// Sends the call to the actor; looks the actor up first if it has ended since.
   static void send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending);
 
-  /// Asks the broker where the actor is, and sends the call there. Where it was last, not before so many `looks` more.
+  /// Asks the broker where the actor is, and sends the call there. Returns to the lease of the failed attempt only
+  /// after `looks` further look-ups: the broker may not know of the death yet.
   static void look_up(ClusterCore& core, const std::shared_ptr<PendingCall>& pending, int looks);
 
-  /// Sends it once more if its actor's death is what ended it, and if it may be.
+  /// Sends the call again if its actor's death ended it and it has retries left. @returns whether it does.
   static bool retry(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
   static void bind(const std::shared_ptr<PendingCall>& pending, std::shared_ptr<ActorCell> cell) {
@@ -30,7 +31,7 @@ public:
     pending->cell_ = std::move(cell);
   }
 
-  /// Answers a call that is not made.
+  /// Fails a call that is not sent.
   static void refuse(PendingCall& pending, Error error) {
     pending.uncount();
     pending.finish(fail(std::move(error)));
@@ -41,13 +42,13 @@ public:
   }
 
 private:
-  /// After the death of an attempt, with pauses in between that double.
+  /// Look-ups after an attempt that ended with the actor's death, with pauses that double in between.
   static constexpr int most_looks = 3;
 
   class Lookup;
 };
 
-/// The broker's answer to where the actor is now; then the call goes there.
+/// Takes the broker's answer to where the actor is now, and sends the call there.
 class CallStarter::Lookup : public OwnReply, public std::enable_shared_from_this<CallStarter::Lookup> {
 public:
   Lookup(std::shared_ptr<PendingCall> pending, int looks) : pending_(std::move(pending)), looks_(looks) {
@@ -78,7 +79,7 @@ private:
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
     auto& cell = *pending_->cell_;
     if (place && looks_ > 0 && lease_of_last_attempt() == LeaseId{info.lease().id()}) {
-      // The broker has not heard of the death yet; or it was that of another actor, which the method has called.
+      // The broker does not know of the death yet; or another actor died, which the method had called.
       const auto wait = limits::redial_shortest * (1 << (most_looks - looks_));
       return pause(*core, wait,
                    [pending = pending_, looks = looks_ - 1](ClusterCore& again) { look_up(again, pending, looks); });
@@ -90,11 +91,11 @@ private:
     }
     if (place.error().code() != Errc::worker_died && place.error().code() != Errc::stale_epoch)
       return on_error(place.error());
-    // It has died since, and the broker has not heard of it yet.
+    // The actor has died since, and the broker does not know of it yet.
     pause(*core, limits::redial_shortest, [pending = pending_](ClusterCore& again) { send(again, pending); });
   }
 
-  /// Goes on after a while, or fails the call when the cluster is closed before.
+  /// Calls `go_on` after `wait`, or fails the call if the cluster is closed before.
   void pause(ClusterCore& core, Duration wait, std::function<void(ClusterCore&)> go_on) {
     const auto self = shared_from_this();
     auto due = [self, go_on = std::move(go_on)] {
@@ -131,7 +132,7 @@ Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const 
   GPUACTORS_TRY(call.payload.check_size());
   const auto type = core.registry().find_actor(cell.type);
   if (!type)
-    return {}; // not ours: the worker knows it and answers
+    return {}; // the type is not registered here: the worker knows it and checks the call
   GPUACTORS_LET(method, (*type)->find_method(call.method));
   return check_call(fmt::format("actor type {}: method", cell.type), *method, call.payload, output, call.stream);
 }
@@ -160,12 +161,12 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     pending->ticket_ = *ticket;
     pending->id_ = call.id;
   }
-  // Who withdraws it says so before it looks for the ticket.
+  // `withdraw` sets `withdrawn_` before it reads the ticket: a withdrawal that missed the ticket is seen here.
   if (pending->withdrawn_ || pending->finished())
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
   core.port().deliver(*ticket, handle, std::move(call));
-  // A request to another process that has gone down just now would wait for ever: whoever failed its requests may have
-  // done so before this one was entered.
+  // If the actor has just ended, its requests may have been failed before this one was entered, and the call would wait
+  // forever.
   if (cell.down.load(std::memory_order_acquire))
     core.port().abandon(
         *ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died, "the actor ended before it answered"});
@@ -182,7 +183,7 @@ void CallStarter::look_up(ClusterCore& core, const std::shared_ptr<PendingCall>&
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
   const auto died =
       error.code() == Errc::worker_died || error.code() == Errc::actor_died || error.code() == Errc::lease_revoked;
-  // A reader would get the items that it has got again.
+  // A stream is not repeated: its reader would get items twice.
   if (pending->retries_left_ <= 0 || !died || pending->call_.stream)
     return false;
   const auto core = pending->cell_->core.lock();

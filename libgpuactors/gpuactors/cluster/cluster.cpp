@@ -18,14 +18,14 @@ Failure closed() {
   return fail(Errc::unavailable, "the cluster was closed");
 }
 
-/// Refuses what only a process of its own can have, where there is only one.
+/// Refuses options that need a separate process in an embedded cluster, which has only one.
 Result<void> check_process(const Options& options, const detail::ClusterCore& core) {
   if (!options.environment.empty() && !core.connected())
     return fail(Errc::unsupported, "environment: an embedded cluster is one process and has one environment");
   return {};
 }
 
-/// Reads options into a shape. Programs submit streams of tasks with the same options: each thread keeps the last one.
+/// Converts options to a shape. Programs submit many tasks with the same options: each thread caches its last shape.
 Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
                                                           const Needs& needs, LeaseId parent) {
   struct Last {
@@ -82,7 +82,7 @@ private:
     if (place) {
       core->set_place(*cell, info, *place);
     } else if (place.error().code() == Errc::worker_died || place.error().code() == Errc::stale_epoch) {
-      // It has died since: the next call looks where it is then.
+      // The actor has died since: the next call looks it up again.
       cell->info = info;
       cell->down = true;
     } else {
@@ -109,7 +109,7 @@ public:
   }
 };
 
-/// Asks the broker for something that is answered with Done.
+/// Sends the broker a request that is answered with Done.
 template <class Message>
 Future<void> done(detail::ClusterCore& core, TimePoint deadline, Message message) {
   auto reply = std::make_shared<detail::DoneReply>();
@@ -159,7 +159,7 @@ Result<Cluster> Cluster::embed(EmbedOptions options) {
 
 namespace {
 
-/// The most of `--heartbeat` and `--link-timeout`.
+/// The maximum for `--heartbeat` and `--link-timeout`, in seconds.
 constexpr double longest_silence = 600;
 
 Result<Duration> to_seconds(std::string_view flag, const std::string& text, double most = longest_silence) {
@@ -171,7 +171,8 @@ Result<Duration> to_seconds(std::string_view flag, const std::string& text, doub
   return std::chrono::ceil<Duration>(std::chrono::duration<double>{seconds});
 }
 
-/// A program has options of its own; one that looks like one of these, and is none, would choose the wrong cluster.
+/// Refuses likely misspellings of our options: unknown options are the program's own, and a misspelled one would be
+/// ignored and select the wrong cluster.
 Result<void> check_spelling(std::string_view argument) {
   static const std::vector<std::string> known{"--devices",   "--broker",       "--certs",          "--insecure",
                                               "--heartbeat", "--link-timeout", "--reconnect-grace"};
@@ -281,7 +282,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
     const auto type = core_->registry().find_task(task);
     GPUACTORS_TRY(check_process(options, *core_));
     if (!type && core_->connected())
-      return shape_of(options, std::string{task}, {}, parent_); // the node that has it checks
+      return shape_of(options, std::string{task}, {}, parent_); // the node that has the type checks the rest
     if (!type)
       return fail(type.error());
     GPUACTORS_TRY(detail::check_call("task", **type, input, output, pending->call.stream));
@@ -307,7 +308,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
     GPUACTORS_TRY(check_process(options, *core_));
     const auto known = core_->registry().find_actor(type);
     if (!known && core_->connected())
-      return detail::to_request(options, {}, ""); // the node that has it checks
+      return detail::to_request(options, {}, ""); // the node that has the type checks the rest
     if (!known)
       return fail(known.error());
     const auto* found = *known;
@@ -398,7 +399,7 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
     return Future<PlacementGroup>::ready_with(closed());
   v1::SubmitGroup message;
   message.set_name(options.name);
-  // The numbers are those of GroupStrategy.
+  // Both enumerations use the same numbers.
   message.set_strategy(static_cast<v1::SubmitGroup::Strategy>(options.strategy));
   for (const auto& bundle : bundles) {
     auto request = detail::to_request(bundle, {}, "");

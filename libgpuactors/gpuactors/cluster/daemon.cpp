@@ -36,8 +36,8 @@ std::string host_name() {
   return name.data();
 }
 
-/// Ids of a broker that starts later are above all that this one gives out, as long as it gives out less than 8 million
-/// a second; and below 2^53 for 16 years, as JSON likes them.
+/// The first id of a broker that starts now. A broker that starts later issues higher ids than this one, as long as
+/// this one issues less than 8 million a second. Ids stay below 2^53, which JSON numbers hold exactly, for 16 years.
 std::uint64_t first_id() {
   using std::chrono::milliseconds;
   using std::chrono::system_clock;
@@ -57,14 +57,14 @@ std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-/// Why a control actor of this process has ended, if it did so by itself.
+/// The error with which a control actor of this process has ended by itself, if it did.
 struct FailureState {
   std::mutex mutex;
   std::optional<Error> error;
 };
 using ExitReason = std::shared_ptr<FailureState>;
 
-/// A process without its broker or agent must not look as if it did its work: whoever supervises it starts it anew.
+/// Ends the process with an error when its broker or agent fails, so that its supervisor restarts it.
 void watch(const caf::strong_actor_ptr& actor, std::string what, const ExitReason& failure) {
   actor->get()->attach_functor([what = std::move(what), failure](const caf::error& reason) {
     if (!reason || reason == caf::exit_reason::user_shutdown)
@@ -77,13 +77,13 @@ void watch(const caf::strong_actor_ptr& actor, std::string what, const ExitReaso
   });
 }
 
-/// What the process ends with after a signal.
+/// The result of the process after a signal.
 Result<void> end_of(const ExitReason& failure) {
   const std::lock_guard lock{failure->mutex};
   return failure->error ? fail(*failure->error) : Result<void>{};
 }
 
-/// A broker in this process, and where it listens.
+/// A broker in this process, and its address.
 class BrokerPart {
 public:
   Result<void> start(detail::DaemonCore& core, const BrokerDaemon& options) {
@@ -95,7 +95,7 @@ public:
     config.link_timeout = core.links().options().timeout;
     if (!options.store.empty()) {
       GPUACTORS_LET(store, StateStore::open(options.store));
-      // A clock that was set back must not give out again what is stored.
+      // If the clock was set back, ids in the store must not be issued again.
       for (const auto section : {StateSection::actors, StateSection::groups}) {
         GPUACTORS_LET(entries, store->load(section));
         for (const auto& entry : entries)
@@ -119,7 +119,7 @@ public:
     return endpoint_;
   }
 
-  /// Where a process of this machine reaches it.
+  /// The address at which processes of this machine reach the broker.
   [[nodiscard]] Endpoint local_endpoint() const {
     return endpoint_.host == "0.0.0.0" ? Endpoint{"127.0.0.1", endpoint_.port} : endpoint_;
   }
@@ -149,7 +149,7 @@ public:
       launcher_->close();
   }
 
-  /// @param local the broker, when it is in this process.
+  /// @param local the broker, if it is in this process.
   Result<void> start(detail::DaemonCore& core, const NodeDaemon& options, const Endpoint& broker,
                      const DaemonOptions& daemon, const caf::strong_actor_ptr& local = {}) {
     GPUACTORS_LET(plugins, paths_of(options.plugins));
@@ -172,7 +172,7 @@ public:
       log->append(line);
       notice(fmt::format("[{}] {}", line.purpose, line.text));
     };
-    // Workers reach the agent on this machine; its port is known only when it stands.
+    // Workers reach the agent over loopback; its port is known only once the agent is published.
     auto proxy = std::make_shared<LateLauncher>();
     ProcessAgentOptions agent_options;
     const auto address = std::make_shared<std::string>();
@@ -197,7 +197,7 @@ public:
     notice_ = daemon.notice;
     GPUACTORS_LET(port, core.links().publish(agent, Endpoint{"127.0.0.1", 0}));
     launch.setup.set_agent(to_string(Endpoint{"127.0.0.1", port}));
-    // Clients reach it where they reach the workers.
+    // Clients reach the agent at the host at which they reach the workers.
     Endpoint shown{host, port};
     if (host != "127.0.0.1") {
       shown.port = 0;
@@ -227,8 +227,8 @@ public:
     return {};
   }
 
-  /// Waits until the broker has taken the node, for a while.
-  /// @returns false when a signal ended that.
+  /// Waits until the broker has accepted the node, at most `limits::link_timeout`.
+  /// @returns false if a signal ended the wait.
   bool await_registration(detail::Termination& termination) const {
     constexpr std::chrono::milliseconds slice{20};
     const auto end = deadline_after(Clock::now(), limits::link_timeout);
@@ -238,7 +238,7 @@ public:
     return true;
   }
 
-  /// Leaves the cluster after a signal: what runs here moves or ends, within the grace. Another signal ends that.
+  /// Leaves the cluster after a signal: work moves or ends within the grace. Another signal ends the wait.
   void leave(detail::Termination& termination) const {
     if (stop_grace_ <= Duration::zero() || !end_of(failure_))
       return;
@@ -249,7 +249,8 @@ public:
     v1::DrainNode message;
     message.set_deadline_ms(detail::to_milliseconds(stop_grace_));
     caf_version::post(agent_, std::move(message));
-    // Who is asked to stop at the end of the grace has another one for that; the broker may be a moment late.
+    // Work that is asked to stop at the end of the grace gets `limits::stop_grace` on top; the broker may be a moment
+    // late.
     constexpr std::chrono::seconds late{2};
     const auto end = deadline_after(Clock::now(), stop_grace_ + limits::stop_grace + late);
     while (!emptied_->wait_until(Clock::now()) && Clock::now() < end)
@@ -262,7 +263,7 @@ public:
   }
 
 private:
-  /// Stands for the launcher, which can be made when the agent listens.
+  /// Forwards to the launcher, which can be made only once the agent is published.
   struct LateLauncher : WorkerLauncher {
     std::shared_ptr<detail::Launcher> target;
     Result<void> start(const WorkerCommand& command) override {
@@ -280,7 +281,8 @@ private:
     return std::filesystem::read_symlink("/proc/self/exe", error).string();
   }
 
-  /// Where a library lies for a process in any folder: a name alone is a file here, not one that the system looks for.
+  /// Absolute paths of plugins, for processes in any folder: a bare name is a file in this folder, and is not searched
+  /// for.
   static Result<std::vector<std::string>> paths_of(const std::vector<std::string>& plugins) {
     std::vector<std::string> paths;
     for (const auto& plugin : plugins) {
@@ -338,7 +340,7 @@ DaemonOptions with_notices(DaemonOptions options, const detail::Notices& notices
   return options;
 }
 
-/// Which of the two has failed, if one has.
+/// The error of broker or node, whichever has failed.
 Result<void> first_of(const BrokerPart& broker, const NodePart& node) {
   GPUACTORS_TRY(end_of(broker.failure()));
   return end_of(node.failure());
@@ -389,7 +391,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   GPUACTORS_TRY(part.start(*core, broker));
   NodePart local;
   GPUACTORS_TRY(local.start(*core, node, part.local_endpoint(), options, part.handle()));
-  // Who asks then finds it.
+  // Reports ready only once the node is registered, so that whoever asks the broker then finds the node.
   if (!local.await_registration(termination))
     return first_of(part, local);
   options.ready(to_string(part.endpoint()));

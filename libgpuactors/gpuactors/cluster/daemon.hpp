@@ -39,7 +39,7 @@ struct BrokerDaemon {
 };
 
 struct NodeDaemon {
-  /// Where the broker listens, "HOST:PORT".
+  /// The broker's address, "HOST:PORT".
   std::string broker{};
   /// Unique in the cluster; empty means the host's name.
   std::string name{};
@@ -63,18 +63,18 @@ struct NodeDaemon {
   /// Files of shared libraries with tasks and actors, which workers load beside their program's types. A separate
   /// process tries them first; this process never loads them.
   std::vector<std::string> plugins{};
-  /// Whether its workers compile kernels from source (`SourceTask`, `Context::compile`).
+  /// Whether the node's workers compile kernels from source (`SourceTask`, `Context::compile`).
   bool runtime_source = true;
-  /// Whether a GPU that reports a fault of its own (XID and ECC events of the management library) is put out of use
-  /// until the node is restarted.
+  /// Whether a GPU that reports a fault (XID and ECC events of the management library) is put out of use until the node
+  /// is restarted.
   bool watch_devices = true;
   /// Whether isolated workers (`Isolation::process`) are limited to their lease's part of a GPU by the variables of
   /// CUDA MPS, if MPS runs on the machine.
   bool mps = true;
-  /// How long it takes to leave the cluster when it gets SIGTERM or SIGINT: actors that may be restarted move to other
-  /// nodes as soon as there is room, all else may run so long and is then asked to stop (destructors of actors run). It
-  /// ends earlier when nothing is left, and at once with another signal. Zero: it ends at once with all that runs
-  /// there.
+  /// How long the node may take to leave the cluster after SIGTERM or SIGINT: actors that may be restarted move to
+  /// other nodes as soon as there is room, all other work may run that long and is then asked to stop (destructors of
+  /// actors run). The node ends earlier when nothing is left, and at once on another signal. Zero: the node and all its
+  /// work end at once.
   Duration stop_grace{};
 };
 

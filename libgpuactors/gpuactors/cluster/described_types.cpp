@@ -11,20 +11,21 @@ namespace gpuactors {
 
 namespace {
 
-/// Whether it can be shown on a line; a terminal obeys what cannot. Full names of messages are longer than others.
+/// Whether a name is safe to show on one line: a terminal would obey control characters. The bound leaves room for full
+/// names of messages.
 bool is_plain(std::string_view name) noexcept {
   constexpr std::size_t longest = 8 * limits::name_length;
   return !name.empty() && name.size() <= longest
          && std::none_of(name.begin(), name.end(), [](unsigned char c) { return std::iscntrl(c) != 0; });
 }
 
-/// Whether the names of a task or method are fit to be shown.
+/// Whether the names of a task or method are safe to show.
 template <class Type>
 bool is_proper(const Type& type) {
   return is_plain(type.name()) && is_plain(type.input()) && is_plain(type.output());
 }
 
-/// Keeps the entries that are proper, in the order of their names.
+/// Keeps the proper entries, sorted by name.
 template <class List, class Proper>
 void tidy(List& list, Proper proper) {
   list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& entry) { return !proper(entry); }), list.end());

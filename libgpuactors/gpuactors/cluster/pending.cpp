@@ -21,7 +21,7 @@ Error withdrawn() {
 
 void PendingTask::on_reply(caf_version::Content& content) {
   auto result = take_payload(content);
-  // The lease first: whoever is woken by the result and submits again finds it idle.
+  // Frees the lease first, so that a caller who is woken by the result and submits again finds it idle.
   if (const auto dispatcher = dispatcher_.lock())
     dispatcher->answered(*this, false);
   finish(std::move(result));
@@ -77,14 +77,14 @@ void PendingCall::on_error(Error error) {
 
 void PendingCall::let_go() {
   uncount();
-  // Futures may be kept beyond the end of the cluster; what they are the future of must not be.
+  // A future may outlive the cluster, but must not keep its actors alive.
   const std::lock_guard lock{mutex_};
   control_ = nullptr;
 }
 
 void PendingCall::withdraw(Cancel how) {
   if (finished()) {
-    // Asked in vain before, perhaps: the method may still be running.
+    // The method may still be running if an earlier request to stop had no effect.
     if (how == Cancel::force && withdrawn_)
       ask_to_stop(how);
     return;
@@ -103,7 +103,7 @@ void PendingCall::withdraw(Cancel how) {
   }
   ask_to_stop(how);
   core->port().abandon(ticket, withdrawn());
-  // The ticket is of an earlier attempt while the actor is looked up for the next one.
+  // `abandon` has no effect while the actor is looked up for the next attempt: the ticket is that of the earlier one.
   finish(fail(withdrawn()));
 }
 
@@ -115,7 +115,7 @@ void PendingCall::ask_to_stop(Cancel how) {
   if (core != nullptr) {
     const std::scoped_lock lock{cell_->mutex, mutex_};
     control = control_;
-    // Let go with the answer; the actor has not been started anew since.
+    // `let_go` has cleared `control_`; the cell's is the same unless the actor was restarted since.
     if (control == nullptr && LeaseId{cell_->info.lease().id()} == lease_)
       control = cell_->control;
     message.set_call(id_.value());

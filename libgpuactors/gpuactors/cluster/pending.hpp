@@ -19,15 +19,15 @@ class BrokerLink;
 class ClusterCore;
 class TaskDispatcher;
 
-/// What tasks share leases by: the same request, as bytes to compare by.
+/// The resource request of tasks; tasks with an equal `key` share leases.
 struct TaskShape {
   v1::ResourceRequest request;
   std::string key;
-  /// After so many tasks a lease is given back; 0: no limit.
+  /// How many tasks a lease runs before it is given back; 0: no limit.
   int max_calls = 0;
 };
 
-/// A payload as what the caller wants: the message, or the payload itself.
+/// Converts a payload to the caller's type: a message, or the payload itself.
 template <class T>
 Result<T> decode(Result<Payload> payload) {
   if constexpr (std::is_same_v<T, Payload>) {
@@ -43,29 +43,30 @@ Result<T> decode(Result<Payload> payload) {
 /// is first.
 class PendingWork : public PendingReply {
 public:
-  /// Completes the future. No effect when it is complete. Any thread.
+  /// Completes the future; no effect if it is complete already. Any thread.
   virtual void finish(Result<Payload> result) = 0;
 
   /// Whether the future is complete. Any thread.
   [[nodiscard]] virtual bool finished() const noexcept = 0;
 };
 
-/// A task: waiting -> running -> over. Its lease is free when the runner's answer comes.
+/// A task: waiting -> running -> over. The runner's answer frees the lease for the next task.
 class PendingTask : public PendingWork, public std::enable_shared_from_this<PendingTask> {
 public:
   void on_reply(caf_version::Content& content) final;
   void on_error(Error error) final;
 
-  /// Keeps it from starting, or asks it to stop; the future is ready with `cancelled`.
+  /// Keeps the task from starting, or asks it to stop; completes the future with `cancelled`.
   void withdraw(Cancel how);
 
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
 
   Call call;
-  /// How often it may be run again when its worker dies; -1: always. Set before it is submitted.
+  /// How often the task may be repeated when its worker dies; -1: any number of times. Set before the task is
+  /// submitted.
   int retries_left = 0;
-  /// Errors of its own after which it may be run again too.
+  /// Errors of the task itself after which it may be repeated, too.
   std::vector<Errc> retry_errors;
 
 private:
@@ -73,20 +74,21 @@ private:
 
   std::weak_ptr<TaskDispatcher> dispatcher_;
   std::shared_ptr<const TaskShape> shape_;
-  // Entries of the port that stand for the deadline and the longest wait; set before the task is queued.
+  // The port's timers for the deadline and the queue timeout; set before the task is queued.
   std::array<RequestPort::Ticket, 2> timers_{};
-  // Guarded by the dispatcher's mutex: the lease it runs under, its entry in the port, whether it has waited as long as
-  // it may (it was under way at that moment), whether it is not to begin any more, whether it is in its shape's queue.
+  // Guarded by the dispatcher's mutex: the lease that the task runs under, its entry in the port, whether its queue
+  // timeout has passed (a task that was under way then may continue), whether it must not start any more, and whether
+  // it is in its shape's queue.
   LeaseId lease_;
   RequestPort::Ticket ticket_ = 0;
   bool waited_long_ = false;
   bool withdrawn_ = false;
   bool queued_ = false;
-  // It is on its way to the worker, so that it may be asked back.
+  // The task was sent to the worker, so it may be recalled.
   std::atomic<bool> sent_{false};
 };
 
-/// An actor as this program knows it, shared by all its `ActorRef`s.
+/// This program's view of an actor, shared by all its `ActorRef`s.
 struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::weak_ptr<ClusterCore> core;
   ActorId id;
@@ -95,7 +97,7 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::size_t max_pending = 0;
   int max_retries = 0;
   std::atomic<std::size_t> pending{0};
-  /// The actor behind `handle` has ended; it may have been started anew elsewhere.
+  /// The actor behind `handle` has ended; it may have been restarted elsewhere.
   std::atomic<bool> down{false};
   std::mutex mutex;
   // Guarded by the mutex.
@@ -112,8 +114,8 @@ public:
   void on_reply(caf_version::Content& content) final;
   void on_error(Error error) final;
 
-  /// Keeps the call from being served, or asks the method to stop; the future is ready with `cancelled`. By force also
-  /// after it was withdrawn without.
+  /// Keeps the call from being served, or asks the method to stop; completes the future with `cancelled`.
+  /// `Cancel::force` also works on a call that was withdrawn without force.
   void withdraw(Cancel how);
 
   /// Allows the producer of the stream `items` more items.
@@ -123,29 +125,29 @@ private:
   friend class CallStarter;
 
   void let_go();
-  /// It is none of the actor's waiting calls any more.
+  /// Takes the call out of the actor's count of waiting calls.
   void uncount() noexcept;
   void ask_to_stop(Cancel how);
 
   std::shared_ptr<ActorCell> cell_;
-  // What is sent again when the actor dies, as long as it may be.
+  // The call, kept while it may have to be sent again.
   Call call_;
   int retries_left_ = 0;
   std::atomic<bool> withdrawn_{false};
   std::atomic<bool> counted_{false};
   std::mutex mutex_;
-  // Guarded by the mutex: where the call is, once it is sent.
+  // Guarded by the mutex: where the call was sent.
   RequestPort::Ticket ticket_ = 0;
   CallId id_;
   LeaseId lease_;
   caf::strong_actor_ptr control_;
 };
 
-/// Makes a call once more if its actor's death is what ended it, and if it may be. Stands with what starts calls
-/// (`actor_ref.cpp`). @returns whether it does.
+/// Repeats a call if its actor's death ended it and it has retries left; defined in `actor_ref.cpp`. @returns whether
+/// it does.
 bool retry_call(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
-/// A future and its work in one.
+/// A future and its work in one object.
 template <class T, class Work>
 class WorkState final : public FutureState<T>, public Work {
 public:
@@ -162,13 +164,13 @@ public:
   }
 };
 
-/// A streamed reply as its reader sees it, whoever produces it.
+/// The reader's interface to a streamed reply, independent of the kind of work.
 template <class T>
 class StreamSource {
 public:
   virtual ~StreamSource() = default;
 
-  /// The next item; nothing at the end; `deadline_exceeded` when neither came in time.
+  /// Returns the next item, nothing at the end, or `deadline_exceeded` if neither came in time.
   virtual Result<std::optional<T>> next(TimePoint deadline) = 0;
 
   /// Asks the producer to stop.

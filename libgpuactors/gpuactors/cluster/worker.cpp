@@ -27,7 +27,7 @@ namespace gpuactors {
 
 namespace {
 
-/// The agent's answer to the worker's first words.
+/// The agent's answer to `WorkerHello`.
 class Welcome : public OwnReply {
 public:
   void on_reply(caf_version::Content&) override {
@@ -49,7 +49,7 @@ class WorkerProcess {
 public:
   Result<void> run(const v1::WorkerSetup& setup) {
     mark_worker_output();
-    // Before any thread is started, so that none of them is interrupted.
+    // Before any thread is started, so that all threads block the signals.
     detail::Termination termination;
     GPUACTORS_TRY(detail::load_plugins({setup.plugins().begin(), setup.plugins().end()}, [](const std::string&) {}));
     ConnectOptions options;
@@ -57,7 +57,7 @@ public:
     options.certificates = setup.certificates();
     options.insecure = setup.certificates().empty();
     options.host = setup.host();
-    // The broker may be away just now: what the agent wants is started all the same.
+    // Does not wait for the broker: the worker serves its agent even while the broker is out of reach.
     options.timeout = Duration::zero();
     options.heartbeat = std::chrono::milliseconds{setup.heartbeat_ms()};
     options.link_timeout = std::chrono::milliseconds{setup.link_timeout_ms()};
@@ -74,7 +74,7 @@ public:
 private:
   Result<void> start(detail::ClusterCore& core, const v1::WorkerSetup& setup) {
     GPUACTORS_LET(agent, reach_agent(core, setup));
-    // A node that has lost its agent has lost what ran there: the broker starts it elsewhere.
+    // Without its agent the node is lost, and the broker restarts its work elsewhere: the worker must not go on.
     agent->get()->attach_functor([needed = agent_needed_] {
       if (*needed)
         ::kill(::getpid(), SIGKILL);
@@ -85,7 +85,7 @@ private:
     core.fill(*services);
     worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
     auto registered = register_with(agent, core, setup);
-    // The core waits for all actors at its end.
+    // The core's shutdown waits for all actors, so the worker must end.
     if (!registered) {
       *agent_needed_ = false;
       caf::anon_send_exit(std::exchange(worker_, nullptr), caf::exit_reason::user_shutdown);
@@ -106,7 +106,8 @@ private:
     return welcome->wait();
   }
 
-  /// Tries again for a while: the agent may turn away whom it cannot tell from a crowd of strangers.
+  /// Connects to the agent, with retries for a while: among a crowd of unauthenticated connections, the agent may
+  /// refuse this one.
   static Result<caf::strong_actor_ptr> reach_agent(detail::ClusterCore& core, const v1::WorkerSetup& setup) {
     GPUACTORS_LET(endpoint, parse_endpoint(setup.agent()));
     const auto until = deadline_after(Clock::now(), limits::link_timeout);
@@ -139,11 +140,11 @@ private:
   std::shared_ptr<std::atomic<bool>> agent_needed_ = std::make_shared<std::atomic<bool>>(true);
 };
 
-/// `worker --describe NODE SPEC FILE PLUGIN...`: what devices and types there are, as JSON.
+/// `worker --describe NODE SPEC FILE PLUGIN...`: writes the devices and types to FILE as JSON.
 Result<void> describe(const std::string& node, const std::string& spec, const std::string& file,
                       const std::vector<std::string>& plugins) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  // Before anything of the devices is there that a plugin could end together with this process.
+  // Plugins are loaded before any device is opened: a plugin may end the process.
   GPUACTORS_TRY(detail::load_plugins(plugins, say));
   v1::RegisterNode offer;
   *offer.mutable_types() = describe_types(TypeRegistry::global());

@@ -6,7 +6,7 @@
 
 namespace gpuactors {
 
-// One file in device/accelerators/ each.
+// Each `discover` function has its own file in device/accelerators/.
 Result<int> discover_neuron_cores(const std::filesystem::path& root);
 
 const std::vector<AcceleratorKind>& accelerator_kinds() {

@@ -1,5 +1,5 @@
-// What devices and backends do that have no pinned or shared memory, no handles for others and no compiler for run-time
-// kernels.
+// Default implementations for devices and backends without pinned or shared memory, handles for other libraries, or a
+// compiler for run-time kernels.
 #include <gpuactors/device/backend.hpp>
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ void Backend::detach(std::uint64_t) noexcept {
 }
 
 void Backend::let_go(std::shared_ptr<SharedMemory>, std::span<const EventHandle>) noexcept {
-  // What could not be attached is in no work.
+  // `attach` always fails here, so no work uses shared memory.
 }
 
 void Backend::settle() noexcept {

@@ -182,12 +182,12 @@ public:
   ///          `out_of_memory`.
   virtual Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes);
 
-  /// Opens shared memory of another process, at least `bytes` large, for reading on this device; it may be on another
-  /// device. The caller keeps `descriptor`.
+  /// Opens shared memory of another process, at least `bytes` large, for reading on this device. The memory may be on
+  /// another device. The caller still owns `descriptor`.
   /// @returns `unsupported` if this device cannot reach it.
   virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes);
 
-  /// Destroys `what` where nobody waits for it, because that may take long.
+  /// Destroys `what`, on a thread that nobody waits for where that may take long.
   virtual void dispose(std::shared_ptr<void> what);
 };
 

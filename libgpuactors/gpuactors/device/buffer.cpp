@@ -1,4 +1,4 @@
-// Buffer and Pin: owning device memory, and keeping somebody else's readable.
+// Buffer and Pin: own device memory, and keep the memory of another owner readable.
 #include <gpuactors/device/detail/context_state.hpp>
 
 namespace gpuactors {
@@ -48,7 +48,7 @@ std::shared_ptr<detail::Storage> Buffer::storage() const {
 Tensor Tensor::viewed(std::shared_ptr<detail::Storage> storage) const {
   if (storage == nullptr)
     return {};
-  // A registry of its own: no context takes this block away.
+  // The view has a registry of its own, so that no context takes its block away.
   auto view = std::make_shared<detail::Block>(std::make_shared<detail::BlockRegistry>(), std::move(storage));
   return Tensor{Buffer{std::move(view)}, dtype_, shape_};
 }

@@ -37,7 +37,7 @@ Context::Context(std::shared_ptr<detail::ContextState> state)
 Context::~Context() {
   (void)state_->reclaim();
   stream_.reset();
-  // Streams and buffers that outlive the context find nothing here any more.
+  // From here on, streams and buffers that outlive the context find no backend.
   state_->context = nullptr;
   state_->idle.clear();
   state_->ground.reset();

@@ -127,14 +127,14 @@ public:
   /// destroy the handle. Empty if the memory was already reclaimed. Any thread.
   [[nodiscard]] Tensor pinned() const;
 
-  /// Returns such a handle for work of `reader`, a stream on the same device. You may destroy it, on any thread, while
-  /// that work is still queued: the memory is freed after all work queued on `reader` by then.
+  /// Returns a pinned handle for work of `reader`, a stream on the same device. You may destroy the handle, on any
+  /// thread, while that work is still queued: the memory is freed after all work queued on `reader` by then.
   [[nodiscard]] Result<Tensor> pinned(Stream& reader) const;
 
   /// Copies the tensor into memory that other processes of this machine can open. The copy counts in the same quota and
   /// ends with the context like the tensor itself. The work that computes the tensor must be done. Copies on `through`,
   /// any stream of the device, and waits for it. Any thread that may use `through`.
-  /// @param on_end called, on any thread, when that memory is unmapped here: must only post.
+  /// @param on_end called, on any thread, when that memory is unmapped in this process. It must only post.
   /// @returns `unsupported` if the device has no such memory, `out_of_memory`, an empty tensor if this one was
   ///          reclaimed.
   [[nodiscard]] Result<Tensor> shareable(Stream& through, std::function<void()> on_end) const;
@@ -150,7 +150,7 @@ private:
     // nop
   }
 
-  /// Returns another handle to its memory, which `storage` keeps.
+  /// Returns another handle to the tensor's memory, which `storage` keeps alive.
   [[nodiscard]] Tensor viewed(std::shared_ptr<detail::Storage> storage) const;
 
   Buffer buffer_;
@@ -427,9 +427,9 @@ private:
   std::optional<Stream> stream_;
 };
 
-/// Keeps the memory of a tensor readable for readers other than its owner, even beyond the end of its context. It
-/// counts against the owner's quota until the last pin is destroyed. Copies of a pin may live and be destroyed on any
-/// thread; finish reading before you destroy the last one.
+/// Keeps the memory of a tensor readable for readers other than its owner, even beyond the end of its context. The
+/// memory counts against the owner's quota until the last pin is destroyed. Copies of a pin may live and be destroyed
+/// on any thread; finish reading before you destroy the last one.
 class Pin {
 public:
   Pin() = default;

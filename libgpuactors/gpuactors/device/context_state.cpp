@@ -18,7 +18,7 @@ Ground::~Ground() {
 Storage::~Storage() {
   if (pointer == nullptr)
     return;
-  // A reader's context that has ended has waited for its work.
+  // A reader whose context has ended is skipped: that context has waited for its work.
   std::vector<std::shared_ptr<Ground>> homes;
   std::vector<EventHandle> events;
   for (const auto& reader : readers) {
@@ -55,7 +55,7 @@ Block::Block(std::shared_ptr<BlockRegistry> home, std::shared_ptr<Storage> memor
 }
 
 Block::~Block() {
-  // Declared before the guard, so dropped after it: freeing may take a while.
+  // `memory` is declared before the guard, so it is freed after the unlock: freeing may take a while.
   std::shared_ptr<Storage> memory;
   std::lock_guard guard{registry->mutex};
   memory = take();
@@ -108,7 +108,7 @@ Result<std::shared_ptr<MarkState>> ContextState::take_mark() {
 }
 
 Result<std::shared_ptr<Storage>> ContextState::read(std::shared_ptr<Storage> storage, StreamHandle stream) {
-  // Memory of this context is freed after all its work anyway.
+  // No mark is needed: memory of this context is freed after all the context's work anyway.
   if (ground == storage->ground)
     return storage;
   std::shared_ptr<MarkState> mark;
@@ -117,7 +117,8 @@ Result<std::shared_ptr<Storage>> ContextState::read(std::shared_ptr<Storage> sto
     auto& readers = storage->readers;
     std::erase_if(readers, [](const Reader& reader) { return reader.mark->ground.expired(); });
     const auto known = std::find_if(readers.begin(), readers.end(), [&](const Reader& reader) {
-      // Compared without a hold: the last one to go ends a context, which waits.
+      // Compares the weak pointers without locking them: a locked pointer might be the last one, and dropping it would
+      // end the context, which waits for its work.
       const auto& home = reader.mark->ground;
       return reader.stream.native == stream.native && !home.owner_before(ground) && !ground.owner_before(home);
     });
@@ -131,7 +132,7 @@ Result<std::shared_ptr<Storage>> ContextState::read(std::shared_ptr<Storage> sto
   }
   auto* const memory = storage.get();
   auto let_go = [storage = std::move(storage), mark = std::move(mark), stream](Storage*) mutable {
-    // Once it has ended, its work is done.
+    // If the reader's context has ended, its work is done.
     if (const auto home = mark->ground.lock(); home != nullptr && !home->backend->record(mark->event, stream))
       (void)home->backend->synchronize(stream);
     mark.reset();
@@ -147,7 +148,7 @@ Result<std::shared_ptr<Block>> ContextState::allocate(std::size_t bytes, StreamH
   const auto footprint = backend.footprint(bytes);
   if (footprint < bytes)
     return fail(Errc::invalid_argument, "an allocation of " + std::to_string(bytes) + " B overflows");
-  // Reserve first, try, give back on failure.
+  // Reserves before it allocates, and gives the bytes back on failure.
   GPUACTORS_TRY(ground->reserve(footprint));
   auto pointer = backend.allocate(bytes, stream);
   if (!pointer) {

@@ -1,4 +1,4 @@
-// Reading device specifications, CUDA_VISIBLE_DEVICES and product names. Pure.
+// Parses device specifications, CUDA_VISIBLE_DEVICES and product names. Pure.
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/discovery.hpp>
 
@@ -147,7 +147,7 @@ std::vector<DeviceInfo> limit_to_visible(const std::vector<DeviceInfo>& all,
     }
     if (found == nullptr)
       return shown;
-    // A device that is named twice makes the whole value invalid for the driver, which then shows none.
+    // A device that is named twice makes the whole value invalid for the driver, which then shows no device.
     for (const auto& device : shown) {
       if (device.index == found->index)
         return {};
@@ -173,14 +173,14 @@ std::string accelerator_type_of(std::string_view device_name) {
   }
   if (words.empty())
     return "cuda";
-  // Product lines whose number alone says little keep it: "RTX-4090".
+  // These product lines need all words, because the first alone says little: "RTX-4090".
   if ((words[0] == "RTX" || words[0] == "GTX" || words[0] == "Quadro" || words[0] == "TITAN") && words.size() > 1)
     return fmt::format("{}", fmt::join(words, "-"));
   std::string type{words[0]};
   const auto is_size = [](std::string_view word) {
     return word.size() > 2 && word.ends_with("GB") && parse_number(word.substr(0, word.size() - 2)).has_value();
   };
-  // The A100 is the one that exists in two sizes under one name.
+  // Only the A100 exists with two memory sizes under one name.
   const auto size = std::find_if(words.begin(), words.end(), is_size);
   if (type == "A100" && size != words.end())
     type += fmt::format("-{}", *size);

@@ -1,4 +1,4 @@
-// Making the devices that a node offers.
+// Creates the devices that a node offers.
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/absent.hpp>
 #include <gpuactors/device/cuda_module.hpp>
@@ -20,10 +20,11 @@ namespace gpuactors {
 
 namespace {
 
-/// What a device is taken to have when a node offers one that does not exist, and none that does shows the size.
+/// The assumed memory of an offered device that does not exist, if no existing device shows a size.
 constexpr std::uint64_t absent_memory_bytes = std::uint64_t{16} << 30;
 
-/// Nodes of more devices are made up, and their distances would be no message.
+/// Distances are reported for up to this many devices: nodes with more are not real, and their distances would not fit
+/// in a message.
 constexpr std::size_t most_distant = 64;
 
 using Devices = std::vector<std::shared_ptr<Device>>;
@@ -58,7 +59,7 @@ public:
     return fail(Errc::internal, "unknown form of a device specification");
   }
 
-  /// CUDA devices, or why there are none.
+  /// Returns the CUDA devices, or the error that says why there are none.
   const Result<std::vector<DeviceInfo>>& cuda() {
     if (!cuda_)
       cuda_.emplace(list_cuda());
@@ -108,7 +109,7 @@ private:
     return std::move(list);
   }
 
-  /// Without the management library nothing more is known: that is no error.
+  /// Returns the GPUs that the management library knows. A missing library is no error: the list is then empty.
   std::vector<nvml::Gpu> list_gpus() const {
     if (options_.gpus) {
       auto listed = options_.gpus();
@@ -123,14 +124,15 @@ private:
     return listed ? std::move(*listed) : std::vector<nvml::Gpu>{};
   }
 
-  /// By UUID: the two libraries count in different orders.
+  /// Adds to `list` what the management library knows about `gpu`. Matches by UUID, because CUDA and the management
+  /// library number the devices differently.
   static void join(std::vector<DeviceInfo>& list, const nvml::Gpu& gpu) {
     for (auto& info : list)
       if (info.uuid == gpu.uuid)
         info.numa_node = gpu.numa_node;
   }
 
-  /// CUDA shows a process one MIG device, and no other GPU beside it. What it hides for that reason is added.
+  /// Adds the devices that CUDA hides because of MIG: it shows a process one MIG device, and no other GPU beside it.
   void add_hidden(std::vector<DeviceInfo>& list, const std::vector<nvml::Gpu>& gpus) const {
     const auto divided = [](const nvml::Gpu& gpu) { return gpu.mig; };
     if (std::none_of(gpus.begin(), gpus.end(), divided))
@@ -161,7 +163,8 @@ private:
     list.push_back(std::move(info));
   }
 
-  /// Whether CUDA_VISIBLE_DEVICES lets processes use the device; of lists of indices nobody can tell.
+  /// Returns whether CUDA_VISIBLE_DEVICES lets processes use the device; false for a list of indices, from which this
+  /// cannot be told.
   bool is_allowed(const std::string& uuid) const {
     if (!options_.visible_devices)
       return true;
@@ -174,7 +177,8 @@ private:
     return false;
   }
 
-  /// The indices that CUDA_VISIBLE_DEVICES names, if it names as many different ones as there are devices.
+  /// Returns the indices that CUDA_VISIBLE_DEVICES names if they are as many different ones as there are devices, else
+  /// none.
   std::vector<int> node_indices(std::size_t count) const {
     if (!options_.visible_devices)
       return {};
@@ -195,7 +199,7 @@ private:
     return different.size() == count && indices.size() == count ? indices : std::vector<int>{};
   }
 
-  /// The wish if it is free, else the lowest index that is.
+  /// Takes the index `wish`, or the next higher one that is free.
   int take_index(int wish) {
     while (!indices_.insert(wish).second)
       ++wish;
@@ -293,7 +297,7 @@ private:
       info.name = "host";
       info.accelerator_type = spec.accelerator_type;
       info.uuid = fmt::format("host-{}-{}", options_.node_name, info.index);
-      // Half of the machine for all host devices together leaves room for the programs themselves.
+      // All host devices together get half of the machine's memory, which leaves room for the programs themselves.
       info.memory_bytes = spec.memory_bytes > 0 ? spec.memory_bytes : std::max<std::uint64_t>(machine / 2 / count, 1);
       info.units = std::max(1, threads / host_count_);
       GPUACTORS_TRY(push(std::make_shared<host::HostDevice>(std::move(info))));
@@ -326,7 +330,7 @@ std::vector<int> distances_between(const std::vector<std::string>& uuids) {
   if (!monitor || uuids.size() > most_distant)
     return {};
   const auto size = uuids.size();
-  // Host devices, and GPUs that were only offered, are no neighbours of anybody.
+  // Host devices, and GPUs that do not exist, have the largest distance to every other device.
   std::vector<int> result(size * size, limits::distance);
   bool known = false;
   for (std::size_t a = 0; a < size; ++a) {

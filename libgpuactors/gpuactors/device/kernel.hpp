@@ -114,15 +114,16 @@ void run_on_any_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
     arguments.call(functor, i);
 }
 
-// Not where the compiler has leave to round otherwise for wider vectors, or uses them anyway.
+// No separate version for wide vectors where the compiler may round differently for them (FMA, fast math), or uses them
+// anyway.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__) && !defined(__AVX2__) && !defined(__FMA__)        \
     && !defined(__FAST_MATH__) && !defined(__ASSOCIATIVE_MATH__)
 #define GPUACTORS_WIDE_KERNELS 1
 
-/// The same for processors with wider vectors than the program was compiled for. Without fused multiplication and
-/// addition, which would round otherwise: results are the same to the last bit, but for sums that the functor itself
-/// leaves to the compiler (`omp simd reduction`). What it calls is compiled into it where that can be (`flatten`),
-/// since the rest has narrow vectors; `[[gnu::noinline]]` keeps a large helper out.
+/// The same loop for processors with wider vectors (AVX2) than the program was compiled for. Fused multiply-add stays
+/// off, because it rounds differently: results are bit-identical, except for sums whose order the functor itself leaves
+/// to the compiler (`omp simd reduction`). `flatten` inlines the functor's calls where possible, since code outside
+/// this function has narrow vectors; `[[gnu::noinline]]` keeps a large helper out.
 template <class F>
 __attribute__((target("avx2"), flatten)) void run_on_wide_host(std::uint64_t begin, std::uint64_t end,
                                                                const void* pack) {

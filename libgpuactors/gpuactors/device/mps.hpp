@@ -1,15 +1,16 @@
-// CUDA MPS, by which processes use a GPU at the same time: whether it runs.
+// Finds out whether CUDA MPS runs, which lets processes use a GPU at the same time.
 #pragma once
 
 #include <filesystem>
 
 namespace gpuactors {
 
-/// Where the control daemon of MPS keeps its files: CUDA_MPS_PIPE_DIRECTORY of this process, or MPS's own default.
+/// Returns the folder where the control daemon of MPS keeps its files: CUDA_MPS_PIPE_DIRECTORY of this process, or
+/// MPS's own default.
 [[nodiscard]] std::filesystem::path mps_folder();
 
-/// Whether a control daemon keeps its files there. One that has ended may have left them: then nobody heeds MPS's
-/// variables. It need not be a process that this one can see.
+/// Returns whether a control daemon keeps its files in `folder`. A daemon that has ended may have left them behind;
+/// MPS's variables then have no effect. A running daemon need not be visible to this process.
 [[nodiscard]] bool mps_runs(const std::filesystem::path& folder);
 
 } // namespace gpuactors

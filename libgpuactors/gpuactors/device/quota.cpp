@@ -14,7 +14,7 @@ Quota::Quota(std::string holder, std::uint64_t limit_bytes, std::shared_ptr<Quot
 }
 
 Result<void> Quota::reserve(std::uint64_t bytes) {
-  // Compare and swap, not add and roll back: an attempt that fails here is never visible to others.
+  // Compare and swap instead of add and roll back, so that other threads never see an attempt that fails here.
   auto used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_ - used)

@@ -14,7 +14,7 @@ namespace gpuactors {
 
 /// The source of a kernel.
 struct KernelSource {
-  /// CUDA C++. Nothing is included but what it includes itself.
+  /// CUDA C++. Only the headers that the source itself includes are included.
   std::string source;
   /// The kernel: a `__global__` function, or an instance of a template such as "scale<float>".
   std::string name;

@@ -19,10 +19,11 @@ public:
   /// Returns the address on the device that created or opened it.
   [[nodiscard]] virtual void* data() const noexcept = 0;
 
-  /// Returns its actual size on the device, rounded up.
+  /// Returns the actual size of the memory on the device, rounded up.
   [[nodiscard]] virtual std::size_t footprint() const noexcept = 0;
 
-  /// Returns the file descriptor by which others open it, owned by this object; -1 in a process that opened it.
+  /// Returns the file descriptor by which other processes open the memory, owned by this object; -1 in a process that
+  /// opened it.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
 };
 

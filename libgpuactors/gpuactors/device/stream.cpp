@@ -19,7 +19,7 @@ Result<void> check_transfer(const void* target, const void* source, std::size_t 
   return {};
 }
 
-/// Whether a matrix of rows x columns with this leading dimension is addressable.
+/// Returns whether a matrix of rows x columns with this leading dimension is addressable.
 bool fits(std::int64_t rows, std::int64_t columns, std::int64_t leading) {
   std::int64_t elements = 0;
   return leading >= columns && !__builtin_mul_overflow(rows, leading, &elements);
@@ -41,7 +41,8 @@ Result<void> check_gemm(const Gemm& g) {
   return {};
 }
 
-/// A driver reads as many bytes as the kernel declares, wherever they end.
+/// Checks the number and sizes of the arguments: the driver reads as many bytes as the kernel declares, even beyond the
+/// end of an argument.
 Result<void> check_arguments(const RuntimeKernel::Loaded& kernel, std::span<const KernelArgument> arguments) {
   if (!kernel.arguments)
     return {};
@@ -224,7 +225,7 @@ Result<void> Stream::wait(Stream& other) {
   GPUACTORS_LET(here, backend());
   GPUACTORS_LET(there, other.backend());
   GPUACTORS_LET(event, there->make_event());
-  // Once the wait is queued the event has done its part: its handle may go.
+  // The event may be destroyed as soon as the wait is queued.
   auto waited = there->record(event, other.handle_);
   if (waited)
     waited = here->wait(handle_, event);
@@ -244,7 +245,7 @@ Result<void> Stream::wait(const Mark& mark) {
   if (!mark)
     return fail(Errc::invalid_argument, "there is no mark to wait for: it is empty");
   const auto ground = mark.state_->ground.lock();
-  // Once that has ended, its work is done.
+  // If the mark's context has ended, its work is done.
   return ground != nullptr ? here->wait(handle_, mark.state_->event) : Result<void>{};
 }
 

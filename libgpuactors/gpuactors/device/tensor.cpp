@@ -101,8 +101,8 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
   if (storage == nullptr)
     return Tensor{};
   const auto& home = storage->ground;
-  // Counted first: what the lease has no room for is not taken from the device either. Nobody waits here for what is on
-  // its way out: it may be behind a kernel.
+  // Reserves before it allocates, so that a lease without room takes nothing from the device either. Does not wait for
+  // memory that is being released, because that release may be queued behind a kernel.
   GPUACTORS_LET(footprint, home->device->shared_footprint(bytes()));
   GPUACTORS_TRY(home->quota->reserve(footprint));
   auto charge = std::make_shared<detail::SharedCharge>(home->quota, footprint);
@@ -114,16 +114,17 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
   }
   charge->memory = std::move(*memory);
   Tensor copy{Buffer{detail::attach(home, storage->stream, buffer_.block_->registry, charge, bytes())}, dtype_, shape_};
-  // Both stay while they are used, also when the context ends meanwhile.
+  // `target` and `storage` keep both memories while the copy runs, even if the context ends meanwhile.
   const auto target = copy.buffer_.storage();
   if (target == nullptr)
     return Tensor{};
   GPUACTORS_TRY(through.copy(target->pointer, storage->pointer, bytes()));
   GPUACTORS_TRY(through.synchronize());
-  // A context that ends takes what is in its registry by then: when it has taken this one, it may have missed the copy.
+  // A context that ends takes the blocks that are in its registry by then. If it has taken this tensor, it may have
+  // missed the copy, so the copy is dropped.
   if (!*this)
     return Tensor{};
-  // Nobody has heard of it before.
+  // Set last, because nobody knew the copy before and its end needed no report.
   charge->on_end = std::move(on_end);
   return copy;
 }

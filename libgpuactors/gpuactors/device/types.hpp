@@ -33,7 +33,7 @@ struct DeviceInfo {
   std::string name;
   /// The type for requests, for example "H200", "V100" or "host".
   std::string accelerator_type;
-  /// Unique across all machines; empty if there is none.
+  /// Unique across all machines; empty if the device has none.
   std::string uuid;
   /// Bytes for leases, in all.
   std::uint64_t memory_bytes = 0;
@@ -45,7 +45,7 @@ struct DeviceInfo {
 
 /// How the compute part of a share is enforced.
 enum class ComputeEnforcement : std::uint8_t {
-  /// Not at all: only memory is enforced.
+  /// Compute is not enforced, only memory is.
   unenforced,
   /// A fixed number of worker threads (host).
   threads,
@@ -109,12 +109,12 @@ inline constexpr DType dtype_of<std::int64_t> = DType::i64;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 
-/// A backend's stream; owned by `Stream`.
+/// A backend's stream.
 struct StreamHandle {
   void* native = nullptr;
 };
 
-/// A backend's event; owned by `Event`.
+/// A backend's event.
 struct EventHandle {
   void* native = nullptr;
 };

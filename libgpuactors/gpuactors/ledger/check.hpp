@@ -1,14 +1,14 @@
-// The assertion of the ledger: on in every build, because a broken book means a device granted twice.
+// The assertion of the ledger, enabled in every build: a broken invariant would mean a device granted twice.
 #pragma once
 
 namespace gpuactors::ledger_detail {
 
-/// Prints what was broken and ends the program.
+/// Prints the broken invariant and aborts the program.
 [[noreturn]] void broken(const char* file, int line, const char* condition, const char* what) noexcept;
 
 } // namespace gpuactors::ledger_detail
 
-/// Ends the program with a message unless `condition` holds.
+/// Aborts the program with a message unless `condition` holds.
 #define GPUACTORS_LEDGER_CHECK(condition, what)                                                                        \
   do {                                                                                                                 \
     if (!(condition)) [[unlikely]]                                                                                     \

@@ -72,7 +72,8 @@ void Cluster::set_order(Nodes::iterator it) {
   constexpr auto last = std::numeric_limits<std::uint64_t>::max();
   const auto below = it == nodes_.begin() ? 0 : std::prev(it)->second.order;
   const auto next = std::next(it);
-  // At the end, where most names arrive, leave room behind instead of halving what is left.
+  // Most new names come last: the fixed stride leaves room after them, where halving the remaining range would soon
+  // exhaust it.
   constexpr auto stride = std::uint64_t{1} << 32;
   const auto above =
       next == nodes_.end() ? (below < last - 2 * stride ? below + 2 * stride : last) : next->second.order;
@@ -80,7 +81,8 @@ void Cluster::set_order(Nodes::iterator it) {
     it->second.order = below + (above - below) / 2;
     return;
   }
-  // No number is left in between: deal them out anew. Existing nodes keep their order, so the indexes stay sorted.
+  // No number is free between the neighbours: renumbers all nodes. Their relative order is unchanged, so the indexes
+  // stay sorted.
   const auto step = last / (nodes_.size() + 1);
   std::uint64_t order = 0;
   for (auto& [name, node] : nodes_)
@@ -156,7 +158,7 @@ void Cluster::leave(Node& node) {
 }
 
 void Cluster::enter(Node& node, Slot& slot) {
-  // Whatever is placed on a device takes some of its share: nothing finds a full one.
+  // Every grant takes part of a device's share, so a full device need not be in an index.
   if (slot.free_share == Share{})
     return;
   auto& kind = node.kinds[slot.kind];

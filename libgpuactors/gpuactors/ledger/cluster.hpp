@@ -1,4 +1,4 @@
-// The nodes, and the indexes that find room among them without looking at all of them.
+// The nodes, and the indexes that find room without visiting all of them.
 #pragma once
 
 #include <gpuactors/ledger/node.hpp>
@@ -14,7 +14,7 @@ namespace gpuactors::ledger_detail {
 
 struct DeviceKind;
 
-/// The devices of one kind in one node, as far as they are idle.
+/// The number of idle devices of one kind in one node.
 struct NodeKind {
   Node* node = nullptr;
   DeviceKind* kind = nullptr;
@@ -25,10 +25,10 @@ struct NodeKind {
 struct Node {
   NodeSpec spec;
   NodeState state = NodeState::ok;
-  /// Ascends with the name over all nodes, so that indexes compare a number instead of a name.
+  /// Sorts nodes as their names do, so that indexes compare a number instead of a name.
   std::uint64_t order = 0;
   Pool pool;
-  /// Sum over its devices that have not failed.
+  /// Free share summed over the devices that have not failed.
   Share free_share;
   std::vector<NodeKind> kinds;
   Topology topology;
@@ -42,31 +42,31 @@ struct Node {
   }
 };
 
-/// Devices in fractional use that are not full: least free share, least free memory, node, index.
+/// Orders the devices in fractional use that are not full: least free share, least free memory, node, index.
 struct BySlot {
   using is_transparent = void;
   bool operator()(const Slot* a, const Slot* b) const;
   bool operator()(const Slot* a, const Need& b) const;
 };
 
-/// Nodes with idle devices of a kind: fewest, then by node.
+/// Orders the nodes with idle devices of a kind: fewest idle devices, then node.
 struct ByIdle {
   using is_transparent = void;
   bool operator()(const NodeKind* a, const NodeKind* b) const;
   bool operator()(const NodeKind* a, int idle) const;
 };
 
-/// Nodes for requests without devices: least free cpus, then by node.
+/// Orders nodes for requests without devices: least free cpus, then node.
 struct ByCpus {
   bool operator()(const Node* a, const Node* b) const;
 };
 
-/// Nodes for spreading: most free share, then most free cpus, then by node.
+/// Orders nodes for spreading: most free share, then most free cpus, then node.
 struct ByFreeShare {
   bool operator()(const Node* a, const Node* b) const;
 };
 
-/// All devices of one type and size.
+/// The devices of one type and memory size.
 struct DeviceKind {
   std::string accelerator_type;
   std::uint64_t memory_bytes = 0;
@@ -74,16 +74,16 @@ struct DeviceKind {
   std::set<NodeKind*, ByIdle> idle;
 };
 
-/// The table of nodes. Indexes hold exactly the devices that have not failed, of nodes that take leases.
+/// The table of nodes. Its indexes cover the devices that have not failed, on nodes that take leases.
 class Cluster {
 public:
   using Nodes = std::map<std::string, Node, std::less<>>;
   using Kinds = std::map<std::pair<std::string, std::uint64_t>, DeviceKind>;
 
-  /// Adds a node that is not there yet.
+  /// Adds a node with a new name.
   Node& add(NodeSpec spec, std::uint64_t pool_id);
 
-  /// Removes a node of which all is free.
+  /// Removes a node whose resources are all free.
   void remove(Node& node);
 
   void drain(Node& node);
@@ -94,7 +94,7 @@ public:
   [[nodiscard]] Node* find(std::string_view name);
   [[nodiscard]] const Node* find(std::string_view name) const;
 
-  /// Takes amounts from any pool, which must have them, or gives them back.
+  /// Take amounts from a pool, which must have them free, or give them back.
   void take(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
             const std::map<std::string, Share>& resources);
   void give_back(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
@@ -108,25 +108,26 @@ public:
     return kinds_;
   }
 
-  /// First the nodes without devices, then those with some.
+  /// Returns two indexes: first the nodes without devices, then those with devices.
   [[nodiscard]] const std::array<std::set<Node*, ByCpus>, 2>& by_cpus() const {
     return by_cpus_;
   }
 
-  /// Nodes with devices of more than one kind, by name.
+  /// Returns the nodes with devices of more than one kind, by name.
   [[nodiscard]] const std::map<std::string_view, Node*>& mixed() const {
     return mixed_;
   }
 
-  /// Built on the first call and kept up from then on: most programs never spread.
+  /// Returns the index for spreading. It is built on the first call and maintained from then on, because most programs
+  /// never spread.
   [[nodiscard]] const std::set<Node*, ByFreeShare>& by_free_share();
 
-  /// Grows with every change of what is free.
+  /// Returns a number that grows with every change of the free amounts.
   [[nodiscard]] std::uint64_t version() const {
     return version_;
   }
 
-  /// Recomputes the indexes and aborts where they differ. Slow: for tests.
+  /// Recomputes the indexes and aborts if they differ. Slow: for tests.
   void check() const;
 
 private:
@@ -140,7 +141,7 @@ private:
   void enter(Node& node, Slot& slot);
   void leave(Node& node, Slot& slot);
 
-  // Applies `change` to the pool with its node out of the indexes that it can touch.
+  // Applies `change` to the pool while its node is out of the indexes whose order the change can affect.
   template <class Change>
   void update(Pool& pool, const std::vector<DeviceGrant>& devices, bool cpus_change, Change change);
 

@@ -17,26 +17,26 @@ struct Event {
   enum class Kind : std::uint8_t {
     /// `lease` (or `bundles`, for a group) is held from now on.
     granted,
-    /// It waits; `reason` says for what.
+    /// The request waits; `reason` says for what.
     pending,
-    /// No node could ever satisfy it; `reason` names the constraint and what the best node has.
+    /// No node could ever satisfy the request; `reason` names the constraint and what the best node has.
     infeasible,
-    /// It was refused or its wait ended; `code` and `reason` say why.
+    /// The request was refused or its wait ended; `code` and `reason` say why.
     rejected,
-    /// Its holder released it, or withdrew it while it waited (then there is no `lease`).
+    /// The holder released the lease, or withdrew the waiting request (then there is no `lease`).
     released,
-    /// It was revoked: its node, device or group is gone.
+    /// The lease was revoked: its node, device or group is gone.
     lost,
   };
 
   Kind kind = Kind::granted;
-  /// The request this is about; none when it is about a group.
+  /// The request of this event; none if the event is about a group.
   RequestId request;
-  /// The group this is about; none when it is about a request.
+  /// The group of this event; none if the event is about a request.
   GroupId group;
-  /// With granted, and with released and lost if it had been granted.
+  /// The lease: with granted, and with released and lost if the request had been granted.
   std::optional<Lease> lease;
-  /// With a group's grant: one for each bundle that it now has, in order, including those it had before.
+  /// With a group's grant: the places of all bundles that the group now has, in order, including earlier ones.
   std::vector<BundleGrant> bundles;
   Errc code = Errc::none;
   std::string reason;

@@ -10,7 +10,7 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
-// In the order in which they are asked.
+// The constraints, in the order in which they are checked.
 enum class Constraint : std::uint8_t { name, draining, label, type, devices, memory, cpus, resource, none };
 
 // The first constraint that a pool does not meet, and how much of it the pool has.
@@ -39,7 +39,7 @@ Devices count_devices(const Pool& pool, const ResourceRequest& request, const Le
     const auto share = lens.share(pool, slot);
     auto bytes = lens.bytes(pool, slot);
     count.most_share = std::max(count.most_share, share);
-    // Memory alone is limited by the share that is left, too.
+    // A request for memory alone is also limited by the share that is left.
     if (request.gpus == Share{}) {
       bytes = std::min(bytes, memory_for_share(spec.memory_bytes, share));
       need.share = std::min(need.share, share);
@@ -89,7 +89,7 @@ Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens&
   return {};
 }
 
-// What a node must have besides, for the constraints that come after the devices.
+// Returns the device part of the text, for constraints that are checked after the devices.
 std::string with_devices(const ResourceRequest& request) {
   return wants_devices(request) || !request.accelerator_type.empty() ? " with " + describe_devices(request) : "";
 }
@@ -108,11 +108,11 @@ std::string has_types(const Node& node) {
   return text;
 }
 
-// What was asked for and what a node has of it, after "no node has" and "node n0".
+// The requested amount, to follow "no node has", and the existing one, to follow "node n0".
 struct Words {
   std::string asked;
   std::string has;
-  // What `has` says is about one device, and not the node's.
+  // Whether `has` is about one device instead of the whole node.
   bool on_one_device = false;
 };
 
@@ -160,7 +160,7 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
   return {};
 }
 
-// "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
+// Renders "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
 std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const Refusal& refusal,
                    std::string_view who) {
   const auto& name = pool.node->spec.name;
@@ -191,7 +191,7 @@ bool has_type(const Node& node, const std::string& type) {
   });
 }
 
-// The nodes that come closest by one measure or another, from the ends of the indexes.
+// Returns the nodes with the most of each measure, from the ends of the indexes.
 std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequest& request) {
   std::vector<const Node*> nodes;
   for (const auto& [key, kind] : cluster.kinds()) {
@@ -207,7 +207,7 @@ std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequ
   for (const auto& by_cpus : cluster.by_cpus())
     if (!by_cpus.empty())
       nodes.push_back(*by_cpus.rbegin());
-  // Where all are full, any that has the type at all.
+  // If all nodes are full, any node with a device of the type.
   const auto any = std::find_if(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
     return item.second.takes_leases() && has_type(item.second, request.accelerator_type);
   });
@@ -224,7 +224,7 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
     return "no node is registered";
   const Node* best = nullptr;
   Refusal least;
-  // Returns whether the request fits.
+  // Checks one node; returns whether the request fits there.
   const auto ask = [&](const Node& node) {
     auto refusal = refusal_of(node.pool, request, lens, true);
     if (refusal.constraint == Constraint::none)

@@ -10,7 +10,7 @@
 
 namespace gpuactors {
 
-/// Where the bundles of a group may go.
+/// How the bundles of a group are distributed over nodes.
 enum class GroupStrategy : std::uint8_t {
   /// On as few nodes as possible.
   pack,
@@ -29,7 +29,8 @@ struct GroupRequest {
   /// Of each bundle, only gpus, memory, cpus, accelerator type, resources, node and labels count.
   std::vector<ResourceRequest> bundles;
   int priority = 0;
-  /// This and the next two apply to the first placing: for a lost bundle, a group always waits.
+  /// `queue_timeout`, `wait_for_nodes` and `queue` apply to the first placing only: for a lost bundle, a group always
+  /// waits.
   std::optional<Duration> queue_timeout;
   bool wait_for_nodes = false;
   bool queue = true;

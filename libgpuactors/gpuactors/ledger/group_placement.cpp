@@ -12,7 +12,7 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
-// Nodes that a greedy pass tries to put the whole group on before bundles may part.
+// How many nodes the greedy pass tries for the whole group before it spreads the bundles over several nodes.
 constexpr int nodes_to_pack = 64;
 
 class GroupSearch {
@@ -45,7 +45,7 @@ public:
   }
 
 private:
-  // Puts a bundle somewhere, so that later bundles see it as taken.
+  // Places a bundle tentatively, so that later bundles see its amounts as taken.
   void put(std::size_t bundle, Placement placement) {
     chosen_[bundle] = std::move(placement);
     const auto& at = chosen_[bundle];
@@ -63,7 +63,8 @@ private:
       undo();
   }
 
-  // A place on any node but these. The indexes know what is free; for all there is, every node is looked at.
+  // Finds a place on a node that is not excluded. The indexes only cover free amounts; for total amounts every node is
+  // visited.
   std::optional<Placement> find(const ResourceRequest& request, const std::set<const Node*>& excluded) {
     if (lens_.amount == Lens::Amount::free)
       return place(cluster_, request, lens_, excluded);
@@ -107,7 +108,7 @@ private:
     for (const auto bundle : order_) {
       if (std::any_of(used.begin(), used.end(), [&](Pool* pool) { return put_in(bundle, *pool); }))
         continue;
-      // The node with the most free is likely to take most of the rest.
+      // The node with the most free share is likely to take most of the remaining bundles.
       auto roomy = bundles_[bundle];
       roomy.strategy = Strategy::spread;
       auto found = find(roomy, {});
@@ -137,8 +138,9 @@ private:
     return true;
   }
 
-  // strict_spread, exactly: bundles on different nodes do not compete, so it is a matching of bundles and nodes. A
-  // bundle that fits on as many nodes as there are bundles always finds one, so more candidates than that need no look.
+  // Places strict_spread exactly. Bundles on different nodes do not compete, so the problem is a bipartite matching of
+  // bundles and nodes. A bundle that fits on as many nodes as there are bundles always gets one, so no more candidates
+  // are needed.
   bool match() {
     std::vector<std::vector<Placement>> candidates(bundles_.size());
     for (const auto bundle : order_) {
@@ -194,7 +196,7 @@ private:
     return search(pools, 0);
   }
 
-  // Depth first over every way to place the bundles from `next` on.
+  // Searches depth-first over all ways to place the bundles from `next` on.
   bool search(const std::vector<Pool*>& pools, std::size_t next) {
     if (next == order_.size())
       return true;
@@ -211,8 +213,8 @@ private:
     return false;
   }
 
-  // Every choice of devices in the pool that could make a difference, the one of a request of its own first. Devices of
-  // one kind with the same amounts left are twins: it does not matter which of them.
+  // Returns every distinct choice of devices in the pool, first the one that a single request would get. Devices of one
+  // kind with equal amounts left are twins: exchanging them makes no difference.
   std::vector<std::vector<DeviceGrant>> alternatives(const Pool& pool, const ResourceRequest& request) const {
     std::vector<std::vector<DeviceGrant>> result;
     auto best = place_in(pool, request, lens_);
@@ -240,7 +242,7 @@ private:
     return result;
   }
 
-  // Every way to take `wanted` devices in all from the groups of twins from `next` on.
+  // Collects all ways to take `wanted` devices in total from the groups of twins from `next` on.
   static void combine(const std::vector<std::vector<DeviceGrant>>& groups, std::size_t next, std::size_t wanted,
                       std::vector<DeviceGrant>& chosen, std::vector<std::vector<DeviceGrant>>& result) {
     if (wanted == 0) {
@@ -281,8 +283,8 @@ std::optional<std::vector<Placement>> place_group(Cluster& cluster, const std::v
 
 namespace {
 
-// "; 2 of them have room for one", "; they ask for 2.5 devices, node n0 has 1.5". Empty on large clusters,
-// where a long queue would walk over the nodes for each group that joins it.
+// Returns for example "; 2 of them have room for one". Empty for free amounts on large clusters, because visiting all
+// nodes for each group that joins a long queue would be slow.
 std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, bool together,
                              const Lens& lens) {
   if (cluster.nodes().size() > nodes_to_explain && lens.amount == Lens::Amount::free)

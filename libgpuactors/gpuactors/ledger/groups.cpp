@@ -1,4 +1,4 @@
-// Placement groups: bundles set aside together, drawn from by requests that name them.
+// Placement groups: bundles that are set aside together, and from which requests that name them draw.
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
@@ -36,7 +36,7 @@ Ledger::Events Ledger::Impl::submit_group(GroupId id, GroupRequest request, Time
   return finish(std::move(events), std::move(earlier));
 }
 
-// Of a bundle, only what decides where it can go.
+// Keeps of each bundle only the fields that decide where it can go.
 Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& group) {
   ShapeKey key{{}, {}, group.request.strategy, group.bundles.empty() ? GroupId{} : id};
   key.request.priority = group.request.priority;
@@ -99,7 +99,7 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
 
 void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
   const auto& asked = group.request;
-  // What runs in the others does not end because there is no place for a lost bundle.
+  // A placed group waits without a deadline: the lack of a place for a lost bundle must not end the work in the others.
   const auto deadline = asked.queue_timeout && !group.placed ? deadline_after(now_, *asked.queue_timeout) : never;
   auto& shape = queue_.shape_of(shape_of_group(id, group), prospect);
   queue_.add(Entry{group.key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes || group.placed, &shape});
@@ -216,7 +216,7 @@ void Ledger::Impl::lose_bundles(GroupId id, const std::set<int>& numbers, const 
       ids.insert(lease);
   add_descendants(ids);
   lose(ids, reason, events);
-  // It may wait already, for others.
+  // The group may already wait for other lost bundles.
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);
   take_out(group, numbers);
@@ -249,7 +249,7 @@ void Ledger::Impl::shrink_groups(Events& events) {
     if (it == groups_.end() || it->second.find(number) == nullptr)
       continue;
     const auto& leases = it->second.leases;
-    // One that asked for nothing counts as well.
+    // A lease without any resources keeps the bundle too.
     if (std::any_of(leases.begin(), leases.end(),
                     [&](LeaseId lease) { return records_.at(lease).lease.bundle == number; }))
       continue;

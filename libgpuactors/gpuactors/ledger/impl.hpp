@@ -1,6 +1,6 @@
-// The ledger behind its public face. One class, its methods by subject in requests.cpp (submit, grant, release, time),
-// reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, restore.cpp, reservations.cpp, views.cpp,
-// invariants.cpp.
+// The implementation of the ledger: one class, with its methods by subject in requests.cpp (submit, grant, release,
+// time), reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, restore.cpp, reservations.cpp,
+// views.cpp, invariants.cpp.
 #pragma once
 
 #include <gpuactors/ledger/group_placement.hpp>
@@ -65,44 +65,44 @@ public:
   }
 
 private:
-  // A lease, from its grant until its resources are back where they came from:
-  // held -> (given back at once) or (ended, while others hold what it lent) -> gone.
+  // A lease, from its grant until its resources are back at their source: held -> (given back at once) or (ended, while
+  // borrowers still hold parts of it) -> gone.
   struct Record {
     Lease lease;
-    // The lease of the task that asked for this one; it may wait for it.
+    // The lease of the task that requested this one and may wait for it.
     LeaseId asked_by;
-    // Where the resources came from: a node, a bundle, or what another lease lends.
+    // The source of the resources: a node, a bundle, or the lent pool of another lease.
     Pool* source = nullptr;
-    // What it lends to its children, once it has any.
+    // The pool that the lease lends to its children; created when first needed.
     std::unique_ptr<Pool> lent;
     std::size_t lent_out = 0;
-    // Its holder is gone.
+    // Whether the lease has ended.
     bool ended = false;
   };
-  // Hashed, because every grant and release passes here; walked only in the order of ids.
+  // A hash map, because every grant and release uses it. Iterate by `records_by_id` where the order matters.
   using Records = std::unordered_map<LeaseId, Record>;
 
   struct Bundle {
     BundleGrant grant;
     Pool* source = nullptr;
-    // What requests with this bundle draw from.
+    // The pool from which requests for this bundle draw.
     std::unique_ptr<Pool> pool;
   };
 
-  // A placement group; it waits as long as bundles are missing: waiting -> placed -> (a bundle lost) waiting -> ...
-  // One that shrinks: waiting -> placed -> (its last bundle has gone) gone.
+  // A placement group. It waits as long as bundles lack a place: waiting -> placed -> (a bundle lost) waiting -> ... A
+  // shrinking group: waiting -> placed -> (its last bundle ended) gone.
   struct Group {
     GroupRequest request;
     QueueKey key;
-    // It was placed once: it does not end over a bundle that it loses.
+    // Whether the group was placed once: it then survives the loss of a bundle.
     bool placed = false;
-    // Those that have a place, by number.
+    // The bundles that have a place, ordered by number.
     std::vector<Bundle> bundles;
-    // Those that have gone for good.
+    // Numbers of the bundles that have ended for good.
     std::set<int> gone;
-    // Drawn from its bundles, those included that have ended but are lent on.
+    // Leases drawn from the bundles, including ended ones whose parts are still lent.
     std::set<LeaseId> leases;
-    // Requests that wait for it.
+    // The number of requests that wait for this group.
     std::size_t waiting = 0;
 
     [[nodiscard]] const Bundle* find(int number) const {
@@ -112,7 +112,7 @@ private:
       return nullptr;
     }
 
-    // Whether the bundle, or for -1 any, waits for a place.
+    // Returns whether the bundle (for -1, any bundle) waits for a place.
     [[nodiscard]] bool lacks(int number) const {
       return number == -1 ? bundles.size() + gone.size() < request.bundles.size()
                           : find(number) == nullptr && gone.count(number) == 0;
@@ -120,25 +120,26 @@ private:
   };
   using Groups = std::map<GroupId, Group>;
 
-  // A place that is held back, as a request or as one bundle of a group needs it.
+  // A reserved place, for a request or for one bundle of a group.
   struct Place {
     Placement at;
     Share cpus;
     std::map<std::string, Share> resources;
   };
 
-  // What speaks against a place: attempts in vain, then share that others have yet to give back (cpus, for a request
-  // without devices).
+  // The cost of a reserved place: previous reservations in vain, then the share that other leases still have to give
+  // back (cpus, for a request without devices).
   using Cost = std::pair<std::int64_t, std::int64_t>;
 
   struct Reservation {
     std::vector<Place> places;
     TimePoint until;
-    // Whose bundles they are in; none for nodes.
+    // The group whose bundles contain the places; none if the places are on nodes.
     GroupId group;
   };
 
-  // The oldest blocked request of a priority on its way to a reservation: counting -> reserved -> (served) or counting.
+  // The progress of a priority's oldest blocked request towards a reservation: counting -> reserved -> (served) or
+  // counting.
   struct Claim {
     QueueKey holder;
     TimePoint since;
@@ -148,7 +149,7 @@ private:
     std::map<std::pair<std::uint64_t, int>, int> vain;
   };
 
-  // Where a request goes, and who lends or sets aside what it takes.
+  // The place found for a request, with its lender or bundle, if any.
   struct Found {
     Placement placement;
     LeaseId lender;
@@ -163,7 +164,7 @@ private:
   void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found&& found,
              Events& events);
   void wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
-  // Moves time on: waits that are over, reservations that end or begin.
+  // Advances the time: ends expired waits, and ends and begins reservations.
   void pass_time(TimePoint now, Events& events);
   static Events finish(Events answer, Events earlier);
 
@@ -171,23 +172,24 @@ private:
 
   Prospect prospect_of(const ShapeKey& key);
   std::string why_pending(const ShapeKey& key, bool feasible) const;
-  // The same without reservations: empty when only they are in the way.
+  // Like `why_pending`, ignoring reservations: empty if only they are in the way.
   std::string why_blocked(const ShapeKey& key, bool feasible) const;
   std::string why_infeasible(const ShapeKey& key) const;
-  // For whom what is free is held back, by the first reservation that binds `key`.
+  // Names the holder of the first reservation that binds `key`.
   std::string held_back_for(QueueKey key) const;
 
   // -- serving.cpp -----------------------------------------------------------------------------
 
   void pump(Events& events);
-  // A node's pool, or the bundle of a group, has more free for those that wait; or it is gone.
+  // Record that a pool (of a node, or of a bundle of `group`) has more free for waiting requests, or that it no longer
+  // exists.
   void note_freed(Pool& pool, GroupId group);
   void forget_pool(const Pool& pool);
   bool grant_head(QueueKey key, Shape& shape, Events& events);
-  // Takes an entry out of the queue. What was held back for it is there for others then: pump.
+  // Takes an entry out of the queue, which frees its reservation for others. Call `pump` afterwards.
   Entry leave_queue(QueueKey key);
   void refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events);
-  // Looks again at whether the shapes can ever be satisfied, and answers those that wait in vain.
+  // Recomputes whether the selected shapes can ever be satisfied, and refuses the entries that wait in vain.
   template <class Which>
   void recheck(Which which, Events& events);
   void recheck_group(GroupId id, Events& events);
@@ -200,44 +202,45 @@ private:
   std::optional<Found> borrow(const ResourceRequest& request, const Lens& lens);
   bool could_borrow(const ResourceRequest& request, const Lens& lens);
   std::vector<Hold> ancestor_holds(LeaseId parent) const;
-  // The holder is gone: gives back what is not lent on. Then pump.
+  // Ends a lease whose holder is gone and gives back its resources, once no part is lent. Call `pump` afterwards.
   void end_lease(Records::iterator it);
   void settle(Records::iterator it);
-  // Requests of the children of a task that has ended become ordinary ones.
+  // Turns the waiting requests of an ended task's children into ordinary ones.
   void orphan(LeaseId parent);
   void add_descendants(std::set<LeaseId>& ids) const;
   void lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events);
 
   // -- groups.cpp ------------------------------------------------------------------------------
 
-  // The shape of what a group waits for.
+  // Returns the shape of the bundles that a group waits for.
   static ShapeKey shape_of_group(GroupId id, const Group& group);
-  // What the group keeps while it waits for the rest, and the nodes that this is on.
+  // Return the amounts, and the nodes, of the bundles that a group keeps while it waits for the others.
   std::vector<Hold> kept_holds(GroupId keeper) const;
   std::set<const Node*> kept_nodes(GroupId keeper) const;
   void answer_group(GroupId id, GroupRequest& request, Events& events);
   void enqueue_group(GroupId id, Group& group, Prospect prospect);
   static Event describe_grant(GroupId id, const Group& group);
   bool try_grant_group(GroupId id, Group& group, Events& events);
-  // Gives a bundle its place: takes it from the node and makes it there to be drawn from.
+  // Gives a bundle its place: takes the amounts from the node and makes the pool from which requests draw.
   void set_aside(Group& group, BundleGrant grant, Pool& source);
-  // Loses bundles with what is in them; the group waits for them to be placed anew, or shrinks. Then recheck and pump.
+  // Loses bundles together with the leases in them; the group waits for new places for them, or shrinks. Recheck and
+  // `pump` afterwards.
   void lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events);
-  // Lets bundles of groups that shrink go once nothing is in them, and says what has become of the groups.
+  // Ends the bundles of shrinking groups that no lease uses any more, and reports the change of the groups.
   void shrink_groups(Events& events);
   void tell_of_shrinking(Groups::iterator it, Event::Kind end, const std::string& reason, Events& events);
-  // Takes bundles out of a group and gives back what was set aside for them.
+  // Removes bundles from a group and gives back their resources.
   void take_out(Group& group, const std::set<int>& numbers);
-  // Refuses the requests that wait for these bundles of a group, for all of them if null.
+  // Refuses the requests that wait for these bundles of a group, or for any bundle if `numbers` is null.
   void refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason, Events& events);
-  // What was set aside for a bundle is free again. Nothing in it is held any more.
+  // Gives back the resources of a bundle, which must be unused.
   void give_back(Bundle& bundle);
-  // Forgets a group that is no longer in the queue, with all that is in it. Says nothing of the group itself.
+  // Removes a group that is no longer in the queue, and ends everything in it. Adds no event about the group itself.
   void end_group(Groups::iterator it, const std::string& reason, Events& events);
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 
-  // Takes back what is on a node, or on one device of it.
+  // Revokes the leases and bundles on a node, or on one of its devices.
   void lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events);
 
   // -- restore.cpp -----------------------------------------------------------------------------
@@ -251,10 +254,10 @@ private:
   void for_each_oldest(Visit visit);
   Claim& claim_of(const Entry& entry);
   void sync_claims();
-  // A grant behind them in the queue passes over the blocked requests that could have used it.
+  // Counts a grant to `key` as a pass over each blocked request before it that could have used the granted resources.
   void count_pass(QueueKey key, const Placement& granted);
   bool could_have_used(const ShapeKey& key, const Placement& granted) const;
-  // What was held back is there for others.
+  // Ends the claim's reservation, so that others can use its places.
   void end_reservation(Claim& claim);
   bool expire_reservations();
   void make_due_reservations();
@@ -263,9 +266,10 @@ private:
   std::optional<std::pair<Cost, Place>> best_place_in(Pool& pool, const ResourceRequest& request, const Claim& claim,
                                                       const Lens& lens) const;
   Cost cost_of(const Place& place, const Claim& claim) const;
-  // Where the lens of a claim looks: at all there is, but for what those before it and its own ancestors keep.
+  // Returns the lens for choosing a place to reserve: total amounts, less the reservations before the entry, the
+  // bundles that its group keeps, and the leases of its ancestors.
   Lens target_lens(const Entry& entry) const;
-  // Moves reservations to where less is missing since something was given back.
+  // Moves reservations to places that have become cheaper since resources were given back.
   void move_reservations();
   void drop_reservations_on(const Node& node);
 
@@ -276,19 +280,19 @@ private:
   std::map<RequestId, LeaseId> holders_;
   Groups groups_;
   std::map<int, Claim> claims_;
-  // Nodes and bundles that got something back since the last pump, as far as it matters to a reservation.
+  // Pools that got something back since the last `pump`; only recorded while there are claims.
   std::vector<Pool*> freed_;
-  // Where more is free for some of those that wait than at the last pump.
+  // Pools that have more free for waiting requests than at the last `pump`.
   ledger_detail::Freed changed_;
-  // How many waiting requests each lease has as their parent.
+  // For each lease, the number of waiting requests whose parent it is.
   std::map<LeaseId, std::size_t> waiting_children_;
-  // A group waits that was not there before: the next call serves the queue.
+  // A restored group waits: the next call must serve the queue.
   bool serve_due_ = false;
-  // Bundles of groups that shrink which a lease has left since the last pump; and groups that have lost some, with the
-  // reason.
+  // Bundles of shrinking groups in which a lease has ended since the last `pump`; and shrinking groups that have lost
+  // bundles, with the reason.
   std::set<std::pair<GroupId, int>> left_;
   std::map<GroupId, std::string> shrunk_;
-  // Nodes or ancestors have changed: look again at what can ever be satisfied.
+  // Nodes or ancestors have changed: `pump` must recheck which shapes can ever be satisfied.
   bool recheck_due_ = false;
   TimePoint now_ = TimePoint::min();
   std::uint64_t next_lease_ = 0;

@@ -1,4 +1,4 @@
-// The books, added up anew.
+// The check of the ledger's invariants: recomputes all sums.
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
@@ -8,7 +8,7 @@ namespace {
 
 using ledger_detail::Pool;
 
-// What is taken from one pool, by all who draw from it.
+// The sum of everything taken from one pool.
 struct Sum {
   std::map<int, DeviceGrant> devices;
   Share cpus;
@@ -61,7 +61,7 @@ void Ledger::Impl::check() const {
     for (const auto& bundle : group.bundles)
       sums[bundle.source].add(bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
   }
-  // Every pool is checked and taken off the list; what is left would be held in a pool that does not exist.
+  // Every checked pool is removed from `sums`: a remaining entry belongs to a pool that does not exist.
   const auto check_one = [&](const Pool& pool) {
     check_pool(pool, sums[&pool]);
     sums.erase(&pool);

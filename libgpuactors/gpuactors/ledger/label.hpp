@@ -29,12 +29,12 @@ struct LabelCondition {
     // nop
   }
 
-  /// Exactly this value.
+  /// The label must have exactly this value.
   LabelCondition(std::string value) : values{std::move(value)} {
     // nop
   }
 
-  /// Exactly this value.
+  /// The label must have exactly this value.
   LabelCondition(const char* value) : values{std::string{value}} {
     // nop
   }
@@ -48,7 +48,7 @@ struct LabelCondition {
   [[nodiscard]] bool holds(const std::string* value) const noexcept;
 
   Op op = Op::in;
-  /// For `in` and `not_in`.
+  /// The values that `in` allows or `not_in` excludes.
   std::vector<std::string> values;
 
   friend bool operator==(const LabelCondition&, const LabelCondition&) = default;

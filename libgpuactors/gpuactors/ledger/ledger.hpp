@@ -1,4 +1,4 @@
-// The ledger: who holds which part of which device, who waits, and who is next.
+// The ledger: records which part of which device each lease holds, and which requests wait in which order.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>

@@ -1,6 +1,6 @@
-// Lending: a task that waits for its children lends them what it holds, so that it cannot wait for itself.
+// Lending: a task that waits for its children lends them its resources, so that it cannot deadlock on itself.
 //
-// A lease whose parts are lent on goes back to where it came from only when its holder and all borrowers are gone.
+// A lease with lent parts returns to its source only when its holder and all borrowers are gone.
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
@@ -33,7 +33,7 @@ Ledger::Impl::Pool& Ledger::Impl::lent_pool(Record& record) {
   return *record.lent;
 }
 
-// The parent lends, or whoever waits for the parent.
+// Finds room in the parent's lease or in that of one of its ancestors, which wait for it.
 std::optional<Ledger::Impl::Found> Ledger::Impl::borrow(const ResourceRequest& request, const Lens& lens) {
   for (auto id = request.parent; live(id) != nullptr;) {
     auto& record = records_.at(id);
@@ -45,7 +45,8 @@ std::optional<Ledger::Impl::Found> Ledger::Impl::borrow(const ResourceRequest& r
   return std::nullopt;
 }
 
-// Whether it would fit in what an ancestor lends if other borrowers gave back what they have.
+// Returns whether the request would fit into what an ancestor lends if other borrowers returned their parts: `lens`
+// shows total amounts.
 bool Ledger::Impl::could_borrow(const ResourceRequest& request, const Lens& lens) {
   for (auto id = request.parent; live(id) != nullptr;) {
     auto& record = records_.at(id);
@@ -56,7 +57,7 @@ bool Ledger::Impl::could_borrow(const ResourceRequest& request, const Lens& lens
   return false;
 }
 
-// What stays taken as long as `parent` and those who wait for it hold their leases: in each pool that they draw from.
+// Returns the amounts, by pool, that stay taken as long as `parent` and its ancestors hold their leases.
 std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) const {
   std::vector<Hold> holds;
   std::set<LeaseId> seen;
@@ -67,7 +68,7 @@ std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) con
       if (!seen.insert(lease.id).second)
         break;
       holds.push_back({record->source, &lease.devices, lease.cpus, &lease.resources});
-      // Its group cannot be removed without ending it.
+      // Removing its group would end the lease, so all bundles of the group count as taken too.
       if (lease.group && groups.insert(lease.group).second)
         for (const auto& bundle : groups_.at(lease.group).bundles)
           holds.push_back({bundle.source, &bundle.grant.devices, bundle.grant.cpus, &bundle.grant.resources});
@@ -86,7 +87,7 @@ void Ledger::Impl::end_lease(Records::iterator it) {
   settle(it);
 }
 
-// Gives back what nobody holds any more, up the chain of lenders.
+// Gives back the resources of ended leases without borrowers, up the chain of lenders.
 void Ledger::Impl::settle(Records::iterator it) {
   while (it->second.ended && it->second.lent_out == 0) {
     auto& record = it->second;
@@ -116,7 +117,7 @@ void Ledger::Impl::settle(Records::iterator it) {
 void Ledger::Impl::orphan(LeaseId parent) {
   if (waiting_children_.empty())
     return;
-  // Others may have hoped for a loan of this lease, further up.
+  // Descendants further down may have counted on a loan from this lease.
   recheck_due_ = true;
   if (waiting_children_.erase(parent) == 0)
     return;
@@ -132,7 +133,7 @@ void Ledger::Impl::orphan(LeaseId parent) {
 }
 
 void Ledger::Impl::add_descendants(std::set<LeaseId>& ids) const {
-  // Borrowers are younger than their lenders: one pass finds them all.
+  // Borrowers are younger than their lenders, so one pass in the order of ids finds them all.
   for (const auto* record : records_by_id())
     if (record->lease.parent && ids.count(record->lease.parent) > 0)
       ids.insert(record->lease.id);
@@ -143,7 +144,7 @@ void Ledger::Impl::lose(const std::set<LeaseId>& ids, const std::string& reason,
     if (const auto* record = live(id))
       events.push_back(
           Event{Event::Kind::lost, record->lease.request, {}, record->lease, {}, Errc::lease_revoked, reason});
-  // Borrowers before lenders.
+  // In reverse order of ids, so borrowers end before lenders.
   for (auto id = ids.rbegin(); id != ids.rend(); ++id)
     if (const auto it = records_.find(*id); it != records_.end() && !it->second.ended)
       end_lease(it);

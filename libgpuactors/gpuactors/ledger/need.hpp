@@ -1,4 +1,5 @@
-// What a request needs of devices, worked out for a device of a given size; and which requests are interchangeable.
+// The needs of a request on a device of a given size, and the shape of a request, by which requests are
+// interchangeable.
 #pragma once
 
 #include <gpuactors/ledger/group.hpp>
@@ -7,56 +8,56 @@
 
 namespace gpuactors::ledger_detail {
 
-/// What one device has to give.
+/// The amounts that one device has to provide.
 struct Need {
   Share share;
   std::uint64_t bytes = 0;
 };
 
-/// Whether the request is for devices to itself.
+/// Returns whether the request is for whole, exclusive devices.
 [[nodiscard]] inline bool wants_whole_devices(const ResourceRequest& request) {
   return request.gpus >= Share::whole(1);
 }
 
-/// Whether the request is for any part of a device.
+/// Returns whether the request is for any part of a device.
 [[nodiscard]] inline bool wants_devices(const ResourceRequest& request) {
   return request.gpus > Share{} || request.memory_bytes > 0;
 }
 
-/// Whether the request is for one node and no other.
+/// Returns whether the request is for one node and no other.
 [[nodiscard]] inline bool needs_node(const ResourceRequest& request) {
   return !request.node.empty() && !request.node_is_soft;
 }
 
-/// How many devices the request is for.
+/// Returns how many devices the request is for.
 [[nodiscard]] inline std::size_t device_count(const ResourceRequest& request) {
   if (wants_whole_devices(request))
     return static_cast<std::size_t>(request.gpus.units() / Share::one);
   return wants_devices(request) ? 1 : 0;
 }
 
-/// What the request needs of a device with `device_bytes` of memory.
+/// Returns what the request needs of a device with `device_bytes` of memory.
 ///
-/// gpus alone: memory in proportion. Memory alone: exactly that, and the least share that covers it (above one whole
-/// when the device is too small). Both: both as asked; of whole devices, each gives all of its share and the memory
-/// asked.
+/// With `gpus` alone, memory is proportional to the share. With memory alone, the share is the least one that covers it
+/// (above one whole if the device is too small). With both, both are as requested. A whole device always provides its
+/// whole share, and the requested memory, or all of it if none is requested.
 [[nodiscard]] Need need_on(const ResourceRequest& request, std::uint64_t device_bytes) noexcept;
 
-/// "0.5 of a device of type H100", "2 devices", "6442450944 bytes (6 GiB) of a device".
+/// Renders "0.5 of a device of type H100", "2 devices" or "6442450944 bytes (6 GiB) of a device".
 [[nodiscard]] std::string describe_devices(const ResourceRequest& request);
 
-/// "6442450944 bytes (6 GiB)".
+/// Renders "6442450944 bytes (6 GiB)".
 [[nodiscard]] std::string describe_bytes(std::uint64_t bytes);
 
-/// What decides where and when a request can be placed. Two waiting requests of one shape are interchangeable but for
-/// their age: when the older does not fit, neither does the younger.
+/// A shape: everything that decides where and when a request can be placed. Waiting requests of one shape differ only
+/// in their age: if the older one does not fit, neither does the younger one.
 struct ShapeKey {
   /// For a group, only the priority counts.
   ResourceRequest request;
-  /// The bundles of a group that are to be placed; empty for a request.
+  /// The bundles of a group that wait for a place; empty for a request.
   std::vector<ResourceRequest> bundles;
   GroupStrategy strategy = GroupStrategy::pack;
-  /// The group that keeps its other bundles meanwhile; none when it has no others.
+  /// The group itself, if it keeps other bundles while it waits; else none.
   GroupId keeper{};
 
   [[nodiscard]] bool is_group() const {
@@ -64,7 +65,7 @@ struct ShapeKey {
   }
 };
 
-/// Orders shapes by what counts in them.
+/// Orders shapes by the fields that count.
 struct ShapeLess {
   bool operator()(const ShapeKey& a, const ShapeKey& b) const;
 };

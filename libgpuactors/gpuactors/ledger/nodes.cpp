@@ -52,7 +52,7 @@ Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoi
   Events events;
   pass_time(now, events);
   if (!node->takes_leases()) {
-    // For who waits it is as good as a node that has come.
+    // For waiting requests this is equivalent to a new node.
     cluster_.undrain(*node);
     note_freed(node->pool, {});
     recheck_due_ = !queue_.entries().empty();
@@ -118,7 +118,7 @@ void Ledger::Impl::lose_on(const Node& node, std::optional<int> index, const std
         numbers.insert(bundle.grant.bundle);
     if (numbers.empty())
       continue;
-    // All on one node: the rest cannot stay where it is without the lost ones.
+    // All bundles must be on one node, so the remaining ones cannot stay without the lost ones.
     if (group.request.strategy == GroupStrategy::strict_pack && !group.request.shrinks)
       for (const auto& bundle : group.bundles)
         numbers.insert(bundle.grant.bundle);

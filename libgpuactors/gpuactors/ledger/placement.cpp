@@ -7,7 +7,7 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
-// One search: what does not change while it runs.
+// One search for the best place of a request.
 class Search {
 public:
   Search(Cluster& cluster, const ResourceRequest& request, const Lens& lens, const std::set<const Node*>& excluded)
@@ -41,7 +41,7 @@ private:
     return !excluded_.empty() && excluded_.count(&node) > 0;
   }
 
-  // All but the devices.
+  // Returns whether the node meets all constraints except those on devices.
   bool accepts(const Node& node) const {
     return !excludes(node) && admits(node, request_) && suffices_besides_devices(node.pool, request_, lens_);
   }
@@ -72,13 +72,13 @@ private:
     return std::nullopt;
   }
 
-  // The best device of a kind that is in use; the order of the index is the order of preference.
+  // Returns the best device in use of a kind; the index is in order of preference.
   Slot* best_in_use(const DeviceKind& kind, const Need& need) const {
     auto it = kind.in_use.lower_bound(need);
     while (it != kind.in_use.end()) {
       auto* slot = *it;
       if (slot->free_bytes < need.bytes) {
-        // Skip all with this share and too little memory at once.
+        // Skips all devices with this share and too little memory at once.
         it = kind.in_use.lower_bound(Need{slot->free_share, need.bytes});
         continue;
       }
@@ -112,7 +112,7 @@ private:
     return grant(chosen, needed);
   }
 
-  // The first idle device of the kind in the node that nothing withholds.
+  // Returns the node's first idle device of the kind that no hold withholds.
   Slot* first_idle(Node& node, const DeviceKind& kind, const Need& need) const {
     for (auto& slot : node.pool.slots)
       if (slot.ok && slot.free_share == Share::whole(1) && node.kinds[slot.kind].kind == &kind
@@ -153,7 +153,7 @@ private:
     return Placement{&slot->node->pool, {DeviceGrant{slot->index, need.share, need.bytes}}};
   }
 
-  // As many devices of one kind as are wanted, the closest, or none.
+  // Returns the requested number of devices of one kind, those closest to each other; nothing if there are too few.
   std::optional<Placement> whole_in(Node& node, const DeviceKind& kind, const Need& need) const {
     const auto count = device_count(request_);
     std::vector<const Slot*> candidates;
@@ -214,7 +214,7 @@ private:
     return chosen;
   }
 
-  // More than any node has; keeps the conversion of a request for very many devices harmless.
+  // More devices than any node has; keeps the conversion to int safe for absurdly large requests.
   static constexpr std::size_t limit_of_devices = std::size_t{1} << 20;
 
   Cluster& cluster_;
@@ -231,8 +231,8 @@ bool is_held(const Lens& lens, const Pool& pool) {
   return std::any_of(lens.holds.begin(), lens.holds.end(), [&](const Hold& hold) { return hold.pool == &pool; });
 }
 
-// The most idle devices of a kind in one node, and the most share of one of its devices. The indexes are sorted: the
-// first that no hold touches ends the search.
+// Returns the most idle devices of a kind in one node, and the most free share on one device of that kind. The indexes
+// are sorted, so the search ends at the first entry that no hold affects.
 std::pair<std::int64_t, Share> most_free_of(const DeviceKind& kind, const Lens& lens) {
   std::int64_t idle = 0;
   Share share;
@@ -269,14 +269,14 @@ Limits most_free(const Cluster& cluster, const std::string& accelerator_type, co
     if (!accelerator_type.empty() && kind.accelerator_type != accelerator_type)
       continue;
     const auto [idle, share] = most_free_of(kind, lens);
-    // Devices of several kinds in one node can serve one request together.
+    // If a node mixes kinds, devices of several kinds can serve one request together.
     limit(Measure::devices) =
         cluster.mixed().empty() ? std::max(limit(Measure::devices), idle) : limit(Measure::devices) + idle;
     limit(Measure::share) = std::max(limit(Measure::share), share.units());
     limit(Measure::bytes) =
         std::max(limit(Measure::bytes), static_cast<std::int64_t>(memory_for_share(kind.memory_bytes, share)));
   }
-  // Holds on cpus are left aside: a bound need not be tight.
+  // Ignores holds on cpus: a bound need not be tight.
   for (const auto& nodes : cluster.by_cpus())
     if (!nodes.empty())
       limit(Measure::cpus) = std::max(limit(Measure::cpus), (*nodes.rbegin())->pool.free_cpus.units());

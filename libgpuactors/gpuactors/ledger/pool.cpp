@@ -24,8 +24,8 @@ bool is_type(const Slot& slot, const std::string& type) {
   return type.empty() || slot.node->device(slot).accelerator_type == type;
 }
 
-// Devices of one kind (type and size) if there are enough of one, of the kind of which the fewest fit; of any
-// otherwise.
+// Places whole devices: of one kind (type and size) if enough of one kind fit, preferring the kind of which the fewest
+// fit; otherwise of several kinds.
 std::optional<std::vector<DeviceGrant>> place_whole(const Pool& pool, const ResourceRequest& request,
                                                     const Lens& lens) {
   std::map<std::pair<std::uint64_t, std::string_view>, std::vector<const Slot*>> kinds;
@@ -64,7 +64,7 @@ std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const R
     const bool all = lens.amount == Lens::Amount::all;
     const auto share = all ? slot.share : slot.free_share;
     const auto bytes = all ? slot.bytes : slot.free_bytes;
-    // The largest amounts come first when spreading; ~ turns the order of unsigned numbers around.
+    // Spreading prefers the largest amounts; ~ reverses the order of unsigned numbers.
     const auto rank = request.strategy == Strategy::spread
                           ? Rank{false, -share.units(), ~bytes}
                           : Rank{share == Share::whole(1), (share - need.share).units(), bytes - need.bytes};
@@ -83,7 +83,7 @@ std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const R
 // -- pools -----------------------------------------------------------------------------------------
 
 const Slot* Pool::slot(int index) const {
-  // A node's own pool has its devices in order without gaps: no search.
+  // A node's own pool holds its devices in order without gaps, so no search is needed.
   if (index >= 0 && static_cast<std::size_t>(index) < slots.size()
       && slots[static_cast<std::size_t>(index)].index == index)
     return &slots[static_cast<std::size_t>(index)];

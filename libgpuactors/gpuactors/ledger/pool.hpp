@@ -1,5 +1,5 @@
-// Pools: amounts of one node that requests are placed in. A node is one; so is a bundle of a placement group, and so is
-// a lease, for the children of the task that holds it. Placing, lending and giving back work alike in all of them.
+// Pools: amounts of one node in which requests are placed. A pool is a node, a bundle of a placement group, or a lease,
+// for the children of the task that holds it. Placing, lending and giving back work alike in all of them.
 #pragma once
 
 #include <gpuactors/ledger/need.hpp>
@@ -12,14 +12,14 @@ namespace gpuactors::ledger_detail {
 
 struct Node;
 
-/// One device, or the part of it that a pool has.
+/// One device, or the part of it that belongs to a pool.
 struct Slot {
   Node* node = nullptr;
   /// The device's index in its node.
   int index = 0;
-  /// In a node's own pool: which of the node's `kinds` it is.
+  /// Index of the device's kind in the node's `kinds`; only in a node's own pool.
   std::size_t kind = 0;
-  /// Nothing is placed on a device that has failed.
+  /// False if the device has failed: nothing is placed on it then.
   bool ok = true;
   Share share;
   Share free_share;
@@ -27,9 +27,9 @@ struct Slot {
   std::uint64_t free_bytes = 0;
 };
 
-/// What a node, bundle or lease has, and what of it is free.
+/// The amounts of a node, bundle or lease, and the free part of them.
 struct Pool {
-  /// Never used twice, so that it can stand for a pool that may have gone.
+  /// Never reused, so that it can identify a pool that may no longer exist.
   std::uint64_t id = 0;
   Node* node = nullptr;
   Share cpus;
@@ -41,12 +41,12 @@ struct Pool {
 
   [[nodiscard]] Slot* slot(int index);
   [[nodiscard]] const Slot* slot(int index) const;
-  /// Whether all of it is free.
+  /// Returns whether everything in the pool is free.
   [[nodiscard]] bool is_untouched() const;
 };
 
-/// Amounts of one pool that are to be left alone: withheld by a reservation, held by an ancestor, or planned for
-/// another bundle. Refers to what its maker keeps alive.
+/// Amounts of one pool that a placement must not use: withheld by a reservation, held by an ancestor, or planned for
+/// another bundle. The pointers refer to objects that the creator of the hold keeps alive.
 struct Hold {
   const Pool* pool = nullptr;
   const std::vector<DeviceGrant>* devices = nullptr;
@@ -54,7 +54,7 @@ struct Hold {
   const std::map<std::string, Share>* resources = nullptr;
 };
 
-/// How a placement looks at pools: at what is free now or at all there is, in both cases less some holds.
+/// The view of a placement on pools: their free or their total amounts, in both cases less some holds.
 struct Lens {
   enum class Amount : std::uint8_t { free, all };
 
@@ -67,36 +67,39 @@ struct Lens {
   [[nodiscard]] Share resource(const Pool& pool, const std::string& name) const;
 };
 
-/// Whether the slot gives what is needed.
+/// Returns whether the slot satisfies `need`.
 [[nodiscard]] bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens);
 
-/// Whether node name (unless it is a wish), labels and, for a request without devices, the accelerator type are right.
+/// Returns whether the node has the requested name (unless that is only a preference), labels and, for a request
+/// without devices, accelerator type.
 [[nodiscard]] bool admits(const Node& node, const ResourceRequest& request);
 
-/// Whether the labels of the node are as asked.
+/// Returns whether the node's labels meet the conditions.
 [[nodiscard]] bool has_labels(const Node& node, const LabelConditions& labels);
 
-/// The label's value, or null.
+/// Returns the label's value, or null if the node does not have the label.
 [[nodiscard]] const std::string* label_of(const Node& node, const std::string& name);
 
-/// Whether cpus and custom resources suffice.
+/// Returns whether the pool's cpus and custom resources suffice.
 [[nodiscard]] bool suffices_besides_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens);
 
-/// Chooses devices in one pool, all constraints considered but whether its node takes new leases. Empty for a request
-/// without devices; nothing when it does not fit.
+/// Chooses devices in one pool. Considers all constraints except whether the node takes new leases. Returns an empty
+/// vector for a request without devices, and nothing if the request does not fit.
 ///
-/// A fraction, packed: devices in use before idle ones, then least share left, least memory left, lowest index. Spread:
-/// most share free, then most memory free, lowest index. Whole devices: of one kind (type and size) if enough of one
-/// fit, of that with the fewest that do, less memory, lower type name; else of several kinds, less memory first. Among
-/// those the closest to each other, if the node reports distances; lowest index.
+/// Fraction, packed: devices in use before idle ones, then least share left, least memory left, lowest index. Fraction,
+/// spread: most free share, then most free memory, lowest index. Whole devices: of one kind (type and size) if enough
+/// of one kind fit, preferring the kind of which the fewest fit, then less memory, then the lower type name; otherwise
+/// of several kinds, less memory first. Among these, the devices closest to each other if the node reports distances,
+/// then the lowest index.
 [[nodiscard]] std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request,
                                                                const Lens& lens);
 
-/// Of `candidates`, in order of preference, the `count` that are closest to each other. At least that many are needed.
+/// Returns the `count` devices of `candidates` that are closest to each other. `candidates` are in order of preference,
+/// and at least `count`.
 [[nodiscard]] std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, std::size_t count,
                                                   const ResourceRequest& request);
 
-/// A pool with what `devices`, `cpus` and `resources` name, all of it free.
+/// Makes a pool of the given amounts, all of them free.
 [[nodiscard]] Pool make_pool(std::uint64_t id, Node& node, const std::vector<DeviceGrant>& devices, Share cpus,
                              const std::map<std::string, Share>& resources);
 

@@ -1,5 +1,5 @@
-// What waits, in order of priority, then age; and the same by shape, so that a wake-up asks once for each shape and not
-// once for each request.
+// The queue of waiting requests and groups, ordered by priority, then age. It also groups them by shape, so that a
+// wake-up checks each shape once instead of each request.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -12,15 +12,16 @@
 
 namespace gpuactors::ledger_detail {
 
-/// What a shape can hope for from the nodes that there are.
+/// Whether the registered nodes can serve a shape.
 struct Prospect {
-  /// It could be satisfied if others gave back what they hold. If not, it waits for nodes.
+  /// The shape fits once other leases are released. If false, it waits for nodes.
   bool feasible = true;
-  /// And a place for it could be held back: it does not wait for a placement group, or for a loan alone.
+  /// A place can also be reserved for the shape. False if it waits for a placement group, or fits only as a loan.
   bool reservable = true;
 };
 
-/// Ages in ascending order. A single one, as all shapes have where all requests differ, costs no allocation.
+/// A set of ages in ascending order. A single age needs no allocation: that is the case of every shape if all requests
+/// differ.
 class Ages {
 public:
   void insert(std::uint64_t age);
@@ -54,23 +55,23 @@ public:
 private:
   // Ages count from 1.
   std::uint64_t least_ = 0;
-  // Null when there is none.
+  // The larger ages; null if there are none.
   std::unique_ptr<std::set<std::uint64_t>> others_;
 };
 
-/// Why a shape waits, and the version of the cluster that this is true of.
+/// The text why a shape waits, and the version of the cluster for which it is valid.
 struct Reason {
   std::string text;
   std::uint64_t version = 0;
 };
 
-/// All that waits with one shape.
+/// The waiting entries of one shape.
 struct Shape {
   const ShapeKey* key = nullptr;
-  /// Ages of what waits; all have the priority of the key.
+  /// Ages of the entries; their priority is that of `key`.
   Ages ages;
   Prospect prospect;
-  /// Once it has been told to more than one.
+  /// Cached once a second entry has needed it; else null.
   std::unique_ptr<Reason> reason;
 
   [[nodiscard]] QueueKey head() const {
@@ -78,10 +79,10 @@ struct Shape {
   }
 };
 
-/// One request or group that waits.
+/// One waiting request or group.
 struct Entry {
   QueueKey key;
-  /// Exactly one of the two.
+  /// Exactly one of the two is set.
   RequestId request;
   GroupId group;
   std::string name;
@@ -97,16 +98,16 @@ public:
   using Shapes = std::map<ShapeKey, Shape, ShapeLess>;
   using Heads = std::map<QueueKey, Shape*>;
 
-  /// Finds or makes the shape; it goes with its last entry.
+  /// Finds or creates the shape, which is deleted with its last entry.
   Shape& shape_of(ShapeKey key, Prospect prospect);
 
-  /// The shape, if anything of it waits.
+  /// Returns the shape, or null if no entry has it.
   [[nodiscard]] Shape* find_shape(const ShapeKey& key);
 
-  /// Adds an entry of a shape.
+  /// Adds an entry, whose `shape` is set.
   Entry& add(Entry entry);
 
-  /// Removes an entry, and its shape with the last one.
+  /// Removes an entry, and its shape if it was the last one.
   Entry remove(QueueKey key);
 
   /// Moves an entry to another shape with the same priority.
@@ -125,17 +126,17 @@ public:
     return shapes_;
   }
 
-  /// The first entry of every feasible shape, in the order of the queue.
+  /// Returns the first entry of every feasible shape, in the order of the queue.
   [[nodiscard]] const Heads& heads() const {
     return heads_;
   }
 
-  /// Who is worth asking.
+  /// Returns the index of the shapes that are worth a try when resources become free.
   [[nodiscard]] const Wakes& wakes() const {
     return wakes_;
   }
 
-  /// The first deadlines.
+  /// Returns the deadlines of the entries, the earliest first.
   [[nodiscard]] const std::set<std::pair<TimePoint, QueueKey>>& deadlines() const {
     return deadlines_;
   }
@@ -149,7 +150,7 @@ public:
 private:
   void detach(Shape& shape, std::uint64_t age);
   void attach(Shape& shape, std::uint64_t age);
-  // The shape is, or is no longer, to be found by its head.
+  // Add a shape to `heads_` and `wakes_`, or remove it from them.
   void enter(Shape& shape);
   void leave(Shape& shape);
 

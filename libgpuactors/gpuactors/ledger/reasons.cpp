@@ -1,4 +1,4 @@
-// What a request can hope for, and why it waits or never will be served, in words.
+// Whether a request can be served at all, and the texts why it waits or never will be served.
 #include <gpuactors/ledger/explain.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
@@ -16,12 +16,12 @@ using ledger_detail::place_in;
 
 namespace {
 
-// "lease 5 (\"a\")", or "lease 5" when it has no name.
+// Renders "lease 5 (\"a\")", or "lease 5" without a name.
 std::string named(std::string_view what, std::uint64_t id, std::string_view name) {
   return name.empty() ? fmt::format("{} {}", what, id) : fmt::format("{} {} (\"{}\")", what, id, name);
 }
 
-// Behind all that wait with this priority.
+// Returns a key behind all entries of this priority.
 ledger_detail::QueueKey newest(int priority) {
   return {priority, std::numeric_limits<std::uint64_t>::max()};
 }
@@ -45,7 +45,7 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
       return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
              && place_in(*bundle.pool, request, lens).has_value();
     });
-    // A bundle that waits itself may turn out to have room.
+    // A bundle that itself waits for a place may turn out to have room.
     if (group.lacks(request.bundle))
       return {true, fits};
   } else {
@@ -74,7 +74,7 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
   }
   if (!request.parent || (!reason.empty() && !request.group))
     return reason;
-  // It would fit if it were not for its own ancestors.
+  // The request would fit but for the leases of its own ancestors.
   lens.holds = ancestor_holds(request.parent);
   const auto rest = request.group ? reason : explain(cluster_, request, lens);
   const auto* parent = live(request.parent);

@@ -41,16 +41,16 @@ struct ResourceRequest {
   bool node_is_soft = false;
   /// Conditions on the labels of the node.
   LabelConditions labels;
-  /// Higher is served first.
+  /// Requests of higher priority are served first.
   int priority = 0;
   Strategy strategy = Strategy::pack;
-  /// How long it may stay pending before it is rejected with `deadline_exceeded`.
+  /// How long the request may stay pending before it is rejected with `deadline_exceeded`.
   std::optional<Duration> queue_timeout;
-  /// Stay pending, instead of `infeasible`, if no node registered now could ever satisfy it.
+  /// Stay pending, instead of becoming `infeasible`, if no registered node could ever satisfy the request.
   bool wait_for_nodes = false;
-  /// Whether it may queue; if not, it is rejected with `no_capacity` if it does not fit now.
+  /// Whether the request may queue; if not, it is rejected with `no_capacity` if it does not fit now.
   bool queue = true;
-  /// Draw from a bundle of this placement group.
+  /// The placement group from whose bundles the request draws; none means the nodes themselves.
   GroupId group;
   /// Which bundle of `group`; -1 means any.
   int bundle = 0;

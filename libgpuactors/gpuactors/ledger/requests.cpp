@@ -1,4 +1,4 @@
-// Requests: submitted, granted or queued, released, withdrawn; and the passing of time.
+// Requests: submission, grant, queueing, release, withdrawal; and the passing of time.
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
@@ -14,7 +14,7 @@ using ledger_detail::place_in;
 
 namespace {
 
-// What decides where a request can go; the rest stays with its entry in the queue.
+// Returns the part of a request that decides where it can go; the rest stays with its entry in the queue.
 ledger_detail::ShapeKey shape_key(const ResourceRequest& request) {
   ledger_detail::ShapeKey key{request, {}, {}};
   key.request.name.clear();
@@ -43,7 +43,7 @@ Ledger::Events Ledger::Impl::submit(RequestId id, ResourceRequest request, TimeP
   return finish(std::move(events), std::move(earlier));
 }
 
-// The answer comes first, then what time has brought about.
+// Puts the answer first, before the events of the time that has passed.
 Ledger::Events Ledger::Impl::finish(Events answer, Events earlier) {
   for (auto& event : earlier)
     answer.push_back(std::move(event));
@@ -71,7 +71,7 @@ std::optional<Error> Ledger::Impl::refuse(RequestId id, ResourceRequest& request
                                "was lost",
                                request.bundle, request.group.value())};
   }
-  // Whoever asked has ended meanwhile: nobody waits for the answer while holding something.
+  // The parent's lease has ended, so nobody holds resources while waiting for this answer.
   if (request.parent && live(request.parent) == nullptr)
     request.parent = LeaseId{};
   return std::nullopt;
@@ -156,14 +156,15 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
   }
   auto& shape = queue_.shape_of(kind, prospect);
   if (known == nullptr) {
-    // Where all differ, nobody reads it twice: a million of them are not kept.
+    // The reason of a new shape is not kept: if all requests differ, nobody reads it again, and a million texts would
+    // cost memory.
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, why_pending(kind, feasible)));
   } else {
-    // What a bundle has free is not in the cluster's version.
+    // The cluster's version does not cover the free amounts of bundles.
     if (!shape.reason || shape.reason->version != cluster_.version() || request.group)
       shape.reason = std::make_unique<ledger_detail::Reason>(
           ledger_detail::Reason{why_blocked(kind, feasible), cluster_.version()});
-    // Reservations are not in it either.
+    // An empty text means that only reservations are in the way, which the version does not cover either.
     const auto& text = shape.reason->text;
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, text.empty() ? why_pending(kind, feasible) : text));
   }
@@ -203,7 +204,7 @@ Result<Ledger::Events> Ledger::Impl::cancel(RequestId id, TimePoint now) {
                 fmt::format("request {} waits no longer: release its lease {}", id.value(), it->second.value()));
   if (queue_.find(id) == nullptr)
     return fail(Errc::not_found, fmt::format("there is no request {} that waits", id.value()));
-  // Before time passes: what it brings must not answer a request that its owner has withdrawn.
+  // The request is withdrawn before time passes, so that no timeout or grant answers it.
   Events events;
   refuse_entry(queue_.find(id)->key, Event::Kind::released, Errc::cancelled, "withdrawn while it waited", events);
   pass_time(now, events);

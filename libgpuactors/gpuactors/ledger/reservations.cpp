@@ -1,10 +1,10 @@
-// Reservations: what keeps a large request from waiting for ever behind a stream of small ones.
+// Reservations: they keep a large request from waiting forever behind a stream of small ones.
 //
-// Of each priority, the oldest request that is blocked gets a place held back for it once it has waited
-// `reservation_after`, or once `reservation_passes` grants behind it took what it could have used. Requests behind it
-// do not get what would be missing there; requests before it, and of higher priority, do. The reservation ends when the
-// request leaves the queue or after `reservation_for`; then the count starts anew, and the next place is one not tried
-// yet.
+// In each priority, the oldest blocked request gets a reservation of a place once it has waited `reservation_after`, or
+// once `reservation_passes` grants behind it took resources that it could have used. Requests behind it do not get
+// resources that the reserved place needs; requests before it, and those of higher priority, do. The reservation ends
+// when the request leaves the queue or after `reservation_for`; then the count starts anew, and the next attempt
+// prefers a place that was not tried yet.
 #include <gpuactors/ledger/impl.hpp>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using ledger_detail::need_on;
 using ledger_detail::place_in;
 using ledger_detail::wants_devices;
 
-// What is held back for those before `key` in the queue.
+// Returns a lens with the reservations for requests before `key` in the queue.
 Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
   Lens lens;
   for (const auto& [priority, claim] : claims_)
@@ -29,7 +29,7 @@ Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
   return lens;
 }
 
-// Visits the oldest blocked entry of each priority that a place can be held back for.
+// Visits, in each priority, the oldest blocked entry for which a place can be reserved.
 template <class Visit>
 void Ledger::Impl::for_each_oldest(Visit visit) {
   const auto& heads = queue_.heads();
@@ -52,7 +52,7 @@ Ledger::Impl::Claim& Ledger::Impl::claim_of(const Entry& entry) {
   return claim;
 }
 
-// Drops claims of those who are no longer the oldest.
+// Drops the claims of entries that are no longer the oldest.
 void Ledger::Impl::sync_claims() {
   if (claims_.empty())
     return;
@@ -134,7 +134,7 @@ void Ledger::Impl::reserve(const Entry& entry) {
   auto& claim = claim_of(entry);
   auto places = choose_target(entry, claim);
   if (places.empty()) {
-    // All that would do is held back for others: try again after as long.
+    // Every suitable place is reserved for others: tries again after the same time.
     claim.since = now_;
     claim.passes = 0;
     return;
@@ -189,7 +189,7 @@ Ledger::Impl::best_place_in(Pool& pool, const ResourceRequest& request, const Cl
   if (!place_in(pool, request, lens))
     return std::nullopt;
   Place place{{&pool, {}}, request.cpus, request.resources};
-  // Cheapest devices first, each for itself, ties by index.
+  // Ranks the devices individually: the cheapest first, ties by index.
   std::vector<std::tuple<Cost, int, DeviceGrant>> ranked;
   for (const auto& slot : pool.slots) {
     const auto& spec = pool.node->device(slot);
@@ -226,7 +226,7 @@ void Ledger::Impl::move_reservations() {
   const auto freed = std::exchange(freed_, {});
   if (freed.empty())
     return;
-  // In the order of the queue: a stronger claim chooses before a weaker one.
+  // In the order of the queue: the claim of a higher priority chooses first.
   for (auto it = claims_.rbegin(); it != claims_.rend(); ++it) {
     auto& claim = it->second;
     const auto& entry = *queue_.find(claim.holder);

@@ -1,4 +1,4 @@
-// A ledger that is built anew: leases and groups that are known to be there are put back where they are.
+// Rebuilding a ledger: restores known leases and groups in their places; also pause, resume and expected nodes.
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
@@ -14,7 +14,7 @@ namespace {
 using ledger_detail::describe_bytes;
 using ledger_detail::Pool;
 
-// Whether the devices are in the pool and have that much free. `what` holds them: "lease 3".
+// Checks that the devices are in the pool and have that much free. `what` names their holder in texts: "lease 3".
 Result<void> check_devices(const Pool& pool, const std::vector<DeviceGrant>& devices, const std::string& what) {
   int last = -1;
   for (const auto& device : devices) {
@@ -66,7 +66,7 @@ std::string name_of(const Lease& lease) {
 
 } // namespace
 
-// Where the lease's resources came from: what another lease lends, a bundle, or its node.
+// Returns the source of the lease's resources: the lent pool of another lease, a bundle, or its node.
 Result<Ledger::Impl::Pool*> Ledger::Impl::source_of(const Lease& lease) {
   Pool* pool = nullptr;
   if (lease.parent) {

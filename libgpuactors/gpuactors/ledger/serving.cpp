@@ -1,4 +1,4 @@
-// Serving the queue: who is granted what has become free, and who is told that waiting is in vain.
+// Serving the queue: grants freed resources to waiting requests, and refuses those that can no longer be satisfied.
 #include <gpuactors/ledger/impl.hpp>
 
 #include <algorithm>
@@ -6,8 +6,9 @@
 
 namespace gpuactors {
 
-// Grants what fits, in the order of the queue. One pass is enough: a grant only takes away. But a group's grant gives
-// room to those that wait for it, wherever they are in the queue.
+// Grants the requests that fit, in the order of the queue. One pass suffices because a grant only takes resources. The
+// exception is a group's grant, which makes room for requests waiting for that group anywhere in the queue: then the
+// pass is repeated.
 void Ledger::Impl::pump(Events& events) {
   if (paused_)
     return;
@@ -23,7 +24,8 @@ void Ledger::Impl::pump(Events& events) {
     again = false;
     std::optional<QueueKey> last;
     while (true) {
-      // Those behind `last` are bound by all that binds `last`, so that nothing is passed over.
+      // All reservations that bind `last` also bind the shapes behind it, so this lens skips no shape that could be
+      // served.
       const auto lens = last ? binding(*last) : Lens{};
       const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, cluster_, changed_, lens);
       if (shape == nullptr)
@@ -37,7 +39,7 @@ void Ledger::Impl::pump(Events& events) {
 }
 
 void Ledger::Impl::note_freed(Pool& pool, GroupId group) {
-  // Nobody to ask otherwise.
+  // An empty queue has nobody to wake.
   if (!queue_.entries().empty())
     changed_.emplace(&pool, group);
 }
@@ -55,7 +57,7 @@ bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
   auto found = find_place(shape.key->request, key);
   if (!found)
     return false;
-  // The shape goes with its last entry.
+  // Copied, because the shape is deleted with its last entry.
   const auto request = shape.key->request;
   auto entry = leave_queue(key);
   grant(entry.request, std::move(entry.name), request, key, std::move(*found), events);
@@ -102,7 +104,7 @@ void Ledger::Impl::recheck(Which which, Events& events) {
   bool ended_group = false;
   for (const auto key : in_vain) {
     const auto* entry = queue_.find(key);
-    // With a group, leases have ended that may have been in the way of this one.
+    // The end of a group also ended leases, which may make this request feasible.
     if (entry == nullptr || (ended_group && prospect_of(*entry->shape->key).feasible))
       continue;
     ended_group |= static_cast<bool>(entry->group);

@@ -8,7 +8,7 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
-// Tries all sets of `count` out of `size`, first ones first, and leaves out those that cannot become better.
+// Tries all sets of `count` out of `size` in lexicographic order, and prunes those that cannot become better.
 template <class Between>
 class SetSearch {
 public:
@@ -48,10 +48,10 @@ private:
   std::vector<std::size_t> best_;
 };
 
-// Whether there are at most `most` ways to take `count` of `size`.
+// Returns whether there are at most `most` ways to choose `count` of `size`.
 bool few_sets(std::size_t size, std::size_t count, std::size_t most) {
   std::size_t sets = 1;
-  // Each step gives the number of ways to take one more: the division leaves no rest.
+  // Each step yields a binomial coefficient, so the division is exact.
   for (std::size_t i = 1; i <= std::min(count, size - count); ++i)
     if ((sets = sets * (size - i + 1) / i) > most)
       return false;
@@ -64,7 +64,7 @@ std::vector<std::size_t> grow(std::size_t size, std::size_t count, Between betwe
   auto least = std::numeric_limits<std::int64_t>::max();
   const auto starts = std::clamp<std::size_t>(steps_to_grow / (size * count), 1, size);
   for (std::size_t start = 0; start < starts; ++start) {
-    // How far each is from all that are taken; -1 for those.
+    // The distance of each device from all chosen ones; -1 for a chosen device.
     std::vector<std::int64_t> away(size, 0);
     std::vector<std::size_t> chosen;
     std::int64_t sum = 0;

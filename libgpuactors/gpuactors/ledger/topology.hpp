@@ -1,9 +1,10 @@
-// Which devices of a node are close to each other, and the closest set among some of them.
+// The topology of a node: the distances between its devices, and the choice of devices that are close to each other.
 //
-// The sum of the distances of all pairs decides; among equal sums, whoever comes first. Up to `sets_to_try` sets all
-// are considered (12,870 ways to take 8 of 16), so the answer is exact. Beyond that it is greedy: from one device on,
-// the one nearest to those taken already is added, ties to the first; this is done from each device in turn as long as
-// it costs less than `steps_to_grow` in all, and the best result counts.
+// The best set has the least sum of the distances of all pairs; among equal sums, the first set wins. If there are at
+// most `sets_to_try` sets (12,870 ways to take 8 of 16), all are considered, and the result is exact. Beyond that the
+// search is greedy: starting from one device, it repeatedly adds the device nearest to those already taken, ties to the
+// first. This is repeated with each device in turn as the start, as long as it takes fewer than `steps_to_grow` steps
+// in total, and the best result wins.
 #pragma once
 
 #include <gpuactors/ledger/node.hpp>
@@ -22,16 +23,17 @@ class Topology {
 public:
   Topology() = default;
 
-  /// From the node's own distances; without them, from the NUMA nodes of its devices: 1 within one, 2 otherwise.
+  /// Takes the distances that the node reports; without them, derives them from the devices' NUMA nodes: 1 within one,
+  /// 2 otherwise.
   explicit Topology(const NodeSpec& node);
 
-  /// Whether anything is known.
+  /// Returns whether any distances are known.
   [[nodiscard]] bool is_known() const {
     return size_ > 0;
   }
 
-  /// Of `devices`, indices in order of preference, which `count` are closest: their positions, ascending. The first
-  /// `count` when nothing is known.
+  /// Returns the ascending positions in `devices` (indices in order of preference) of the `count` devices that are
+  /// closest to each other; the first `count` if no distances are known.
   [[nodiscard]] std::vector<std::size_t> closest(const std::vector<int>& devices, std::size_t count) const;
 
 private:

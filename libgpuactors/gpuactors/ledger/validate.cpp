@@ -14,7 +14,7 @@ namespace gpuactors {
 
 namespace {
 
-// Largest count of anything: far above any cluster, far below where sums of 64-bit integers overflow.
+// Largest amount: far above any cluster, far below the overflow of 64-bit sums.
 constexpr Share max_amount = Share::whole(1'000'000'000);
 constexpr auto max_bytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
@@ -22,7 +22,8 @@ Result<void> check_name(std::string_view what, std::string_view name) {
   if (name.size() > limits::name_length)
     return fail(Errc::invalid_argument,
                 fmt::format("{} has {} characters: at most {} are allowed", what, name.size(), limits::name_length));
-  // Those of ASCII, and U+0080 to U+009F, which begin with the byte 0xc2 in UTF-8: terminals obey both.
+  // Control characters are those of ASCII and U+0080 to U+009F, which begin with the byte 0xc2 in UTF-8: terminals
+  // interpret both.
   const auto byte = [&](std::size_t i) { return i < name.size() ? static_cast<unsigned char>(name[i]) : 0xffU; };
   for (std::size_t i = 0; i < name.size(); ++i)
     if (byte(i) < 0x20 || byte(i) == 0x7f || (byte(i) == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0))
@@ -74,7 +75,7 @@ Result<void> check_condition(const std::string& key, const LabelCondition& condi
   return {};
 }
 
-// Names that have a field of their own, and which one.
+// Checks names and amounts, and refuses names that have a field of their own.
 Result<void> check_resources(const std::map<std::string, Share>& resources) {
   for (const auto& [name, amount] : resources) {
     if (name.empty())

@@ -15,13 +15,13 @@ namespace gpuactors {
 
 enum class DeviceState : std::uint8_t {
   ok,
-  /// Quarantined: nothing is placed on it.
+  /// Quarantined: nothing is placed on the device.
   failed,
 };
 
 enum class NodeState : std::uint8_t {
   ok,
-  /// Keeps its leases and gets no new ones.
+  /// The node keeps its leases and gets no new ones.
   draining,
 };
 
@@ -33,12 +33,12 @@ struct DeviceView {
   int index = 0;
   DeviceSpec spec;
   DeviceState state = DeviceState::ok;
-  /// Zero when the device has failed.
+  /// Zero if the device has failed.
   Share free_share;
   std::uint64_t free_memory_bytes = 0;
-  /// Leases that use it, oldest first, including leases lent by others or drawn from bundles.
+  /// Leases that use the device, oldest first, including leases lent by others or drawn from bundles.
   std::vector<LeaseId> leases;
-  /// Placement groups that have a bundle on it, oldest first.
+  /// Placement groups that have a bundle on the device, oldest first.
   std::vector<GroupId> groups;
 };
 
@@ -63,18 +63,18 @@ struct PendingView {
   std::string name;
   int priority = 0;
   TimePoint since;
-  /// Why it currently waits.
+  /// Why the request currently waits.
   std::string reason;
 };
 
 /// The place held back for the oldest blocked request or group of one priority.
 struct ReservationView {
   int priority = 0;
-  /// None if it is for a group.
+  /// None if the reservation is for a group.
   RequestId request;
-  /// None if it is for a request.
+  /// None if the reservation is for a request.
   GroupId group;
-  /// One for a request, one for each bundle of a group.
+  /// The reserved places: one for a request, one for each bundle of a group.
   std::vector<BundleGrant> places;
   TimePoint until;
 };
@@ -82,13 +82,13 @@ struct ReservationView {
 /// The answer of one node to a request.
 struct NodeVerdict {
   enum class Kind : std::uint8_t {
-    /// It could go there now.
+    /// The request could go there now.
     fits,
-    /// It would fit if nothing there were held back for a request that has waited longer.
+    /// The request would fit if nothing there were reserved for one that has waited longer.
     held_back,
-    /// It would fit if others gave back what they hold.
+    /// The request would fit if other leases were released.
     busy,
-    /// It could not go there even if all of the node were free.
+    /// The request could not go there even if all of the node were free.
     never,
   };
 

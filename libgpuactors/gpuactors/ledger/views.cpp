@@ -1,4 +1,4 @@
-// Copies of the ledger's state.
+// Views: copies of the ledger's state.
 #include <gpuactors/ledger/impl.hpp>
 
 namespace gpuactors {
@@ -21,7 +21,7 @@ NodeView view_of(const ledger_detail::Node& node) {
   return view;
 }
 
-// Groups come in the order of their ids, each once for a device.
+// Adds a group to the devices of one of its bundles, once for each device. Groups must come in the order of their ids.
 void add_group(NodeView& view, const BundleGrant& bundle, GroupId id) {
   for (const auto& device : bundle.devices)
     if (auto& ids = view.devices[static_cast<std::size_t>(device.index)].groups; ids.empty() || ids.back() != id)

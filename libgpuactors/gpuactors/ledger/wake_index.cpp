@@ -7,7 +7,7 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
-// The finalizer of splitmix64: neighbouring ages get unrelated weights.
+// Hashes the key with the finalizer of splitmix64, which gives neighbouring ages unrelated weights.
 std::uint32_t weight_of(QueueKey key) {
   auto z = key.age + (static_cast<std::uint64_t>(static_cast<std::uint32_t>(key.priority)) << 40);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -112,7 +112,7 @@ WakeIndex::Index WakeIndex::first_within(Index at, const QueueKey* after, const 
     return found;
   if (within(node.needs, limits))
     return at;
-  // All to the right comes after `after`.
+  // All keys to the right are greater than `after`.
   return first_within(node.right, nullptr, limits);
 }
 

@@ -1,4 +1,4 @@
-// Finds who in the queue could be served by what is free, without asking everyone.
+// WakeIndex: finds shapes in the queue that fit into given limits, without visiting all of them.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace gpuactors::ledger_detail {
 
-/// A place in the queue; less is served first.
+/// A position in the queue; lesser keys are served first.
 struct QueueKey {
   int priority = 0;
   std::uint64_t age = 0;
@@ -24,7 +24,8 @@ struct QueueKey {
 
 struct Shape;
 
-/// What a shape is measured by. One number each, so that one comparison tells most of those that cannot be served.
+/// The quantity by which a shape is measured: one number, so that one comparison rules out most shapes that cannot be
+/// served.
 enum class Measure : std::uint8_t {
   /// Whole devices of one node.
   devices,
@@ -32,26 +33,26 @@ enum class Measure : std::uint8_t {
   share,
   /// Bytes of one device.
   bytes,
-  /// Cpus of a node, in 1/10000, for what needs no device.
+  /// Cpus of a node, in 1/10000, for requests without devices.
   cpus,
 };
 
 inline constexpr std::size_t measures = 4;
 
-/// How much of each there is at most for one request: no more fits, but not all that is within these bounds does.
+/// Upper bounds for one request, by measure: a request above them does not fit; one within them may not fit either.
 using Limits = std::array<std::int64_t, measures>;
 
-/// What a shape needs, side by side: devices, or share of one device; bytes of one device; cpus; two custom resources.
+/// The needs of a shape: devices, or share of one device; bytes of one device; cpus; two custom resources.
 inline constexpr std::size_t dimensions = 5;
 using Amounts = std::array<std::int64_t, dimensions>;
 
-/// Shapes by their place in the queue, in a balanced tree that knows the least needs below each of its nodes.
+/// The shapes by their position in the queue, in a balanced tree that stores the least needs in each subtree.
 class WakeIndex {
 public:
   void insert(QueueKey key, const Amounts& needs, Shape* shape);
   void erase(QueueKey key);
 
-  /// The first shape behind `after` (from the front, if it is null) whose needs are all within the limits; null if
+  /// Returns the first shape behind `after` (from the front if null) whose needs are all within the limits; null if
   /// there is none.
   [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Amounts& limits) const;
 
@@ -71,18 +72,18 @@ private:
     QueueKey key;
     Shape* shape = nullptr;
     Amounts needs{};
-    // Heap order; a hash of the key, so that the tree is balanced and always the same.
+    // The heap order of this treap: a hash of the key, which makes the tree balanced and deterministic.
     std::uint32_t weight = 0;
     Index left = none;
     Index right = none;
-    // The least that anything in this subtree needs, each dimension by itself.
+    // The least needs in this subtree, in each dimension separately.
     Amounts least{};
   };
 
   [[nodiscard]] bool may_hold(Index at, const Amounts& limits) const;
   void update(Index at);
   Index merge(Index a, Index b);
-  // Splits into what comes before `key` and the rest.
+  // Splits a subtree into the keys before `key` and the rest.
   std::pair<Index, Index> split(Index at, QueueKey key);
   Index erase_from(Index at, QueueKey key);
   [[nodiscard]] Index first_within(Index at, const QueueKey* after, const Amounts& limits) const;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
 
-// Dimensions of what a shape needs.
+// The dimensions of a shape's needs.
 enum Dimension : std::size_t { devices_or_share, bytes, cpus, first_resource };
 
 Measure measure_of(const ResourceRequest& request) {
@@ -24,7 +24,7 @@ Measure measure_of(const ResourceRequest& request) {
   return request.memory_bytes > 0 ? Measure::bytes : Measure::cpus;
 }
 
-// By the measure alone.
+// Returns the amount in the request's measure.
 std::int64_t amount_of(const ResourceRequest& request) {
   switch (measure_of(request)) {
   case Measure::devices:
@@ -125,7 +125,7 @@ void Wakes::erase(Shape& shape) {
     places_.erase(classes);
 }
 
-// The most that one request of the class can get of the pool.
+// Returns the most that one request of the class can get from the pool.
 Amounts Wakes::limits_in(const Pool& pool, const Class& of, const Lens& lens) {
   Amounts limits{};
   if (of.measure == Measure::cpus)
@@ -154,7 +154,7 @@ void Wakes::search(Search& search, const Place& place, const Pool& pool) const {
   const auto it = places_.find(place);
   if (it == places_.end())
     return;
-  // Classes that differ in magnitude only are neighbours: what bounds one bounds the next.
+  // Classes that differ only in magnitude are neighbours and share their limits.
   const Class* last = nullptr;
   bool barred = false;
   Amounts limits{};

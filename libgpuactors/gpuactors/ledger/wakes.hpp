@@ -1,9 +1,10 @@
-// Who is worth asking when something has become free: an index of what waits by where and by what it waits for.
+// Wakes: finds the shapes that are worth a try when resources become free. An index of the waiting shapes by the places
+// where they can be served and by their needs.
 //
-// What waits did not fit before. So when something becomes free in a few nodes or bundles, only what fits there can be
-// served, and each is looked at by itself: which shapes may go there, and which of these need no more than it has.
-// Shapes are kept apart by what bars them altogether (node, labels, type, names of resources) and by the magnitude of
-// their needs, because one tree prunes well only where its shapes are short of the same thing.
+// A waiting shape did not fit before. So when a few nodes or bundles get something back, only shapes that fit there can
+// be served. Each of these pools is considered by itself: which shapes may go there, and which of them need no more
+// than it has. Shapes are separated by what excludes them altogether (node, labels, type, names of resources) and by
+// the magnitude of their needs, because a tree prunes well only if its shapes lack the same thing.
 #pragma once
 
 #include <gpuactors/ledger/cluster.hpp>
@@ -14,18 +15,18 @@
 
 namespace gpuactors::ledger_detail {
 
-/// Pools that have more free than when the queue was last served, each with the group whose bundle it is.
+/// Pools that have more free than when the queue was last served, each with its group if it is a bundle.
 using Freed = std::map<const Pool*, GroupId>;
 
-/// The feasible shapes.
+/// The index of the feasible shapes.
 class Wakes {
 public:
   void insert(Shape& shape);
   void erase(Shape& shape);
 
-  /// The first shape behind `after` (from the front, if it is null) that is worth a try; null if there is none. Seen
-  /// through `lens`. Groups, and requests that may borrow, are not asked for by what has become free: of groups, the
-  /// largest bundle must be within what there is anywhere.
+  /// Returns the first shape behind `after` (from the front if null) that is worth a try, seen through `lens`; null if
+  /// there is none. Groups, and requests that may borrow, are considered regardless of `freed`; a group only if its
+  /// largest bundle is within the most that is free anywhere.
   [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Cluster& cluster, const Freed& freed,
                                                  const Lens& lens) const;
 
@@ -34,10 +35,10 @@ public:
   }
 
 private:
-  // Where a shape can be served.
+  // The places where a shape can be served.
   struct Place {
     enum class Kind : std::uint8_t {
-      // On any node, if the rest is right.
+      // On any node that meets the other constraints.
       anywhere,
       // On the node of this name.
       node,
@@ -45,7 +46,7 @@ private:
       label,
       // In the bundles of this group.
       bundle,
-      // On any node, or out of what a lease lends.
+      // On any node, or from what a lease lends.
       loan,
       // On several nodes.
       group,
@@ -58,14 +59,14 @@ private:
     friend auto operator<=>(const Place&, const Place&) = default;
   };
 
-  // What shapes in one tree have in common.
+  // The common properties of the shapes in one tree.
   struct Class {
     Measure measure = Measure::share;
     std::string accelerator_type;
-    // Those in the last dimensions; if there are more, they are left aside.
+    // Names of the custom resources in the last dimensions; further ones are ignored.
     std::vector<std::string> resources;
     LabelConditions labels;
-    // The number of binary digits of each need.
+    // The number of bits of each need.
     std::array<std::uint8_t, dimensions> magnitude{};
 
     friend auto operator<=>(const Class&, const Class&) = default;
@@ -77,7 +78,7 @@ private:
   static std::pair<Class, Amounts> class_of(const ShapeKey& key);
   static Amounts limits_in(const Pool& pool, const Class& of, const Lens& lens);
 
-  // What one search looks for, and the best it has found.
+  // The parameters of one search and its best result so far.
   struct Search;
   void search(Search& search, const Place& place, const Pool& pool) const;
 

@@ -46,12 +46,12 @@ public:
     return true;
   }
 
-  /// What is being read.
+  /// Returns the place of the element that is being read, such as `steps[3]`.
   [[nodiscard]] std::string place() const {
     return fmt::format("{}[{}]", field_, field_ == "nodes" ? next_node_ : next_step_ + early_steps_.size());
   }
 
-  // Steps that came before the nodes run now.
+  // Runs the steps that came before the nodes.
   void finish() {
     for (const auto& step : early_steps_)
       runner_.run_step(step, next_step_++);
@@ -86,7 +86,7 @@ private:
   std::vector<Json> early_steps_;
 };
 
-// "parse error at line 1, column 7: ...", without the parser's own name for the error.
+// Returns "parse error at line 1, column 7: ...", without the parser's own name for the error.
 std::string without_prefix(std::string_view text) {
   const auto end = text.find("] ");
   return std::string{end == std::string_view::npos ? text : text.substr(end + 2)};
@@ -107,7 +107,7 @@ Result<void> run_plan(std::istream& in, std::ostream& out, const PlanOptions& op
   Runner runner(observers);
   Scenario scenario(runner);
   try {
-    // What the scenario runs is dropped as it is parsed: nothing is left in the end.
+    // Elements are dropped from the document as soon as they have run: nothing is left in the end.
     const auto rest = Json::parse(
         in, [&](int depth, Json::parse_event_t event, Json& value) { return scenario(depth, event, value); });
     scenario.finish();
@@ -115,7 +115,7 @@ Result<void> run_plan(std::istream& in, std::ostream& out, const PlanOptions& op
   } catch (const ScenarioError& error) {
     return fail(Errc::invalid_argument, error.message);
   } catch (const Json::exception& error) {
-    // A number that no double holds comes without its place.
+    // The parser's error about a number that no double holds has no position: adds the place.
     const auto text = without_prefix(error.what());
     return fail(Errc::invalid_argument,
                 text.find("line ") == std::string::npos ? scenario.place() + ": " + text : text);

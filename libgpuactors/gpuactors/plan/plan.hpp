@@ -1,5 +1,5 @@
-// Placing without running: reads a scenario in JSON and writes the ledger's answers as JSON lines, and explanations,
-// bars and a picture for people.
+// Places requests without running anything: reads a scenario in JSON and writes the ledger's answers as JSON lines, and
+// explanations, bars and a picture for people.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -13,7 +13,7 @@ namespace gpuactors {
 struct PlanOptions {
   /// Write a line of JSON for each event, and one with the final state.
   bool events = true;
-  /// Explain how every node answered this request or placement group. Empty: none.
+  /// The id of a request or placement group for which to explain how every node answered; empty for none.
   std::string explain{};
   /// Write the explanation as one JSON object instead of text.
   bool json = false;

@@ -31,7 +31,7 @@ std::optional<std::int64_t> as_integer(const Json& value) {
     return value.get<std::int64_t>();
   if (value.is_number_float()) {
     const auto number = value.get<double>();
-    // Below 2^63; the nearest double to its largest value is 2^63 itself.
+    // The bound is below 2^63, because the double nearest to the largest int64 is 2^63 itself.
     if (std::nearbyint(number) == number && std::abs(number) < 9.2e18)
       return static_cast<std::int64_t>(number);
     return std::nullopt;
@@ -55,7 +55,7 @@ double as_number(const Json& value, const std::string& place) {
   return number;
 }
 
-// Amounts that a rule refuses make the request refused; the first reason is kept.
+// Returns the amount. An amount that a rule refuses makes the request refused; the first reason is kept.
 Share share_of(Result<Share> amount, std::string& refused) {
   if (amount)
     return *amount;
@@ -114,7 +114,7 @@ std::string choice(const Reader& reader, const char* field, const std::vector<st
   return text;
 }
 
-// Longer than any scenario needs, shorter than a clock holds.
+// The longest queue timeout: longer than any scenario needs, shorter than a clock holds.
 constexpr double most_seconds = 1e9;
 
 template <class Request>
@@ -150,7 +150,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
   return a;
 }
 
-// Clamped, so that whoever checks the value sees one that is too large.
+// Clamps large values to the largest int, so that later checks still find them too large.
 int read_int(const Reader& reader, const char* field, int otherwise) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   return static_cast<int>(std::min(reader.integer(field, 0, otherwise), most));

@@ -29,7 +29,7 @@ struct ScenarioError : std::exception {
   std::string message;
 };
 
-/// What a step submits. `refused` is set when the rules for requests refuse it: that is an answer, not an error.
+/// A request to submit. `refused` is the reason if the rules for requests refuse it: that is an answer, not an error.
 struct Submit {
   std::string id;
   ResourceRequest request;
@@ -52,24 +52,25 @@ public:
 
   [[nodiscard]] bool has(const char* field) const;
 
-  /// The field's value; throws when it is not there.
+  /// Returns the field's value. @throws ScenarioError if the field is missing.
   [[nodiscard]] const Json& at(const char* field) const;
 
-  /// "steps[3].submit.gpus"
+  /// Returns the place of a field: "steps[3].submit.gpus".
   [[nodiscard]] std::string place_of(const std::string& field) const;
 
   [[nodiscard]] std::string text(const char* field) const;
   [[nodiscard]] std::string text_or_empty(const char* field) const;
   [[nodiscard]] bool flag(const char* field, bool otherwise) const;
-  /// An integer of at least `least`, as a JSON number or string.
+  /// Returns an integer of at least `least`, given as a JSON number or string; `otherwise` if the field is missing.
   [[nodiscard]] std::int64_t integer(const char* field, std::int64_t least, std::int64_t otherwise) const;
-  /// A number of at least 0.
+  /// Returns a number of at least 0.
   [[nodiscard]] double number(const char* field) const;
   [[nodiscard]] std::map<std::string, std::string> texts(const char* field) const;
-  /// Conditions on labels: a string, an array of strings, {"in": [...]}, {"not_in": [...]} or {"exists": true|false}.
+  /// Returns conditions on labels: a string, an array of strings, {"in": [...]}, {"not_in": [...]} or {"exists":
+  /// true|false}.
   [[nodiscard]] LabelConditions conditions(const char* field) const;
   [[nodiscard]] std::map<std::string, double> numbers(const char* field) const;
-  /// An array; empty when it is not there.
+  /// Returns an array; empty if the field is missing.
   [[nodiscard]] const Json& array(const char* field) const;
 
 private:
@@ -77,7 +78,7 @@ private:
   std::string place_;
 };
 
-/// @throws ScenarioError for what breaks the format of a scenario.
+/// Read one object of a scenario. @throws ScenarioError if it breaks the format.
 [[nodiscard]] NodeSpec read_node(const Json& value, const std::string& place);
 [[nodiscard]] Submit read_submit(const Json& value, const std::string& place);
 [[nodiscard]] SubmitGroup read_group(const Json& value, const std::string& place);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// All nine decimals: the reader rounds to the nanosecond.
+// Returns seconds with all nine decimals, because the reader rounds to the nanosecond.
 std::string seconds_of(Duration duration) {
   const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
   return fmt::format("{}.{:09}", count / 1'000'000'000, count % 1'000'000'000);
@@ -87,7 +87,7 @@ void add_amounts(Json& json, const ResourceRequest& request) {
 
 std::string with_timeout(const Json& json, const std::optional<Duration>& queue_timeout) {
   auto text = json.dump();
-  // Exact, which a double need not be.
+  // Inserts the timeout as exact text, because a double may miss it.
   if (queue_timeout)
     text.insert(text.size() - 1, fmt::format(R"(,"queue_timeout":{})", seconds_of(*queue_timeout)));
   return text;

@@ -15,10 +15,11 @@
 
 namespace gpuactors {
 
-/// One scenario in the making: a step for each call, and before it one for the time that has passed since the last.
+/// Writes one scenario: a step for each call, and before it a step for the time that has passed since the last call.
 ///
-/// The ids of the scenario are the names of the requests and their numbers: "echo#7". Time passes `late`: the ledger
-/// hears of it with the next call, as it did. One thread. Memory grows with what waits or is held.
+/// The ids of the scenario are the names of the requests and their numbers: "echo#7". Time steps are `late`: the ledger
+/// learns of the time with the next call, as in the recorded run. One thread. Memory grows with the requests and groups
+/// that wait or hold something.
 class ScenarioWriter {
 public:
   explicit ScenarioWriter(std::ostream& out);
@@ -28,7 +29,7 @@ public:
   void add_node(const NodeSpec& node, TimePoint now);
   void fail_device(const std::string& node, int index, TimePoint now);
 
-  /// @param parent the request that holds the lease `request.parent`; none without one.
+  /// @param parent the request that holds the lease `request.parent`; empty without a parent.
   void submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now);
 
   void drain_node(const std::string& node, TimePoint now);
@@ -36,11 +37,11 @@ public:
   void submit_group(GroupId id, const GroupRequest& request, TimePoint now);
   void release_group(GroupId id, TimePoint now);
 
-  /// Gives back what a request holds, or withdraws it.
+  /// Releases what a request holds, or withdraws the request.
   void release(RequestId id, TimePoint now);
   void advance(TimePoint now);
 
-  /// What the call brought about: names of what is over are forgotten.
+  /// Forgets the names of requests and groups that these events of the last call have ended.
   void forget(const std::vector<Event>& events);
 
   /// Ends the scenario; nothing may follow.

@@ -89,7 +89,7 @@ using Content = caf::type_erased_tuple;
 using Content = caf::message;
 #endif
 
-/// Puts a message into the mailbox of `to`, from any thread. `id` of zero makes it asynchronous.
+/// Puts a message into the mailbox of `to`, from any thread. An `id` of zero makes the message asynchronous.
 template <class... Ts>
 void enqueue(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, Ts&&... xs) {
   const auto mid = caf::make_message_id(id);
@@ -110,7 +110,7 @@ void post(const Handle& to, Ts&&... xs) {
 /// Sends `x` to `self` after `wait`.
 template <class Self, class T>
 void post_later(Self* self, std::chrono::nanoseconds wait, T x) {
-  // CAF adds it to its clock, which must not overflow.
+  // CAF adds `wait` to its clock, which must not overflow.
   constexpr std::chrono::hours most{24 * 365 * 10};
   wait = std::min<std::chrono::nanoseconds>(wait, most);
 #if GPUACTORS_CAF_017
@@ -120,8 +120,8 @@ void post_later(Self* self, std::chrono::nanoseconds wait, T x) {
 #endif
 }
 
-/// Where the answer to the message that `promise` stands for goes, if the receiver of the answer is the asker: the
-/// actor and the id of the answer. Otherwise null: then `promise` delivers it.
+/// Returns the actor and the message id to which the answer for `promise` goes, if it goes directly to the requester.
+/// Otherwise the handle is null, and `promise` must deliver the answer.
 inline std::pair<caf::strong_actor_ptr, std::uint64_t> answer_to(const caf::response_promise& promise) {
 #if GPUACTORS_CAF_017
   if (promise.pending() && promise.stages().empty() && !promise.async())
@@ -132,7 +132,8 @@ inline std::pair<caf::strong_actor_ptr, std::uint64_t> answer_to(const caf::resp
   return {};
 }
 
-/// Asks `to` on behalf of `self`, without a time limit: meant for actors of one process. Answer with `.then(...)`.
+/// Sends a request from `self` to `to`, without a time limit: meant for actors of one process. Handle the answer with
+/// `.then(...)`.
 template <class Self, class Handle, class... Ts>
 auto ask(Self* self, const Handle& to, Ts&&... xs) {
 #if GPUACTORS_CAF_017
@@ -144,7 +145,8 @@ auto ask(Self* self, const Handle& to, Ts&&... xs) {
 
 // -- configuration --------------------------------------------------------------------------------
 
-/// Registers the message types of `Block` (a `caf::id_block`) with the process. Before any configuration object.
+/// Registers the message types of `Block` (a `caf::id_block`) with the process. Call it before any configuration object
+/// exists.
 template <class Block>
 void init_types() {
 #if !GPUACTORS_CAF_017
@@ -162,8 +164,8 @@ void add_types([[maybe_unused]] caf::actor_system_config& config) {
 #endif
 }
 
-/// Scheduler settings: few threads that share one queue, because control actors are short and user code has threads of
-/// its own. Policy "sharing" answered a request six times faster than work stealing on two cores.
+/// Sets the scheduler: few threads that share one queue, because control actors run briefly and user code has its own
+/// threads. On two cores, policy "sharing" answered a request six times faster than work stealing.
 inline void set_scheduler(caf::actor_system_config& config, std::size_t threads) {
 #if GPUACTORS_CAF_017
   config.set("scheduler.policy", caf::atom("sharing"));
@@ -174,7 +176,7 @@ inline void set_scheduler(caf::actor_system_config& config, std::size_t threads)
 #endif
 }
 
-/// Signs of life between processes: CAF 0.17 sends none unless both are set.
+/// Sets the heartbeat between processes: CAF 0.17 sends none unless both values are set.
 inline void set_heartbeat(caf::actor_system_config& config, std::chrono::nanoseconds interval,
                           std::chrono::nanoseconds timeout) {
 #if GPUACTORS_CAF_017
@@ -190,14 +192,14 @@ inline void set_heartbeat(caf::actor_system_config& config, std::chrono::nanosec
 #endif
 }
 
-/// The bytes of a connection.
+/// The type of a connection's buffers.
 #if GPUACTORS_CAF_017
 using LinkBuffer = std::vector<char>;
 #else
 using LinkBuffer = caf::byte_buffer;
 #endif
 
-/// The actor that speaks CAF's protocol (`Broker` is its type) with other processes; the middleman has made it.
+/// Returns the middleman's actor, of type `Broker`, that speaks CAF's protocol with other processes.
 template <class Broker>
 caf::actor protocol_broker(caf::actor_system& system) {
 #if GPUACTORS_CAF_017
@@ -217,8 +219,8 @@ template <class Inspector>
 using InspectResult = bool;
 #endif
 
-/// Reads or writes `x` through plain values: `Fields` has a tuple `values`, `save(x)`, which fills it or returns false,
-/// and `load(x)`, which makes `x` from it.
+/// Serializes or deserializes `x` through plain values. `Fields` has a tuple `values`; `save(x)`, which fills the tuple
+/// or returns false; and `load(x)`, which makes `x` from the tuple.
 template <class Fields, class Inspector, class T>
 InspectResult<Inspector> inspect_as(Inspector& f, [[maybe_unused]] const char* name, T& x) {
   Fields fields;
@@ -258,7 +260,7 @@ using Bytes = caf::binary_serializer::container_type;
 using Bytes = caf::byte_buffer;
 #endif
 
-/// Appends `x` to `bytes` as it would travel to another process; false when it cannot be serialized.
+/// Appends `x` to `bytes` in wire format; returns false if `x` cannot be serialized.
 template <class T>
 bool encode(caf::actor_system& system, const T& x, Bytes& bytes) {
   caf::binary_serializer sink{system, bytes};
@@ -269,7 +271,7 @@ bool encode(caf::actor_system& system, const T& x, Bytes& bytes) {
 #endif
 }
 
-/// Reads what `encode` wrote; false when the bytes are no `T`.
+/// Reads what `encode` wrote; returns false if the bytes are no `T`.
 template <class T>
 bool decode(caf::actor_system& system, const Bytes& bytes, T& x) {
   caf::binary_deserializer source{system, bytes};
@@ -280,18 +282,18 @@ bool decode(caf::actor_system& system, const Bytes& bytes, T& x) {
 #endif
 }
 
-/// What became of a message; `unwritable` is one that cannot be serialized.
+/// The result of writing a message; `unwritable` means that it cannot be serialized.
 enum class Written { done, unwritable, not_here };
 
-/// Whether an actor of another process can be sent to: not after its process was lost, although one that is taken for
-/// the same may be there.
+/// Returns whether messages can be sent to an actor of another process. Once its process was lost they cannot, even if
+/// a process that is taken for the same one is now connected.
 inline bool is_reachable(const caf::strong_actor_ptr& actor) {
   return !actor->get()->getf(caf::abstract_actor::is_terminated_flag);
 }
 
-/// Writes `xs` to `bytes` as CAF's protocol sends them from an actor of this process to one of the process at the other
-/// end of a connection: the request, the answer (`id` says which) or the message. With CAF 1.x it is `not_here`: that
-/// does it itself.
+/// Replaces `bytes` with `xs` in CAF's protocol, as sent from an actor of this process to one at the other end of a
+/// connection. `id` tells whether the message is a request, an answer or asynchronous. With CAF 1.x returns `not_here`,
+/// because CAF itself writes directly there.
 template <class... Ts>
 Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused]] LinkBuffer& bytes,
                       [[maybe_unused]] const caf::strong_actor_ptr& to,
@@ -299,13 +301,13 @@ Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused
                       [[maybe_unused]] const Ts&... xs) {
 #if GPUACTORS_CAF_017
   namespace basp = caf::io::basp;
-  // So that it is found when the answer comes.
+  // The registry is where CAF finds the sender when the answer arrives.
   system.registry().put(from->id(), from);
   bytes.clear();
   caf::binary_serializer sink{system, bytes};
   sink.skip(basp::header_size);
   const std::vector<caf::strong_actor_ptr> no_stages;
-  // The view is only read.
+  // The view is only read, so casting const away is safe.
   const auto content = caf::make_type_erased_tuple_view(const_cast<Ts&>(xs)...); // NOLINT(*-const-cast)
   if (sink(no_stages) || caf::message::save(sink, content))
     return Written::unwritable;
@@ -322,8 +324,8 @@ Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused
 #endif
 }
 
-/// The process at the other end of a connection, once it has said which it is and if CAF sends to it by this one; as
-/// `Broker`, the actor that has the connection, knows it.
+/// Returns the process at the other end of a connection, as known to the `Broker` that owns the connection; none before
+/// the peer has identified itself, or if CAF sends to it over another connection.
 template <class Broker, class Handle>
 caf::node_id peer_of([[maybe_unused]] caf::io::abstract_broker* broker, [[maybe_unused]] const Handle& connection) {
 #if GPUACTORS_CAF_017
@@ -338,7 +340,7 @@ caf::node_id peer_of([[maybe_unused]] caf::io::abstract_broker* broker, [[maybe_
 
 // -- threads --------------------------------------------------------------------------------------
 
-/// Whom an actor is handed to whenever it has messages. Outlives the actor.
+/// Runs an actor whenever it has messages. A runner must outlive its actor.
 #if GPUACTORS_CAF_017
 class Runner : public caf::execution_unit {
 public:
@@ -346,12 +348,12 @@ public:
     // nop
   }
 
-  /// Any thread; never again before `actor` was run.
+  /// Schedules `actor`. Called on any thread, and not again before `actor` was run.
   virtual void run_soon(caf::resumable* actor) = 0;
 
 protected:
-  /// Runs `actor` until it has no more messages; returns false when it has ended. What it sends to is run by the
-  /// system.
+  /// Runs `actor` until it has no more messages; returns false if it has ended. The system's scheduler runs the actors
+  /// that it sends to.
   bool run(caf::resumable* actor) {
     auto result = caf::resumable::resume_later;
     while (result == caf::resumable::resume_later)
@@ -365,7 +367,7 @@ private:
     run_soon(actor);
   }
 
-  // The actor keeps a pointer to it.
+  // A member, because the actor keeps a pointer to it.
   caf::scoped_execution_unit others_;
 };
 using RunnerBase = caf::execution_unit;
@@ -395,7 +397,7 @@ private:
   void delay(caf::resumable* actor) final {
     run_soon(actor);
   }
-  // There is nothing to start and stop.
+  // A runner has nothing to start or stop.
   void start() final {
     // nop
   }
@@ -409,7 +411,7 @@ using RunnerBase = caf::scheduler;
 using EnqueueResult = bool;
 #endif
 
-/// An actor that a runner of its own runs, whoever sends to it.
+/// An actor that is always run by its own runner, no matter which thread sends to it.
 class RunActor : public caf::event_based_actor {
 public:
   RunActor(caf::actor_config& config, std::shared_ptr<Runner> runner)

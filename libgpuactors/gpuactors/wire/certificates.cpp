@@ -21,13 +21,13 @@ using Path = std::filesystem::path;
 
 namespace {
 
-constexpr std::size_t name_length = 64; // of a common name, by X.509
+constexpr std::size_t name_length = 64; // the limit of X.509 for a common name
 constexpr std::size_t host_length = 253;
 constexpr std::size_t label_length = 63;
 
 using Days = std::chrono::duration<std::int64_t, std::ratio<86'400>>;
 
-// Clocks of machines differ: a certificate is good a little before it was made.
+// The clocks of machines differ, so certificates are valid from a little before their creation.
 constexpr std::chrono::minutes skew{10};
 
 // -- names and lives ------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ bool is_host_name(std::string_view host) {
     const auto label = host.substr(0, dot);
     if (!is_word(label) || label.size() > label_length || label.front() == '-' || label.back() == '-')
       return false;
-    if (dot == std::string_view::npos) // "10.0.0.300" was meant to be an address
+    if (dot == std::string_view::npos) // an all-digit last label, as in "10.0.0.300", was meant as an address
       return first || label.find_first_not_of("0123456789") != std::string_view::npos;
     host.remove_prefix(dot + 1);
   }
@@ -74,7 +74,7 @@ Result<void> check_days(std::int64_t days) {
   return {};
 }
 
-/// This machine's name, or localhost when it has none that a certificate could carry.
+/// Returns this machine's identity, named localhost if its host name cannot be used in a certificate.
 NodeIdentity this_machine() {
   std::array<char, host_length + 1> host{};
   const bool known = ::gethostname(host.data(), host.size() - 1) == 0 && is_host_name(host.data());
@@ -87,7 +87,7 @@ NodeIdentity this_machine() {
 
 // -- making what it lacks: the caller holds the lock of the folder that is written to -----------------
 
-/// Makes an authority, or completes one of which a process that was stopped left the key only.
+/// Makes an authority, or completes one of which an interrupted process left only the key.
 Result<void> make_authority_in(const Path& folder, std::int64_t days, WallTime now) {
   const auto key_path = folder / authority_key_file;
   if (!is_there(key_path)) {
@@ -115,7 +115,7 @@ Result<WallTime> end_of_life(const NodeIdentity& node, const CertificateInfo& au
   return until;
 }
 
-/// Writes the three files that a node needs; a key that is there stays.
+/// Writes the three files that a node needs; keeps an existing key.
 Result<void> issue_into(const Path& folder, const Path& out, NodeIdentity node, WallTime now) {
   if (node.hosts.empty())
     node.hosts.push_back(node.name);
@@ -146,11 +146,11 @@ bool is_new(const Path& folder) {
   return !is_there(folder / authority_file) && !is_there(folder / node_file) && !is_there(folder / node_key_file);
 }
 
-/// Makes or renews what a folder lacks that is new or has the authority's key.
+/// Makes or renews the missing or expiring files of a folder that is new or has the authority's key.
 Result<void> complete(const Path& folder, WallTime now) {
   GPUACTORS_LET(lock, open_folder(folder));
   (void)lock;
-  const bool has_key = is_there(folder / authority_key_file); // others may have been here before the lock
+  const bool has_key = is_there(folder / authority_key_file); // another process may have made it before the lock
   if (!is_there(folder / authority_file) && (has_key || is_new(folder)))
     GPUACTORS_TRY(make_authority_in(folder, limits::authority_days, now));
   if (!is_there(folder / node_file))
@@ -175,7 +175,7 @@ CertificateFolder::CertificateFolder(Path path, Now now) : path_(std::move(path)
 
 Result<Path> CertificateFolder::default_path() {
   const Path below = Path{"gpuactors"} / "certs";
-  // By its specification, a relative XDG_STATE_HOME is to be ignored.
+  // The XDG specification says to ignore a relative XDG_STATE_HOME.
   if (const auto* state = std::getenv("XDG_STATE_HOME"); state != nullptr && Path{state}.is_absolute())
     return Path{state} / below;
   const auto* home = std::getenv("HOME");
@@ -214,7 +214,7 @@ Result<CertificateFiles> CertificateFolder::init(std::int64_t days) const {
 Result<CertificateFiles> CertificateFolder::issue(const NodeIdentity& node, const Path& out) const {
   GPUACTORS_TRY(check_identity(node));
   const auto now = now_();
-  GPUACTORS_TRY(load_authority(path_, now)); // before anything is made
+  GPUACTORS_TRY(load_authority(path_, now)); // fails before anything is created
   GPUACTORS_LET(lock, open_folder(out));
   std::error_code error;
   if (is_there(out / authority_key_file) && !std::filesystem::equivalent(path_, out, error))
@@ -232,15 +232,15 @@ Result<CertificateFiles> CertificateFolder::check() const {
 
 Result<CertificateFiles> CertificateFolder::ensure() const {
   const auto now = now_();
-  // Most starts end here, without a lock, also where the folder cannot be written.
+  // The common case needs no lock, and works in a read-only folder.
   if (auto loaded = load(path_); loaded && !is_due(*loaded, now))
     return files_of(path_, *loaded, now);
-  // The authority's key is the first file that is made: where it is not, somebody else makes the certificates.
+  // The authority's key is created first: a folder with files but without that key was filled from another machine.
   if (!is_new(path_) && !is_there(path_ / authority_key_file))
     return check();
   const auto completed = complete(path_, now);
   auto files = check();
-  // One that is valid and cannot be renewed, on a full disk for example, still does.
+  // Valid files suffice even if the renewal failed, for example on a full disk.
   if (!files && !completed)
     return fail(completed.error());
   return files;
@@ -253,7 +253,7 @@ Result<std::vector<CertificateInfo>> CertificateFolder::list() const {
       GPUACTORS_LET(certificate, load_certificate(file));
       result.push_back(describe(*certificate, file));
     }
-  if (result.empty()) // The same words as at the start of a process.
+  if (result.empty()) // Fails with the same text as the start of a process does.
     GPUACTORS_TRY(load(path_));
   return result;
 }

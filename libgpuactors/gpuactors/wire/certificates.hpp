@@ -1,4 +1,5 @@
-// Certificates for the ports of a cluster: an authority, certificates of nodes, and the checks before a process starts.
+// Certificates for the ports of a cluster: the authority, the nodes' certificates, and the checks before a process
+// starts.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -13,30 +14,30 @@
 
 namespace gpuactors {
 
-/// Time of day: certificates are valid between two dates.
+/// Wall-clock time, in which the validity of certificates is expressed.
 using WallTime = std::chrono::system_clock::time_point;
 
 /// Renders "2026-11-21 06:51 UTC".
 [[nodiscard]] std::string to_string(WallTime time);
 
-/// What a process needs to take part in a cluster: the files to hand to TLS, found good.
+/// The checked files that a process hands to TLS in order to take part in a cluster.
 struct CertificateFiles {
-  /// Whom it trusts.
+  /// The certificate of the authority that the process trusts.
   std::filesystem::path authority;
-  /// Who it is.
+  /// The certificate and private key of the process itself.
   std::filesystem::path certificate;
   std::filesystem::path key;
-  /// When the first of the two certificates ends.
+  /// When the first of the two certificates expires.
   WallTime valid_until;
 };
 
-/// What one certificate says.
+/// The contents of one certificate.
 struct CertificateInfo {
   std::filesystem::path file;
-  /// Common names of its holder and of who signed it.
+  /// Common names of the certificate's owner and of its signer.
   std::string subject;
   std::string issuer;
-  /// Host names and addresses it is for; none in an authority's.
+  /// Host names and addresses that the certificate is valid for; none in an authority's.
   std::vector<std::string> hosts;
   WallTime valid_from;
   WallTime valid_until;
@@ -44,60 +45,60 @@ struct CertificateInfo {
   std::string fingerprint;
 };
 
-/// Whom to issue a certificate for.
+/// The node that a certificate is issued for.
 struct NodeIdentity {
   /// 1 to 64 letters, digits, dots, hyphens and underscores.
   std::string name;
-  /// Host names and IP addresses, without port; the name itself when there are none.
+  /// Host names and IP addresses, without port; if empty, the name itself.
   std::vector<std::string> hosts;
-  /// Life in days; left out, `limits::certificate_days`, or as long as the authority lives if that is less.
+  /// Lifetime in days. Default: `limits::certificate_days`, or the authority's remaining lifetime if that is shorter.
   std::optional<std::int64_t> days;
 };
 
 /// A folder with certificates: `ca.pem` and `ca.key` are the authority, `node.pem` and `node.key` this machine's own.
 /// `ca.key` stays on the machine where the authority was made; a node needs the other three.
 ///
-/// Every file appears whole or not at all, also when several processes make the same ones at once. All methods may be
-/// called from any thread; errors say in one line what is wrong and which command puts it right.
+/// Every file appears complete or not at all, even if several processes create the same ones at once. All methods may
+/// be called from any thread; errors say in one line what is wrong and which command fixes it.
 class CertificateFolder {
 public:
   using Now = std::function<WallTime()>;
 
-  /// `now` is the time that certificates are made for and checked at.
+  /// `now` provides the time at which certificates are made and checked.
   explicit CertificateFolder(
       std::filesystem::path path, Now now = [] { return std::chrono::system_clock::now(); });
 
-  /// The user's own: $XDG_STATE_HOME/gpuactors/certs, or ~/.local/state/gpuactors/certs.
-  /// @returns `not_found` when the user has no home.
+  /// Returns the user's default folder: $XDG_STATE_HOME/gpuactors/certs, or ~/.local/state/gpuactors/certs.
+  /// @returns `not_found` if the user has no home folder.
   [[nodiscard]] static Result<std::filesystem::path> default_path();
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept {
     return path_;
   }
 
-  /// Makes the authority, to live for `days`, and a certificate for this machine.
-  /// @returns `already_exists` when there is one, `invalid_argument` for a life that is not allowed or a folder that
-  ///          cannot be written.
+  /// Makes an authority with a lifetime of `days`, and a certificate for this machine.
+  /// @returns `already_exists` if the folder has an authority or files of another one, `invalid_argument` for a
+  ///          lifetime that is not allowed or a folder that cannot be written.
   [[nodiscard]] Result<CertificateFiles> init(std::int64_t days) const;
 
-  /// Issues a certificate into the folder `out`, with a copy of `ca.pem`. A `node.key` that `out` has is kept, so that
-  /// a process which starts meanwhile never sees a key and a certificate that do not fit.
-  /// @returns `not_found` without the authority's key, `invalid_argument` for a name, host or life that is not
+  /// Issues a certificate into the folder `out`, with a copy of `ca.pem`. An existing `node.key` in `out` is kept, so
+  /// that a process that starts meanwhile never sees a key and a certificate that do not match.
+  /// @returns `not_found` without the authority's key, `invalid_argument` for a name, host or lifetime that is not
   ///          allowed, or an `out` that is the folder of another authority.
   [[nodiscard]] Result<CertificateFiles> issue(const NodeIdentity& node, const std::filesystem::path& out) const;
 
-  /// Finds the files, and whether they would do: all there, keys private, the key that of the certificate, the
-  /// certificate signed by the authority, both valid now.
+  /// Checks that the folder's files can be used: all exist, keys are private, the key belongs to the certificate, the
+  /// authority signed the certificate, and both certificates are valid now.
   /// @returns `not_found` for a missing file, `invalid_argument` for anything else.
   [[nodiscard]] Result<CertificateFiles> check() const;
 
-  /// Finds or makes what a process on this machine needs: an authority and a certificate for localhost and this host
-  /// on first use; a new certificate, for the same name and hosts, when the old one is near its end
-  /// (`limits::certificate_renewal`) and the authority's key is here. What is there otherwise is only checked.
+  /// Finds or makes the files that a process on this machine needs: on first use, an authority and a certificate for
+  /// localhost and this host; later a new certificate, for the same name and hosts, when the old one is near its expiry
+  /// (`limits::certificate_renewal`) and the authority's key is here. All other existing files are only checked.
   [[nodiscard]] Result<CertificateFiles> ensure() const;
 
-  /// What the certificates that are there say, the authority first, whether they would do or not.
-  /// @returns `not_found` when there are none.
+  /// Returns the contents of the folder's certificates, the authority's first, whether or not they can be used.
+  /// @returns `not_found` if there are none.
   [[nodiscard]] Result<std::vector<CertificateInfo>> list() const;
 
 private:

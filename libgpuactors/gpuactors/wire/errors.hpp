@@ -1,4 +1,5 @@
-// Errors across CAF's border: ours travel as a standard CAF error with the code and the text beside it.
+// Conversion of errors at the border to CAF: the library's errors travel as a standard CAF error that carries code and
+// text.
 #pragma once
 
 #include <gpuactors/base/result.hpp>

@@ -10,7 +10,7 @@ namespace gpuactors {
 
 namespace {
 
-/// Protobuf's report on one line, without the colon or full stop that may stand around it.
+/// Returns Protobuf's report on one line, without leading colon and trailing full stop.
 std::string one_line(std::string_view report) {
   std::string result;
   for (const char c : report) {
@@ -25,7 +25,8 @@ std::string one_line(std::string_view report) {
   return result;
 }
 
-/// The line and column of the caret in Protobuf's report, as a place in `json`; empty without one.
+/// Returns the position in `json`, as line and column, that the caret in Protobuf's report points at; empty without a
+/// caret.
 std::string place_of(std::string_view report, std::string_view json) {
   const auto caret_line = report.rfind('\n');
   if (caret_line == std::string_view::npos || report.find('^', caret_line) == std::string_view::npos)
@@ -34,7 +35,7 @@ std::string place_of(std::string_view report, std::string_view json) {
   const auto begin = excerpt_line == std::string_view::npos ? 0 : excerpt_line + 1;
   const auto excerpt = report.substr(begin, caret_line - begin);
   const auto column = report.find('^', caret_line) - caret_line - 1;
-  // Without text around it the place is the end.
+  // An empty excerpt means that the error is at the end of the text.
   const auto offset = excerpt.empty() ? json.size() : json.find(excerpt);
   if (offset == std::string_view::npos)
     return {};
@@ -45,11 +46,11 @@ std::string place_of(std::string_view report, std::string_view json) {
                      at - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1);
 }
 
-/// Why `json` is no message of the type `descriptor`, from Protobuf's report: where, if it is no JSON at all, else what
-/// the message has.
+/// Explains, from Protobuf's report, why `json` is no message of the type `descriptor`: where the error is if `json` is
+/// no valid JSON, else which fields the message has.
 std::string explain(const google::protobuf::Descriptor& descriptor, std::string_view json, std::string_view report) {
   const auto place = place_of(report, json);
-  if (!place.empty()) // The text around the place and a caret below it follow: the place says as much.
+  if (!place.empty()) // The position replaces the rest of the report, an excerpt with a caret below it.
     return fmt::format("the JSON is no {}{}: {}", descriptor.full_name(), place,
                        one_line(report.substr(0, report.find('\n'))));
   std::string fields;

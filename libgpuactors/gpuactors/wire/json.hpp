@@ -1,4 +1,4 @@
-// Messages as JSON, by the Protobuf JSON mapping: what the command line speaks.
+// Messages as JSON, by the Protobuf JSON mapping, for the command line.
 #pragma once
 
 #include <gpuactors/wire/payload.hpp>

@@ -23,7 +23,7 @@ void Lanes::watch(std::function<void(const caf::node_id&)> added) {
 
 void Lanes::remove(const caf::node_id& node, const transport::Pipe* pipe) {
   const std::unique_lock lock{mutex_};
-  // There may be a newer one.
+  // A newer connection to the node may have replaced this one.
   if (const auto found = pipes_.find(node); found != pipes_.end() && found->second.get() == pipe)
     pipes_.erase(found);
 }
@@ -42,7 +42,7 @@ caf_version::LinkBuffer& Lanes::scratch() {
 }
 
 bool Lanes::write(transport::Pipe& pipe, caf_version::LinkBuffer& message) {
-  // Each holder has a thread, and so a buffer: the memory of a large message, which is rare, is not kept.
+  // Each holder has a thread and therefore a buffer: large messages are rare, so their memory is not kept.
   constexpr std::size_t kept = 16U << 10;
   const bool sent = pipe.send({reinterpret_cast<const char*>(message.data()), message.size()});
   if (message.capacity() > kept)

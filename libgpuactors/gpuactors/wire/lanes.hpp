@@ -1,5 +1,5 @@
-// Lanes: messages to actors of other processes, on the shortest way there is. CAF hands each to its event loop, which
-// has to be woken for it; here the thread that sends it puts it into its process's own connection.
+// Lanes: the shortest way for messages to actors of other processes. CAF hands each message to its event loop, which
+// must be woken for it; on a lane, the sending thread itself writes the message to its process's connection.
 #pragma once
 
 #include <gpuactors/wire/caf_version.hpp>
@@ -15,10 +15,10 @@ namespace transport {
 class Pipe;
 } // namespace transport
 
-/// The connections of one process that stand, by the process at the other end. Any thread.
+/// The established connections of one process, by the process at the other end. Any thread.
 ///
-/// A sender's messages to one receiver keep their order as long as all of them go through here, or all through CAF; one
-/// that CAF sends after one from here arrives after it.
+/// A sender's messages to one receiver keep their order if all of them use the lane, or all of them use CAF. A message
+/// that CAF sends after one sent by the lane also arrives after it.
 class Lanes {
 public:
   explicit Lanes(caf::actor_system& system) : system_(system) {
@@ -27,9 +27,9 @@ public:
 
   using Sent = caf_version::Written;
 
-  /// Sends `xs` from `from`, an actor of this process; `id` of zero makes it asynchronous.
-  /// @returns `not_here` when the receiver is in this process, or has no connection with it: CAF has to see to it then;
-  /// `unwritable` for what cannot be serialized: CAF would send a part of it, which is dropped.
+  /// Sends `xs` from `from`, an actor of this process. An `id` of zero makes the message asynchronous.
+  /// @returns `not_here` if the receiver is in this process or has no connection to it, and CAF must send the message;
+  ///          `unwritable` if the message cannot be serialized: CAF would send part of it, which the receiver drops.
   template <class... Ts>
   Sent send(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, const Ts&... xs) {
     const auto pipe = find(to);
@@ -40,21 +40,21 @@ public:
     return written == Sent::done && !write(*pipe, message) ? Sent::not_here : written;
   }
 
-  /// A connection to this process stands, and CAF uses it.
+  /// Enters an established connection to `node` that CAF uses too.
   void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe);
 
-  /// Has `added` told of each connection from now on, in the event loop and before anybody else knows of it: what is
-  /// sent there is the first message after CAF's own. For tests.
+  /// Makes `added` the callback for each new connection. It runs in the event loop before anybody else knows of the
+  /// connection, so a message sent from it is the first one after CAF's handshake. For tests.
   void watch(std::function<void(const caf::node_id&)> added);
 
-  /// It has ended.
+  /// Removes a connection that has ended. No effect if `node` has a newer one.
   void remove(const caf::node_id& node, const transport::Pipe* pipe);
 
 private:
-  /// The way to an actor of another process; null if there is none.
+  /// Returns the connection to the process of `to`; null if there is none, or `to` is in this process.
   [[nodiscard]] std::shared_ptr<transport::Pipe> find(const caf::strong_actor_ptr& to) const;
 
-  /// A buffer of this thread.
+  /// Returns this thread's serialization buffer.
   static caf_version::LinkBuffer& scratch();
 
   static bool write(transport::Pipe& pipe, caf_version::LinkBuffer& message);
@@ -65,8 +65,8 @@ private:
   std::function<void(const caf::node_id&)> added_;
 };
 
-/// Sends `xs` by `lanes`, if there are any, or by CAF.
-/// @returns false when it cannot be serialized, as far as that is known.
+/// Sends `xs` by `lanes` if possible, else by CAF. `lanes` may be null.
+/// @returns false if the lane found that the message cannot be serialized; CAF does not report it.
 template <class... Ts>
 bool send_message(Lanes* lanes, const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id,
                   Ts&&... xs) {

@@ -20,7 +20,7 @@ void configure_links(caf::actor_system_config& config, const LinkOptions& option
 
 namespace {
 
-/// Calls a function when the port answers or gives up.
+/// Calls a function when the port delivers the answer or an error.
 class Answer : public OwnReply {
 public:
   using Done = std::function<void(Result<caf_version::Content*>)>;
@@ -41,7 +41,7 @@ private:
   Done done_;
 };
 
-/// As `RequestPort::ask`, for an actor of this process and words of CAF that are not made to leave it.
+/// Like `RequestPort::ask`, for an actor of this process and for CAF messages that cannot be serialized.
 template <class... Ts>
 void ask_here(RequestPort& port, const std::shared_ptr<PendingReply>& pending, const caf::strong_actor_ptr& to,
               TimePoint deadline, Ts&&... xs) {
@@ -55,10 +55,10 @@ void ask_here(RequestPort& port, const std::shared_ptr<PendingReply>& pending, c
 
 // -- Links ----------------------------------------------------------------------------------------
 
-/// The threads that dial, one an attempt: a host that does not answer delays no other.
+/// The dialling threads, one for each attempt, so that a host that does not answer delays no other attempt.
 class Links::Attempts {
 public:
-  /// @returns `unavailable` when they were stopped, or the machine has no thread left.
+  /// Runs `attempt` on a new thread. @returns `unavailable` after `stop`, or if the machine has no thread left.
   Result<void> run(std::function<void()> attempt) {
     const std::lock_guard lock{mutex_};
     if (stopped_)
@@ -81,7 +81,7 @@ public:
     return {};
   }
 
-  /// Waits for all; the gate was closed, so that is soon.
+  /// Waits for all attempts. The wait is short, because the gate has been closed.
   void stop() {
     std::list<Entry> threads;
     {
@@ -131,7 +131,8 @@ void Links::close() {
   gate_->close();
   attempts_->stop();
   caf::anon_send_exit(middleman_, caf::exit_reason::user_shutdown);
-  // Its thread ends with the last handle, and the system waits for it. Only attempts use the handle, and they are over.
+  // The middleman's thread ends with the last handle, and the actor system waits for that thread. Only attempts use the
+  // handle, and they have ended.
   middleman_ = nullptr;
 }
 
@@ -158,7 +159,8 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
 }
 
 void Links::connect(const Endpoint& to, Duration timeout, const OnConnected& done) {
-  // CAF ends a fresh connection whose first bytes its heartbeat does not wait for: once more then.
+  // CAF may close a fresh connection because its heartbeat does not wait for the first bytes. One more attempt follows
+  // then.
   constexpr int attempts = 2;
   dial(to, deadline_after(Clock::now(), timeout), attempts, done);
 }
@@ -170,7 +172,7 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
       return done(fail(session.error()));
     gate_->keep(to, std::move(*session));
     auto answer = std::make_shared<Answer>([this, to, deadline, attempts, done](Result<caf_version::Content*> content) {
-      static_cast<void>(gate_->take(to)); // unless CAF has known the way
+      static_cast<void>(gate_->take(to)); // still there if CAF already had a connection
       using Interfaces = std::set<std::string>;
       if (content && (*content)->match_elements<caf::node_id, caf::strong_actor_ptr, Interfaces>()) {
         auto handle = (*content)->get_as<caf::strong_actor_ptr>(1);
@@ -279,7 +281,8 @@ void Redial::lost(Error error) {
       return;
     ++round_;
     on_change = on_change_;
-    // Doubles from the shortest to the longest pause; up to a quarter more, so that many do not come at once.
+    // Doubles the pause from the shortest to the longest, plus up to a quarter at random, so that many processes do not
+    // reconnect at the same moment.
     const auto doubled = limits::redial_shortest * (1U << std::min(failures_++, 10));
     pause = std::min<Duration>(doubled, limits::redial_longest);
     thread_local std::minstd_rand random{std::random_device{}()};

@@ -1,5 +1,5 @@
-// Links: connections between the processes of a cluster, over CAF's remoting. Nothing here blocks the caller, and
-// nothing waits for ever: CAF alone would do both.
+// Links: connections between the processes of a cluster, over CAF's remoting. Unlike CAF's own calls, these functions
+// neither block the caller nor wait without a time limit.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -18,18 +18,18 @@ namespace detail {
 class LinkGate;
 } // namespace detail
 
-/// How a process talks to others. The same in all processes of a cluster.
+/// How a process communicates with others. The options must be the same in all processes of a cluster.
 struct LinkOptions {
-  /// Mutual TLS with these; none means plaintext, which only an operator may wish.
+  /// The certificates for mutual TLS. None means plaintext, which only an operator may choose.
   std::optional<CertificateFiles> certificates{};
-  /// How often a process shows that it is alive, and how long the others wait for a sign of it.
+  /// Interval of this process's signs of life, and the silence after which a peer counts as dead.
   Duration heartbeat = limits::heartbeat;
   Duration timeout = limits::link_timeout;
-  /// Told in one line of who was refused; any thread.
+  /// Receives one line for each report of refused connections. Called on any thread.
   std::function<void(std::string_view)> notice = [](std::string_view) {};
 };
 
-/// Loads CAF's remoting into a configuration. Before the actor system is made.
+/// Loads CAF's remoting into a configuration. Call it before the actor system is created.
 void configure_links(caf::actor_system_config& config, const LinkOptions& options);
 
 /// The connections of one process. Any thread.
@@ -37,39 +37,40 @@ class Links {
 public:
   using OnConnected = std::function<void(Result<caf::strong_actor_ptr>)>;
 
-  /// @param port whose deadlines serve; closed before the links go.
+  /// @param port provides the deadlines; it must be closed before the links are destroyed.
   /// @returns `invalid_argument` for certificates that cannot be used.
   static Result<std::unique_ptr<Links>> make(caf::actor_system& system, RequestPort& port, LinkOptions options);
 
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  /// Closes them.
+  /// Closes the links, as `close` does.
   ~Links();
 
-  /// Ends attempts that are under way; their callbacks are called. Connections that stand end with the actor system.
-  /// By one thread; what is asked of it afterwards fails, as its port is closed.
+  /// Ends the attempts in progress; their callbacks are called. Established connections end with the actor system. To
+  /// be called by one thread; later requests fail, because the port is closed by then.
   void close();
 
-  /// Lets others connect to `actor`. Blocks for a moment; not from an actor.
-  /// @returns the port, chosen if `listen.port` is 0; `unavailable` when it is taken.
+  /// Lets other processes connect to `actor`. Blocks briefly; do not call it from an actor.
+  /// @returns the port, chosen by the system if `listen.port` is 0; `unavailable` if it is taken.
   Result<std::uint16_t> publish(const caf::strong_actor_ptr& actor, const Endpoint& listen);
 
   /// Connects to the actor that a process published. `done` is called once, on any thread, and must not block.
   ///
   /// Errors: `unavailable` (nobody listens there, or no answer within `timeout`), `invalid_argument` (one side speaks
-  /// TLS and the other does not, or they trust different authorities). The handle's connection is this process's own:
-  /// what is attached to it hears of the other's death at once, and within `LinkOptions::timeout` if it is frozen.
+  /// TLS and the other does not, or they trust different authorities). The handle belongs to this process's own
+  /// connection: a functor attached to it runs at once when the peer dies, and within `LinkOptions::timeout` if the
+  /// peer freezes.
   void connect(const Endpoint& to, Duration timeout, const OnConnected& done);
 
-  /// Calls `due` after `wait`, on a thread of the port. Not after the port was closed.
+  /// Calls `due` after `wait`, on the port's timer thread. Never calls it once the port is closed.
   void after(Duration wait, std::function<void()> due);
 
   [[nodiscard]] const LinkOptions& options() const noexcept {
     return options_;
   }
 
-  /// The connections that stand.
+  /// Returns the lanes: the established connections.
   [[nodiscard]] const std::shared_ptr<Lanes>& lanes() const noexcept {
     return lanes_;
   }
@@ -91,21 +92,22 @@ private:
   bool closed_ = false;
 };
 
-/// Keeps one connection: dials until it stands, and again when it is lost, with growing pauses and some jitter.
+/// Maintains one connection: dials until it is established, and again when it is lost, with growing pauses and some
+/// jitter.
 class Redial : public std::enable_shared_from_this<Redial> {
 public:
-  /// Told of every change: the handle, or why there is none. On any thread; must not block.
+  /// Receives every change: the peer's handle, or why there is none. Called on any thread; must not block.
   using OnChange = std::function<void(Result<caf::strong_actor_ptr>)>;
 
   Redial(Links& links, Endpoint to, OnChange on_change);
 
-  /// Starts to dial. Once.
+  /// Starts to dial. Call it once.
   void start();
 
-  /// No more calls of `on_change` begin after it. Idempotent.
+  /// Stops dialling. No call of `on_change` begins after `stop` has returned. Idempotent.
   void stop();
 
-  /// The other side did not answer as it should, and `why`: dial again after a pause.
+  /// Reports that the peer did not answer as expected (`why`), and dials again after a pause.
   void again(Error why);
 
 private:

@@ -38,8 +38,8 @@ std::size_t count_messages(const google::protobuf::RepeatedPtrField<DescriptorPr
   return count;
 }
 
-/// Whether an option in it is still to be interpreted: a compiler's intermediate result, for which Protobuf would look
-/// into descriptions of options that are not its own.
+/// Returns whether the description has an uninterpreted option, a compiler's intermediate result. Protobuf would
+/// resolve it by descriptions of options that are not its own.
 bool is_unfinished(const Message& message) {
   if (message.GetDescriptor() == google::protobuf::UninterpretedOption::descriptor())
     return true;
@@ -59,8 +59,8 @@ bool is_unfinished(const Message& message) {
   return false;
 }
 
-/// Whether it describes a message or enum that would pass for a standard one, which the JSON mapping treats in its own
-/// way and without a further look.
+/// Returns whether the file describes a message or enum that would pass for a standard one, which the JSON mapping
+/// treats specially and without further checks.
 bool poses_as_standard(const FileDescriptorProto& file) {
   const auto is_standard = [](const std::string& full) {
     return full == standard_package || full.starts_with(std::string{standard_package} + ".");
@@ -76,7 +76,7 @@ bool poses_as_standard(const FileDescriptorProto& file) {
                         [&](const auto& type) { return poses(type.name()); });
 }
 
-/// Keeps the first thing that Protobuf finds wrong with a file.
+/// Keeps the first error that Protobuf reports for a file.
 class Complaint : public DescriptorPool::ErrorCollector {
 public:
 #if GOOGLE_PROTOBUF_VERSION >= 4022000
@@ -129,7 +129,7 @@ void MessageDescriptions::add(const FileDescriptor& file) {
 // -- MessageTypes ---------------------------------------------------------------------------------
 
 struct MessageTypes::State {
-  /// @returns what is wrong with the file; empty when it is in the pool.
+  /// Adds a file to the pool. @returns the problem with the file; empty if it is in the pool.
   std::string add(const std::string& bytes) {
     FileDescriptorProto file;
     if (!file.ParseFromString(bytes))
@@ -137,7 +137,7 @@ struct MessageTypes::State {
     if (file.name().starts_with(standard_folder))
       return add_standard(file.name());
     if (pool.FindFileByName(file.name()) != nullptr)
-      return {}; // the first one counts
+      return {}; // the first file of a name counts
     messages += count_messages(file.message_type());
     if (messages > limits::catalog_messages)
       return fmt::format("there are more than {} messages", limits::catalog_messages);
@@ -163,10 +163,10 @@ struct MessageTypes::State {
   }
 
   DescriptorPool pool;
-  // Made of the pool's types, so it goes first.
+  // Uses the pool's types, so it is declared after the pool and destroyed before it.
   google::protobuf::DynamicMessageFactory factory;
   std::size_t messages = 0;
-  // The first file that was left out.
+  // Why the first file was left out; empty if none was.
   std::string problem;
 };
 
@@ -198,7 +198,7 @@ Result<const Descriptor*> MessageTypes::find(std::string_view message) const {
 
 Result<Payload> MessageTypes::from_json(std::string_view message, std::string_view json) const {
   GPUACTORS_LET(type, find(message));
-  // A message needs its type, and so what that is made of.
+  // The message keeps the state alive, which owns the message's type.
   const std::shared_ptr<Message> made{state_->factory.GetPrototype(type)->New(),
                                       [state = state_](Message* pointer) { delete pointer; }};
   GPUACTORS_TRY(message_from_json(*made, json));

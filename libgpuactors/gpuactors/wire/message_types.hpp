@@ -1,4 +1,4 @@
-// Message types that are known by their descriptions only, as they come from other programs: JSON in, JSON out.
+// Message types known only by their descriptions, received from other programs, and their conversion from and to JSON.
 #pragma once
 
 #include <gpuactors/wire/payload.hpp>
@@ -16,10 +16,10 @@ namespace gpuactors {
 /// Serialized google.protobuf.FileDescriptorProto, imported files before importing ones.
 using MessageFiles = google::protobuf::RepeatedPtrField<std::string>;
 
-/// Collects what others need to know of a program's messages.
+/// Collects the descriptions that other programs need to use this program's messages.
 class MessageDescriptions {
 public:
-  /// Adds the file of `message` and all that it imports, each once.
+  /// Adds the file of `message` and all files that it imports, each once.
   void add(const google::protobuf::Descriptor& message);
 
   [[nodiscard]] const MessageFiles& files() const noexcept {
@@ -33,20 +33,20 @@ private:
   MessageFiles files_;
 };
 
-/// The types of a set of files. Apart from the program's own types: two sets may mean different things by one name.
+/// The types of a set of files, separate from the program's own types: two sets may use one name for different types.
 ///
-/// The files may come from anyone: what cannot be read, or goes beyond the limits, is left out, and said when a message
-/// is asked for. The standard messages (google/protobuf/*.proto) are always this program's own. Immutable; cheap to
-/// copy; any thread.
+/// The files may come from anyone: unreadable files and those beyond the limits are left out, which `find` reports. The
+/// standard messages (google/protobuf/*.proto) are always this program's own. Immutable; cheap to copy; any thread.
 class MessageTypes {
 public:
-  /// No types.
+  /// Creates an empty set.
   MessageTypes();
 
   explicit MessageTypes(const MessageFiles& files);
 
-  /// The type of this full name. Valid as long as a copy of this object, or a message that it made, lives.
-  /// @returns `not_found`, with what is wrong with the files.
+  /// Returns the type with this full name. It is valid as long as a copy of this object, or a message that it made,
+  /// lives.
+  /// @returns `not_found`, with the first problem of the files.
   [[nodiscard]] Result<const google::protobuf::Descriptor*> find(std::string_view message) const;
 
   /// Reads `json` as a message of the type `message`. Empty text is an empty message.

@@ -1,4 +1,4 @@
-// What travels between actors: calls with user payloads, items of streamed replies, control messages, and the typed
+// The messages between actors: calls with user payloads, items of streamed replies, control messages, and the typed
 // interfaces of the control actors. Type ids are append-only.
 #pragma once
 
@@ -13,18 +13,18 @@
 
 namespace gpuactors {
 
-/// A call of an actor's method, or a task: what the library sends for its users. Answered with a `Payload`.
+/// A call of an actor's method, or a task, sent on behalf of a user. Answered with a `Payload`.
 ///
-/// CAF programs may send `(std::string method, Payload)` instead: the same without deadline and cancellation.
+/// CAF programs may send `(std::string method, Payload)` instead, without deadline and cancellation.
 struct Call {
   /// Name of the method, or of the task.
   std::string method;
   Payload payload;
-  /// Nobody waits for the answer after this point. On the wire it is the time that remains.
+  /// The time after which nobody waits for the answer. On the wire it travels as the remaining time.
   TimePoint deadline = never;
   /// Unique among all clients, so that the call can be cancelled.
   CallId id;
-  /// The caller wants the reply as a stream and allows `limits::stream_window` items to begin with.
+  /// Whether the caller wants the reply as a stream; it initially allows `limits::stream_window` items.
   bool stream = false;
 };
 
@@ -63,7 +63,7 @@ struct PayloadFields {
 };
 
 struct CallFields {
-  // Method, type and bytes of the payload, time that remains in nanoseconds, id, stream.
+  // Method, type and bytes of the payload, remaining time in nanoseconds (-1: no deadline), id, stream.
   std::tuple<std::string, std::string, std::string, std::int64_t, std::uint64_t, bool> values;
 
   bool save(const Call& x) {
@@ -119,18 +119,20 @@ using caf_version::In;
 using caf_version::Out;
 using caf_version::Rpc;
 
-/// What an order to start something leads to: the actor itself and the control actor of its process (cancellation,
-/// stream credit) beside the message, when both sides are in one process; else null, and the message has an address.
+/// The result of an order to start something. If both sides are in one process, the actor itself and the control actor
+/// of its process (for cancellation and stream credit) travel beside the message; otherwise both are null, and the
+/// message has an address.
 template <class Message>
 using Placed = Out<Message, caf::strong_actor_ptr, caf::strong_actor_ptr>;
 
-/// What is told to another process has no answer of CAF's own: an answer that a broken connection lost would never come
-/// (CAF drops it without a word). Agents and workers report, the broker keeps its own books of what it waits for.
+/// A one-way message to a control actor. Messages to another process have no CAF answer, because CAF silently drops an
+/// answer whose connection broke. Instead, agents and workers report, and the broker tracks the reports that it waits
+/// for.
 template <class... Ts>
 using Tell = Rpc<In<Ts...>, Out<>>;
 
-/// The resource broker. From clients, who ask again when the connection was lost: all that has an answer. From agents:
-/// `RegisterNode` with the agent's handle, then what becomes of leases.
+/// The resource broker. Messages with an answer come from clients, which ask again after a lost connection. Agents send
+/// `RegisterNode` with their handle, and then report what becomes of leases.
 using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::RegisterNode, caf::strong_actor_ptr>, Out<v1::Done>>,
     Rpc<In<v1::Hello, caf::strong_actor_ptr>, Out<v1::Done>>, Rpc<In<v1::AcquireLease>, Placed<v1::Granted>>,

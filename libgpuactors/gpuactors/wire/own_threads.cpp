@@ -9,7 +9,7 @@
 
 namespace gpuactors {
 
-/// One thread. It ends when its actor has ended, or when nobody knows that actor any more.
+/// One thread. It ends when its actor has ended, or when the last reference to that actor is gone.
 class OwnThreads::OwnThread : public caf_version::Runner {
 public:
   using Runner::Runner;
@@ -24,7 +24,7 @@ public:
     wake();
   }
 
-  /// What the thread does.
+  /// The body of the thread.
   void work() {
     while (auto* actor = next())
       if (!Runner::run(actor))
@@ -36,7 +36,7 @@ private:
     return job_.load() != nullptr || stopped_.load();
   }
 
-  /// Waits; null to stop.
+  /// Waits for the next job; returns null if the thread has to stop.
   caf::resumable* next() {
     const auto is_ready = [this] { return ready(); };
     if (!is_ready() && !look(is_ready)) {
@@ -48,7 +48,7 @@ private:
     return job_.exchange(nullptr);
   }
 
-  /// One thread of a process at a time: the others work.
+  /// Polls briefly for a job. Only one thread of a process polls at a time: the others need the processors for work.
   template <class Ready>
   bool look(const Ready& is_ready) {
     static std::atomic<bool> somebody_looks{false};
@@ -61,14 +61,15 @@ private:
   }
 
   void wake() {
-    // It says that it sleeps before it looks for the last time, under the lock until it does sleep.
+    // The thread sets `sleeps_` before its last check for a job, and holds the mutex from there until it sleeps. Taking
+    // the mutex here therefore prevents a lost wake-up.
     if (!sleeps_.load())
       return;
     { const std::lock_guard lock{mutex_}; }
     wake_.notify_one();
   }
 
-  /// There is one at most: an actor is handed over once, until it has found its mailbox empty.
+  /// The actor to run. There is at most one job: CAF schedules an actor only once until it has found its mailbox empty.
   std::atomic<caf::resumable*> job_{nullptr};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> sleeps_{false};
@@ -91,7 +92,7 @@ Result<OwnThreads::Thread> OwnThreads::start(caf::actor_system& system) {
     const std::lock_guard lock{mutex_};
     const auto number = ++last_number_;
     try {
-      // It may be over before it is known here: then it waits for the lock.
+      // The thread may finish before it is entered into `running_`: `end` then waits for the lock.
       running_[number] = make_([this, own, number] {
         pthread_setname_np(pthread_self(), "gpuactors.actor");
         own->work();
@@ -104,7 +105,7 @@ Result<OwnThreads::Thread> OwnThreads::start(caf::actor_system& system) {
                                                  running_.size(), error.what()));
     }
   }
-  // The actor has it; when that is gone, so is what the thread is there for.
+  // The actor owns this handle: when the actor is gone, the thread ends.
   return Thread{own.get(), [own](caf_version::Runner*) { own->end(); }};
 }
 
@@ -115,7 +116,7 @@ void OwnThreads::end(std::uint64_t number) {
     before = std::exchange(ended_, std::move(running_.extract(number).mapped()));
     one_ended_.notify_all();
   }
-  // Here, where it keeps nobody from work: what users' libraries do at the end of a thread may take long.
+  // The join happens on an ended thread, where it delays no work: thread-exit code of users' libraries may take long.
   if (before.joinable())
     before.join();
 }

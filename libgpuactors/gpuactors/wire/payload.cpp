@@ -72,7 +72,8 @@ Result<void> Payload::parse_into(google::protobuf::Message& message) const {
   if (type_name() != wanted)
     return fail(Errc::invalid_argument, fmt::format("a message {} is expected, this is {}", wanted,
                                                     empty() ? "none" : fmt::format("a {}", type_name())));
-  // The same full name with another descriptor: a live message of a foreign descriptor pool goes through its bytes.
+  // A live message of another descriptor pool has the same full name but another descriptor, so it is converted through
+  // its bytes.
   const auto parsed =
       live_ != nullptr ? message.ParseFromString(live_->SerializeAsString()) : message.ParseFromString(encoded_->bytes);
   if (!parsed)

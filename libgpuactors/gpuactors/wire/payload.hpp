@@ -1,5 +1,5 @@
-// Payload: a user's own Protobuf message on its way. Inside one process the live message is shared; only the wire
-// serializes it and only the receiver parses it.
+// Payload: a user's Protobuf message in transit. Inside one process the live message is shared; it is serialized only
+// for the wire, and parsed only by the receiver.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -16,7 +16,7 @@ namespace gpuactors {
 template <class T>
 concept ProtobufMessage = std::derived_from<T, google::protobuf::Message>;
 
-/// One Protobuf message, live or encoded. Immutable once made; cheap to copy. Any thread.
+/// One Protobuf message, live or encoded. Immutable; cheap to copy. Any thread.
 class Payload {
 public:
   Payload() = default;
@@ -29,27 +29,27 @@ public:
     return result;
   }
 
-  /// Takes over a message whose C++ type is not known here.
+  /// Takes over a message whose C++ type is not known at compile time.
   static Payload of(std::shared_ptr<google::protobuf::Message> message);
 
-  /// What arrived from the wire.
+  /// Makes an encoded payload from bytes that arrived on the wire; an empty one if `type_name` is empty.
   static Payload from_bytes(std::string type_name, std::string bytes);
 
   [[nodiscard]] bool empty() const noexcept {
     return live_ == nullptr && encoded_ == nullptr;
   }
 
-  /// Full name of the message type, for example "my.package.Vector"; empty without a message.
+  /// Returns the full name of the message type, for example "my.package.Vector"; empty without a message.
   [[nodiscard]] std::string_view type_name() const noexcept;
 
-  /// The message if it is a live `T`, else null.
+  /// Returns the message if it is a live `T`, else null.
   template <ProtobufMessage T>
   [[nodiscard]] const T* live_as() const noexcept {
     return live_ != nullptr && live_->GetDescriptor() == T::descriptor() ? static_cast<const T*>(live_.get()) : nullptr;
   }
 
   /// Shares the message as a `T`, parsing it if it came from the wire.
-  /// @returns `invalid_argument` when it is of another type or cannot be parsed.
+  /// @returns `invalid_argument` if the message is of another type or cannot be parsed.
   template <ProtobufMessage T>
   Result<std::shared_ptr<const T>> share_as() const {
     if (const auto* message = live_as<T>())
@@ -59,7 +59,7 @@ public:
     return std::shared_ptr<const T>{std::move(message)};
   }
 
-  /// Takes the message as a `T`; moved when nobody else shares it, else copied.
+  /// Takes the message as a `T`; moves it if nobody else shares it, else copies it. @returns errors as `share_as` does.
   template <ProtobufMessage T>
   Result<T> take_as() && {
     if (const auto* message = live_as<T>()) {
@@ -72,22 +72,23 @@ public:
     return result;
   }
 
-  /// The message's size on the wire in bytes.
+  /// Returns the message's size on the wire in bytes.
   [[nodiscard]] std::size_t wire_size() const;
 
   /// Checks the limit on user messages.
   /// @returns `invalid_argument`, naming `put`, for a message over `limits::payload_bytes`.
   [[nodiscard]] Result<void> check_size() const;
 
-  /// The same message as bytes.
-  /// @returns `invalid_argument` when it cannot be serialized (text that is not UTF-8, say) or is too large.
+  /// Returns the same message as an encoded payload.
+  /// @returns `invalid_argument` if the message cannot be serialized (for example, text that is not UTF-8) or is too
+  ///          large.
   [[nodiscard]] Result<Payload> encoded() const;
 
-  /// Writes the type's name and the message's bytes, as they travel, in place of what the strings held.
-  /// @returns false when it cannot be serialized, or is too large.
+  /// Replaces the contents of `type` and `bytes` with the type's name and the message's bytes on the wire.
+  /// @returns false if the message cannot be serialized, or is too large.
   [[nodiscard]] bool write_to(std::string& type, std::string& bytes) const;
 
-  /// The bytes of an encoded payload; empty otherwise.
+  /// Returns the bytes of an encoded payload; empty otherwise.
   [[nodiscard]] std::string_view bytes() const noexcept;
 
 private:

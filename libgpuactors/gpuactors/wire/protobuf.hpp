@@ -11,11 +11,12 @@
 
 namespace gpuactors {
 
-/// The bytes of `message`, the same for equal messages, maps included: a key to compare by, not a wire format.
+/// Returns the bytes of `message`, identical for equal messages, maps included. Use them as a key for comparison, not
+/// as a wire format.
 [[nodiscard]] std::string deterministic_bytes(const google::protobuf::Message& message);
 
-/// Checks the strings of a message, those in the messages that it contains included: a receiver drops a message with a
-/// string that is not UTF-8.
+/// Checks that all strings of a message, including those of nested messages, are UTF-8: a receiver drops a message with
+/// a string that is not.
 /// @returns `invalid_argument` with the name of the field.
 [[nodiscard]] Result<void> check_texts(const google::protobuf::Message& message);
 

@@ -15,7 +15,7 @@ void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-pa
 
 namespace {
 
-/// Uses the deadlines as a clock: nobody answers, so the deadline comes.
+/// A timer made of a request that nobody answers: its deadline is the alarm.
 class Timer : public OwnReply {
 public:
   Timer(std::function<void()> due, std::function<void(Error)> otherwise)
@@ -69,7 +69,8 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
   {
     auto& shard = table_->shard(ticket);
     const std::lock_guard lock{shard.mutex};
-    // Under the lock: `close` says so before it empties the shards, so that nothing is entered behind its back.
+    // Checked under the lock: `close` sets `closed` before it empties the shards, so no request can be entered after
+    // that.
     if (table_->closed) {
       if (pending->counts())
         --table_->count;
@@ -139,7 +140,7 @@ void RequestPort::close() {
   }
   timer_.join();
   {
-    // Waits for a message handler that is running, and lets no later one in.
+    // Waits for a running message handler; no other one starts afterwards.
     const std::lock_guard lock{table_->message_mutex};
     table_->on_message = nullptr;
   }
@@ -156,7 +157,7 @@ void RequestPort::close() {
       entry.reply->on_error(Error{Errc::unavailable, "the cluster was closed before the answer came"});
     }
   }
-  // What actor_companion::disconnect does: 0.17.6 declares it, but the packaged library lacks it.
+  // Does the work of actor_companion::disconnect, which CAF 0.17.6 declares but the packaged library lacks.
   auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
   companion->on_enqueue({});
   companion->cleanup(caf::make_error(caf::exit_reason::user_shutdown), nullptr);

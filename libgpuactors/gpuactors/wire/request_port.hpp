@@ -1,6 +1,6 @@
-// RequestPort: sends requests from any thread and sees to it that each one is answered exactly once: by the reply, by
-// an error, by its deadline, or because its receiver died (G6). It is the library's own table of pending calls: CAF's
-// remoting drops requests to dead peers without a word.
+// RequestPort: sends requests from any thread and ensures that each one is answered exactly once: by the reply, by an
+// error, by its deadline, or because its receiver died (G6). The library keeps this table of pending calls itself
+// because CAF's remoting silently drops requests to dead peers.
 #pragma once
 
 #include <gpuactors/wire/lanes.hpp>
@@ -17,27 +17,27 @@
 
 namespace gpuactors {
 
-/// Somebody who waits for one reply. Exactly one of `on_reply` and `on_error` is called, once, on whichever thread the
+/// The waiting side of one request. Exactly one of `on_reply` and `on_error` is called, once, on whichever thread the
 /// answer comes from: be quick, do not block.
 class PendingReply {
 public:
   virtual ~PendingReply() = default;
 
-  /// `content` may be moved from.
+  /// Takes the reply; it may move from `content`.
   virtual void on_reply(caf_version::Content& content) = 0;
   virtual void on_error(Error error) = 0;
 
-  /// An item of a streamed reply, before the end.
+  /// Takes an item of a streamed reply; called before `on_reply` or `on_error`.
   virtual void on_item(Payload item);
 
-  /// Whether it is one of the calls of which `limits::calls_in_flight` may wait. What the library asks by itself is
-  /// not: a program with as many calls under way must still be told that time is over, and find its broker again.
+  /// Returns whether this request counts against `limits::calls_in_flight`. The library's own requests do not count:
+  /// timers and the search for the broker must keep working while a program has the maximum of calls in flight.
   [[nodiscard]] virtual bool counts() const noexcept {
     return true;
   }
 };
 
-/// A reply to what the library asks by itself.
+/// The waiting side of one of the library's own requests.
 class OwnReply : public PendingReply {
 public:
   [[nodiscard]] bool counts() const noexcept override {
@@ -47,12 +47,12 @@ public:
 
 /// The sender of all requests of one client, an actor that has no thread and no mailbox.
 ///
-/// Its enqueue handler runs on the replying thread and completes the waiting call there: a request costs no more
-/// thread switches than one between two plain CAF actors. Any thread may use it. The table is split by request number,
-/// so that threads rarely meet on one lock.
+/// The port's enqueue handler runs on the replying thread and completes the waiting call there: a request costs no more
+/// thread switches than one between two plain CAF actors. Any thread may use the port. The table is split by request
+/// number, so that threads rarely contend for one lock.
 class RequestPort {
 public:
-  /// Asynchronous messages that are no reply and no stream item.
+  /// Handles asynchronous messages other than replies and stream items.
   using MessageHandler = std::function<void(caf_version::Content&)>;
 
   RequestPort(caf::actor_system& system, MessageHandler on_message);
@@ -60,22 +60,22 @@ public:
   RequestPort(const RequestPort&) = delete;
   RequestPort& operator=(const RequestPort&) = delete;
 
-  /// Closes the port.
+  /// Closes the port, as `close` does.
   ~RequestPort();
 
-  /// Sends by these from now on. Before other threads use the port.
+  /// Makes the port send through `lanes`. Call it before other threads use the port.
   void use(std::shared_ptr<Lanes> lanes) {
     lanes_ = std::move(lanes);
   }
 
-  /// Names one request of this port.
+  /// Identifies one request of this port.
   using Ticket = std::uint64_t;
 
   /// Enters `pending` into the table; the answer must come by `deadline`. Follow with `deliver`.
-  /// @param to whose death ends it. Null for a request that outlives its receivers: it is delivered again to the next
-  ///        one, and that there was none at the end of a connection is no answer.
-  /// @returns `queue_full` when it counts and `limits::calls_in_flight` are waiting, `unavailable` when the port is
-  ///          closed.
+  /// @param to the receiver, whose death fails the request. Null for a request that outlives its receivers: the caller
+  ///        delivers it again to the next receiver, and CAF's report that a receiver is down does not answer it.
+  /// @returns `queue_full` if the request counts and `limits::calls_in_flight` are waiting, `unavailable` if the port
+  ///          is closed.
   Result<Ticket> add(std::shared_ptr<PendingReply> pending, const caf::strong_actor_ptr& to, TimePoint deadline);
 
   /// Sends the request that `add` entered.
@@ -86,7 +86,7 @@ public:
                                                     "is missing, or it is too large"});
   }
 
-  /// `add` and `deliver` in one; errors go to `pending`.
+  /// Combines `add` and `deliver`; errors go to `pending`.
   template <class... Ts>
   void ask(const std::shared_ptr<PendingReply>& pending, const caf::strong_actor_ptr& to, TimePoint deadline,
            Ts&&... xs) {
@@ -103,39 +103,40 @@ public:
     send_message(lanes_.get(), to, self_, 0, std::forward<Ts>(xs)...);
   }
 
-  /// The id under which a call can be cancelled, unique among clients.
+  /// Returns the id under which a call can be cancelled; it is unique among clients.
   [[nodiscard]] CallId call_id(Ticket ticket) const noexcept {
     return CallId{table_->nonce << nonce_shift | ticket};
   }
 
-  /// Answers a pending request with `error`; no effect when it was answered. A later reply is dropped.
+  /// Answers a pending request with `error`; no effect if it was already answered. A later reply is dropped.
   void abandon(Ticket ticket, Error error);
 
   /// Takes a pending request out of the table without an answer: a later reply is dropped.
-  /// @returns false when it was answered already, or is being answered now.
+  /// @returns false if the request was already answered, or is being answered now.
   bool forget(Ticket ticket);
 
-  /// Calls `due` after `wait`, on the port's timer thread, or `otherwise` when the port is closed before; neither once
-  /// the ticket is forgotten.
-  /// @returns `unavailable` when the port is closed; neither is called then.
+  /// Calls `due` after `wait`, on the port's timer thread, or `otherwise` if the port is closed earlier. Calls neither
+  /// once the ticket is forgotten.
+  /// @returns `unavailable` if the port is closed; neither function is called then.
   Result<Ticket> after(Duration wait, std::function<void()> due, std::function<void(Error)> otherwise = {});
 
-  /// Fails every request that waits for `receiver`. Called when it is down.
+  /// Fails every request that waits for `receiver`, which is down.
   void fail_receiver(const caf::actor_addr& receiver, const Error& error);
 
-  /// Arranges that requests to `receiver` fail when it dies: with `error`, or with `worker_died` when it was in another
-  /// process and that is gone. `first` runs before they do, on the same thread: who marks the receiver as down there,
-  /// and looks at the mark after each `add`, leaves no request waiting for a dead one.
+  /// Fails the requests to `receiver` when it dies: with `error`, or with `worker_died` if it was in another process
+  /// and that process or the connection to it is lost. `first` runs before that on the same thread. A caller that marks
+  /// the receiver as down in `first`, and checks the mark after each `add`, leaves no request waiting for a dead
+  /// receiver.
   void watch(const caf::strong_actor_ptr& receiver, Error error, std::function<void()> first = {});
 
   [[nodiscard]] bool closed() const noexcept {
     return table_->closed;
   }
 
-  /// Calls that wait for an answer now.
+  /// Returns how many calls wait for an answer now.
   [[nodiscard]] std::size_t pending() const;
 
-  /// Fails all that is pending with `unavailable` and refuses what comes later. Idempotent.
+  /// Fails all pending requests with `unavailable` and refuses later ones. Idempotent.
   void close();
 
   [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {
@@ -155,7 +156,8 @@ private:
     std::multimap<TimePoint, Ticket> deadlines;
   };
 
-  // What the enqueue handler and watchers share with the port; they may run while it is being destroyed.
+  // State that the enqueue handler and the watchers share with the port: they may run while the port is being
+  // destroyed.
   struct Table {
     std::array<Shard, 16> shards;
     MessageHandler on_message;
@@ -182,7 +184,8 @@ private:
   std::shared_ptr<Lanes> lanes_;
   caf::actor companion_;
   caf::strong_actor_ptr self_;
-  // Begins anywhere: a process that is taken for an earlier one, whose answers still come, does not know their numbers.
+  // Starts at a random number: a process may be taken for an earlier one whose answers still arrive, and those must not
+  // match its own tickets.
   std::atomic<Ticket> next_ticket_{1};
 
   std::mutex timer_mutex_;

@@ -14,7 +14,7 @@ Failure lost_tensor() {
   return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
 }
 
-/// A reader's own hold on a device: the smallest share, no memory.
+/// Opens a reader's own context on a device, with the smallest share and no memory.
 Result<std::unique_ptr<Context>> open_reader(const std::shared_ptr<Device>& device) {
   ContextOptions options;
   options.share = Share{1};
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Context>> open_reader(const std::shared_ptr<Device>& devi
 } // namespace
 
 Result<std::size_t> shared_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
-  // Elsewhere tensors have elements: with one in the place of none, all else about it is checked.
+  // `tensor_bytes` refuses dimensions of 0. Replacing them with 1 lets it check everything else.
   auto filled = shape;
   std::replace(filled.begin(), filled.end(), std::int64_t{0}, std::int64_t{1});
   GPUACTORS_LET(bytes, tensor_bytes(dtype, filled));
@@ -48,7 +48,7 @@ Mark Coming::mark() const {
 void Coming::set(Result<void> outcome) {
   const std::lock_guard lock{mutex_};
   outcome_ = std::move(outcome);
-  // The tensor may live for long; the next mark of its stream needs an event.
+  // Gives the mark's event back for the next mark of the stream: the tensor may live for long.
   mark_ = Mark{};
   done_.notify_all();
 }
@@ -63,7 +63,8 @@ Result<Tensor> TensorEntry::view_on(Stream& stream) const {
   if (borrowed)
     return borrowed_on(stream);
   Mark mark;
-  // Errors of work on CUDA reach all that waits for it, the device being lost; those of a host device do not.
+  // Failed work on CUDA loses the device, so everything that waits for the mark fails as well. On a host device it does
+  // not: the caller has to wait and get the error.
   if (coming != nullptr && device->info().kind == DeviceKind::cuda)
     mark = coming->mark();
   if (coming != nullptr && !mark)
@@ -106,7 +107,7 @@ Result<Tensor> TensorEntry::borrowed_on(Stream& stream) const {
   GPUACTORS_LET(source, memory());
   if (near)
     return stream.attach(std::move(source), dtype, shape);
-  // On the device beside: each read would go over the link between them, so all of it does once.
+  // The memory is on a peer device. Every read would cross the link between the devices; the copy crosses it once.
   GPUACTORS_LET(copy, stream.tensor(dtype, shape));
   GPUACTORS_TRY(stream.copy(copy.raw(), source->data(), bytes));
   GPUACTORS_TRY(stream.synchronize());
@@ -137,7 +138,7 @@ Result<Tensor> TensorEntry::copy_to(Stream& stream) {
     GPUACTORS_TRY(read(through.data()));
     copied = stream.upload(copy.raw(), through.data(), bytes);
   }
-  // Also of a copy that failed a part may be under way.
+  // Synchronizes after a failure as well: a part of the copy may be in flight.
   GPUACTORS_TRY(stream.synchronize());
   if (!copied)
     return fail(copied.error());
@@ -149,15 +150,15 @@ Result<std::shared_ptr<SharedMemory>> TensorEntry::device_bytes(std::function<vo
   if (borrowed)
     return fail(Errc::unsupported, "the tensor is borrowed, and goes through the host");
   GPUACTORS_LET(source, view());
-  // One that is open here, but was made elsewhere, has no descriptor.
+  // Memory that another process made has no descriptor, even if it is open here.
   if (auto shared = source.shared_memory(); shared != nullptr && shared->descriptor() >= 0)
     return shared;
   GPUACTORS_LET(context, open_reader(device));
-  // Not of the view, which would keep the copy from going with its owner.
+  // Copies `tensor`, not the pinned `source`: a copy of that would not be freed with its owner.
   GPUACTORS_LET(copy, tensor.shareable(context->stream(), std::move(on_end)));
   auto shared = copy.shared_memory();
   {
-    // From here on it lies there, once: what it was copied from goes with its last reader.
+    // The shareable copy replaces the tensor; the original memory is freed with its last reader.
     const std::lock_guard guard{place};
     std::swap(tensor, copy);
   }
@@ -172,7 +173,7 @@ void TensorEntry::lose() {
     const std::lock_guard guard{place};
     gone.swap(opened);
   }
-  // Unmapping may take its time, which is not ours.
+  // Unmapping may take long, so the device does it and not this thread.
   if (gone != nullptr)
     device->dispose(std::move(gone));
 }

@@ -1,4 +1,4 @@
-// One shared tensor of a process: where it lies, and how its bytes get to who reads them.
+// One shared tensor of a process: where it is stored, and how its bytes reach readers.
 #pragma once
 
 #include <gpuactors/base/region.hpp>
@@ -16,23 +16,23 @@ namespace gpuactors::detail {
 
 class TensorTable;
 
-/// Which tensor it is, of all processes: the store that it was put into, and its number there.
+/// The name of a tensor, unique among all processes: the identity of the store it was put into, and its number there.
 using TensorName = std::pair<std::uint64_t, std::uint64_t>;
 
-/// The work that makes a tensor, while it was still queued when the tensor was put. Any thread.
+/// The work that computes a tensor, if that work was still queued when the tensor was put. Any thread.
 class Coming {
 public:
   explicit Coming(Mark mark) : mark_(std::move(mark)) {
     // nop
   }
 
-  /// The point behind it; empty once it is done.
+  /// Returns the mark behind the work in its stream; empty once the work is done.
   [[nodiscard]] Mark mark() const;
 
-  /// It is done, as well as that went. Once; does not block.
+  /// Records that the work is done, and its outcome. Call once; does not block.
   void set(Result<void> outcome);
 
-  /// Waits until it is done. @returns its error.
+  /// Waits until the work is done. @returns the error of the work.
   [[nodiscard]] Result<void> wait() const;
 
 private:
@@ -43,64 +43,68 @@ private:
   std::optional<Result<void>> outcome_;
 };
 
-/// A shared tensor: on a device of this process, in its host memory, or on a device in memory of another process. Any
-/// thread; immutable once it is in a table, except for what the mutexes guard.
+/// A shared tensor: on a device of this process, in host memory, or borrowed, in device memory of another process. Any
+/// thread; immutable once it is in a table, except for the members that the mutexes guard.
 struct TensorEntry {
   std::weak_ptr<TensorTable> table;
   std::uint64_t id = 0;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::size_t bytes = 0;
-  /// Where it lies if that is a device; null for host memory. Of another process's tensor: which device has it open.
+  /// The device of the tensor; null if the tensor is in host memory. For a borrowed tensor, the device on which its
+  /// memory is open.
   std::shared_ptr<Device> device;
-  /// Whether another process has it, on a device; then, whether that is `device` and not one beside it.
+  /// `borrowed`: another process owns the tensor, on one of its devices. `near`: that device is `device` itself, not a
+  /// peer of it.
   bool borrowed = false;
   bool near = false;
-  /// Null: it was there when it was put.
+  /// The work that computes the tensor; null if it was done when the tensor was put.
   std::shared_ptr<Coming> coming;
-  /// What it is called where it came from, if it was fetched.
+  /// The tensor's name in the process it was fetched from, if it was fetched.
   TensorName origin;
   mutable std::mutex place;
-  /// Guarded by `place`, and changed under `mutex` as well. The tensor, unless it is borrowed.
+  /// The tensor on its device, unless it is borrowed. Guarded by `place`; changed only with `mutex` held as well.
   Tensor tensor;
-  /// Guarded by `place`. If it is borrowed; null once its owner has ended.
+  /// The open memory of a borrowed tensor; null once its owner has ended. Guarded by `place`.
   std::shared_ptr<SharedMemory> opened;
-  /// Held while bytes are brought to where others can read them.
+  /// Held while the bytes are copied to memory that others can read.
   std::mutex mutex;
-  /// Its bytes in host memory; for a tensor on a device, once somebody asked for them. Guarded by `mutex`.
+  /// The bytes in host memory; for a tensor on a device, filled when the first reader asks for them. Guarded by
+  /// `mutex`.
   SharedRegion region;
 
   ~TensorEntry();
 
-  /// The tensor on its device, which stays while the result lives. Waits until it is there.
-  /// @returns `unsupported` when it lies in host memory or is borrowed, `actor_died` when the owner has ended, or the
-  ///          error of the work that makes it.
+  /// Returns the tensor on its device. Its memory stays while the result lives. Waits until the tensor is computed.
+  /// @returns `unsupported` if the tensor is in host memory or borrowed, `actor_died` if the owner has ended, or the
+  ///          error of the work that computes the tensor.
   [[nodiscard]] Result<Tensor> view() const;
 
-  /// Likewise, for work of `stream`, which is on its device: on CUDA that work waits, not the caller. The result may go
-  /// before the work is done.
+  /// Returns the tensor for work of `stream`, a stream of `device`. On CUDA, that work waits for the tensor on the
+  /// device, so the caller need not. The result may be destroyed before the work is done.
   [[nodiscard]] Result<Tensor> view_on(Stream& stream) const;
 
-  /// The bytes in host memory, brought there if need be.
-  /// @returns `actor_died` when the owner has ended, `out_of_memory`.
+  /// Returns the bytes in host memory; copies them there first if necessary.
+  /// @returns `actor_died` if the owner has ended, `out_of_memory`.
   [[nodiscard]] Result<SharedRegion> host_bytes();
 
-  /// Memory on its device that other processes can open, with its bytes, which are copied there the first time.
-  /// @param on_end called, on any thread, when that memory goes.
-  /// @returns `unsupported`, `actor_died` when the owner has ended, `out_of_memory` when it has no room for the copy.
+  /// Returns memory on the tensor's device that other processes can open. The first call copies the bytes there.
+  /// @param on_end called, on any thread, when that memory is freed.
+  /// @returns `unsupported`, `actor_died` if the owner has ended, `out_of_memory` if the owner has no room for the
+  ///          copy.
   [[nodiscard]] Result<std::shared_ptr<SharedMemory>> device_bytes(std::function<void()> on_end);
 
-  /// A copy of it on another device, that of `stream`; waits for it.
+  /// Returns a copy of the tensor on another device, that of `stream`. Waits until the copy is done.
   [[nodiscard]] Result<Tensor> copy_to(Stream& stream);
 
-  /// The owner of what is borrowed has ended.
+  /// Closes the memory of a borrowed tensor, because its owner or this entry has ended.
   void lose();
 
-  /// Copies the bytes to `target`. @returns `actor_died` when the owner has ended.
+  /// Copies the bytes to `target`. @returns `actor_died` if the owner has ended.
   [[nodiscard]] Result<void> read(void* target);
 
 private:
-  /// Where its bytes lie on `device`, as long as this lives.
+  /// The address of the tensor's bytes on `device`, valid while the `Source` lives.
   struct Source {
     const void* address = nullptr;
     Tensor tensor;
@@ -108,14 +112,14 @@ private:
   };
 
   [[nodiscard]] Result<Source> source() const;
-  /// What is borrowed, open on `device`. @returns `actor_died`.
+  /// Returns the memory of a borrowed tensor, open on `device`. @returns `actor_died` if its owner has ended.
   [[nodiscard]] Result<std::shared_ptr<SharedMemory>> memory() const;
   [[nodiscard]] Result<Tensor> borrowed_on(Stream& stream) const;
   [[nodiscard]] Result<Tensor> pinned_for(Stream& stream) const;
 };
 
-/// Bytes of a shared tensor, which may have none: dimensions of 0 are fine. Pure.
-/// @returns `invalid_argument` saying what is wrong with its type or shape.
+/// Returns the size of a shared tensor in bytes. Dimensions of 0 are allowed. Pure.
+/// @returns `invalid_argument` with the problem in the type or shape.
 [[nodiscard]] Result<std::size_t> shared_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 
 } // namespace gpuactors::detail

@@ -12,7 +12,8 @@ namespace gpuactors::detail {
 
 namespace {
 
-/// Descriptors are numbered from 0 on, the lowest that is free first: half of the numbers are for other things.
+/// Returns the lowest descriptor number that no line may have. The kernel assigns the lowest free number, so half of
+/// the descriptors remain for other purposes.
 int most_descriptors() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
@@ -63,7 +64,7 @@ void TensorLines::sweep(EndedLines& ended) {
 }
 
 void TensorLines::prepare(std::vector<pollfd>& polled) const {
-  // That the other end has closed is told without being asked for.
+  // No events are requested: poll always reports a closed other end.
   for (const auto& [number, line] : lines_)
     polled.push_back({line.socket->get(), 0, 0});
 }

@@ -50,7 +50,7 @@ void TensorTable::forget(const TensorEntry& entry) {
   if (entry.borrowed)
     stir();
   entries_.erase(entry.id);
-  // Somebody may have fetched it anew meanwhile.
+  // Another thread may have fetched the tensor again meanwhile.
   if (const auto found = fetched_.find(entry.origin);
       found != fetched_.end() && !found->second.coming && found->second.entry.expired())
     fetched_.erase(found);
@@ -70,7 +70,7 @@ std::shared_ptr<TensorEntry> TensorTable::take(std::uint64_t id, std::uint64_t h
 std::uint64_t TensorTable::hand_over(std::shared_ptr<TensorEntry> entry, Duration keep) {
   const std::lock_guard lock{mutex_};
   if (closed_)
-    return 0; // the caller still holds it
+    return 0; // the caller still holds `entry`, so it does not end under the mutex
   open_[++last_hand_over_] = HandOver{std::move(entry), deadline_after(Clock::now(), keep)};
   stir();
   return last_hand_over_;
@@ -131,7 +131,7 @@ Result<DevicePass> TensorTable::find_on_device(std::uint64_t id) {
     pass.line = std::move(line);
     stir();
   }
-  // Without it the line ends with what is passed.
+  // On failure, `pass` closes its end of the line, and the line ends.
   GPUACTORS_LET(memory, entry->device_bytes(std::move(ended)));
   pass.memory = memory->descriptor();
   pass.bytes = entry->bytes;
@@ -147,7 +147,7 @@ void TensorTable::recall(std::uint64_t id) {
 
 void TensorTable::borrow(const std::shared_ptr<TensorEntry>& entry, std::shared_ptr<Descriptor> line) {
   const std::lock_guard lock{mutex_};
-  // Once closed nobody watches lines.
+  // No thread watches lines after `close`.
   if (closed_)
     return;
   lines_.borrow(entry, std::move(line));
@@ -218,7 +218,7 @@ void TensorTable::stir() {
 }
 
 void TensorTable::close() {
-  std::map<std::uint64_t, HandOver> ended; // let go after the lock
+  std::map<std::uint64_t, HandOver> ended; // destroyed after the lock is released
   const std::lock_guard lock{mutex_};
   closed_ = true;
   ended.swap(open_);

@@ -1,4 +1,4 @@
-// The shared tensors of one process, by number: what its own code and other processes find there.
+// The shared tensors of one process, by number, for its own code and for other processes.
 #pragma once
 
 #include <gpuactors/actor/detail/tensor_entry.hpp>
@@ -20,13 +20,13 @@
 
 namespace gpuactors::detail {
 
-/// Entries live as long as their handles, and as references that were handed over. Any thread.
+/// The table of shared tensors. An entry lives while a handle or an open hand-over refers to it. Any thread.
 class TensorTable : public BulkSource, public std::enable_shared_from_this<TensorTable> {
 public:
-  /// @param readers of the host memory that is taken for tensors.
+  /// @param readers which processes read the host memory of tensors.
   explicit TensorTable(RegionReaders readers);
 
-  /// Tells apart processes whose ids coincide.
+  /// Returns a random number that identifies this table among all processes; process ids may coincide.
   [[nodiscard]] std::uint64_t identity() const noexcept {
     return identity_;
   }
@@ -35,32 +35,33 @@ public:
     return pool_;
   }
 
-  /// Where others get what is here; empty when they cannot.
+  /// Returns the address at which other processes fetch these tensors; empty if they cannot.
   [[nodiscard]] std::string address() const;
   void set_address(std::string address);
 
-  /// Memory to fill for a tensor.
+  /// Returns host memory to fill with a tensor's bytes; `copy` fills it from `source`.
   [[nodiscard]] Result<RegionDraft> make(std::size_t bytes) const;
   [[nodiscard]] Result<SharedRegion> copy(const void* source, std::size_t bytes) const;
 
-  /// Before `keep_time`. @returns `unavailable` when there is no descriptor left.
+  /// Creates the signal that wakes `keep_time`; call it first. @returns `unavailable` if no descriptor is left.
   Result<void> start();
 
-  /// Enters it under the next number.
+  /// Adds `entry` under the next number.
   std::shared_ptr<TensorEntry> add(std::shared_ptr<TensorEntry> entry);
 
-  /// The entry; a hand-over that is not 0 ends. @returns null when nobody keeps it any more.
+  /// Returns the entry `id`, and ends the hand-over unless `hand_over` is 0. @returns null if nobody keeps the entry
+  /// any more.
   std::shared_ptr<TensorEntry> take(std::uint64_t id, std::uint64_t hand_over);
 
-  /// Keeps the entry for `keep`, until it is taken. @returns the number of the hand-over; 0 once closed.
+  /// Keeps the entry until it is taken, for at most `keep`. @returns the number of the hand-over; 0 after `close`.
   std::uint64_t hand_over(std::shared_ptr<TensorEntry> entry, Duration keep);
 
-  /// What was fetched under this name and is still held here. If nothing is, null: the caller fetches it, and says so
-  /// with `arrived` in any case; others who ask for it wait meanwhile.
+  /// Returns the tensor that was fetched under this name if it is still held here. If null, the caller must fetch it
+  /// and then call `arrived`, with null after a failure; other callers for this name wait until then.
   std::shared_ptr<TensorEntry> begin_fetch(const TensorName& name);
   void arrived(const TensorName& name, const std::shared_ptr<TensorEntry>& entry);
 
-  /// `entry`, which is in the table, is borrowed over `line`: it is lost when that ends.
+  /// Records that `entry`, which is in the table, is borrowed over `line`: the tensor is lost when the line ends.
   void borrow(const std::shared_ptr<TensorEntry>& entry, std::shared_ptr<Descriptor> line);
 
   [[nodiscard]] std::size_t size() const;
@@ -73,10 +74,10 @@ public:
 
   // -- the thread that ends hand-overs and gives back memory -----------------------------------
 
-  /// Ends hand-overs whose time has come, lines whose other end has closed, and memory that was kept for longer than
-  /// the next large tensor takes to come, until `close`.
+  /// Runs the keeper thread until `close`: ends hand-overs whose time is up and lines whose other end has closed, and
+  /// frees spare memory that no tensor has used for `limits::region_spare_time`.
   void keep_time();
-  /// Ends all hand-overs; there are no more.
+  /// Ends all hand-overs and stops `keep_time`. There are no hand-overs afterwards.
   void close();
 
 private:
@@ -93,18 +94,18 @@ private:
 
   void forget(const TensorEntry& entry);
   void recall(std::uint64_t id);
-  /// Does what is to be done about lines that have ended. The mutex is not held.
+  /// Handles ended lines: closes lost memory and releases lent entries. The mutex must not be held.
   static void settle(EndedLines& lines);
-  /// Moves what nobody took in time to `ended`. @returns when the next one ends.
+  /// Moves hand-overs whose time is up to `ended`. @returns when the next hand-over ends.
   TimePoint end_hand_overs(TimePoint now, std::vector<std::shared_ptr<TensorEntry>>& ended);
-  /// Has the keeper of time look again.
+  /// Wakes the keeper thread.
   void stir();
 
   const std::uint64_t identity_;
   const RegionReaders readers_;
   const std::shared_ptr<RegionPool> pool_ = RegionPool::create();
   mutable std::mutex mutex_;
-  // Guarded by `mutex_`. No entry may end under it: its end takes the mutex.
+  // Guarded by `mutex_`. No entry may be destroyed while `mutex_` is held: its destructor locks it.
   std::string address_;
   bool closed_ = false;
   std::uint64_t last_id_ = 0;
@@ -113,7 +114,7 @@ private:
   std::map<std::uint64_t, HandOver> open_;
   std::map<TensorName, Fetched> fetched_;
   TensorLines lines_;
-  /// Wakes the keeper; set once, by `start`.
+  /// Wakes the keeper thread; set once, by `start`.
   std::optional<transport::Signal> stirred_;
   std::condition_variable fetch_ended_;
 };

@@ -1,4 +1,4 @@
-// Lines of text out of bytes as they come from a pipe.
+// LineCutter: cuts the bytes of a pipe into lines of text.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@ class LineCutter {
 public:
   using Sink = std::function<void(std::string_view)>;
 
-  /// Keeps the first `most` bytes of a line, at least 4; what is left out is counted, and said at the line's end.
+  /// Keeps the first `most` bytes of a line; `most` is at least 4. The end of a cut line says how many bytes are left
+  /// out.
   explicit LineCutter(std::size_t most);
 
-  /// Hands each line that ends in `bytes` to `sink`, as UTF-8, without its end ("\n" or "\r\n").
+  /// Passes each line that ends in `bytes` to `sink`, as UTF-8, without its end ("\n" or "\r\n").
   void feed(std::string_view bytes, const Sink& sink);
 
-  /// Hands over a last line without an end, if there is one.
+  /// Passes an unterminated last line to `sink`, if there is one.
   void finish(const Sink& sink);
 
 private:

@@ -32,7 +32,7 @@ std::optional<std::uint64_t> number_of(std::string_view name) {
   return error == std::errc{} && rest == end ? std::optional{number} : std::nullopt;
 }
 
-/// Ascending; empty when the folder cannot be read.
+/// The numbers of the folder's log files, ascending; empty when the folder cannot be read.
 std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
   std::vector<std::uint64_t> result;
   std::error_code error;
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
   return result;
 }
 
-/// The first `most` bytes of a file, or fewer.
+/// The first `most` bytes of a file, or fewer when it is shorter or cannot be read.
 std::string text_of(const fs::path& path, std::uint64_t most) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat status {};
@@ -62,8 +62,8 @@ std::string text_of(const fs::path& path, std::uint64_t most) {
 }
 
 Result<void> make_folder(const fs::path& folder) {
-  // What workers write may be anything: it is for who runs them.
-  std::error_code ignored; // mkdir says why
+  // Output of workers may be confidential: mode 0700 gives access only to the user who runs them.
+  std::error_code ignored; // the mkdir below reports the error
   if (folder.has_parent_path())
     fs::create_directories(folder.parent_path(), ignored);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
@@ -103,9 +103,9 @@ Result<std::string> RotatingFiles::append(std::string_view line) {
   if (file_ && (::fstat(file_.get(), &status) != 0 || status.st_nlink == 0)) {
     lost = fmt::format("the log file {} was removed", path_of(folder_, end_.file).string());
     file_.reset();
-    ++end_.file; // a place in the file that is gone stays in the past
+    ++end_.file; // so that positions in the removed file stay in the past
   } else if (file_) {
-    end_.bytes = static_cast<std::uint64_t>(status.st_size); // someone may have emptied it
+    end_.bytes = static_cast<std::uint64_t>(status.st_size); // somebody may have truncated the file
   }
   if (!file_)
     GPUACTORS_TRY(resume());
@@ -119,7 +119,7 @@ Result<void> RotatingFiles::resume() {
   GPUACTORS_TRY(make_folder(folder_));
   const auto numbers = numbers_in(folder_);
   GPUACTORS_TRY(use(std::max({end_.file, std::uint64_t{1}, numbers.empty() ? 0 : numbers.back()})));
-  // A process that was killed may have left half a line.
+  // A process that was killed may have left an incomplete line.
   char last = '\n';
   if (end_.bytes > 0 && ::pread(file_.get(), &last, 1, static_cast<off_t>(end_.bytes) - 1) == 1 && last != '\n')
     return write({});
@@ -127,7 +127,7 @@ Result<void> RotatingFiles::resume() {
 }
 
 Result<void> RotatingFiles::use(std::uint64_t number) {
-  // First, since the disk may be full.
+  // Removes old files first, since the disk may be full.
   auto numbers = numbers_in(folder_);
   numbers.erase(std::remove(numbers.begin(), numbers.end(), number), numbers.end());
   for (std::size_t i = 0; i + files_ < numbers.size() + 1; ++i)
@@ -147,7 +147,7 @@ Result<void> RotatingFiles::write(std::string_view line) {
   text += '\n';
   if (!write_all(file_.get(), text)) {
     auto failure = fail_errno(path_of(folder_, end_.file), "written");
-    // No half lines. If this fails too, the next line follows half of this one.
+    // Removes the incomplete line. If that fails too, the next line is appended to it.
     [[maybe_unused]] const auto result = ::ftruncate(file_.get(), static_cast<off_t>(end_.bytes));
     return failure;
   }

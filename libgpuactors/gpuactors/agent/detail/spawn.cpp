@@ -13,7 +13,7 @@ namespace gpuactors::detail {
 
 namespace {
 
-/// What posix_spawn does in the child before the program.
+/// The actions and attributes that posix_spawn applies in the child before exec.
 class Preparation {
 public:
   Preparation() {
@@ -29,7 +29,7 @@ public:
     ::posix_spawnattr_destroy(&attributes_);
   }
 
-  /// @returns whether there was memory for it.
+  /// @returns false when out of memory.
   bool prepare(int out, int err) {
     sigset_t all;
     sigset_t none;
@@ -39,7 +39,7 @@ public:
     return ::posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0
            && ::posix_spawn_file_actions_adddup2(&actions_, out, STDOUT_FILENO) == 0
            && ::posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO) == 0
-           // Libraries, drivers among them, open descriptors without O_CLOEXEC.
+           // Libraries, including drivers, open descriptors without O_CLOEXEC.
            && ::posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1) == 0
            && ::posix_spawnattr_setpgroup(&attributes_, 0) == 0
            && ::posix_spawnattr_setsigdefault(&attributes_, &all) == 0
@@ -65,7 +65,7 @@ struct Pipe {
   Descriptor write;
 };
 
-/// The same descriptor with a number above the standard ones, which the child replaces one after the other.
+/// Moves a descriptor above the standard ones, which the child's dup2 calls overwrite one after the other.
 Descriptor above_standard(Descriptor descriptor) {
   if (descriptor.get() > STDERR_FILENO)
     return descriptor;
@@ -109,7 +109,7 @@ Result<Pipe> make_pipe(const Command& command) {
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return fail_start(command, errno);
   Pipe pipe{Descriptor{ends[0]}, above_standard(Descriptor{ends[1]})};
-  // Only our end: the child's is as blocking as any.
+  // Only the parent's end is non-blocking: the child expects an ordinary, blocking output.
   if (!pipe.write || ::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0)
     return fail_start(command, errno);
   return pipe;
@@ -152,7 +152,7 @@ std::vector<std::string> environment_of(const Command& command) {
   return result;
 }
 
-/// As execve wants them; they point into `texts`.
+/// The null-terminated array for execve; the pointers point into `texts`.
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> result;
   result.reserve(texts.size() + 1);
@@ -179,7 +179,8 @@ Result<Spawned> spawn(const Command& command) {
                                   pointers_to(arguments).data(), pointers_to(environment).data());
   if (error != 0)
     return fail_start(command, error);
-  // The child is not reaped yet, so that its pid is still its own. The C library knows pidfd_open from 2.36 on.
+  // The child is not reaped yet, so its pid cannot have been reused. A direct system call, since glibc has pidfd_open
+  // only from 2.36 on.
   child.handle = Descriptor{static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0))};
   if (!child.handle) {
     const int open_error = errno;
@@ -206,7 +207,7 @@ ExitStatus reap(pid_t pid) {
     return result == 0;
   };
   siginfo_t info{};
-  // While it is not reaped, nobody else can have its number, nor its group's.
+  // While the child is not reaped, neither its pid nor its group's id can be reused.
   if (!wait(info, WNOWAIT))
     return {};
   ::kill(-pid, SIGKILL);

@@ -7,20 +7,20 @@
 
 namespace gpuactors::detail {
 
-/// A child process that was started, and the ends of it that its parent holds.
+/// A started child process, and the parent's descriptors for it.
 struct Spawned {
   pid_t pid = 0;
-  /// Readable once it has ended.
+  /// A pidfd: readable once the child has ended.
   Descriptor handle;
-  /// What it writes; reading does not block.
+  /// Read ends of the child's outputs; reading does not block.
   Descriptor out;
   Descriptor err;
 };
 
-/// Starts a process, as `ProcessTable` describes it. Its parent, for `die_with_parent`, is the calling thread.
+/// Starts a process as `ProcessTable` describes. The calling thread is its parent for `die_with_parent`.
 [[nodiscard]] Result<Spawned> spawn(const Command& command);
 
-/// Kills what is left in the process group of a child that has ended, and reaps the child alone. Waits for its end.
+/// Waits until the child ends, kills what is left in its process group, and reaps the child alone.
 [[nodiscard]] ExitStatus reap(pid_t pid);
 
 } // namespace gpuactors::detail

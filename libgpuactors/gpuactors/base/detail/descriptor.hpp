@@ -1,4 +1,4 @@
-// A file descriptor that closes itself, and what errno says.
+// An owning file descriptor, and the text of an errno value.
 #pragma once
 
 #include <unistd.h>
@@ -38,7 +38,7 @@ public:
     reset();
   }
 
-  /// Closes it; errno stays what it was.
+  /// Closes the descriptor, if there is one. Preserves errno.
   void reset() noexcept {
     const int before = errno;
     if (number_ >= 0)
@@ -47,12 +47,12 @@ public:
     errno = before;
   }
 
-  /// Gives it up to somebody who will close it.
+  /// Gives up ownership: the caller closes the returned descriptor.
   [[nodiscard]] int release() noexcept {
     return std::exchange(number_, -1);
   }
 
-  /// Negative when there is none; poll() skips such entries.
+  /// Returns the descriptor, or a negative number if there is none; poll() skips negative entries.
   [[nodiscard]] int get() const noexcept {
     return number_;
   }
@@ -65,7 +65,7 @@ private:
   int number_ = -1;
 };
 
-/// What an errno means, for example "Permission denied".
+/// Returns the system's text for an errno value, for example "Permission denied".
 [[nodiscard]] inline std::string errno_text(int error) {
   return std::generic_category().message(error);
 }

@@ -1,4 +1,4 @@
-// Writing files by descriptor, and what their errors mean.
+// Writing to file descriptors, and file errors as `Failure`.
 #pragma once
 
 #include <gpuactors/base/detail/descriptor.hpp>
@@ -9,11 +9,11 @@
 
 namespace gpuactors::detail {
 
-/// Says by errno what could not be done with `path` ("written"): `unavailable` for what passes, such as a full disk,
-/// `invalid_argument` for the rest.
+/// Builds the error for a failed operation on `path` from errno; `what` is the participle for the text ("written"). The
+/// code is `unavailable` for conditions that can pass, such as a full disk, and `invalid_argument` otherwise.
 Failure fail_errno(const std::filesystem::path& path, std::string_view what);
 
-/// Writes all of it; on a failure, which errno tells, possibly a part.
+/// Writes all of `text`. Returns false with errno set on failure; part of the text may have been written by then.
 [[nodiscard]] bool write_all(int file, std::string_view text) noexcept;
 
 } // namespace gpuactors::detail

@@ -30,7 +30,7 @@ Memory map_pages(std::size_t capacity, int protection, int flags, int memory) {
   void* data = ::mmap(nullptr, capacity, protection, flags, memory, 0);
   if (data == MAP_FAILED)
     return nullptr;
-  if (capacity >= large) // huge pages, where the system gives them to those who ask
+  if (capacity >= large) // huge pages, where the system grants them on request
     ::madvise(data, capacity, MADV_HUGEPAGE);
   return Memory{static_cast<std::byte*>(data), {capacity}};
 }

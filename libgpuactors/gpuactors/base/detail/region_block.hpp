@@ -1,4 +1,4 @@
-// What a region consists of.
+// The internal representation of a region: its memory, how that was obtained, and the state shared by its handles.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -12,8 +12,8 @@
 
 namespace gpuactors::detail {
 
-/// Which memfd this is, of all that there are and were: its device, its number there, and when it was made, where the
-/// kernel knows that.
+/// Identifies one memfd among all past and present ones: its device, inode number and, where the kernel reports it,
+/// creation time (inode numbers are reused).
 struct MemoryKey {
   std::uint64_t device = 0;
   std::uint64_t number = 0;
@@ -23,9 +23,9 @@ struct MemoryKey {
   friend bool operator==(const MemoryKey&, const MemoryKey&) = default;
 };
 
-/// Gives memory back to where it came from.
+/// Deleter of `Memory`: unmaps pages, or frees memory from the heap.
 struct FreeMemory {
-  /// Pages that were mapped; 0 for memory from the heap.
+  /// The number of mapped bytes; 0 for memory from the heap.
   std::size_t mapped = 0;
 
   void operator()(std::byte* data) const noexcept;
@@ -33,56 +33,58 @@ struct FreeMemory {
 
 using Memory = std::unique_ptr<std::byte, FreeMemory>;
 
-/// Memory, and what keeps it.
+/// The memory of one region and how it was obtained.
 struct RegionMapping {
   enum class Kind : std::uint8_t {
-    /// From the heap.
+    /// Memory from the heap.
     heap,
     /// Anonymous pages.
     pages,
     /// Pages of a memfd of this process.
     shared,
-    /// Pages of another process's memfd, to read.
+    /// Pages of another process's memfd, mapped read-only.
     foreign,
   };
 
   Kind kind = Kind::heap;
   Memory data;
   std::size_t capacity = 0;
-  /// The memfd of this process.
+  /// The memfd, for `shared` only.
   Descriptor memory;
-  /// Whether it had a user before: its pages are there.
+  /// Whether an earlier region used this memory, so its pages are already allocated.
   bool warm = false;
-  /// Whether this process's table has them all.
+  /// Whether `populate` has run: this process's page table has entries for all pages.
   bool populated = false;
-  /// When its last user let go of it.
+  /// When the last region that used this memory ended.
   TimePoint idle_since{};
-  /// Of another process's.
+  /// For `foreign` only: the memfd, and the number of the process that owns it.
   MemoryKey key;
   std::uint64_t owner = 0;
 };
 
-/// Memory from the heap, aligned as regions are. Null when there is none.
+/// Allocates memory from the heap, aligned to 256 bytes. Returns null if there is not enough.
 [[nodiscard]] Memory allocate(std::size_t bytes);
 
-/// Maps pages of `memory`, or anonymous ones. Null when it cannot be done.
+/// Maps pages of the descriptor `memory`, or anonymous ones (see `flags`). Returns null, with errno set, on failure.
 [[nodiscard]] Memory map_pages(std::size_t capacity, int protection, int flags, int memory);
 
-/// What the handles to a region share.
+/// The state shared by all handles to one region.
 struct RegionBlock {
-  // Declared first, so that it is closed after the memory was given back.
+  // The token of a `foreign` region. Declared first, so it is closed only after the memory has been unmapped or taken
+  // back.
   Descriptor held_token;
   RegionMapping mapping;
   std::size_t size = 0;
   std::weak_ptr<RegionHome> home;
   std::mutex mutex;
-  // Both ends of the pipe whose writing end is handed out. Guarded by `mutex`.
+  // Both ends of the pipe whose writing end is handed out as the token. Guarded by `mutex`.
   Descriptor token_reader;
   Descriptor token_writer;
 
   ~RegionBlock();
 
-  /// Whether no other process maps it. Only once nobody here can hand it out any more.
+  /// Returns whether no other process maps the region. Closes the local token, so call this only when no local handle
+  /// can hand the region out any more.
   bool is_idle();
 };
 

@@ -1,4 +1,4 @@
-// The broker and actors: their records, from the wish to the end of the last restart.
+// The broker and actors: their records, from the request to the end of the last life.
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/requests.hpp>
@@ -23,12 +23,12 @@ Error no_actor(const Names& names, const std::string& name_space, const std::str
 
 } // namespace
 
-// -- what clients ask -----------------------------------------------------------------------------
+// -- requests of clients --------------------------------------------------------------------------
 
 void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Payload& config, FindAnswer answer) {
   if (clients_.count(message.client()) == 0)
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
-  // Asked before, and the answer was lost.
+  // The client repeats a request whose answer was lost.
   const std::pair key{message.client(), message.client_request()};
   if (const auto known = spawns_.find(key); known != spawns_.end())
     return answer_with(actors_.at(known->second), std::move(answer));
@@ -94,13 +94,13 @@ std::string BrokerCore::how_ended(std::uint64_t id) const {
 }
 
 bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const {
-  // Ids above the first were given by this broker: no node can bring such an actor back.
+  // Ids above `last_id` were issued by this broker: no node can bring such an actor back.
   return settling_ && (!name.empty() || id <= options_.last_id);
 }
 
 void BrokerCore::answer_early() {
   for (auto& [message, answer] : std::exchange(early_kills_, {})) {
-    // One of that name which was spawned since is not meant.
+    // An actor of that name that was spawned since is not the one to kill.
     const auto* found = find_record({message.name_space(), message.name()}, message.id());
     if (found == nullptr || found->id.value() <= options_.last_id)
       kill(message, std::move(answer));
@@ -126,7 +126,7 @@ void BrokerCore::kill(const v1::KillActor& message, DoneAnswer answer) {
                               : no_actor(names_, message.name_space(), message.name())));
     return;
   }
-  // One that is on its way to its next life has died already.
+  // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
   const bool between =
       record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
   if (between && !message.no_restart() && !record->no_restart) {
@@ -171,7 +171,7 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
   actor->second.killers.clear();
 }
 
-// -- their life -----------------------------------------------------------------------------------
+// -- lives ----------------------------------------------------------------------------------------
 
 void BrokerCore::submit_actor(ActorRecord& record) {
   record.state = ActorState::waiting;
@@ -181,7 +181,7 @@ void BrokerCore::submit_actor(ActorRecord& record) {
   if (request)
     if (auto checked = check_group(request->group); !checked)
       request = fail(checked.error());
-  // One that has run may run again when its node, or another one, comes.
+  // A restarted actor waits for nodes: its own may come back, or another one may join.
   if (request && record.lives.restarts() > 0)
     request->wait_for_nodes = true;
   if (!request) {
@@ -213,7 +213,7 @@ void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
 }
 
 void BrokerCore::limit_first_start(ActorRecord& record) {
-  // Over all attempts: one that crashes in its constructor again and again does not start either.
+  // The limit covers all attempts: an actor that crashes in its constructor again and again does not start either.
   if (record.spec.spawn_timeout_ms() == 0 || record.lives.lived() || record.first_start_by)
     return;
   record.first_start_by = deadline_after(world_.now(), from_milliseconds(record.spec.spawn_timeout_ms()));

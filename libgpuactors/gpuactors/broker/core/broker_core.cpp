@@ -38,7 +38,7 @@ void BrokerCore::wake(Wake what) {
   switch (what) {
   case Wake::timeout:
     if (world_.now() < ledger_due_)
-      return; // an earlier one has overtaken it
+      return; // stale: an earlier wake-up has overtaken this one
     ledger_due_ = never;
     return apply(ledger_.advance(world_.now()));
   case Wake::settled:

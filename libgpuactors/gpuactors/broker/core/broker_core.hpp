@@ -1,6 +1,6 @@
-// BrokerCore: what the broker knows and decides. It places requests, has agents start what they asked for, keeps the
-// records of actors, and gives resources back only when their memory is really free. Without actors, threads, a clock
-// and files of its own: what it needs of the world is in BrokerWorld.
+// BrokerCore: the broker's state and decisions. It places requests, orders agents to start holders, keeps the records
+// of actors, and frees resources only when their memory is really free. It has no actors, threads, clock or files of
+// its own: BrokerWorld provides what it needs from outside.
 #pragma once
 
 #include <gpuactors/broker/core/desired_state.hpp>
@@ -21,29 +21,30 @@
 namespace gpuactors {
 
 struct BrokerOptions {
-  /// Where the calls to its ledger are written as a scenario for `run_plan`; null: nowhere.
+  /// Receives the calls to the broker's ledger as a scenario for `run_plan`; null: nothing is recorded.
   std::shared_ptr<std::ostream> recording{};
-  /// Ids that are given out are above this: no lease or actor of an earlier broker has one of them.
+  /// The broker issues only ids above this, so that none collides with a lease or actor of an earlier broker.
   std::uint64_t last_id = 0;
-  /// How long nodes and clients of an earlier broker may take to come back: until then a request that no node can
-  /// satisfy waits, and what belongs to a client that has not come back goes on.
+  /// How long the broker waits after its start for the nodes and clients of an earlier broker to return. Until then,
+  /// requests that no node can satisfy wait, and the work of clients that have not returned continues.
   Duration settle{};
-  /// What should be there over restarts: actors with a name or that are detached, placement groups, drained nodes;
-  /// null: only what the nodes know.
+  /// State that survives restarts: named or detached actors, placement groups, drained nodes; null: a restarted broker
+  /// knows only what its nodes report.
   std::shared_ptr<DesiredState> store{};
-  /// How its process keeps in touch with others, who must do it alike; zero: they are all in this process.
+  /// Heartbeat interval and link timeout of the broker's process. Nodes and clients in other processes must use
+  /// compatible values; zero: all of them are in this process.
   Duration heartbeat{};
   Duration link_timeout{};
 };
 
-/// Messages of nodes and clients become calls of the ledger, the ledger's events become answers and orders.
+/// Turns messages of nodes and clients into calls of the ledger, and the ledger's events into answers and orders.
 ///
-/// A lease goes: granted -> starting (its agent was told) -> held -> ending (its agent was told) -> released, when the
-/// agent reports that its holder has ended and its memory is back. An actor goes: waiting -> starting -> alive ->
-/// stopping -> dead, or back to waiting while it has restarts left. A node goes with the connection to its agent, and
-/// what a client holds with the connection to its port. One thread; never blocks. Each public function takes one
-/// message of wire/messages.hpp or one event of the world; control.proto says what the messages mean and what errors
-/// they get.
+/// States of a lease: granted -> starting (its agent was told) -> held -> ending (its agent was told) -> released, when
+/// the agent reports that the holder has ended and its memory is free. States of an actor: waiting -> starting -> alive
+/// -> stopping -> dead, or back to waiting while it has restarts left. A node is removed when the connection to its
+/// agent is lost, and the work of a client ends when the connection to its port is lost and its grace is over. One
+/// thread; never blocks. Each public function takes one message of wire/messages.hpp or one event of the world;
+/// control.proto documents the messages and their errors.
 class BrokerCore {
 public:
   using DoneAnswer = BrokerAnswer<void>;
@@ -51,13 +52,14 @@ public:
   using FindAnswer = BrokerAnswer<FoundActor>;
   using GroupAnswer = BrokerAnswer<v1::GroupInfo>;
 
-  /// `world` outlives it.
+  /// `world` must outlive the core.
   BrokerCore(BrokerWorld& world, BrokerOptions options);
 
-  /// Before anything else: waits for those who knew an earlier broker, if it may, and reads what is kept.
+  /// Call first. Reads the store and waits for nodes and clients of an earlier broker, if `BrokerOptions::settle`
+  /// allows.
   void start();
 
-  /// Writes what is still to be written. Nothing is called after it.
+  /// Writes what is still unwritten. Call last.
   void finish();
 
   // -- events of the world ---------------------------------------------------------------------
@@ -101,16 +103,16 @@ private:
   struct NodeRecord {
     v1::Node node;
     std::uint64_t agent_id = 0;
-    /// None when it is being removed.
+    /// Null while the node is being removed.
     ContactPtr agent;
-    /// Of `peers_`.
+    /// Key in `peers_`.
     std::uint64_t peer = 0;
     v1::TypeCatalog types;
-    /// It is drained, and what runs there has to be gone by then.
+    /// Set while a node is drained with a deadline: when all its holders have to be gone.
     std::optional<TimePoint> empty_by;
-    /// Indices of devices that are out of use; `node` says why.
+    /// Indices of devices that are out of use; `node` has the reasons.
     std::set<int> failed;
-    /// How busy its devices are, by their indices, as it was told last.
+    /// Last reported utilization, by device index.
     std::map<int, v1::DeviceUse::Use> uses;
     std::string release;
   };
@@ -118,29 +120,29 @@ private:
   struct ClientRecord {
     std::string name;
     std::string release;
-    /// None while it is away.
+    /// Null while the client is away.
     ContactPtr port;
-    /// Of `peers_`.
+    /// Key in `peers_`.
     std::uint64_t peer = 0;
-    /// The leases that it said it holds.
+    /// Leases that the client says it holds.
     std::set<LeaseId> claimed;
-    /// How long it may be away.
+    /// How long the client may be away.
     Duration grace{};
-    /// Its connection is lost; what it has ends then.
+    /// Set while the connection is lost: when the client's work is ended.
     std::optional<TimePoint> away_until;
   };
 
-  /// Whose connection it is: a node's or a client's.
+  /// The node or the client at the other end of a watched connection.
   struct Peer {
     std::string node;
     ClientId client = 0;
   };
 
-  /// A request for tasks that is not granted yet.
+  /// A request for a task lease that is not granted yet.
   struct TaskRequest {
     ClientId client = 0;
     std::uint64_t client_request = 0;
-    /// Who asked for what: leases with another key make way for it.
+    /// Client and resource request, as one string: leases with another key make way for this request.
     std::string key;
     GroupId group;
     bool isolated = false;
@@ -150,26 +152,27 @@ private:
 
   using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved>;
 
-  /// A node that came while others are waited for.
+  /// A node that has registered, and is not admitted while the broker waits for other nodes.
   struct Arrival {
     v1::RegisterNode message;
     ContactPtr agent;
     DoneAnswer answer;
-    /// What the node has told since, in its order: of leases that the broker does not know before it admits the node.
+    /// The node's reports since, in order. They are about leases that the broker does not know before it admits the
+    /// node.
     std::vector<Report> reports;
   };
 
-  /// When to look at an actor or a client again.
+  /// A reminder to look at an actor or a client again.
   struct Due {
     TimePoint at;
     ActorId actor;
-    /// 0 where it is an actor.
+    /// 0 in an actor's reminder.
     ClientId client = 0;
 
     friend auto operator<=>(const Due&, const Due&) = default;
   };
 
-  /// What a node that is about to register holds, as far as it has come.
+  /// Leases that a node sends ahead of its registration, as far as they have arrived.
   struct HeldParts {
     std::string node;
     std::uint64_t registration = 0;
@@ -181,7 +184,7 @@ private:
     std::string name;
     v1::SubmitGroup request;
     std::optional<GroupAnswer> placed;
-    /// Not empty: it is ending, and who waits for that.
+    /// Callers who wait for the group's end; always empty unless it is ending.
     std::vector<DoneAnswer> removers;
     bool ending = false;
   };
@@ -189,15 +192,15 @@ private:
   struct TaskLease {
     ClientId client = 0;
     std::string key;
-    /// Set while its runner is being started.
+    /// The answer to the client, set while the lease's runner is being started.
     std::optional<GrantAnswer> starting;
     bool reclaimed = false;
-    /// Its end was ordered.
+    /// The agent was told to end the lease.
     bool ending = false;
   };
 
-  /// `returning`: it is in the store, and no node has spoken of it yet.
-  /// `pausing`: it crashed, and is submitted again after a while.
+  /// `returning`: the actor is in the store, and no node has reported it yet. `pausing`: the actor crashed, and is
+  /// submitted again after a pause.
   enum class ActorState : std::uint8_t { returning, pausing, waiting, starting, alive, stopping };
 
   struct ActorRecord {
@@ -210,29 +213,29 @@ private:
     ActorState state = ActorState::waiting;
     Lives lives;
     bool no_restart = false;
-    /// Others than the one who asked for it first have asked for it.
+    /// Somebody looked the actor up by name or joined it with `get_if_exists`: withdrawing its spawn leaves it alone.
     bool shared = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
-    /// When its pause is over.
+    /// When the pause before the restart is over.
     std::optional<TimePoint> due;
-    /// Until it has been alive: when that takes too long.
+    /// Deadline of the first start; not set once the actor has been alive.
     std::optional<TimePoint> first_start_by;
-    /// As it was when it died; none before.
+    /// The actor's info at its latest death; none before.
     std::optional<v1::ActorInfo> last;
-    /// Where it goes on when it has ended where it is now: its node is being emptied.
+    /// The lease on another node under which the actor continues after its end here: its node is being emptied.
     std::optional<Lease> next;
     std::uint32_t pid = 0;
     std::string address;
     ContactPtr handle;
     ContactPtr control;
-    /// What it saved for its next life, and the message's type; none without a type.
+    /// The message that the actor saved for its next life, and the message's type; an empty type: nothing is saved.
     std::string saved_type;
     std::string saved;
-    /// In this life.
+    /// Memory in use and calls, of the current life.
     std::uint64_t memory_used_bytes = 0;
     std::uint64_t calls = 0;
-    /// Who waits until it is alive.
+    /// Callers who wait until the actor is alive.
     std::vector<FindAnswer> seekers;
     std::vector<DoneAnswer> killers;
   };
@@ -241,19 +244,19 @@ private:
 
   void settled();
   std::uint64_t watch(const ContactPtr& contact, Peer peer);
-  /// The same node on a new connection: what the two sides believe is brought together.
+  /// The same node is back on a new connection: reconciles its leases with those in the ledger.
   void reconcile(const v1::RegisterNode& message);
-  /// The node that holds the lease and is not admitted yet; null: none.
+  /// The node that holds the lease and is not admitted yet; null if there is none.
   Arrival* arrival_with(std::uint64_t lease, std::uint64_t epoch);
   void hear(const Report& report);
-  /// Takes nodes in with all that is held there, and the groups that have bundles on them.
+  /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
-  /// What was saved while the connection was lost.
+  /// Takes over what the actor saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
-  /// Its connection is lost.
+  /// The client's connection is lost.
   void client_down(ClientId id);
   void drop_client(ClientId id);
   void cancel_requests(ClientId id);
@@ -264,30 +267,31 @@ private:
 
   /// The node takes new work again.
   Result<void> undrain(const std::string& name);
-  /// By what the store says of a node that has come back.
+  /// Drains a node that has come back, as the store says.
   void drain_again(const std::string& name, const v1::StoredNode& stored);
   void keep_drained(const std::string& name);
   void look_again_at_nodes();
   void empty_nodes();
-  /// Has the holder of a lease leave its node, at once or when it is `late`.
+  /// Makes the holder of a lease leave its node: reclaims a task lease, moves an actor; if `late`, ends what cannot
+  /// move.
   void leave(LeaseId id, const std::string& node, bool late);
-  /// Takes the actor's next place, if there is room for it now.
+  /// Reserves the actor's next place, if another node has room for it now.
   bool reserve_elsewhere(ActorRecord& actor, const std::string& node);
   void forget_move(LeaseId lease);
   void give_up_move(ActorRecord& actor);
 
   // -- reports: reports.cpp --------------------------------------------------------------
 
-  /// @returns `invalid_argument` when two processes would take each other for dead.
+  /// @returns `invalid_argument` when the heartbeats and timeouts of the two would make one take the other for dead.
   [[nodiscard]] Result<void> check_pulse(const std::string& who, std::int64_t heartbeat_ms,
                                          std::int64_t link_timeout_ms) const;
 
   // -- devices that fail: faults.cpp ----------------------------------------------------
 
-  /// By what a node says of its devices when it registers.
+  /// Fails the devices that a node reports as faulty when it registers.
   void fail_faulty_devices(const std::string& name, const v1::Node& said);
   void fail_device(const std::string& node, int index, const std::string& reason);
-  /// Why a lease was lost: what its devices failed of, if they did, else what the ledger says.
+  /// Why a lease was lost: its node's lost connection, the fault of one of its devices, or else the ledger's reason.
   [[nodiscard]] std::string why_lost(const Event& event) const;
 
   // -- what is kept over restarts: store.cpp --------------------------------------------
@@ -296,12 +300,12 @@ private:
   void load_actor(const v1::HeldLease& stored);
   void restore_groups();
   void start_missing_actors();
-  /// Whether nodes are still to come that bundles of stored groups are on.
+  /// Whether stored groups have bundles on nodes that have not come back yet.
   [[nodiscard]] bool awaits_nodes() const;
   void keep(const ActorRecord& record);
   void keep(GroupId id);
   void drop(StateSection section, std::uint64_t id);
-  /// Has the file know that ids up to some way ahead of this one are given out.
+  /// Records in the store that ids up to some way beyond `given` may be issued: a restarted broker begins above them.
   void reserve_ids(std::uint64_t given);
   void commit_soon();
   void commit();
@@ -311,26 +315,26 @@ private:
   void start_runner(const Lease& lease, TaskRequest request);
   std::optional<TaskRequest> take_task_request(RequestId id);
   void end_task_lease(LeaseId id);
-  /// Its node may come back with a lease that has ended here: its client does not want it any more.
+  /// Removes a lease that has ended here from what its client claims: its node may still come back with it.
   void unclaim(ClientId id, LeaseId lease);
 
   // -- actors: actors.cpp ---------------------------------------------------------------
 
-  /// For those who ask for an actor that is no more.
+  /// Error text for callers who ask for an actor that no longer exists.
   [[nodiscard]] std::string how_ended(std::uint64_t id) const;
-  /// Whether a node that has not come back yet may bring it.
+  /// Whether a node that has not come back yet may bring the actor back.
   [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
-  /// Answers what was asked about those, as far as they are back now.
+  /// Answers early look-ups and kills of actors, as far as those are back now.
   void answer_early();
   void kill(ActorRecord& record, std::uint64_t grace_ms);
   void submit_actor(ActorRecord& record);
   void start_actor(const Lease& lease, ActorRecord& record);
   void actor_started(ActorRecord& record, const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
   void actor_down(ActorId id, const Error& error, LifeEnd why);
-  /// Its pause is over, or its first start has taken too long.
+  /// The actor's pause is over, or its first start has taken too long.
   void actor_due(ActorRecord& record);
   void limit_first_start(ActorRecord& record);
-  /// Neither is waited for any more.
+  /// Clears `due` and `first_start_by`, and their reminders.
   void stop_reminding(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);
   void answer_with(ActorRecord& record, FindAnswer answer);
@@ -354,16 +358,16 @@ private:
   void on_refused(const Event& event);
   void on_lost(const Event& event);
   void make_way(RequestId request);
-  /// While somebody waits, leases that were granted since make way in turn: who asks for one after the other does not
-  /// keep the others out.
+  /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
+  /// another does not keep the others out.
   void make_way_again();
   /// Whether a group has bundles without a place.
   [[nodiscard]] bool waits(GroupId id, const GroupRecord& group) const;
-  /// Asks a client to give a lease back after the task that runs.
+  /// Asks a client to give a lease back after the running task.
   void reclaim(LeaseId id, TaskLease& lease);
   void log(const Event& event);
   void wake_for_ledger();
-  /// Looks at it again then.
+  /// Looks at the actor or client again at `due.at`.
   void remind(const Due& due);
   void look_at_due();
   v1::Lease to_wire(const Lease& lease) const;
@@ -378,7 +382,7 @@ private:
   std::map<ClientId, ClientRecord> clients_;
   std::map<std::uint64_t, Peer> peers_;
   std::map<RequestId, TaskRequest> task_requests_;
-  // By the client and its own number for the request.
+  // By client and the client's number for the request.
   std::map<std::pair<ClientId, std::uint64_t>, RequestId> client_requests_;
   std::map<RequestId, ActorId> actor_requests_;
   std::map<GroupId, GroupRecord> groups_;
@@ -392,14 +396,14 @@ private:
   std::set<Due> dues_;
   TimePoint next_due_ = never;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
-  // What was withdrawn while nodes might still bring it back.
+  // Requests withdrawn while nodes might still bring back what they asked for.
   std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
-  // Of an earlier broker, and ended since: their nodes may not know.
+  // Actors of an earlier broker that have ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
-  // What nodes that are about to register hold, by the ids of their agents.
+  // Leases that nodes sent ahead of their registration, by agent id.
   std::map<std::uint64_t, HeldParts> held_ahead_;
   std::vector<Arrival> arrivals_;
-  // Asked for while nodes and clients of an earlier broker may still come.
+  // Calls that arrived while nodes and clients of an earlier broker may still come back.
   std::vector<std::pair<v1::FindActor, FindAnswer>> early_finds_;
   std::vector<std::pair<v1::KillActor, DoneAnswer>> early_kills_;
   std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;
@@ -407,22 +411,23 @@ private:
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;
   std::uint64_t reserved_ids_ = 0;
-  // Whether leases make way again after a turn, how long one is, and who waited longest at the last one.
+  // Whether the next turn of `make_way_again` is scheduled, the length of a turn, and the oldest waiting request that
+  // could be served at the last one.
   bool making_way_ = false;
   Duration turn_ = limits::lease_turn;
   std::optional<RequestId> oldest_waiter_;
   bool emptying_ = false;
   std::chrono::milliseconds emptying_pause_{200};
   std::size_t emptying_left_ = 0;
-  // Requests that are being asked for actors which move; each only for the moment of its asking.
+  // Requests for the next places of actors that move; each only while it is being submitted.
   std::map<RequestId, ActorId> moves_;
-  // The next places of actors that move.
+  // Leases reserved as the next places of actors that move.
   std::map<LeaseId, ActorId> reserved_;
   std::uint64_t last_request_;
   std::uint64_t last_actor_;
   std::uint64_t last_group_;
   std::uint64_t last_peer_ = 0;
-  // When the ledger wants to be woken next.
+  // The time of the ledger's next wake-up.
   TimePoint ledger_due_ = never;
 };
 

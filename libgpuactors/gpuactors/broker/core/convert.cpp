@@ -27,7 +27,7 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
     if (!v1::LabelCondition::Op_IsValid(condition.op()))
       return fail(Errc::invalid_argument,
                   fmt::format("label {}: {} is no operator that this version knows", key, int{condition.op()}));
-    // The numbers are those of LabelCondition::Op.
+    // Both enumerations use the same numbers.
     result.labels[key] = {static_cast<LabelCondition::Op>(condition.op()),
                           {condition.values().begin(), condition.values().end()}};
   }
@@ -84,7 +84,7 @@ v1::ResourceRequest to_wire(const ResourceRequest& request) {
 Result<GroupRequest> from_wire(const v1::SubmitGroup& group) {
   GroupRequest result;
   result.name = group.name();
-  // The numbers are those of GroupStrategy.
+  // Both enumerations use the same numbers.
   if (!v1::SubmitGroup::Strategy_IsValid(group.strategy()))
     return fail(Errc::invalid_argument,
                 fmt::format("{} is no strategy of a placement group", static_cast<int>(group.strategy())));
@@ -118,7 +118,7 @@ NodeSpec from_wire(const v1::Node& node) {
     spec.numa_node = device.numa() - 1;
     result.devices.push_back(std::move(spec));
   }
-  // A number that does not fill the rows leaves one short, which the ledger refuses.
+  // If the number of distances does not fill all rows, the last row is short, and the ledger refuses the node.
   const auto count = std::max<std::ptrdiff_t>(1, node.devices_size());
   for (auto at = node.distances().begin(); at != node.distances().end();) {
     const auto end = at + std::min(count, node.distances().end() - at);

@@ -1,4 +1,4 @@
-// Between the ledger's plain values and the control messages of the wire.
+// Conversions between the ledger's plain values and the control messages.
 #pragma once
 
 #include <gpuactors/ledger/ledger.hpp>
@@ -6,7 +6,7 @@
 
 namespace gpuactors {
 
-/// @returns `invalid_argument` for amounts that no unit can hold; the ledger checks the rest.
+/// @returns `invalid_argument` for negative amounts and unknown label operators; the ledger checks the rest.
 [[nodiscard]] Result<ResourceRequest> from_wire(const v1::ResourceRequest& request);
 
 [[nodiscard]] v1::ResourceRequest to_wire(const ResourceRequest& request);
@@ -14,14 +14,14 @@ namespace gpuactors {
 /// Writes the conditions on labels into the request.
 void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
 
-/// @returns as for a request, naming the bundle.
+/// @returns errors as for a request, naming the bundle.
 [[nodiscard]] Result<GroupRequest> from_wire(const v1::SubmitGroup& group);
 
 [[nodiscard]] NodeSpec from_wire(const v1::Node& node);
 
 [[nodiscard]] v1::Lease to_wire(const Lease& lease);
 
-/// The lease with the device numbers that are in the message; nothing is checked, `Ledger::restore` does.
+/// Keeps the message's device numbers and checks nothing; `Ledger::restore` does.
 [[nodiscard]] Lease from_wire(const v1::Lease& lease);
 
 } // namespace gpuactors

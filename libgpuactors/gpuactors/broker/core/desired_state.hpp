@@ -1,4 +1,4 @@
-// What should be there over restarts of the broker: actors that are detached or have a name, groups, drained nodes.
+// DesiredState: what survives a restart of the broker: named or detached actors, placement groups, drained nodes.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -13,7 +13,7 @@
 
 namespace gpuactors {
 
-/// What a piece of state is about.
+/// The kind of a state entry.
 enum class StateSection : std::uint8_t {
   actors,
   groups,
@@ -27,21 +27,21 @@ enum class StateSection : std::uint8_t {
   return names[static_cast<std::size_t>(section)];
 }
 
-/// In `StateSection::ids`: the number, as text, up to which ids may have been given out.
+/// Key in `StateSection::ids`: its value is the number, as text, up to which ids may have been issued.
 inline constexpr const char* reserved_ids_key = "reserved";
 
-/// The number or name of what a piece of state is about; a number is never the same as a name.
+/// The number or name of what an entry is about; a number never equals a name.
 using StateKey = std::variant<std::uint64_t, std::string>;
 
 struct StateEntry {
   StateKey key;
-  /// Any bytes.
+  /// Arbitrary bytes.
   std::string value;
 
   friend bool operator==(const StateEntry&, const StateEntry&) = default;
 };
 
-/// Pieces of state by section and key. One thread at a time.
+/// State entries by section and key. One thread at a time.
 class DesiredState {
 public:
   DesiredState() = default;
@@ -49,17 +49,17 @@ public:
   DesiredState& operator=(const DesiredState&) = delete;
   virtual ~DesiredState() = default;
 
-  /// Has the next commit write a value, in place of any that the key has.
+  /// Sets a key's value at the next commit.
   virtual void put(StateSection section, StateKey key, std::string value) = 0;
 
-  /// Has the next commit remove a key, if it is there.
+  /// Removes a key, if it exists, at the next commit.
   virtual void erase(StateSection section, StateKey key) = 0;
 
-  /// Keeps all that was put and erased since the last commit, or nothing of it.
-  /// @returns an error; then the next commit tries the same again, with what is put until then.
+  /// Makes all changes since the last commit permanent, or none of them.
+  /// @returns an error; the next commit then tries the same changes again, and those made meanwhile.
   virtual Result<void> commit() = 0;
 
-  /// All of a section that is committed, numbers before names, both ascending.
+  /// All committed entries of a section, numbers before names, both ascending.
   [[nodiscard]] virtual Result<std::vector<StateEntry>> load(StateSection section) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Emptying a node: actors that may be started anew move to other nodes, all else runs to its end or to the deadline.
+// Draining a node: actors that may be restarted move to other nodes, everything else runs to its end or the deadline.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/requests.hpp>
 
@@ -18,7 +18,7 @@ std::int64_t unix_ms(const BrokerWorld& world) {
   return std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds{world.unix_ns()}).count();
 }
 
-/// How often a node that is being emptied is looked at: again soon when something has left it, else more rarely.
+/// How often a node that is being emptied is checked: soon again after something has left it, otherwise less often.
 constexpr milliseconds emptying_shortest{200};
 constexpr milliseconds emptying_longest{1'000};
 
@@ -78,7 +78,7 @@ void BrokerCore::keep_drained(const std::string& name) {
   else if (node.empty_by)
     stored.set_until_ms(unix_ms(world_)
                         + std::chrono::duration_cast<milliseconds>(*node.empty_by - world_.now()).count());
-  // It stays drained when only its connection was lost.
+  // Also kept in memory: a node that only lost its connection is drained again when it returns.
   stored_nodes_[name] = stored;
   if (options_.store == nullptr)
     return;
@@ -122,7 +122,7 @@ void BrokerCore::empty_nodes() {
 
 void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
   if (const auto task = task_leases_.find(id); task != task_leases_.end()) {
-    // Its client gives it back after the task that runs.
+    // The client gives the lease back after the running task.
     reclaim(id, task->second);
     if (late)
       end_task_lease(id);
@@ -136,14 +136,16 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
     return;
   if (actor.spec.max_restarts() != 0 && reserve_elsewhere(actor, node)) {
     log_.add("moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
-    // A move is no death: it does not use up a restart.
+    // A move must not use up a restart.
     actor.lives.forgive_one();
     keep(actor);
-    // Others in its process have until the deadline too: it is not worth a process that is ended by force.
+    // The grace lasts until the deadline: an end by force would take down the whole process, and other holders in it
+    // have until then too.
     const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - world_.now());
     kill(actor, std::max<milliseconds>(limits::stop_grace, left).count());
   } else if (late) {
-    // One with restarts left waits for room, wherever it comes; a bundle on this node would only take it back.
+    // An actor with restarts left is submitted again and waits for room on any node. An actor in a group or under a
+    // parent lease would only come back to this node: it is not restarted.
     actor.no_restart = actor.no_restart || actor.request.group() != 0 || actor.request.parent_lease() != 0;
     kill(actor, milliseconds{limits::stop_grace}.count());
   }
@@ -158,7 +160,7 @@ bool BrokerCore::reserve_elsewhere(ActorRecord& actor, const std::string& node) 
   moves_[id] = actor.id;
   apply(ledger_.submit(id, std::move(*request), world_.now()));
   moves_.erase(id);
-  // Bundles and what was lent are given out on a drained node too.
+  // Requests in a bundle or under a parent lease are granted on a drained node too.
   if (actor.next && actor.next->node == node)
     give_up_move(actor);
   return actor.next.has_value();

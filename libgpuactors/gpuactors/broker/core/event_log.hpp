@@ -1,4 +1,4 @@
-// EventLog: the broker's decisions in order, bounded, for whoever wants to see or check them.
+// EventLog: the broker's latest decisions, in order, for display and for checks.
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
@@ -10,15 +10,15 @@
 
 namespace gpuactors {
 
-/// The last `limits::event_log` events, and how many there were of each kind. One thread (the broker's).
+/// The last `limits::event_log` events, and how many there were of each kind. The broker's thread only.
 class EventLog {
 public:
-  /// `world` outlives it.
+  /// `world` must outlive the log.
   explicit EventLog(const BrokerWorld& world) : world_(world), started_unix_ns_(world.unix_ns()) {
     // nop
   }
 
-  /// Appends an event and numbers it. @returns the entry, to be filled in further.
+  /// Appends and numbers an event. @returns the entry, for the caller to fill in.
   v1::Event& add(std::string kind, std::string name) {
     if (events_.size() >= limits::event_log)
       events_.pop_front();
@@ -32,12 +32,12 @@ public:
     return event;
   }
 
-  /// Counts what is no event of its own.
+  /// Counts something that is not logged as an event.
   void count(std::string what) {
     ++counts_[std::move(what)];
   }
 
-  /// How often what has happened: by kinds of events, and by what was given to `count`.
+  /// Counts by kind of event, and by the argument of `count`.
   [[nodiscard]] const std::map<std::string, std::uint64_t>& counts() const noexcept {
     return counts_;
   }
@@ -46,7 +46,7 @@ public:
     return started_unix_ns_;
   }
 
-  /// All events with a number of at least `first`, oldest first.
+  /// Passes all events numbered `first` or higher to `sink`, oldest first.
   template <class Sink>
   void for_each_from(std::uint64_t first, Sink&& sink) const {
     for (const auto& event : events_)

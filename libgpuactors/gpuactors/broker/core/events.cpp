@@ -1,4 +1,4 @@
-// The broker and its ledger: what each event means, and the state that others may see.
+// The broker's reaction to each event of the ledger, and the cluster state that it shows to others.
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
@@ -21,7 +21,7 @@ void BrokerCore::apply(Result<Ledger::Events> events, std::string_view what) {
 void BrokerCore::apply(const Ledger::Events& events) {
   std::set<GroupId> lost_from;
   for (const auto& event : events) {
-    // That there is no room elsewhere yet for an actor which is to move is asked again and again.
+    // Refusals for actors that are to move repeat until another node has room: they are neither logged nor handled.
     if (moves_.count(event.request) > 0 && event.kind != Event::Kind::granted)
       continue;
     log(event);
@@ -48,7 +48,7 @@ void BrokerCore::apply(const Ledger::Events& events) {
       break;
     }
   }
-  // A group that is being removed goes with the last lease in it, however that one ended.
+  // A group that is being removed ends with the last lease in it, however that lease ended.
   for (const auto id : lost_from)
     if (const auto group = groups_.find(id); group != groups_.end() && group->second.ending)
       end_group(id);
@@ -71,7 +71,7 @@ void BrokerCore::on_granted(const Event& event) {
 
 void BrokerCore::on_refused(const Event& event) {
   auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
-  // The ledger speaks of its clock; to the one who waited it means that there was no room in time.
+  // The ledger reports an expired queue timeout; to the caller it means that there was no room in time.
   if (code == Errc::deadline_exceeded)
     code = Errc::no_capacity;
   const Error error{code, event.reason};
@@ -99,8 +99,8 @@ void BrokerCore::on_lost(const Event& event) {
 }
 
 void BrokerCore::make_way(RequestId request) {
-  // Somebody waits: leases that their clients keep for the next task of their own are asked for. Those of the same
-  // client and shape are not, they will serve the waiting tasks themselves.
+  // Reclaims leases that clients keep for their next task. Leases of the waiting request's own client and shape are not
+  // reclaimed: they will serve the waiting tasks themselves.
   const auto waiting = task_requests_.find(request);
   for (auto& [id, lease] : task_leases_) {
     if (lease.reclaimed || (waiting != task_requests_.end() && waiting->second.key == lease.key))
@@ -115,7 +115,7 @@ void BrokerCore::make_way(RequestId request) {
 bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
   if (group.ending)
     return false;
-  // One that shrinks does not wait for what it has lost.
+  // A group that shrinks does not wait for bundles that it has lost.
   return group.placed
          || (!group.request.shrinks()
              && ledger_.bundles_of(id).size() < static_cast<std::size_t>(group.request.bundles_size()));
@@ -123,7 +123,7 @@ bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
 
 void BrokerCore::make_way_again() {
   making_way_ = false;
-  // Nobody is called in for what no node could serve now, whatever made way.
+  // No lease is reclaimed for requests that no node could serve now, whatever made way.
   std::optional<RequestId> oldest;
   const std::string* key = nullptr;
   bool all_alike = true;
@@ -150,7 +150,8 @@ void BrokerCore::make_way_again() {
     turn_ = limits::lease_turn;
     return;
   }
-  // What a turn did not bring about, for example since an actor holds what is missing, the next one will not either.
+  // If a turn did not help, for example because an actor holds what is missing, the next one will not either: turns
+  // become longer.
   constexpr std::chrono::seconds longest_turn{10};
   const bool helped = oldest && oldest != oldest_waiter_;
   turn_ = helped ? Duration{limits::lease_turn} : std::min<Duration>(2 * turn_, longest_turn);
@@ -166,7 +167,7 @@ void BrokerCore::reclaim(LeaseId id, TaskLease& lease) {
     return;
   v1::ReclaimLease message;
   message.set_lease(id.value());
-  // One that is away is asked again when it is back.
+  // A client that is away is asked again when it is back.
   if (const auto client = clients_.find(lease.client); client != clients_.end() && client->second.port != nullptr)
     world_.post(client->second.port, std::move(message));
 }
@@ -206,7 +207,7 @@ void BrokerCore::remind(const Due& due) {
 }
 
 void BrokerCore::look_at_due() {
-  // Of a reminder that an earlier one has overtaken: the others were asked for again when that came.
+  // A stale wake-up: an earlier one has overtaken it, and has scheduled the remaining reminders.
   const auto now = world_.now();
   if (now < next_due_)
     return;
@@ -231,7 +232,7 @@ void BrokerCore::stop_reminding(ActorRecord& actor) {
 
 v1::Lease BrokerCore::to_wire(const Lease& lease) const {
   auto result = gpuactors::to_wire(lease);
-  // The ledger counts a node's devices by their place in its offer, everybody else knows them by their index.
+  // The ledger counts a node's devices by their position in its offer, everybody else uses their index.
   if (const auto node = nodes_.find(lease.node); node != nodes_.end())
     for (auto& device : *result.mutable_devices())
       device.set_index(node->second.node.devices(device.index()).index());

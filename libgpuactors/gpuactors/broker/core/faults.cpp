@@ -1,4 +1,4 @@
-// Devices that fail: out of use until their node is started again. And how busy the others are.
+// Failed devices, which are out of use until their node is restarted, and the utilization of devices.
 #include <gpuactors/broker/core/broker_core.hpp>
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ void BrokerCore::fail_device(const std::string& node, int index, const std::stri
   const auto known = nodes_.find(node);
   if (known == nodes_.end())
     return;
-  // The ledger counts a node's devices by their place in its offer.
+  // The ledger counts a node's devices by their position in its offer.
   auto& devices = *known->second.node.mutable_devices();
   const auto device =
       std::find_if(devices.begin(), devices.end(), [&](const v1::Device& entry) { return entry.index() == index; });

@@ -1,4 +1,4 @@
-// The broker and placement groups: what clients ask, what the ledger's answers mean, and how a group ends.
+// The broker and placement groups: requests of clients, events of the ledger, and the end of a group.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 
@@ -19,7 +19,7 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, GroupAnswer answer
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   const std::pair key{message.client(), message.client_request()};
   if (const auto known = submitted_groups_.find(key); known != submitted_groups_.end()) {
-    // Asked before, and the answer was lost.
+    // The client repeats a request whose answer was lost.
     auto& record = groups_.at(known->second);
     const auto info = info_of(known->second, record);
     if (record.ending)
@@ -70,9 +70,9 @@ Result<void> BrokerCore::check_group(GroupId group) const {
 void BrokerCore::end_group(GroupId id) {
   const auto ending = groups_.find(id);
   if (ending == groups_.end())
-    return; // its time in the queue ended while another one was removed
+    return; // the group's time in the queue ended while another one was removed
   ending->second.ending = true;
-  // What waits for the group is refused, so that nothing starts in it any more ...
+  // Refuses the requests that wait for the group, so that nothing starts in it any more ...
   const Error removed{Errc::cancelled, fmt::format("placement group {} was removed", id.value())};
   std::vector<RequestId> waiting;
   for (const auto& [request, task] : task_requests_)
@@ -81,7 +81,7 @@ void BrokerCore::end_group(GroupId id) {
   for (const auto request : waiting) {
     auto task = take_task_request(request);
     if (!task)
-      continue; // granted when the one before it was withdrawn
+      continue; // granted when the request before it was withdrawn
     task->answer.deliver(fail(removed));
     apply(ledger_.cancel(request, world_.now()), "release_group");
   }
@@ -101,14 +101,14 @@ void BrokerCore::end_group(GroupId id) {
       actor_requests_.erase(request);
       apply(ledger_.cancel(request, world_.now()), "release_group");
     } else if (found->second.state != ActorState::pausing) {
-      continue; // granted when the one before it was withdrawn
+      continue; // granted when the request before it was withdrawn
     }
     forget_actor(actor, removed);
   }
-  // One of an earlier broker that is not in the books yet does not get there.
+  // A group of an earlier broker that is not in the ledger yet does not get there.
   if (stored_groups_.erase(id) > 0)
     return forget_group(id, removed);
-  // ... and the group goes when what runs in it has ended: not before its memory is free.
+  // ... and releases the group once all its leases have ended and their memory is free.
   bool empty = true;
   for (const auto& lease : ledger_.leases()) {
     if (lease.group != id)
@@ -157,7 +157,7 @@ void BrokerCore::on_group(const Event& event) {
     forget_group(event.group, Error{Errc::infeasible, event.reason});
     break;
   case Event::Kind::rejected:
-    // The ledger speaks of its clock; to the one who waited it means that there was no room in time.
+    // The ledger reports an expired queue timeout; to the caller it means that there was no room in time.
     forget_group(event.group,
                  Error{event.code == Errc::deadline_exceeded ? Errc::no_capacity : event.code, event.reason});
     break;

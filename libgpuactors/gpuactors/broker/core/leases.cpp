@@ -34,7 +34,7 @@ void BrokerCore::acquire(const v1::AcquireLease& message, GrantAnswer answer) {
 }
 
 void BrokerCore::cancel(const v1::CancelAcquire& message) {
-  // One that was granted meanwhile is on its way: the client gives it back when it arrives.
+  // A lease that was granted meanwhile is on its way: the client gives it back when it arrives.
   const auto found = client_requests_.find({message.client(), message.client_request()});
   if (found == client_requests_.end() || !ledger_.is_pending(found->second))
     return;
@@ -44,7 +44,8 @@ void BrokerCore::cancel(const v1::CancelAcquire& message) {
 }
 
 void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
-  // The answer says that it is gone: a broker that starts again before is asked again.
+  // The answer says that the actor or group is gone, so it waits until all nodes are back; if the broker restarts
+  // before, the client asks the new one.
   const std::pair key{message.client(), message.client_request()};
   if (settling_) {
     withdrawn_.insert(key);
@@ -118,7 +119,7 @@ void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holde
 void BrokerCore::release(const v1::ReleaseLease& message) {
   const auto* lease = ledger_.find_lease(LeaseId{message.lease()});
   if (lease == nullptr) {
-    // Its node may bring it back yet.
+    // The lease's node may still bring it back: nobody claims the lease any more then.
     for (auto& [id, client] : clients_)
       client.claimed.erase(LeaseId{message.lease()});
     return;
@@ -158,19 +159,20 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
     return;
-  // First, so that nothing is placed there once the lease is free. A lease on a failed device is lost, not released.
+  // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is
+  // lost, not released.
   const auto node = lease->node;
   for (const auto index : message.lost_devices())
     fail_device(node, index, "a sticky error lost it to the process that used it");
   if (ledger_.find_lease(id) == nullptr)
-    return; // lost with the device, and told
+    return; // lost with the device: `on_lost` has done the rest
   forget_move(id);
   const auto group = lease->group;
   const auto code =
       message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::lease_revoked;
   auto runner = task_leases_.extract(id);
   const auto holder = actor_leases_.extract(id);
-  // Free first: whoever waits for it is served before an actor that starts anew.
+  // Releases the lease before `actor_down`: requests that wait for it are served before an actor that restarts.
   apply(ledger_.release(id, message.epoch(), world_.now()), "release");
   if (!runner.empty())
     unclaim(runner.mapped().client, id);
@@ -179,8 +181,8 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
         fail(code, message.text().empty() ? "the lease ended before its runner had started" : message.text()));
   if (!holder.empty())
     if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end()) {
-      // Its constructor failed in its first life: no death that a restart would mend. One that has lived may live again
-      // when the file is back, or the memory free, that it lacked.
+      // A constructor that failed in the first life would fail again: the actor is not restarted. One that has lived
+      // may live again when the file is back, or the memory free, that its constructor lacked.
       if (actor->second.state == ActorState::starting && !actor->second.lives.lived() && message.error() != 0
           && code != Errc::worker_died && code != Errc::lease_revoked)
         actor->second.no_restart = true;

@@ -1,4 +1,4 @@
-// The rule by which actors are restarted.
+// Lives: the rule by which actors are restarted.
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/lives.hpp>
 
@@ -20,7 +20,7 @@ std::optional<Duration> Lives::end(const RestartRule& rule, LifeEnd why, TimePoi
     pause_ = Duration::zero();
   if (why != LifeEnd::crash)
     return Duration::zero();
-  // One that lives for a while before it ends is of use meanwhile: it does not wait for longer than that while.
+  // An actor that lives for `a_while` before it crashes is of use meanwhile: its pause is no longer than that.
   constexpr std::chrono::seconds a_while{1};
   const auto wait = length >= a_while ? std::min<Duration>(pause_, a_while) : pause_;
   pause_ = std::clamp<Duration>(2 * wait, limits::restart_pause, limits::restart_pause_most);

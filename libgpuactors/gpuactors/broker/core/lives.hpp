@@ -1,5 +1,5 @@
-// Lives: how often an actor was started, what of that counts against its limit, and how long it waits for the next
-// time. Pure: time is an argument.
+// Lives: how often an actor was restarted, which restarts count against its limit, and the pause before the next one.
+// Pure: the time is an argument.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -11,49 +11,49 @@ namespace gpuactors {
 
 /// How an actor wants to be restarted, as in `Options`.
 struct RestartRule {
-  /// -1: always.
+  /// Restarts allowed; -1: any number.
   int most = 0;
-  /// A life of at least this length makes all restarts before it good; zero: none does.
+  /// A life of at least this length forgives all restarts before it; zero: none does.
   Duration window{};
 };
 
 /// Why a life ended.
 enum class LifeEnd : std::uint8_t {
-  /// By itself: its process crashed, or its constructor failed.
+  /// The actor ended by itself: its process crashed, or its constructor failed.
   crash,
-  /// It lost its place: its node or device is gone.
+  /// The actor lost its place: its node or device is gone.
   lost_place,
-  /// Somebody asked for it, and for another life.
+  /// Somebody asked for the actor's end, and for another life.
   asked,
 };
 
-/// The lives of one actor, from its first start to the end of its last restart.
+/// The lives of one actor, from its first start to its final end.
 ///
-/// An actor that crashes soon after each start would keep its node busy with nothing else: from the second time on the
-/// pause before the next start doubles, from `limits::restart_pause` to `limits::restart_pause_most`, until a life
-/// lasts for `limits::restart_calm`. After a life of a second or more it is at most a second.
+/// An actor that crashes soon after each start would keep its node busy with nothing else: from the second restart on,
+/// the pause before it doubles, from `limits::restart_pause` to `limits::restart_pause_most`, until a life lasts for
+/// `limits::restart_calm`. After a life of a second or more, the pause is at most a second.
 class Lives {
 public:
   Lives() = default;
 
-  /// As another broker left them. `lived`: it has been alive.
+  /// Continues the counts of an earlier broker. `lived`: the actor has been alive.
   Lives(int restarts, int forgiven, bool lived) : restarts_(restarts), forgiven_(forgiven), lived_(lived) {
     // nop
   }
 
-  /// Its constructor is done.
+  /// The actor's constructor is done.
   void began(TimePoint now) {
     lived_ = true;
     since_ = now;
   }
 
-  /// The next restart does not count: it moves to another node.
+  /// The next restart does not count: the actor moves to another node.
   void forgive_one() {
     ++forgiven_;
     moves_ = true;
   }
 
-  /// Ends a life. @returns how long to wait before the next one begins; none when there is none.
+  /// Ends a life. @returns the pause before the next life; nothing when there is no next one.
   std::optional<Duration> end(const RestartRule& rule, LifeEnd why, TimePoint now);
 
   [[nodiscard]] int restarts() const noexcept {
@@ -65,7 +65,7 @@ public:
     return forgiven_;
   }
 
-  /// Whether it was ever alive.
+  /// Whether the actor was ever alive.
   [[nodiscard]] bool lived() const noexcept {
     return lived_;
   }
@@ -74,11 +74,11 @@ private:
   int restarts_ = 0;
   int forgiven_ = 0;
   bool lived_ = false;
-  /// The next restart is one that was forgiven ahead.
+  /// The next restart was forgiven in advance (`forgive_one`).
   bool moves_ = false;
-  /// Set while it is alive.
+  /// Set while the actor is alive.
   std::optional<TimePoint> since_;
-  /// Before the next restart after a crash.
+  /// The pause before the next restart after a crash.
   Duration pause_{};
 };
 

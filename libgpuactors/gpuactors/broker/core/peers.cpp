@@ -18,7 +18,7 @@ std::uint64_t BrokerCore::watch(const ContactPtr& contact, Peer peer) {
 void BrokerCore::peer_down(std::uint64_t id) {
   const auto peer = peers_.extract(id);
   if (peer.empty())
-    return; // it has come back on another connection meanwhile
+    return; // the peer has come back on another connection
   if (!peer.mapped().node.empty())
     drop_node(peer.mapped().node);
   else
@@ -30,7 +30,7 @@ void BrokerCore::settled() {
   if (!arrivals_.empty())
     admit(std::exchange(arrivals_, {}));
   restore_groups();
-  // Who has not come back by now will not.
+  // Clients that have not come back by now are given up.
   std::set<ClientId> gone;
   for (const auto& [id, held] : task_leases_)
     if (clients_.count(held.client) == 0)
@@ -55,7 +55,7 @@ void BrokerCore::settled() {
 void BrokerCore::held_ahead(const v1::HeldAhead& message) {
   auto& parts = held_ahead_[message.agent()];
   if (message.registration() < parts.registration)
-    return; // late, from a connection that was lost
+    return; // a late part, from a connection that was lost
   if (message.registration() > parts.registration)
     parts = HeldParts{message.node(), message.registration(), {}};
   parts.held.insert(parts.held.end(), message.held().begin(), message.held().end());
@@ -89,7 +89,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     reconcile(message);
     return answer.deliver({});
   }
-  // It has lost its connection while it waited, and is back on another one.
+  // The node lost its connection while it waited to be admitted, and has registered again on another one.
   for (auto& arrival : arrivals_)
     if (arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent())
       arrival.answer.deliver(fail(Errc::unavailable, "the node has registered again since"));
@@ -97,7 +97,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     return arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent();
   });
   arrivals_.push_back({std::move(message), agent, std::move(answer), {}});
-  // Bundles of a group are put back together, or those that are missing would be placed anew.
+  // Nodes with bundles of one group are admitted together: bundles that are missing then are placed anew.
   if (!settling_ || !awaits_nodes())
     admit(std::exchange(arrivals_, {}));
 }
@@ -120,7 +120,7 @@ void BrokerCore::hear(const Report& report) {
 }
 
 void BrokerCore::admit(std::vector<Arrival> arrivals) {
-  // What is held there must be in the books before anything else is placed there.
+  // The leases that the nodes hold must be in the ledger before anything else is placed there.
   ledger_.pause();
   std::vector<std::pair<const v1::HeldLease*, const v1::Node*>> held;
   for (auto& arrival : arrivals) {
@@ -148,7 +148,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
     arrival.answer.deliver({});
   }
   restore_groups();
-  // Lenders are older than borrowers.
+  // Parent leases have lower ids than the leases that borrow from them, and must be restored first.
   std::sort(held.begin(), held.end(),
             [](const auto& a, const auto& b) { return a.first->lease().id() < b.first->lease().id(); });
   for (const auto& [lease, node] : held)
@@ -186,7 +186,7 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
     else if (held.has_started())
       lease_started(held.started(), nullptr, nullptr);
     take_over_saved(held);
-    // An order to end it may have been lost.
+    // The order to end the lease may have been lost.
     const auto* lease = ledger_.find_lease(id);
     if (lease == nullptr)
       continue;
@@ -211,7 +211,7 @@ void BrokerCore::take_over_saved(const v1::HeldLease& held) {
 
 void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   auto lease = from_wire(held.lease());
-  // Back from the numbers that everybody knows to places in the node's offer.
+  // Converts device indices to positions in the node's offer, which the ledger uses.
   for (auto& granted : lease.devices) {
     const auto at = std::find_if(node.devices().begin(), node.devices().end(),
                                  [&](const v1::Device& device) { return device.index() == granted.index; });
@@ -220,8 +220,8 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   const auto id = lease.id;
   auto restored = ledger_.restore(lease);
   if (!restored && (lease.group || lease.parent)) {
-    // The bundle that it is in has been placed elsewhere since, or the books of its group are gone with the broker that
-    // kept them. What it holds is not free all the same.
+    // The lease's bundle has been placed elsewhere since, or its group was lost with the earlier broker. Its resources
+    // are in use all the same: restores it outside of any group or parent.
     lease.group = GroupId{};
     lease.bundle = 0;
     lease.parent = LeaseId{};
@@ -235,7 +235,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   auto& event = log_.add("adopted", lease.name);
   *event.mutable_lease() = held.lease();
   last_request_ = std::max(last_request_, lease.request.value());
-  // Of this broker's own time: it was lost here, or has ended, before the node came back.
+  // A lease that this broker granted itself was lost here, or ended, before the node came back.
   const bool ours = options_.last_id < id.value();
   if (held.has_actor() && !ours && forgotten_.count(ActorId{held.actor().actor()}) == 0) {
     const auto known = actors_.find(ActorId{held.actor().actor()});
@@ -256,7 +256,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const std::pair key{order.client(), order.client_request()};
   std::vector<FindAnswer> seekers;
   if (const auto twin = spawns_.find(key); twin != spawns_.end() && twin->second != id) {
-    // Its client asked for it again before its node was back.
+    // The client asked for the actor again before its node was back: the new one is dropped.
     auto& other = actors_.at(twin->second);
     if (other.state == ActorState::waiting || other.state == ActorState::pausing) {
       seekers = std::exchange(other.seekers, {});
@@ -267,7 +267,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
     load_actor(held);
   auto& record = actors_.at(id);
   std::move(seekers.begin(), seekers.end(), std::back_inserter(record.seekers));
-  // Of moves under way its node does not know.
+  // The node does not know about moves that were under way.
   const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
   record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
   record.saved_type = order.saved_type();
@@ -279,7 +279,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   limit_first_start(record);
   if (held.has_started())
     actor_started(record, held.started(), nullptr, nullptr);
-  // A client that has not come back in time will not; its node may be later than that.
+  // The node may come back after the time in which the actor's client had to: the actor has no owner then.
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
   if (orphan || withdrawn_.count(key) > 0) {
     record.no_restart = true;
@@ -293,7 +293,7 @@ void BrokerCore::drop_node(const std::string& name) {
     return;
   found->second.agent = nullptr;
   log_.add("node_lost", name).set_reason("the connection to its agent is gone");
-  // Its leases end as lost; the record is needed to speak of them.
+  // The ledger reports the node's leases as lost; the node's record is still needed to name them.
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
   nodes_.erase(name);
 }
@@ -318,7 +318,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const ContactPtr& port)
   for (const auto lease : message.leases())
     record.claimed.insert(LeaseId{lease});
   end_stray_leases(message.client(), record.claimed);
-  // That others wait for a lease may have been told to a connection that was lost.
+  // Earlier requests to give leases back may have been lost with the old connection: repeats them.
   for (auto& [id, lease] : task_leases_)
     if (lease.client == message.client() && std::exchange(lease.reclaimed, false))
       reclaim(id, lease);
@@ -339,7 +339,7 @@ void BrokerCore::client_down(ClientId id) {
   log_.add("client_away", record.name)
       .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s",
                               std::chrono::duration<double>{record.grace}.count()));
-  // Nobody would hear that they are granted; it asks again.
+  // Grants would reach nobody; the client asks again when it is back.
   cancel_requests(id);
   std::vector<LeaseId> unheard;
   for (const auto& [lease, held] : task_leases_)
@@ -356,7 +356,7 @@ void BrokerCore::cancel_requests(ClientId id) {
     if (task.client == id)
       waiting.push_back(request);
   for (const auto request : waiting)
-    if (take_task_request(request)) // not granted when the one before it was withdrawn
+    if (take_task_request(request)) // else granted when the request before it was withdrawn
       apply(ledger_.cancel(request, world_.now()), "cancel");
 }
 

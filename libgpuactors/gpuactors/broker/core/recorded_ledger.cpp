@@ -6,7 +6,7 @@ namespace gpuactors {
 
 namespace {
 
-// What breaks a rule has no effect but that time has passed, and a scenario may have no words for it.
+// A call that breaks a rule has no effect except that time passes, and a scenario may be unable to express it.
 bool is_against_rules(const Event& answer) {
   return answer.kind == Event::Kind::rejected && answer.code != Errc::no_capacity && answer.code != Errc::queue_full;
 }

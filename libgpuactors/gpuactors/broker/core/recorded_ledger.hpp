@@ -1,4 +1,4 @@
-// A ledger that can write down what is asked of it.
+// RecordedLedger: a ledger that can record its calls.
 #pragma once
 
 #include <gpuactors/ledger/ledger.hpp>
@@ -9,9 +9,9 @@
 
 namespace gpuactors {
 
-/// The broker's ledger. Once it records, each call that changes it becomes a step of a scenario: `run_plan` then gives
-/// the same answers in the same order. The calls that change it are hidden here by those that record; the broker makes
-/// no others.
+/// The broker's ledger. While it records, each mutating call becomes a step of a scenario: `run_plan` then gives the
+/// same answers in the same order. The recording functions hide the mutating functions of the base; the broker calls no
+/// others.
 class RecordedLedger : public Ledger {
 public:
   explicit RecordedLedger(LedgerOptions options = {}) : Ledger(options) {
@@ -22,16 +22,16 @@ public:
   RecordedLedger(RecordedLedger&&) = delete;
   RecordedLedger& operator=(RecordedLedger&&) = delete;
 
-  /// Records from now on, before anything was asked of it.
+  /// Starts the recording; call before any other call that changes the ledger.
   void record(std::shared_ptr<std::ostream> out);
 
-  /// Whether there was a recording that could not be written to its end.
+  /// Whether a recording could not be written completely.
   [[nodiscard]] bool recording_failed() const noexcept;
 
   /// Ends the recording.
   void finish();
 
-  // See Ledger.
+  // Recording versions of the functions of `Ledger`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
   Result<Events> drain_node(std::string_view name, TimePoint now);

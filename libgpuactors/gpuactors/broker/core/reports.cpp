@@ -1,5 +1,5 @@
-// What nodes report besides their leases: what they run, what holders use, what actors save; and how peers keep in
-// touch.
+// Reports of nodes besides leases: registered types, usage of holders, saved state of actors. Also checks that the
+// heartbeats of peers match.
 #include <gpuactors/broker/core/broker_core.hpp>
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ Result<void> BrokerCore::check_pulse(const std::string& who, std::int64_t heartb
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options_.link_timeout).count();
   if (heartbeat == 0 || heartbeat_ms == 0)
     return {};
-  // One sign of life may be late.
+  // Each timeout tolerates one late heartbeat.
   if (2 * heartbeat_ms <= timeout && 2 * heartbeat <= link_timeout_ms)
     return {};
   return fail(
@@ -39,7 +39,7 @@ v1::TypeCatalog BrokerCore::types() const {
   std::set<std::string> actors;
   std::set<std::string> files;
   std::size_t bytes = 0;
-  // Where two nodes differ in a type of one name, the first node by name counts.
+  // If nodes have different types of the same name, the first node in the order of names counts.
   for (const auto& [name, node] : nodes_) {
     for (const auto& task : node.types.tasks())
       if (tasks.insert(task.name()).second)

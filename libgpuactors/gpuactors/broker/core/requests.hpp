@@ -1,4 +1,4 @@
-// What a client asked for, read and checked as far as it can be without the ledger. Internal to the layer.
+// Reads clients' requests and checks what can be checked without the ledger. Internal to the layer.
 #pragma once
 
 #include <gpuactors/broker/core/convert.hpp>
@@ -6,7 +6,7 @@
 
 namespace gpuactors {
 
-/// The ledger counts resources and does not know which of them come in whole units.
+/// Converts a request, and refuses fractions of resources that come in whole units: the ledger does not know which do.
 inline Result<ResourceRequest> read_request(const v1::ResourceRequest& message) {
   GPUACTORS_LET(request, from_wire(message));
   GPUACTORS_TRY(check_whole_units(request.resources));

@@ -1,4 +1,4 @@
-// What the broker keeps over restarts: what should be there. What is there, its nodes tell.
+// The desired state that the broker keeps over restarts. The actual state is reported by its nodes.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 
@@ -11,7 +11,7 @@ namespace gpuactors {
 
 namespace {
 
-/// Where a node knows a device that the ledger knows by its place; both ways.
+/// Conversions between a device's position in the node's offer, which the ledger uses, and its index on the node.
 int index_at(const v1::Node& node, int place) {
   return node.devices(place).index();
 }
@@ -65,7 +65,7 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.request = order.request();
   record.client = order.client();
   record.client_request = order.client_request();
-  // One that was kept had been asked for, and nobody waits for its first start any more.
+  // A stored actor counts as having lived: nobody waits for its first start any more.
   record.lives = Lives{order.restarts(), order.forgiven(), true};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
@@ -99,7 +99,7 @@ void BrokerCore::restore_groups() {
     for (const auto& kept : stored.bundles()) {
       const auto node = nodes_.find(kept.node());
       if (node == nodes_.end())
-        continue; // placed anew
+        continue; // the bundle is placed anew
       auto lease = from_wire(kept);
       for (auto& device : lease.devices)
         device.index = place_of(node->second.node, device.index);
@@ -114,7 +114,7 @@ void BrokerCore::restore_groups() {
       forget_group(id, done.error());
       continue;
     }
-    // Asked for again before its nodes were back.
+    // A client may have repeated its request for the group before the nodes were back.
     auto& record = groups_.at(id);
     if (auto info = info_of(id, record); info.state() == "placed")
       if (auto placed = std::exchange(record.placed, std::nullopt))
@@ -199,7 +199,7 @@ void BrokerCore::reserve_ids(std::uint64_t given) {
 }
 
 void BrokerCore::commit_soon() {
-  // One transaction for all that a burst of messages changes.
+  // All changes of a burst of messages go into one transaction.
   if (std::exchange(commit_due_, true))
     return;
   world_.wake(Duration::zero(), Wake::commit);

@@ -1,5 +1,5 @@
-// What the broker's core needs of the world around it. The actor gives it CAF's actors and the clock, a simulation its
-// own.
+// BrokerWorld: what the broker's core needs from outside. The actor implements it with CAF and the real clock, the
+// simulation with its own.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -15,7 +15,7 @@
 
 namespace gpuactors {
 
-/// Somebody whom messages can be sent to, or whose address is handed on. What it is knows only the world it is of.
+/// A receiver of messages, or an address to hand on. Opaque to the core: only the world that made it knows its type.
 class Contact {
 public:
   Contact() = default;
@@ -24,11 +24,11 @@ public:
   virtual ~Contact() = default;
 };
 
-/// Null: nobody, or one whose address is to be looked up.
+/// Null: no contact, or one whose address has to be looked up.
 using ContactPtr = std::shared_ptr<const Contact>;
 
-/// The way back to one who asked, for one answer. One that is destroyed before has not answered, and its asker waits
-/// until the connection ends.
+/// Delivers one answer to the caller of a request. If it is destroyed without delivering, the caller waits until its
+/// connection ends.
 template <class T>
 class BrokerAnswer {
 public:
@@ -41,7 +41,7 @@ public:
   BrokerAnswer(BrokerAnswer&&) noexcept = default;
   BrokerAnswer& operator=(BrokerAnswer&&) noexcept = default;
 
-  /// Once.
+  /// Call at most once.
   void deliver(Result<T> result) {
     const auto deliver = std::exchange(deliver_, nullptr);
     assert(deliver != nullptr);
@@ -52,37 +52,37 @@ private:
   std::function<void(Result<T>)> deliver_;
 };
 
-/// A lease, and who runs its tasks.
+/// A lease, the holder that runs its tasks, and the control actor of that holder.
 struct Grant {
   v1::Granted granted;
   ContactPtr holder;
   ContactPtr control;
 };
 
-/// An actor, and where it is.
+/// An actor, its handle, and its control actor.
 struct FoundActor {
   v1::ActorInfo info;
   ContactPtr handle;
   ContactPtr control;
 };
 
-/// What a core has itself woken for.
+/// Reasons for which the core has itself woken.
 enum class Wake : std::uint8_t {
-  /// The ledger's next time.
+  /// The ledger's next timeout.
   timeout,
-  /// Who has not come back by now will not.
+  /// Nodes and clients of an earlier broker that have not come back by now are given up.
   settled,
-  /// What was kept is to be written.
+  /// Changes are to be committed to the store.
   commit,
-  /// Nodes are being emptied.
+  /// Look again at the nodes that are being emptied.
   emptying,
-  /// An actor's or a client's time has come.
+  /// A reminder of an actor or a client is due.
   due,
-  /// Leases make way in turn.
+  /// The turn is over after which leases make way again.
   turn,
 };
 
-/// One thread: that of the core.
+/// The core's surroundings. Used on the core's thread only.
 class BrokerWorld {
 public:
   BrokerWorld() = default;
@@ -90,19 +90,19 @@ public:
   BrokerWorld& operator=(const BrokerWorld&) = delete;
   virtual ~BrokerWorld() = default;
 
-  /// Never goes back.
+  /// Monotonic time.
   [[nodiscard]] virtual TimePoint now() const = 0;
 
   /// Nanoseconds since 1970.
   [[nodiscard]] virtual std::int64_t unix_ns() const = 0;
 
-  // Orders, to agents and clients. They arrive in their order, or not at all when the connection is lost.
+  // Orders to agents and clients. They arrive in order, or not at all when the connection is lost.
   virtual void post(const ContactPtr& agent, v1::StartRunner order) = 0;
   virtual void post(const ContactPtr& agent, v1::StartActor order, Payload config) = 0;
   virtual void post(const ContactPtr& agent, v1::EndLease order) = 0;
   virtual void post(const ContactPtr& client, v1::ReclaimLease order) = 0;
 
-  /// Has `BrokerCore::wake(what)` called after a while, never within this call.
+  /// Has `BrokerCore::wake(what)` called after `after`, never within this call.
   virtual void wake(Duration after, Wake what) = 0;
 
   /// Has `BrokerCore::peer_down(peer)` called once when the connection to `contact` is lost, never within this call.

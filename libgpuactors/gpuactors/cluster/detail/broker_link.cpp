@@ -4,7 +4,7 @@
 
 namespace gpuactors::detail {
 
-/// Takes a request out of the book when it is answered.
+/// Removes a request from `open_` when it is answered.
 class BrokerLink::Tracked : public PendingReply {
 public:
   Tracked(std::weak_ptr<BrokerLink> link, std::shared_ptr<PendingReply> reply)
@@ -83,7 +83,7 @@ void BrokerLink::connect(Links& links, const Endpoint& to) {
 
 Result<void> BrokerLink::wait_until_up(Duration timeout) {
   std::unique_lock lock{mutex_};
-  // Who is not trusted now will not be in a second.
+  // An error that waiting does not cure, such as missing trust, ends the wait.
   const auto decided = [this] { return handle_ != nullptr || (why_down_ && why_down_->remedy() == Remedy::give_up); };
   if (wake_.wait_until(lock, deadline_after(Clock::now(), timeout), decided) && handle_ != nullptr)
     return {};
@@ -109,9 +109,10 @@ void BrokerLink::track(const std::shared_ptr<PendingReply>& reply, TimePoint dea
   auto tracked = std::make_shared<Tracked>(weak_from_this(), reply);
   std::optional<Error> error;
   {
-    // An answer waits for the lock, so it finds the request in the book.
+    // An answer has to wait for the lock, so it finds the request in `open_`.
     const std::lock_guard lock{mutex_};
-    // What CAF says to it when the connection is lost is no answer: it is asked again.
+    // The ticket has no receiver: when the connection is lost, CAF's error must not answer the request, which is
+    // repeated.
     const auto ticket = port_.add(tracked, nullptr, deadline);
     if (ticket) {
       tracked->ticket = *ticket;
@@ -138,7 +139,7 @@ caf::strong_actor_ptr BrokerLink::greeted_one() {
 
 void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
   if (handle) {
-    // What is told from here on is told to this one, behind the hello.
+    // From here on, `tell` sends to this broker, after the hello.
     const std::lock_guard telling{tell_mutex_};
     {
       const std::lock_guard lock{mutex_};
@@ -174,7 +175,7 @@ void BrokerLink::refused(const caf::strong_actor_ptr& handle, Error error) {
   {
     const std::lock_guard lock{mutex_};
     if (handle != greeting_)
-      return; // of an earlier connection
+      return; // the refusal belongs to an earlier connection
     why_down_ = error;
     wake_.notify_all();
   }

@@ -1,5 +1,5 @@
-// BrokerLink: how a client asks the broker, whether it is in this process, elsewhere, or away for a while. Internal to
-// the cluster layer.
+// BrokerLink: a client's connection to the broker, whether the broker is in this process, elsewhere, or out of reach
+// for a while. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/wire/links.hpp>
@@ -11,24 +11,24 @@
 
 namespace gpuactors::detail {
 
-/// Keeps what was asked until it is answered, and asks again when the connection was lost in between. What is told is
-/// told once: after a lost connection the client's `Hello` says what it holds. Any thread.
+/// Keeps requests (`ask`) until they are answered, and repeats them after a lost connection. Messages without an answer
+/// (`tell`) are sent once: after a lost connection, the client's `Hello` says which leases it holds. Any thread.
 class BrokerLink : public std::enable_shared_from_this<BrokerLink> {
 public:
-  /// @param hello what the client says first on each new connection.
+  /// @param hello makes the client's first message on each new connection.
   BrokerLink(RequestPort& port, std::function<v1::Hello()> hello);
 
-  /// The broker is in this process and stays as long as it does.
+  /// Uses a broker in this process, which stays as long as the process.
   void attach(caf::strong_actor_ptr broker);
 
-  /// The broker is elsewhere: connects, and again whenever the connection is lost.
+  /// Connects to a broker elsewhere, again whenever the connection is lost.
   void connect(Links& links, const Endpoint& to);
 
   /// Waits until the broker has answered the first hello.
-  /// @returns why not, after `timeout`.
+  /// @returns the reason if it has not within `timeout`.
   Result<void> wait_until_up(Duration timeout);
 
-  /// No connection is made any more. The link lets go of the broker.
+  /// Makes no more connections, and drops the broker's handle.
   void close();
 
   template <class Message, class... Ts>
@@ -59,13 +59,13 @@ private:
 
   void track(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Send send);
   void answered(RequestPort::Ticket ticket);
-  /// The broker of this process; null when it is elsewhere or the link is closed.
+  /// The broker of this process; null if the broker is elsewhere or the link is closed.
   caf::strong_actor_ptr local_one() {
     const std::lock_guard lock{mutex_};
     return local_;
   }
 
-  /// Who was said hello to, whether it has answered yet or not; null without a connection.
+  /// The broker that was sent the hello, whether it has answered or not; null without a connection.
   caf::strong_actor_ptr greeted_one();
   void changed(Result<caf::strong_actor_ptr> handle);
   void greeted(const caf::strong_actor_ptr& handle);
@@ -73,19 +73,19 @@ private:
 
   RequestPort& port_;
   std::function<v1::Hello()> hello_;
-  /// Taken before the other one, and not held by who calls back.
+  /// Orders `tell` behind the hello. Locked before `mutex_`; `greeted` and `refused` do not lock it.
   std::mutex tell_mutex_;
   std::mutex mutex_;
   std::condition_variable wake_;
   caf::strong_actor_ptr local_;
   caf::strong_actor_ptr greeting_;
-  /// The same once it has answered.
+  /// Same as `greeting_` once the broker has answered the hello.
   caf::strong_actor_ptr handle_;
   std::shared_ptr<Redial> redial_;
   std::optional<Error> why_down_;
-  /// There is a connection; the broker may not have answered its hello.
+  /// There is a connection; the broker may not have answered the hello yet.
   bool connected_ = false;
-  // By ticket, so in the order in which they were asked.
+  // Unanswered requests by ticket, and thus in the order in which they were made.
   std::map<RequestPort::Ticket, Send> open_;
 };
 

@@ -1,4 +1,4 @@
-// The checks of options, each with a text that says what would be right.
+// Checks of options; each error text says what is right.
 #include <gpuactors/cluster/detail/check_options.hpp>
 
 #include <fmt/format.h>

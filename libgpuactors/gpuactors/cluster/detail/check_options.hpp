@@ -1,4 +1,4 @@
-// What of `Options` has a meaning for tasks, and what for actors. Pure. Internal to the cluster layer.
+// Checks which `Options` apply to tasks, and which to actors. Pure. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -6,10 +6,11 @@
 
 namespace gpuactors::detail {
 
-/// @returns `invalid_argument` for what only actors have: it would be ignored, and whoever set it counts on it.
+/// @returns `invalid_argument` for options that only actors have: the caller relies on an option that would be ignored.
 [[nodiscard]] Result<void> check_for_task(const Options& options);
 
-/// @returns `invalid_argument` for what only tasks have, and for a negative number of restarts that is not -1.
+/// @returns `invalid_argument` for options that only tasks have, for `max_restarts` below -1, and for negative
+///          `max_task_retries`.
 [[nodiscard]] Result<void> check_for_actor(const Options& options);
 
 } // namespace gpuactors::detail

@@ -64,7 +64,7 @@ Share hardware_cpus() {
 TensorLinks tensor_links(const ConnectOptions& options, const Endpoint& broker, const LinkOptions& links) {
   TensorLinks result;
   result.host = options.host;
-  // Where the way to the broker is not known now, only this machine gets tensors of this program.
+  // Without a route to the broker now, only processes of this machine can get this program's tensors.
   if (result.host.empty())
     if (auto own = address_towards(broker))
       result.host = std::move(*own);
@@ -74,7 +74,7 @@ TensorLinks tensor_links(const ConnectOptions& options, const Endpoint& broker, 
   return result;
 }
 
-/// "trainer on gpu-3, process 4711".
+/// The client's name for display: "trainer on gpu-3, process 4711".
 std::string describe_process() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
@@ -249,7 +249,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   const auto described_node = message.node();
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<void>{reply}.get());
-  // Nobody here reads what an operator would be told.
+  // An embedded cluster has no operator to read the notices.
   watches_.push_back(watch_devices(described_node, agent, [](const std::string&) {}));
   return {};
 }
@@ -276,7 +276,7 @@ void ClusterCore::shutdown() {
       port_->close();
     if (workers_ != nullptr)
       workers_->close();
-    // Who still runs may ask for them: they are destroyed with this object.
+    // Running tasks and actors may still use the links: they are closed here, and destroyed with this object.
     if (links_ != nullptr)
       links_->close();
     watches_.clear();
@@ -289,9 +289,9 @@ void ClusterCore::shutdown() {
     if (dispatcher_ != nullptr)
       dispatcher_->close();
     release_cells();
-    // Who waits for a tensor waits no longer.
+    // Ends all waits for tensors.
     tensors_->close();
-    // Waits for every holder to end, and for its thread: nothing of the user's runs afterwards.
+    // Waits for every holder to end, and for its thread: no user code runs afterwards.
     if (system_ != nullptr)
       await_holders();
     executor_->stop();
@@ -299,7 +299,8 @@ void ClusterCore::shutdown() {
 }
 
 void ClusterCore::say_goodbye() {
-  // Else the broker would keep for a while what nobody comes back for. One that does not answer will.
+  // Without the goodbye, the broker would keep the program's work for the grace, in vain. If the broker does not answer
+  // in time, it does so.
   constexpr std::chrono::seconds patience{1};
   v1::Goodbye message;
   message.set_client(client_);
@@ -311,9 +312,9 @@ void ClusterCore::say_goodbye() {
 void ClusterCore::await_holders() {
   system_->await_all_actors_done();
   threads_->join();
-  // Users' own detached actors of CAF count as done before their threads are: those still take back their timeouts, at
-  // a clock that the system stops before it waits for threads. Thousands at once would fill its queue, and wait for
-  // ever.
+  // The users' own detached CAF actors count as done before their threads end. Those threads still cancel timeouts at a
+  // clock that the system stops before it waits for threads: thousands at once would fill the clock's queue and block
+  // forever.
   const auto give_up = Clock::now() + limits::call_deadline;
   while (system_->detached_actors() > system_threads_ && Clock::now() < give_up)
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
@@ -341,7 +342,7 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
   const auto address = caf::actor_cast<caf::actor_addr>(place.holder);
   if (!add_cell(address, cell))
     return;
-  // Marked as down before its requests fail: who is called back and calls again looks it up anew.
+  // The actor is marked as down before its requests fail: a callback that calls again then looks the actor up.
   port_->watch(place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
                [weak = weak_from_this(), address] {
                  if (const auto self = weak.lock())
@@ -359,7 +360,7 @@ bool ClusterCore::add_cell(const caf::actor_addr& address, ActorCell& cell) {
     }
     cells_prune_at_ = std::max<std::size_t>(64, 2 * cells_count_);
   }
-  // An entry without cells stays while its actor lives: it is still watched.
+  // An entry without cells stays while its actor lives, since the actor is still watched.
   const auto [entry, is_new] = cells_.try_emplace(address);
   entry->second.push_back(cell.weak_from_this());
   return is_new;

@@ -1,4 +1,4 @@
-// ClusterCore: what stands behind Cluster, ActorRef and futures. Internal to the cluster layer.
+// ClusterCore: the state behind Cluster, ActorRef and futures. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/actor/services.hpp>
@@ -17,16 +17,16 @@
 
 namespace gpuactors::detail {
 
-/// The actor system with this program's own ends: request port, callback thread, task dispatcher; in an embedded
-/// cluster also broker and agents, otherwise the connections to them.
+/// The actor system with the client's parts: request port, callback thread, task dispatcher; in an embedded cluster
+/// also broker and agents, otherwise the connections to them.
 ///
-/// Lifecycle: embed or connect -> used from any thread -> shutdown, by the owner, which waits for all tasks and actors
-/// that run in this process to end; afterwards everything asked of it fails with `unavailable`.
+/// Lifecycle: embed or connect -> used from any thread -> shutdown by the owner, which waits until all tasks and actors
+/// in this process have ended; afterwards all requests fail with `unavailable`.
 class ClusterCore : public ClusterLink, public std::enable_shared_from_this<ClusterCore> {
 public:
   static Result<std::shared_ptr<ClusterCore>> embed(EmbedOptions options);
 
-  /// @param on_system is called when the actor system stands, before the broker is dialled: a worker starts its own
+  /// @param on_system is called once the actor system runs, before the broker is dialled: a worker starts its own
   ///        actors there.
   static Result<std::shared_ptr<ClusterCore>> connect(const ConnectOptions& options,
                                                       const std::function<Result<void>(ClusterCore&)>& on_system = {});
@@ -49,7 +49,7 @@ public:
     return workers_.get();
   }
 
-  /// The number by which the broker knows this client.
+  /// The id by which the broker knows this client.
   [[nodiscard]] std::uint64_t client() const noexcept {
     return client_;
   }
@@ -72,8 +72,8 @@ public:
     return closed_.load(std::memory_order_acquire) ? nullptr : dispatcher_.get();
   }
 
-  /// Asks the broker; fails with `unavailable` after shutdown, and with `invalid_argument` for a message that could not
-  /// be read there.
+  /// Sends the broker a request; fails with `unavailable` after shutdown, and with `invalid_argument` for texts that
+  /// the broker could not parse.
   template <class T, class... Ts>
   void ask_broker(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, T&& message, Ts&&... xs) {
     if (auto checked = check_texts(message); !checked)
@@ -81,19 +81,20 @@ public:
     broker_link_->ask(reply, deadline, std::forward<T>(message), std::forward<Ts>(xs)...);
   }
 
-  /// The next number for a request that the broker must know again when it is asked twice.
+  /// The next number for a request that the broker must recognize when it is repeated.
   [[nodiscard]] std::uint64_t next_request() noexcept {
     return last_request_.fetch_add(1, std::memory_order_relaxed) + 1;
   }
 
-  /// Fills in what the tasks and actors of this process share: types, quotas, tensors, the way back here.
+  /// Fills in the services that tasks and actors of this process share: types, quotas, tensors, threads and this
+  /// cluster.
   void fill(ProcessServices& services);
 
-  /// From the broker's answer to where an actor is: its handles if they came along, else what its own process says.
-  /// `done` is called once, on any thread.
+  /// Finds an actor from the broker's answer: `place` if it has the handles, otherwise what the actor's own process
+  /// answers. `done` is called once, on any thread.
   void locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done);
 
-  /// Enters where an actor is now, and has its calls fail when it ends.
+  /// Records where an actor is now, and watches it so that its calls fail when it ends.
   void set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place);
 
   [[nodiscard]] const std::shared_ptr<TensorStore>& tensors() const noexcept {
@@ -111,9 +112,9 @@ private:
   Result<void> start(EmbedOptions options);
   Result<void> start(const ConnectOptions& options, const std::function<Result<void>(ClusterCore&)>& on_system);
   Result<void> open(std::shared_ptr<const TypeRegistry> registry, const std::optional<LinkOptions>& links);
-  /// Enters a cell among those of a place. @returns whether nobody watches the place yet.
+  /// Adds a cell to those of an address. @returns whether the address is not watched yet.
   bool add_cell(const caf::actor_addr& address, ActorCell& cell);
-  /// The actor there has ended.
+  /// Marks the cells of an address as down: the actor there has ended.
   void mark_down(const caf::actor_addr& address);
   void release_cells();
   void say_goodbye();
@@ -126,24 +127,24 @@ private:
   std::shared_ptr<QuotaTable> quotas_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;
-  // Detached actors of the system itself.
+  // How many detached actors the system itself has.
   std::size_t system_threads_ = 0;
   std::shared_ptr<OwnThreads> threads_ = std::make_shared<OwnThreads>();
   caf::strong_actor_ptr broker_;
   std::vector<caf::strong_actor_ptr> agents_;
-  // What tells the agents of devices that fail.
+  // Watches that report faults and utilization of devices to the agents.
   std::vector<DeviceWatch> watches_;
   std::unique_ptr<RequestPort> port_;
   std::uint64_t client_ = 0;
-  /// Asked of the broker, in case the connection is lost; 0: none.
+  /// The grace that the broker is asked for if the connection is lost; 0: none.
   std::uint64_t reconnect_grace_ms_ = 0;
   std::atomic<std::uint64_t> last_request_{0};
   std::unique_ptr<Links> links_;
   std::shared_ptr<BrokerLink> broker_link_;
   std::shared_ptr<WorkerLinks> workers_;
   std::shared_ptr<TaskDispatcher> dispatcher_;
-  // The actors that this program has handles of, by where they are: each is watched once, however often it was looked
-  // up. At shutdown the handles let go, as CAF waits for them.
+  // Cells of the actors that this program has handles to, by address: each actor is watched once, however often it was
+  // looked up. Shutdown clears the handles, since CAF waits for them.
   std::mutex cells_mutex_;
   std::unordered_map<caf::actor_addr, std::vector<std::weak_ptr<ActorCell>>> cells_;
   std::size_t cells_count_ = 0;
@@ -156,26 +157,26 @@ Result<void> check_types(std::string_view what, const std::string& name, const g
                          const google::protobuf::Descriptor* gives, bool streamed, const Payload& input,
                          const google::protobuf::Descriptor* output, bool stream);
 
-/// Checks the message types of a call against what the task or method takes and gives. `what` names it in the text; a
-/// null `output` means any.
+/// Checks the message types of a call against those of the task or method. `what` names the task or method in the error
+/// text; a null `output` means any.
 template <class Type>
 Result<void> check_call(std::string_view what, const Type& type, const Payload& input,
                         const google::protobuf::Descriptor* output, bool stream) {
   return check_types(what, type.name, type.input, type.output, type.streamed, input, output, stream);
 }
 
-/// Registers the library's message types with CAF; once a process, before any configuration.
+/// Registers the library's message types with CAF, once in a process; call before any CAF configuration is made.
 void init_message_types();
 
-/// Reads how this process talks to others: with the certificates of a folder (empty: the user's own), which are
-/// checked, and made where `make` says so; or in plaintext.
+/// Makes the options of this process's links: plaintext if `insecure`, otherwise TLS with the certificates of a folder
+/// (empty: the user's own), which are checked, or created if `make` is set.
 [[nodiscard]] Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make);
 
-/// A positive duration in whole milliseconds, at least 1.
+/// A duration in whole milliseconds, rounded up, at least 1.
 [[nodiscard]] std::uint64_t to_milliseconds(Duration duration) noexcept;
 
-/// Reads options into a resource request.
-/// @returns `invalid_argument` with the rule that is broken (G5).
+/// Converts options to a resource request.
+/// @returns `invalid_argument` with the rule that is broken.
 [[nodiscard]] Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs,
                                                      const std::string& default_name);
 

@@ -44,9 +44,9 @@ Termination::Termination() {
   sigaddset(&waited_, SIGTERM);
   sigaddset(&waited_, SIGINT);
   pthread_sigmask(SIG_BLOCK, &waited_, &before_);
-  // Whoever reads what this process writes may go: that is no reason to end the work that it is responsible for.
+  // The reader of this process's output may go away; that must not end the work that the process is responsible for.
   pipe_before_ = std::signal(SIGPIPE, SIG_IGN);
-  // Each connection takes one, and many systems allow 1,024 to a process that does not ask for more.
+  // Each connection takes a descriptor, and many systems allow a process 1,024 unless it asks for more.
   constexpr rlim_t wanted = 16 * limits::links;
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < std::min(wanted, files.rlim_max)) {
@@ -57,7 +57,7 @@ Termination::Termination() {
 
 Termination::~Termination() {
   std::signal(SIGPIPE, pipe_before_);
-  // One that has come since would end the process here, before it has said why it ends.
+  // Takes signals that are pending: they would end the process once unblocked, before it has said why it ends.
   while (wait_for(Duration::zero()))
     continue;
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -1,5 +1,4 @@
-// What every process of a cluster has: an actor system with links, and a port to ask from. Internal to the cluster
-// layer.
+// The parts that all daemons have: an actor system with links, and a request port. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/cluster/daemon.hpp>
@@ -9,7 +8,7 @@
 
 namespace gpuactors::detail {
 
-/// Ends in the order that CAF needs: links, actors, system.
+/// The actor system of a daemon. The destructor ends its parts in the order that CAF needs: links, actors, system.
 class DaemonCore {
 public:
   static Result<std::unique_ptr<DaemonCore>> make(const LinkOptions& links);
@@ -27,7 +26,7 @@ public:
     return *links_;
   }
 
-  /// Spawns an actor that is told to end when the process ends.
+  /// Spawns an actor that the destructor tells to end.
   template <class Actor, class... Args>
   caf::strong_actor_ptr spawn(Args&&... args) {
     auto actor = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<Actor>(std::forward<Args>(args)...));
@@ -47,8 +46,8 @@ private:
   std::vector<caf::strong_actor_ptr> actors_;
 };
 
-/// Keeps SIGTERM and SIGINT from ending the process, in this thread and those that it starts; `wait` waits for one.
-/// SIGPIPE is ignored meanwhile. Raises the process's limit of descriptors, for good.
+/// Blocks SIGTERM and SIGINT in this thread and the threads that it starts, so that `wait` can wait for them. Ignores
+/// SIGPIPE while it lives. Raises the process's limit of descriptors permanently.
 class Termination {
 public:
   Termination();
@@ -56,10 +55,10 @@ public:
   Termination& operator=(const Termination&) = delete;
   ~Termination();
 
-  /// Returns when a signal came.
+  /// Returns when a signal has come.
   void wait();
 
-  /// The same, but not longer than `time`; returns whether a signal came.
+  /// Waits at most for `time`. @returns whether a signal has come.
   bool wait_for(Duration time);
 
 private:

@@ -20,10 +20,10 @@ namespace gpuactors::detail {
 
 namespace {
 
-/// A process that was waited for: what it wrote, and how it ended.
+/// The output and end of a child process.
 struct Ended {
   Autopsy autopsy;
-  /// None when it took too long, and was killed.
+  /// None if the process took too long and was killed.
   std::optional<ExitStatus> status;
 };
 
@@ -46,12 +46,12 @@ Result<Ended> run_to_end(const Command& command) {
     std::unique_lock lock{mutex};
     over = !wake.wait_for(lock, limits::worker_start, [&] { return ended.status.has_value(); });
   }
-  // After this no line comes any more.
+  // No handler runs after the table is destroyed.
   table.reset();
   return ended;
 }
 
-/// What a process wrote to its file, or why it did not.
+/// Reads the description that a process wrote to its file, or says why there is none.
 Result<std::string> read_offer(const std::string& program, const Ended& ended, const std::string& file) {
   const auto end =
       ended.status ? to_string(*ended.status) : fmt::format("was not done within {} s", limits::worker_start.count());

@@ -1,5 +1,5 @@
-// What a node has to offer, found out by a process of its workers' program, so that its agent never touches a device or
-// loads a plugin. Internal to the cluster layer.
+// Finds out what a node can offer, in a child process of the workers' program, so that the agent itself never touches a
+// device or loads a plugin. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -10,10 +10,10 @@
 
 namespace gpuactors::detail {
 
-/// Runs `program` once, to say what devices and types it has. Blocks, at most `limits::worker_start`.
-/// @param plugins paths, not looked for anywhere.
-/// @returns the devices and the types; the error that the process reports, or how it ended, naming the plugin that
-/// ended it.
+/// Runs `program` once to describe its devices and types. Blocks for at most `limits::worker_start`.
+/// @param plugins paths; no search path applies.
+/// @returns the devices and types; otherwise the error that the process reported, or how it ended, naming the plugin
+///          that ended it.
 [[nodiscard]] Result<v1::RegisterNode> describe_program(const std::string& program, const std::string& node,
                                                         const std::string& spec,
                                                         const std::vector<std::string>& plugins);

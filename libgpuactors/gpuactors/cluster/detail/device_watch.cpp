@@ -9,7 +9,7 @@
 
 namespace gpuactors::detail {
 
-// -- how busy they are ----------------------------------------------------------------------------
+// -- utilization ----------------------------------------------------------------------------------
 
 std::unique_ptr<UseReporter> UseReporter::start(std::vector<std::string> uuids, const caf::strong_actor_ptr& agent) {
   const auto monitor = nvml::Monitor::get();
@@ -19,7 +19,7 @@ std::unique_ptr<UseReporter> UseReporter::start(std::vector<std::string> uuids, 
       new UseReporter(**monitor, std::move(uuids), caf::actor_cast<caf::actor_addr>(agent))};
   try {
     result->thread_ = std::thread{[reporter = result.get()] { reporter->run(); }};
-  } catch (const std::system_error&) { // no more threads
+  } catch (const std::system_error&) { // no thread can be created
     return nullptr;
   }
   return result;
@@ -64,7 +64,7 @@ void UseReporter::report() const {
   caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(agent_), std::move(message));
 }
 
-// -- both -----------------------------------------------------------------------------------------
+// -- faults, and both together --------------------------------------------------------------------
 
 namespace {
 
@@ -94,7 +94,7 @@ DeviceWatch watch_devices(const v1::Node& node, const caf::strong_actor_ptr& age
                           const std::function<void(std::string)>& notice) {
   std::vector<std::string> uuids;
   for (const auto& device : node.devices())
-    // One that was only offered has no UUID.
+    // A device without a UUID cannot be watched.
     if (device.kind() == to_string(DeviceKind::cuda) && !device.uuid().empty())
       uuids.push_back(device.uuid());
   if (uuids.empty())

@@ -1,4 +1,4 @@
-// From what the management library says of GPUs to what an agent is told. Internal to the cluster layer.
+// Reports faults and utilization of GPUs from the management library to an agent. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/device/nvml/watch.hpp>
@@ -14,11 +14,11 @@
 
 namespace gpuactors::detail {
 
-/// Tells an agent how busy devices are, every `limits::use_look`, on a thread of its own.
+/// Reports the utilization of devices to an agent every `limits::use_look`, on its own thread.
 class UseReporter {
 public:
-  /// @param uuids of the devices.
-  /// @returns null when there is no management library, or no thread.
+  /// @param uuids the UUIDs of the devices.
+  /// @returns null if there is no management library, or no thread can be created.
   static std::unique_ptr<UseReporter> start(std::vector<std::string> uuids, const caf::strong_actor_ptr& agent);
 
   UseReporter(const UseReporter&) = delete;
@@ -40,14 +40,15 @@ private:
   std::thread thread_;
 };
 
-/// Has the agent of a node with CUDA devices told of those that fail and how busy they are, while it lives.
+/// Reports failed CUDA devices and the utilization of all to the agent, as long as this object lives.
 struct DeviceWatch {
-  /// Each may be null: where there is nothing to watch, or no way to.
+  /// Either may be null, if there is nothing to watch or no way to watch it.
   std::unique_ptr<nvml::Watch> faults;
   std::unique_ptr<UseReporter> use;
 };
 
-/// @param notice is told what the operator should know: that nothing is watched, and what the devices have dealt with.
+/// @param notice gets messages for the operator: that faults are not watched, and errors that the devices have
+///        recovered from.
 [[nodiscard]] DeviceWatch watch_devices(const v1::Node& node, const caf::strong_actor_ptr& agent,
                                         const std::function<void(std::string)>& notice);
 

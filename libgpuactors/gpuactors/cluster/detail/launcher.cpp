@@ -72,7 +72,7 @@ Result<void> Launcher::start(const WorkerCommand& command) {
   child.tag = std::to_string(command.number);
   std::shared_ptr<ProcessTable> table;
   {
-    // Not held while it starts: the table's thread may be telling of another one's end.
+    // The lock must not be held during `table->start`: the table's thread may be reporting another worker's end.
     const std::lock_guard lock{mutex_};
     table = table_;
     running_[command.number].purpose = command.purpose;
@@ -83,7 +83,7 @@ Result<void> Launcher::start(const WorkerCommand& command) {
     running_.erase(command.number);
     return fail(process.error());
   }
-  // Unless it has ended already.
+  // The worker may have ended already.
   if (const auto running = running_.find(command.number); running != running_.end())
     running->second.process = process->id;
   return {};
@@ -99,7 +99,7 @@ void Launcher::kill(std::uint64_t number) {
       process = found->second.process;
   }
   if (table != nullptr && process)
-    static_cast<void>(table->signal(process, SIGKILL)); // it may have ended just now
+    static_cast<void>(table->signal(process, SIGKILL)); // fails only if the worker has just ended
 }
 
 void Launcher::exited(const Process& process, const ExitStatus& status) {

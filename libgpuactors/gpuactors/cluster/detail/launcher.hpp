@@ -1,4 +1,4 @@
-// How an agent's worker processes are started: this program, or the user's, with what it needs to know on its command
+// Launcher: starts an agent's worker processes, which run this program or the user's, with their setup on the command
 // line. Internal to the cluster layer.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace gpuactors::detail {
 
-/// A line that a worker wrote.
+/// A line of a worker's output.
 struct WorkerLine {
-  /// The worker's number, and what it is for.
+  /// The worker's number and purpose.
   std::uint64_t worker = 0;
   std::string_view purpose;
-  /// Whose line it is, if it says so.
+  /// The holder that the line's mark names, if it has one.
   LeaseId holder;
   OutputStream stream = OutputStream::out;
   std::string_view text;
@@ -23,23 +23,23 @@ struct WorkerLine {
 };
 
 struct LauncherOptions {
-  /// The program that workers are.
+  /// The program that workers run.
   std::string program;
-  /// What all workers of the node have in common.
+  /// The setup that all workers of the node share.
   v1::WorkerSetup setup;
-  /// Where a line goes that a worker wrote.
+  /// Gets each line that a worker wrote, on the process table's thread.
   std::function<void(const WorkerLine&)> on_line;
 };
 
-/// Starts workers through a `ProcessTable` and tells the agent of their end. Any thread.
+/// Starts workers through a `ProcessTable` and reports their ends to the agent. Any thread.
 class Launcher : public WorkerLauncher {
 public:
   explicit Launcher(LauncherOptions options);
 
-  /// Whom the ends of workers are told to. Before the first start.
+  /// Sets the agent that the ends of workers are reported to. Call before the first start.
   void report_to(caf::strong_actor_ptr agent);
 
-  /// Kills all workers, and waits until they are reaped.
+  /// Kills all workers and waits until they are reaped.
   void close();
 
   Result<void> start(const WorkerCommand& command) override;
@@ -54,10 +54,10 @@ private:
   struct Running {
     ProcessId process;
     std::string purpose;
-    // Why it ended, often.
+    // The worker's last line; often says why it ended.
     std::string last_line;
   };
-  // By the agent's number, which is also the tag in the table.
+  // By the agent's number of the worker, which is also its tag in the table.
   std::map<std::uint64_t, Running> running_;
   std::shared_ptr<ProcessTable> table_;
   std::string why_no_table_{"the node is ending"};

@@ -12,19 +12,18 @@ namespace gpuactors::detail {
 
 namespace {
 
-// How long one question waits for a line, how often the broker is asked where the actor is, and the pause before
-// something that failed is tried again.
+// How long one query waits for a line, how often the broker is asked where the actor is, and the pause before a retry.
 constexpr std::chrono::seconds line_wait{1};
 constexpr std::chrono::seconds look_every{2};
 constexpr std::chrono::milliseconds retry_pause{300};
 
-// How long what should answer may be away.
+// How long the node or the broker may be out of reach.
 constexpr auto longest_absence = 2 * limits::link_timeout;
 
-// Clocks of two nodes differ by less.
+// Clocks of two nodes are assumed to differ by less.
 constexpr std::chrono::seconds clock_skew{10};
 
-// How soon a wish to stop is noticed.
+// How soon a stop request is noticed.
 constexpr std::chrono::milliseconds stop_slice{50};
 
 TimePoint soon(Duration wait) {
@@ -53,7 +52,7 @@ LogClient::LogClient(ClusterCore& core, std::string_view actor, const LogsOption
 
 Result<void> LogClient::run() {
   GPUACTORS_LET(place, locate());
-  // Of an actor that has ended all lines of the node have to be looked at, to find the last ones of its own.
+  // For an actor that has ended, all lines of the node have to be read first to find its last ones.
   if (options_.follow && !by_name_)
     return follow(std::move(place));
   GPUACTORS_TRY(read(place));
@@ -91,7 +90,7 @@ Result<LogClient::Place> LogClient::locate_actor(const v1::ClusterState& state) 
     actor_ = ActorId{actor->id()};
     return Place{actor->lease().node(), actor->agent_address(), false};
   }
-  // A broker that has just begun waits for the nodes of the one before it, and answers then.
+  // A restarted broker answers this request only once the nodes of the earlier broker are back.
   v1::FindActor message;
   if (actor_) {
     message.set_id(actor_.value());
@@ -198,7 +197,7 @@ Result<void> LogClient::look(Place& place) {
     place = std::move(*found);
     return {};
   }
-  // Without the broker the node goes on telling, if there is one to tell.
+  // A connected node keeps sending lines while the broker is out of reach.
   if (stopped() || (agent_ != nullptr && found.error().code() != Errc::not_found))
     return {};
   return out_of_reach(found.error());
@@ -212,15 +211,15 @@ Result<void> LogClient::out_of_reach(const Error& error) {
     failing_since_ = now;
     no_node_.reset();
   }
-  // That there is no such node says more than that it cannot be reached.
+  // "There is no such node" says more than a failed connection.
   if (error.code() == Errc::not_found)
     no_node_ = error;
-  // What a moment will not change: not trusted, too many readers, no log.
+  // Other errors are permanent: not trusted, too many readers, no log.
   const bool passes = error.code() == Errc::unavailable || error.code() == Errc::worker_died
                       || error.code() == Errc::deadline_exceeded || error.code() == Errc::not_found;
   if (passes && now - *failing_since_ < longest_absence)
     return {};
-  // It was there when this began.
+  // The node existed when the reading began, so it is reported as out of reach.
   const auto& why = passes && no_node_ ? *no_node_ : error;
   const auto code = why.code() == Errc::not_found ? Errc::unavailable : why.code();
   return fail(code, fmt::format("the log cannot be followed: {}", why.message()));
@@ -275,7 +274,7 @@ void LogClient::begin(const std::string& node, std::size_t count) {
   if (const auto known = shown_.find(node); known != shown_.end()) {
     resume_ = known->second;
   } else if (std::exchange(begun_, true)) {
-    // It has come from another node: what it wrote here in earlier lives is not wanted.
+    // The actor has come from another node: its lines of earlier lives on this node are not wanted.
     auto newest = started_;
     for (const auto& [other, shown] : shown_)
       newest = std::max(newest, shown.time);
@@ -287,7 +286,7 @@ void LogClient::begin(const std::string& node, std::size_t count) {
 }
 
 Result<std::size_t> LogClient::ask(bool follow, Duration wait) {
-  // A reader that did not ask for long is forgotten there.
+  // The node forgets a reader that has not asked for long, so this one begins again.
   if (Clock::now() - asked_ > limits::log_reader_idle / 2)
     begin(node_, count_);
   v1::ReadLog message;
@@ -298,10 +297,10 @@ Result<std::size_t> LogClient::ask(bool follow, Duration wait) {
   message.set_wait_ms(static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count()));
   auto reply = std::make_shared<MessageReply<v1::LogLines>>();
   core_.port().ask(reply, agent_, soon(wait + 2 * limits::link_timeout), std::move(message));
-  if (*lost_) // it was lost just before: nobody else will say so to this request
+  if (*lost_) // the connection was lost before this request was entered, so nothing else would fail it
     core_.port().fail_receiver(caf::actor_cast<caf::actor_addr>(agent_), gone());
   auto lines = await(Future<v1::LogLines>{reply});
-  if (!lines) // its agent may have ended while the connection was still there
+  if (!lines) // the agent may have ended while the connection still existed
     return fail(lines.error().code() == Errc::actor_died ? gone() : std::move(lines).error());
   show(*lines);
   asked_ = Clock::now();

@@ -11,27 +11,27 @@
 
 namespace gpuactors::detail {
 
-/// One reading, from its first line to its end. Asks the broker where to read, and that node's agent for the lines;
-/// with `follow` again and again, on whichever node the actor is. What is lost with a connection is read again from the
-/// node's log, and what was shown is left out. One thread, which waits.
+/// Reads a log once, from its first line to its end. Asks the broker where the lines are, and that node's agent for the
+/// lines; with `follow`, keeps asking, on whichever node the actor is. After a lost connection, reads the node's log
+/// again and skips lines that were shown. One thread, which blocks.
 class LogClient {
 public:
   LogClient(ClusterCore& core, std::string_view actor, const LogsOptions& options, const LogSink& sink);
 
-  /// Reads until there is no more, or nobody wants more.
+  /// Reads until there are no more lines, or the sink or a stop request ends the reading.
   Result<void> run();
 
 private:
-  /// Where the lines are now.
+  /// The node that has the lines now.
   struct Place {
-    /// None while the actor is on no node.
+    /// Empty while the actor is on no node.
     std::string node;
     std::string address;
-    /// The actor is no more.
+    /// The actor has ended for good.
     bool over = false;
   };
 
-  /// How far the lines of a node were shown: the time of the last one, and how many have just that.
+  /// How far a node's lines were shown: the time of the last line, and how many lines have exactly that time.
   struct Shown {
     LogTime time{};
     std::size_t at_time = 0;
@@ -43,29 +43,30 @@ private:
   [[nodiscard]] const v1::ActorInfo* find_actor(const v1::ClusterState& state) const;
   [[nodiscard]] std::string full_name() const;
 
-  /// Reads what is there.
+  /// Reads the existing lines.
   Result<void> read(const Place& place);
-  /// Reads what comes, too.
+  /// Reads existing and new lines.
   Result<void> follow(Place place);
-  /// Looks where the lines are by now. @returns the error that ends the reading.
+  /// Updates `place` to where the lines are now. @returns the error that ends the reading.
   Result<void> look(Place& place);
-  /// Something that should answer does not. @returns the error once that has gone on for too long.
+  /// Notes that the node or the broker did not answer. @returns the error that ends the reading, if it is permanent or
+  /// has lasted for too long.
   Result<void> out_of_reach(const Error& error);
-  /// Takes the last lines of a node that the actor has left.
+  /// Reads the last lines of a node that the actor has left.
   void drain();
 
   Result<void> connect(const Place& place);
   void disconnect();
   [[nodiscard]] Error gone() const;
-  /// Begins to read a node: with the last `count` lines, or after those that were shown before.
+  /// Begins to read a node: at the last `count` lines, or after those that were already shown.
   void begin(const std::string& node, std::size_t count);
-  /// Asks once, and shows what comes. @returns how many lines that were.
+  /// Asks the agent once and shows the answer. @returns the number of lines in the answer.
   Result<std::size_t> ask(bool follow, Duration wait);
   void show(const v1::LogLines& lines);
   void show(LogLine line);
   [[nodiscard]] bool is_new(const LogLine& line);
 
-  /// The answer, or `cancelled` when nobody waits for it any more.
+  /// Waits for an answer. @returns `cancelled` if the reading is stopped meanwhile.
   template <class Message>
   Result<Message> await(Future<Message> future);
   void pause(Duration time) const;
@@ -76,30 +77,30 @@ private:
   const LogsOptions& options_;
   const LogSink& sink_;
   const LogTime started_;
-  /// The actor, once it is known; the lines of one that has ended are known by its name.
+  /// The actor, once it is known; an actor that has ended is matched by its name (`by_name_`).
   ActorId actor_;
   bool by_name_ = false;
-  /// The sink wants no more.
+  /// The sink wants no more lines.
   bool done_ = false;
 
   caf::strong_actor_ptr agent_;
   std::shared_ptr<std::atomic<bool>> lost_;
   std::optional<TimePoint> failing_since_;
-  /// What the broker said since then, if it was that.
+  /// The broker's `not_found` since then, if there was one.
   std::optional<Error> no_node_;
 
-  // The reading under way.
+  // The current reading of one node.
   bool begun_ = false;
   std::uint64_t reader_ = 0;
   std::string node_;
   std::size_t count_ = 0;
   TimePoint asked_{};
-  /// Lines up to there were shown before, or are too old; and how many of just that time were left out.
+  /// Lines up to `resume_` were shown before or are too old; `skipped_` counts the skipped lines of exactly that time.
   std::optional<Shown> resume_;
   std::size_t skipped_ = 0;
 
   std::map<std::string, Shown> shown_;
-  /// The last lines of an actor that is known by its name, kept until all were looked at.
+  /// The last lines of an actor that is matched by name, kept until all lines of the node have been read.
   bool keeps_ = false;
   std::deque<LogRecord> kept_;
 };

@@ -1,4 +1,4 @@
-// The answers to control requests, as futures. Internal to the cluster layer.
+// Futures for the answers to control requests. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/base/future.hpp>
@@ -10,7 +10,7 @@
 
 namespace gpuactors::detail {
 
-/// Completes a future with the message that is the answer.
+/// Completes a future with the message in the answer.
 template <class Message>
 class MessageReply : public FutureState<Message>, public PendingReply {
 public:
@@ -23,7 +23,7 @@ public:
   }
 };
 
-/// Completes a future that says no more than that it was done.
+/// Completes a future without a value.
 class DoneReply : public FutureState<void>, public PendingReply {
 public:
   void on_reply(caf_version::Content&) override {
@@ -35,11 +35,12 @@ public:
   }
 };
 
-/// The answer to a request that makes something which the program owns then. Withdrawn, it is not made, or undone.
+/// The answer to a request that creates something for the program, such as an actor. Cancelling it withdraws the
+/// request: it is not served, or undone.
 template <class T>
 class MadeReply : public FutureState<T>, public PendingReply {
 public:
-  /// @param request its number; 0 if nothing is made.
+  /// @param request the request's number; 0 if the request creates nothing.
   MadeReply(std::weak_ptr<ClusterCore> core, std::uint64_t request) : core_(std::move(core)), request_(request) {
     // nop
   }
@@ -66,7 +67,7 @@ private:
     v1::Withdraw message;
     message.set_client(core->client());
     message.set_client_request(request_);
-    // With an answer: what has none yet is asked again, in the same order, when the connection was lost.
+    // Sent as a request with an answer: `BrokerLink` repeats unanswered requests, in order, after a lost connection.
     core->ask_broker(std::make_shared<DoneReply>(), never, std::move(message));
   }
 

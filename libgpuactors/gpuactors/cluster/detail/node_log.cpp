@@ -9,7 +9,7 @@ namespace gpuactors::detail {
 
 namespace {
 
-// Nodes of one name that run at once on one machine, in different clusters.
+// How many nodes of one name may run on one machine at once, in different clusters.
 constexpr int same_names = 64;
 
 bool fits_file_name(char c) {
@@ -19,7 +19,7 @@ bool fits_file_name(char c) {
 } // namespace
 
 Result<std::filesystem::path> default_log_folder(const std::string& node) {
-  // Beside the certificates.
+  // The log folders are next to the certificates.
   GPUACTORS_LET(certificates, CertificateFolder::default_path());
   auto name = node;
   std::replace_if(
@@ -62,7 +62,7 @@ Result<void> NodeLog::open(const std::filesystem::path& folder, const Notice& no
 }
 
 void NodeLog::append(const WorkerLine& line) {
-  // As exact as its file is, so that a line has one time however it is read.
+  // Rounded to the file's microseconds, so that a line has the same time however it is read.
   if (parts_ != nullptr)
     parts_->store->append({std::chrono::floor<std::chrono::microseconds>(line.time), node_,
                            sources_->source_of(line.worker, line.holder), line.stream, std::string{line.text}});

@@ -1,4 +1,4 @@
-// The log of a node: where it lies, what its workers write into it, who reads it. Internal to the cluster layer.
+// NodeLog: the log of a node, with its files, sources and readers. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/agent/log_readers.hpp>
@@ -13,20 +13,20 @@
 
 namespace gpuactors::detail {
 
-/// Any thread.
+/// The log of a node's workers. Any thread.
 class NodeLog {
 public:
   using Notice = std::function<void(std::string_view)>;
 
-  /// @param folder empty means one by the node's name in the user's own state folder: one more of that name when
-  ///        another node has it. A node that can have none goes on without a log, and says so.
-  /// @returns `already_exists` when another node has the folder, `invalid_argument` when it cannot be written; both
-  ///          only for a folder that was named.
+  /// @param folder empty means a folder with the node's name in the user's own state folder, with a number appended if
+  ///        another node has that. If none can be used, the node runs without a log and says so.
+  /// @returns `already_exists` when another node has the folder, `invalid_argument` when it cannot be written, and
+  ///          other errors of `LogStore::open` and `LogReaders::make`; only if `folder` is not empty.
   static Result<std::shared_ptr<NodeLog>> open(std::string node, const std::string& folder, const Notice& notice);
 
   void append(const WorkerLine& line);
 
-  /// Null when there is no log.
+  /// Reads the log, for the agent; null if there is no log.
   [[nodiscard]] std::function<void(const LogQuery&, LogReaders::Done)> reader() const;
 
   [[nodiscard]] const std::shared_ptr<LogSources>& sources() const noexcept {
@@ -40,7 +40,8 @@ private:
 
   std::string node_;
   std::shared_ptr<LogSources> sources_ = std::make_shared<LogSources>();
-  /// What the agent holds as well, as it may ask while the node ends. The readers end first: they use the store.
+  /// Shared with the agent, which may read while the node ends. The readers are destroyed first, since they use the
+  /// store.
   struct Parts {
     std::unique_ptr<LogStore> store;
     std::unique_ptr<LogReaders> readers;
@@ -48,9 +49,10 @@ private:
   std::shared_ptr<Parts> parts_;
 };
 
-/// The user's own folder for the log of a node, $XDG_STATE_HOME/gpuactors/logs/NODE or
-/// ~/.local/state/gpuactors/logs/NODE: what a file name cannot have is an underscore there.
-/// @returns `not_found` when the user has no home.
+/// The user's own folder for the log of a node: $XDG_STATE_HOME/gpuactors/logs/NODE or
+/// ~/.local/state/gpuactors/logs/NODE. Characters of the node's name other than letters, digits, "-", "_" and "."
+/// become underscores.
+/// @returns `not_found` when the user has no home folder.
 [[nodiscard]] Result<std::filesystem::path> default_log_folder(const std::string& node);
 
 } // namespace gpuactors::detail

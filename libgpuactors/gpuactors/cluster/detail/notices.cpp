@@ -30,10 +30,10 @@ struct Notices::State {
 
 Notices::Notices(Sink sink) : state_(std::make_shared<State>(std::move(sink))) {
   try {
-    // Not joined: it may wait for ever for somebody who reads.
+    // Detached, since the thread may block forever on an output that nobody reads.
     std::thread{[state = state_] { write(state); }}.detach();
   } catch (const std::system_error&) {
-    // No thread is left: lines are dropped, and the daemon will not get far.
+    // Without a thread, all lines are dropped; the daemon will hardly get far either.
     state_->closed = true;
   }
 }

@@ -1,4 +1,4 @@
-// What a daemon tells its operator, written by a thread of its own.
+// Notices: a daemon's messages to its operator, written by a separate thread.
 #pragma once
 
 #include <functional>
@@ -7,22 +7,22 @@
 
 namespace gpuactors::detail {
 
-/// Between those who have something to say and where it is written. A terminal that is held, a pipe that nobody reads,
-/// a full disk: whoever writes there waits, and an agent that waits serves nobody. So lines wait here instead, in
-/// order, up to `limits::notice_bytes`; those that come then are dropped, and counted in a line of their own.
+/// A queue of lines between their producers and the output. A stopped terminal, an unread pipe or a full disk blocks
+/// whoever writes there, and a blocked agent serves nobody. Lines wait here instead, in order, up to
+/// `limits::notice_bytes`; further lines are dropped, and a separate line says how many.
 class Notices {
 public:
   using Sink = std::function<void(std::string_view)>;
 
-  /// `sink` is called on the thread, one call at a time.
+  /// `sink` is called on the writing thread, one call at a time.
   explicit Notices(Sink sink);
   Notices(const Notices&) = delete;
   Notices& operator=(const Notices&) = delete;
 
-  /// Writes what waits, and gives up when that takes longer than `limits::notice_last_words`.
+  /// Writes the waiting lines, for at most `limits::notice_last_words`.
   ~Notices();
 
-  /// Takes lines: any thread, does not block, and may outlive this object.
+  /// The function that takes lines: callable from any thread, never blocks, and may outlive this object.
   [[nodiscard]] Sink entry() const;
 
 private:

@@ -1,4 +1,4 @@
-// Under which address others reach this machine. Internal to the cluster layer.
+// The address at which others reach this machine. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/base/endpoint.hpp>
@@ -7,8 +7,8 @@
 
 namespace gpuactors::detail {
 
-/// The address of this machine from which it reaches `to`. Sends nothing.
-/// @returns `unavailable` when the host cannot be found or there is no way to it.
+/// The local address from which this machine reaches `to`. Sends nothing.
+/// @returns `unavailable` when the host cannot be resolved or there is no route to it.
 [[nodiscard]] Result<std::string> address_towards(const Endpoint& to);
 
 } // namespace gpuactors::detail

@@ -15,11 +15,11 @@ namespace gpuactors::detail {
 
 namespace {
 
-// Far more than any library has; a file may say what it likes.
+// Bounds for untrusted numbers in the file, far above those of any real library.
 constexpr std::size_t most_segments = 4096;
 constexpr std::size_t most_note_bytes = 1U << 20;
 
-/// A file that is read at places which it names itself.
+/// An ELF file, read at offsets that the file itself names.
 class Library {
 public:
   static Result<Library> open(const std::string& name) {
@@ -32,7 +32,7 @@ public:
     return Library{std::move(file)};
   }
 
-  /// @returns whether all of `bytes` are there.
+  /// @returns whether all `bytes` could be read.
   bool read(void* to, std::size_t bytes, std::uint64_t offset) const {
     return ::pread(file_.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
   }
@@ -49,7 +49,7 @@ std::size_t padded(std::size_t bytes, std::size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Adds those notes of a segment that are ours.
+/// Adds the gpuactors notes of a segment to `notes`.
 void read_segment(const std::vector<char>& segment, std::size_t alignment, std::vector<BuiltWith>& notes) {
   std::size_t at = 0;
   ElfW(Nhdr) head{};

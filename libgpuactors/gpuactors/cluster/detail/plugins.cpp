@@ -17,14 +17,13 @@ std::string dl_error() {
   return text != nullptr ? text : "unknown error";
 }
 
-/// Runs what the library does when it is loaded. An exception there ends the process, as in any constructor before
-/// main.
+/// Loads a library, which runs its static constructors. An exception there ends the process, as before main.
 Result<void> open_library(const std::string& file) {
   if (void* already = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
     ::dlclose(already);
     return fail(Errc::invalid_argument, "it is loaded already: it is named twice, or this program is linked with it");
   }
-  // All symbols now, not in the middle of the first call; its own for itself, so that plugins do not meet there.
+  // RTLD_NOW: a missing symbol fails here, not in the middle of a call. RTLD_LOCAL: symbols of plugins do not clash.
   if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
     return fail(Errc::invalid_argument, fmt::format("it cannot be loaded: {}", dl_error()));
   return {};
@@ -44,7 +43,7 @@ Result<void> load(const std::string& file) {
   return {};
 }
 
-/// What stands between `prefix` and `suffix`, or to the end; empty when `prefix` is not there.
+/// The text between `prefix` and `suffix`, or to the end of the line; empty without `prefix`.
 std::string_view between(std::string_view line, std::string_view prefix, std::string_view suffix) {
   const auto at = line.find(prefix);
   if (at == std::string_view::npos)
@@ -82,7 +81,7 @@ void Autopsy::add(std::string_view line) {
   last_line_ = line;
   if (plugin_.empty())
     return;
-  // What libprotobuf writes before it ends the process.
+  // Messages that libprotobuf writes before it ends the process.
   if (const auto file = between(line, "File already exists in database: ", ""); !file.empty())
     clash_ = fmt::format("plugin {}: its {} clashes with the one of this program or of another plugin: each .proto "
                          "file needs a path of its own",

@@ -77,7 +77,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
 }
 
 void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) {
-  // By force also after it was only asked, and did not stop.
+  // `Cancel::force` also applies to a task that was cancelled without force and did not stop.
   if (task.finished() && how != Cancel::force)
     return;
   v1::CancelCall message;
@@ -86,7 +86,7 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    // A lease that comes before it is finished passes it over, too.
+    // `withdrawn_` is set before the task is finished, so that a lease which comes in between skips the task.
     const bool waits = task.queued_ && !std::exchange(task.withdrawn_, true);
     task.withdrawn_ = true;
     if (waits)
@@ -115,7 +115,7 @@ void TaskDispatcher::credit(const PendingTask& task, std::uint32_t items) {
     const std::lock_guard lock{mutex_};
     const auto slot = slots_.find(task.lease_);
     if (slot == slots_.end())
-      return; // over: nobody waits for credit
+      return; // the task is over, and nobody waits for credit
     control = slot->second.control;
     message.set_lease(task.lease_.value());
     message.set_call(task.call.id.value());
@@ -132,7 +132,7 @@ void TaskDispatcher::reclaim(LeaseId lease) {
     if (slot == slots_.end()) {
       constexpr std::size_t most = 1'024;
       early_reclaims_.insert(lease);
-      // The lowest are the oldest; one that was given back meanwhile is never found.
+      // Lower ids are older. A lease that was given back meanwhile would stay here for good.
       if (early_reclaims_.size() > most)
         early_reclaims_.erase(early_reclaims_.begin());
       return;
@@ -179,7 +179,7 @@ void TaskDispatcher::taken_back(CallId call, LeaseId lease) {
     const auto found =
         std::find_if(under_way.begin(), under_way.end(), [&](const auto& task) { return task->call.id == call; });
     if (found == under_way.end() || !port_.forget((*found)->ticket_))
-      return; // answered just now
+      return; // the answer has just come
     auto task = std::move(*found);
     under_way.erase(found);
     task->lease_ = LeaseId{};
@@ -241,7 +241,7 @@ std::vector<LeaseId> TaskDispatcher::leases() const {
 }
 
 void TaskDispatcher::close() {
-  // Destroyed without the lock.
+  // Declared before the lock, so that they are destroyed after it is released.
   decltype(slots_) slots;
   decltype(shapes_) shapes;
   const std::lock_guard lock{mutex_};
@@ -251,7 +251,7 @@ void TaskDispatcher::close() {
 }
 
 bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
-  // A runner that ends answers those which it has not begun with `actor_died`.
+  // A runner that ends answers the tasks that it has not begun with `actor_died`.
   const auto died = error.code() == Errc::worker_died || error.code() == Errc::lease_revoked
                     || error.code() == Errc::context_lost || error.code() == Errc::actor_died;
   const auto& wanted = task->retry_errors;
@@ -298,8 +298,8 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
     use(slot, outbox);
     balance(shape, outbox);
   }
-  // Before the first task is sent: whoever runs there when the runner ends is told. The lease is taken out of the books
-  // first, so that no task is given to it afterwards.
+  // The watch starts before the first task is sent, so that it fails every task that is under way when the runner ends.
+  // `runner_down` runs first, so that the lease gets no task afterwards.
   port_.watch(watched, Error{Errc::lease_revoked, "the lease ended while the task was running"},
               [weak = weak_from_this(), id] {
                 if (const auto dispatcher = weak.lock())
@@ -313,10 +313,10 @@ void TaskDispatcher::refused(const std::shared_ptr<Shape>& shape, std::uint64_t 
   {
     const std::lock_guard lock{mutex_};
     std::erase(shape->requested, request);
-    // Without a port to ask by, or room in it, the next request would be refused right here.
+    // With a closed or full port, the next request would be refused right here again.
     const auto final = error.remedy() == Remedy::give_up || error.code() == Errc::queue_full || port_.closed();
     if (error.code() != Errc::cancelled) {
-      // A refusal that holds for every task of this shape fails them all, any other one the oldest.
+      // A refusal that holds for every task of this shape fails them all, any other refusal only the oldest one.
       while (auto task = pop_waiting(*shape)) {
         outbox.failures.emplace_back(std::move(task), error);
         if (!final)
@@ -332,7 +332,7 @@ bool TaskDispatcher::ask_again(const std::shared_ptr<Shape>& shape, std::uint64_
   {
     constexpr int most_lost = 2;
     const std::lock_guard lock{mutex_};
-    // Leases that were asked for together are lost together.
+    // Leases that were requested together are lost together, and count once.
     if (!shape->pausing && ++shape->lost > most_lost) {
       shape->lost = 0;
       return false;
@@ -356,7 +356,7 @@ bool TaskDispatcher::ask_again(const std::shared_ptr<Shape>& shape, std::uint64_
     if (const auto self = weak.lock())
       self->refused(shape, request, error);
   };
-  // The broker may not have heard of it yet.
+  // The pause gives the broker time to learn that the lease has ended.
   return port_.after(limits::redial_shortest, std::move(due), std::move(closed)).has_value();
 }
 
@@ -370,7 +370,7 @@ void TaskDispatcher::runner_down(LeaseId lease) {
     const auto shape = slot->second.shape;
     std::erase(shape->idle, lease);
     --shape->leases;
-    // One of its tasks may have done it: the next ones go one by one until they are known to be harmless.
+    // One of its tasks may have caused the end: the next tasks are sent one at a time until tasks prove short again.
     if (!slot->second.under_way.empty())
       shape->pace = limits::tasks_ahead_wait;
     slots_.erase(slot);
@@ -408,10 +408,10 @@ void TaskDispatcher::sweep() {
     schedule_sweep();
 }
 
-// -- without the lock -----------------------------------------------------------------------------
+// -- outside of the lock --------------------------------------------------------------------------
 
 void TaskDispatcher::Outbox::run(Run run) {
-  // Nearly always there is one: it needs no allocation.
+  // There is nearly always exactly one, which needs no allocation.
   if (!first_run)
     first_run.emplace(std::move(run));
   else
@@ -446,7 +446,7 @@ void TaskDispatcher::flush(Outbox& outbox) {
     broker_->tell(std::move(message));
   }
   for (auto& [task, error] : outbox.failures)
-    // Who has no room would be asked in vain again, right here.
+    // A full port would refuse a repeated task right here again.
     if (error.code() == Errc::queue_full || !retry(task, error))
       task->finish(fail(error));
   if (outbox.start_sweep)
@@ -460,7 +460,7 @@ void TaskDispatcher::schedule_sweep() {
   };
   if (port_.after(limits::lease_linger, std::move(due)))
     return;
-  // The port is full: the next task that is sent tries again.
+  // The port is full: the next task that is sent schedules the sweep.
   const std::lock_guard lock{mutex_};
   sweeping_ = false;
 }

@@ -1,6 +1,6 @@
-// TaskDispatcher: brings tasks to leases. Tasks of one shape share leases, so that a stream of them costs no trip to
-// the broker each; a lease that others wait for is given back after the task that runs. Short tasks are sent ahead to a
-// lease in another process, so that the way there and back does not bound their rate. Internal to the cluster layer.
+// TaskDispatcher: assigns tasks to leases. Tasks of one shape share leases, so that not each of them costs a round trip
+// to the broker; a lease that others wait for is given back after the running task. Short tasks are sent ahead to a
+// lease in another process, so that round trips do not bound their rate. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/cluster/detail/broker_link.hpp>
@@ -19,35 +19,35 @@
 
 namespace gpuactors::detail {
 
-/// Any thread may submit. Answers are handled on the thread that gives them, so that the next task is in the runner's
-/// mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent while it is held.
+/// Any thread may submit. Answers are handled on the thread that delivers them, so that the next task is in the
+/// runner's mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent under it.
 class TaskDispatcher : public std::enable_shared_from_this<TaskDispatcher> {
 public:
-  /// @param client the number by which the broker knows this client.
-  /// @param workers null when all run in this process.
+  /// @param client the id by which the broker knows this client.
+  /// @param workers null if all tasks run in this process.
   TaskDispatcher(RequestPort& port, std::shared_ptr<BrokerLink> broker, std::shared_ptr<WorkerLinks> workers,
                  std::uint64_t client);
 
-  /// Queues `task`; its result comes through `finish`. The times count from now.
+  /// Queues `task`; its result comes through `finish`. Both durations count from now.
   void submit(const std::shared_ptr<PendingTask>& task, std::shared_ptr<const TaskShape> wanted,
               std::optional<Duration> queue_timeout, std::optional<Duration> deadline);
 
-  /// Withdraws a task: one that waits does not start any more, one that runs is asked to stop.
+  /// Withdraws a task: a waiting task does not start any more, a running task is asked to stop.
   void cancel(PendingTask& task, const Error& reason, Cancel how = Cancel::ask);
 
   /// Allows a running task's stream `items` more items.
   void credit(const PendingTask& task, std::uint32_t items);
 
-  /// A worker's word that a task which was to be taken back has not begun there, and will not.
+  /// A worker reports that a task which was recalled has not begun there, and will not.
   void taken_back(CallId call, LeaseId lease);
 
-  /// The broker's word that others wait for this lease.
+  /// The broker reports that others wait for this lease.
   void reclaim(LeaseId lease);
 
-  /// The leases that it holds.
+  /// The leases that this client holds.
   [[nodiscard]] std::vector<LeaseId> leases() const;
 
-  /// The cluster is being closed: lets go of all leases.
+  /// The cluster is being closed: forgets all leases.
   void close();
 
 private:
@@ -62,14 +62,14 @@ private:
     caf::strong_actor_ptr runner;
     caf::strong_actor_ptr control;
     std::shared_ptr<Shape> shape;
-    /// Tasks that were sent to it and are not answered, in their order.
+    /// Unanswered tasks that were sent to the lease, in order.
     std::vector<std::shared_ptr<PendingTask>> under_way;
-    /// Since when the first of them may be running.
+    /// When the first of them may have begun to run.
     TimePoint since = never;
-    /// Tasks that were given to it.
+    /// How many tasks were given to the lease.
     int calls = 0;
     TimePoint idle_since = never;
-    /// Others wait for it: give it back after the running task.
+    /// Others wait for the lease: it is given back after the running task.
     bool reclaimed = false;
   };
 
@@ -80,7 +80,7 @@ private:
     std::size_t most_leases = 0;
     int max_calls = 0;
     std::deque<std::shared_ptr<PendingTask>> waiting;
-    /// Those in `waiting` that were withdrawn, and are taken out now and then.
+    /// How many tasks in `waiting` were withdrawn; `compact` removes them.
     std::size_t withdrawn = 0;
 
     [[nodiscard]] std::size_t wanting() const noexcept {
@@ -89,16 +89,16 @@ private:
 
     std::vector<LeaseId> idle;
     std::size_t leases = 0;
-    /// How long a task takes, a running mean; long until some were short.
+    /// Running mean of the duration of a task; starts long, so that only tasks known to be short are sent ahead.
     Duration pace = std::chrono::milliseconds{10};
     /// Requests for leases that the broker has not answered.
     std::vector<std::uint64_t> requested;
-    /// How often in a row leases had ended before they could be used, and whether the pause after that is not over.
+    /// How many leases in a row had ended before they could be used, and whether the pause after that is still on.
     int lost = 0;
     bool pausing = false;
   };
 
-  /// What is to be sent once the lock is open.
+  /// Messages to send once the lock is released.
   struct Outbox {
     struct Run {
       std::shared_ptr<PendingTask> task;
@@ -122,24 +122,24 @@ private:
   };
 
   void answered(PendingTask& task, bool runner_suspect);
-  /// Queues a task again that `error` ended, if it may be.
+  /// Queues a task that `error` ended again, if it has retries left. @returns whether it does.
   bool retry(const std::shared_ptr<PendingTask>& task, const Error& error);
   void placed(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Granted& granted, Place place);
   void granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
                caf::strong_actor_ptr runner, caf::strong_actor_ptr control);
   void release(const v1::Lease& lease);
   void refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error);
-  /// After a lease that had ended before it could be used: its tasks stay where they are and another is asked for.
+  /// A lease had ended before it could be used: the tasks stay queued, and another lease is requested after a pause.
   /// @returns false when that has happened too often.
   bool ask_again(const std::shared_ptr<Shape>& shape, std::uint64_t request);
   void runner_down(LeaseId lease);
   void sweep();
 
   const std::shared_ptr<Shape>& shape_of(const TaskShape& wanted);
-  /// Puts a task that was not withdrawn into the queue; `front` for one that has waited its turn before.
+  /// Queues a task unless it was withdrawn; `front` is for a task that has waited its turn before.
   static void enqueue(Shape& shape, const std::shared_ptr<PendingTask>& task, bool front);
   static std::shared_ptr<PendingTask> pop_waiting(Shape& shape);
-  /// Takes those that were withdrawn out of the queue once there are many.
+  /// Removes withdrawn tasks from the queue once there are many.
   static void compact(Shape& shape);
   void use(Slot& slot, Outbox& outbox);
   [[nodiscard]] std::size_t most_under_way(const Slot& slot) const;
@@ -158,10 +158,10 @@ private:
   std::shared_ptr<WorkerLinks> workers_;
   const std::uint64_t client_;
   mutable std::mutex mutex_;
-  // By the serialized request; a shape goes with its last task, lease and request.
+  // By `TaskShape::key`; a shape is removed with its last task, lease and request.
   std::unordered_map<std::string, std::shared_ptr<Shape>> shapes_;
   std::unordered_map<LeaseId, Slot> slots_;
-  // Others wait for these, which are granted and not found yet.
+  // Leases that were reclaimed after the grant, but before their holder was found.
   std::set<LeaseId> early_reclaims_;
   std::uint64_t last_request_ = 0;
   bool sweeping_ = false;

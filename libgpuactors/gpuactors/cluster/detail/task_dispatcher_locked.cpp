@@ -1,4 +1,4 @@
-// TaskDispatcher under its lock: which lease runs which task next, and for how many leases it asks.
+// TaskDispatcher under its lock: which lease runs which task next, and how many leases are requested.
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const Tas
     shape->key = wanted.key;
     shape->request = request;
     shape->max_calls = wanted.max_calls;
-    // Work without a device is bounded by the machine, not by the ledger.
+    // Work that requests no resources is bounded by this machine's threads, since the ledger does not bound it.
     const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
     const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
                            && request.resource_units().empty();
@@ -55,7 +55,7 @@ std::shared_ptr<PendingTask> TaskDispatcher::pop_waiting(Shape& shape) {
 }
 
 void TaskDispatcher::compact(Shape& shape) {
-  // Half of the queue: each task that is looked at stands for one that was withdrawn.
+  // Waits until half of the queue is withdrawn, so that the scan costs constant time for each withdrawn task.
   if (2 * shape.withdrawn < shape.waiting.size())
     return;
   std::erase_if(shape.waiting, [](const auto& task) {
@@ -110,26 +110,27 @@ std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
   const auto& shape = *slot.shape;
   using std::chrono::microseconds;
   constexpr microseconds short_task{500};
-  // One that runs next may take the process along: only short ones wait where they cannot be taken elsewhere at once.
+  // A task that runs first may take the process down with it, and tasks behind it cannot move to another lease at once:
+  // only short tasks are sent ahead.
   if (workers_ == nullptr || shape.max_calls > 0 || shape.request.isolated() || shape.pace > short_task)
     return 1;
-  // Leases that are asked for and other ones that are held get their part.
+  // Requested leases and the other held leases get their part of the queue.
   const auto spare = shape.wanting() - std::min(shape.wanting(), shape.requested.size());
   return std::min(limits::tasks_ahead, 1 + spare / std::max<std::size_t>(1, shape.leases));
 }
 
 void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) {
-  // From the last one on, so that they are queued again in their order.
+  // Recalls the last task first, so that the tasks are queued again in their order.
   for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task) {
     if (!(*task)->sent_.load(std::memory_order_acquire))
-      continue; // it must not be overtaken
+      continue; // not sent yet: the recall must not overtake the task
     v1::CancelCall message;
     message.set_call((*task)->call.id.value());
     message.set_lease(slot.lease.id());
     message.set_take_back(true);
     outbox.recalls.emplace_back(slot.control, std::move(message));
   }
-  // Others of this shape are expected to be long too, until they are not.
+  // Other tasks of this shape are expected to be long, too, until they prove short.
   slot.shape->pace = limits::tasks_ahead_wait;
   slot.since = Clock::now();
 }
@@ -147,15 +148,16 @@ void TaskDispatcher::give_back(LeaseId lease, Outbox& outbox) {
 void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outbox) {
   auto& shape = *pointer;
   const auto room = shape.most_leases - std::min(shape.most_leases, shape.leases);
-  // A few at a time, more with each that is granted: the broker is not asked for what the devices do not have.
+  // Requests a few leases at a time, more with each grant, so that the broker is not flooded beyond what the devices
+  // have.
   const auto step = std::max<std::size_t>(4, 2 * shape.leases);
   const auto wanted = std::min({shape.wanting(), room, step});
   while (shape.requested.size() < wanted) {
     shape.requested.push_back(++last_request_);
     outbox.acquires.push_back({pointer, last_request_});
   }
-  // Those that no task is behind any more, the latest first; a few are left for the next tasks while there are any. One
-  // that is granted all the same arrives as an idle lease.
+  // Withdraws requests that no task needs any more, the latest first; keeps a few spare ones while tasks wait. A
+  // request that is granted all the same brings an idle lease.
   constexpr std::size_t spare = 4;
   const auto most = shape.wanting() == 0 ? 0 : 2 * shape.wanting() + spare;
   while (shape.requested.size() > most) {

@@ -25,7 +25,7 @@ public:
   }
 
   void on_error(Error error) override {
-    // Nothing that it holds can have died for it: it is the worker that is gone.
+    // The request went to the control actor, so `actor_died` means that the worker is gone.
     if (error.code() == Errc::actor_died)
       error = worker_gone();
     done_(fail(std::move(error)));
@@ -53,7 +53,7 @@ void WorkerLinks::find(const std::string& address, const v1::FindHolder& message
       entry->second.waiting.push_back(std::move(wanted));
   }
   if (control != nullptr)
-    return ask(address, control, std::move(wanted)); // NOLINT(*-use-after-move): it waits only where there is none
+    return ask(address, control, std::move(wanted)); // NOLINT(*-use-after-move): moved above only if `control` is null
   if (!dial)
     return;
   const auto endpoint = parse_endpoint(address);
@@ -102,7 +102,7 @@ void WorkerLinks::ask(const std::string& address, const caf::strong_actor_ptr& c
     if (entry != entries_.end() && entry->second.control == control)
       return;
   }
-  // It went down just before: nobody else will say so to this request.
+  // The worker went down before the request was entered, so nothing else would fail it.
   port_.fail_receiver(caf::actor_cast<caf::actor_addr>(control), worker_gone());
 }
 

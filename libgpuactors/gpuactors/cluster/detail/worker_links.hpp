@@ -12,14 +12,15 @@
 
 namespace gpuactors::detail {
 
-/// Where something runs: its holder, and the control actor of the holder's process.
+/// A holder, and the control actor of the holder's process.
 struct Place {
   caf::strong_actor_ptr holder;
   caf::strong_actor_ptr control;
 };
 
 /// One connection for each process, made when it is first needed. A handle that came through the broker would go down
-/// with the broker, and its own process's death would go unnoticed: so a client asks the process itself. Any thread.
+/// with the broker, and the death of the holder's process would go unnoticed: so a client asks the process itself. Any
+/// thread.
 class WorkerLinks : public std::enable_shared_from_this<WorkerLinks> {
 public:
   using OnFound = std::function<void(Result<Place>)>;
@@ -33,10 +34,10 @@ public:
   /// Errors: `worker_died` (the process is gone), `stale_epoch` (the lease has ended there), those of `Links::connect`.
   void find(const std::string& address, const v1::FindHolder& message, OnFound done);
 
-  /// Says that this process is the one at `address`: what it asks of itself takes no connection, and could have none.
+  /// Sets `address` as that of this process: requests to itself use no connection, and could have none.
   void add_own(const std::string& address, caf::strong_actor_ptr control);
 
-  /// Lets go of all connections, and finds nothing any more: what waits is answered with `unavailable`.
+  /// Drops all connections; pending and later look-ups fail with `unavailable`.
   void close();
 
 private:

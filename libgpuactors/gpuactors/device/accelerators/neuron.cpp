@@ -1,5 +1,5 @@
-// AWS Neuron: the driver makes /dev/neuron0, /dev/neuron1, ... and says in sysfs how many cores each has. Cores are
-// numbered through over all devices.
+// Finds AWS Neuron cores. The driver creates /dev/neuron0, /dev/neuron1, ... and reports in sysfs how many cores each
+// device has. Core numbers run on from one device to the next.
 #include <gpuactors/base/result.hpp>
 
 #include <fmt/format.h>
@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::string_view prefix = "neuron";
 
-// More than any device has; a larger number is a mistake.
+// No device has more cores; a larger number in sysfs is a mistake.
 constexpr int most_cores = 1024;
 
-// The number in "neuron12"; -1 for other names, such as "neuron_monitor".
+// Returns the number in "neuron12"; -1 for other names, such as "neuron_monitor".
 int index_of(const std::string& name) {
   const auto digits = name.size() > prefix.size() ? name.substr(prefix.size()) : "";
   if (name.compare(0, prefix.size(), prefix) != 0 || digits.empty() || digits.size() > 4

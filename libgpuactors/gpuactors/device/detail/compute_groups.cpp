@@ -1,4 +1,4 @@
-// Placing holders on groups.
+// Places holders on groups of compute units.
 #include <gpuactors/device/detail/compute_groups.hpp>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ std::int64_t round_up(std::int64_t parts) {
   return (parts + one - 1) / one;
 }
 
-/// What a holder puts on each of its groups.
+/// Returns the load that a holder puts on each of its groups.
 std::int64_t load_of(std::int64_t wanted, std::size_t groups) {
   const auto count = static_cast<std::int64_t>(groups);
   return (wanted + count - 1) / count;
@@ -76,7 +76,7 @@ int ComputeGroups::free_count() const noexcept {
 
 int ComputeGroups::own_count(std::int64_t wanted) const {
   const auto free = std::int64_t{free_count()};
-  // Whole groups that those who may still come can ask for.
+  // Whole groups that later holders can still ask for.
   const auto to_come = std::max<std::int64_t>(0, count() * one - wanted_ - wanted) / one;
   const auto spare = std::clamp(free - to_come, wanted / one, round_up(wanted));
   return static_cast<int>(std::min(spare, free));
@@ -97,7 +97,7 @@ void ComputeGroups::add_free(int count, std::vector<int>& chosen) const {
       gaps.push_back({i, 1});
   }
   while (count > 0) {
-    // The smallest that is large enough; when none is, all of the largest, and so on.
+    // Takes from the smallest gap that is large enough; if none is, takes all of the largest gap and repeats.
     auto best = gaps.end();
     for (auto gap = gaps.begin(); gap != gaps.end(); ++gap) {
       if (best == gaps.end() || (gap->length >= count && (best->length < count || gap->length < best->length))
@@ -120,7 +120,7 @@ int ComputeGroups::best_to_share(std::int64_t load, const std::vector<int>& chos
   for (int group = 0; group < count(); ++group) {
     if (std::find(chosen.begin(), chosen.end(), group) != chosen.end())
       continue;
-    // Where it fits, the fullest; where it fits nowhere, the least full.
+    // Prefers the fullest group in which the load fits; if it fits in none, the least full.
     const auto better = [&] {
       if (fits(group) != fits(best))
         return fits(group);

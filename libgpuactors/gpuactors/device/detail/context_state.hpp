@@ -1,4 +1,4 @@
-// What stands behind Context, Stream, Buffer and Pin. Internal to the device layer.
+// The state behind Context, Stream, Buffer and Pin. Internal to the device layer.
 #pragma once
 
 #include <gpuactors/device/context.hpp>
@@ -8,34 +8,35 @@
 
 namespace gpuactors::detail {
 
-/// Events of marks that nobody holds. Apart from `Ground`: a mark may go on any thread, also on one of the backend's,
-/// and must keep nothing of a context for the time that takes. Any thread.
+/// Events of marks that no longer exist, for reuse. Separate from `Ground`, because a mark may be destroyed on any
+/// thread, even one of the backend's, and must not keep a context alive while it is. Any thread.
 struct IdleEvents {
   std::mutex mutex;
   std::vector<EventHandle> events;
 };
 
-/// The backend of a context with everything that memory needs to be given back: lives until the context and the last
-/// storage (so also the last pin) are gone. Other threads than the context's call only what any thread may call.
+/// The backend of a context, with everything needed to free its memory. Lives until the context and the last storage,
+/// hence the last pin, are gone. Threads other than the context's call only what any thread may call.
 struct Ground {
   std::shared_ptr<Device> device;
   std::shared_ptr<Quota> quota;
   std::unique_ptr<Backend> backend;
-  /// Every stream that was ever made. They are reused, not destroyed, so that storage may be freed on the stream it
-  /// was allocated on however late that is.
+  /// All streams ever made. They are reused, not destroyed, so that storage can be freed on the stream it was allocated
+  /// on, however late that is.
   std::vector<StreamHandle> streams;
-  /// Every event of a mark; reused likewise.
+  /// All events ever made for marks; reused likewise.
   std::vector<EventHandle> events;
   std::shared_ptr<IdleEvents> idle_events = std::make_shared<IdleEvents>();
 
-  /// Reserves in the quota; what is being let go of makes room first, if need be. The thread of the context.
+  /// Reserves in the quota. If there is no room, waits for shared memory that is being released and tries once more.
+  /// The context's thread.
   Result<void> reserve(std::uint64_t bytes);
 
   ~Ground();
 };
 
-/// What stands behind the copies of a mark. It keeps nothing: the end of a context waits for its work. Its event is
-/// recorded again for another mark once it is gone.
+/// The state that the copies of a mark share. It keeps no context alive, because a context waits for its work at its
+/// end. Once the state is destroyed, its event is reused for another mark.
 struct MarkState {
   std::weak_ptr<Ground> ground;
   std::shared_ptr<IdleEvents> idle;
@@ -47,20 +48,22 @@ struct MarkState {
   ~MarkState();
 };
 
-/// A stream of another context that uses some memory: what it had queued when it let go of it last.
+/// A stream of another context that reads a storage. `mark` is behind the work that the stream had queued when it last
+/// let go of the storage.
 struct Reader {
   StreamHandle stream;
   std::shared_ptr<MarkState> mark;
 };
 
-/// Device memory; freed and given back to the quota with its last holder, after the work of its readers. Any thread.
+/// Device memory. When its last owner lets go, it is freed, after the work of its readers, and returned to the quota.
+/// Any thread.
 struct Storage {
   std::shared_ptr<Ground> ground;
   StreamHandle stream;
   void* pointer = nullptr;
   std::size_t bytes = 0;
   std::size_t footprint = 0;
-  /// If it is memory that processes share: then this is what `pointer` is.
+  /// The memory that `pointer` refers to, if processes share it; else null.
   std::shared_ptr<SharedMemory> shared;
   std::mutex mutex;
   /// Guarded by `mutex`.
@@ -69,42 +72,42 @@ struct Storage {
   ~Storage();
 };
 
-/// The blocks of one context that are still owned by somebody.
+/// The blocks of one context that still have an owner.
 struct BlockRegistry {
   std::mutex mutex;
   Block* first = nullptr;
-  /// Blocks that their buffers gave up; the context frees them.
+  /// Blocks that buffers gave up with `Buffer::release`; the context frees them.
   std::vector<std::shared_ptr<Block>> released;
 };
 
-/// What a buffer owns: a storage that the context can take away. Linked into the registry of its context.
+/// The storage of a buffer, which the context can take away. Linked into the registry of its context.
 struct Block {
   Block(std::shared_ptr<BlockRegistry> home, std::shared_ptr<Storage> memory);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   ~Block();
 
-  /// Takes the storage out and unlinks. The registry's mutex is held.
+  /// Takes the storage out and unlinks the block. The registry's mutex must be held.
   std::shared_ptr<Storage> take();
 
   const std::shared_ptr<BlockRegistry> registry;
   std::atomic<void*> pointer;
   const std::size_t bytes;
-  /// Null once the context took it. Guarded, as the links, by the registry's mutex.
+  /// Null once the context has taken it. The registry's mutex guards it and the links.
   std::shared_ptr<Storage> storage;
   Block* previous = nullptr;
   Block* next = nullptr;
 };
 
-/// Memory that processes share, with what it takes of a quota: both go together, when it is unmapped.
+/// Memory that processes share, with its charge in a quota. The charge ends when the memory is unmapped.
 struct SharedCharge {
   std::shared_ptr<Quota> quota;
   std::uint64_t footprint = 0;
-  /// Called then; may be empty.
+  /// Called when the memory is unmapped; may be empty.
   std::function<void()> on_end;
   std::shared_ptr<SharedMemory> memory;
 
-  /// Of what was reserved there.
+  /// @param reserved the bytes that are reserved in `from` already.
   SharedCharge(std::shared_ptr<Quota> from, std::uint64_t reserved) : quota(std::move(from)), footprint(reserved) {
     // nop
   }
@@ -113,7 +116,7 @@ struct SharedCharge {
   ~SharedCharge();
 };
 
-/// A block in memory that processes share, to which the backend of `ground` was told to attach.
+/// Returns a block in memory that processes share. The backend of `ground` must be attached to that memory already.
 [[nodiscard]] std::shared_ptr<Block> attach(const std::shared_ptr<Ground>& ground, StreamHandle stream,
                                             std::shared_ptr<BlockRegistry> registry,
                                             std::shared_ptr<SharedCharge> charge, std::size_t bytes);
@@ -123,21 +126,21 @@ struct ContextState {
   /// Null once the context has ended.
   std::shared_ptr<Ground> ground;
   std::shared_ptr<BlockRegistry> blocks = std::make_shared<BlockRegistry>();
-  /// Streams that nobody holds at the moment.
+  /// Streams without an owner, for reuse.
   std::vector<StreamHandle> idle;
   /// Whether kernels may be compiled from source.
   bool runtime_source = true;
 
   Result<StreamHandle> take_stream();
 
-  /// Waits for `stream`; its error is dropped, as there is nobody left to tell.
+  /// Waits for `stream` and makes it available again. Drops its error, because nobody is left to receive it.
   void put_stream(StreamHandle stream) noexcept;
 
-  /// A new mark; its event is still to be recorded.
+  /// Returns a new mark whose event is yet to be recorded.
   Result<std::shared_ptr<MarkState>> take_mark();
 
-  /// `storage` for work of `stream`, which is of this context: when the result goes, on whatever thread, the memory
-  /// stays until the work that is queued there by then is done.
+  /// Returns `storage` for work of `stream`, a stream of this context. When the result is destroyed, on any thread, the
+  /// memory stays until the work queued on `stream` by then is done.
   Result<std::shared_ptr<Storage>> read(std::shared_ptr<Storage> storage, StreamHandle stream);
 
   Result<std::shared_ptr<Block>> allocate(std::size_t bytes, StreamHandle stream);

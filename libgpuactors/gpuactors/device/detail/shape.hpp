@@ -1,4 +1,4 @@
-// Shapes of tensors, checked. Internal to the device layer.
+// Checks shapes of tensors. Internal to the device layer.
 #pragma once
 
 #include <gpuactors/device/types.hpp>
@@ -11,7 +11,8 @@ namespace gpuactors::detail {
 /// Renders "[2, 3]".
 std::string format_shape(const std::vector<std::int64_t>& shape);
 
-/// Bytes of a tensor, or `invalid_argument` saying what is wrong with its type or shape. Pure.
+/// Returns the size of a tensor in bytes. Pure.
+/// @returns `invalid_argument` with the problem in the type or shape.
 Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 
 } // namespace gpuactors::detail

@@ -13,7 +13,7 @@ public:
   }
 
   ~FaultyBackend() override {
-    // Callbacks still come while the inner backend ends.
+    // The inner backend ends before it is counted as gone, because callbacks may come until then.
     inner_.reset();
     plan_->count(&Held::backends, -1);
   }
@@ -37,7 +37,7 @@ public:
   }
 
   Result<void> synchronize(StreamHandle stream) override {
-    // The work is waited for also when the call is to fail: what follows may rely on that.
+    // Waits for the work even if this call is to fail, because later steps may rely on that.
     auto outcome = inner_->synchronize(stream);
     GPUACTORS_TRY(plan_->enter(Call::synchronize));
     return outcome;

@@ -1,4 +1,4 @@
-// A device that fails on command: decorates any other, for tests of everything above it.
+// A device that fails on command: decorates any other device, for tests of everything above it.
 #pragma once
 
 #include <gpuactors/device/backend.hpp>
@@ -8,8 +8,8 @@
 
 namespace gpuactors::faulty {
 
-/// Passes every call on to `inner`, unless `plan` says that it fails. An operation that fails by plan has no effect.
-/// Without rules it behaves as `inner` does. Threads: as `inner`.
+/// Passes every call on to `inner`, unless `plan` says that the call fails. An operation that fails by plan has no
+/// effect. Without rules, the device behaves like `inner`. Threads: as `inner`.
 class FaultyDevice final : public Device {
 public:
   FaultyDevice(std::shared_ptr<Device> inner, std::shared_ptr<Plan> plan);

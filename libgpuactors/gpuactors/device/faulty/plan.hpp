@@ -1,4 +1,4 @@
-// Which calls of a device fail or wait, and what was called: the script of a fault-injection test.
+// The script of a fault-injection test: which calls of a device fail or wait, and what was called.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -35,7 +35,7 @@ inline constexpr std::size_t call_kinds = 14;
 
 [[nodiscard]] std::string_view to_string(Call call) noexcept;
 
-/// What devices and backends under one plan hold at the moment: all zero when nothing leaked.
+/// The number of objects that exist now under one plan; all zero at the end if nothing leaked.
 struct Held {
   std::int64_t backends = 0;
   std::int64_t streams = 0;
@@ -45,7 +45,7 @@ struct Held {
   friend bool operator==(const Held&, const Held&) = default;
 };
 
-/// The script. Calls are counted from 1, each kind apart and all together. Any thread.
+/// The script. Calls are counted from 1, for each kind and in total. Any thread.
 class Plan {
 public:
   /// The `n`-th call of `call` fails with `error`; later ones succeed.
@@ -54,17 +54,17 @@ public:
   /// The `n`-th call of `call` and all later ones fail.
   void fail_from(Call call, std::uint64_t n, Error error);
 
-  /// The `n`-th call of any kind fails: the point of "fail at the i-th point, for every i".
+  /// The `n`-th call of any kind fails; for tests that fail at the i-th point, for every i.
   void fail_at_point(std::uint64_t n, Error error);
 
-  /// From the `n`-th call of `call` on the context is lost: every call of every kind fails with `context_lost`, and so
+  /// From the `n`-th call of `call` on, the context is lost: every call of every kind fails with `context_lost`, and so
   /// does every notification that is still to come.
   void lose_context_at(Call call, std::uint64_t n);
 
   /// Runs `before` in front of the `n`-th call of `call`, on its caller's thread; it may block to delay the call.
   void delay(Call call, std::uint64_t n, std::function<void()> before);
 
-  /// Forgets all rules and counts; what is held stays counted.
+  /// Forgets all rules and counts, except those of `held`.
   void reset();
 
   [[nodiscard]] std::uint64_t calls(Call call) const;
@@ -82,7 +82,7 @@ public:
 
 private:
   struct Rule {
-    /// No value: any kind.
+    /// The kind of call; no value means any kind.
     std::optional<Call> call;
     std::uint64_t n = 0;
     bool on_and_on = false;

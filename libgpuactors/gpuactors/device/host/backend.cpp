@@ -17,7 +17,7 @@ namespace gpuactors::host {
 
 namespace {
 
-/// An event: the last record made of it. The mutex is there for `query`, which any thread may call.
+/// An event: its last record. The mutex is there for `query`, which any thread may call.
 struct HostEvent {
   std::mutex mutex;
   std::shared_ptr<Record> last;
@@ -45,7 +45,7 @@ struct Pack {
 constexpr auto worth_sharing = std::chrono::microseconds{20};
 constexpr std::uint64_t pieces_per_thread = 8;
 
-/// Runs a kernel over 0..n-1. One thread starts; only when a piece turns out to be long are others asked to help.
+/// Runs a kernel over 0..n-1. One thread starts; others are asked to help only if the first piece takes long.
 Result<void> run_kernel(Core& core, const KernelInfo& kernel, std::uint64_t n, const Pack& pack) {
   const auto guarded = [&](std::uint64_t begin, std::uint64_t end) -> Result<void> {
     try {
@@ -92,7 +92,7 @@ HostBackend::HostBackend(const BackendOptions& options, Pool& pool, std::shared_
 HostBackend::~HostBackend() {
   core_->drain();
   pool_.add_permits(-core_->permits());
-  // What was never freed goes with the backend, as a memory pool goes with its allocations.
+  // Memory that was never freed is freed with the backend, like the allocations of a memory pool.
   for (auto [pointer, bytes] : blocks_) {
     std::free(pointer);
     memory_->release(bytes);
@@ -176,7 +176,7 @@ Result<void*> HostBackend::allocate(std::size_t bytes, StreamHandle) {
   if (size < bytes)
     return fail(Errc::invalid_argument, fmt::format("an allocation of {} B overflows", bytes));
   if (auto reserved = memory_->reserve(size); !reserved) {
-    // Memory whose free is queued behind other work still counts. Wait for it, then decide.
+    // Memory whose free is queued behind other work still counts: waits for that work and tries again.
     core_->drain();
     GPUACTORS_TRY(memory_->reserve(size));
   }

@@ -9,7 +9,7 @@
 
 namespace gpuactors::host {
 
-/// Alignment and granularity of allocations, as CUDA has it.
+/// Alignment and granularity of allocations in bytes, as on CUDA.
 inline constexpr std::size_t block_bytes = 256;
 
 /// Rounds up to whole blocks; wraps around for the last block below 2^64, which callers refuse.
@@ -25,7 +25,7 @@ public:
 
   [[nodiscard]] ContextGrant granted() const override;
 
-  /// Never: memory of a process is lost with the process only.
+  /// Always false: host memory is lost only with its process.
   [[nodiscard]] bool lost() const noexcept override {
     return false;
   }
@@ -53,7 +53,7 @@ public:
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;
 
 private:
-  /// Remembers how large each allocation is.
+  /// Frees `pointer` now and returns its size to the quota.
   void free_now(void* pointer) noexcept;
 
   BackendOptions options_;
@@ -61,7 +61,7 @@ private:
   std::shared_ptr<Quota> memory_;
   std::shared_ptr<Core> core_;
   std::mutex mutex_;
-  /// Allocations and what they take. Guarded by `mutex_`.
+  /// Allocations and their sizes in bytes. Guarded by `mutex_`.
   std::unordered_map<void*, std::size_t> blocks_;
 };
 

@@ -13,7 +13,7 @@ namespace gpuactors::host {
 
 namespace {
 
-/// What is used of OpenBLAS.
+/// The functions of OpenBLAS that are used.
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
@@ -46,11 +46,11 @@ const Result<OpenBlas>& blas() {
   return opened;
 }
 
-/// Below so many multiplications a product is not worth a second thread.
+/// A product with fewer multiplications is not worth a second thread.
 constexpr std::int64_t least_work = 64 * 64 * 64;
 /// Smaller tiles lose more to packing than they gain.
 constexpr std::int64_t least_edge = 64;
-/// Edges are multiples of this, as OpenBLAS's kernels like them.
+/// Tile edges are multiples of this, which suits OpenBLAS's kernels.
 constexpr std::int64_t grain = 32;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -61,8 +61,9 @@ std::int64_t tile_edge(std::int64_t size, std::int64_t parts) {
   return std::min(size, ceil_div(ceil_div(size, parts), grain) * grain);
 }
 
-/// Rows and columns of a grid of `threads` tiles, or of fewer where tiles would get too small: as many tiles as
-/// threads, so that all finish together, and as square as that allows, so that each thread packs as little as it can.
+/// Returns the rows and columns of a grid of `threads` tiles, or of fewer where tiles would get too small: as many
+/// tiles as threads, so that all finish together, and as square as that allows, so that each thread packs as little as
+/// possible.
 std::pair<std::int64_t, std::int64_t> choose_grid(std::int64_t m, std::int64_t n, std::int64_t threads) {
   const auto too_small = [](std::int64_t size, std::int64_t parts) { return parts > 1 && size / parts < least_edge; };
   for (auto tiles = threads; tiles > 1; --tiles) {
@@ -105,7 +106,7 @@ void run_tile(const Gemm& g, const GemmTiles& tiles, std::size_t tile, Call call
 
 GemmTiles cut_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
   GemmTiles tiles{m, n, 1, 1};
-  // Products of the sizes one by one: m * n * k may overflow.
+  // Compares each size first, because m * n * k may overflow.
   if (threads < 2 || (m < least_work && n < least_work && k < least_work && m * n * k < least_work))
     return tiles;
   const auto [down, across] = choose_grid(m, n, threads);

@@ -14,21 +14,23 @@ namespace gpuactors::host {
 
 namespace {
 
-/// Plain ops that are taken out of a stream at once: so that who queues and who runs them rarely meet at the mutex.
+/// How many ops are run without the mutex in between, so that the thread that queues and the one that runs rarely meet
+/// at the mutex.
 constexpr std::size_t ops_at_once = 32;
 
-/// What may be left to the caller, who will come and wait: so many ops, for so long.
+/// How many ops may be left to the caller, who will come and wait, and for how long.
 constexpr std::size_t ops_left = 64;
 constexpr std::chrono::milliseconds left_for{1};
 
-/// How long a waiter looks before it sleeps: about what sleeping and waking cost.
+/// How long a waiter polls before it sleeps: about what sleeping and waking cost.
 constexpr std::chrono::microseconds look_before_sleep{25};
 
-/// So many that a stream which is filled while it runs rarely allocates, as long as its device has leave for more.
+/// The most `Plain`s to keep: enough that a stream that is filled while it runs rarely allocates, as long as its device
+/// has leave for more.
 constexpr std::size_t most_kept_plains = 4096;
 constexpr std::size_t plains_at_once = 256;
 
-/// Has the processor fetch what most work consists of.
+/// Prefetches the part of an op that most work consists of.
 void prefetch(const Plain& plain) {
   constexpr std::size_t line = 64;
   const auto* bytes = reinterpret_cast<const std::byte*>(&plain);
@@ -91,7 +93,7 @@ HostStream* Core::make_stream() {
 
 void Core::destroy_stream(HostStream* stream) {
   Lock lock{mutex_};
-  // A thread that has done its last op may still look for another, and find one: of memory that was freed just now.
+  // The thread that ran the last op may still look for another, and find one: a free that was queued just now.
   while (stream->completed != stream->submitted || stream->state == StreamState::running) {
     await(stream, stream->submitted, lock);
     if (stream->state != StreamState::running)
@@ -143,7 +145,7 @@ void Core::make_ready(HostStream* stream) {
 }
 
 void Core::request(HostStream* stream, bool now) {
-  // Whoever works goes on with what is ready.
+  // With all permits in use, the threads at work go on with what is ready.
   if (stream->requested || used_ == permits_)
     return;
   if (!now && !looked_after_)
@@ -202,7 +204,7 @@ void Core::after_all(std::function<void()> action, std::vector<std::shared_ptr<R
     }
     std::vector<HostStream*> busy;
     for (const auto& stream : streams_) {
-      // What others wait for is nothing to those who do not.
+      // The work of `service_` matters only to an action that waits for records itself.
       if (stream->completed != stream->submitted && (waits || stream.get() != service_))
         busy.push_back(stream.get());
     }
@@ -245,7 +247,7 @@ void Core::await(HostStream* stream, std::uint64_t target, Lock& lock) {
       continue;
     }
     if (!looked) {
-      // Short work of another thread is over before this one would be asleep and woken again.
+      // Polls first: short work of another thread is over before this one could sleep and be woken again.
       looked = true;
       lock.unlock();
       const auto until = Clock::now() + look_before_sleep;
@@ -270,7 +272,7 @@ void Core::work() {
     if (!ready_.empty()) {
       auto* stream = ready_.front();
       ready_.pop_front();
-      // One request may stand for several streams.
+      // One request may stand for several streams: requests a thread for the others.
       if (!ready_.empty() && used_ + 1 < permits_)
         pool_.request(shared_from_this());
       run(stream, std::numeric_limits<std::uint64_t>::max(), true, lock);
@@ -289,13 +291,14 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
   for (bool waited = false; !waited;) {
     while (going && !stream->ops.empty() && stream->completed < until) {
       going = step(stream, until, lock);
-      // Streams of one backend take turns where they are more than its permits.
+      // Streams of one backend take turns if there are more of them than permits.
       if (share && !ready_.empty())
         break;
     }
     if (!share || !going || !stream->ops.empty() || !ready_.empty())
       break;
-    // Who queues the next op may be waiting for this very core: let it, instead of being woken for each op.
+    // The thread that queues the next op may be waiting for this very processor core: yields to it, instead of being
+    // woken for each op.
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
@@ -307,7 +310,7 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
       make_ready(stream);
   }
   --used_;
-  // A thread of the pool goes on in `work`; a caller that leaves has to send for one.
+  // A thread of the pool goes on in `work`; a caller that leaves has to request a thread.
   if (!share && !ready_.empty())
     pool_.request(shared_from_this());
   signal();
@@ -342,7 +345,7 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
 }
 
 bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
-  // They stay where they are, also while others are queued behind them.
+  // The ops stay where they are, even while others are queued behind them.
   std::array<Op*, ops_at_once> ops; // NOLINT(*-member-init): as many as are used
   for (std::size_t i = 0; i < count; ++i)
     ops[i] = &stream->ops[i];
@@ -351,16 +354,16 @@ bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
   std::optional<Error> error;
   std::size_t done = 0;
   do {
-    // It was written by another processor mostly: it is on its way here while the one before it runs.
+    // Another processor usually wrote the next op: prefetches it while this one runs.
     if (done + 1 < count && ops[done + 1]->plain != nullptr)
       prefetch(*ops[done + 1]->plain);
     auto result = run_guarded(*ops[done]);
-    // What the work holds goes with it, before anybody learns that it is done.
+    // Destroys what the work owns before anybody learns that the work is done.
     ops[done]->task = nullptr;
     ++done;
     if (!result && !error)
       error = result.error();
-    // Who waits for a turn gets it now.
+    // Stops early if another stream waits for its turn.
   } while (done < count && !others_wait_.load(std::memory_order_relaxed));
   lock.lock();
   for (std::size_t i = 0; i < done && may_keep(); ++i)

@@ -32,7 +32,7 @@ class Record {
 public:
   [[nodiscard]] bool done() const;
 
-  /// Whether it is done; if not, `core` resumes `stream` once it is.
+  /// Returns whether the record is done. If it is not, `core` resumes `stream` once it is.
   bool await(std::shared_ptr<Core> core, HostStream* stream);
 
   void complete();
@@ -43,7 +43,7 @@ private:
   std::vector<std::pair<std::shared_ptr<Core>, HostStream*>> waiters_;
 };
 
-/// Work that is no more than bytes: a launch, a product, a copy. The memory of one that is done serves the next.
+/// Work whose data is plain bytes: a launch, a product, a copy. Its memory is reused for later work.
 struct Plain {
   static constexpr std::size_t capacity = limits::kernel_argument_bytes + 128;
 
@@ -51,21 +51,21 @@ struct Plain {
   alignas(std::max_align_t) std::array<std::byte, capacity> bytes;
 };
 
-/// Work that holds something, or that others have to do with: exactly one function or record is set.
+/// Work that owns something or that others take part in. Exactly one of `run`, `wait_for` and `callback` is set.
 struct Task {
   std::function<Result<void>()> run;
   std::shared_ptr<Record> wait_for;
   std::function<void(Result<void>)> callback;
-  /// Somebody may look for its end without waiting for the stream: it begins at once.
+  /// The work begins at once, because somebody may poll for its end without waiting for the stream.
   bool prompt = false;
 };
 
-/// One piece of queued work: exactly one of both.
+/// One piece of queued work: exactly one of the two members is set.
 struct Op {
   std::unique_ptr<Plain> plain;
   std::unique_ptr<Task> task;
 
-  /// Whether it is done by a call that nobody has to hear of.
+  /// Returns whether the op is only a call, which neither waits nor reports.
   [[nodiscard]] bool is_call() const noexcept {
     return plain != nullptr || task->run;
   }
@@ -74,33 +74,33 @@ struct Op {
 /// idle -> ready (queued for a thread) -> running -> idle | ready | parked (waits for a record) -> ready
 enum class StreamState : std::uint8_t { idle, ready, running, parked };
 
-/// A stream. All members are guarded by the mutex of its core; `completed` may be looked at without it.
+/// A stream. The mutex of its core guards all members; `completed` may be read without it.
 struct HostStream {
   std::deque<Op> ops;
   StreamState state = StreamState::idle;
   std::uint64_t submitted = 0;
   std::atomic<std::uint64_t> completed{0};
-  /// The least count of completed ops that somebody sleeps for.
+  /// The lowest number of completed ops that a sleeping thread waits for.
   std::uint64_t awaited = nobody;
   std::optional<Error> error;
-  /// Since when it is ready, and whether a thread was requested for it since.
+  /// When the stream became ready, and whether a thread was requested for it since.
   TimePoint ready_since{};
   bool requested = false;
 
   static constexpr auto nobody = std::numeric_limits<std::uint64_t>::max();
 };
 
-/// Whether there is work that nobody has begun, and for how long: too long, or not yet.
+/// Whether ready work waits that nobody has begun: `late` if for too long, else `early`.
 enum class Lateness : std::uint8_t { none, early, late };
 
 /// Runs the streams of one backend on at most `permits` threads at any instant.
 ///
-/// A permit is held by whoever runs work: a thread of the pool, or a caller of `synchronize`, which does the work
-/// itself instead of sleeping. A thread that runs a loop shares it with other threads only if they come by themselves
-/// and hold permits of their own, so that no thread ever waits for one that has not started: nothing can deadlock.
+/// Whoever runs work holds a permit: a thread of the pool, or a caller of `synchronize`, which does the work itself
+/// instead of sleeping. Other threads help with a loop only if they come by themselves and hold permits of their own,
+/// so no thread ever waits for one that has not started: nothing can deadlock.
 ///
-/// A few short ops are not worth a thread's waking, which takes longer than they do: they are left for a moment to the
-/// caller, who mostly comes and waits. What nobody has come for after that a thread does.
+/// Waking a thread takes longer than a few short ops do. Such ops are left for a moment to the caller, who usually
+/// comes to wait and does them; after that, a thread of the pool does them.
 class Core : public std::enable_shared_from_this<Core> {
   using Lock = std::unique_lock<std::mutex>;
 
@@ -115,11 +115,11 @@ public:
   }
 
   HostStream* make_stream();
-  /// Waits for its work first.
+  /// Waits for the stream's work, then destroys the stream.
   void destroy_stream(HostStream* stream);
 
   void submit(HostStream* stream, Task task);
-  /// As above, for a callable that is a few bytes; without an allocation, mostly.
+  /// Submits a trivially copyable callable of a few bytes, usually without an allocation.
   template <class F>
   void submit_plain(HostStream* stream, const F& work) {
     static_assert(std::is_trivially_copyable_v<F> && sizeof(F) <= Plain::capacity
@@ -132,10 +132,10 @@ public:
     push(stream, std::move(op));
   }
   Result<void> synchronize(HostStream* stream);
-  /// Waits for the work of all streams, whose errors stay to be reported.
+  /// Waits for the work of all streams. Does not report their errors: `synchronize` still does.
   void drain();
-  /// Runs `action` once all work queued so far, on whatever stream, is done, and so are `others`: now, if there is
-  /// none. Any thread.
+  /// Runs `action` once all work queued so far, on any stream, and all records in `others` are done; at once if they
+  /// are done already. Any thread.
   void after_all(std::function<void()> action, std::vector<std::shared_ptr<Record>> others = {});
 
   /// Continues a stream that was parked on a record. Any thread.
@@ -145,10 +145,10 @@ public:
   /// `body` does not throw.
   void parallel(std::size_t chunks, const std::function<void(std::size_t)>& body);
 
-  /// Does what there is to do as long as there is a permit. Called by the pool's threads.
+  /// Runs ready work while there is a free permit. Called by the pool's threads.
   void work();
 
-  /// Whether a thread has to come for what was queued. Called by the pool's threads, for who asked for it.
+  /// Returns whether a thread has to come for queued work. Called by the pool's threads after `Pool::request_late`.
   Lateness lateness();
 
 private:
@@ -161,26 +161,26 @@ private:
   };
 
   std::unique_ptr<Plain> take_plain();
-  /// Whether there is leave to keep one more.
+  /// Returns whether one more `Plain` may be kept for reuse.
   bool may_keep();
-  /// `submit` with the mutex held.
+  /// Queues `op`. Called with the mutex held.
   void push(HostStream* stream, Op op);
   void make_ready(HostStream* stream);
-  /// Sees to it that a thread comes for a stream that is ready: now, or when nobody else does.
+  /// Makes sure that a thread comes for a ready stream: now, or only if nobody else does.
   void request(HostStream* stream, bool now);
 
-  /// Waits until `stream` has completed `target` pieces, doing them itself where it can.
+  /// Waits until `stream` has completed `target` ops; the caller runs them itself where it can.
   void await(HostStream* stream, std::uint64_t target, Lock& lock);
-  /// Runs ops of a stream that was taken out of `ready_`, under a permit, until it is parked, has no more or has
-  /// completed `until`; with `share` also until another stream wants its turn.
+  /// Runs ops of a stream that was taken out of `ready_`, under a permit, until the stream is parked, has no more ops
+  /// or has completed `until` ops; with `share`, also until another stream wants its turn.
   void run(HostStream* stream, std::uint64_t until, bool share, Lock& lock);
-  /// Runs one op, or several plain ones of which nobody has to hear in between. False when the stream is parked.
+  /// Runs one op, or several that are only calls. Returns false if the stream is parked.
   bool step(HostStream* stream, std::uint64_t until, Lock& lock);
   bool run_some(HostStream* stream, std::size_t count, Lock& lock);
   void help(Loop& loop, Lock& lock);
   Loop* open_loop();
-  /// Counts ops as completed, and wakes who sleeps for that: for nothing else, as each waking takes the processor from
-  /// those who work.
+  /// Counts ops as completed. Wakes sleepers only once the number that one waits for is reached, because each wake-up
+  /// takes the processor from the threads at work.
   void complete(HostStream* stream, std::uint64_t count);
   void signal();
 
@@ -192,17 +192,17 @@ private:
   int waiting_ = 0;
   int used_ = 0;
   std::deque<HostStream*> ready_;
-  /// For the next ones.
+  /// Memory for the next plain ops.
   std::vector<std::unique_ptr<Plain>> plains_;
-  /// How many of them may be kept; the first few always, the others by leave of the pool.
+  /// How many `plains_` may be kept; the first few always, more by leave of the pool.
   std::size_t kept_plains_ = 0;
-  /// Whether `ready_` has any, for who looks without the mutex.
+  /// Whether `ready_` is not empty, for readers without the mutex.
   std::atomic<bool> others_wait_{false};
-  /// The pool looks for late work here.
+  /// Whether the pool looks for late work in this core.
   bool looked_after_ = false;
   std::vector<Loop*> loops_;
   std::vector<std::unique_ptr<HostStream>> streams_;
-  /// Of `streams_`: waits for the others of `after_all`. Made when it is first needed.
+  /// One of `streams_`, which waits for the `others` of `after_all`. Created when it is first needed.
   HostStream* service_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// The host device: what it has in all, and opening a part of it.
+// The host device: its total memory and threads, and opening a part of it.
 #include <gpuactors/device/host/backend.hpp>
 #include <gpuactors/device/host/device.hpp>
 #include <gpuactors/device/host/pool.hpp>

@@ -31,8 +31,8 @@ private:
   std::unique_ptr<Pool> pool_;
 };
 
-/// Threads that a context with `share` of a device with `units` cores may use: the share of the cores rounded down,
-/// but at least one. Pure.
+/// Returns how many threads a context with `share` of a device with `units` cores may use: the share of the cores
+/// rounded down, but at least one. Pure.
 [[nodiscard]] int threads_for_share(Share share, int units) noexcept;
 
 } // namespace gpuactors::host

@@ -10,7 +10,7 @@ namespace gpuactors::host {
 
 namespace {
 
-/// How often a thread that has worked looks for late work, and how often in vain until it sleeps.
+/// How often a thread that has worked looks for late work, and after how many looks in vain it sleeps.
 constexpr std::chrono::milliseconds look_every{1};
 constexpr int most_looks_in_vain = 50;
 
@@ -27,7 +27,7 @@ Pool::~Pool() {
     stopping_ = true;
   }
   wake_.notify_all();
-  // No thread is started any more; those that leave move themselves from one list to the other.
+  // No thread is started any more; threads that leave move themselves from `threads_` to `gone_`.
   for (;;) {
     {
       std::lock_guard guard{mutex_};
@@ -72,7 +72,7 @@ bool Pool::request_late(std::shared_ptr<Core> core) {
 }
 
 void Pool::add_late(std::shared_ptr<Core> core) {
-  // It may be here from before, if a thread has come for it meanwhile for another reason.
+  // The core may still be listed if a thread has come for it meanwhile for another reason.
   if (std::find(late_.begin(), late_.end(), core) == late_.end())
     late_.push_back(std::move(core));
 }
@@ -86,7 +86,7 @@ void Pool::enter(std::shared_ptr<Core> core) {
     *self = std::thread{[this, self] { run(self); }};
     ++live_;
   } catch (const std::system_error&) {
-    // The others do it later; without any, nobody would.
+    // The other threads serve the request later; without any thread, nobody would.
     threads_.erase(self);
     if (live_ == 0)
       throw;
@@ -150,7 +150,7 @@ void Pool::look(Lock& lock) {
   for (auto& core : early)
     add_late(std::move(core));
   if (!requests_.empty())
-    look_no_more(); // this thread goes to work
+    look_no_more(); // this thread goes to work and looks no more
 }
 
 void Pool::look_no_more() {

@@ -14,7 +14,7 @@ namespace gpuactors::host {
 
 class Core;
 
-/// Leave to keep the memory of queued launches for later ones; no more than 7 MB in all. Any thread.
+/// A budget for keeping the memory of queued launches for later ones; at most 7 MB in all. Any thread.
 class Leave {
 public:
   [[nodiscard]] bool take(std::size_t launches) noexcept {
@@ -33,31 +33,31 @@ private:
   std::atomic<std::size_t> taken_{0};
 };
 
-/// Threads that are started when work asks for them and leave when there are more than anybody may use.
+/// The threads of one host device. They start when work asks for them, and end when there are more than may be used.
 ///
-/// There may be as many threads as the open backends hold permits in all, so that a backend whose kernels are stuck
-/// never keeps a neighbour from its own. Any thread.
+/// There may be as many threads as the open backends hold permits in all, so that a backend with stuck kernels never
+/// takes another backend's threads. Any thread.
 class Pool {
 public:
   /// @param keep threads that stay for the next work however few permits are held.
   explicit Pool(int keep);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  /// Waits for its threads. No backend is open any more.
+  /// Waits for the threads. No backend may be open any more.
   ~Pool();
 
-  /// Counts the permits of a backend that was opened; a negative number when it is closed.
+  /// Adds the permits of a backend that was opened; a negative number when the backend is closed.
   void add_permits(int permits);
 
   /// Has a thread call `core->work()` now.
   void request(std::shared_ptr<Core> core);
 
-  /// Has a thread call `core->work()` if nobody else has done its work in a while. Wakes none for that: one that has
-  /// just worked goes on to look for some time.
-  /// @returns false when there is none.
+  /// Has a thread call `core->work()` if nobody else does the core's work in a while. Wakes no thread: a thread that
+  /// has just worked goes on looking for late work for some time.
+  /// @returns false if no thread is looking.
   bool request_late(std::shared_ptr<Core> core);
 
-  /// What all that runs on the device may keep; who has leave of it may outlive the pool.
+  /// Returns the budget of everything that runs on the device; those who have leave may outlive the pool.
   [[nodiscard]] const std::shared_ptr<Leave>& leave() const noexcept {
     return leave_;
   }
@@ -67,9 +67,9 @@ private:
   using Cores = std::deque<std::shared_ptr<Core>>;
 
   void run(std::list<std::thread>::iterator self);
-  /// Waits a moment for requests, then makes those of `late_` that are late requests too.
+  /// Waits a moment for requests, then turns the cores in `late_` whose work is late into requests, too.
   void look(Lock& lock);
-  /// Makes all of `late_` requests, for want of a thread that looks.
+  /// Turns all cores in `late_` into requests, because no thread looks any more.
   void look_no_more();
   void add_late(std::shared_ptr<Core> core);
   /// Enters a request, and starts a thread if there are too few.
@@ -80,7 +80,7 @@ private:
   std::condition_variable wake_;
   Cores requests_;
   Cores late_;
-  /// A thread looks at `late_`.
+  /// Whether a thread looks at `late_`.
   bool looking_ = false;
   std::list<std::thread> threads_;
   /// Threads that have left and wait to be joined.

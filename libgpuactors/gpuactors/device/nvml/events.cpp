@@ -1,4 +1,4 @@
-// Sorting events.
+// Classifies and describes events.
 #include <gpuactors/device/nvml/events.hpp>
 
 #include <fmt/format.h>
@@ -13,10 +13,10 @@ struct Xid {
   const char* what;
 };
 
-/// Those that mean something else than their number alone, or that people meet. After NVIDIA's Xid catalog
-/// (docs.nvidia.com/deploy/xid-errors): where its immediate action is to start the application again, a program did it;
-/// NVIDIA's device plugin for Kubernetes ignores 13, 31, 43, 45, 68 and 109 as well. The rest is fatal, as it is there:
-/// a device whose state nobody can name gets no new work.
+/// XIDs whose severity is not the default, or that people meet. Source: NVIDIA's Xid catalog
+/// (docs.nvidia.com/deploy/xid-errors). Where its immediate action is to start the application again, a program is the
+/// cause; NVIDIA's device plugin for Kubernetes ignores 13, 31, 43, 45, 68 and 109 as well. All other XIDs are fatal,
+/// as in that plugin: a device in an unknown state gets no new work.
 constexpr Xid known[] = {
     {8, Severity::program, "a program's work took too long"},
     {13, Severity::program, "an exception in a kernel"},

@@ -1,4 +1,4 @@
-// What the driver reports of a device by itself, and what that means for its leases. Pure.
+// Events that the driver reports about a device, and what they mean for its leases. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ enum EventType : std::uint64_t {
   recovery_action = 0x8000,
 };
 
-/// All that we ask for.
+/// All events that `Monitor` registers for.
 inline constexpr std::uint64_t watched_events =
     double_bit_ecc | xid_critical | nonfatal_poison | fatal_poison | gpu_unavailable | recovery_action;
 
 enum class Severity : std::uint8_t {
-  /// A program did something wrong and gets an error of its own; the device is as good as before.
+  /// A program did something wrong and gets an error of its own; the device is as usable as before.
   program,
-  /// The device has dealt with it; worth knowing.
+  /// The device has dealt with the event; worth reporting.
   noted,
-  /// Nothing more should be placed there before somebody has looked.
+  /// The device should get no more work before somebody has checked it.
   fatal,
 };
 
-/// What an event means.
-/// @param data of an XID event its number; not used otherwise.
+/// Returns what an event means for the device.
+/// @param data the number of an XID event; unused for other events.
 [[nodiscard]] Severity severity_of(std::uint64_t type, std::uint64_t data) noexcept;
 
-/// For people: "XID 79 (the GPU has fallen off the bus)", "uncorrectable ECC error".
+/// Describes an event for people: "XID 79 (the GPU has fallen off the bus)", "an uncorrectable ECC error".
 [[nodiscard]] std::string describe_event(std::uint64_t type, std::uint64_t data);
 
 } // namespace gpuactors::nvml

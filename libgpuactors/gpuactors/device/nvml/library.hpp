@@ -1,5 +1,5 @@
-// The functions of NVIDIA's management library that we use, found in libnvidia-ml.so.1 at run time. No header of it is
-// needed, and it needs no CUDA context: an agent may ask it.
+// The functions of NVIDIA's management library (NVML) that gpuactors uses, found in libnvidia-ml.so.1 at run time. They
+// need no NVML header and no CUDA context, so an agent may call them.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -8,12 +8,12 @@
 
 namespace gpuactors::nvml {
 
-/// A device, or a MIG device; belongs to the library.
+/// A GPU, or a MIG device; belongs to the library.
 using DeviceHandle = struct DeviceTag*;
-/// What events are waited for with.
+/// The library's handle for waiting for events.
 using EventSet = struct EventSetTag*;
 
-/// Layouts as the library has them.
+/// The following structures have the library's layouts.
 struct Memory {
   std::uint64_t total;
   std::uint64_t free;
@@ -60,7 +60,7 @@ struct EventData {
 };
 static_assert(sizeof(EventData) == 32);
 
-/// Results of its functions.
+/// Results of the library's functions.
 enum Return : int {
   success = 0,
   not_supported = 3,
@@ -70,7 +70,8 @@ enum Return : int {
   gpu_is_lost = 15
 };
 
-/// Our name, NVML's name, the parameters. The first block must be there; of the rest each is used if it is.
+/// Entries: the name here, NVML's name, the parameters. All functions of the first list must exist; each of the second
+/// is used if it exists.
 #define GPUACTORS_NVML_REQUIRED(X)                                                                                     \
   X(init, nvmlInit_v2, ())                                                                                             \
   X(get_count, nvmlDeviceGetCount_v2, (unsigned*))                                                                     \
@@ -95,23 +96,23 @@ enum Return : int {
   X(get_event_types, nvmlDeviceGetSupportedEventTypes, (DeviceHandle, unsigned long long*))                            \
   X(register_events, nvmlDeviceRegisterEvents, (DeviceHandle, unsigned long long, EventSet))
 
-/// The table. Filled once, then only read: any thread.
+/// The table of functions. Filled once, then only read: any thread.
 struct Library {
-// The parameters come in parentheses.
+// The argument `parameters` has parentheses of its own.
 #define GPUACTORS_NVML_MEMBER(name, function, parameters)                                                              \
   int(*name) parameters = nullptr; // NOLINT(bugprone-macro-parentheses)
   GPUACTORS_NVML_REQUIRED(GPUACTORS_NVML_MEMBER)
   GPUACTORS_NVML_OPTIONAL(GPUACTORS_NVML_MEMBER)
 #undef GPUACTORS_NVML_MEMBER
-  /// For texts; may be null.
+  /// Returns the text for an error code; may be null.
   const char* (*error_string)(int) = nullptr;
 };
 
-/// Loads and initialises the library; both stay until the process ends.
-/// @returns `unsupported` with one line when there is none, or it says no.
+/// Loads and initialises the library, which stays loaded until the process ends.
+/// @returns `unsupported` with one line if there is no library or it cannot be initialised.
 Result<Library> load_library();
 
-/// Success, or an error with a text such as "nvmlDeviceGetName: GPU is lost (15)".
+/// Converts a result of the library: success, or an error with a text such as "nvmlDeviceGetName: GPU is lost (15)".
 Result<void> check(const Library& library, int result, const char* function);
 
 } // namespace gpuactors::nvml

@@ -1,4 +1,4 @@
-// Asking the management library.
+// Asks the management library about GPUs.
 #include <gpuactors/device/nvml/monitor.hpp>
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Text = std::array<char, 96>;
 
-/// Steps of the library's levels, from one board to the other end of the machine.
+/// Distances for the library's topology levels, from one board to the other end of the machine.
 constexpr std::array<std::pair<int, int>, 6> levels{{{0, 2}, {10, 3}, {20, 4}, {30, 5}, {40, 6}, {50, 8}}};
 constexpr int farthest = 10;
 constexpr int nvlink_index = 2;
@@ -23,7 +23,7 @@ constexpr int volatile_counter = 0;
 } // namespace
 
 Result<Monitor*> Monitor::get() {
-  // Never destroyed: the library has threads of its own.
+  // The monitor is never destroyed, because the library has threads of its own.
   static const auto outcome = []() -> Result<Monitor*> {
     GPUACTORS_LET(library, load_library());
     return new Monitor(library, "/");
@@ -88,7 +88,7 @@ void Monitor::describe_slices(DeviceHandle gpu, Gpu& info) {
     return;
   for (unsigned i = 0; i < count; ++i) {
     DeviceHandle handle = nullptr;
-    // There may be holes.
+    // The indices of MIG devices may have gaps.
     if (library_.get_mig_handle(gpu, i, &handle) != success)
       continue;
     auto slice = describe(handle, gpu);
@@ -119,7 +119,7 @@ std::string Monitor::uuid_of(DeviceHandle handle) const {
 Result<Monitor::Known> Monitor::find(const std::string& uuid) {
   const auto look = [&]() -> const Known* {
     for (const auto& known : known_)
-      // The handle of a slice that was removed may stand for another one.
+      // The handle of a removed slice may refer to another slice now.
       if (known.uuid == uuid && uuid_of(known.handle) == uuid)
         return &known;
     return nullptr;
@@ -192,7 +192,7 @@ Result<void> Monitor::watch() {
       return fail(all.error());
     }
     for (const auto& known : known_) {
-      // Events come from whole GPUs, and asking for one that a GPU does not know registers none.
+      // Only whole GPUs report events. A request that includes an unsupported event registers none.
       unsigned long long types = watched_events;
       if (known.handle != known.gpu
           || (library_.get_event_types != nullptr && library_.get_event_types(known.gpu, &types) != success))
@@ -212,7 +212,7 @@ Result<void> Monitor::watch() {
   return {};
 }
 
-/// The wait says that a GPU is lost, not which.
+/// Finds out which GPU is lost, because the library's wait does not say.
 std::optional<GpuEvent> Monitor::find_lost() {
   for (const auto& [gpu, uuids] : watched_) {
     Memory memory{};
@@ -233,7 +233,7 @@ Result<std::optional<GpuEvent>> Monitor::wait(std::chrono::milliseconds timeout)
       return lost;
   GPUACTORS_TRY(check(library_, result, "nvmlEventSetWait"));
   GpuEvent event;
-  // Not by asking it: one that has fallen off the bus does not say who it was.
+  // Takes the UUIDs from the table, because a GPU that has fallen off the bus does not answer.
   if (const auto gpu = watched_.find(data.device); gpu != watched_.end())
     event.uuids = gpu->second;
   event.severity = severity_of(data.type, data.data);

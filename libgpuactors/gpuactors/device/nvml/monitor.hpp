@@ -1,4 +1,4 @@
-// What the management library knows of this machine's GPUs: names, memory, slices, distances, events.
+// Asks the management library about this machine's GPUs: names, memory, slices, distances, events.
 #pragma once
 
 #include <gpuactors/device/nvml/events.hpp>
@@ -17,7 +17,7 @@ namespace gpuactors::nvml {
 
 /// A GPU, or a MIG device of one.
 struct Gpu {
-  /// The one thing that CUDA and this library agree on; indices they count differently.
+  /// The only name that CUDA and this library have in common; they number the GPUs differently.
   std::string uuid;
   std::string name;
   std::uint64_t memory_bytes = 0;
@@ -25,38 +25,38 @@ struct Gpu {
   int sms = 0;
   /// -1: unknown.
   int numa_node = -1;
-  /// Whether it is divided: its slices are the devices then, not itself.
+  /// Whether the GPU is divided (MIG): then its slices are the devices, not the GPU itself.
   bool mig = false;
   std::vector<Gpu> slices = {};
 };
 
-/// How a GPU does at the moment. What the device does not say is empty.
+/// The current state of a GPU. Values that the device does not report are empty.
 struct GpuStatus {
   std::uint64_t memory_free = 0;
   std::uint64_t memory_total = 0;
   std::optional<int> gpu_percent;
   std::optional<int> memory_percent;
   std::optional<int> milliwatts;
-  /// Since the driver was loaded.
+  /// Uncorrected ECC errors since the driver was loaded.
   std::optional<std::uint64_t> uncorrected_errors;
 };
 
 /// Something that happened to a GPU.
 struct GpuEvent {
-  /// Its own, then those of its slices; none: the library did not say which GPU it is.
+  /// The UUID of the GPU, then those of its slices; empty if the library did not say which GPU it is.
   std::vector<std::string> uuids;
   Severity severity = Severity::noted;
   std::string text;
 };
 
-/// The library, loaded. Creates no CUDA context. Any thread, but `wait` one at a time.
+/// The loaded library. Creates no CUDA context. Any thread, but only one at a time may call `wait`.
 class Monitor {
 public:
-  /// The one of this process; the outcome of the first call stays.
-  /// @returns `unsupported` with one line when there is no library.
+  /// Returns the monitor of this process; all calls return the outcome of the first.
+  /// @returns `unsupported` with one line if there is no library.
   static Result<Monitor*> get();
 
-  /// @param root of the tree where `sys` is: "/", unless a test offers another.
+  /// @param root the folder that contains `sys`: "/", except in tests.
   Monitor(const Library& library, std::filesystem::path root) : library_(library), root_(std::move(root)) {
     // nop
   }
@@ -64,34 +64,34 @@ public:
   Monitor& operator=(const Monitor&) = delete;
   ~Monitor();
 
-  /// All GPUs of the machine in the library's order, hidden ones too. One that is lost is left out.
+  /// Returns all GPUs of the machine in the library's order, hidden ones too, but without lost ones.
   Result<std::vector<Gpu>> list();
 
-  /// @returns `not_found` when there is no such GPU or slice.
+  /// @returns `not_found` if there is no such GPU or slice.
   Result<GpuStatus> status(const std::string& uuid);
 
-  /// How far two GPUs are from each other, for placement: 1 by NVLink, then more with each step away on the machine, at
-  /// most 10. Slices stand where their GPU is; 0 between those of one GPU.
+  /// Returns the distance between two GPUs, for placement: 1 over NVLink, more with each level of the machine's
+  /// topology, at most 10. A slice counts as its GPU; slices of one GPU have the distance 0.
   Result<int> distance(const std::string& one, const std::string& other);
 
-  /// Asks for the events of all GPUs. Once, before `wait` or by it.
-  /// @returns `unsupported` when no GPU reports events.
+  /// Registers for the events of all GPUs, once; `wait` does it if nobody has called this before.
+  /// @returns `unsupported` if no GPU reports events.
   Result<void> watch();
 
-  /// Waits for the next event of any GPU, at most `timeout`; nothing when none came. That a GPU is lost is an event of
-  /// it too.
-  /// @returns as `watch`, and what the library reports.
+  /// Waits for the next event of any GPU, at most for `timeout`; returns nothing if none came. The loss of a GPU is an
+  /// event, too.
+  /// @returns the errors of `watch` and of the library.
   Result<std::optional<GpuEvent>> wait(std::chrono::milliseconds timeout);
 
 private:
-  /// A handle with the UUID that it had, and that of its GPU.
+  /// A device's handle, the UUID that it had when it was read, and the handle of its GPU.
   struct Known {
     DeviceHandle handle;
     std::string uuid;
     DeviceHandle gpu;
   };
 
-  /// All of these: the mutex is held.
+  /// These functions, up to `uuid_of`, are called with the mutex held.
   Result<std::vector<Gpu>> read();
   Result<Gpu> describe(DeviceHandle handle, DeviceHandle gpu);
   void describe_slices(DeviceHandle gpu, Gpu& info);
@@ -104,10 +104,10 @@ private:
   const Library library_;
   const std::filesystem::path root_;
   std::mutex mutex_;
-  /// What was last read. Handles of slices may become stale; UUIDs do not.
+  /// The devices that `read` found last. Handles of slices may become stale; UUIDs do not.
   std::vector<Known> known_;
-  /// Used by `watch` and `wait` alone, as what follows: the GPUs that events are asked for, with the UUIDs of each, and
-  /// those that were reported as lost.
+  /// Only `watch` and `wait` use this and the next two members: the GPUs whose events are registered, with their UUIDs
+  /// and those of their slices, and the GPUs that were reported as lost.
   EventSet events_ = nullptr;
   std::map<DeviceHandle, std::vector<std::string>> watched_;
   std::set<DeviceHandle> lost_;

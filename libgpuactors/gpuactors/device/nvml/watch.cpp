@@ -1,4 +1,4 @@
-// Waiting for events of GPUs, and telling of them.
+// Waits for GPU events and reports them to all watches.
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/nvml/watch.hpp>
 
@@ -9,7 +9,7 @@
 
 namespace gpuactors::nvml {
 
-/// All watches of the process, and the thread that serves them, which is there while there are some.
+/// All watches of the process, and the thread that serves them, which runs while there are watches.
 class Watchers {
 public:
   static Watchers& of_process() {
@@ -41,13 +41,13 @@ public:
 private:
   void run(Monitor& monitor) {
     for (;;) {
-      // Not under the mutex: it takes a while.
+      // Waits without the mutex, because this takes a while.
       const auto event = monitor.wait(limits::fault_look);
       std::unique_lock lock{mutex_};
       if (stop_)
         return;
       if (!event)
-        // It may be so for good; the next look is soon enough.
+        // The failure may be permanent, so the next attempt is not urgent.
         wake_.wait_for(lock, limits::fault_grace, [this] { return stop_; });
       else if (*event)
         for (const auto* watch : watches_)
@@ -55,7 +55,7 @@ private:
     }
   }
 
-  /// Of coming and going.
+  /// Serializes `add` and `remove`, including the start and end of the thread.
   std::mutex order_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -1,4 +1,4 @@
-// Who wants to know of what happens to this machine's GPUs.
+// Reports events of this machine's GPUs to subscribers.
 #pragma once
 
 #include <gpuactors/device/nvml/monitor.hpp>
@@ -8,15 +8,15 @@
 
 namespace gpuactors::nvml {
 
-/// Tells of every event of a GPU while it lives. All of a process share one thread, which waits for the next event.
-/// Made and destroyed on any thread.
+/// A subscription: reports every GPU event while the object lives. All watches of a process share one thread, which
+/// waits for the next event. May be created and destroyed on any thread.
 class Watch {
 public:
-  /// Called on the thread that waits, one call at a time and none after the end of the object. It must not block, nor
-  /// make or destroy one of these.
+  /// Called on the waiting thread, one call at a time, and never after the watch is destroyed. It must not block, nor
+  /// create or destroy a watch.
   using OnEvent = std::function<void(const GpuEvent&)>;
 
-  /// @returns `unsupported` with one line when there is no management library or no GPU that reports events.
+  /// @returns `unsupported` with one line if there is no management library or no GPU that reports events.
   static Result<std::unique_ptr<Watch>> start(OnEvent on_event);
 
   Watch(const Watch&) = delete;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t widest_holders = 48;
 constexpr std::size_t most_waiting = 10;
 
-// Characters, not bytes: what continues one in UTF-8 does not count.
+// Counts characters, not bytes: continuation bytes of UTF-8 do not count.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -51,7 +51,7 @@ std::string shorten(const std::vector<std::string>& names) {
   return text;
 }
 
-// What is held of some devices.
+// The use of some devices, summed up.
 struct Use {
   std::size_t devices = 0;
   std::size_t failed = 0;
@@ -113,11 +113,12 @@ Bar device_bar(const Ledger& ledger, const Names& names, const NodeView& node, c
   }
   for (const auto id : device.leases) {
     holders.push_back(names.of_lease(ledger, id));
-    // What a bundle or another lease gave is in their part.
+    // A lease inside a bundle or another lease is counted in that part already.
     if (const auto* lease = ledger.find_lease(id); !lease->parent && !lease->group)
       add(lease->devices);
   }
-  // A lease that has ended and is lent on is no longer in the list: the sum is what counts.
+  // A lease that has ended but still lends is no longer in the list. The parts are used only if they add up to the
+  // total.
   double sum = 0;
   for (const auto part : parts)
     sum += part;
@@ -129,7 +130,7 @@ Bar device_bar(const Ledger& ledger, const Names& names, const NodeView& node, c
   return bar;
 }
 
-// Neighbours by name together, so that no more than `most_lines` lines are left.
+// Combines nodes that are neighbours by name, so that at most `most_lines` lines are left.
 std::vector<Bar> node_bars(const std::vector<NodeView>& nodes) {
   const auto together = (nodes.size() + BarWriter::most_lines - 1) / BarWriter::most_lines;
   std::vector<Bar> bars;
@@ -185,7 +186,7 @@ void BarWriter::on_end(const Ledger& ledger, const Names& names) {
   out_ << fmt::format("{} devices on {} nodes", devices, nodes.size());
   const auto waiting = ledger.pending_count();
   out_ << fmt::format("; {} wait{}", waiting, waiting == 1 ? "s" : "");
-  // All of a long queue would be copied to name the first of it.
+  // A long queue is not named, because `pending` would copy all of it.
   if (waiting > 0 && waiting <= most_waiting) {
     std::vector<std::string> ids;
     for (const auto& entry : ledger.pending())

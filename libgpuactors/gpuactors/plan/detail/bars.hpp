@@ -1,4 +1,4 @@
-// How full the devices are, as bars in a terminal.
+// Draws how full the devices are, as bars in a terminal.
 #pragma once
 
 #include <gpuactors/plan/detail/observer.hpp>
@@ -13,7 +13,7 @@ namespace gpuactors::plan_detail {
 struct Bar {
   std::string name;
   std::string type;
-  /// Parts of one whole that are held, in the order in which they are drawn.
+  /// The held parts of one whole, in the order in which they are drawn.
   std::vector<double> parts;
   /// "0.75 of 1"
   std::string amount;

@@ -12,7 +12,7 @@ namespace gpuactors::plan_detail {
 
 namespace {
 
-// Enough to name the nearest of them.
+// How many similar ids are kept: enough to suggest the nearest of them.
 constexpr std::size_t most_alike = 1000;
 
 // "0.5 of a device of type H100, 2 cpus and 1 neuron_cores"
@@ -50,7 +50,7 @@ std::string describe(const Event& event) {
 }
 
 Json to_json(const DeviceGrant& device) {
-  // A double of four decimals prints as they are.
+  // A double prints the four decimals of a share exactly.
   return {{"index", device.index},
           {"share", device.share.to_double()},
           {"memory_bytes", std::to_string(device.memory_bytes)}};
@@ -93,7 +93,7 @@ void Explainer::before_submit(const Ledger& ledger, std::size_t step, const std:
                               const ResourceRequest& request) {
   if (id != id_)
     return remember(id);
-  // A request and a group may have one name: the first is explained.
+  // A request and a group may have the same id: the first one is explained.
   if (!asked_.empty())
     return;
   asked_ = {request};
@@ -114,7 +114,7 @@ void Explainer::before_submit_group(const Ledger& ledger, std::size_t step, cons
 }
 
 void Explainer::on_event(const Ledger&, std::size_t step, const Event& event, const std::string& id) {
-  // What the rules for requests refuse is never put to the ledger.
+  // A request that the rules refuse is never submitted to the ledger, so nothing was asked for it.
   if (id == id_ && (asked_.empty() || is_group_ == static_cast<bool>(event.group))) {
     request_ = event.request ? event.request : request_;
     answers_.push_back({step, event});
@@ -152,7 +152,7 @@ void Explainer::write_snapshot(const Snapshot& snapshot) const {
   if (snapshot.lines.empty())
     out_ << (asked_.front().group ? "  its placement group waits itself: no node is asked\n"
                                   : "  no node is registered\n");
-  // The node that the answer to the submission chose.
+  // Finds out whether the submission was granted at once, to mark the chosen node.
   const auto& first = answers_.front().event;
   const bool granted = snapshot.step && first.kind == Event::Kind::granted && first.lease;
   std::vector<std::string> names;

@@ -10,7 +10,7 @@
 
 namespace gpuactors::plan_detail {
 
-/// Watches for one id, and writes at the end. Memory for a line a node, however long the scenario is.
+/// Watches for one id, and writes at the end. Keeps a line for each node, however long the scenario is.
 class Explainer : public Observer {
 public:
   Explainer(std::ostream& out, std::string id, bool json) : out_(out), id_(std::move(id)), json_(json) {
@@ -32,7 +32,7 @@ private:
     Event event;
   };
 
-  /// What one node, or one bundle of a placement group, said to the request or to one bundle of the group.
+  /// The answer of one node, or of one bundle of a placement group, to the request or to one bundle of the group.
   struct Line {
     int asked_bundle = -1;
     NodeVerdict verdict;
@@ -53,12 +53,12 @@ private:
   std::string id_;
   bool json_;
   bool is_group_ = false;
-  // One for a request, one for each bundle of a group.
+  // What the nodes are asked for: one entry for a request, one for each bundle of a group.
   std::vector<ResourceRequest> asked_;
   RequestId request_;
   std::vector<Answer> answers_;
   std::vector<Snapshot> snapshots_;
-  // What it was probably meant to be, if it is never submitted.
+  // Similar ids, to suggest if `id_` is never submitted.
   std::vector<std::string> alike_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t released_bit = 1;
 
-// Never 0, whatever the hash.
+// Returns the fingerprint of a name; never 0, which marks an empty slot.
 std::uint64_t key_of(std::string_view name) {
   const auto key = static_cast<std::uint64_t>(std::hash<std::string_view>{}(name)) & ~released_bit;
   return key == 0 ? released_bit << 1 : key;
@@ -68,7 +68,7 @@ Phase IdTable::phase_of(const std::string& name, const std::string& place) const
     return Phase::live;
   if (const auto phase = ended_.find(name); phase != Phase::unknown)
     return phase;
-  // Sorted, so that the hint does not depend on a hash; among very many names a hint is no help.
+  // Sorts the names, so that the hint does not depend on a hash. Among very many names, a hint would not help.
   std::vector<std::string> known;
   if (numbers_.size() <= 1000)
     for (const auto& [candidate, number] : numbers_)

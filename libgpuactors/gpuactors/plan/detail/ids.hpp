@@ -1,5 +1,5 @@
-// The ids that a scenario gives to its requests or groups, in memory that grows with what waits or is held and by a few
-// bytes for each id that is over.
+// The ids that a scenario gives to its requests or groups. Memory grows with the live ids, and by a few bytes for each
+// id that is over.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ namespace gpuactors::plan_detail {
 enum class Phase : std::uint8_t { unknown, live, over, released };
 
 /// A map from the fingerprints of ids to whether they were released: 8 bytes an entry, in a table that is at most 3/4
-/// full. Two ids with one fingerprint of 63 bits are one id to it: among a million ids, once in 20 million scenarios.
+/// full. Two ids with the same fingerprint of 63 bits count as one id: among a million ids, this happens once in 20
+/// million scenarios.
 class Fingerprints {
 public:
-  /// `over`, `released`, or `unknown` for what was never set.
+  /// Returns `over` or `released`, or `unknown` for an id that was never set.
   [[nodiscard]] Phase find(std::string_view name) const;
 
   /// Enters an id as over or released, or changes it.
@@ -27,35 +28,35 @@ private:
   [[nodiscard]] std::size_t slot_of(std::uint64_t key) const;
   void grow();
 
-  // Fingerprint, and 1 in the lowest bit once it was released; 0 is an empty slot.
+  // Fingerprints, with 1 in the lowest bit once the id was released; 0 is an empty slot.
   std::vector<std::uint64_t> slots_;
   std::size_t size_ = 0;
 };
 
-/// Requests or groups by the name that the scenario gives them; their number counts from 1 in order of appearance.
-/// Keeps the names of what is live only.
+/// Numbers of requests or groups by the names that the scenario gives them. Numbers count from 1 in order of
+/// appearance. Keeps the names of live ids only.
 class IdTable {
 public:
-  /// Enters a new id. @throws ScenarioError when it is or was in use.
+  /// Enters a new id and returns its number. @throws ScenarioError if the id is or was in use.
   std::uint64_t add(const std::string& name, const std::string& place);
 
-  /// The phase of an id. @throws ScenarioError for an unknown one, naming those that resemble it.
+  /// Returns the phase of an id. @throws ScenarioError for an unknown id, naming similar ones.
   [[nodiscard]] Phase phase_of(const std::string& name, const std::string& place) const;
 
-  /// The number of a live id.
+  /// Returns the number of a live id.
   [[nodiscard]] std::uint64_t number_of(const std::string& name) const {
     return numbers_.at(name);
   }
 
-  /// The id of a live number.
+  /// Returns the id of a live number.
   [[nodiscard]] const std::string& name_of(std::uint64_t number) const {
     return *names_.at(number);
   }
 
-  /// A live id is over or released: forgets its name.
+  /// Ends a live id as over or released, and forgets its name.
   void end(std::uint64_t number, Phase phase);
 
-  /// What was over is released.
+  /// Marks an id that was over as released.
   void release(const std::string& name) {
     ended_.set(name, Phase::released);
   }

@@ -1,4 +1,4 @@
-// Where on a device's lane of a picture a lease is drawn.
+// Decides where on a device's lane of a picture a lease is drawn.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace gpuactors::plan_detail {
 
-/// From `low` to below `high`, in 1/10000 of a device.
+/// A part of a lane from `low` to below `high`, in 1/10000 of a device.
 struct Segment {
   std::int64_t low = 0;
   std::int64_t high = 0;
@@ -14,7 +14,7 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-/// What is free of a lane, from below.
+/// The free segments of a lane.
 class Lane {
 public:
   Lane() = default;
@@ -23,7 +23,7 @@ public:
     // nop
   }
 
-  /// Takes `units` from the lowest gap that has them in one piece, else from the lowest gaps; less if there is less.
+  /// Takes `units` from the lowest gap that has them in one piece, else from the lowest gaps; fewer if fewer are free.
   [[nodiscard]] std::vector<Segment> take(std::int64_t units);
 
   void give_back(const std::vector<Segment>& segments);

@@ -1,4 +1,4 @@
-// What looks on while a scenario runs: the writer of its lines, of explanations, tables and pictures.
+// Observers of a scenario while it runs: they write its lines, explanations, tables and pictures.
 #pragma once
 
 #include <gpuactors/ledger/ledger.hpp>
@@ -24,38 +24,39 @@ struct Names {
 
 enum class NodeChange : std::uint8_t { added, removed, drained, undrained, device_failed };
 
-/// Called in the order of the steps; one thread. Refers to nothing that it was given after a call.
+/// Called in the order of the steps; one thread. Must not refer to the arguments of a call after it.
 class Observer {
 public:
   virtual ~Observer() = default;
 
-  /// A request that keeps the rules is about to be put to the ledger.
+  /// Called before a request that keeps the rules is submitted to the ledger.
   virtual void before_submit(const Ledger&, std::size_t /*step*/, const std::string& /*id*/, const ResourceRequest&) {
     // nop
   }
 
-  /// The same for a placement group.
+  /// Called before a placement group that keeps the rules is submitted to the ledger.
   virtual void before_submit_group(const Ledger&, std::size_t /*step*/, const std::string& /*id*/,
                                    const GroupRequest&) {
     // nop
   }
 
-  /// A node has come or changed; `index` is the device that failed, or -1. Called before the events that this brings.
+  /// Called when a node was added or changed, before the events that this causes. `index` is the device that failed, or
+  /// -1.
   virtual void on_node(const Ledger&, std::size_t /*step*/, NodeChange, const std::string& /*node*/, int /*index*/) {
     // nop
   }
 
-  /// The ledger has answered; `id` is the name of the request or group.
+  /// Called for each event of the ledger; `id` is the name of the request or group.
   virtual void on_event(const Ledger&, std::size_t /*step*/, const Event&, const std::string& /*id*/) {
     // nop
   }
 
-  /// A step is over.
+  /// Called after each step.
   virtual void after_step(const Ledger&, std::size_t /*step*/, TimePoint /*now*/) {
     // nop
   }
 
-  /// All steps are over.
+  /// Called after all steps.
   virtual void on_end(const Ledger&, const Names&) {
     // nop
   }

@@ -15,7 +15,7 @@ Ledger::Events expect(Result<Ledger::Events> events, const std::string& place) {
   return std::move(*events);
 }
 
-// What was refused or lost holds nothing: giving it back has no effect, once.
+// A refused or lost request holds nothing: releasing it has no effect, and is allowed once.
 void expect_unreleased(Phase phase, const std::string& place, const std::string& name) {
   if (phase == Phase::released)
     throw ScenarioError(fmt::format("{}.id is \"{}\", which was released before", place, name));
@@ -162,13 +162,13 @@ void Runner::advance(const Json& value, const std::string& place) {
   if (seconds > most_seconds)
     throw ScenarioError(
         fmt::format("{} is {}: at most {} is allowed", reader.place_of("seconds"), seconds, most_seconds));
-  // Rounded: a recording names nanoseconds, which most doubles miss by a little.
+  // Rounds to the nanosecond: a recording names nanoseconds, which most doubles miss by a little.
   const auto target = deadline_after(now_, std::chrono::round<Duration>(std::chrono::duration<double>(seconds)));
   if (reader.flag("late", false)) {
     now_ = target;
     return;
   }
-  // Stop at every timeout on the way, as a clock would.
+  // Stops at every timeout on the way, as a clock would.
   while (true) {
     const auto next = ledger_.next_timeout();
     if (!next || *next > target)

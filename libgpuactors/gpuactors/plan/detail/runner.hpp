@@ -10,7 +10,7 @@
 
 namespace gpuactors::plan_detail {
 
-/// A scenario in the making. Throws `ScenarioError` for what is in error.
+/// Runs one scenario. Throws `ScenarioError` if the scenario is in error.
 class Runner {
 public:
   /// @param observers are told of everything, in this order; must outlive the runner.

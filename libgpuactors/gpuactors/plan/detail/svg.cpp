@@ -18,9 +18,9 @@ constexpr double plot_width = 1000;
 constexpr double top = 46;
 constexpr double right = 40;
 constexpr double waiting_height = 44;
-constexpr double character = 6.6; // of the labels in lanes, on average
+constexpr double character = 6.6; // average width of one in the labels of lanes
 
-// Tell neighbours apart, carry dark text, and stand out from a light and from a dark page.
+// The colours tell neighbours apart, carry dark text, and stand out from a light and from a dark page.
 constexpr std::array<std::string_view, 12> colours = {"#8ecae6", "#f4a261", "#90be6d", "#e5989b", "#c8b6ff", "#f6d55c",
                                                       "#7fd1ae", "#f28482", "#a8c5f0", "#d4a373", "#b5e48c", "#f7aef8"};
 
@@ -38,7 +38,7 @@ constexpr std::string_view style = R"(<style>
 </style>
 )";
 
-// The first characters of a text, not cut within one of several bytes, and a mark that some are missing.
+// Shortens a text to `most` characters, the last of them a mark. Never cuts within a character of several bytes.
 std::string shorten(const std::string& text, std::size_t most) {
   std::size_t characters = 0;
   std::size_t cut = text.size();
@@ -53,7 +53,7 @@ std::string shorten(const std::string& text, std::size_t most) {
   return text;
 }
 
-// 1, 2 or 5 times a power of ten, so that at most `most` fit into `range`.
+// Returns 1, 2 or 5 times a power of ten, so that at most `most` fit into `range`.
 std::size_t tick_every(std::size_t range, std::size_t most) {
   std::size_t step = 1;
   while (true)
@@ -142,7 +142,7 @@ private:
       text(left_ - 20, bottom + 14, "soft", "end", "time");
   }
 
-  // What has passed before the step.
+  // Returns the seconds that have passed before the step.
   [[nodiscard]] double seconds_at(std::size_t step) const {
     double seconds = 0;
     for (const auto& [from, passed] : timeline_.times)
@@ -154,7 +154,7 @@ private:
   void rectangle(const Block& block) {
     const auto inset = std::min(2.0 * block.depth, lane_ / 6);
     const auto scale = (lane_ - 3) / static_cast<double>(Share::one);
-    // The first to come lies at the bottom of the lane.
+    // The lowest segment lies at the bottom of the lane.
     const auto base = top + lane_ * static_cast<double>(rows_.at(block.device) + 1) - 1.5;
     const auto y = base - scale * static_cast<double>(block.segment.high) + inset / 2;
     const auto height = std::max(1.0, scale * static_cast<double>(block.segment.high - block.segment.low) - inset);
@@ -175,7 +175,7 @@ private:
     out_ << fmt::format("><title>{}: {}, steps {} to {}</title></rect>\n", escape_xml(label), escape_xml(block.details),
                         block.from, ended ? std::to_string(block.to) : "the end");
     const auto room = static_cast<std::size_t>(std::max(0.0, (width - 6) / character));
-    // What lies over leases would hide their names.
+    // Bundles and draining lie over leases: their text would hide the leases' names.
     const bool covers = block.kind == Block::Kind::bundle || block.kind == Block::Kind::draining;
     const auto& shown = is_lease ? block.name : covers ? std::string{} : block.details;
     if (room >= 1 && height >= 9 && !shown.empty() && (room >= 4 || shown.size() <= room))

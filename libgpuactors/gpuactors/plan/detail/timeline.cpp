@@ -78,7 +78,7 @@ void TimelineRecorder::open(std::size_t step, const Holder& holder, const Holder
   }
 }
 
-// What others still have of it stays with them, and goes back to where this holder had it from.
+// Closes a holder. Parts of it that others have stay with them, and go back to this holder's own source in the end.
 void TimelineRecorder::close(std::size_t step, const Holder& holder) {
   auto node = holders_.extract(holder);
   if (node.empty())
@@ -95,7 +95,8 @@ void TimelineRecorder::close(std::size_t step, const Holder& holder) {
   }
 }
 
-// A group that lost a bundle keeps the others: closes what it has no more, opens what it has now.
+// Updates the bundles of a group, which keeps the others when it loses one: closes bundles that it no longer has, and
+// opens new ones.
 void TimelineRecorder::follow_group(const Ledger& ledger, std::size_t step, const Event& event, const std::string& id) {
   const auto group = event.group.value();
   const auto held = ledger.bundles_of(event.group);

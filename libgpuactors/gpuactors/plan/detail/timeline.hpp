@@ -1,4 +1,4 @@
-// What a scenario did to which device from which step to which, as far as a picture can show it.
+// The history of the devices in a scenario, by step, as far as a picture can show it.
 #pragma once
 
 #include <gpuactors/plan/detail/lane.hpp>
@@ -30,24 +30,24 @@ struct Block {
   std::size_t to = open;
   /// Leases of one number have one colour.
   std::uint64_t number = 0;
-  /// How many others it is drawn in: a lease in its bundle, or in the lease that lent it.
+  /// In how many other blocks it is drawn: a lease in its bundle, or in the lease that lent to it.
   int depth = 0;
   std::string name;
   std::string details;
 };
 
-/// All that is drawn.
+/// Everything that is drawn.
 struct Timeline {
   std::size_t steps = 0;
-  /// In the order in which they are drawn.
+  /// The devices with their accelerator types, in the order in which they are drawn.
   std::map<DeviceKey, std::string> devices;
   std::vector<Block> blocks;
-  /// How many wait, from which step on.
+  /// Steps, and how many requests and groups wait from each of them on.
   std::vector<std::pair<std::size_t, std::size_t>> waiting;
-  /// Seconds that have passed, from which step on.
+  /// Steps, and the seconds that have passed from each of them on.
   std::vector<std::pair<std::size_t, double>> times;
   std::size_t devices_left_out = 0;
-  /// Steps from this one on are not in it; `Block::open` if all are.
+  /// The first step that is left out; `Block::open` if none is.
   std::size_t stopped_at = Block::open;
 };
 
@@ -80,7 +80,7 @@ private:
     friend auto operator<=>(const Holder&, const Holder&) = default;
   };
 
-  // What a holder has of one device: where it was taken from, where it is drawn, what of it others may take.
+  // A holder's part of one device: where it was taken from, where it is drawn, and what of it others may take.
   struct Part {
     Holder source;
     std::vector<Segment> segments;

@@ -57,7 +57,7 @@ void LineWriter::on_end(const Ledger& ledger, const Names& names) {
                        to_string(device.free_share), device.free_memory_bytes, list(ids, quoted),
                        device.state == DeviceState::ok ? "" : R"(,"state":"failed")");
   };
-  // Node by node: on a large cluster the line is long.
+  // Writes node by node, because the line is long on a large cluster.
   out_ << R"({"final":{"nodes":[)";
   const char* comma = "";
   for (const auto& node : ledger.nodes()) {

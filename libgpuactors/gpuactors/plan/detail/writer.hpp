@@ -1,4 +1,4 @@
-// Writes what the ledger answers as JSON lines. Shares are exact decimals, bytes are strings.
+// Writes the ledger's answers as JSON lines. Shares are exact decimals, bytes are strings.
 #pragma once
 
 #include <gpuactors/plan/detail/observer.hpp>

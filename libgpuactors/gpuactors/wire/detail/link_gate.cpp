@@ -33,7 +33,7 @@ void set_options(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-/// What OpenSSL says, in words that tell what to do.
+/// Translates OpenSSL's error text into one that tells what to do.
 std::string explain(const std::string& error) {
   const auto has = [&](std::string_view part) { return error.find(part) != std::string::npos; };
   if (has("wrong version number") || has("packet length too long") || has("http request") || has("record layer"))
@@ -85,7 +85,7 @@ Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
     return LinkSession{std::move(*socket), nullptr};
   transport::Channel channel{std::move(*socket), stop_};
   auto secured = channel.secure(*tls_, false, until);
-  // What the other side thinks of this one's certificate is in its first words.
+  // The peer's first bytes tell whether it accepts this side's certificate.
   if (secured)
     secured = channel.wait_for_bytes(until);
   if (!secured && secured.error().code() == Errc::deadline_exceeded)
@@ -122,18 +122,18 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
   guests_.join_ended();
   auto ignored = never;
   if (stop_.is_set() || !guests_.make_room(ignored))
-    return; // who was turned away dials again
+    return; // a rejected peer dials again
   guests_.add(transport::Channel{std::move(socket), stop_},
               [this, ready = std::move(ready)](transport::Guests::Guest& guest) {
                 const auto host = host_of(guest.channel().socket());
                 const auto until = deadline_after(Clock::now(), limits::connect_timeout);
                 if (auto secured = guest.channel().secure(*tls_, true, until); !secured) {
-                  // Whoever only looks whether the port is open is no news.
+                  // A peer that disconnects or stays silent, such as a port scan, is not reported.
                   if (secured.error().code() == Errc::unavailable)
                     refuse(host, explain(secured.error().message()));
                   return;
                 }
-                // No stranger any more: nobody interrupts it while it is taken out.
+                // The guest is no longer a stranger, so it is not evicted while its connection is released.
                 guest.set(transport::GuestState::busy);
                 auto [socket, session] = std::move(guest.channel()).release();
                 ready(LinkSession{std::move(socket), std::move(session)});
@@ -151,7 +151,7 @@ void LinkGate::refuse_crowd(int socket, std::size_t most) {
 void LinkGate::refuse(const std::string& host, const std::string& why) {
   std::string line;
   {
-    // Anybody can be refused as often as he likes, for many reasons: he does not fill the log.
+    // A peer can provoke any number of refusals, for different reasons; it must not fill the log.
     const std::lock_guard lock{mutex_};
     const auto now = Clock::now();
     if (now >= refusals_began_ + refusals_counted_for) {

@@ -1,5 +1,5 @@
-// LinkGate: who gets a connection to this process, and how it gets one elsewhere. Everything before CAF sees a byte:
-// dialling, TLS, time limits, the number of strangers. Internal to the layer.
+// LinkGate: admits connections to this process and makes connections to others. It does everything that happens before
+// CAF sees a byte: dialling, TLS, time limits, the number of strangers. Internal to the layer.
 #pragma once
 
 #include <gpuactors/base/endpoint.hpp>
@@ -14,16 +14,16 @@
 
 namespace gpuactors::detail {
 
-/// A connection whose other side has shown its certificate; in plaintext, one that was made.
+/// A connection whose peer has shown its certificate; in plaintext, any established connection.
 struct LinkSession {
   Descriptor socket;
-  /// None in plaintext.
+  /// The TLS session; null in plaintext.
   transport::TlsSession tls;
 };
 
-/// CAF's own TLS module fails healthy connections: with logging compiled out it leaves an error of one session in
-/// OpenSSL's queue, where the next session finds it; and it spins while a handshake waits. So handshakes are made here,
-/// on threads of their own, and CAF gets connections that stand (docs/design/0010-processes-and-links.md).
+/// Makes the TLS handshakes on its own threads and gives CAF established connections, because CAF's own TLS module
+/// fails healthy ones: with logging compiled out it leaves an error of one session in OpenSSL's queue, where the next
+/// session finds it; and it spins while a handshake waits (docs/design/0010-processes-and-links.md).
 ///
 /// Any thread.
 class LinkGate {
@@ -31,7 +31,7 @@ public:
   using Notice = std::function<void(std::string_view)>;
   using OnReady = std::function<void(LinkSession)>;
 
-  /// @param tls none means plaintext.
+  /// @param tls the certificates; none means plaintext.
   static Result<std::shared_ptr<LinkGate>> make(std::optional<transport::TlsContext> tls, Notice notice);
 
   /// Ends as `close` does.
@@ -43,27 +43,31 @@ public:
     return tls_.has_value();
   }
 
-  /// Connects, and makes the handshake up to the other side's first word. Blocks until `until`.
-  /// @returns `unavailable` when nobody answers, `invalid_argument` when the two sides do not trust each other.
+  /// Connects, and makes the TLS handshake, including the wait for the peer's first bytes. Blocks until `until` at
+  /// most.
+  /// @returns `unavailable` if nobody answers, `invalid_argument` if the two sides do not trust each other.
   Result<LinkSession> dial(const Endpoint& to, TimePoint until);
 
-  /// Keeps a connection until CAF asks for it; `take` gives it out.
+  /// Keeps a connection until CAF asks for it; `take` then returns it, or nothing if there is none.
   void keep(const Endpoint& to, LinkSession session);
   std::optional<LinkSession> take(const Endpoint& to);
 
-  /// Makes the handshake with somebody who has connected here, on another thread; calls `ready` there if it goes well.
+  /// Makes the handshake with a peer that has connected to this process, on another thread, and calls `ready` there on
+  /// success. In plaintext, calls `ready` at once.
   void greet(Descriptor socket, OnReady ready);
 
-  /// Says that a connection in plaintext began with the words of TLS.
+  /// Report a refused connection: a plaintext one that began with a TLS handshake, or one for which too few of the
+  /// process's `most` descriptors are left.
   void refuse_tls(int socket);
   void refuse_crowd(int socket, std::size_t most);
 
-  /// A connection is given to CAF, or has ended. `entered` refuses more than `limits::links`.
+  /// Count a connection that is given to CAF, or that has ended. `entered` returns false beyond `limits::links`.
   [[nodiscard]] bool entered();
   void left();
 
-  /// A connection's next message has `now` bytes, the one before had `before`. @returns whether all announcements
-  /// together keep to `limits::links_announced_bytes`; always in TLS, whose peers are trusted.
+  /// Accounts for a connection's next message of `now` bytes, after one of `before` bytes. @returns whether all
+  /// announced messages together stay within `limits::links_announced_bytes`; always true with TLS, whose peers are
+  /// trusted.
   [[nodiscard]] bool announced(std::size_t before, std::size_t now);
 
   /// Ends all attempts and handshakes. Idempotent.
@@ -72,7 +76,7 @@ public:
 private:
   LinkGate(std::optional<transport::TlsContext> tls, Notice notice, transport::Signal stop, transport::Signal changed);
 
-  /// Says that somebody was refused, but not again and again.
+  /// Reports a refused connection, at a limited rate.
   void refuse(const std::string& host, const std::string& why);
 
   std::optional<transport::TlsContext> tls_;
@@ -82,7 +86,8 @@ private:
   transport::Guests guests_;
   std::mutex mutex_;
   std::multimap<std::string, LinkSession> kept_;
-  // Who was refused last, why, since when it was said, and how often since.
+  // For the limited rate: the start of the current period, the lines reported in it, and the refusals since the last
+  // reported line.
   TimePoint refusals_began_ = TimePoint::min();
   std::size_t refusals_said_ = 0;
   std::size_t refusals_unsaid_ = 0;

@@ -25,13 +25,14 @@ using caf::io::network::operation;
 using caf::io::network::rw_state;
 using transport::Pipe;
 
-/// What each connection knows of its process: who comes in, and who finds it.
+/// The parts of this process that each connection uses: the gate that admits it, and the lanes by which senders find
+/// it.
 struct LinkEnds {
   std::shared_ptr<LinkGate> gate;
   std::shared_ptr<Lanes> lanes;
 };
 
-/// How a stream of CAF reads: from the pipe, which never blocks.
+/// The read policy of CAF's stream: reads from the pipe, which never blocks.
 class ReadPolicy {
 public:
   ReadPolicy(Pipe& pipe, LinkGate& gate, bool secure) : pipe_(pipe), gate_(gate), secure_(secure) {
@@ -50,31 +51,31 @@ public:
     return rw_state::success;
   }
 
-  /// CAF's template wants it; it is not called.
+  /// Required by CAF's template; never called.
   static rw_state write_some(std::size_t& done, native_socket, const void*, std::size_t) {
     done = 0;
     return rw_state::failure;
   }
 
-  /// The event loop turns to this connection.
+  /// Begins this connection's turn in the event loop.
   void begin_reading() noexcept {
     reads_ = 0;
   }
 
-  /// Whether it stopped reading although there is more.
+  /// Returns whether reading stopped at the limit of this turn although more bytes are at hand.
   [[nodiscard]] bool is_exhausted() const {
     return reads_ >= most_reads && pipe_.has_pending();
   }
 
-  /// Whether to go on reading now. A session takes in more while it is read from: one fast peer would keep all others,
-  /// and the heartbeats, waiting.
+  /// Returns whether to continue reading in this turn. A TLS session takes in more bytes while it is read from: without
+  /// a limit, one fast peer would keep all other connections, and the heartbeats, waiting.
   [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
     return reads_ < most_reads && pipe_.has_pending();
   }
 
 private:
   static constexpr int most_reads = 256;
-  // The first byte of a TLS client; messages of CAF's protocol begin with smaller ones.
+  // The first byte that a TLS client sends; messages of CAF's protocol begin with smaller values.
   static constexpr unsigned char tls_handshake = 0x16;
 
   Pipe& pipe_;
@@ -84,10 +85,10 @@ private:
   bool first_ = true;
 };
 
-/// A stream of CAF that reads from a pipe, and leaves writing to it.
+/// A CAF stream that reads from a pipe and writes through it.
 class LinkStream final : public caf::io::network::stream {
 public:
-  /// @param read_again has `handle_event` called for reading once more, after others had their turn.
+  /// @param read_again has `handle_event` called for reading again, after other connections had their turn.
   LinkStream(default_multiplexer& multiplexer, native_socket socket, Pipe& pipe, ReadPolicy policy,
              std::function<void()> read_again)
     : stream(multiplexer, socket), pipe_(pipe), policy_(policy), read_again_(std::move(read_again)) {
@@ -106,17 +107,18 @@ public:
       read_again_();
   }
 
-  /// Sends what is in the buffer and what others left behind; the rest when the event loop says that the socket takes
-  /// it.
+  /// Sends CAF's buffer and the bytes that other threads left behind. What the socket does not take now follows when
+  /// the event loop reports it writable.
   void write(const manager_ptr& manager) {
-    // The event loop would not tell of a change that is taken back before it was made.
+    // While write events are enabled, bytes are only queued: CAF's event loop would not notice that write events were
+    // disabled and enabled again before it applied the change.
     if (manager_ == nullptr)
       return write_now(manager);
     pipe_.keep(buffered());
     wr_buf().clear();
   }
 
-  /// Sends what there is, and then that there is no more.
+  /// Sends everything that is queued, then shuts down the sending side of the socket.
   void finish(const manager_ptr& manager) {
     finishing_ = true;
     write(manager);
@@ -124,7 +126,7 @@ public:
 
 private:
   void write_now(const manager_ptr& manager) {
-    const auto kept = manager; // a failure may let go of the last other reference
+    const auto kept = manager; // a failure may release the last other reference
     const auto rest = pipe_.send_rest(buffered());
     wr_buf().clear();
     switch (rest) {
@@ -145,7 +147,7 @@ private:
     }
   }
 
-  /// What CAF has put into its buffer.
+  /// Returns the contents of CAF's write buffer.
   std::string_view buffered() {
     return {reinterpret_cast<const char*>(wr_buf().data()), wr_buf().size()};
   }
@@ -161,12 +163,12 @@ private:
   Pipe& pipe_;
   ReadPolicy policy_;
   std::function<void()> read_again_;
-  // Whom the event loop tells that the socket takes more, while it does.
+  // The manager to notify when the socket is writable; null while write events are disabled.
   manager_ptr manager_;
   bool finishing_ = false;
 };
 
-/// One connection, as CAF's broker sees it.
+/// One connection, as CAF's broker uses it.
 class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends)
@@ -175,7 +177,7 @@ public:
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
               [this] { read_soon(); }) {
-    // The stream closes the socket when the event loop lets go of it.
+    // The stream closes the socket when the event loop releases it.
     static_cast<void>(socket_.release());
   }
 
@@ -188,7 +190,7 @@ public:
   }
 
   void configure_read(caf::io::receive_policy::config config) override {
-    // The size that a peer announces is what CAF would allocate for it.
+    // CAF would allocate a buffer of the size that the peer announces.
     if (config.second > limits::link_message_bytes || !gate_->announced(announced_, config.second)) {
       ::shutdown(stream_.fd(), SHUT_RDWR);
       static_cast<void>(gate_->announced(announced_, 0));
@@ -215,14 +217,14 @@ public:
   }
 
   void graceful_shutdown() override {
-    // CAF has told all who would wait for an answer of the other side.
+    // CAF has already notified everybody who waits for an answer from the other side.
     leave_lane();
     pipe_->retire();
     stream_.finish(this);
     detach(&stream_.backend(), false);
   }
 
-  /// Writes all at once when the messages that are at hand have been put into the buffer.
+  /// Defers the write until all messages at hand are in the buffer, so that they leave together.
   void flush() override {
     if (std::exchange(flushing_, true))
       return;
@@ -257,11 +259,12 @@ protected:
   }
 
 private:
-  /// For the threads that send: they may outlive the connection, but not call it then.
+  /// Returns the function with which sending threads call the event loop. Those threads may outlive the connection; the
+  /// call has no effect then.
   Pipe::CallLoop call_loop(default_multiplexer& multiplexer) {
     return [&multiplexer, owner = owner_] {
       multiplexer.post([owner] {
-        // Ended on this thread, if at all.
+        // The connection is destroyed only on this thread, so the pointer stays valid during the call.
         if (const caf::intrusive_ptr<LinkScribe> scribe{*owner})
           scribe->write();
       });
@@ -273,13 +276,14 @@ private:
       stream_.write(this);
   }
 
-  /// Once the other side has said who it is, its actors can be reached through the pipe; if CAF sends to it by this
-  /// connection too, that is, and not by another one: the other side ends connections that it has no need of.
+  /// Enters the pipe into the lanes once the other side has identified itself, but only if CAF sends over this
+  /// connection too: the other side closes connections that it does not need.
   void enter_lane() {
     const auto peer = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
     if (!peer)
       return;
-    // CAF's own first words may still lie in the buffer. A request that came before them would have no sender, for CAF.
+    // CAF's own handshake may still be in the buffer. A request that arrived before it would have no sender for CAF on
+    // the other side.
     write();
     if (detached())
       return;
@@ -296,7 +300,8 @@ private:
   void launch() {
     launched_ = true;
     stream_.start(this);
-    // What came with the handshake lies in the session: the socket will not announce it.
+    // Bytes that arrived with the TLS handshake are already in the session: the socket will not report them as
+    // readable.
     read_soon();
   }
 
@@ -316,14 +321,14 @@ private:
   LinkStream stream_;
   bool launched_ = false;
   bool flushing_ = false;
-  // Bytes of the message that is being read.
+  // Announced size in bytes of the message that is being read.
   std::size_t announced_ = 0;
 };
 
-/// A port: whoever connects meets the gate first.
-/// Left for all else that needs one when connections have taken the others.
+/// Descriptors kept free for other uses when connections have taken all others.
 constexpr rlim_t spare_descriptors = 16;
 
+/// A listening port whose new connections pass the gate first.
 class LinkDoorman final : public caf::io::network::doorman_impl {
 public:
   LinkDoorman(default_multiplexer& multiplexer, native_socket socket, LinkEnds ends)
@@ -335,7 +340,8 @@ public:
     Descriptor socket{acceptor_.accepted_socket()};
     if (detached())
       return false;
-    // The kernel gives out the lowest numbers first. Were there none left, CAF's acceptor would ask again and again.
+    // The kernel assigns the lowest free number first. With no descriptor left at all, CAF's acceptor would retry
+    // endlessly.
     rlimit files{};
     if (::getrlimit(RLIMIT_NOFILE, &files) == 0
         && static_cast<rlim_t>(socket.get()) + spare_descriptors > files.rlim_cur) {
@@ -377,7 +383,7 @@ public:
 
 protected:
   caf::expected<caf::io::scribe_ptr> connect(const std::string& host, std::uint16_t port) override {
-    // Made by whoever asked for it.
+    // `Links::dial` has made the connection and left it at the gate.
     auto session = ends_.gate->take(Endpoint{host, port});
     if (!session || !ends_.gate->entered())
       return caf::make_error(caf::sec::cannot_connect_to_node);

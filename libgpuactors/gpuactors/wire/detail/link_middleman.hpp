@@ -1,5 +1,5 @@
-// LinkMiddleman: the actor that opens CAF's connections and ports, with the ways of this project: connections come
-// through a `LinkGate`, and no message is larger than it may be. Internal to the layer.
+// LinkMiddleman: the actor that opens CAF's connections and ports in this project's way: connections pass a `LinkGate`,
+// and the size of messages is limited. Internal to the layer.
 #pragma once
 
 #include <gpuactors/wire/caf_version.hpp>
@@ -8,8 +8,8 @@
 
 namespace gpuactors::detail {
 
-/// Spawns it. It takes the messages that CAF's own middleman takes (publish, connect); end it with an exit message.
-/// Connections that stand are entered into `lanes`.
+/// Spawns the actor. It accepts the messages of CAF's own middleman (publish, connect); end it with an exit message.
+/// Established connections are entered into `lanes`.
 caf::strong_actor_ptr spawn_link_middleman(caf::actor_system& system, std::shared_ptr<LinkGate> gate,
                                            std::shared_ptr<Lanes> lanes);
 

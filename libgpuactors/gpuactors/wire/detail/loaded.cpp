@@ -69,7 +69,7 @@ Result<Loaded> load(const std::filesystem::path& folder) {
         fmt::format("{0} has no certificates: make them with gpuactors certs init --certs {0}, or copy {1}, {2} "
                     "and {3} of gpuactors certs issue there",
                     folder.string(), authority_file, node_file, node_key_file));
-  if (is_there(folder / authority_key_file)) // Never sent, but it would open the cluster to whoever reads it.
+  if (is_there(folder / authority_key_file)) // The key is not used here, but its readers could join the cluster.
     GPUACTORS_TRY(read_file(folder / authority_key_file, Access::owner));
   const auto missing = [&](const Error& error, const std::string& advice) {
     return fail(error.code(),

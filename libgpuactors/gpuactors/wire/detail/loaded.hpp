@@ -1,4 +1,4 @@
-// What lies in a folder of certificates, read and checked.
+// Reading and checking the contents of a certificate folder.
 #pragma once
 
 #include <gpuactors/wire/detail/x509.hpp>
@@ -10,18 +10,18 @@ inline constexpr auto authority_key_file = "ca.key";
 inline constexpr auto node_file = "node.pem";
 inline constexpr auto node_key_file = "node.key";
 
-/// Reads one file. `not_found` when it is missing.
+/// Read one file. @returns `not_found` if it is missing.
 [[nodiscard]] Result<Certificate> load_certificate(const std::filesystem::path& file);
 [[nodiscard]] Result<Key> load_key(const std::filesystem::path& file);
 
-/// An authority, able to sign.
+/// An authority with its private key, able to sign.
 struct Authority {
   Certificate certificate;
   Key key;
 };
 
-/// The authority of a folder, valid at `now`.
-/// @returns `not_found` without its key.
+/// Reads the authority of a folder, and checks that it is valid at `now`.
+/// @returns `not_found` if a file is missing, `invalid_argument` if the files cannot be used.
 [[nodiscard]] Result<Authority> load_authority(const std::filesystem::path& folder, WallTime now);
 
 /// The two certificates that a process uses.
@@ -30,15 +30,15 @@ struct Loaded {
   CertificateInfo node;
 };
 
-/// Reads what a process needs, and checks it but for the dates.
-/// @returns `not_found` for a missing file, `invalid_argument` for anything else, with what would be right.
+/// Reads the files that a process needs, and checks everything except the dates.
+/// @returns `not_found` for a missing file, `invalid_argument` for anything else, naming the remedy.
 [[nodiscard]] Result<Loaded> load(const std::filesystem::path& folder);
 
-/// The files of a folder, if its certificates are valid at `now`.
+/// Returns the paths of the files, or `invalid_argument` if a certificate is not valid at `now`.
 [[nodiscard]] Result<CertificateFiles> files_of(const std::filesystem::path& folder, const Loaded& loaded,
                                                 WallTime now);
 
-/// Whether it is time for a new certificate, and one would last longer.
+/// Returns whether the node's certificate is due for renewal, and a new one would last longer.
 [[nodiscard]] bool is_due(const Loaded& loaded, WallTime now);
 
 } // namespace gpuactors::detail

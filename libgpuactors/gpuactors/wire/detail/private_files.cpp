@@ -16,10 +16,10 @@ namespace gpuactors::detail {
 
 namespace {
 
-// No certificate or key comes near; a mistaken path may.
+// Far above the size of any certificate or key; protects against a wrong path.
 constexpr off_t most_bytes = 1 << 20;
 
-/// A name that is removed again unless the file got its final one.
+/// A temporary name, removed at the end of the scope; after a rename there is nothing left to remove.
 struct Temporary {
   std::string path;
 
@@ -28,7 +28,7 @@ struct Temporary {
   }
 };
 
-/// A rename lasts once its folder is on the disk too; a file system that cannot do that is no reason to fail.
+/// Makes a rename durable by syncing its folder. Failures are ignored, because some file systems do not support it.
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (file.get() >= 0)
@@ -55,7 +55,7 @@ Result<void> make_private_folder(const std::filesystem::path& folder) {
   auto path = folder.lexically_normal();
   if (!path.has_filename())
     path = path.parent_path(); // "certs/" is "certs"
-  std::error_code ignored;     // mkdir says why
+  std::error_code ignored;     // mkdir reports why
   if (path.has_parent_path())
     std::filesystem::create_directories(path.parent_path(), ignored);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
@@ -81,7 +81,7 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
   if (!write_all(file.get(), text) || ::fchmod(file.get(), access == Access::owner ? 0600 : 0644) != 0
       || ::fsync(file.get()) != 0)
     return fail_errno(path, "written");
-  // A link, unlike a rename, does not take the place of a file.
+  // A link, unlike a rename, never replaces an existing file.
   const int named = existing == Existing::replace ? ::rename(temporary.path.c_str(), path.c_str())
                                                   : ::link(temporary.path.c_str(), path.c_str());
   if (named != 0 && errno == EEXIST)
@@ -93,7 +93,7 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, Access access) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // a pipe must not hold us up
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // opening a pipe must not block
   if (file.get() < 0 && errno == ENOENT)
     return fail(Errc::not_found, fmt::format("{} is missing", path.string()));
   struct stat status {};
@@ -126,7 +126,7 @@ bool is_there(const std::filesystem::path& path) {
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   const auto path = folder / ".lock";
-  // Never removed: a lock on a name that others may have replaced would hold nobody off.
+  // The file is never removed: a lock on a file whose name another process has replaced would exclude nobody.
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0)
     return fail_errno(path, "opened");

@@ -1,4 +1,4 @@
-// Files with secrets: private from the first byte on, whole or absent, written by one process at a time.
+// Files with secrets: private from the first byte on, complete or absent, written by one process at a time.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -9,41 +9,42 @@
 
 namespace gpuactors::detail {
 
-/// Who may read a file.
+/// The users who may read a file.
 enum class Access {
-  /// Its owner: mode 0600.
+  /// The file's owner: mode 0600.
   owner,
-  /// All: mode 0644.
+  /// All users: mode 0644.
   all,
 };
 
-/// Whether a file that exists is replaced.
+/// What to do if the file already exists.
 enum class Existing {
   refuse,
   replace,
 };
 
-/// Makes `folder` with mode 0700 if it is not there, and the folders above it.
-/// @returns `invalid_argument` when it cannot be made, or when any user may change what lies in it.
+/// Creates `folder` with mode 0700, and its parents, if they do not exist.
+/// @returns `invalid_argument` if the folder cannot be created, or any user may change its contents; `unavailable` as
+///          `fail_errno` does.
 [[nodiscard]] Result<void> make_private_folder(const std::filesystem::path& folder);
 
-/// Writes a file under another name and renames it, so that readers see all of it or nothing.
+/// Writes a file under a temporary name and then gives it its own, so that readers see all of it or nothing.
 /// @returns `already_exists` for a file that must not be replaced.
 [[nodiscard]] Result<void> write_file(const std::filesystem::path& path, std::string_view text, Access access,
                                       Existing existing);
 
 /// Reads a regular file of moderate size.
-/// @returns `not_found` when there is none, `invalid_argument` when it cannot be read, when it should be its owner's
-///          own and others may read it, or when any user may change it.
+/// @returns `not_found` if there is no file, `invalid_argument` if it cannot be read, if others may access a file that
+///          only its owner should, or if any user may change it.
 [[nodiscard]] Result<std::string> read_file(const std::filesystem::path& path, Access access);
 
-/// Whether there is something under this name that this process can see.
+/// Returns whether `path` exists and is visible to this process.
 [[nodiscard]] bool is_there(const std::filesystem::path& path);
 
-/// A folder held by this object alone, among all threads and processes of the machine, until it is destroyed.
+/// An exclusive lock on a folder, among all threads and processes of the machine, until this object is destroyed.
 class FolderLock {
 public:
-  /// Waits for the folder; holders need milliseconds.
+  /// Blocks until the lock is free; it is only held for milliseconds.
   [[nodiscard]] static Result<FolderLock> take(const std::filesystem::path& folder);
 
   FolderLock(FolderLock&& other) noexcept;

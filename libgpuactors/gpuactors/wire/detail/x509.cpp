@@ -24,10 +24,10 @@ using Store = std::unique_ptr<X509_STORE, FreeBy<X509_STORE_free>>;
 using StoreContext = std::unique_ptr<X509_STORE_CTX, FreeBy<X509_STORE_CTX_free>>;
 
 constexpr long version_3 = 2;      // counted from 0
-constexpr int serial_bits = 127;   // positive, at most 20 bytes, and nobody meets the same twice
-constexpr std::size_t id_size = 8; // hex digits of an authority's name
+constexpr int serial_bits = 127;   // positive, at most 20 bytes, practically unique
+constexpr std::size_t id_size = 8; // hex digits of the id in an authority's name
 
-/// The oldest error of OpenSSL in this thread; none is left.
+/// Returns the oldest of this thread's OpenSSL errors, and clears them all.
 std::string last_error() {
   const auto code = ERR_get_error();
   ERR_clear_error();
@@ -83,7 +83,7 @@ bool add_hosts(X509& certificate, const std::vector<std::string>& hosts) {
   return X509_add1_ext_i2d(&certificate, NID_subject_alt_name, names.get(), 0, X509V3_ADD_DEFAULT) == 1;
 }
 
-/// What certificates of authorities and nodes have in common.
+/// Makes the common part of the certificates of authorities and nodes.
 Result<Certificate> make_certificate(EVP_PKEY& key, const Validity& validity) {
   Certificate certificate{X509_new()};
   if (!certificate || X509_set_version(certificate.get(), version_3) != 1 || !set_serial(*certificate)
@@ -94,7 +94,7 @@ Result<Certificate> make_certificate(EVP_PKEY& key, const Validity& validity) {
 
 template <class Write>
 Result<std::string> write_pem(Write write) {
-  const Bio bio{BIO_new(BIO_s_secmem())}; // overwritten when it is freed
+  const Bio bio{BIO_new(BIO_s_secmem())}; // secure memory, overwritten when freed
   if (!bio || write(bio.get()) != 1)
     return fail_openssl("PEM");
   char* data = nullptr;
@@ -106,7 +106,7 @@ Bio reader(std::string_view text) {
   return Bio{BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))};
 }
 
-/// Instead of OpenSSL's own, which would ask at the terminal.
+/// Replaces OpenSSL's own callback, which would prompt for a passphrase at the terminal.
 int no_passphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/) {
   return -1;
 }
@@ -162,7 +162,7 @@ Result<Certificate> make_authority(EVP_PKEY& key, const Validity& validity) {
   auto& authority = *made;
   std::array<unsigned char, EVP_MAX_MD_SIZE> id{};
   unsigned id_bytes = 0;
-  // Named after its key: made again from the same key, it is the same authority to those who trust it.
+  // The name is derived from the key, so an authority made again from the same key is the same to peers that trust it.
   if (X509_pubkey_digest(&authority, EVP_sha256(), id.data(), &id_bytes) != 1
       || !set_common_name(authority, "gpuactors authority " + hex(id.data(), id_size / 2, ""))
       || X509_set_issuer_name(&authority, X509_get_subject_name(&authority)) != 1
@@ -213,7 +213,7 @@ Result<Certificate> certificate_from_pem(std::string_view pem, const std::filesy
   Certificate certificate{PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)};
   if (!certificate)
     return fail(Errc::invalid_argument, fmt::format("{} is no certificate in PEM: {}", file.string(), last_error()));
-  // TLS would use what the checks do not look at.
+  // TLS would use further certificates of the file, which are not checked.
   const Certificate second{PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)};
   ERR_clear_error();
   if (second)

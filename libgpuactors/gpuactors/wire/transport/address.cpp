@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t text_length = 512;
 constexpr std::size_t host_length = 255;
 constexpr std::size_t machine_length = 100;
-constexpr std::size_t socket_length = 100; // of a sockaddr_un's 108
+constexpr std::size_t socket_length = 100; // a sockaddr_un has room for 108
 constexpr std::string_view between = "://";
 
 bool is_word(std::string_view text, std::size_t longest, std::string_view also) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t passed_most = 2;
 
-/// Room for the descriptors beside a frame.
+/// A buffer for the descriptors sent with a frame.
 union Control {
   cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(int) * passed_most)];
@@ -35,7 +35,7 @@ bool is_passing(int error) {
   return error == EAGAIN || error == EINTR;
 }
 
-/// Takes the descriptors out of a message; those that are too many are closed.
+/// Takes the descriptors out of a message and closes the surplus ones.
 void take(msghdr& message, Passed& passed) {
   for (auto* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
     if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS)
@@ -121,9 +121,10 @@ Result<void> Channel::wait_for_bytes(TimePoint until) {
   return {};
 }
 
-/// Closing a socket with unread bytes resets it, and the other side would not read the alert that says why.
+/// Ends the sending side and drains the socket: closing a socket with unread bytes resets the connection, and the peer
+/// would not read the alert that says why.
 void Channel::linger(TimePoint until) const {
-  constexpr int most_reads = 64; // a refused side has one request under way, not more
+  constexpr int most_reads = 64; // a refused peer has at most one request in flight
   ::shutdown(socket_.get(), SHUT_WR);
   std::byte ignored[1024];
   for (int i = 0; i < most_reads; ++i) {
@@ -167,7 +168,8 @@ Result<std::size_t> Channel::write_some(const std::byte* data, std::size_t size,
   }
 }
 
-/// Until when the next part must have come. Asks for the end by itself: a stream that never stops never waits.
+/// Returns the time by which the next part must have been moved. Checks `stop` and `until` itself, because a transfer
+/// that always makes progress never waits.
 Result<TimePoint> Channel::next_stop(Duration progress, TimePoint until) const {
   const auto now = Clock::now();
   if (stop_->is_set())

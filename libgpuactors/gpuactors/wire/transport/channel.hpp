@@ -1,4 +1,4 @@
-// One connection for bulk data: plain or TLS over TCP, or a Unix socket that can pass descriptors.
+// Channel: one connection for bulk data, plain or TLS over TCP, or a Unix socket that can pass descriptors.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -9,32 +9,32 @@
 
 namespace gpuactors::transport {
 
-/// Memory of another process, as it came with a frame.
+/// The descriptors of another process's memory that came with a frame.
 struct Passed {
   Descriptor memory;
   Descriptor token;
 };
 
-/// A socket, and TLS over it if it was secured. For one thread at a time; only `interrupt` may come from others.
+/// A socket, with TLS once secured. One thread at a time; only `interrupt` may be called from other threads.
 ///
-/// All that waits returns `deadline_exceeded` at its time, `cancelled` when `stop` is set, `worker_died` when the
-/// other side has closed or reset the connection, `unavailable` for anything else.
+/// Waiting functions return `deadline_exceeded` at their time limit, `cancelled` if `stop` is set, `worker_died` if the
+/// peer has closed or reset the connection, and `unavailable` for anything else.
 class Channel {
 public:
-  /// `stop` outlives the channel.
+  /// `stop` must outlive the channel.
   Channel(Descriptor socket, const Signal& stop) : socket_(std::move(socket)), stop_(&stop) {
     // nop
   }
 
-  /// Agrees on TLS with the other side. A side that refuses gives the other one time to hear why.
+  /// Makes the TLS handshake. After a refusal, it gives the peer time to read why.
   [[nodiscard]] Result<void> secure(const TlsContext& context, bool accepts, TimePoint until);
 
-  /// Reads or writes as much as can be had at once, at least 1 byte.
+  /// Read or write as many bytes as possible at once, at least one; wait for that one until `until`.
   [[nodiscard]] Result<std::size_t> read_some(std::byte* data, std::size_t size, TimePoint until);
   [[nodiscard]] Result<std::size_t> write_some(const std::byte* data, std::size_t size, TimePoint until);
 
-  /// Reads or writes all of it, as long as each next part comes within `progress`, and all before `until`. `done`
-  /// counts the bytes.
+  /// Read or write `size` bytes; each next part must move within `progress`, and all of them before `until`. `done`
+  /// counts the bytes read, also after a failure.
   [[nodiscard]] Result<void> read_all(std::byte* data, std::size_t size, Duration progress, TimePoint until,
                                       std::size_t& done);
   [[nodiscard]] Result<void> write_all(const std::byte* data, std::size_t size, Duration progress, TimePoint until);
@@ -42,26 +42,26 @@ public:
   [[nodiscard]] Result<void> read_frame(Frame& frame, TimePoint until);
   [[nodiscard]] Result<void> write_frame(const Frame& frame, TimePoint until);
 
-  /// The same over a Unix socket, with the descriptors of a region beside the frame.
+  /// Read or write a frame over a Unix socket, together with the descriptors of a region.
   [[nodiscard]] Result<void> read_frame(Frame& frame, Passed& passed, TimePoint until);
   [[nodiscard]] Result<void> write_frame(const Frame& frame, const RegionDescriptors& descriptors, TimePoint until);
 
-  /// Whether a connection on which nothing is expected was closed, or has bytes.
+  /// Returns whether an idle connection was closed by the peer, or has unexpected bytes.
   [[nodiscard]] bool is_stale() const;
 
-  /// Waits until the other side has sent something, which stays to be read.
+  /// Waits until the peer has sent bytes, without consuming them.
   [[nodiscard]] Result<void> wait_for_bytes(TimePoint until);
 
   [[nodiscard]] int socket() const noexcept {
     return socket_.get();
   }
 
-  /// Gives the socket and the session to somebody else.
+  /// Gives up the socket and the session to the caller.
   [[nodiscard]] std::pair<Descriptor, TlsSession> release() && {
     return {std::move(socket_), std::move(session_)};
   }
 
-  /// Ends the connection, whoever reads or writes. Any thread, while the channel lives.
+  /// Shuts the connection down, even while another thread reads or writes. Any thread, while the channel lives.
   void interrupt() const noexcept;
 
 private:
@@ -69,7 +69,8 @@ private:
 
   Result<TimePoint> next_stop(Duration progress, TimePoint until) const;
   Result<void> wait(short events, TimePoint until) const;
-  /// After a call of TLS that returned `result`: waits for what it needs.
+  /// After an OpenSSL call that returned `result`, waits for the socket if that is all it needs; else returns the
+  /// error.
   Result<void> go_on(int result, TimePoint until) const;
   Result<std::size_t> move_secure(Move move, std::byte* data, std::size_t size, TimePoint until);
   void linger(TimePoint until) const;

@@ -29,24 +29,25 @@ using transport::TlsContext;
 
 namespace {
 
-/// Descriptors are numbered from 0 on, the lowest that is free first: half of the numbers are for other things.
+/// Returns the limit of descriptor numbers for mapped regions. The lowest free number is assigned first, so half of the
+/// process's descriptors remain for other uses.
 int descriptors_for_regions() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   return static_cast<int>(std::min<rlim_t>(files.rlim_cur / 2, INT_MAX));
 }
 
-// How soon the memory of a server that has ended is let go.
+// Longest time after which the mappings of an ended server are released.
 constexpr std::chrono::seconds look_around{1};
 constexpr std::chrono::milliseconds shortest_pause{1};
-// More than any host has: a size that somebody made up must not overflow a time.
+// More bytes than any host has: a made-up size must not overflow the computed time limit.
 constexpr std::uint64_t most_gathered = 1ULL << 44;
 
-/// A connection, and what it can do.
+/// A connection and its state.
 struct Line {
   Channel channel;
   bool local = false;
-  /// Whether the last answer was read to its end.
+  /// Whether the last answer was read completely, so that the connection can be reused.
   bool intact = false;
   TimePoint since;
 };
@@ -57,23 +58,23 @@ struct Fetch {
   std::uint64_t id;
   std::uint64_t bytes;
   TimePoint deadline;
-  /// What to tell the server of when all is here; 0: nothing.
+  /// The hand-over to report to the server when the region has arrived; 0 means none.
   std::uint64_t hand_over = 0;
-  /// What may open it on a device; may be empty.
+  /// Opens the region on a device; may be empty.
   OpenDevice open = {};
-  /// Whether to tell only.
+  /// Whether to report the hand-over only, without a transfer.
   bool arrived = false;
-  /// How far it came, for texts.
+  /// Bytes received so far, for error texts.
   std::size_t done = 0;
-  /// Whether the server has said something.
+  /// Whether the server has answered.
   bool answered = false;
-  /// Whether to map what can be mapped.
+  /// Whether to map the region if possible.
   bool maps = true;
 
-  /// An error of a connection, as one of this fetch.
+  /// Converts an error of a connection to one of this fetch.
   [[nodiscard]] Failure failure(const Error& error) const {
     auto code = error.code();
-    // Time can be over for the caller or for the peer.
+    // Either the caller's deadline or the peer's time limit may have passed.
     if (code == Errc::deadline_exceeded && Clock::now() < deadline)
       return fail(Errc::unavailable, text("the process that keeps it stands still: it did not answer in time"));
     return fail(code, text(code == Errc::deadline_exceeded ? "the deadline has passed" : error.message()));
@@ -86,10 +87,10 @@ struct Fetch {
 
 /// Connections to one server.
 struct Peer {
-  /// Whom what was mapped belongs to.
+  /// The server's number, under which `MappedRegions` keeps its mappings.
   std::uint64_t server = 0;
   std::vector<Line> idle;
-  /// Fetches that refer to this, and those among them that run.
+  /// Fetches that refer to this entry, and the number of them that run.
   std::size_t users = 0;
   std::size_t running = 0;
 };
@@ -120,7 +121,7 @@ private:
   using Lock = std::unique_lock<std::mutex>;
   using Peers = std::map<std::string, Peer>;
 
-  /// Waits for a turn.
+  /// Waits until the fetch may run.
   Result<void> enter(Peer& peer, const Fetch& job, Lock& lock);
   Result<SharedRegion> run(Peer& peer, Fetch& job);
   std::optional<Line> take_idle(Peer& peer);
@@ -130,7 +131,7 @@ private:
 
   Result<Line> connect(const Fetch& job);
   Result<Line> connect_remote(const Fetch& job, TimePoint until);
-  /// Asks for the region over this line, and says when it has arrived.
+  /// Fetches the region over this connection, and reports its arrival.
   Result<SharedRegion> use(Line& line, Fetch& job);
   Result<SharedRegion> transfer(Line& line, Fetch& job);
   Result<SharedRegion> map(Line& line, Fetch& job, Passed passed);
@@ -144,7 +145,7 @@ private:
   const int descriptors_most_ = descriptors_for_regions();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by `mutex_`; by the address as text. A peer stays while a fetch refers to it.
+  // Peers by address as text, guarded by `mutex_`. An entry stays while a fetch refers to it.
   Peers peers_;
   std::size_t running_ = 0;
   std::condition_variable looks_;
@@ -180,7 +181,7 @@ void BulkClient::Impl::drop_old() {
   }
 }
 
-/// Lets go of what is kept of servers that have ended, or that nobody asks any more.
+/// The body of the client's thread: releases connections and mappings of servers that have ended or are no longer used.
 void BulkClient::Impl::keep() {
   const auto pause = std::clamp<Duration>(options_.times.idle, shortest_pause, look_around);
   Lock lock{mutex_};
@@ -280,7 +281,8 @@ Result<Line> BulkClient::Impl::connect(const Fetch& job) {
     auto socket = transport::connect_local(address.socket, stop_, until);
     if (socket)
       return Line{Channel{std::move(*socket), stop_}, true, false, now};
-    // Its name ends with the process. Other errors may be about this socket only.
+    // The socket's name ends with its process, so `worker_died` is final. Only `unavailable` may concern this socket
+    // alone.
     if (socket.error().code() != Errc::unavailable || address.endpoint.port == 0)
       return fail(socket.error());
   }
@@ -307,7 +309,7 @@ Result<SharedRegion> BulkClient::Impl::run(Peer& peer, Fetch& job) {
   if (auto kept = take_idle(peer)) {
     auto result = use(*kept, job);
     give_back(peer, std::move(*kept));
-    // The server may have closed it at the same moment: once more, with a new one.
+    // The server may have closed the idle connection at the same moment: tries again with a new one.
     if (result || job.answered || result.error().code() != Errc::worker_died)
       return result;
   }
@@ -326,12 +328,12 @@ Result<SharedRegion> BulkClient::Impl::use(Line& line, Fetch& job) {
   Request taken{job.address.server, job.id, job.hand_over};
   taken.taken = true;
   if (!line.channel.write_frame(encode(taken), deadline_after(Clock::now(), options_.times.progress)))
-    line.intact = false; // the server lets go of it in its own time
+    line.intact = false; // without the report, the server drops the hand-over after a time limit
   return result;
 }
 
 Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
-  // Its process may have to bring it to host memory first.
+  // The server may have to copy the region from a device to host memory first.
   const auto gathering = std::chrono::seconds{std::min(job.bytes, most_gathered) / limits::bulk_gathered_a_second};
   const auto until = std::min(job.deadline, deadline_after(Clock::now(), options_.times.progress + gathering));
   const Request request{job.address.server, job.id, job.bytes, line.local && job.maps,
@@ -378,7 +380,7 @@ Result<SharedRegion> BulkClient::Impl::open(Line& line, Fetch& job, Passed passe
   if (passed.memory && passed.token && passed.token.get() < descriptors_most_
       && opens(passed.memory.get(), std::make_shared<Descriptor>(std::move(passed.token))))
     return SharedRegion{};
-  // Through the host then.
+  // The device memory cannot be opened: fetches the region through the host.
   passed = {};
   return transfer(line, job);
 }

@@ -4,7 +4,7 @@ namespace gpuactors::transport {
 
 namespace {
 
-// "GAQ", "GAT" and "GAA" with the version: the first bytes of a frame. The fields follow in little endian.
+// The first bytes of a frame: "GAQ", "GAT" or "GAA", and the version. The fields follow in little endian.
 constexpr std::uint64_t request_mark = 0x01'51'41'47;
 constexpr std::uint64_t taken_mark = 0x01'54'41'47;
 constexpr std::uint64_t answer_mark = 0x01'41'41'47;

@@ -1,4 +1,4 @@
-// What goes over a connection for bulk data: a request of fixed size, an answer of fixed size, then the bytes.
+// The protocol of a bulk data connection: a request of fixed size, an answer of fixed size, then the bytes.
 #pragma once
 
 #include <array>
@@ -14,36 +14,37 @@ using Frame = std::array<std::byte, frame_bytes>;
 
 /// Asks for one region.
 struct Request {
-  /// The server that is meant: another one may have got its port.
+  /// The number of the intended server, because another server may have got its port.
   std::uint64_t server = 0;
   std::uint64_t id = 0;
-  /// How large it should be.
+  /// The expected size of the region.
   std::uint64_t bytes = 0;
-  /// Whether the client can map it.
+  /// Whether the client can map the region.
   bool maps = false;
-  /// Whether it can open device memory: then it is one of this machine.
+  /// Whether the client can open device memory; it is then on the same machine.
   bool opens_device = false;
-  /// Asks for nothing and gets no answer: the region has arrived, and the hand-over `bytes` of it ends.
+  /// Whether this is a report that the region has arrived: it has no answer, and `bytes` holds the number of the
+  /// hand-over, which ends.
   bool taken = false;
 };
 
-/// What a server has to say. The numbers are part of the wire format: append only.
+/// A server's answer. The numbers are part of the wire format: append only.
 enum class Status : std::uint8_t {
   /// The bytes follow.
   streamed = 1,
   /// Descriptors of the memory came with this answer.
   mapped = 2,
-  /// There is nothing under this id.
+  /// There is no region under this id.
   not_found = 3,
-  /// It has another size.
+  /// The region has another size.
   other_size = 4,
-  /// This is not the server that was meant.
+  /// This is not the intended server.
   other_server = 5,
-  /// The memory it lay in was taken from its owner, who has ended.
+  /// The region's memory is lost because its owner has ended.
   lost = 6,
-  /// It could not be brought to where it can be read.
+  /// The region could not be copied to host memory.
   failed = 7,
-  /// It lies on a device: descriptors to open it by came with this answer.
+  /// The region is on a device: descriptors for opening it came with this answer.
   on_device = 8,
 };
 
@@ -56,7 +57,7 @@ struct Answer {
 [[nodiscard]] Frame encode(const Request& request);
 [[nodiscard]] Frame encode(const Answer& answer);
 
-/// Nothing for what is no request, or no answer, of this version.
+/// Return nothing if the frame is no request, or no answer, of this version.
 [[nodiscard]] std::optional<Request> decode_request(const Frame& frame);
 [[nodiscard]] std::optional<Answer> decode_answer(const Frame& frame);
 

@@ -8,7 +8,7 @@ namespace gpuactors::transport {
 
 namespace {
 
-// An honest one shows its certificate within milliseconds, also when many come at once.
+// An honest stranger shows its certificate within milliseconds, even if many connect at once.
 constexpr std::chrono::milliseconds stranger_grace{200};
 
 } // namespace
@@ -77,7 +77,7 @@ void Guests::add(Channel channel, std::function<void(Guest&)> serve) {
       serve(*self);
       leave(self);
     }};
-  } catch (const std::system_error&) { // no more threads: the other side sees the connection end
+  } catch (const std::system_error&) { // no thread left: the peer sees the connection end
     here_.erase(self);
   }
 }
@@ -85,7 +85,7 @@ void Guests::add(Channel channel, std::function<void(Guest&)> serve) {
 void Guests::leave(List::iterator guest) {
   {
     const std::lock_guard lock{mutex_};
-    // The other side learns of it now, not when the thread is joined.
+    // The peer sees the end of the connection now, not only when the thread is joined.
     guest->channel_.interrupt();
     gone_.splice(gone_.end(), here_, guest);
     left_.notify_all();

@@ -1,4 +1,4 @@
-// The connections of one port of a server: a bounded number, a thread each.
+// Guests: the connections of one listening port, bounded in number, with one thread each.
 #pragma once
 
 #include <gpuactors/wire/transport/channel.hpp>
@@ -12,20 +12,21 @@
 
 namespace gpuactors::transport {
 
-/// What a connection is doing.
+/// The state of a connection.
 enum class GuestState : std::uint8_t {
-  /// It has asked for nothing yet.
+  /// The peer has sent no request yet.
   stranger,
-  /// A request of it is served.
+  /// A request of the peer is being served.
   busy,
-  /// It may ask again.
+  /// The peer may send another request.
   idle,
 };
 
-/// Threads start with `add` and are joined by the thread that adds. Any thread may ask for `size`.
+/// A set of connections and their threads. One thread adds connections and joins ended threads; any thread may call
+/// `size`.
 class Guests {
 public:
-  /// One connection, for its own thread.
+  /// One connection, to be used by its own thread.
   class Guest {
   public:
     Guest(Guests& house, Channel channel) : house_(house), channel_(std::move(channel)) {
@@ -45,14 +46,15 @@ public:
 
     Guests& house_;
     Channel channel_;
-    // Guarded by the mutex of its house.
+    // Guarded by the mutex of `house_`.
     GuestState state_ = GuestState::stranger;
     bool evicted_ = false;
     TimePoint since_ = Clock::now();
     std::thread thread_;
   };
 
-  /// `changed` is set when somebody has left, or is idle while others wait; it outlives this object.
+  /// `changed` is set when a connection has ended, or becomes idle while others wait for room; it must outlive this
+  /// object.
   Guests(Signal& changed, std::size_t most) : changed_(changed), most_(most) {
     // nop
   }
@@ -60,18 +62,18 @@ public:
   Guests(const Guests&) = delete;
   Guests& operator=(const Guests&) = delete;
 
-  /// Whether there is room for one more. If not, one that does nothing was perhaps sent away: ask again when `changed`
-  /// is set, or at `again` at the latest, which is only ever made earlier.
+  /// Returns whether there is room for one more connection. If not, an idle one or a stranger may have been evicted:
+  /// ask again when `changed` is set, or at `again` at the latest. `again` is only ever moved to an earlier time.
   bool make_room(TimePoint& again);
 
-  /// Sends one that does nothing away: its descriptor is needed.
+  /// Evicts the oldest stranger or, without one, the oldest idle connection, because its descriptor is needed.
   void evict();
 
-  /// Serves a connection until `serve` returns.
+  /// Serves a connection on a new thread until `serve` returns. Closes it if there is no thread left.
   void add(Channel channel, std::function<void(Guest&)> serve);
 
   void join_ended();
-  /// Once `stop` of the channels is set: waits for all.
+  /// Waits for all connections to end. Set the `stop` signal of their channels first.
   void join_all();
 
   [[nodiscard]] std::size_t size() const;
@@ -81,7 +83,7 @@ private:
 
   void set(Guest& guest, GuestState state);
   void leave(List::iterator guest);
-  /// The one that has been in this state for longest, not counting those that are leaving.
+  /// Returns the connection that has been in this state for longest, ignoring evicted ones; null if there is none.
   Guest* oldest(GuestState state);
   void evict(Guest* guest);
 

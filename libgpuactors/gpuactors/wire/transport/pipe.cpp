@@ -13,17 +13,17 @@ namespace gpuactors::transport {
 
 namespace {
 
-/// Bytes that one thread writes in a row; then the event loop has other connections to look after.
+/// Most bytes that one thread writes at a time; then the event loop turns to other connections.
 constexpr std::size_t write_burst = 1U << 20;
 
-/// A buffer that was needed once for a large message is not kept.
+/// A larger buffer, grown for a large message, is not kept.
 constexpr std::size_t kept_capacity = 1U << 20;
 
 bool is_transient(int error) {
   return error == EAGAIN || error == EINTR;
 }
 
-/// Whether the session only has to wait. Empties OpenSSL's queue of errors otherwise.
+/// Returns whether the session only has to wait for the socket. If not, empties OpenSSL's error queue.
 bool has_to_wait(const TlsSession& session, int result) {
   switch (SSL_get_error(session.get(), result)) {
   case SSL_ERROR_WANT_READ:
@@ -63,9 +63,9 @@ Pipe::Read Pipe::read(void* data, std::size_t size, std::size_t& done) {
   return count < 0 && is_transient(errno) ? Read::nothing : Read::failed;
 }
 
-/// As `recv`; fails with EAGAIN, without asking, right after the socket had less than there was room for. CAF reads a
-/// message in two pieces, and asks once more to see that there is no other: with one system call for as many messages
-/// as there are, a call costs less and a thousand cost far less.
+/// Like `recv`, with a read-ahead buffer. Fails with EAGAIN, without a system call, right after the socket returned
+/// less than there was room for. CAF reads a message in two pieces, and then tries again to see that there is no other.
+/// With one system call for all messages at hand, a single call costs less and a thousand calls cost far less.
 ssize_t Pipe::read_ahead(void* data, std::size_t size) {
   if (ahead_begin_ == ahead_end_) {
     if (std::exchange(drained_, false)) {
@@ -106,17 +106,17 @@ bool Pipe::send(std::string_view message) {
     leave_behind(message);
   else if (const auto done = write(lock, message); done < message.size())
     put_back(message.substr(done));
-  // It also ends a connection that has failed, as if it had written itself. Whoever is busy sees to what came
-  // meanwhile.
+  // The event loop must also learn that the connection has failed, in order to end it. A busy thread takes care of the
+  // bytes left behind meanwhile.
   if (!busy_)
     call_loop(lock);
   return !failed_;
 }
 
-/// Calls the event loop, unless there is nothing for it or it comes already. Without the lock: a full queue of the loop
-/// would wait for the loop, and that perhaps for the lock.
+/// Calls the event loop, unless there is nothing for it to do or it was already called. Unlocks the mutex during the
+/// call: a full queue of the loop would wait for the loop, and the loop perhaps for the mutex.
 void Pipe::call_loop(Lock& lock) {
-  // Once more if the loop came before it was free to do anything.
+  // Repeats the call if the loop came while this thread was still marked busy, and so sent nothing.
   while (!closed_ && !loop_comes_ && (failed_ || !waiting_.empty())) {
     loop_comes_ = true;
     busy_ = true;
@@ -163,7 +163,7 @@ Pipe::Rest Pipe::send_rest(std::string_view messages) {
       put_back(std::exchange(bytes, {}), begin);
   }
   if (failed_) {
-    loop_comes_ = true; // it knows
+    loop_comes_ = true; // the event loop learns of it from the result
     return Rest::failed;
   }
   if (!waiting_.empty()) {
@@ -172,7 +172,7 @@ Pipe::Rest Pipe::send_rest(std::string_view messages) {
   }
   if (bytes.capacity() <= kept_capacity) {
     bytes.clear();
-    waiting_.swap(bytes); // its memory is needed again
+    waiting_.swap(bytes); // keeps its memory for the next messages
   }
   return Rest::none;
 }
@@ -191,7 +191,7 @@ void Pipe::close() {
   Buffer{}.swap(waiting_);
 }
 
-/// Nobody takes long: a write takes what the socket takes now, and at most a burst of it.
+/// Waits for the writing thread, which is quick: a write never blocks on the socket and is at most one burst.
 void Pipe::await_writer(Lock& lock) {
   idle_.wait(lock, [this] { return !busy_; });
 }
@@ -206,7 +206,7 @@ void Pipe::leave_behind(std::string_view bytes) {
   }
 }
 
-/// These bytes were not sent: they wait, before what came meanwhile.
+/// Queues bytes that were not sent, ahead of those that arrived meanwhile.
 void Pipe::put_back(std::string_view bytes) {
   try {
     put_back({bytes.begin(), bytes.end()}, 0);
@@ -215,11 +215,12 @@ void Pipe::put_back(std::string_view bytes) {
   }
 }
 
-/// As above, for those from `begin` on.
+/// Like the overload above, for the bytes from `begin` on.
 void Pipe::put_back(Buffer bytes, std::size_t begin) {
   if (failed_ || closed_)
     return;
-  // Moved only when as much was sent as is left, so that a long queue is not copied for each piece of it.
+  // The rest is moved to the front only when at least as much was sent as is left, so that a long queue is not copied
+  // for each piece sent.
   if (begin >= bytes.size() - begin)
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::exchange(begin, 0)));
   try {
@@ -231,14 +232,15 @@ void Pipe::put_back(Buffer bytes, std::size_t begin) {
   waiting_begin_ = begin;
 }
 
-/// Also for want of memory: without the rest of a message, what follows it would be read as that.
+/// Marks the connection as failed. Lack of memory is a reason too: if the rest of a message were dropped, the peer
+/// would take the next bytes for it.
 void Pipe::fail() {
   failed_ = true;
   Buffer{}.swap(waiting_);
   waiting_begin_ = 0;
 }
 
-/// Writes without the lock. @returns how many bytes were taken.
+/// Writes with the mutex unlocked. @returns how many bytes the socket took.
 std::size_t Pipe::write(Lock& lock, std::string_view bytes) {
   busy_ = true;
   lock.unlock();
@@ -265,7 +267,8 @@ bool Pipe::write_plain(std::string_view bytes, std::size_t& done) {
 }
 
 bool Pipe::write_session(std::string_view bytes, std::size_t& done) {
-  // A record is 16 KiB: many in a row, so that a large message does not go through the event loop for each.
+  // A TLS record holds 16 KiB: this loop writes several, so that a large message does not take a turn of the event loop
+  // for each.
   while (done < std::min(bytes.size(), write_burst)) {
     std::size_t written = 0;
     const std::lock_guard lock{session_mutex_};

@@ -1,5 +1,5 @@
-// Pipe: the bytes of one connection. An event loop reads from it; any thread writes to it, and does so at once while
-// the socket takes them: a message then needs no other thread to leave its process.
+// Pipe: the byte stream of one connection. An event loop reads from it; any thread writes to it, directly to the socket
+// as long as that accepts the bytes, so a message leaves its process without another thread.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -16,19 +16,19 @@
 
 namespace gpuactors::transport {
 
-/// One socket, with its session if it is TLS. What is sent leaves in the order of the calls, messages whole.
+/// One socket, with its TLS session if there is one. Messages leave whole and in the order of the calls.
 ///
-/// Reading is the event loop's; all else is for any thread. One thread at a time writes to the socket. Whoever comes
-/// meanwhile leaves its bytes behind and goes, and what the socket does not take the event loop sends when it does; so
-/// nobody waits.
+/// Only the event loop reads; any thread may call the rest. One thread at a time writes to the socket. A thread that
+/// comes meanwhile leaves its bytes behind and returns, and the event loop sends the bytes that the socket did not
+/// accept once it is writable. So no thread waits.
 class Pipe {
 public:
-  /// Has the event loop call `send_rest` soon. Called from any thread; not after `close`.
+  /// Makes the event loop call `send_rest` soon. Called from any thread; never after `close`.
   using CallLoop = std::function<void()>;
 
-  /// @param socket not blocking; whoever owns it calls `close` before it closes the socket.
-  /// @param session null in plaintext.
-  /// @param collect what follows a message within this time is left to the event loop.
+  /// @param socket a non-blocking socket; its owner calls `close` before closing it.
+  /// @param session the TLS session; null in plaintext.
+  /// @param collect messages that follow another within this time are left to the event loop.
   Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect = limits::link_collect);
 
   Pipe(const Pipe&) = delete;
@@ -39,33 +39,33 @@ public:
 
   enum class Read { done, nothing, failed };
 
-  /// Reads up to `size` bytes, `done` of them. The end of the connection is a failure.
+  /// Reads up to `size` bytes without blocking and sets `done` to their number. The end of the connection is a failure.
   Read read(void* data, std::size_t size, std::size_t& done);
 
-  /// Whether there are bytes here that the socket will not announce any more.
+  /// Returns whether bytes are buffered here, which the socket no longer reports as readable.
   [[nodiscard]] bool has_pending();
 
   // -- writing -------------------------------------------------------------------------------------
 
-  /// Sends one message, at once if that is sensible: a stream of them is left to the event loop, which sends many with
-  /// one system call.
-  /// @returns false when the connection has failed or was closed: the message does not arrive then.
+  /// Sends one message. Writes it at once unless messages follow each other closely: the event loop then sends many
+  /// with one system call.
+  /// @returns false if the connection has failed, or was retired or closed: the message does not arrive then.
   bool send(std::string_view message);
 
   enum class Rest { none, some, failed };
 
-  /// Sends `messages`, after all that came before. From the event loop.
-  /// @returns `some` when the socket is full: call again when it is not. `none` also when another thread is writing,
-  /// which calls the event loop if anything is left.
+  /// Sends `messages` after all earlier ones. Called by the event loop.
+  /// @returns `some` if bytes are left: call again when the socket is writable. `none` also if another thread is
+  ///          writing, which calls the event loop if anything is left.
   Rest send_rest(std::string_view messages);
 
-  /// Has `messages` sent after all that came before. From the event loop, while it waits for the socket.
+  /// Queues `messages` after all earlier ones. Called by the event loop while it waits for the socket.
   void keep(std::string_view messages);
 
-  /// From now on `send` refuses; what came before is still sent. Waits for a thread that is writing right now.
+  /// Makes `send` refuse from now on; earlier messages are still sent. Waits for a thread that is writing right now.
   void retire();
 
-  /// Nothing is sent or called after it. Waits for a thread that is writing right now.
+  /// Ends all sending and calls of the event loop. Waits for a thread that is writing right now.
   void close();
 
 private:
@@ -88,11 +88,11 @@ private:
   const int socket_;
   const Duration collect_;
 
-  // A session is used by one thread at a time: read or written.
+  // Guards the session: OpenSSL allows one thread at a time to read or write it.
   std::mutex session_mutex_;
   TlsSession session_;
 
-  // What a socket had beyond what was asked for, in plaintext. The event loop's.
+  // Read-ahead buffer in plaintext: bytes that the socket returned beyond those requested. Used by the event loop only.
   std::unique_ptr<std::array<char, ahead>> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;
@@ -101,13 +101,13 @@ private:
   std::mutex mutex_;
   std::condition_variable idle_;
   CallLoop call_loop_;
-  // Messages that wait; the bytes before `waiting_begin_` were sent.
+  // Queued messages; the bytes before `waiting_begin_` were already sent.
   Buffer waiting_;
   std::size_t waiting_begin_ = 0;
   TimePoint last_write_{};
-  // A thread writes, or calls the loop: others leave it to that one.
+  // A thread is writing or calling the event loop: others leave their bytes to it.
   bool busy_ = false;
-  // The event loop was called, or waits for the socket: it sends what waits.
+  // The event loop was called, or waits for the socket: it will send the queued messages.
   bool loop_comes_ = false;
   bool failed_ = false;
   bool retired_ = false;

@@ -29,7 +29,7 @@ using transport::TlsContext;
 
 namespace {
 
-// Without a descriptor for the next connection there is nothing to wait for.
+// The pause when no descriptor is left for the next connection: no event reports that one is free.
 constexpr std::chrono::milliseconds accept_pause{100};
 
 bool is_wildcard(const std::string& host) {
@@ -85,7 +85,7 @@ private:
   BulkAddress address_;
   std::optional<TlsContext> tls_;
   Signal stop_;
-  // Set when a connection has ended: there is room for another.
+  // Set when a connection has ended, or is idle while others wait for room.
   Signal wake_;
   Descriptor local_;
   Descriptor remote_;
@@ -167,7 +167,7 @@ Result<void> BulkServer::Impl::add(std::uint64_t id, const SharedRegion& region)
 }
 
 bool BulkServer::Impl::remove(std::uint64_t id) {
-  SharedRegion last; // freed after the lock
+  SharedRegion last; // released after the lock
   const std::lock_guard lock{mutex_};
   const auto found = regions_.find(id);
   if (found == regions_.end())
@@ -201,7 +201,7 @@ void BulkServer::Impl::accept_all() {
     wake_.clear();
     local_guests_.join_ended();
     remote_guests_.join_ended();
-    // A negative descriptor is left out: while there is no room, callers wait in the socket's own queue.
+    // poll ignores negative descriptors: while there is no room, new connections wait in the socket's backlog.
     TimePoint again = never;
     pollfd entries[4] = {{stop_.descriptor(), POLLIN, 0},
                          {wake_.descriptor(), POLLIN, 0},
@@ -222,7 +222,7 @@ void BulkServer::Impl::accept_from(const Descriptor& listener, Guests& guests, b
     (void)transport::wait_for(-1, 0, stop_, deadline_after(Clock::now(), accept_pause));
     return;
   }
-  // Every user of the machine can connect to an abstract socket; only this one is served.
+  // Any user of the machine can connect to an abstract socket; only this process's user is served.
   if (*socket && (!local || transport::is_same_user(socket->get())))
     guests.add(Channel{std::move(*socket), stop_}, [this, local](Guests::Guest& guest) { serve(guest, local); });
 }
@@ -232,7 +232,7 @@ void BulkServer::Impl::serve(Guests::Guest& guest, bool local) {
   auto until = deadline_after(Clock::now(), options_.times.handshake);
   if (!local && tls_ && !channel.secure(*tls_, true, until))
     return;
-  // The first request must come as soon as a handshake would; later ones may take their time to begin.
+  // The first request must begin within the handshake time; a later one may begin within the idle time.
   for (;;) {
     Frame frame;
     auto begun = channel.read_some(frame.data(), 1, until);
@@ -266,7 +266,7 @@ Result<void> BulkServer::Impl::answer(Channel& channel, const Request& request, 
                                  RegionDescriptors{pass->memory, pass->line->get()},
                                  deadline_after(Clock::now(), options_.times.progress));
   const auto found = find(request.id);
-  // It may have taken its time to come.
+  // Computed only now, because `find` may have taken long.
   const auto until = deadline_after(Clock::now(), options_.times.progress);
   if (!found)
     return channel.write_frame(encode(Answer{status_of(found.error()), request.id, 0}), until);

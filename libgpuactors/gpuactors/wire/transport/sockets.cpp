@@ -26,7 +26,7 @@ namespace {
 
 constexpr int backlog = 128;
 constexpr int socket_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-// A full backlog is the only thing that a Unix socket cannot be waited for with.
+// The pause between attempts to connect to a Unix socket whose backlog is full: poll cannot wait for that.
 constexpr std::chrono::milliseconds backlog_pause{2};
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -40,7 +40,7 @@ LocalAddress local_address(const std::string& name) {
   LocalAddress result;
   result.value.sun_family = AF_UNIX;
   const auto length = std::min(name.size(), sizeof result.value.sun_path - 1);
-  std::memcpy(result.value.sun_path + 1, name.data(), length); // a zero first: the abstract namespace
+  std::memcpy(result.value.sun_path + 1, name.data(), length); // the leading zero byte selects the abstract namespace
   result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
   return result;
 }
@@ -102,7 +102,7 @@ std::string make_machine_identity() {
   std::string boot;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> boot;
   struct stat space {};
-  // Without these, no other process is taken for a neighbour.
+  // Without this information, no other process counts as being on the same machine.
   if (boot.empty() || ::stat("/proc/self/ns/net", &space) != 0)
     boot = fmt::format("{:016x}", random_id());
   return fmt::format("{}-{}-{}", boot, space.st_ino, ::geteuid());
@@ -189,10 +189,10 @@ Result<Descriptor> accept_next(int listener) {
   if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
     return fail(Errc::unavailable, errno_text(errno));
   if (socket) {
-    set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY); // a Unix socket has no such option: no matter
+    set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY); // fails on a Unix socket, without harm
     set_option(socket.get(), SOL_SOCKET, SO_KEEPALIVE);
   }
-  return socket; // empty: it went away again, or another error of its own
+  return socket; // empty if the peer is already gone, or for another error of that connection only
 }
 
 Result<Descriptor> connect_local(const std::string& name, const Signal& stop, TimePoint until) {
@@ -205,7 +205,7 @@ Result<Descriptor> connect_local(const std::string& name, const Signal& stop, Ti
       return refused(errno);
     if (Clock::now() >= until)
       return fail(Errc::deadline_exceeded, "the time is over");
-    // Only `stop` can become ready: poll ignores a negative descriptor.
+    // poll ignores the negative descriptor, so only `stop` can become ready.
     if (auto waited = wait_for(-1, 0, stop, std::min(until, deadline_after(Clock::now(), backlog_pause)));
         waited.error().code() == Errc::cancelled)
       return fail(waited.error());
@@ -222,7 +222,8 @@ Result<Descriptor> connect_tcp(const Endpoint& to, const Signal& stop, TimePoint
   for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next)
     ++left;
   for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next, --left) {
-    // One that does not answer, such as IPv6 behind a firewall, leaves time for the others.
+    // The remaining time is divided, so that an address that does not answer, such as IPv6 behind a firewall, leaves
+    // time for the others.
     const auto now = Clock::now();
     result = connect_one(*address, stop, until == never ? until : now + std::max(Duration::zero(), until - now) / left);
     if (result || result.error().code() == Errc::cancelled)

@@ -19,9 +19,9 @@ namespace gpuactors::transport {
 
 namespace {
 
-// Bulk data is where ciphers cost: the fastest of the three that TLS 1.3 knows comes first.
+// The cost of the cipher matters for bulk data: the fastest comes first.
 constexpr auto ciphers = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
-// Several records at a time: one system call for each would double their number.
+// Room for several records, because reading each with its own system call would double the number of calls.
 constexpr std::size_t read_buffer = 128U << 10;
 
 using Method = std::unique_ptr<BIO_METHOD, detail::FreeBy<BIO_meth_free>>;
@@ -38,7 +38,7 @@ int finish(BIO* bio, ssize_t moved, void (*set_retry)(BIO*), std::size_t* done) 
   return moved > 0 ? 1 : 0;
 }
 
-// OpenSSL's own sockets use write(), which raises SIGPIPE in the program that uses this library.
+// Replaces OpenSSL's own socket BIO, which uses write() and so raises SIGPIPE in the user's program.
 int write_socket(BIO* bio, const char* data, std::size_t size, std::size_t* done) {
   return finish(
       bio, ::send(socket_of(bio), data, size, MSG_NOSIGNAL), [](BIO* b) { BIO_set_retry_write(b); }, done);
@@ -47,7 +47,7 @@ int write_socket(BIO* bio, const char* data, std::size_t size, std::size_t* done
 int read_socket(BIO* bio, char* data, std::size_t size, std::size_t* done) {
   const auto got = ::recv(socket_of(bio), data, size, 0);
   if (got == 0)
-    errno = 0; // the end, not an error of earlier
+    errno = 0; // marks the end of the stream, instead of an earlier error
   return finish(
       bio, got, [](BIO* b) { BIO_set_retry_read(b); }, done);
 }
@@ -67,8 +67,8 @@ const BIO_METHOD* method() {
   return instance.get();
 }
 
-/// Has OpenSSL read the extensions of the certificates that all sessions share: now, not in whichever thread comes
-/// first.
+/// Makes OpenSSL parse the extensions of the certificates that all sessions share now, instead of later in the first of
+/// several threads.
 void read_extensions(SSL_CTX* context) {
   constexpr int no_purpose = -1;
   const auto* trusted = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
@@ -76,7 +76,7 @@ void read_extensions(SSL_CTX* context) {
     if (auto* certificate = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(trusted, i)))
       X509_check_purpose(certificate, no_purpose, 0);
   X509_check_purpose(SSL_CTX_get0_certificate(context), no_purpose, 0);
-  ERR_clear_error(); // what is wrong with them, a handshake says
+  ERR_clear_error(); // a handshake reports what is wrong with them
 }
 
 } // namespace
@@ -103,7 +103,7 @@ Result<Context> load_context(const CertificateFiles& files) {
   SSL_CTX_set_options(raw, SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  // Connections are kept, sessions are not: a ticket would be bytes that nobody asked for.
+  // Connections are reused, TLS sessions are not: a ticket would only be unexpected bytes on an idle connection.
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(raw, 0);
   SSL_CTX_set_read_ahead(raw, 1);
@@ -121,7 +121,7 @@ Result<Context> load_context(const CertificateFiles& files) {
   return context;
 }
 
-/// What tells that a file is another one than it was.
+/// Attributes of a file by which a change is detected.
 struct Stamp {
   ino_t node = 0;
   off_t size = 0;
@@ -153,10 +153,11 @@ public:
     // nop
   }
 
-  /// A session by the files as they are now.
+  /// Returns a session with the files as they are now; null on failure.
   TlsSession session() {
     const std::lock_guard lock{mutex_};
-    // Files that could not be used are tried again when they change, and now and then: it may not have been they.
+    // Files that could not be loaded are tried again when they change, and once a second: the files may not have been
+    // the reason.
     const auto stamps = stamps_of(files_);
     if (stamps != stamps_ && (stamps != tried_ || Clock::now() >= try_again_)) {
       tried_ = stamps;
@@ -167,14 +168,14 @@ public:
         stamps_ = stamps;
       }
     }
-    // It keeps what it was made from.
+    // A session keeps its context alive.
     return TlsSession{SSL_new(context_.get())};
   }
 
 private:
   const CertificateFiles files_;
   std::mutex mutex_;
-  // Of the files that are in use, and of those that were tried last.
+  // Stamps of the files in use, and of those tried last.
   Stamps stamps_;
   Stamps tried_{};
   TimePoint try_again_{};
@@ -194,7 +195,8 @@ Result<TlsSession> TlsContext::open(int socket, bool accepts) const {
     BIO_free(bio);
     return fail(Errc::unavailable, fmt::format("OpenSSL has no session: {}", tls_error()));
   }
-  // A number where a pointer belongs: the session is moved with its channel, so that there is nothing to point to.
+  // The data pointer holds the descriptor's number: the session moves with its channel, so there is no stable object to
+  // point to.
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket))); // NOLINT(performance-no-int-to-ptr)
   BIO_set_init(bio, 1);
   SSL_set_bio(session.get(), bio, bio);

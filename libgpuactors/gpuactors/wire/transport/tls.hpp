@@ -1,4 +1,4 @@
-// TLS for bulk data: version 1.3, both sides show a certificate of the cluster's authority.
+// TLS for links and bulk data: version 1.3, both sides show a certificate of the cluster's authority.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -14,16 +14,17 @@ namespace gpuactors::transport {
 
 using TlsSession = std::unique_ptr<SSL, detail::FreeBy<SSL_free>>;
 
-/// Certificates, loaded, and loaded again when their files have changed: a process that runs for longer than its
-/// certificate shows the renewed one from then on. Copies share them. Any thread.
+/// Loaded certificates, reloaded when their files change: a process that outlives its certificate shows the renewed one
+/// from then on. Copies share the state. Any thread.
 class TlsContext {
 public:
-  /// @returns `invalid_argument` for files that cannot be used.
+  /// Loads the files. @returns `invalid_argument` for files that cannot be used.
   [[nodiscard]] static Result<TlsContext> load(const CertificateFiles& files);
 
-  /// A session over a socket, which it does not own; handshakes as server if `accepts`, else as client. It never
-  /// blocks, and never raises SIGPIPE. Files that changed and cannot be used (yet) leave the certificates as they were.
-  /// @returns `unavailable` when there is no memory left.
+  /// Opens a session over `socket`, which it does not own; the session handshakes as server if `accepts`, else as
+  /// client. It never blocks and never raises SIGPIPE. If changed files cannot be used (yet), the previous certificates
+  /// stay in use.
+  /// @returns `unavailable` if no memory is left.
   [[nodiscard]] Result<TlsSession> open(int socket, bool accepts) const;
 
 private:
@@ -36,7 +37,7 @@ private:
   std::shared_ptr<Loaded> loaded_;
 };
 
-/// Why OpenSSL failed last in this thread; forgets it.
+/// Returns the oldest of this thread's OpenSSL errors as text, and clears them all.
 [[nodiscard]] std::string tls_error();
 
 } // namespace gpuactors::transport
