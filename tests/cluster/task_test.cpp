@@ -187,6 +187,7 @@ TEST_CASE("what only actors have is refused for tasks, and the other way round",
   CHECK(of_task({.max_restarts = 1}).message().find("max_retries") != std::string::npos);
   CHECK(of_task({.detached = true}).code() == Errc::invalid_argument);
   CHECK(of_task({.get_if_exists = true}).code() == Errc::invalid_argument);
+  CHECK(of_task({.name_space = "a"}).code() == Errc::invalid_argument);
   CHECK(of_task({.max_task_retries = 1}).code() == Errc::invalid_argument);
   CHECK(of_task({.environment = {{"A", "1"}}}).code() == Errc::unsupported);
   const auto of_actor = [&](const Options& options) {

@@ -33,6 +33,8 @@ Result<void> check_for_task(const Options& options) {
     return refuse("detached");
   if (options.get_if_exists)
     return refuse("get_if_exists");
+  if (!options.name_space.empty())
+    return refuse("name_space");
   return {};
 }
 
