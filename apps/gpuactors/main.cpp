@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
       add_queue(program),  add_groups(program),   add_drain(program),   add_undrain(program), add_logs(program),
       add_events(program), add_timeline(program), add_metrics(program), add_plan(program),    add_certs(program),
       add_up(program),     add_broker(program),   add_node(program)};
-  // As in git, and as people type it: "help", "help up" and "version" are the options of that name.
+  // "help", "help up" and "version" stand for the options of that name, as in git.
   std::vector<char*> words(argv, argv + argc);
   std::string help{"--help"};
   std::string version{"--version"};

@@ -1,4 +1,4 @@
-// What a running task or actor knows about its own lease.
+// Describes a lease to the task or actor that runs under it.
 #pragma once
 
 #include <gpuactors/base/ids.hpp>

@@ -121,8 +121,8 @@ struct TensorLinks {
 
 /// The shared tensors of one process. Any thread.
 ///
-/// With `TensorLinks`, it serves them to other processes and fetches theirs; it opens ports and starts threads for that
-/// with the first tensor.
+/// With `TensorLinks`, the store serves them to other processes and fetches theirs; it opens ports and starts threads
+/// for that with the first tensor.
 class TensorStore {
 public:
   explicit TensorStore(std::optional<TensorLinks> links = std::nullopt);

@@ -187,7 +187,7 @@ public:
   /// @returns `unsupported` if this device cannot reach it.
   virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes);
 
-  /// Destroys `what`, on a thread that nobody waits for where that may take long.
+  /// Destroys `what`. Where this may take long, another thread does it, so that the caller need not wait.
   virtual void dispose(std::shared_ptr<void> what);
 };
 

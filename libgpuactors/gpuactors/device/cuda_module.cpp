@@ -1,4 +1,4 @@
-// Finding and loading libgpuactors_cuda.so.
+// Finds and loads libgpuactors_cuda.so.
 #include <gpuactors/device/cuda_module.hpp>
 #include <gpuactors/device/mps.hpp>
 
@@ -14,19 +14,19 @@ namespace {
 
 constexpr auto file_name = "libgpuactors_cuda.so";
 
-/// Streams share the hardware queues of their context, 8 unless the driver is told otherwise, and those that share one
-/// wait for each other, also when their SMs are not the same. 32 is the most there are. Under MPS they come out of what
-/// all processes share, so that asking for more would keep processes out.
+/// Requests 32 hardware queues for each context, the maximum; the driver's default is 8. Streams that share a queue
+/// wait for each other, even if their SMs differ. Not under MPS: there, the queues come out of what all processes
+/// share, so that more of them would keep processes out.
 ///
-/// When the library is loaded, which is before `main` as a rule: to change the environment while other threads read it
-/// is undefined. The driver reads it when it is started.
+/// Runs when the library is loaded, usually before `main`, because changing the environment while other threads read it
+/// is undefined. The driver reads the variable when it starts.
 __attribute__((constructor)) void ask_for_hardware_queues() {
   if (!mps_runs(mps_folder()))
     (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-/// Where the module lies: beside the file that this code is in, in the library folder beside that, or wherever the
-/// loader finds it.
+/// Returns the path of the module: beside the file that contains this code, in the `lib` folder next to that folder, or
+/// the bare name for the loader to find.
 std::string find_module() {
   Dl_info here{};
   if (dladdr(reinterpret_cast<const void*>(&find_module), &here) != 0 && here.dli_fname != nullptr) {
@@ -43,7 +43,7 @@ std::string find_module() {
 } // namespace
 
 Result<CudaModule*> load_cuda_module(const std::string& path) {
-  // Never unloaded: backends that are still open run code in it.
+  // The module is never unloaded, because backends that are still open run its code.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -26,13 +26,13 @@ struct DeviceOffer {
   enum class Form : std::uint8_t { cuda_all, cuda_uuids, cuda_count, host };
 
   Form form = Form::host;
-  /// For `cuda_uuids`.
+  /// UUIDs or their prefixes, for `cuda_uuids`.
   std::vector<std::string> uuids;
-  /// For `cuda_count` and `host`.
+  /// Number of devices, for `cuda_count` and `host`.
   int count = 1;
-  /// For `host`: memory of each device; 0: a part of the machine's memory.
+  /// Memory of each device, for `host`; 0: a part of the machine's memory.
   std::uint64_t memory_bytes = 0;
-  /// For `host`.
+  /// Accelerator type, for `host`.
   std::string accelerator_type = "host";
 
   friend bool operator==(const DeviceOffer&, const DeviceOffer&) = default;

@@ -1,5 +1,5 @@
-// Reads the objects of a scenario, field by field, and says where what is wrong. Throws `ScenarioError`; run_plan
-// catches it.
+// Reads the objects of a scenario, field by field, and reports errors with their places. Throws `ScenarioError`;
+// run_plan catches it.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>

@@ -25,8 +25,8 @@ constexpr std::chrono::milliseconds left_for{1};
 /// How long a waiter polls before it sleeps: about what sleeping and waking cost.
 constexpr std::chrono::microseconds look_before_sleep{25};
 
-/// The most `Plain`s to keep: enough that a stream that is filled while it runs rarely allocates, as long as its device
-/// has leave for more.
+/// The most `Plain`s to keep: enough that a stream that is filled while it runs rarely allocates, as long as the
+/// device's `Leave` allows more.
 constexpr std::size_t most_kept_plains = 4096;
 constexpr std::size_t plains_at_once = 256;
 

@@ -194,7 +194,7 @@ private:
   std::deque<HostStream*> ready_;
   /// Memory for the next plain ops.
   std::vector<std::unique_ptr<Plain>> plains_;
-  /// How many `plains_` may be kept; the first few always, more by leave of the pool.
+  /// How many `plains_` may be kept: the first few always, more within the pool's `Leave`.
   std::size_t kept_plains_ = 0;
   /// Whether `ready_` is not empty, for readers without the mutex.
   std::atomic<bool> others_wait_{false};

@@ -57,7 +57,7 @@ public:
   /// @returns false if no thread is looking.
   bool request_late(std::shared_ptr<Core> core);
 
-  /// Returns the budget of everything that runs on the device; those who have leave may outlive the pool.
+  /// Returns the budget that everything on the device shares; its users may outlive the pool.
   [[nodiscard]] const std::shared_ptr<Leave>& leave() const noexcept {
     return leave_;
   }

@@ -23,7 +23,7 @@ struct Gpu {
   std::uint64_t memory_bytes = 0;
   /// SMs of a MIG device; 0: unknown.
   int sms = 0;
-  /// -1: unknown.
+  /// The NUMA node of the GPU; -1: unknown.
   int numa_node = -1;
   /// Whether the GPU is divided (MIG): then its slices are the devices, not the GPU itself.
   bool mig = false;
