@@ -86,6 +86,7 @@ def unknown_worker(program, folder):
         arguments = file.read().split(b"\0")[:-1]
     setup = json.loads(arguments[2])
     setup["number"] = "999"
+    setup["parent"] = os.getpid()
     done = subprocess.run([program, "worker", json.dumps(setup)], env=cluster.env, capture_output=True, text=True,
                           timeout=DEADLINE, check=False)
     same(done.returncode, 1)
