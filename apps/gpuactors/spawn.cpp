@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -87,23 +88,38 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   return std::move(options);
 }
 
+/// Where no terminal shows the progress, a line tells it after a while.
+void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>& spawned, const std::string& name) {
+  constexpr std::chrono::seconds patience{2};
+  if (isatty(STDERR_FILENO) != 0 || !wait(spawned, 1, patience).empty())
+    return;
+  if (const auto state = cluster.state())
+    for (const auto& waiting : state->queue())
+      if (waiting.name() == name)
+        std::cerr << fmt::format("{} waits for a place: {} (Ctrl-C withdraws it)\n", name, waiting.reason());
+}
+
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
 Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name) {
   const Interrupt interrupt;
-  const std::stop_callback withdraw{interrupt.token(), [&] { spawned.front().cancel(); }};
-  constexpr std::chrono::seconds patience{2};
-  if (isatty(STDERR_FILENO) == 0 && wait(spawned, 1, patience).empty())
-    if (const auto state = cluster.state())
-      for (const auto& waiting : state->queue())
-        if (waiting.name() == name)
-          std::cerr << fmt::format("{} waits for a place: {} (Ctrl-C withdraws it)\n", name, waiting.reason());
-  show_progress(cluster, spawned);
-  wait(spawned, 1, Duration::max());
+  {
+    // Its end waits for a withdrawal that is being sent.
+    const std::stop_callback withdraw{interrupt.token(), [&] { spawned.front().cancel(); }};
+    say_what_it_waits_for(cluster, spawned, name);
+    show_progress(cluster, spawned);
+    wait(spawned, 1, Duration::max());
+  }
   if (interrupt.token().stop_requested()) {
-    // This request follows the withdrawal on the same connection, so its answer comes after the broker has withdrawn
-    // the actor.
-    static_cast<void>(cluster.state());
-    return fail(Errc::cancelled, fmt::format("interrupted: actor {} is not started", name));
+    // Asked behind the withdrawal on the same connection: the broker has it before it answers.
+    const auto state = cluster.state();
+    const bool stays = state && std::any_of(state->actors().begin(), state->actors().end(), [&](const auto& actor) {
+                         return actor.name() == name && actor.state() != "stopping";
+                       });
+    return fail(Errc::cancelled, stays
+                                     ? fmt::format("interrupted: actor {0} stays, since others have asked for it too; "
+                                                   "gpuactors kill {0} ends it",
+                                                   name)
+                                     : fmt::format("interrupted: actor {} is not started", name));
   }
   return {};
 }

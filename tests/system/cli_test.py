@@ -64,6 +64,8 @@ gives("help says what the program is, lists the subcommands and shows examples",
 for subcommand in SUBCOMMANDS:
     gives(f"help on {subcommand} shows an example", [subcommand, "--help"],
           contains("Example", f"gpuactors {subcommand}"))
+gives("help may be a word, with a subcommand behind it", ["help", "up"], contains("Example", "gpuactors up"))
+gives("version may be a word", ["version"], lambda out: re.fullmatch(r"gpuactors \d+\.\d+\.\d+\n", out))
 gives("the version is printed", ["--version"], lambda out: re.fullmatch(r"gpuactors \d+\.\d+\.\d+\n", out))
 refuses("no subcommand at all is bad usage", [], "gpuactors: a subcommand is needed: " + ", ".join(SUBCOMMANDS))
 refuses("an unknown subcommand is answered with the nearest", ["device"],

@@ -236,8 +236,37 @@ def queue(cluster):
     same(cluster.json("status", "--json")[0]["queue"], 1)
     same(cluster.run("kill", "later"), "later has ended\n")
     out, error = waiting.communicate(timeout=DEADLINE)
-    same((waiting.returncode, out, error), (1, "", "gpuactors spawn: the actor was killed before it was placed\n"))
+    # After a while it says what it waits for.
+    same((waiting.returncode, out, error.splitlines()[-1]),
+         (1, "", "gpuactors spawn: the actor was killed before it was placed"))
     same(cluster.json("queue", "--json"), [])
+
+
+@case
+def interrupted_spawn(cluster):
+    """a spawn that waits is withdrawn by Ctrl-C, unless others want its actor, and by its time in the queue"""
+    def interrupt():
+        waiting = cluster.start("spawn", "counter", "--name", "later", "--gpus", "2")
+        until(lambda: cluster.json("queue", "--json"), "the request waits")
+        yield
+        waiting.send_signal(signal.SIGINT)
+        out, error = waiting.communicate(timeout=DEADLINE)
+        same((waiting.returncode, out), (1, ""))
+        yield error.splitlines()[-1]
+
+    lonely = interrupt()
+    next(lonely)
+    same(next(lonely), "gpuactors spawn: interrupted: actor later is not started")
+    same((cluster.json("queue", "--json"), cluster.actor("later")), ([], None))
+    wanted = interrupt()
+    next(wanted)
+    fits(r"gpuactors call: actor later has not been ready within 0\.[0-9] s: it waits for a place",
+         cluster.run("call", "later", "add", '{"n":1}', "--timeout", "0.3", code=1))
+    fits(r"gpuactors spawn: interrupted: actor later stays, since others have asked for it too", next(wanted))
+    same(cluster.run("kill", "later"), "later has ended\n")
+    fits(r"gpuactors spawn: ", cluster.run("spawn", "counter", "--name", "later", "--gpus", "2", "--queue-timeout",
+                                           "0.2", code=1))
+    same((cluster.json("queue", "--json"), cluster.actor("later")), ([], None))
 
 
 @case
