@@ -44,17 +44,19 @@ Result<void> run_call(const CallArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
   std::optional<Cluster> cluster;
   GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
-  // The timeout covers both the wait until the actor runs and the call.
-  const auto until = deadline_after(Clock::now(), timeout.value_or(limits::call_deadline));
-  const auto left = [until] { return std::max(Duration::zero(), until - Clock::now()); };
-  GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space, left()));
+  // The timeout covers both the wait until the actor runs and the call, but not the time that the input takes to come.
+  const auto start = Clock::now();
+  GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space, timeout.value_or(limits::call_deadline)));
+  const auto spent = Clock::now() - start;
+  const auto left = [spent](Duration limit) { return std::max(Duration::zero(), limit - spent); };
   GPUACTORS_LET(type, types.find_actor(actor.type()));
   GPUACTORS_LET(method, DescribedTypes::find_method(*type, arguments.method));
   GPUACTORS_LET(input, read_message(types, method->input(), arguments.input));
   if (method->streamed())
-    return print_items(types,
-                       actor.stream_payload(method->name(), std::move(input), timeout.value_or(Duration::max())));
-  GPUACTORS_LET(reply, actor.call_payload(method->name(), std::move(input), left()).get());
+    return print_items(
+        types, actor.stream_payload(method->name(), std::move(input), timeout ? left(*timeout) : Duration::max()));
+  GPUACTORS_LET(
+      reply, actor.call_payload(method->name(), std::move(input), left(timeout.value_or(limits::call_deadline))).get());
   GPUACTORS_LET(json, types.messages().to_json(reply));
   std::cout << json << '\n';
   return {};

@@ -3,6 +3,8 @@
 #include <gpuactors/base/suggest.hpp>
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -29,7 +31,11 @@ std::string one_line(std::string_view text) {
 }
 
 int report(std::string_view who, std::string_view text, int code) {
-  std::cerr << who << ": " << one_line(text) << std::endl;
+  // A daemon that has failed ends, so that it is started again, whether somebody reads why or not.
+  constexpr int patience_ms = 1'000;
+  pollfd error{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&error, 1, patience_ms) != 0)
+    std::cerr << who << ": " << one_line(text) << std::endl;
   return code;
 }
 

@@ -7,11 +7,13 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <iostream>
 #include <memory>
-#include <mutex>
 
 namespace gpuactors::cli {
 
@@ -159,14 +161,19 @@ DaemonOptions options_of(const DaemonArguments& arguments, std::string ready) {
   const auto seconds = [](double value) { return std::chrono::ceil<Duration>(std::chrono::duration<double>{value}); };
   options.heartbeat = seconds(arguments.heartbeat);
   options.link_timeout = seconds(arguments.link_timeout);
-  auto mutex = std::make_shared<std::mutex>();
-  options.notice = [mutex](std::string_view line) {
+  // The daemon calls this on one thread, which waits as long as nobody reads standard error. It must hold no lock
+  // meanwhile that others need: not that of the C library's stream either, which a process flushes at its end.
+  options.notice = [](std::string_view line) {
     const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-    const std::lock_guard lock{*mutex};
-    std::cerr << fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", now, line) << std::endl;
+    const auto text = fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}\n", now, line);
+    for (std::string_view rest = text; !rest.empty();) {
+      const auto written = ::write(STDERR_FILENO, rest.data(), rest.size());
+      if (written < 0 && errno != EINTR)
+        return; // its reader has gone
+      rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(0, written)));
+    }
   };
-  options.ready = [mutex, ready = std::move(ready)](std::string_view where) {
-    const std::lock_guard lock{*mutex};
+  options.ready = [ready = std::move(ready)](std::string_view where) {
     std::cout << ready << ' ' << where << std::endl;
   };
   return options;

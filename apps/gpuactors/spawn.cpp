@@ -100,7 +100,8 @@ void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>
 }
 
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
-Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name) {
+Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name,
+                   const std::string& name_space) {
   const Interrupt interrupt;
   {
     // Its end waits for a withdrawal that is being sent.
@@ -112,9 +113,13 @@ Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, con
   if (interrupt.token().stop_requested()) {
     // Asked behind the withdrawal on the same connection: the broker has it before it answers.
     const auto state = cluster.state();
-    const bool stays = state && std::any_of(state->actors().begin(), state->actors().end(), [&](const auto& actor) {
-                         return actor.name() == name && actor.state() != "stopping";
-                       });
+    if (!state)
+      return fail(Errc::unavailable, fmt::format("interrupted, and the broker does not answer: whether actor {} is "
+                                                 "started later is not known",
+                                                 name));
+    const bool stays = std::any_of(state->actors().begin(), state->actors().end(), [&](const auto& actor) {
+      return actor.name() == name && actor.name_space() == name_space && actor.state() != "stopping";
+    });
     return fail(Errc::cancelled, stays
                                      ? fmt::format("interrupted: actor {0} stays, since others have asked for it too; "
                                                    "gpuactors kill {0} ends it",
@@ -136,7 +141,7 @@ Result<void> run_spawn(const SpawnArguments& arguments) {
   GPUACTORS_TRY(check_ownership(ownership_of(*type), gpus, options.memory_bytes, type->name()));
   std::vector<Future<ActorRef>> spawned;
   spawned.push_back(cluster->spawn_payload(arguments.actor, std::move(config), options));
-  GPUACTORS_TRY(await(*cluster, spawned, options.name));
+  GPUACTORS_TRY(await(*cluster, spawned, options.name, options.name_space));
   GPUACTORS_LET(actor, spawned.front().get());
   const auto info = actor.info();
   if (arguments.json)

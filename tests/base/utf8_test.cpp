@@ -35,6 +35,11 @@ TEST_CASE("the text of an error is UTF-8 and of a bounded length, whoever wrote 
   CHECK_FALSE(is_utf8(std::string("a\0b", 3)));
   const Error small{Errc::task_failed, std::string(limits::error_text_bytes, 'a')};
   CHECK(small.message().size() == limits::error_text_bytes);
-  const Error large{Errc::task_failed, std::string(limits::error_text_bytes - 1, 'a') + "\xC3\xA9!"};
-  CHECK(large.message() == std::string(limits::error_text_bytes - 1, 'a') + " [3 more bytes]");
+  const auto kept = limits::error_text_bytes - 40;
+  const Error large{Errc::task_failed, std::string(kept - 1, 'a') + "\xC3\xA9" + std::string(100, 'b')};
+  CHECK(large.message() == std::string(kept - 1, 'a') + " [102 more bytes]");
+  CHECK(Error{Errc::task_failed, large.message()}.message() == large.message());
+  const Error wrong{Errc::task_failed, std::string(limits::error_text_bytes, '\xE9')};
+  CHECK(wrong.message().size() <= limits::error_text_bytes);
+  CHECK(is_utf8(wrong.message()));
 }

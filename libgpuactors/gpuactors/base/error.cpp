@@ -55,7 +55,9 @@ const Row* find_row(Errc code) noexcept {
 
 void shorten(std::string& text) {
   const auto bytes = text.size();
-  text.resize(limits::error_text_bytes);
+  constexpr std::size_t suffix_bytes =
+      40; // so that the result is not too long for the next one who makes an error of it
+  text.resize(limits::error_text_bytes - suffix_bytes);
   text.resize(text.size() - begun_at_end(text));
   text += fmt::format(" [{} more bytes]", bytes - text.size());
 }
@@ -63,10 +65,10 @@ void shorten(std::string& text) {
 } // namespace
 
 Error::Error(Errc code, std::string message) : code_(code), message_(std::move(message)) {
-  if (message_.size() > limits::error_text_bytes)
-    shorten(message_);
   if (!is_utf8(message_))
     message_ = to_utf8(message_);
+  if (message_.size() > limits::error_text_bytes)
+    shorten(message_);
 }
 
 Remedy remedy_of(Errc code) noexcept {

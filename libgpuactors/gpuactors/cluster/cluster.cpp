@@ -358,9 +358,10 @@ Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_spac
   core_->ask_broker(reply, deadline_after(Clock::now(), timeout), std::move(message));
   auto found = Future<ActorRef>{reply}.get();
   if (!found && found.error().code() == Errc::deadline_exceeded)
-    return fail(Errc::deadline_exceeded,
-                fmt::format("actor {} has not been ready within {:.1f} s: it waits for a place, or starts", name,
-                            std::chrono::duration<double>{timeout}.count()));
+    return fail(
+        Errc::deadline_exceeded,
+        fmt::format("actor {} has not been ready within {:.1f} s: it waits for a place, starts, or the broker is away",
+                    name, std::chrono::duration<double>{timeout}.count()));
   return found;
 }
 

@@ -81,7 +81,10 @@ private:
     });
 
     auto services = std::make_shared<ProcessServices>();
-    GPUACTORS_TRY(open(setup, *services));
+    if (auto opened = open(setup, *services); !opened) {
+      *agent_needed_ = false; // the end of this process's own connection is not the agent's
+      return opened;
+    }
     core.fill(*services);
     worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
     auto registered = register_with(agent, core, setup);
