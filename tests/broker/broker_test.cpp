@@ -411,6 +411,12 @@ TEST_CASE("the broker tells of actors that have ended, and counts what has happe
   CHECK(state.ended(0).actor().lease().node() == "n0");
   CHECK(state.ended(0).unix_ns() >= state.started_unix_ns());
   CHECK(state.ended(0).error() == static_cast<std::uint32_t>(Errc::actor_died));
+  // Whoever still has its number hears how it ended.
+  v1::FindActor find;
+  find.set_id(state.ended(0).actor().id());
+  const auto gone = scene.ask<v1::ActorInfo>(find).get();
+  REQUIRE_FALSE(gone.has_value());
+  CHECK(gone.error() == Error{Errc::actor_died, "actor t2 (trainer) has ended: it was told to end"});
   CHECK(state.counters().at("died") == 3);
   CHECK(state.counters().at("died/actor_died") == 3);
   CHECK(state.counters().at("node_added") == 1);

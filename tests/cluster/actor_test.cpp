@@ -353,6 +353,29 @@ TEST_CASE("cancelling a call that was handed on reaches the work it was handed t
   CHECK(cluster.submit<Text>("echo", text("next"), {.gpus = 1}).get(std::chrono::seconds{60}).has_value());
 }
 
+TEST_CASE("a method that returns an empty future fails its call, and the actor works on", "[cluster]") {
+  auto cluster = embed();
+  auto actor = must(cluster.spawn("accumulator", number(1)));
+  const auto empty = actor.call<Number>("nothing", number(0)).get();
+  REQUIRE_FALSE(empty.has_value());
+  CHECK(empty.error().code() == Errc::task_failed);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 2);
+}
+
+TEST_CASE("options that look like those of a cluster and are none are refused, others are the program's", "[cluster]") {
+  const auto open = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "program");
+    return Cluster::open(static_cast<int>(arguments.size()), arguments.data());
+  };
+  for (const auto* misspelled : {"--brokr=127.0.0.1:1", "--device", "--insecre", "--link-timout"}) {
+    const auto refused = open({misspelled, "x"});
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == Errc::invalid_argument);
+    CHECK(refused.error().message().find("did you mean \"--") != std::string::npos);
+  }
+  CHECK(open({"--devices", "host:1x1MiB", "--epochs", "3", "--", "--brokr"}).has_value());
+}
+
 TEST_CASE("an empty reference answers with nothing, not with a crash", "[cluster]") {
   const ActorRef none;
   CHECK_FALSE(none);

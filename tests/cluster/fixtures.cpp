@@ -60,6 +60,10 @@ public:
     return Cluster::from(*this).submit<Number>("wait_for_stop", in, {.gpus = 1});
   }
 
+  Future<Number> nothing(const Number&) noexcept {
+    return {};
+  }
+
   Number fulfil(const Number& in) {
     for (auto& promise : promises_)
       promise.set(number(last_));
@@ -209,6 +213,7 @@ std::shared_ptr<const TypeRegistry> types() {
         .method("wait_for_stop", &Accumulator::wait_for_stop)
         .method("count", &Accumulator::count)
         .method("later", &Accumulator::later)
+        .method("nothing", &Accumulator::nothing)
         .method("delegate", &Accumulator::delegate)
         .method("fulfil", &Accumulator::fulfil);
     define_actor<Late>("late", *made);

@@ -192,12 +192,8 @@ void BrokerCore::submit_actor(ActorRecord& record) {
   apply(ledger_.submit(record.waiting_for, std::move(*request), world_.now()));
 }
 
-void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
-  record.state = ActorState::starting;
-  record.lease = to_wire(lease);
-  actor_leases_[lease.id] = record.id;
+v1::StartActor BrokerCore::order_of(const ActorRecord& record) {
   v1::StartActor order;
-  *order.mutable_lease() = *record.lease;
   order.set_actor(record.id.value());
   *order.mutable_spec() = record.spec;
   order.set_restarts(record.lives.restarts());
@@ -207,6 +203,15 @@ void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
   order.set_client_request(record.client_request);
   order.set_saved_type(record.saved_type);
   order.set_saved(record.saved);
+  return order;
+}
+
+void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
+  record.state = ActorState::starting;
+  record.lease = to_wire(lease);
+  actor_leases_[lease.id] = record.id;
+  auto order = order_of(record);
+  *order.mutable_lease() = *record.lease;
   if (const auto& agent = nodes_.at(lease.node).agent)
     world_.post(agent, std::move(order), record.config);
   limit_first_start(record);

@@ -248,6 +248,15 @@ private:
   void reconcile(const v1::RegisterNode& message);
   /// The node that holds the lease and is not admitted yet; null if there is none.
   Arrival* arrival_with(std::uint64_t lease, std::uint64_t epoch);
+  /// Keeps a report of a lease whose node is not admitted yet; `admit` passes it to `hear`.
+  /// @returns false if there is no such node: the report is to be handled now.
+  template <class Message>
+  bool postpone(const Message& report) {
+    auto* arrival = arrival_with(report.lease(), report.epoch());
+    if (arrival != nullptr)
+      arrival->reports.emplace_back(report);
+    return arrival != nullptr;
+  }
   void hear(const Report& report);
   /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
@@ -329,6 +338,8 @@ private:
   void kill(ActorRecord& record, std::uint64_t grace_ms);
   void submit_actor(ActorRecord& record);
   void start_actor(const Lease& lease, ActorRecord& record);
+  /// What its node, and the file, have to know of an actor; without its lease and its configuration.
+  static v1::StartActor order_of(const ActorRecord& record);
   void actor_started(ActorRecord& record, const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
   void actor_down(ActorId id, const Error& error, LifeEnd why);
   /// The actor's pause is over, or its first start has taken too long.

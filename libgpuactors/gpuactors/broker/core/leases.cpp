@@ -96,10 +96,8 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
 }
 
 void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control) {
-  if (auto* arrival = arrival_with(message.lease(), message.epoch())) {
-    arrival->reports.emplace_back(message);
+  if (postpone(message))
     return;
-  }
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
@@ -151,10 +149,8 @@ void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
 }
 
 void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
-  if (auto* arrival = arrival_with(message.lease(), message.epoch())) {
-    arrival->reports.emplace_back(message);
+  if (postpone(message))
     return;
-  }
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())

@@ -58,10 +58,8 @@ v1::TypeCatalog BrokerCore::types() const {
 }
 
 void BrokerCore::saved(const v1::ActorSaved& message) {
-  if (auto* arrival = arrival_with(message.lease(), message.epoch())) {
-    arrival->reports.emplace_back(message);
+  if (postpone(message))
     return;
-  }
   const auto holder = actor_leases_.find(LeaseId{message.lease()});
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
   if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != message.epoch()

@@ -138,16 +138,7 @@ void BrokerCore::keep(const ActorRecord& record) {
   if (options_.store == nullptr || (record.spec.name().empty() && !record.spec.detached()))
     return;
   v1::HeldLease stored;
-  auto& order = *stored.mutable_actor();
-  order.set_actor(record.id.value());
-  *order.mutable_spec() = record.spec;
-  *order.mutable_request() = record.request;
-  order.set_restarts(record.lives.restarts());
-  order.set_forgiven(record.lives.forgiven());
-  order.set_client(record.client);
-  order.set_client_request(record.client_request);
-  order.set_saved_type(record.saved_type);
-  order.set_saved(record.saved);
+  *stored.mutable_actor() = order_of(record);
   if (const auto config = record.config.encoded()) {
     stored.set_config_type(std::string{config->type_name()});
     stored.set_config(std::string{config->bytes()});
