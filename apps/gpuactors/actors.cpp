@@ -36,14 +36,14 @@ std::uint32_t pid_of(const v1::ActorInfo& actor) {
 }
 
 void print_actors(const v1::ClusterState& state, std::ostream& out) {
-  Table table{
-      {"NAME", ">ID", "TYPE", "STATE", ">RESTARTS", "NODE", ">PID", "DEVICES (SHARE, MEMORY)", ">IN USE", ">CALLS"}};
+  Table table{{"NAME", ">ID", "TYPE", "STATE", ">RESTARTS", "NODE", ">PID", "DEVICES (SHARE, MEMORY)", ">IN USE",
+               ">CALLS", "OWNER"}};
   for (const auto& actor : state.actors()) {
     const auto pid = pid_of(actor);
     table.add({full_name(actor), std::to_string(actor.id()), actor.type(), actor.state(),
                std::to_string(actor.restarts()), actor.lease().node(), pid != 0 ? std::to_string(pid) : "",
                actor.has_lease() ? devices_in_words(actor.lease()) : "",
-               pid != 0 ? format_bytes(actor.memory_used_bytes()) : "", std::to_string(actor.calls())});
+               pid != 0 ? format_bytes(actor.memory_used_bytes()) : "", std::to_string(actor.calls()), actor.owner()});
   }
   table.print(out);
 }
@@ -122,6 +122,7 @@ Json json_of(const v1::ActorInfo& actor) {
           {"calls", json_of(actor.calls())},
           {"lease", actor.has_lease() ? json_of(actor.lease().id()) : Json("")},
           {"devices", devices_of(actor.lease())},
+          {"owner", actor.owner()},
           {"detached", actor.detached()},
           {"max_task_retries", actor.max_task_retries()},
           {"max_pending_calls", json_of(actor.max_pending_calls())}};

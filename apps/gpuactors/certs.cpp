@@ -23,6 +23,9 @@ struct CertsArguments {
   std::string name;
   std::vector<std::string> hosts;
   std::string out;
+  /// What to revoke.
+  std::string which;
+  bool client = false;
   bool json = false;
 };
 
@@ -53,27 +56,58 @@ Result<void> run_init(const CertsArguments& arguments) {
 
 Result<void> run_issue(const CertsArguments& arguments) {
   GPUACTORS_LET(folder, open_folder(arguments));
-  NodeIdentity node{arguments.name, arguments.hosts, {}};
+  CertificateOwner owner{arguments.name, arguments.hosts, {}};
+  if (arguments.client)
+    owner.role = CertificateRole::client;
   if (!arguments.days.empty()) {
     GPUACTORS_LET(days, parse_days(arguments));
-    node.days = days;
+    owner.days = days;
   }
   const auto out = arguments.out.empty() ? folder.path() / arguments.name : std::filesystem::path{arguments.out};
-  GPUACTORS_LET(files, folder.issue(node, out));
-  std::cout << fmt::format("{}: a certificate for {} until {}\n"
-                           "copy ca.pem, node.pem and node.key from there to {}, into its certificate folder\n",
-                           out.string(), fmt::join(node.hosts.empty() ? std::vector{node.name} : node.hosts, ", "),
-                           to_string(files.valid_until), node.name);
+  GPUACTORS_LET(files, folder.issue(owner, out));
+  std::cout << fmt::format("{}: a {}'s certificate for {} until {}\n"
+                           "copy its files to {}, into the certificate folder there\n",
+                           out.string(), to_string(owner.role),
+                           fmt::join(owner.hosts.empty() ? std::vector{owner.name} : owner.hosts, ", "),
+                           to_string(files.valid_until), owner.name);
+  return {};
+}
+
+// -- revoke ---------------------------------------------------------------------------------------
+
+Result<void> run_revoke(const CertsArguments& arguments) {
+  GPUACTORS_LET(folder, open_folder(arguments));
+  GPUACTORS_LET(revoked, folder.revoke(arguments.which));
+  for (const auto& info : revoked)
+    std::cout << fmt::format("revoked the certificate of {}, valid until {} ({})\n", info.subject,
+                             to_string(info.valid_until), info.serial);
+  std::cout << fmt::format(
+      "copy {} to the certificate folders of all machines: their processes read it within a second "
+      "and need no restart\n",
+      (folder.path() / "revoked.pem").string());
   return {};
 }
 
 // -- show -----------------------------------------------------------------------------------------
 
+std::string role_text(const CertificateInfo& info) {
+  return info.is_authority ? "authority" : std::string{to_string(info.role)};
+}
+
 void print_table(const std::vector<CertificateInfo>& list) {
-  Table table{{"FILE", "SUBJECT", "HOSTS", "VALID FROM", "VALID UNTIL", "FINGERPRINT (SHA-256)"}};
+  Table table{{"FILE", "SUBJECT", "ROLE", "HOSTS", "VALID FROM", "VALID UNTIL", "FINGERPRINT (SHA-256)"}};
   for (const auto& info : list)
-    table.add({info.file.filename().string(), info.subject, fmt::format("{}", fmt::join(info.hosts, ",")),
-               to_string(info.valid_from), to_string(info.valid_until), info.fingerprint});
+    table.add({info.file.filename().string(), info.subject, role_text(info),
+               fmt::format("{}", fmt::join(info.hosts, ",")), to_string(info.valid_from), to_string(info.valid_until),
+               info.fingerprint});
+  table.print(std::cout);
+}
+
+void print_issued(const std::vector<CertificateInfo>& list) {
+  Table table{{"SUBJECT", "ROLE", "VALID FROM", "VALID UNTIL", "REVOKED", "SERIAL NUMBER"}};
+  for (const auto& info : list)
+    table.add({info.subject, role_text(info), to_string(info.valid_from), to_string(info.valid_until),
+               info.revoked ? to_string(*info.revoked) : "", info.serial});
   table.print(std::cout);
 }
 
@@ -86,10 +120,13 @@ void print_infos(const std::vector<CertificateInfo>& list) {
   for (const auto& info : list)
     array.push_back({{"file", info.file.string()},
                      {"subject", info.subject},
+                     {"role", role_text(info)},
                      {"issuer", info.issuer},
                      {"hosts", info.hosts},
                      {"valid_from", iso(info.valid_from)},
                      {"valid_until", iso(info.valid_until)},
+                     {"revoked", info.revoked ? Json(iso(*info.revoked)) : Json()},
+                     {"serial", info.serial},
                      {"fingerprint", info.fingerprint}});
   print_json(std::cout, array);
 }
@@ -102,6 +139,16 @@ Result<void> run_show(const CertsArguments& arguments) {
   else
     print_table(list);
   GPUACTORS_TRY(folder.check()); // fails as a process does that starts with these certificates
+  return {};
+}
+
+Result<void> run_issued(const CertsArguments& arguments) {
+  GPUACTORS_LET(folder, open_folder(arguments));
+  GPUACTORS_LET(list, folder.issued());
+  if (arguments.json)
+    print_infos(list);
+  else
+    print_issued(list);
   return {};
 }
 
@@ -126,7 +173,7 @@ CLI::App* add_init(CLI::App& parser, CertsArguments& arguments) {
 }
 
 CLI::App* add_issue(CLI::App& parser, CertsArguments& arguments) {
-  auto* issue = parser.add_subcommand("issue", "Issue a certificate for another machine");
+  auto* issue = parser.add_subcommand("issue", "Issue a certificate for another machine, or for a user");
   issue->add_option("name", arguments.name, "Who it is for; also its host, without --host")
       ->type_name("NAME")
       ->required();
@@ -135,6 +182,10 @@ CLI::App* add_issue(CLI::App& parser, CertsArguments& arguments) {
                    "Host name or IP address that it can be reached at, without port; may be repeated")
       ->type_name("H")
       ->allow_extra_args(false);
+  issue->add_flag(
+      "--client", arguments.client,
+      "For a user or a program: it may use the cluster and end what its own name has started, but neither run "
+      "a broker or a node nor administer");
   add_folder(*issue, arguments);
   issue->add_option("--out", arguments.out, "Folder to write to. Default: NAME in the folder of the certificates")
       ->type_name("DIR");
@@ -144,8 +195,36 @@ CLI::App* add_issue(CLI::App& parser, CertsArguments& arguments) {
                 "Examples:\n"
                 "  gpuactors certs issue node-1 --host gpu1.example.org --host 10.0.0.1 --out node-1\n"
                 "  ssh gpu1.example.org mkdir -p -m 700 .local/state/gpuactors/certs\n"
-                "  scp -p node-1/* gpu1.example.org:.local/state/gpuactors/certs/");
+                "  scp -p node-1/* gpu1.example.org:.local/state/gpuactors/certs/\n"
+                "  gpuactors certs issue alice --client --out alice");
   return issue;
+}
+
+CLI::App* add_revoke(CLI::App& parser, CertsArguments& arguments) {
+  auto* revoke = parser.add_subcommand("revoke", "Revoke certificates, so that nobody accepts them any more");
+  revoke
+      ->add_option("which", arguments.which,
+                   "A name, all of whose certificates are revoked; the serial number of one; or a file with one")
+      ->type_name("NAME|SERIAL|FILE")
+      ->required();
+  add_folder(*revoke, arguments);
+  revoke->footer("Run it where the authority was made: it adds to revoked.pem there. Copy that file to all machines.\n"
+                 "Processes that see it refuse the certificates and end the connections of their owners.\n\n"
+                 "Examples:\n"
+                 "  gpuactors certs revoke alice\n"
+                 "  scp ~/.local/state/gpuactors/certs/revoked.pem gpu1.example.org:.local/state/gpuactors/certs/");
+  return revoke;
+}
+
+CLI::App* add_issued(CLI::App& parser, CertsArguments& arguments) {
+  auto* issued = parser.add_subcommand("issued", "List the certificates that were issued here, and those revoked");
+  add_folder(*issued, arguments);
+  issued->add_flag("--json", arguments.json, "Print one array with an object for each certificate");
+  issued->footer("Run it where the authority was made.\n\n"
+                 "Examples:\n"
+                 "  gpuactors certs issued\n"
+                 "  gpuactors certs issued --json | jq -r '.[] | select(.revoked == null) | .subject'");
+  return issued;
 }
 
 CLI::App* add_show(CLI::App& parser, CertsArguments& arguments) {
@@ -167,20 +246,28 @@ Command add_certs(CLI::App& program) {
   parser->require_subcommand(1);
   auto* init = add_init(*parser, *arguments);
   auto* issue = add_issue(*parser, *arguments);
+  auto* issued = add_issued(*parser, *arguments);
+  auto* revoke = add_revoke(*parser, *arguments);
   add_show(*parser, *arguments);
   parser->footer("Every port of a cluster asks who connects. ca.pem says whom to trust, node.pem and node.key who a "
                  "machine is.\nca.key makes new certificates and never leaves the machine where it was made.\n\n"
                  "Examples:\n"
                  "  gpuactors certs init                                  once, on one machine\n"
                  "  gpuactors certs issue node-1 --host 10.0.0.1          there too, for each other machine\n"
+                 "  gpuactors certs issue alice --client                  there too, for each user\n"
+                 "  gpuactors certs revoke alice                          there too, when somebody must not come in\n"
                  "  gpuactors certs show                                  anywhere: what there is, and until when");
-  return {parser, [arguments, init, issue] {
+  return {parser, [arguments, init, issue, issued, revoke] {
             if (init->parsed()) {
               if (arguments->days.empty())
                 arguments->days = std::to_string(limits::authority_days);
               return run_init(*arguments);
             }
-            return issue->parsed() ? run_issue(*arguments) : run_show(*arguments);
+            if (issue->parsed())
+              return run_issue(*arguments);
+            if (issued->parsed())
+              return run_issued(*arguments);
+            return revoke->parsed() ? run_revoke(*arguments) : run_show(*arguments);
           }};
 }
 

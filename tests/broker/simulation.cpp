@@ -337,7 +337,7 @@ void Cluster::greet(Client& client) {
   const auto link = client.link;
   to_broker(link, [this, link, &client, message](BrokerCore& core) {
     note("hello", message);
-    if (const auto done = core.hello(message, link); !done)
+    if (const auto done = core.hello(message, {}, link); !done)
       violations_.push_back("a client is refused: " + done.error().message());
     from_broker(link, [this, &client] {
       client.greeted = true;

@@ -126,7 +126,7 @@ void Cluster::spawn(Client& client) {
   note(fmt::format("client {} spawns", client.id), message);
   begin(client, "spawn", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.spawn_actor(message, {}, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
+    core.spawn_actor(message, {}, {}, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
                        client.actors.insert(found->info.id());
                      }));
   });
@@ -139,7 +139,7 @@ void Cluster::kill(Client& client, std::uint64_t actor) {
   note(fmt::format("client {} kills", client.id), message);
   begin(client, "kill", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_again(asked.again);
-    core.kill(message, answer<void>(client, asked, [](const Result<void>&) {}));
+    core.kill(message, {}, answer<void>(client, asked, [](const Result<void>&) {}));
   });
 }
 
@@ -166,7 +166,7 @@ void Cluster::submit_group(Client& client) {
   note(fmt::format("client {} groups", client.id), message);
   begin(client, "group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.submit_group(message, answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
+    core.submit_group(message, {}, answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
                         client.groups.insert(info->id());
                       }));
   });
@@ -179,7 +179,7 @@ void Cluster::release_group(Client& client, std::uint64_t group) {
   note(fmt::format("client {} releases group", client.id), message);
   begin(client, "release group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_again(asked.again);
-    core.release_group(message, answer<void>(client, asked, [](const Result<void>&) {}));
+    core.release_group(message, {}, answer<void>(client, asked, [](const Result<void>&) {}));
   });
 }
 
@@ -191,7 +191,7 @@ void Cluster::give_back(Client& client, std::uint64_t lease) {
   message.set_lease(lease);
   message.set_epoch(held.mapped());
   // Without a connection: the next hello does not claim it.
-  to_broker(client.link, [message](BrokerCore& core) { core.release(message); });
+  to_broker(client.link, [message](BrokerCore& core) { core.release(message, {}); });
 }
 
 void Cluster::withdraw(Client& client, std::uint64_t number) {

@@ -215,6 +215,70 @@ TEST_CASE("a client whose certificate has expired is refused at every port", "[p
   target.check_serves_on();
 }
 
+TEST_CASE("a client's certificate permits to use a cluster, and neither to serve nor to administer it",
+          "[processes][security]") {
+  const TemporaryFolder folder;
+  Target target{false, [&](const std::string& certificates) {
+                  const CertificateFolder cluster{certificates};
+                  must(cluster.init(10));
+                  for (const auto* name : {"alice", "bob"})
+                    must(cluster.issue({name, {}, {}, CertificateRole::client}, folder / name));
+                }};
+  auto alice = must(target.connect((folder / "alice").string()));
+  auto bob = must(target.connect((folder / "bob").string()));
+
+  // All that work needs.
+  auto hers = must(alice.spawn("counter", number(1), {.gpus = 0.25, .name = "hers", .detached = true}));
+  CHECK(must(hers.call<Number>("add", number(1)).get(20s)).value() == 2);
+  CHECK(must(bob.find("hers")).call<Number>("add", number(1)).get(20s).has_value());
+  CHECK(must(bob.submit<Number>("pid", {}, {.gpus = 0.25}).get(20s)).value() > 0);
+  CHECK(must(alice.state()).actors_size() == 2);
+  CHECK(alice.logs("hers", {}, [](const LogRecord&) { return true; }).has_value());
+
+  // What is another's, and what is the cluster's, is not to be touched.
+  const auto refused = bob.kill("hers");
+  REQUIRE(code_of(refused) == Errc::permission_denied);
+  CHECK(says(refused.error(), "belongs to \"alice\""));
+  CHECK(code_of(bob.kill(target.actor)) == Errc::permission_denied);
+  CHECK(code_of(bob.drain("n0")) == Errc::permission_denied);
+  CHECK(code_of(alice.drain("n0")) == Errc::permission_denied);
+  DaemonOptions daemon;
+  daemon.certificates = (folder / "bob").string();
+  NodeDaemon node;
+  node.broker = target.processes.broker();
+  CHECK(code_of(run_node(node, daemon)) == Errc::permission_denied);
+  CHECK(must(hers.call<Number>("add", number(1)).get(20s)).value() == 4);
+
+  // One's own may be ended, also by another program of the same name; a node's certificate permits everything.
+  CHECK(must(target.connect((folder / "alice").string())).kill("hers").has_value());
+  auto his = must(bob.spawn("counter", number(1), {.gpus = 0.25, .name = "his", .detached = true}));
+  CHECK(target.cluster->kill("his").has_value());
+  target.check_serves_on();
+}
+
+TEST_CASE("a client whose certificate is revoked loses its connections, and does not get in again",
+          "[processes][security]") {
+  const TemporaryFolder folder;
+  Target target{false, [&](const std::string& certificates) {
+                  const CertificateFolder cluster{certificates};
+                  must(cluster.init(10));
+                  must(cluster.issue({"alice", {}, {}, CertificateRole::client}, folder / "alice"));
+                }};
+  auto alice = must(target.connect((folder / "alice").string()));
+  auto hers = must(alice.spawn("counter", number(1), {.gpus = 0.25, .name = "hers"}));
+  must(CertificateFolder{target.processes.certificates()}.revoke("alice"));
+  CHECK(eventually([&] { return !hers.call<Number>("add", number(1), 1s).get(); }));
+  // Her actor ends with her connection, as if she had gone.
+  CHECK(eventually([&] { return must(target.cluster->state()).actors_size() == 1; }));
+  CHECK_THAT(target.why_refused((folder / "alice").string()), Contains("revoked"));
+  for (const auto port : target.ports()) {
+    INFO("port " << port);
+    CHECK_THAT(tls_refusal(port, must(CertificateFolder{folder / "alice"}.check())), Contains("certificate revoked"));
+  }
+  CHECK(target.said_refused("revoked"));
+  target.check_serves_on();
+}
+
 TEST_CASE("a client in plaintext is refused by a cluster that speaks TLS", "[processes][security]") {
   Target target;
   CHECK_THAT(target.why_refused({}, true), Contains("--insecure"));

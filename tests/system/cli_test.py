@@ -335,13 +335,13 @@ def certs(*arguments):
     return ["certs", *arguments]
 
 
-for subcommand in ("init", "issue", "show"):
+for subcommand in ("init", "issue", "issued", "revoke", "show"):
     gives(f"help on certs {subcommand} shows an example", certs(subcommand, "--help"),
           contains("Example", f"gpuactors certs {subcommand}"))
 refuses("certs alone is bad usage", certs(),
-        r"gpuactors certs: a subcommand is needed: init, issue, show; see gpuactors certs --help$")
+        r"gpuactors certs: a subcommand is needed: init, issue, issued, revoke, show; see gpuactors certs --help$")
 refuses("an unknown subcommand of certs is answered with the nearest", certs("isue"),
-        r'gpuactors certs: there is no subcommand "isue"; did you mean "issue"\?$')
+        r'gpuactors certs: there is no subcommand "isue"; did you mean "issue" or "issued"\?$')
 refuses("an unknown option of certs issue is answered with the nearest", certs("issue", "a", "--hots", "b"),
         r'gpuactors certs issue: there is no option --hots; did you mean "--host')
 refuses("certs issue needs a name", certs("issue"), r"gpuactors certs issue: .*name.*; see gpuactors certs issue --help")
@@ -358,9 +358,22 @@ refuses("certs init does not replace an authority", certs("init", *CERTS),
         r"gpuactors certs init: \S+/certs has an authority: issue certificates with gpuactors certs issue NAME")
 gives("certs issue writes a folder for another machine",
       certs("issue", "node-1", *CERTS, "--host", "gpu1", "--host=10.0.0.1", "--out", "{folder}/node-1", "--days", "9"),
-      contains("/node-1: a certificate for gpu1, 10.0.0.1 until ", "copy ca.pem, node.pem and node.key"))
+      contains("/node-1: a node's certificate for gpu1, 10.0.0.1 until ", "copy its files to node-1"))
 gives("certs issue writes below the authority by itself, for its name as host", certs("issue", "node-2", *CERTS),
-      contains("/certs/node-2: a certificate for node-2 until "))
+      contains("/certs/node-2: a node's certificate for node-2 until "))
+gives("certs issue --client is for a user", certs("issue", "alice", *CERTS, "--client"),
+      contains("/certs/alice: a client's certificate for alice until "))
+gives("certs issued lists what was issued, with roles", certs("issued", "--json", *CERTS), document(
+    lambda all: {(c["subject"], c["role"]) for c in all} >= {("node-1", "node"), ("alice", "client")}
+    and all[0]["revoked"] is None))
+gives("certs revoke says what to do with the list", certs("revoke", "alice", *CERTS),
+      contains("revoked the certificate of alice", "copy ", "/certs/revoked.pem to"))
+refuses("certs revoke refuses what is revoked already", certs("revoke", "alice", *CERTS),
+        r"gpuactors certs revoke: alice is revoked already$")
+refuses("certs revoke of an unknown name says how to find it", certs("revoke", "bob", *CERTS),
+        r'gpuactors certs revoke: "bob" is no name or serial number .*gpuactors certs issued')
+gives("certs issued tells of the revocation", certs("issued", *CERTS), lambda out: any(
+    line.startswith("alice") and line.count("UTC") == 3 for line in out.splitlines()))
 refuses("certs issue refuses what is no host", certs("issue", "a", *CERTS, "--host", "gpu1:4711"),
         r'gpuactors certs issue: "gpu1:4711" is no host: .*without port')
 refuses("certs issue refuses what is no name", certs("issue", "../a", *CERTS),

@@ -86,7 +86,7 @@ def spawn(cluster):
           "devices": [{"index": 0, "share": 0.5, "memory_bytes": str(1 << 29)}], "detached": True})
     assert spawned["pid"] in cluster.processes(), spawned
     same(cluster.actor("c0"), spawned)
-    fits(rf"(?m)^c0 +\d+ +counter +alive +0 +n0 +{spawned['pid']} +0 \(0\.5, 512 MiB\) +0 B +0$", cluster.run("actors"))
+    fits(rf"(?m)^c0 +\d+ +counter +alive +0 +n0 +{spawned['pid']} +0 \(0\.5, 512 MiB\) +0 B +0 +\S+$", cluster.run("actors"))
 
 
 @case

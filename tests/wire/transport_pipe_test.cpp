@@ -119,8 +119,8 @@ private:
   transport::TlsSession shake_hands() {
     auto context = transport::TlsContext::load(fixture_.certificates());
     REQUIRE(context.has_value());
-    auto server = context->open(ends_[0], true);
-    auto client = context->open(ends_[1], false);
+    auto server = context->open(ends_[0], TlsPart::accepts);
+    auto client = context->open(ends_[1], TlsPart::connects_to_node);
     REQUIRE(server.has_value());
     REQUIRE(client.has_value());
     bool done = false;

@@ -14,6 +14,8 @@
 using namespace gpuactors;
 using namespace gpuactors::test;
 using transport::TlsContext;
+using transport::TlsPart;
+using transport::TlsPeer;
 
 namespace {
 
@@ -25,19 +27,23 @@ std::string subject_of(X509* certificate) {
 }
 
 /// Whom a client sees when it connects to a server; empty when the two do not agree.
-std::string seen(const TlsContext& server, const TlsContext& client) {
+/// @param met gets whom the server sees.
+std::string seen(const TlsContext& server, const TlsContext& client, TlsPart part = TlsPart::connects_to_node,
+                 TlsPeer* met = nullptr) {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
   std::string result;
   {
-    auto accepting = server.open(ends[0], true);
-    auto connecting = client.open(ends[1], false);
+    auto accepting = server.open(ends[0], TlsPart::accepts);
+    auto connecting = client.open(ends[1], part);
     REQUIRE(accepting.has_value());
     REQUIRE(connecting.has_value());
     for (int turn = 0; turn < 20; ++turn) {
       const bool connected = SSL_do_handshake(connecting->get()) == 1;
       if (SSL_do_handshake(accepting->get()) == 1 && connected) {
         result = subject_of(SSL_get_peer_certificate(connecting->get()));
+        if (met != nullptr)
+          *met = TlsPeer{server, **accepting};
         break;
       }
     }
@@ -75,6 +81,58 @@ TEST_CASE_METHOD(CertificateFixture, "a certificate that is replaced is shown by
   // Nor does a file that is gone end what works.
   std::filesystem::remove(first->certificate);
   CHECK(seen(*server, *client).find("second") != std::string::npos);
+}
+
+TEST_CASE_METHOD(CertificateFixture, "a client's certificate serves those only who connect to anybody", "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  const auto alice = certs().issue({"alice", {}, {}, CertificateRole::client}, folder / "alice");
+  REQUIRE(alice.has_value());
+  const auto node = TlsContext::load(*certs().check());
+  const auto client = TlsContext::load(*alice);
+  REQUIRE(node.has_value());
+  REQUIRE(client.has_value());
+  CHECK(seen(*client, *node, TlsPart::connects_to_node).empty());
+  CHECK(seen(*client, *node, TlsPart::connects_to_any).find("alice") != std::string::npos);
+
+  TlsPeer met;
+  CHECK_FALSE(seen(*node, *client, TlsPart::connects_to_node, &met).empty());
+  CHECK(met.caller() == Caller{"alice", false});
+  CHECK_FALSE(seen(*client, *node, TlsPart::connects_to_any, &met).empty());
+  CHECK(met.caller().administers);
+}
+
+TEST_CASE_METHOD(CertificateFixture, "who is revoked is refused by all that have the list, those connected included",
+                 "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  REQUIRE(certs().issue({"alice", {}, {}}, folder / "alice").has_value());
+  REQUIRE(certs().issue({"bob", {}, {}}, folder / "bob").has_value());
+  const auto server = TlsContext::load(*certs().check());
+  const auto alice = TlsContext::load(*certs("alice").check());
+  const auto bob = TlsContext::load(*certs("bob").check());
+  REQUIRE(server.has_value());
+  REQUIRE(alice.has_value());
+  REQUIRE(bob.has_value());
+  TlsPeer her;
+  TlsPeer him;
+  CHECK_FALSE(seen(*server, *alice, TlsPart::connects_to_node, &her).empty());
+  CHECK_FALSE(seen(*server, *bob, TlsPart::connects_to_node, &him).empty());
+  CHECK_FALSE(her.is_revoked());
+
+  REQUIRE(certs().revoke("alice").has_value());
+  CHECK(seen(*server, *alice).empty()); // the handshake looks at the files, and so the peers need not
+  CHECK(her.is_revoked());
+  CHECK_FALSE(him.is_revoked());
+  CHECK_FALSE(seen(*server, *bob).empty());
+
+  // A list that is gone, or unreadable, does not bring her back.
+  std::filesystem::rename(folder / "certs/revoked.pem", folder / "away");
+  CHECK(seen(*server, *alice).empty());
+  std::ofstream{folder / "certs/revoked.pem"} << "half a li";
+  CHECK(seen(*server, *alice).empty());
+  CHECK(her.is_revoked());
+  CHECK_FALSE(seen(*server, *bob).empty());
 }
 
 TEST_CASE_METHOD(CertificateFixture, "a key of another certificate is refused when it is loaded", "[transport]") {

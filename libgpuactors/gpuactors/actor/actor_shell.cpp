@@ -28,7 +28,7 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
 ActorShell::ActorShell(caf::actor_config& config, OwnThreads::Thread thread,
                        std::shared_ptr<const ProcessServices> services, std::shared_ptr<HolderControl> control,
                        LeaseInfo lease)
-  : OwnThreads::ActorBase(config, std::move(thread)), lease_(std::move(lease)) {
+  : Guarded(config, services->lanes, std::move(thread)), lease_(std::move(lease)) {
   host_.services = std::move(services);
   host_.control = std::move(control);
   answers_ = std::make_shared<detail::Answers>(host_.control, host_.services->lanes);

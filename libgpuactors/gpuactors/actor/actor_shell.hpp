@@ -4,6 +4,7 @@
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/wire/guarded.hpp>
 #include <gpuactors/wire/own_threads.hpp>
 
 namespace gpuactors {
@@ -13,7 +14,7 @@ namespace gpuactors {
 /// Lifecycle: spawned on its own thread by a worker -> `StartActor` constructs the object (answered with `Started`, or
 /// the error of its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an
 /// exit message; then it destroys the object and closes the devices. All on its own thread.
-class ActorShell : public OwnThreads::ActorBase {
+class ActorShell : public Guarded<OwnThreads::ActorBase, HolderFromClients> {
 public:
   ActorShell(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<const ProcessServices> services,
              std::shared_ptr<HolderControl> control, LeaseInfo lease);

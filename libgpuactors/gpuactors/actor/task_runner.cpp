@@ -8,7 +8,7 @@ namespace gpuactors {
 TaskRunner::TaskRunner(caf::actor_config& config, OwnThreads::Thread thread,
                        std::shared_ptr<const ProcessServices> services, std::shared_ptr<HolderControl> control,
                        LeaseInfo lease)
-  : OwnThreads::ActorBase(config, std::move(thread)), services_(std::move(services)), control_(std::move(control)),
+  : Guarded(config, services->lanes, std::move(thread)), services_(std::move(services)), control_(std::move(control)),
     lease_(std::move(lease)), answers_(std::make_shared<detail::Answers>(control_, services_->lanes)) {
   // nop
 }

@@ -4,6 +4,7 @@
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/wire/guarded.hpp>
 #include <gpuactors/wire/own_threads.hpp>
 
 #include <atomic>
@@ -14,7 +15,7 @@ namespace gpuactors {
 ///
 /// Lifecycle: spawned on its own thread by a worker -> opened by `StartRunner` (answered with `Started`, or the error
 /// of opening its devices) -> serves `Call`s -> ended by an exit message; then it closes its devices.
-class TaskRunner : public OwnThreads::ActorBase {
+class TaskRunner : public Guarded<OwnThreads::ActorBase, HolderFromClients> {
 public:
   TaskRunner(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<const ProcessServices> services,
              std::shared_ptr<HolderControl> control, LeaseInfo lease);

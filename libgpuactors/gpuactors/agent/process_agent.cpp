@@ -65,7 +65,8 @@ LogSource source_of(const v1::HeldLease& held) {
 } // namespace
 
 ProcessAgent::ProcessAgent(caf::actor_config& config, ProcessAgentOptions options)
-  : AgentHandle::base(config), options_(std::move(options)), id_(random_id()), instances_(resources_of(options_.node)) {
+  : Guarded(config, options.lanes), options_(std::move(options)), id_(random_id()),
+    instances_(resources_of(options_.node)) {
   // nop
 }
 

@@ -6,7 +6,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
-#include <gpuactors/wire/messages.hpp>
+#include <gpuactors/wire/guarded.hpp>
 
 #include <deque>
 #include <functional>
@@ -44,6 +44,8 @@ public:
 struct ProcessAgentOptions {
   /// What the node offers.
   v1::Node node;
+  /// The process's connections, which tell who sends; null: everybody may give orders.
+  std::shared_ptr<const Lanes> lanes{};
   /// The host that workers listen at.
   std::string host;
   /// The agent's address for clients, "HOST:PORT". Called at each registration: the port is known only once it is open.
@@ -76,7 +78,7 @@ struct ProcessAgentOptions {
 /// after it was reaped: only then is their memory really free. A worker that does not answer is killed. The broker may
 /// restart or be out of reach: the agent then registers again with all its leases. Event-based; never blocks; never
 /// touches a device.
-class ProcessAgent : public AgentHandle::base {
+class ProcessAgent : public Guarded<AgentHandle::base, AgentFromClients> {
 public:
   ProcessAgent(caf::actor_config& config, ProcessAgentOptions options);
 

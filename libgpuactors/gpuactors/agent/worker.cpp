@@ -45,7 +45,7 @@ LeaseInfo from_wire(const v1::Lease& lease, const std::vector<std::shared_ptr<De
 
 Worker::Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent,
                bool hands_out_handles)
-  : WorkerHandle::base(config), services_(std::move(services)), agent_(std::move(agent)),
+  : Guarded(config, services->lanes), services_(std::move(services)), agent_(std::move(agent)),
     hands_out_handles_(hands_out_handles) {
   // nop
 }

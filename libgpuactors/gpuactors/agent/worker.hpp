@@ -4,7 +4,7 @@
 #include <gpuactors/actor/holder_control.hpp>
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/wire/errors.hpp>
-#include <gpuactors/wire/messages.hpp>
+#include <gpuactors/wire/guarded.hpp>
 
 #include <map>
 #include <optional>
@@ -15,7 +15,7 @@ namespace gpuactors {
 /// credit on to it, ends it, and reports when it has ended and its memory is free.
 ///
 /// Event-based; never runs user code, never blocks.
-class Worker : public WorkerHandle::base {
+class Worker : public Guarded<WorkerHandle::base, WorkerFromClients> {
 public:
   /// @param agent gets the reports about leases.
   /// @param hands_out_handles whether the agent is told the holders' handles; otherwise clients look holders up here,

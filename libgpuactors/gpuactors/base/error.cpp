@@ -30,6 +30,7 @@ constexpr std::array rows = {
     Row{Errc::unsupported, Remedy::give_up, "unsupported"},
     Row{Errc::not_found, Remedy::give_up, "not_found"},
     Row{Errc::already_exists, Remedy::give_up, "already_exists"},
+    Row{Errc::permission_denied, Remedy::give_up, "permission_denied"},
     Row{Errc::lease_expired, Remedy::reacquire, "lease_expired"},
     Row{Errc::lease_revoked, Remedy::reacquire, "lease_revoked"},
     Row{Errc::stale_epoch, Remedy::reacquire, "stale_epoch"},

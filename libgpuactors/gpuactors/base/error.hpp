@@ -36,6 +36,8 @@ enum class Errc : std::uint8_t {
   not_found = 13,
   /// The name is already in use.
   already_exists = 14,
+  /// The caller's certificate does not give it the right to do this.
+  permission_denied = 15,
 
   // -- re-acquire: what the caller holds is no longer valid ------------------------------------
 

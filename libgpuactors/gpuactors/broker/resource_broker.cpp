@@ -2,6 +2,8 @@
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/wire/errors.hpp>
 
+#include <fmt/format.h>
+
 #include <type_traits>
 #include <utility>
 
@@ -43,6 +45,19 @@ BrokerAnswer<T> answer_by(Promise promise) {
     else
       promise.deliver(std::move(*result));
   }};
+}
+
+/// The kinds of answers: what the core delivers, and the message with which the promise is fulfilled.
+template <class T, class... Outs>
+struct By {};
+
+constexpr By<void, v1::Done> by_done;
+constexpr By<Grant, v1::Granted, Handle, Handle> by_grant;
+constexpr By<FoundActor, v1::ActorInfo, Handle, Handle> by_actor;
+constexpr By<v1::GroupInfo, v1::GroupInfo> by_group;
+
+Error not_theirs(std::uint64_t client) {
+  return Error{Errc::permission_denied, fmt::format("client {} belongs to somebody with another certificate", client)};
 }
 
 caf::result<v1::Done> answer_of(const Result<void>& result) {
@@ -109,8 +124,8 @@ private:
 
 // -- the actor ------------------------------------------------------------------------------------
 
-ResourceBroker::ResourceBroker(caf::actor_config& config, BrokerOptions options)
-  : BrokerHandle::base(config), world_(std::make_unique<World>(*this)),
+ResourceBroker::ResourceBroker(caf::actor_config& config, BrokerOptions options, std::shared_ptr<const Lanes> lanes)
+  : Guarded(config, std::move(lanes)), world_(std::make_unique<World>(*this)),
     core_(std::make_unique<BrokerCore>(*world_, std::move(options))) {
   // nop
 }
@@ -125,53 +140,70 @@ void ResourceBroker::on_exit() {
 BrokerHandle::behavior_type ResourceBroker::make_behavior() {
   core_->start();
   auto& core = *core_;
-  // Both run a request of the core with an answer that fulfills a new response promise.
-  const auto done = [this](auto&& ask) {
-    auto promise = make_response_promise<v1::Done>();
-    ask(answer_by<void>(promise));
+  // Runs a request of the core for the sender of the current message, with an answer that fulfills a new response
+  // promise. The caller comes first: CAF moves the sender into the promise.
+  const auto answer = [this]<class T, class... Outs>(By<T, Outs...>, auto&& run) {
+    const auto from = caller();
+    auto promise = make_response_promise<Outs...>();
+    run(from, answer_by<T>(promise));
     return promise;
   };
-  const auto found = [this](auto&& ask) {
-    auto promise = make_response_promise<v1::ActorInfo, Handle, Handle>();
-    ask(answer_by<FoundActor>(promise));
-    return promise;
+  // The same for a client's request, unless the sender speaks for another client.
+  const auto answer_client = [&core, answer](auto by, const auto& message, auto&& run) {
+    return answer(by, [&](const Caller& from, auto to) {
+      if (core.speaks_for(message.client(), from))
+        return run(from, std::move(to));
+      to.deliver(fail(not_theirs(message.client())));
+    });
   };
   return {
-      [&core, done](const v1::RegisterNode& message, const Handle& agent) {
-        return done([&](auto answer) { core.add_node(message, contact_of(agent), std::move(answer)); });
+      [&core, answer](const v1::RegisterNode& message, const Handle& agent) {
+        return answer(by_done,
+                      [&](const Caller&, auto to) { core.add_node(message, contact_of(agent), std::move(to)); });
       },
-      [&core](const v1::Hello& message, const Handle& port) {
-        return answer_of(core.hello(message, contact_of(port)));
+      [this, &core](const v1::Hello& message, const Handle& port) {
+        const auto from = caller();
+        return answer_of(core.speaks_for(message.client(), from) ? core.hello(message, from, contact_of(port))
+                                                                 : fail(not_theirs(message.client())));
       },
-      [this, &core](const v1::AcquireLease& message) {
-        auto promise = make_response_promise<v1::Granted, Handle, Handle>();
-        core.acquire(message, answer_by<Grant>(promise));
-        return promise;
+      [&core, answer_client](const v1::AcquireLease& message) {
+        return answer_client(by_grant, message, [&](const Caller&, auto to) { core.acquire(message, std::move(to)); });
       },
-      [&core](const v1::CancelAcquire& message) { core.cancel(message); },
-      [&core](const v1::ReleaseLease& message) { core.release(message); },
-      [&core, found](const v1::SpawnActor& message, const Payload& config) {
-        return found([&](auto answer) { core.spawn_actor(message, config, std::move(answer)); });
+      [this, &core](const v1::CancelAcquire& message) {
+        if (core.speaks_for(message.client(), caller()))
+          core.cancel(message);
       },
-      [&core, found](const v1::FindActor& message) {
-        return found([&](auto answer) { core.find(message, std::move(answer)); });
+      [this, &core](const v1::ReleaseLease& message) { core.release(message, caller()); },
+      [&core, answer_client](const v1::SpawnActor& message, const Payload& config) {
+        return answer_client(by_actor, message, [&](const Caller& from, auto to) {
+          core.spawn_actor(message, from, config, std::move(to));
+        });
       },
-      [&core, done](const v1::KillActor& message) {
-        return done([&](auto answer) { core.kill(message, std::move(answer)); });
+      [&core, answer](const v1::FindActor& message) {
+        return answer(by_actor, [&](const Caller&, auto to) { core.find(message, std::move(to)); });
       },
-      [&core](const v1::GetState& message) { return core.state(message); },
+      [&core, answer](const v1::KillActor& message) {
+        return answer(by_done, [&](const Caller& from, auto to) { core.kill(message, from, std::move(to)); });
+      },
+      [this, &core](const v1::GetState& message) {
+        auto state = core.state(message);
+        // Who knows a client's number can speak for it after a restart of the broker.
+        if (!caller().administers)
+          for (auto& client : *state.mutable_clients())
+            client.clear_id();
+        return state;
+      },
       [&core](const v1::LeaseStarted& message, Handle holder, Handle control) {
         core.lease_started(message, contact_of(std::move(holder)), contact_of(std::move(control)));
       },
       [&core](const v1::LeaseEnded& message) { core.lease_ended(message); },
       [&core](const v1::LeaseStuck& message) { core.stuck(message); },
-      [this, &core](const v1::SubmitGroup& message) {
-        auto promise = make_response_promise<v1::GroupInfo>();
-        core.submit_group(message, answer_by<v1::GroupInfo>(promise));
-        return promise;
+      [&core, answer_client](const v1::SubmitGroup& message) {
+        return answer_client(by_group, message,
+                             [&](const Caller& from, auto to) { core.submit_group(message, from, std::move(to)); });
       },
-      [&core, done](const v1::ReleaseGroup& message) {
-        return done([&](auto answer) { core.release_group(message, std::move(answer)); });
+      [&core, answer](const v1::ReleaseGroup& message) {
+        return answer(by_done, [&](const Caller& from, auto to) { core.release_group(message, from, std::move(to)); });
       },
       [&core](const v1::DrainNode& message) { return answer_of(core.drain(message)); },
       [&core](const v1::PeerDown& message) { core.peer_down(message.peer()); },
@@ -179,14 +211,15 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::GetTypes&) -> caf::result<v1::TypeCatalog> { return core.types(); },
       [&core](const v1::ActorSaved& message) { core.saved(message); },
       [&core](const v1::HolderUsage& message) { core.used(message); },
-      [&core, done](const v1::Withdraw& message) {
-        return done([&](auto answer) { core.withdraw(message, std::move(answer)); });
+      [&core, answer_client](const v1::Withdraw& message) {
+        return answer_client(by_done, message, [&](const Caller&, auto to) { core.withdraw(message, std::move(to)); });
       },
       [&core](const v1::HeldAhead& message) { core.held_ahead(message); },
       [&core](const v1::DeviceFault& message) { core.devices_failed(message); },
       [&core](const v1::DeviceUse& message) { core.devices_used(message); },
-      [&core](const v1::Goodbye& message) {
-        core.goodbye(message);
+      [this, &core](const v1::Goodbye& message) {
+        if (core.speaks_for(message.client(), caller()))
+          core.goodbye(message);
         return answer_of({});
       },
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/wire/guarded.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <memory>
@@ -9,9 +10,10 @@
 namespace gpuactors {
 
 /// Passes messages to a `BrokerCore` and sends the core's answers and orders. Event-based; never blocks.
-class ResourceBroker : public BrokerHandle::base {
+class ResourceBroker : public Guarded<BrokerHandle::base, BrokerFromClients> {
 public:
-  ResourceBroker(caf::actor_config& config, BrokerOptions options);
+  /// @param lanes the process's connections, which tell who sends; null: there are no other processes.
+  ResourceBroker(caf::actor_config& config, BrokerOptions options, std::shared_ptr<const Lanes> lanes = {});
   ~ResourceBroker() override;
 
   BrokerHandle::behavior_type make_behavior() override;

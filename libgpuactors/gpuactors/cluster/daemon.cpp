@@ -47,10 +47,18 @@ std::uint64_t first_id() {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(1, now - epoch)) << bits;
 }
 
-void apply(const DaemonOptions& options, LinkOptions& links) {
+/// @param make whether missing certificates are made.
+Result<LinkOptions> links_of(const DaemonOptions& options, bool make) {
+  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, make));
+  if (const auto& files = links.certificates; files && files->role == CertificateRole::client)
+    return fail(Errc::permission_denied,
+                fmt::format("{} is a client's certificate, which may use a cluster and not serve it: brokers and nodes "
+                            "need one of gpuactors certs issue NAME",
+                            files->certificate.string()));
   links.notice = options.notice;
   links.heartbeat = options.heartbeat;
   links.timeout = options.link_timeout;
+  return std::move(links);
 }
 
 std::int64_t milliseconds(Duration duration) {
@@ -107,7 +115,7 @@ public:
         config.last_id = std::max<std::uint64_t>(config.last_id, std::strtoull(entry.value.c_str(), nullptr, 10));
       config.store = std::move(store);
     }
-    handle_ = core.spawn<ResourceBroker>(std::move(config));
+    handle_ = core.spawn<ResourceBroker>(std::move(config), core.links().lanes());
     watch(handle_, "broker", failure_);
     GPUACTORS_LET(port, core.links().publish(handle_, listen));
     listen.port = port;
@@ -177,6 +185,7 @@ public:
     ProcessAgentOptions agent_options;
     const auto address = std::make_shared<std::string>();
     agent_options.node = node;
+    agent_options.lanes = core.links().lanes();
     agent_options.host = host;
     agent_options.address = [address] { return *address; };
     agent_options.sources = log->sources();
@@ -353,8 +362,7 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon)
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
-  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
-  apply(options, links);
+  GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));
@@ -368,8 +376,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(broker, parse_endpoint(node.broker));
-  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, false));
-  apply(options, links);
+  GPUACTORS_LET(links, links_of(options, false));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   NodePart part;
   GPUACTORS_TRY(part.start(*core, node, broker, options));
@@ -384,8 +391,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
-  GPUACTORS_LET(links, detail::link_options(options.certificates, options.insecure, is_loopback(listen.host)));
-  apply(options, links);
+  GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));

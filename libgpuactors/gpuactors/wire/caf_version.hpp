@@ -7,6 +7,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/io/basp/header.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/mailbox_element.hpp>
 #include <caf/message_id.hpp>
@@ -21,7 +22,6 @@
 #if CAF_MAJOR_VERSION == 0 && CAF_MINOR_VERSION < 18
 #define GPUACTORS_CAF_017 1
 #include <caf/all.hpp>
-#include <caf/io/basp/header.hpp>
 #include <caf/make_type_erased_tuple_view.hpp>
 #else
 #define GPUACTORS_CAF_017 0
@@ -34,7 +34,10 @@
 
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -89,6 +92,12 @@ using Content = caf::type_erased_tuple;
 using Content = caf::message;
 #endif
 
+/// Whether the first element of a message is a T.
+template <class T>
+bool begins_with(const Content& content) {
+  return content.size() > 0 && content.template match_element<T>(0);
+}
+
 /// Puts a message into the mailbox of `to`, from any thread. An `id` of zero makes the message asynchronous.
 template <class... Ts>
 void enqueue(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from, std::uint64_t id, Ts&&... xs) {
@@ -98,6 +107,11 @@ void enqueue(const caf::strong_actor_ptr& to, const caf::strong_actor_ptr& from,
 #else
   to->enqueue(caf::make_mailbox_element(from, mid, std::forward<Ts>(xs)...), nullptr);
 #endif
+}
+
+/// Answers a request that `self` does not take into its mailbox with an error.
+inline void refuse(const caf::mailbox_element& request, const caf::strong_actor_ptr& self, caf::error why) {
+  enqueue(request.sender, self, request.mid.response_id().integer_value(), std::move(why));
 }
 
 /// Sends `xs` to `to` without expecting an answer, from any thread.
@@ -327,15 +341,91 @@ Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused
 /// Returns the process at the other end of a connection, as known to the `Broker` that owns the connection; none before
 /// the peer has identified itself, or if CAF sends to it over another connection.
 template <class Broker, class Handle>
-caf::node_id peer_of([[maybe_unused]] caf::io::abstract_broker* broker, [[maybe_unused]] const Handle& connection) {
-#if GPUACTORS_CAF_017
+caf::node_id peer_of(caf::io::abstract_broker* broker, const Handle& connection) {
   auto& table = static_cast<Broker*>(broker)->instance.tbl();
   const auto peer = table.lookup_direct(connection);
-  const auto chosen = peer ? table.lookup_direct(peer) : caf::none;
+  if (!peer)
+    return {};
+  const auto chosen = table.lookup_direct(peer);
   return chosen && *chosen == connection ? peer : caf::node_id{};
+}
+
+/// What a message of CAF's protocol does, as far as it matters here.
+enum class LinkKind {
+  handshake,
+  heartbeat,
+  /// A message from an actor of the process at the other end.
+  message,
+  /// A message without a sender.
+  anonymous,
+  /// News of an actor: that somebody watches it, or that it has ended. The payload names the processes of both.
+  news,
+  /// Anything else, such as a message that says from which third process it comes.
+  other,
+};
+
+/// The header of a message, and the number of bytes that follow it.
+struct LinkHeader {
+  LinkKind kind = LinkKind::other;
+  std::uint32_t payload = 0;
+};
+
+inline constexpr std::size_t link_header_size = caf::io::basp::header_size;
+
+/// Reads the header that begins at `data`, of `link_header_size` bytes.
+inline LinkHeader read_link_header(const void* data) {
+  using caf::io::basp::message_type;
+  // One byte for the kind, three others, then in network order: the payload's size (4), the message's id (8), the ids
+  // of sender and receiver (8 each).
+  constexpr std::size_t size_begin = 4;
+  constexpr std::size_t size_end = 8;
+  constexpr std::size_t sender_begin = 16;
+  constexpr std::size_t sender_end = 24;
+  static_assert(link_header_size == sender_end + sizeof(caf::actor_id));
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  LinkHeader header;
+  for (auto i = size_begin; i < size_end; ++i)
+    header.payload = (header.payload << 8U) | bytes[i];
+  switch (static_cast<message_type>(bytes[0])) {
+  case message_type::server_handshake:
+  case message_type::client_handshake:
+    header.kind = LinkKind::handshake;
+    break;
+  case message_type::direct_message:
+    header.kind = std::all_of(bytes + sender_begin, bytes + sender_end, [](auto byte) { return byte == 0; })
+                      ? LinkKind::anonymous
+                      : LinkKind::message;
+    break;
+  case message_type::monitor_message:
+  case message_type::down_message:
+    header.kind = LinkKind::news;
+    break;
+  case message_type::heartbeat:
+    header.kind = LinkKind::heartbeat;
+    break;
+  case message_type::routed_message:
+    break;
+  }
+  return header;
+}
+
+/// Returns the process that the payload of a `handshake` or of `news` says it is from, and the one that `news` are for.
+inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, LinkKind kind, const void* payload,
+                                                     std::size_t size) {
+  const auto* begin = static_cast<const Bytes::value_type*>(payload);
+  const Bytes bytes(begin, begin + size);
+  caf::binary_deserializer source{system, bytes};
+  std::pair<caf::node_id, caf::node_id> ends;
+  const auto read = [&](caf::node_id& node) {
+#if GPUACTORS_CAF_017
+    return !source(node);
 #else
-  return {};
+    return source.apply(node);
 #endif
+  };
+  if (!read(ends.first) || (kind == LinkKind::news && !read(ends.second)))
+    return {};
+  return ends;
 }
 
 // -- threads --------------------------------------------------------------------------------------
@@ -421,7 +511,7 @@ public:
 
   using caf::event_based_actor::enqueue;
 
-  EnqueueResult enqueue(caf::mailbox_element_ptr element, RunnerBase* /*of the sender*/) final {
+  EnqueueResult enqueue(caf::mailbox_element_ptr element, RunnerBase* /*of the sender*/) override {
     return caf::event_based_actor::enqueue(std::move(element), runner_.get());
   }
 

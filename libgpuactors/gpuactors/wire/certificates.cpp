@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 namespace gpuactors {
@@ -52,13 +53,13 @@ bool is_host_name(std::string_view host) {
   }
 }
 
-Result<void> check_identity(const NodeIdentity& node) {
-  if (node.name.size() > name_length || !is_host_name(node.name))
+Result<void> check_owner(const CertificateOwner& owner) {
+  if (owner.name.size() > name_length || !is_host_name(owner.name))
     return fail(Errc::invalid_argument,
                 fmt::format("\"{}\" cannot be the name of a certificate: 1 to {} letters, digits, dots, hyphens and "
                             "underscores are expected, such as node-1",
-                            node.name, name_length));
-  for (const auto& host : node.hosts)
+                            owner.name, name_length));
+  for (const auto& host : owner.hosts)
     if (!is_host_name(host) && !is_address(host))
       return fail(Errc::invalid_argument,
                   fmt::format("\"{}\" is no host: a name such as gpu1.example.org or an address such as 10.0.0.1 or "
@@ -75,14 +76,14 @@ Result<void> check_days(std::int64_t days) {
 }
 
 /// Returns this machine's identity, named localhost if its host name cannot be used in a certificate.
-NodeIdentity this_machine() {
+CertificateOwner this_machine() {
   std::array<char, host_length + 1> host{};
   const bool known = ::gethostname(host.data(), host.size() - 1) == 0 && is_host_name(host.data());
   const std::string name = known ? host.data() : "localhost";
-  NodeIdentity node{name.size() <= name_length ? name : "localhost", {"localhost", "127.0.0.1", "::1"}, {}};
+  CertificateOwner owner{name.size() <= name_length ? name : "localhost", {"localhost", "127.0.0.1", "::1"}, {}};
   if (name != "localhost")
-    node.hosts.push_back(name);
-  return node;
+    owner.hosts.push_back(name);
+  return owner;
 }
 
 // -- making what it lacks: the caller holds the lock of the folder that is written to -----------------
@@ -101,40 +102,82 @@ Result<void> make_authority_in(const Path& folder, std::int64_t days, WallTime n
   return write_file(folder / authority_file, pem, Access::all, Existing::refuse);
 }
 
-Result<WallTime> end_of_life(const NodeIdentity& node, const CertificateInfo& authority, WallTime now) {
-  if (!node.days)
+Result<WallTime> end_of_life(const CertificateOwner& owner, const CertificateInfo& authority, WallTime now) {
+  if (!owner.days)
     return std::min(now + Days{limits::certificate_days}, authority.valid_until);
-  GPUACTORS_TRY(check_days(*node.days));
-  const auto until = now + Days{*node.days};
+  GPUACTORS_TRY(check_days(*owner.days));
+  const auto until = now + Days{*owner.days};
   if (until > authority.valid_until)
     return fail(Errc::invalid_argument,
                 fmt::format("a certificate for {} days would outlive its authority, which ends on {}: ask for at most "
                             "{} days, or for none",
-                            *node.days, to_string(authority.valid_until),
+                            *owner.days, to_string(authority.valid_until),
                             std::chrono::floor<Days>(authority.valid_until - now).count()));
   return until;
 }
 
-/// Writes the three files that a node needs; keeps an existing key.
-Result<void> issue_into(const Path& folder, const Path& out, NodeIdentity node, WallTime now) {
-  if (node.hosts.empty())
-    node.hosts.push_back(node.name);
-  GPUACTORS_TRY(check_identity(node));
+/// Whether the authority has revoked the certificate in this file. False if there is none that can be read.
+bool is_revoked(const Path& file, X509_CRL* revocations) {
+  if (revocations == nullptr || !is_there(file))
+    return false;
+  const auto certificate = load_certificate(file);
+  return certificate && when_revoked(**certificate, *revocations);
+}
+
+/// Keeps a copy of a certificate before its owner gets it: what nobody has noted cannot be revoked by its name.
+Result<void> note_issued(const Path& folder, X509& certificate, std::string_view pem) {
+  GPUACTORS_TRY(make_private_folder(folder / issued_folder));
+  const auto file = folder / issued_folder / (describe(certificate, {}).serial + ".pem");
+  return write_file(file, pem, Access::all, Existing::refuse);
+}
+
+/// Writes the three files that a node needs, and the list of revoked certificates. Keeps an existing key, unless its
+/// certificate was revoked.
+Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner owner, WallTime now) {
+  if (owner.hosts.empty())
+    owner.hosts.push_back(owner.name);
+  GPUACTORS_TRY(check_owner(owner));
   GPUACTORS_LET(authority, load_authority(folder, now));
-  GPUACTORS_LET(until, end_of_life(node, describe(*authority.certificate, folder / authority_file), now));
-  if (!is_there(out / node_key_file)) {
+  GPUACTORS_LET(until, end_of_life(owner, describe(*authority.certificate, folder / authority_file), now));
+  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, *authority.certificate));
+  if (!is_there(out / node_key_file) || is_revoked(out / node_file, revocations.get())) {
     GPUACTORS_LET(key, make_key());
     GPUACTORS_LET(pem, to_pem(*key));
-    GPUACTORS_TRY(write_file(out / node_key_file, pem, Access::owner, Existing::refuse));
+    GPUACTORS_TRY(write_file(out / node_key_file, pem, Access::owner, Existing::replace));
   }
   GPUACTORS_LET(key, load_key(out / node_key_file));
-  GPUACTORS_LET(certificate, make_node(node, *key, *authority.certificate, *authority.key, {now - skew, until}));
+  GPUACTORS_LET(certificate, make_node(owner, *key, *authority.certificate, *authority.key, {now - skew, until}));
   GPUACTORS_LET(pem, to_pem(*certificate));
+  GPUACTORS_TRY(note_issued(folder, *certificate, pem));
   if (std::error_code error; !std::filesystem::equivalent(folder, out, error)) {
     GPUACTORS_LET(authority_pem, to_pem(*authority.certificate));
     GPUACTORS_TRY(write_file(out / authority_file, authority_pem, Access::all, Existing::replace));
+    if (revocations != nullptr) {
+      GPUACTORS_LET(list, to_pem(*revocations));
+      GPUACTORS_TRY(write_file(out / revoked_file, list, Access::all, Existing::replace));
+    }
   }
   return write_file(out / node_file, pem, Access::all, Existing::replace);
+}
+
+/// The certificates that `which` names: those of an owner, one by its serial number, or one in a file.
+Result<std::vector<CertificateInfo>> find_issued(const std::string& which, std::vector<CertificateInfo> issued,
+                                                 X509& authority) {
+  if (std::error_code error; std::filesystem::is_regular_file(which, error)) {
+    GPUACTORS_LET(certificate, load_certificate(which));
+    if (!is_issued_by(*certificate, authority))
+      return fail(Errc::not_found, fmt::format("{} is a certificate of another authority: {} can revoke only what it "
+                                               "has issued",
+                                               which, name_of(authority)));
+    return std::vector{describe(*certificate, which)};
+  }
+  std::erase_if(issued, [&](const CertificateInfo& info) { return info.subject != which && info.serial != which; });
+  if (issued.empty())
+    return fail(Errc::not_found,
+                fmt::format("\"{}\" is no name or serial number of a certificate that was issued here: "
+                            "gpuactors certs issued lists them; or name a file with the certificate",
+                            which));
+  return issued;
 }
 
 Result<FolderLock> open_folder(const Path& folder) {
@@ -157,13 +200,17 @@ Result<void> complete(const Path& folder, WallTime now) {
     return issue_into(folder, folder, this_machine(), now);
   GPUACTORS_LET(loaded, load(folder));
   if (is_due(loaded, now))
-    return issue_into(folder, folder, {loaded.node.subject, loaded.node.hosts, {}}, now);
+    return issue_into(folder, folder, {loaded.node.subject, loaded.node.hosts, {}, loaded.node.role}, now);
   return {};
 }
 
 } // namespace
 
 // -- what others see ------------------------------------------------------------------------------
+
+std::string_view to_string(CertificateRole role) noexcept {
+  return role == CertificateRole::client ? "client" : "node";
+}
 
 std::string to_string(WallTime time) {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
@@ -211,8 +258,8 @@ Result<CertificateFiles> CertificateFolder::init(std::int64_t days) const {
   return check();
 }
 
-Result<CertificateFiles> CertificateFolder::issue(const NodeIdentity& node, const Path& out) const {
-  GPUACTORS_TRY(check_identity(node));
+Result<CertificateFiles> CertificateFolder::issue(const CertificateOwner& owner, const Path& out) const {
+  GPUACTORS_TRY(check_owner(owner));
   const auto now = now_();
   GPUACTORS_TRY(load_authority(path_, now)); // fails before anything is created
   GPUACTORS_LET(lock, open_folder(out));
@@ -220,9 +267,57 @@ Result<CertificateFiles> CertificateFolder::issue(const NodeIdentity& node, cons
   if (is_there(out / authority_key_file) && !std::filesystem::equivalent(path_, out, error))
     return fail(Errc::invalid_argument, fmt::format("{} is the folder of another authority (it has {}): name another",
                                                     out.string(), authority_key_file));
-  GPUACTORS_TRY(issue_into(path_, out, node, now));
+  GPUACTORS_TRY(issue_into(path_, out, owner, now));
   (void)lock;
   return CertificateFolder{out, now_}.check();
+}
+
+Result<std::vector<CertificateInfo>> CertificateFolder::issued() const {
+  GPUACTORS_LET(authority, load_certificate(path_ / authority_file));
+  GPUACTORS_LET(revocations, load_revocations(path_ / revoked_file, *authority));
+  std::vector<CertificateInfo> result;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator{path_ / issued_folder, error}) {
+    if (entry.path().extension() != ".pem")
+      continue;
+    GPUACTORS_LET(certificate, load_certificate(entry.path()));
+    result.push_back(describe(*certificate, entry.path()));
+    if (revocations != nullptr)
+      result.back().revoked = when_revoked(*certificate, *revocations);
+  }
+  std::sort(result.begin(), result.end(), [](const CertificateInfo& a, const CertificateInfo& b) {
+    return std::tie(a.valid_from, a.subject, a.serial) < std::tie(b.valid_from, b.subject, b.serial);
+  });
+  return result;
+}
+
+Result<std::vector<CertificateInfo>> CertificateFolder::revoke(const std::string& which) const {
+  const auto now = now_();
+  GPUACTORS_TRY(load_authority(path_, now)); // fails before anything is created
+  GPUACTORS_LET(lock, open_folder(path_));
+  GPUACTORS_LET(authority, load_authority(path_, now));
+  GPUACTORS_LET(before, load_revocations(path_ / revoked_file, *authority.certificate));
+  GPUACTORS_LET(known, issued());
+  GPUACTORS_LET(found, find_issued(which, std::move(known), *authority.certificate));
+  std::vector<Certificate> certificates;
+  std::vector<X509*> added;
+  std::vector<CertificateInfo> result;
+  for (auto& info : found) {
+    GPUACTORS_LET(certificate, load_certificate(info.file));
+    if (before != nullptr && when_revoked(*certificate, *before))
+      continue;
+    info.revoked = now;
+    result.push_back(std::move(info));
+    added.push_back(certificate.get());
+    certificates.push_back(std::move(certificate));
+  }
+  if (added.empty())
+    return fail(Errc::already_exists, fmt::format("{} is revoked already", which));
+  GPUACTORS_LET(list, make_revocations(before.get(), added, *authority.certificate, *authority.key, now));
+  GPUACTORS_LET(pem, to_pem(*list));
+  GPUACTORS_TRY(write_file(path_ / revoked_file, pem, Access::all, Existing::replace));
+  (void)lock;
+  return result;
 }
 
 Result<CertificateFiles> CertificateFolder::check() const {

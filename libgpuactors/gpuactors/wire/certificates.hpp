@@ -20,6 +20,19 @@ using WallTime = std::chrono::system_clock::time_point;
 /// Renders "2026-11-21 06:51 UTC".
 [[nodiscard]] std::string to_string(WallTime time);
 
+/// What the owner of a certificate may do in a cluster. The certificate's extended key usage says it: a node's is for
+/// servers and clients, a client's is for clients only.
+enum class CertificateRole : std::uint8_t {
+  /// Everything: run the broker and nodes, and administer the cluster.
+  node,
+  /// Use the cluster: submit, spawn, call, see its state, and end what this name has started. Neither serve it nor
+  /// administer it.
+  client,
+};
+
+/// Returns "node" or "client".
+[[nodiscard]] std::string_view to_string(CertificateRole role) noexcept;
+
 /// The checked files that a process hands to TLS in order to take part in a cluster.
 struct CertificateFiles {
   /// The certificate of the authority that the process trusts.
@@ -29,6 +42,9 @@ struct CertificateFiles {
   std::filesystem::path key;
   /// When the first of the two certificates expires.
   WallTime valid_until;
+  /// The authority's list of revoked certificates. There need not be one.
+  std::filesystem::path revoked{};
+  CertificateRole role = CertificateRole::node;
 };
 
 /// The contents of one certificate.
@@ -43,20 +59,29 @@ struct CertificateInfo {
   WallTime valid_until;
   /// SHA-256 of the whole certificate, as "AB:CD:...".
   std::string fingerprint;
+  /// What its owner may do; of no meaning for an authority's.
+  CertificateRole role = CertificateRole::node;
+  bool is_authority = false;
+  /// The number by which the authority knows it, in hexadecimal digits.
+  std::string serial;
+  /// When the authority revoked it.
+  std::optional<WallTime> revoked{};
 };
 
-/// The node that a certificate is issued for.
-struct NodeIdentity {
+/// Whom a certificate is issued for: a machine, or a user.
+struct CertificateOwner {
   /// 1 to 64 letters, digits, dots, hyphens and underscores.
   std::string name;
   /// Host names and IP addresses, without port; if empty, the name itself.
   std::vector<std::string> hosts;
   /// Lifetime in days. Default: `limits::certificate_days`, or the authority's remaining lifetime if that is shorter.
   std::optional<std::int64_t> days;
+  CertificateRole role = CertificateRole::node;
 };
 
 /// A folder with certificates: `ca.pem` and `ca.key` are the authority, `node.pem` and `node.key` this machine's own.
-/// `ca.key` stays on the machine where the authority was made; a node needs the other three.
+/// `ca.key` stays on the machine where the authority was made; a node needs the other three. `revoked.pem`, if there is
+/// one, is the authority's list of certificates that are no longer good; `issued` has copies of all that it has issued.
 ///
 /// Every file appears complete or not at all, even if several processes create the same ones at once. All methods may
 /// be called from any thread; errors say in one line what is wrong and which command fixes it.
@@ -85,7 +110,19 @@ public:
   /// that a process that starts meanwhile never sees a key and a certificate that do not match.
   /// @returns `not_found` without the authority's key, `invalid_argument` for a name, host or lifetime that is not
   ///          allowed, or an `out` that is the folder of another authority.
-  [[nodiscard]] Result<CertificateFiles> issue(const NodeIdentity& node, const std::filesystem::path& out) const;
+  [[nodiscard]] Result<CertificateFiles> issue(const CertificateOwner& owner, const std::filesystem::path& out) const;
+
+  /// Returns the certificates that this folder's authority has issued, the earliest first; `revoked` is set in those
+  /// that it has revoked.
+  [[nodiscard]] Result<std::vector<CertificateInfo>> issued() const;
+
+  /// Revokes certificates: adds them to `revoked.pem`, which has to be copied to the other machines. Processes that
+  /// have the list refuse their owners, and end the connections that they have with them.
+  /// @param which the name of an owner, all of whose certificates are revoked; the serial number of one; or a file with
+  ///        one.
+  /// @returns the certificates that were not revoked before; `not_found` for one that this authority has not issued, or
+  ///          without the authority's key; `already_exists` if all of them were revoked.
+  [[nodiscard]] Result<std::vector<CertificateInfo>> revoke(const std::string& which) const;
 
   /// Checks that the folder's files can be used: all exist, keys are private, the key belongs to the certificate, the
   /// authority signed the certificate, and both certificates are valid now.

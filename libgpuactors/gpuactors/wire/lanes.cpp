@@ -5,11 +5,11 @@
 
 namespace gpuactors {
 
-void Lanes::add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe) {
+void Lanes::add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe, Caller caller) {
   std::function<void(const caf::node_id&)> added;
   {
     const std::unique_lock lock{mutex_};
-    pipes_[node] = std::move(pipe);
+    entries_[node] = {std::move(pipe), std::move(caller)};
     added = added_;
   }
   if (added)
@@ -24,16 +24,32 @@ void Lanes::watch(std::function<void(const caf::node_id&)> added) {
 void Lanes::remove(const caf::node_id& node, const transport::Pipe* pipe) {
   const std::unique_lock lock{mutex_};
   // A newer connection to the node may have replaced this one.
-  if (const auto found = pipes_.find(node); found != pipes_.end() && found->second.get() == pipe)
-    pipes_.erase(found);
+  if (const auto found = entries_.find(node); found != entries_.end() && found->second.pipe.get() == pipe)
+    entries_.erase(found);
+}
+
+Caller Lanes::caller_of(const caf::strong_actor_ptr& actor) const {
+  if (!secure_ || actor == nullptr || actor->node() == system_.node())
+    return {};
+  const std::shared_lock lock{mutex_};
+  const auto found = entries_.find(actor->node());
+  return found == entries_.end() ? Caller{{}, false} : found->second.caller;
 }
 
 std::shared_ptr<transport::Pipe> Lanes::find(const caf::strong_actor_ptr& to) const {
   if (to == nullptr || to->node() == system_.node() || !caf_version::is_reachable(to))
     return nullptr;
   const std::shared_lock lock{mutex_};
-  const auto found = pipes_.find(to->node());
-  return found == pipes_.end() ? nullptr : found->second;
+  const auto found = entries_.find(to->node());
+  return found == entries_.end() ? nullptr : found->second.pipe;
+}
+
+bool Lanes::administers(const caf::strong_actor_ptr& actor) const {
+  if (!secure_ || actor == nullptr || actor->node() == system_.node())
+    return true;
+  const std::shared_lock lock{mutex_};
+  const auto found = entries_.find(actor->node());
+  return found != entries_.end() && found->second.caller.administers;
 }
 
 caf_version::LinkBuffer& Lanes::scratch() {

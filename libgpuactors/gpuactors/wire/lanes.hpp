@@ -2,6 +2,7 @@
 // must be woken for it; on a lane, the sending thread itself writes the message to its process's connection.
 #pragma once
 
+#include <gpuactors/base/caller.hpp>
 #include <gpuactors/wire/caf_version.hpp>
 
 #include <functional>
@@ -21,7 +22,8 @@ class Pipe;
 /// that CAF sends after one sent by the lane also arrives after it.
 class Lanes {
 public:
-  explicit Lanes(caf::actor_system& system) : system_(system) {
+  /// @param secure whether peers show certificates.
+  Lanes(caf::actor_system& system, bool secure) : system_(system), secure_(secure) {
     // nop
   }
 
@@ -40,8 +42,15 @@ public:
     return written == Sent::done && !write(*pipe, message) ? Sent::not_here : written;
   }
 
-  /// Enters an established connection to `node` that CAF uses too.
-  void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe);
+  /// Enters an established connection to `node` that CAF uses too, and who is at its other end.
+  void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe, Caller caller);
+
+  /// Returns who `actor` belongs to. If the connection to its process has ended, that is somebody without a name who
+  /// may not administer.
+  [[nodiscard]] Caller caller_of(const caf::strong_actor_ptr& actor) const;
+
+  /// Returns whether they may administer.
+  [[nodiscard]] bool administers(const caf::strong_actor_ptr& actor) const;
 
   /// Makes `added` the callback for each new connection. It runs in the event loop before anybody else knows of the
   /// connection, so a message sent from it is the first one after CAF's handshake. For tests.
@@ -51,6 +60,11 @@ public:
   void remove(const caf::node_id& node, const transport::Pipe* pipe);
 
 private:
+  struct Entry {
+    std::shared_ptr<transport::Pipe> pipe;
+    Caller caller;
+  };
+
   /// Returns the connection to the process of `to`; null if there is none, or `to` is in this process.
   [[nodiscard]] std::shared_ptr<transport::Pipe> find(const caf::strong_actor_ptr& to) const;
 
@@ -60,8 +74,9 @@ private:
   static bool write(transport::Pipe& pipe, caf_version::LinkBuffer& message);
 
   caf::actor_system& system_;
+  const bool secure_;
   mutable std::shared_mutex mutex_;
-  std::unordered_map<caf::node_id, std::shared_ptr<transport::Pipe>> pipes_;
+  std::unordered_map<caf::node_id, Entry> entries_;
   std::function<void(const caf::node_id&)> added_;
 };
 

@@ -116,8 +116,8 @@ Result<std::unique_ptr<Links>> Links::make(caf::actor_system& system, RequestPor
 
 Links::Links(caf::actor_system& system, RequestPort& port, LinkOptions options, std::shared_ptr<detail::LinkGate> gate)
   : system_(system), port_(port), options_(std::move(options)), gate_(std::move(gate)),
-    lanes_(std::make_shared<Lanes>(system)), middleman_(detail::spawn_link_middleman(system, gate_, lanes_)),
-    attempts_(std::make_unique<Attempts>()) {
+    lanes_(std::make_shared<Lanes>(system, gate_->is_secure())),
+    middleman_(detail::spawn_link_middleman(system, gate_, lanes_)), attempts_(std::make_unique<Attempts>()) {
   port_.use(lanes_);
 }
 

@@ -160,6 +160,24 @@ using WorkerHandle =
                      Rpc<In<v1::FindHolder>, Out<v1::Started, caf::strong_actor_ptr>>, Tell<v1::CancelCall>,
                      Tell<v1::StreamCredit>, Tell<v1::Tick>, Tell<v1::DeviceFault>>;
 
+// -- what clients may send to them ----------------------------------------------------------------
+
+/// The messages that a client's certificate permits. The first element tells the messages of a control actor apart.
+template <class... Messages>
+struct FromClients {
+  static bool permits(const caf_version::Content& content) {
+    return (caf_version::begins_with<Messages>(content) || ...);
+  }
+};
+
+using BrokerFromClients = FromClients<v1::Hello, v1::Goodbye, v1::AcquireLease, v1::CancelAcquire, v1::ReleaseLease,
+                                      v1::SpawnActor, v1::FindActor, v1::KillActor, v1::GetState, v1::SubmitGroup,
+                                      v1::ReleaseGroup, v1::GetTypes, v1::Withdraw>;
+using AgentFromClients = FromClients<v1::ReadLog>;
+using WorkerFromClients = FromClients<v1::FindHolder, v1::CancelCall, v1::StreamCredit>;
+/// Calls, also those of CAF programs: a method's name and its input.
+using HolderFromClients = FromClients<Call, std::string>;
+
 } // namespace gpuactors
 
 CAF_BEGIN_TYPE_ID_BLOCK(gpuactors, caf::first_custom_type_id)

@@ -25,7 +25,8 @@ Error no_actor(const Names& names, const std::string& name_space, const std::str
 
 // -- requests of clients --------------------------------------------------------------------------
 
-void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Payload& config, FindAnswer answer) {
+void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config,
+                             FindAnswer answer) {
   if (clients_.count(message.client()) == 0)
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   // The client repeats a request whose answer was lost.
@@ -46,6 +47,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Payload& confi
   ActorRecord record;
   record.id = ActorId{++last_actor_};
   record.spec = message.spec();
+  record.spec.set_owner(caller.name);
   record.config = config;
   record.request = message.request();
   record.client = message.client();
@@ -99,13 +101,13 @@ bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const 
 }
 
 void BrokerCore::answer_early() {
-  for (auto& [message, answer] : std::exchange(early_kills_, {})) {
+  for (auto& [message, caller, answer] : std::exchange(early_kills_, {})) {
     // An actor of that name that was spawned since is not the one to kill.
     const auto* found = find_record({message.name_space(), message.name()}, message.id());
     if (found == nullptr || found->id.value() <= options_.last_id)
-      kill(message, std::move(answer));
+      kill(message, caller, std::move(answer));
     else if (settling_)
-      early_kills_.emplace_back(message, std::move(answer));
+      early_kills_.push_back({message, caller, std::move(answer)});
     else
       answer.deliver(fail(no_actor(decltype(names_){}, message.name_space(), message.name())));
   }
@@ -113,11 +115,11 @@ void BrokerCore::answer_early() {
     find(message, std::move(answer));
 }
 
-void BrokerCore::kill(const v1::KillActor& message, DoneAnswer answer) {
+void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAnswer answer) {
   auto* record = find_record({message.name_space(), message.name()}, message.id());
   if (record == nullptr) {
     if (may_come_back(message.name(), message.id()))
-      early_kills_.emplace_back(message, std::move(answer));
+      early_kills_.push_back({message, caller, std::move(answer)});
     else if (message.again())
       answer.deliver({});
     else
@@ -126,6 +128,9 @@ void BrokerCore::kill(const v1::KillActor& message, DoneAnswer answer) {
                               : no_actor(names_, message.name_space(), message.name())));
     return;
   }
+  if (auto permitted = check_owner(caller, fmt::format("actor {}", record->request.name()), record->spec.owner());
+      !permitted)
+    return answer.deliver(std::move(permitted));
   // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
   const bool between =
       record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
@@ -368,6 +373,7 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   }
   info.set_restarts(record.lives.restarts());
   info.set_forgiven(record.lives.forgiven());
+  info.set_owner(record.spec.owner());
   if (record.lease)
     *info.mutable_lease() = *record.lease;
   info.set_pid(record.pid);

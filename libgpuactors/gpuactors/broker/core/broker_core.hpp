@@ -81,16 +81,21 @@ public:
 
   // -- messages of clients ---------------------------------------------------------------------
 
-  Result<void> hello(const v1::Hello& message, const ContactPtr& port);
+  // The caller is whoever the certificate of the message's connection names. Clients end only what their name has
+  // started; what only administrators may do does not get here from others.
+
+  /// Returns whether the caller may speak for the client of this number: nobody else does, or has anything under it.
+  [[nodiscard]] bool speaks_for(std::uint64_t client, const Caller& caller) const;
+  Result<void> hello(const v1::Hello& message, const Caller& caller, const ContactPtr& port);
   void goodbye(const v1::Goodbye& message);
   void acquire(const v1::AcquireLease& message, GrantAnswer answer);
   void cancel(const v1::CancelAcquire& message);
-  void release(const v1::ReleaseLease& message);
-  void spawn_actor(const v1::SpawnActor& message, const Payload& config, FindAnswer answer);
+  void release(const v1::ReleaseLease& message, const Caller& caller);
+  void spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config, FindAnswer answer);
   void find(const v1::FindActor& message, FindAnswer answer);
-  void kill(const v1::KillActor& message, DoneAnswer answer);
-  void submit_group(const v1::SubmitGroup& message, GroupAnswer answer);
-  void release_group(const v1::ReleaseGroup& message, DoneAnswer answer);
+  void kill(const v1::KillActor& message, const Caller& caller, DoneAnswer answer);
+  void submit_group(const v1::SubmitGroup& message, const Caller& caller, GroupAnswer answer);
+  void release_group(const v1::ReleaseGroup& message, const Caller& caller, DoneAnswer answer);
   void withdraw(const v1::Withdraw& message, DoneAnswer answer);
   Result<void> drain(const v1::DrainNode& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
@@ -119,6 +124,8 @@ private:
 
   struct ClientRecord {
     std::string name;
+    /// The name in its certificate.
+    std::string owner;
     std::string release;
     /// Null while the client is away.
     ContactPtr port;
@@ -151,6 +158,13 @@ private:
   };
 
   using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved>;
+
+  /// A kill of an actor that has not come back yet.
+  struct EarlyKill {
+    v1::KillActor message;
+    Caller caller;
+    DoneAnswer answer;
+  };
 
   /// A node that has registered, and is not admitted while the broker waits for other nodes.
   struct Arrival {
@@ -416,7 +430,7 @@ private:
   std::vector<Arrival> arrivals_;
   // Calls that arrived while nodes and clients of an earlier broker may still come back.
   std::vector<std::pair<v1::FindActor, FindAnswer>> early_finds_;
-  std::vector<std::pair<v1::KillActor, DoneAnswer>> early_kills_;
+  std::vector<EarlyKill> early_kills_;
   std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;

@@ -1,6 +1,7 @@
 // The broker and placement groups: requests of clients, events of the ledger, and the end of a group.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
+#include <gpuactors/broker/core/requests.hpp>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ Error no_group(GroupId id) {
 
 } // namespace
 
-void BrokerCore::submit_group(const v1::SubmitGroup& message, GroupAnswer answer) {
+void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& caller, GroupAnswer answer) {
   if (clients_.count(message.client()) == 0)
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   const std::pair key{message.client(), message.client_request()};
@@ -35,6 +36,7 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, GroupAnswer answer
   const GroupId id{++last_group_};
   auto& record = groups_[id];
   record.request = message;
+  record.request.set_owner(caller.name);
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
   record.placed = std::move(answer);
@@ -43,7 +45,7 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, GroupAnswer answer
   keep(id);
 }
 
-void BrokerCore::release_group(const v1::ReleaseGroup& message, DoneAnswer answer) {
+void BrokerCore::release_group(const v1::ReleaseGroup& message, const Caller& caller, DoneAnswer answer) {
   const GroupId id{message.id()};
   const auto found = groups_.find(id);
   if (found == groups_.end()) {
@@ -51,6 +53,10 @@ void BrokerCore::release_group(const v1::ReleaseGroup& message, DoneAnswer answe
       return answer.deliver({});
     return answer.deliver(fail(no_group(id)));
   }
+  const auto& group = found->second;
+  if (auto permitted = check_owner(caller, fmt::format("placement group {}", group.name), group.request.owner());
+      !permitted)
+    return answer.deliver(std::move(permitted));
   found->second.removers.push_back(std::move(answer));
   if (!found->second.ending)
     end_group(id);
@@ -172,6 +178,7 @@ v1::GroupInfo BrokerCore::info_of(GroupId id, const GroupRecord& record) const {
   v1::GroupInfo info;
   info.set_id(id.value());
   info.set_name(record.name);
+  info.set_owner(record.request.owner());
   const auto count = record.request.bundles_size();
   const auto bundles = ledger_.bundles_of(id);
   for (int number = 0; number < count; ++number)

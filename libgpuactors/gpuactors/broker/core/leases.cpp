@@ -114,17 +114,21 @@ void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holde
   answer.deliver(Grant{std::move(granted), std::move(holder), std::move(control)});
 }
 
-void BrokerCore::release(const v1::ReleaseLease& message) {
+void BrokerCore::release(const v1::ReleaseLease& message, const Caller& caller) {
+  const auto is_own = [&](const auto& client) {
+    return caller.administers || (client != clients_.end() && client->second.owner == caller.name);
+  };
   const auto* lease = ledger_.find_lease(LeaseId{message.lease()});
   if (lease == nullptr) {
     // The lease's node may still bring it back: nobody claims the lease any more then.
-    for (auto& [id, client] : clients_)
-      client.claimed.erase(LeaseId{message.lease()});
+    for (auto client = clients_.begin(); client != clients_.end(); ++client)
+      if (is_own(client))
+        client->second.claimed.erase(LeaseId{message.lease()});
     return;
   }
-  if (lease->epoch != message.epoch() || task_leases_.count(lease->id) == 0)
-    return;
-  end_task_lease(lease->id);
+  const auto held = task_leases_.find(lease->id);
+  if (lease->epoch == message.epoch() && held != task_leases_.end() && is_own(clients_.find(held->second.client)))
+    end_task_lease(lease->id);
 }
 
 void BrokerCore::end_task_lease(LeaseId id) {

@@ -300,7 +300,23 @@ void BrokerCore::drop_node(const std::string& name) {
 
 // -- clients --------------------------------------------------------------------------------------
 
-Result<void> BrokerCore::hello(const v1::Hello& message, const ContactPtr& port) {
+bool BrokerCore::speaks_for(std::uint64_t client, const Caller& caller) const {
+  if (caller.administers)
+    return true;
+  if (const auto known = clients_.find(client); known != clients_.end())
+    return known->second.owner == caller.name;
+  // A client of an earlier broker: what nodes and the store know of it tells its name.
+  const auto is_others = [&](std::uint64_t number, const std::string& owner) {
+    return number == client && owner != caller.name;
+  };
+  return std::none_of(actors_.begin(), actors_.end(),
+                      [&](const auto& item) { return is_others(item.second.client, item.second.spec.owner()); })
+         && std::none_of(groups_.begin(), groups_.end(), [&](const auto& item) {
+              return is_others(item.second.request.client(), item.second.request.owner());
+            });
+}
+
+Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, const ContactPtr& port) {
   if (port == nullptr || message.client() == 0)
     return fail(Errc::invalid_argument, "a client says hello with its number and its port");
   if (auto checked = check_pulse("this program", message.heartbeat_ms(), message.link_timeout_ms()); !checked)
@@ -311,6 +327,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const ContactPtr& port)
     log_.add("client_returned", message.name());
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
   record.name = message.name();
+  record.owner = caller.name;
   record.release = message.release();
   record.port = port;
   record.peer = watch(port, Peer{{}, message.client()});

@@ -1,8 +1,11 @@
 // Reads clients' requests and checks what can be checked without the ledger. Internal to the layer.
 #pragma once
 
+#include <gpuactors/base/caller.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/device/accelerators.hpp>
+
+#include <fmt/format.h>
 
 namespace gpuactors {
 
@@ -11,6 +14,16 @@ inline Result<ResourceRequest> read_request(const v1::ResourceRequest& message) 
   GPUACTORS_LET(request, from_wire(message));
   GPUACTORS_TRY(check_whole_units(request.resources));
   return std::move(request);
+}
+
+/// Refuses clients what belongs to another name. `what` names it, `owner` is its owner's name.
+inline Result<void> check_owner(const Caller& caller, const std::string& what, const std::string& owner) {
+  if (caller.administers || (caller.name == owner && !owner.empty()))
+    return {};
+  return fail(Errc::permission_denied,
+              fmt::format("{} belongs to \"{}\", and the certificate of \"{}\" is a client's: it may end only what its "
+                          "own name has started; ask \"{}\", or whoever has a node's certificate",
+                          what, owner, caller.name, owner));
 }
 
 } // namespace gpuactors

@@ -2,6 +2,7 @@
 // simulation with its own.
 #pragma once
 
+#include <gpuactors/base/caller.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/v1/control.pb.h>

@@ -36,12 +36,17 @@ void set_options(int socket) {
 /// Translates OpenSSL's error text into one that tells what to do.
 std::string explain(const std::string& error) {
   const auto has = [&](std::string_view part) { return error.find(part) != std::string::npos; };
+  if (has("revoked"))
+    return "the certificate was revoked: issue another with gpuactors certs issue, with a new key";
+  if (has("certificate purpose") || has("unsupported certificate"))
+    return "the certificate of the side that listens is a client's: a broker or node needs another (gpuactors certs "
+           "issue NAME)";
   if (has("wrong version number") || has("packet length too long") || has("http request") || has("record layer"))
     return "it does not speak TLS: one of the two was started with --insecure";
-  if (has("unknown ca") || has("certificate verify failed") || has("bad signature") || has("decrypt error"))
-    return "the two certificates are not of the same authority, or one of them has expired";
   if (has("expired"))
     return "the certificate has expired: gpuactors certs show tells when, gpuactors certs issue makes a new one";
+  if (has("unknown ca") || has("certificate verify failed") || has("bad signature") || has("decrypt error"))
+    return "the two certificates are not of the same authority";
   if (has("certificate required") || has("peer did not return a certificate"))
     return "it shows no certificate";
   return error;
@@ -82,9 +87,9 @@ Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
     return fail(Errc::unavailable, fmt::format("no connection to {}: {}", to_string(to), socket.error().message()));
   set_options(socket->get());
   if (!tls_)
-    return LinkSession{std::move(*socket), nullptr};
+    return LinkSession{std::move(*socket), nullptr, {}};
   transport::Channel channel{std::move(*socket), stop_};
-  auto secured = channel.secure(*tls_, false, until);
+  auto secured = channel.secure(*tls_, transport::TlsPart::connects_to_node, until);
   // The peer's first bytes tell whether it accepts this side's certificate.
   if (secured)
     secured = channel.wait_for_bytes(until);
@@ -96,8 +101,9 @@ Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
     return fail(secured.error().code() == Errc::cancelled ? Errc::unavailable : Errc::invalid_argument,
                 fmt::format("{} is not trusted, or does not trust this process: {}", to_string(to),
                             explain(secured.error().message())));
+  auto peer = channel.peer(*tls_);
   auto [ready, session] = std::move(channel).release();
-  return LinkSession{std::move(ready), std::move(session)};
+  return LinkSession{std::move(ready), std::move(session), std::move(peer)};
 }
 
 void LinkGate::keep(const Endpoint& to, LinkSession session) {
@@ -118,7 +124,7 @@ std::optional<LinkSession> LinkGate::take(const Endpoint& to) {
 void LinkGate::greet(Descriptor socket, OnReady ready) {
   set_options(socket.get());
   if (!tls_)
-    return ready(LinkSession{std::move(socket), nullptr});
+    return ready(LinkSession{std::move(socket), nullptr, {}});
   guests_.join_ended();
   auto ignored = never;
   if (stop_.is_set() || !guests_.make_room(ignored))
@@ -127,7 +133,7 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
               [this, ready = std::move(ready)](transport::Guests::Guest& guest) {
                 const auto host = host_of(guest.channel().socket());
                 const auto until = deadline_after(Clock::now(), limits::connect_timeout);
-                if (auto secured = guest.channel().secure(*tls_, true, until); !secured) {
+                if (auto secured = guest.channel().secure(*tls_, transport::TlsPart::accepts, until); !secured) {
                   // A peer that disconnects or stays silent, such as a port scan, is not reported.
                   if (secured.error().code() == Errc::unavailable)
                     refuse(host, explain(secured.error().message()));
@@ -135,8 +141,9 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
                 }
                 // The guest is no longer a stranger, so it is not evicted while its connection is released.
                 guest.set(transport::GuestState::busy);
+                auto peer = guest.channel().peer(*tls_);
                 auto [socket, session] = std::move(guest.channel()).release();
-                ready(LinkSession{std::move(socket), std::move(session)});
+                ready(LinkSession{std::move(socket), std::move(session), std::move(peer)});
               });
 }
 
@@ -146,6 +153,10 @@ void LinkGate::refuse_tls(int socket) {
 
 void LinkGate::refuse_crowd(int socket, std::size_t most) {
   refuse(host_of(socket), fmt::format("this process may have {} descriptors, and they are used up (ulimit -n)", most));
+}
+
+void LinkGate::refuse_peer(int socket, const std::string& name, std::string_view why) {
+  refuse(fmt::format("{} ({})", host_of(socket), name), std::string{why});
 }
 
 void LinkGate::refuse(const std::string& host, const std::string& why) {

@@ -19,6 +19,7 @@ struct LinkSession {
   Descriptor socket;
   /// The TLS session; null in plaintext.
   transport::TlsSession tls;
+  transport::TlsPeer peer;
 };
 
 /// Makes the TLS handshakes on its own threads and gives CAF established connections, because CAF's own TLS module
@@ -56,10 +57,11 @@ public:
   /// success. In plaintext, calls `ready` at once.
   void greet(Descriptor socket, OnReady ready);
 
-  /// Report a refused connection: a plaintext one that began with a TLS handshake, or one for which too few of the
-  /// process's `most` descriptors are left.
+  /// Report a refused connection: a plaintext one that began with a TLS handshake, one for which too few of the
+  /// process's `most` descriptors are left, or one that was accepted and ends because of what its peer has done.
   void refuse_tls(int socket);
   void refuse_crowd(int socket, std::size_t most);
+  void refuse_peer(int socket, const std::string& name, std::string_view why);
 
   /// Count a connection that is given to CAF, or that has ended. `entered` returns false beyond `limits::links`.
   [[nodiscard]] bool entered();

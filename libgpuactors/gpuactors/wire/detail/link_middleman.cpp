@@ -173,7 +173,8 @@ class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
-      lanes_(std::move(ends.lanes)), owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
+      lanes_(std::move(ends.lanes)), other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)),
+      socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
               [this] { read_soon(); }) {
@@ -202,6 +203,18 @@ public:
     stream_.configure_read(config);
     if (!launched_)
       launch();
+  }
+
+  bool consume(caf_version::RunnerBase* runner, const void* data, std::size_t size) override {
+    const bool is_payload = std::exchange(header_.payload, 0) > 0;
+    // Once the connection was shut down, there are only the bytes that had arrived before, and then its end.
+    if (refused_ || (!is_payload && size != caf_version::link_header_size))
+      return true;
+    if (!is_payload)
+      header_ = caf_version::read_link_header(data);
+    if (is_payload ? examine_payload(data, size) : examine_header())
+      return scribe::consume(runner, data, size);
+    return true;
   }
 
   void ack_writes(bool enable) override {
@@ -276,19 +289,62 @@ private:
       stream_.write(this);
   }
 
+  /// Look at a message before CAF does. @returns false if CAF must not see it: the connection ends then.
+  bool examine_header() {
+    using caf_version::LinkKind;
+    // Rights are those of the process that a message comes from (docs/design/0020). CAF believes who a message is from,
+    // and takes one for its own process's that names nobody: so what clients send has to name its sender, after a
+    // handshake that tells which process that is.
+    const auto kind = header_.kind;
+    const bool is_fair = kind == LinkKind::handshake || kind == LinkKind::heartbeat
+                         || (peer_ && (kind == LinkKind::message || kind == LinkKind::news));
+    if (!other_.caller().administers && !is_fair)
+      return refuse("a client's messages have to come from itself, with a sender");
+    // Heartbeats are the regular occasion, but nobody has to send them.
+    constexpr unsigned often = 1024;
+    if ((kind == LinkKind::heartbeat || ++messages_ % often == 0) && other_.is_revoked())
+      return refuse("its certificate was revoked");
+    return true;
+  }
+
+  bool examine_payload(const void* data, std::size_t size) {
+    using caf_version::LinkKind;
+    const bool names_ends = header_.kind == LinkKind::handshake || header_.kind == LinkKind::news;
+    if (other_.caller().administers || !peer_ || !names_ends)
+      return true;
+    // CAF itself repeats the handshake.
+    auto& system = parent()->system();
+    const auto [from, to] = caf_version::ends_of(system, header_.kind, data, size);
+    if (from == peer_ && (header_.kind == LinkKind::handshake || to == system.node()))
+      return true;
+    return refuse("a client may speak of its own actors only, and under one name");
+  }
+
+  bool refuse(std::string_view why) {
+    gate_->refuse_peer(stream_.fd(), other_.caller().name, why);
+    ::shutdown(stream_.fd(), SHUT_RDWR);
+    refused_ = true;
+    return false;
+  }
+
   /// Enters the pipe into the lanes once the other side has identified itself, but only if CAF sends over this
   /// connection too: the other side closes connections that it does not need.
   void enter_lane() {
     const auto peer = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
     if (!peer)
       return;
+    // Whoever takes this process's own name would be taken for it.
+    if (peer == parent()->system().node()) {
+      ::shutdown(stream_.fd(), SHUT_RDWR);
+      return;
+    }
     // CAF's own handshake may still be in the buffer. A request that arrived before it would have no sender for CAF on
     // the other side.
     write();
     if (detached())
       return;
     peer_ = peer;
-    lanes_->add(peer_, pipe_);
+    lanes_->add(peer_, pipe_, other_.caller());
   }
 
   void leave_lane() {
@@ -314,7 +370,9 @@ private:
 
   std::shared_ptr<LinkGate> gate_;
   std::shared_ptr<Lanes> lanes_;
+  // Who is at the other end: which process, and whose.
   caf::node_id peer_;
+  transport::TlsPeer other_;
   std::shared_ptr<LinkScribe*> owner_;
   Descriptor socket_;
   std::shared_ptr<Pipe> pipe_;
@@ -323,6 +381,10 @@ private:
   bool flushing_ = false;
   // Announced size in bytes of the message that is being read.
   std::size_t announced_ = 0;
+  // The header that was read last; its payload is 0 once that was read too.
+  caf_version::LinkHeader header_;
+  unsigned messages_ = 0;
+  bool refused_ = false;
 };
 
 /// Descriptors kept free for other uses when connections have taken all others.

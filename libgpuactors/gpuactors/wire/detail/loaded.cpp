@@ -41,6 +41,13 @@ Result<Key> load_key(const std::filesystem::path& file) {
   return key_from_pem(pem, file);
 }
 
+Result<RevocationList> load_revocations(const std::filesystem::path& file, X509& authority) {
+  if (!is_there(file))
+    return RevocationList{};
+  GPUACTORS_LET(pem, read_file(file, Access::all));
+  return revocations_from_pem(pem, authority, file);
+}
+
 Result<Authority> load_authority(const std::filesystem::path& folder, WallTime now) {
   auto key = load_key(folder / authority_key_file);
   if (!key && key.error().code() == Errc::not_found)
@@ -93,14 +100,22 @@ Result<Loaded> load(const std::filesystem::path& folder) {
                 fmt::format("{} (by {}) was not issued by the authority in {} ({}): {}; issue it by this one, with {}",
                             node_path.string(), loaded.node.issuer, authority_path.string(), loaded.authority.subject,
                             why, issue_command(folder)));
+  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, **authority));
+  if (revocations != nullptr)
+    loaded.node.revoked = when_revoked(**node, *revocations);
   return loaded;
 }
 
 Result<CertificateFiles> files_of(const std::filesystem::path& folder, const Loaded& loaded, WallTime now) {
   GPUACTORS_TRY(check_dates(loaded.authority, now, new_authority));
   GPUACTORS_TRY(check_dates(loaded.node, now, "issue another with " + issue_command(folder)));
-  return CertificateFiles{folder / authority_file, folder / node_file, folder / node_key_file,
-                          std::min(loaded.authority.valid_until, loaded.node.valid_until)};
+  if (loaded.node.revoked)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} was revoked on {}: issue another with {}", loaded.node.file.string(),
+                            to_string(*loaded.node.revoked), issue_command(folder)));
+  return CertificateFiles{folder / authority_file, folder / node_file,
+                          folder / node_key_file,  std::min(loaded.authority.valid_until, loaded.node.valid_until),
+                          folder / revoked_file,   loaded.node.role};
 }
 
 bool is_due(const Loaded& loaded, WallTime now) {

@@ -9,10 +9,15 @@ inline constexpr auto authority_file = "ca.pem";
 inline constexpr auto authority_key_file = "ca.key";
 inline constexpr auto node_file = "node.pem";
 inline constexpr auto node_key_file = "node.key";
+inline constexpr auto revoked_file = "revoked.pem";
+inline constexpr auto issued_folder = "issued";
 
 /// Read one file. @returns `not_found` if it is missing.
 [[nodiscard]] Result<Certificate> load_certificate(const std::filesystem::path& file);
 [[nodiscard]] Result<Key> load_key(const std::filesystem::path& file);
+
+/// Reads the list of revoked certificates that `authority` has signed; null if there is no file.
+[[nodiscard]] Result<RevocationList> load_revocations(const std::filesystem::path& file, X509& authority);
 
 /// An authority with its private key, able to sign.
 struct Authority {

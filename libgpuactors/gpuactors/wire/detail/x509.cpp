@@ -8,6 +8,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -17,6 +18,9 @@ namespace {
 
 using Bio = std::unique_ptr<BIO, FreeBy<BIO_free>>;
 using BigNumber = std::unique_ptr<BIGNUM, FreeBy<BN_free>>;
+using Integer = std::unique_ptr<ASN1_INTEGER, FreeBy<ASN1_INTEGER_free>>;
+using Time = std::unique_ptr<ASN1_TIME, FreeBy<ASN1_TIME_free>>;
+using Revoked = std::unique_ptr<X509_REVOKED, FreeBy<X509_REVOKED_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, FreeBy<X509_EXTENSION_free>>;
 using Name = std::unique_ptr<GENERAL_NAME, FreeBy<GENERAL_NAME_free>>;
 using Names = std::unique_ptr<GENERAL_NAMES, FreeBy<GENERAL_NAMES_free>>;
@@ -148,6 +152,41 @@ std::vector<std::string> hosts_of(X509& certificate) {
   return hosts;
 }
 
+std::string serial_of(X509& certificate) {
+  const BigNumber number{ASN1_INTEGER_to_BN(X509_get0_serialNumber(&certificate), nullptr)};
+  char* digits = number ? BN_bn2hex(number.get()) : nullptr;
+  std::string result = digits != nullptr ? digits : "";
+  OPENSSL_free(digits);
+  return result;
+}
+
+bool add_revocation(X509_CRL& list, X509& certificate, ASN1_TIME& now) {
+  Revoked entry{X509_REVOKED_new()};
+  // The setters copy what they are given.
+  if (!entry || X509_REVOKED_set_serialNumber(entry.get(), X509_get_serialNumber(&certificate)) != 1
+      || X509_REVOKED_set_revocationDate(entry.get(), &now) != 1 || X509_CRL_add0_revoked(&list, entry.get()) != 1)
+    return false;
+  (void)entry.release();
+  return true;
+}
+
+/// Sets the number by which lists of one authority are told apart: one more than that of the list `before`.
+bool set_number(X509_CRL& list, X509_CRL* before) {
+  const Integer last{before != nullptr
+                         ? static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(before, NID_crl_number, nullptr, nullptr))
+                         : nullptr};
+  const Integer number{ASN1_INTEGER_new()};
+  return number && ASN1_INTEGER_set(number.get(), last ? ASN1_INTEGER_get(last.get()) + 1 : 1) == 1
+         && X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1;
+}
+
+bool add_authority_id(X509_CRL& list, X509& authority) {
+  X509V3_CTX context;
+  X509V3_set_ctx(&context, &authority, nullptr, nullptr, &list, 0);
+  const Extension id{X509V3_EXT_conf_nid(nullptr, &context, NID_authority_key_identifier, "keyid:always")};
+  return id && X509_CRL_add_ext(&list, id.get(), -1) == 1;
+}
+
 } // namespace
 
 Result<Key> make_key() {
@@ -174,20 +213,45 @@ Result<Certificate> make_authority(EVP_PKEY& key, const Validity& validity) {
   return std::move(made);
 }
 
-Result<Certificate> make_node(const NodeIdentity& node, EVP_PKEY& key, X509& authority, EVP_PKEY& authority_key,
+Result<Certificate> make_node(const CertificateOwner& owner, EVP_PKEY& key, X509& authority, EVP_PKEY& authority_key,
                               const Validity& validity) {
   GPUACTORS_LET(made, make_certificate(key, validity));
   auto& certificate = *made;
-  if (!set_common_name(certificate, node.name)
+  const auto* uses = owner.role == CertificateRole::client ? "clientAuth" : "serverAuth,clientAuth";
+  if (!set_common_name(certificate, owner.name)
       || X509_set_issuer_name(&certificate, X509_get_subject_name(&authority)) != 1
       || !add_extension(certificate, authority, NID_basic_constraints, "critical,CA:FALSE")
       || !add_extension(certificate, authority, NID_key_usage, "critical,digitalSignature")
-      || !add_extension(certificate, authority, NID_ext_key_usage, "serverAuth,clientAuth")
+      || !add_extension(certificate, authority, NID_ext_key_usage, uses)
       || !add_extension(certificate, authority, NID_subject_key_identifier, "hash")
       || !add_extension(certificate, authority, NID_authority_key_identifier, "keyid:always")
-      || !add_hosts(certificate, node.hosts) || X509_sign(&certificate, &authority_key, EVP_sha256()) == 0)
+      || !add_hosts(certificate, owner.hosts) || X509_sign(&certificate, &authority_key, EVP_sha256()) == 0)
     return fail_openssl("the certificate of a node");
   return std::move(made);
+}
+
+Result<RevocationList> make_revocations(X509_CRL* before, const std::vector<X509*>& added, X509& authority,
+                                        EVP_PKEY& authority_key, WallTime now) {
+  constexpr long version_2 = 1; // counted from 0
+  RevocationList list{before != nullptr ? X509_CRL_dup(before) : X509_CRL_new()};
+  const Time time{ASN1_TIME_set(nullptr, std::chrono::system_clock::to_time_t(now))};
+  const auto made = [&] {
+    if (!list || !time || X509_CRL_set_version(list.get(), version_2) != 1
+        || X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(&authority)) != 1
+        || X509_CRL_set1_lastUpdate(list.get(), time.get()) != 1
+        // The standard demands a date for the next list. Nobody knows it, and this one stays good until there is one.
+        || X509_CRL_set1_nextUpdate(list.get(), X509_get0_notAfter(&authority)) != 1)
+      return false;
+    while (X509_CRL_get_ext_count(list.get()) > 0)
+      X509_EXTENSION_free(X509_CRL_delete_ext(list.get(), 0));
+    return std::all_of(added.begin(), added.end(),
+                       [&](X509* certificate) { return add_revocation(*list, *certificate, *time); })
+           && add_authority_id(*list, authority) && set_number(*list, before) && X509_CRL_sort(list.get()) == 1
+           && X509_CRL_sign(list.get(), &authority_key, EVP_sha256()) != 0;
+  }();
+  if (!made)
+    return fail_openssl("a list of revoked certificates");
+  return list;
 }
 
 Result<std::string> to_pem(EVP_PKEY& key) {
@@ -197,6 +261,10 @@ Result<std::string> to_pem(EVP_PKEY& key) {
 
 Result<std::string> to_pem(X509& certificate) {
   return write_pem([&](BIO* bio) { return PEM_write_bio_X509(bio, &certificate); });
+}
+
+Result<std::string> to_pem(X509_CRL& list) {
+  return write_pem([&](BIO* bio) { return PEM_write_bio_X509_CRL(bio, &list); });
 }
 
 Result<Key> key_from_pem(std::string_view pem, const std::filesystem::path& file) {
@@ -222,17 +290,60 @@ Result<Certificate> certificate_from_pem(std::string_view pem, const std::filesy
   return certificate;
 }
 
+Result<RevocationList> revocations_from_pem(std::string_view pem, X509& authority, const std::filesystem::path& file) {
+  const auto bio = reader(pem);
+  RevocationList list{PEM_read_bio_X509_CRL(bio.get(), nullptr, no_passphrase, nullptr)};
+  if (!list)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is no list of revoked certificates in PEM: {}", file.string(), last_error()));
+  const bool signed_by_it = X509_CRL_verify(list.get(), X509_get0_pubkey(&authority)) == 1;
+  ERR_clear_error();
+  if (!signed_by_it)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is not of the authority {}: copy it again from the machine where that was made",
+                            file.string(), name_of(authority)));
+  return list;
+}
+
+std::optional<WallTime> when_revoked(X509& certificate, X509_CRL& list) {
+  X509_REVOKED* entry = nullptr;
+  if (X509_CRL_get0_by_cert(&list, &entry, &certificate) != 1)
+    return std::nullopt;
+  return time_of(X509_REVOKED_get0_revocationDate(entry));
+}
+
+bool is_issued_by(X509& certificate, X509& authority) {
+  const bool issued = X509_check_issued(&authority, &certificate) == X509_V_OK
+                      && X509_verify(&certificate, X509_get0_pubkey(&authority)) == 1;
+  ERR_clear_error();
+  return issued;
+}
+
+CertificateRole role_of(X509& certificate) {
+  // Without the extension, a certificate is good for every use.
+  return (X509_get_extended_key_usage(&certificate) & XKU_SSL_SERVER) != 0 ? CertificateRole::node
+                                                                           : CertificateRole::client;
+}
+
+std::string name_of(X509& certificate) {
+  return common_name(X509_get_subject_name(&certificate));
+}
+
 CertificateInfo describe(X509& certificate, const std::filesystem::path& file) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   X509_digest(&certificate, EVP_sha256(), digest.data(), &size);
   return {file,
-          common_name(X509_get_subject_name(&certificate)),
+          name_of(certificate),
           common_name(X509_get_issuer_name(&certificate)),
           hosts_of(certificate),
           time_of(X509_get0_notBefore(&certificate)),
           time_of(X509_get0_notAfter(&certificate)),
-          hex(digest.data(), size, ":")};
+          hex(digest.data(), size, ":"),
+          role_of(certificate),
+          X509_check_ca(&certificate) != 0,
+          serial_of(certificate),
+          {}};
 }
 
 bool belongs_to(EVP_PKEY& key, X509& certificate) {
@@ -243,6 +354,8 @@ bool belongs_to(EVP_PKEY& key, X509& certificate) {
 
 std::string why_refused(X509& certificate, X509& authority) {
   for (const int purpose : {X509_PURPOSE_SSL_SERVER, X509_PURPOSE_SSL_CLIENT}) {
+    if (purpose == X509_PURPOSE_SSL_SERVER && role_of(certificate) == CertificateRole::client)
+      continue;
     const Store store{X509_STORE_new()};
     const StoreContext context{X509_STORE_CTX_new()};
     if (!store || !context || X509_STORE_add_cert(store.get(), &authority) != 1

@@ -23,6 +23,7 @@ struct FreeBy {
 
 using Key = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreeBy<X509_free>>;
+using RevocationList = std::unique_ptr<X509_CRL, FreeBy<X509_CRL_free>>;
 
 /// The period in which a certificate is valid.
 struct Validity {
@@ -36,18 +37,40 @@ struct Validity {
 /// Makes the self-signed certificate of an authority. Its name is derived from its key.
 [[nodiscard]] Result<Certificate> make_authority(EVP_PKEY& key, const Validity& validity);
 
-/// Makes the certificate of a node, for use as server and client, signed by an authority. Name and hosts must be valid.
-[[nodiscard]] Result<Certificate> make_node(const NodeIdentity& node, EVP_PKEY& key, X509& authority,
+/// Makes the certificate of a node or a client, signed by an authority. Name and hosts must be valid.
+[[nodiscard]] Result<Certificate> make_node(const CertificateOwner& owner, EVP_PKEY& key, X509& authority,
                                             EVP_PKEY& authority_key, const Validity& validity);
+
+/// Makes the list that follows `before`, with `added` revoked at `now`. Null: there was none before.
+[[nodiscard]] Result<RevocationList> make_revocations(X509_CRL* before, const std::vector<X509*>& added,
+                                                      X509& authority, EVP_PKEY& authority_key, WallTime now);
 
 /// Render as PEM; keys as PKCS #8 without a passphrase.
 [[nodiscard]] Result<std::string> to_pem(EVP_PKEY& key);
 [[nodiscard]] Result<std::string> to_pem(X509& certificate);
+[[nodiscard]] Result<std::string> to_pem(X509_CRL& list);
 
 /// Read PEM with exactly one certificate, or with a key without a passphrase.
 /// @returns `invalid_argument` that names `file`.
 [[nodiscard]] Result<Key> key_from_pem(std::string_view pem, const std::filesystem::path& file);
 [[nodiscard]] Result<Certificate> certificate_from_pem(std::string_view pem, const std::filesystem::path& file);
+
+/// Reads PEM with a list of revoked certificates, which `authority` must have signed.
+/// @returns `invalid_argument` that names `file`.
+[[nodiscard]] Result<RevocationList> revocations_from_pem(std::string_view pem, X509& authority,
+                                                          const std::filesystem::path& file);
+
+/// Returns when the certificate was revoked, according to a list of its authority; none if it was not.
+[[nodiscard]] std::optional<WallTime> when_revoked(X509& certificate, X509_CRL& list);
+
+/// Returns whether `authority` has signed the certificate.
+[[nodiscard]] bool is_issued_by(X509& certificate, X509& authority);
+
+/// Returns what the owner of a certificate may do.
+[[nodiscard]] CertificateRole role_of(X509& certificate);
+
+/// Returns the owner's name.
+[[nodiscard]] std::string name_of(X509& certificate);
 
 /// Returns the contents of a certificate; `file` is only recorded in the result.
 [[nodiscard]] CertificateInfo describe(X509& certificate, const std::filesystem::path& file);

@@ -1,5 +1,6 @@
 #include "channel.hpp"
 
+#include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/sslerr.h>
 #include <poll.h>
@@ -82,8 +83,16 @@ Result<void> Channel::go_on(int result, TimePoint until) const {
   }
 }
 
-Result<void> Channel::secure(const TlsContext& context, bool accepts, TimePoint until) {
-  GPUACTORS_LET(session, context.open(socket_.get(), accepts));
+/// Says what is wrong with the peer's certificate, if that is why a handshake has failed.
+Failure Channel::refusal(const Error& error) const {
+  const auto why = SSL_get_verify_result(session_.get());
+  if (why == X509_V_OK)
+    return fail(error);
+  return fail(error.code(), fmt::format("{}: {}", error.message(), X509_verify_cert_error_string(why)));
+}
+
+Result<void> Channel::secure(const TlsContext& context, TlsPart part, TimePoint until) {
+  GPUACTORS_LET(session, context.open(socket_.get(), part));
   session_ = std::move(session);
   for (;;) {
     ERR_clear_error();
@@ -92,9 +101,10 @@ Result<void> Channel::secure(const TlsContext& context, bool accepts, TimePoint 
     if (result == 1)
       return {};
     if (auto more = go_on(result, until); !more) {
-      if (more.error().code() == Errc::unavailable)
-        linger(until);
-      return more;
+      if (more.error().code() != Errc::unavailable)
+        return more;
+      linger(until);
+      return refusal(more.error());
     }
   }
 }

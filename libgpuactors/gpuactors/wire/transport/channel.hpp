@@ -27,7 +27,7 @@ public:
   }
 
   /// Makes the TLS handshake. After a refusal, it gives the peer time to read why.
-  [[nodiscard]] Result<void> secure(const TlsContext& context, bool accepts, TimePoint until);
+  [[nodiscard]] Result<void> secure(const TlsContext& context, TlsPart part, TimePoint until);
 
   /// Read or write as many bytes as possible at once, at least one; wait for that one until `until`.
   [[nodiscard]] Result<std::size_t> read_some(std::byte* data, std::size_t size, TimePoint until);
@@ -52,6 +52,11 @@ public:
   /// Waits until the peer has sent bytes, without consuming them.
   [[nodiscard]] Result<void> wait_for_bytes(TimePoint until);
 
+  /// Returns the peer after `secure` with this context.
+  [[nodiscard]] TlsPeer peer(const TlsContext& context) const {
+    return {context, *session_};
+  }
+
   [[nodiscard]] int socket() const noexcept {
     return socket_.get();
   }
@@ -73,6 +78,7 @@ private:
   /// error.
   Result<void> go_on(int result, TimePoint until) const;
   Result<std::size_t> move_secure(Move move, std::byte* data, std::size_t size, TimePoint until);
+  [[nodiscard]] Failure refusal(const Error& error) const;
   void linger(TimePoint until) const;
 
   Descriptor socket_;

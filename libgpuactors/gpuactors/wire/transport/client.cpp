@@ -299,7 +299,7 @@ Result<Line> BulkClient::Impl::connect_remote(const Fetch& job, TimePoint until)
   GPUACTORS_LET(socket, transport::connect_tcp(address.endpoint, stop_, until));
   Line line{Channel{std::move(socket), stop_}, false, false, Clock::now()};
   if (tls_)
-    GPUACTORS_TRY(line.channel.secure(*tls_, false, until));
+    GPUACTORS_TRY(line.channel.secure(*tls_, transport::TlsPart::connects_to_any, until));
   return line;
 }
 

@@ -230,8 +230,12 @@ void BulkServer::Impl::accept_from(const Descriptor& listener, Guests& guests, b
 void BulkServer::Impl::serve(Guests::Guest& guest, bool local) {
   auto& channel = guest.channel();
   auto until = deadline_after(Clock::now(), options_.times.handshake);
-  if (!local && tls_ && !channel.secure(*tls_, true, until))
-    return;
+  transport::TlsPeer peer;
+  if (!local && tls_) {
+    if (!channel.secure(*tls_, transport::TlsPart::accepts, until))
+      return;
+    peer = channel.peer(*tls_);
+  }
   // The first request must begin within the handshake time; a later one may begin within the idle time.
   for (;;) {
     Frame frame;
@@ -244,7 +248,7 @@ void BulkServer::Impl::serve(Guests::Guest& guest, bool local) {
                           deadline_after(Clock::now(), options_.times.handshake), done))
       return;
     const auto request = decode_request(frame);
-    if (!request || !answer(channel, *request, local))
+    if (!request || peer.is_revoked() || !answer(channel, *request, local))
       return;
     guest.set(GuestState::idle);
     until = deadline_after(Clock::now(), options_.times.idle);

@@ -1,6 +1,7 @@
 #include "tls.hpp"
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/wire/detail/loaded.hpp>
 
 #include <fmt/format.h>
 #include <openssl/bio.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
@@ -91,8 +93,28 @@ std::string tls_error() {
 namespace {
 
 using Context = std::unique_ptr<SSL_CTX, detail::FreeBy<SSL_CTX_free>>;
+using detail::RevocationList;
 
-Result<Context> load_context(const CertificateFiles& files) {
+/// Has all handshakes of `context` refuse the certificates of a list.
+bool use(X509_CRL& revocations, SSL_CTX* context) {
+  return X509_STORE_add_crl(SSL_CTX_get_cert_store(context), &revocations) == 1
+         && X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_CRL_CHECK) == 1;
+}
+
+/// Reads the list of revoked certificates, if there is one. A list that was in use stays in use until there is another:
+/// its file may be away for a moment.
+Result<RevocationList> load_revocations(const CertificateFiles& files, X509_CRL* before) {
+  if (files.revoked.empty())
+    return RevocationList{};
+  GPUACTORS_LET(authority, detail::load_certificate(files.authority));
+  GPUACTORS_LET(list, detail::load_revocations(files.revoked, *authority));
+  if (list == nullptr && before != nullptr && X509_CRL_verify(before, X509_get0_pubkey(authority.get())) == 1)
+    list.reset(X509_CRL_dup(before));
+  ERR_clear_error();
+  return std::move(list);
+}
+
+Result<Context> load_context(const CertificateFiles& files, X509_CRL* revocations) {
   ERR_clear_error();
   Context context{SSL_CTX_new(TLS_method())};
   if (!context)
@@ -118,6 +140,8 @@ Result<Context> load_context(const CertificateFiles& files) {
   if (SSL_CTX_check_private_key(raw) != 1)
     return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: {}", files.key.string(),
                                                     files.certificate.string(), tls_error()));
+  if (revocations != nullptr && !use(*revocations, raw))
+    return fail(Errc::internal, fmt::format("OpenSSL cannot use {}: {}", files.revoked.string(), tls_error()));
   return context;
 }
 
@@ -131,11 +155,11 @@ struct Stamp {
   friend bool operator==(const Stamp&, const Stamp&) = default;
 };
 
-using Stamps = std::array<Stamp, 3>;
+using Stamps = std::array<Stamp, 4>;
 
 Stamps stamps_of(const CertificateFiles& files) {
   Stamps result;
-  const std::array paths{&files.authority, &files.certificate, &files.key};
+  const std::array paths{&files.authority, &files.certificate, &files.key, &files.revoked};
   for (std::size_t i = 0; i < paths.size(); ++i) {
     struct stat found {};
     if (::stat(paths.at(i)->c_str(), &found) == 0)
@@ -148,47 +172,80 @@ Stamps stamps_of(const CertificateFiles& files) {
 
 class TlsContext::Loaded {
 public:
-  Loaded(CertificateFiles files, Stamps stamps, Context context)
-    : files_(std::move(files)), stamps_(stamps), context_(std::move(context)) {
-    // nop
+  static Result<std::shared_ptr<Loaded>> make(const CertificateFiles& files) {
+    auto made = std::make_shared<Loaded>();
+    made->files_ = files;
+    const std::lock_guard lock{made->mutex_};
+    GPUACTORS_TRY(made->load(stamps_of(files)));
+    return made;
   }
 
   /// Returns a session with the files as they are now; null on failure.
   TlsSession session() {
     const std::lock_guard lock{mutex_};
-    // Files that could not be loaded are tried again when they change, and once a second: the files may not have been
-    // the reason.
-    const auto stamps = stamps_of(files_);
-    if (stamps != stamps_ && (stamps != tried_ || Clock::now() >= try_again_)) {
-      tried_ = stamps;
-      constexpr std::chrono::seconds pause{1};
-      try_again_ = Clock::now() + pause;
-      if (auto renewed = load_context(files_)) {
-        context_ = std::move(*renewed);
-        stamps_ = stamps;
-      }
-    }
+    look();
     // A session keeps its context alive.
     return TlsSession{SSL_new(context_.get())};
   }
 
+  /// Returns the number of the state of the files that is in use. Looks at them if nobody has done so for a while.
+  std::uint64_t state() {
+    constexpr std::chrono::seconds pause{1};
+    const auto now = Clock::now().time_since_epoch().count();
+    auto due = next_look_.load(std::memory_order_relaxed);
+    if (now >= due && next_look_.compare_exchange_strong(due, now + Duration{pause}.count())) {
+      const std::lock_guard lock{mutex_};
+      look();
+    }
+    return state_;
+  }
+
+  [[nodiscard]] bool is_revoked(X509& certificate) {
+    const std::lock_guard lock{mutex_};
+    return revocations_ != nullptr && detail::when_revoked(certificate, *revocations_);
+  }
+
 private:
-  const CertificateFiles files_;
+  Result<void> load(const Stamps& stamps) {
+    GPUACTORS_LET(revocations, load_revocations(files_, revocations_.get()));
+    GPUACTORS_LET(context, load_context(files_, revocations.get()));
+    context_ = std::move(context);
+    revocations_ = std::move(revocations);
+    stamps_ = stamps;
+    ++state_;
+    return {};
+  }
+
+  void look() {
+    // Files that could not be loaded are tried again when they change, and once a second: the files may not have been
+    // the reason.
+    const auto stamps = stamps_of(files_);
+    if (stamps == stamps_ || (stamps == tried_ && Clock::now() < try_again_))
+      return;
+    tried_ = stamps;
+    constexpr std::chrono::seconds pause{1};
+    try_again_ = Clock::now() + pause;
+    (void)load(stamps);
+  }
+
+  CertificateFiles files_;
+  std::atomic<std::uint64_t> state_{0};
+  std::atomic<Duration::rep> next_look_{0};
   std::mutex mutex_;
   // Stamps of the files in use, and of those tried last.
-  Stamps stamps_;
+  Stamps stamps_{};
   Stamps tried_{};
   TimePoint try_again_{};
   Context context_;
+  RevocationList revocations_;
 };
 
 Result<TlsContext> TlsContext::load(const CertificateFiles& files) {
-  const auto stamps = stamps_of(files);
-  GPUACTORS_LET(context, load_context(files));
-  return TlsContext{std::make_shared<Loaded>(files, stamps, std::move(context))};
+  GPUACTORS_LET(loaded, Loaded::make(files));
+  return TlsContext{std::move(loaded)};
 }
 
-Result<TlsSession> TlsContext::open(int socket, bool accepts) const {
+Result<TlsSession> TlsContext::open(int socket, TlsPart part) const {
   auto session = loaded_->session();
   BIO* bio = BIO_new(method());
   if (!session || bio == nullptr) {
@@ -200,11 +257,33 @@ Result<TlsSession> TlsContext::open(int socket, bool accepts) const {
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket))); // NOLINT(performance-no-int-to-ptr)
   BIO_set_init(bio, 1);
   SSL_set_bio(session.get(), bio, bio);
-  if (accepts)
+  if (part == TlsPart::accepts)
     SSL_set_accept_state(session.get());
   else
     SSL_set_connect_state(session.get());
+  // OpenSSL demands of a server that its certificate is for servers, unless it is told what else it has to be for.
+  if (part == TlsPart::connects_to_any)
+    SSL_set_purpose(session.get(), X509_PURPOSE_SSL_CLIENT);
   return session;
+}
+
+TlsPeer::TlsPeer(const TlsContext& context, const SSL& session)
+  : loaded_(context.loaded_), certificate_(SSL_get1_peer_certificate(&session)) {
+  // The handshake demands a certificate.
+  caller_.name = detail::name_of(*certificate_);
+  caller_.administers = detail::role_of(*certificate_) == CertificateRole::node;
+}
+
+bool TlsPeer::is_revoked() {
+  if (loaded_ == nullptr)
+    return false;
+  const auto state = loaded_->state();
+  if (state == good_in_)
+    return false;
+  if (loaded_->is_revoked(*certificate_))
+    return true;
+  good_in_ = state;
+  return false;
 }
 
 } // namespace gpuactors::transport

@@ -1,0 +1,336 @@
+// What certificates permit: control actors get from clients only what is for clients, and know who sends.
+#include "certificate_fixture.hpp"
+#include "system.hpp"
+
+#include <gpuactors/wire/detail/link_gate.hpp>
+#include <gpuactors/wire/guarded.hpp>
+
+#include <support/catch.hpp>
+#include <support/eventually.hpp>
+#include <support/results.hpp>
+
+#include <caf/io/basp/header.hpp>
+#include <caf/io/basp/version.hpp>
+
+#include <future>
+#include <mutex>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using Ask = Rpc<In<v1::Hello>, Out<v1::Done>>;
+using Order = Rpc<In<v1::DrainNode>, Out<v1::Done>>;
+using ServerHandle = caf::typed_actor<Ask, Order>;
+
+/// What a server has heard, and from whom.
+struct Heard {
+  std::mutex mutex;
+  std::vector<std::string> names;
+
+  void add(std::string name) {
+    const std::lock_guard lock{mutex};
+    names.push_back(std::move(name));
+  }
+
+  std::vector<std::string> all() {
+    const std::lock_guard lock{mutex};
+    return names;
+  }
+};
+
+/// Clients may send `Hello`, and nothing else.
+class Server : public Guarded<ServerHandle::base, FromClients<v1::Hello>> {
+public:
+  Server(caf::actor_config& config, std::shared_ptr<const Lanes> lanes, std::shared_ptr<Heard> heard)
+    : Guarded(config, std::move(lanes)), heard_(std::move(heard)) {
+    // nop
+  }
+
+  ServerHandle::behavior_type make_behavior() override {
+    const auto hear = [this] {
+      heard_->add(caller().name);
+      return v1::Done{};
+    };
+    return {[hear](const v1::Hello&) { return hear(); }, [hear](const v1::DrainNode&) { return hear(); }};
+  }
+
+private:
+  std::shared_ptr<Heard> heard_;
+};
+
+/// The answer to a request: the error, or none.
+class Answer : public PendingReply {
+public:
+  void on_reply(caf_version::Content&) override {
+    answer_.set_value(std::nullopt);
+  }
+
+  void on_error(Error error) override {
+    answer_.set_value(std::move(error));
+  }
+
+  std::optional<Error> wait() {
+    return answer_.get_future().get();
+  }
+
+private:
+  std::promise<std::optional<Error>> answer_;
+};
+
+LinkOptions with(const CertificateFiles& files, std::shared_ptr<Heard> notices = std::make_shared<Heard>()) {
+  LinkOptions options;
+  options.certificates = files;
+  options.heartbeat = 100ms;
+  options.timeout = 10s;
+  options.notice = [notices = std::move(notices)](std::string_view line) { notices->add(std::string{line}); };
+  return options;
+}
+
+/// What each process of a cluster has; several of them in this one.
+class Process {
+public:
+  explicit Process(const LinkOptions& options) : system_(options) {
+    auto links = Links::make(system_.get(), port_, options);
+    REQUIRE(links);
+    links_ = std::move(*links);
+  }
+
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  ~Process() {
+    port_.close();
+    links_.reset();
+    if (server_ != nullptr)
+      caf::anon_send_exit(std::exchange(server_, nullptr), caf::exit_reason::kill);
+    system_.get().await_all_actors_done();
+  }
+
+  Endpoint serve(const std::shared_ptr<Heard>& heard) {
+    server_ = caf::actor_cast<caf::strong_actor_ptr>(system_.get().spawn<Server>(links_->lanes(), heard));
+    const auto port = links_->publish(server_, {"127.0.0.1", 0});
+    REQUIRE(port);
+    return {"127.0.0.1", *port};
+  }
+
+  Result<caf::strong_actor_ptr> connect(const Endpoint& to) {
+    std::promise<Result<caf::strong_actor_ptr>> connected;
+    links_->connect(to, 20s, [&](Result<caf::strong_actor_ptr> handle) { connected.set_value(std::move(handle)); });
+    return connected.get_future().get();
+  }
+
+  [[nodiscard]] caf::actor_system& system() {
+    return system_.get();
+  }
+
+  /// Its actor's number.
+  [[nodiscard]] caf::actor_id server() const {
+    return server_->id();
+  }
+
+  template <class Message>
+  std::optional<Error> ask(const caf::strong_actor_ptr& to, Message message) {
+    const auto answer = std::make_shared<Answer>();
+    port_.ask(answer, to, deadline_after(Clock::now(), 20s), std::move(message));
+    return answer->wait();
+  }
+
+private:
+  System system_;
+  RequestPort port_{system_.get(), [](caf_version::Content&) {}};
+  std::unique_ptr<Links> links_;
+  caf::strong_actor_ptr server_;
+};
+
+/// Bytes of CAF's protocol, written by hand.
+class Forgery {
+public:
+  explicit Forgery(caf::actor_system& system) : system_(system) {
+    // nop
+  }
+
+  template <class... Parts>
+  Forgery& add(caf::io::basp::message_type kind, std::uint64_t data, caf::actor_id from, caf::actor_id to,
+               const Parts&... parts) {
+    caf_version::Bytes payload;
+    REQUIRE((caf_version::encode(system_, parts, payload) && ...));
+    const caf::io::basp::header header{kind, 0, static_cast<std::uint32_t>(payload.size()), data, from, to};
+    REQUIRE(caf_version::encode(system_, header, bytes_));
+    bytes_.insert(bytes_.end(), payload.begin(), payload.end());
+    return *this;
+  }
+
+  /// Sends the bytes over a connection with these certificates, which the other side then ends.
+  /// @returns whether it does.
+  [[nodiscard]] bool is_sent_away(const Endpoint& to, const CertificateFiles& files) const {
+    auto gate = detail::LinkGate::make(must(transport::TlsContext::load(files)), [](std::string_view) {});
+    REQUIRE(gate);
+    auto session = must((*gate)->dial(to, deadline_after(Clock::now(), 20s)));
+    std::size_t done = 0;
+    REQUIRE(SSL_write_ex(session.tls.get(), bytes_.data(), bytes_.size(), &done) == 1);
+    return eventually([&] {
+      std::byte ignored[256];
+      const int result = SSL_read_ex(session.tls.get(), ignored, sizeof ignored, &done);
+      return result != 1 && SSL_get_error(session.tls.get(), result) != SSL_ERROR_WANT_READ;
+    });
+  }
+
+private:
+  caf::actor_system& system_;
+  caf_version::Bytes bytes_;
+};
+
+struct LinkFixture : CertificateFixture {
+  LinkFixture() {
+    now = std::chrono::system_clock::now();
+    REQUIRE(certs().init(10));
+  }
+
+  CertificateFiles issue(const std::string& name, CertificateRole role) {
+    auto files = certs().issue({name, {}, {}, role}, folder / name);
+    REQUIRE(files);
+    return *files;
+  }
+
+  CertificateFiles own() {
+    auto files = certs().check();
+    REQUIRE(files);
+    return *files;
+  }
+
+  std::shared_ptr<Heard> heard = std::make_shared<Heard>();
+  std::shared_ptr<Heard> notices = std::make_shared<Heard>();
+};
+
+} // namespace
+
+TEST_CASE_METHOD(LinkFixture, "a client's requests reach a control actor as far as they are for clients, with its name",
+                 "[wire][rights]") {
+  Process server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  Process alice{with(issue("alice", CertificateRole::client))};
+  const auto handle = alice.connect(address);
+  REQUIRE(handle);
+  CHECK_FALSE(alice.ask(*handle, v1::Hello{}));
+  const auto refused = alice.ask(*handle, v1::DrainNode{});
+  REQUIRE(refused);
+  CHECK(refused->code() == Errc::permission_denied);
+  CHECK_THAT(refused->message(), Contains("\"alice\" is a client's"));
+
+  Process node{with(issue("gpu1", CertificateRole::node))};
+  const auto from_node = node.connect(address);
+  REQUIRE(from_node);
+  CHECK_FALSE(node.ask(*from_node, v1::DrainNode{}));
+  CHECK(heard->all() == std::vector<std::string>{"alice", "gpu1"});
+}
+
+TEST_CASE_METHOD(LinkFixture, "a client that does not say who it is loses its connection, a node does not",
+                 "[wire][rights]") {
+  Process server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  {
+    Process node{with(issue("gpu1", CertificateRole::node))};
+    const auto handle = node.connect(address);
+    REQUIRE(handle);
+    caf_version::post(*handle, v1::Hello{});
+    CHECK(eventually([&] { return heard->all().size() == 1; }));
+  }
+  Process mallory{with(issue("mallory", CertificateRole::client))};
+  const auto handle = mallory.connect(address);
+  REQUIRE(handle);
+  caf_version::post(*handle, v1::DrainNode{});
+  CHECK(eventually([&] { return !notices->all().empty(); }));
+  CHECK(mallory.ask(*handle, v1::Hello{}));
+  CHECK(heard->all().size() == 1);
+  CHECK_THAT(notices->all().front(), Contains("(mallory)") && Contains("with a sender"));
+}
+
+TEST_CASE_METHOD(LinkFixture, "a client that writes its messages by hand gains nothing by it", "[wire][rights]") {
+  using caf::io::basp::message_type;
+  constexpr std::uint64_t version = caf::io::basp::version;
+  Process server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  const auto files = issue("mallory", CertificateRole::client);
+  const auto to = server.server();
+  const auto own_node = server.system().node();
+  Process other{with(own())};
+  const auto other_node = other.system().node();
+  REQUIRE(other.connect(address));
+  const auto payload = std::string{"what it holds does not matter"};
+  const auto forged = [&] { return Forgery{server.system()}; };
+  // Without the words that say which process it is; under the server's own name, or another one's; under two names.
+  CHECK(forged().add(message_type::direct_message, 0, 5, to, payload).is_sent_away(address, files));
+  for (const auto& node : {own_node, other_node})
+    CHECK(forged()
+              .add(message_type::client_handshake, version, 0, 0, node)
+              .add(message_type::direct_message, 0, 5, to, payload)
+              .is_sent_away(address, files));
+  System third;
+  const auto third_node = third.get().node();
+  const auto greeted = [&] { return forged().add(message_type::client_handshake, version, 0, 0, third_node); };
+  CHECK(greeted().add(message_type::client_handshake, version, 0, 0, other_node).is_sent_away(address, files));
+  // In the name of a third process, and news of its actors.
+  CHECK(greeted().add(message_type::routed_message, 0, 5, to, other_node, own_node).is_sent_away(address, files));
+  CHECK(greeted().add(message_type::down_message, 0, 5, 0, other_node, own_node).is_sent_away(address, files));
+  CHECK(heard->all().empty());
+  CHECK_FALSE(other.ask(*other.connect(address), v1::Hello{}));
+}
+
+TEST_CASE_METHOD(LinkFixture, "nobody connects to a process that listens with a client's certificate",
+                 "[wire][rights]") {
+  Process rogue{with(issue("mallory", CertificateRole::client), notices)};
+  const auto address = rogue.serve(heard);
+  Process node{with(own())};
+  const auto refused = node.connect(address);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK_THAT(refused.error().message(), Contains("is a client's"));
+}
+
+TEST_CASE_METHOD(LinkFixture, "a connection ends when its certificate is revoked, and does not come back",
+                 "[wire][rights]") {
+  Process server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  Process alice{with(issue("alice", CertificateRole::client))};
+  Process bob{with(issue("bob", CertificateRole::client))};
+  const auto hers = alice.connect(address);
+  const auto his = bob.connect(address);
+  REQUIRE(hers);
+  REQUIRE(his);
+  REQUIRE_FALSE(alice.ask(*hers, v1::Hello{}));
+  REQUIRE(certs().revoke("alice"));
+  // Heartbeats are enough: nothing else is sent.
+  CHECK(eventually([&] { return !notices->all().empty(); }));
+  CHECK_THAT(notices->all().front(), Contains("(alice)") && Contains("was revoked"));
+  CHECK(alice.ask(*hers, v1::Hello{}));
+  const auto again = alice.connect(address);
+  REQUIRE_FALSE(again);
+  CHECK_THAT(again.error().message(), Contains("revoked"));
+  CHECK_FALSE(bob.ask(*his, v1::Hello{}));
+}
+
+TEST_CASE("the header of a message tells what must not come from clients", "[wire][rights]") {
+  namespace basp = caf::io::basp;
+  System system;
+  const auto read = [&](basp::message_type kind, std::uint32_t payload, caf::actor_id sender) {
+    caf_version::Bytes bytes;
+    REQUIRE(caf_version::encode(system.get(), basp::header{kind, 0, payload, 7, sender, 9}, bytes));
+    REQUIRE(bytes.size() == caf_version::link_header_size);
+    return caf_version::read_link_header(bytes.data());
+  };
+  using caf_version::LinkKind;
+  const auto message = read(basp::message_type::direct_message, 0x01020304, 5);
+  CHECK(message.payload == 0x01020304);
+  CHECK(message.kind == LinkKind::message);
+  CHECK(read(basp::message_type::direct_message, 1, std::uint64_t{1} << 56U).kind == LinkKind::message);
+  CHECK(read(basp::message_type::direct_message, 1, 0).kind == LinkKind::anonymous);
+  CHECK(read(basp::message_type::routed_message, 1, 5).kind == LinkKind::other);
+  CHECK(read(basp::message_type::monitor_message, 1, 5).kind == LinkKind::news);
+  CHECK(read(basp::message_type::down_message, 1, 5).kind == LinkKind::news);
+  CHECK(read(basp::message_type::client_handshake, 1, 5).kind == LinkKind::handshake);
+  CHECK(read(basp::message_type::heartbeat, 0, 0).kind == LinkKind::heartbeat);
+}
