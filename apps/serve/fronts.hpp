@@ -27,6 +27,8 @@ struct TlsFiles {
 struct FrontLimits {
   /// Bytes of one request, also after it was unpacked.
   std::size_t request_bytes = 64U << 20;
+  /// Bytes of one request that asks no model: one to load a model, for instance.
+  std::size_t small_request_bytes = 64U << 10;
   /// Bytes of requests and answers that are held at once, over all connections of both fronts.
   std::size_t held_bytes = std::size_t{1} << 30;
   /// Connections of the HTTP front; fewer where the process may not open so many files.
@@ -37,6 +39,8 @@ struct FrontLimits {
   gpuactors::Duration idle = std::chrono::minutes{5};
   /// How long a header, and each further MiB of a body or of an answer, may take on its way.
   gpuactors::Duration transfer = std::chrono::seconds{30};
+  /// How long a message of gRPC may take on its way in, however large it is: nothing tells how much has arrived.
+  gpuactors::Duration message = std::chrono::minutes{2};
   /// Loads and unloads, and requests that need long to be read, that wait for a thread.
   std::size_t waiting_work = 64;
 };

@@ -1,0 +1,94 @@
+"""Clients without a token, and such as send too much or not enough: strangers_test.py SERVER [TEST...]"""
+
+import sys
+import tempfile
+import unittest
+
+from http2 import Connection
+from serving import Server, ask, infer_body, write_tokens
+
+PROGRAM = sys.argv.pop(1)
+TOKEN = "0123456789abcdef"
+AUTHORIZED = [f"Authorization: Bearer {TOKEN}"]
+MIB = 1 << 20
+SERVICE = "/inference.GRPCInferenceService/"
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+SMALL = ("ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelStatistics", "RepositoryIndex",
+         "RepositoryModelLoad", "RepositoryModelUnload")
+OPEN = (SERVICE + "ServerLive", SERVICE + "ServerReady", CHECK, WATCH)
+# Codes of gRPC.
+OK, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, UNAUTHENTICATED = 0, 4, 8, 14, 16
+
+
+class WithTokens(unittest.TestCase):
+    """A server for each test, which wants a token."""
+
+    def serve(self, *options):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        server = Server(PROGRAM, "--token-file", write_tokens(folder.name, TOKEN), *options)
+        self.addCleanup(server.stop)
+        return server
+
+    def serves(self, server):
+        self.assertEqual(ask(server, "POST", "/v2/models/line/infer", infer_body([1, 2, 3, 4]), AUTHORIZED).status, 200)
+        with Connection(server.grpc) as connection:
+            self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
+
+
+class Grpc(WithTokens):
+    def test_large_messages_to_small_methods_are_refused_and_not_parsed(self):
+        server = self.serve()
+        before = server.resident()
+        empty_fields = b"\x7a\x00" * (16 * MIB)  # unknown ones, each of which takes 32 times its bytes when parsed
+        for method, token in [(method, None) for method in OPEN] + [(SERVICE + "ModelReady", TOKEN)]:
+            with Connection(server.grpc) as connection:
+                call = connection.call(method, empty_fields, token=token)
+                self.assertEqual(connection.answer(call), RESOURCE_EXHAUSTED, method)
+            self.assertLess(server.resident() - before, 200 * MIB, method)
+        with Connection(server.grpc) as connection:
+            for method in SMALL:
+                call = connection.call(SERVICE + method, bytes(2) * 32_769, token=TOKEN)
+                self.assertEqual(connection.answer(call), RESOURCE_EXHAUSTED, method)
+        self.serves(server)
+
+    def test_without_a_token_messages_are_not_even_read(self):
+        server = self.serve()
+        for method in [SERVICE + method for method in (*SMALL, "ModelInfer", "ModelStreamInfer")]:
+            with Connection(server.grpc) as connection:
+                call = connection.call(method, bytes(8 * MIB))
+                self.assertEqual(connection.answer(call), UNAUTHENTICATED, method)
+                self.assertGreater(len(call.unsent), 6 * MIB, method)
+
+    def test_messages_that_stop_on_their_way_are_given_up(self):
+        server = self.serve("--message-ms", "300")
+        with Connection(server.grpc) as connection:
+            for method in ("ModelInfer", "ModelReady"):
+                call = connection.call(SERVICE + method, bytes(2 * MIB), token=TOKEN, announced=3 * MIB, whole=False)
+                self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED, method)
+        self.serves(server)
+
+    def test_messages_of_strangers_that_stop_make_room_for_others(self):
+        server = self.serve()
+        with Connection(server.grpc) as connection:
+            stuck = [connection.call(CHECK, b"\x0a\x00", announced=1_000, whole=False) for _ in range(40)]
+            # The first ones have gone for those that came later.
+            for call in stuck[:24]:
+                self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED)
+            self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
+            self.assertEqual(connection.answer(connection.call(SERVICE + "ServerLive", b"")), OK)
+            for call in stuck[24:]:
+                self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED)
+        self.serves(server)
+
+    def test_a_stream_on_which_nothing_comes_ends(self):
+        server = self.serve("--idle-ms", "300")
+        with Connection(server.grpc) as connection:
+            silent = connection.call(SERVICE + "ModelStreamInfer", token=TOKEN, whole=False)
+            stuck = connection.call(SERVICE + "ModelStreamInfer", b"\x0a", token=TOKEN, announced=1_000, whole=False)
+            self.assertEqual(connection.answer(silent), UNAVAILABLE)
+            self.assertEqual(connection.answer(stuck), UNAVAILABLE)
+
+
+if __name__ == "__main__":
+    unittest.main()
