@@ -35,6 +35,8 @@ struct FrontLimits {
   std::size_t connections = 16'384;
   /// Bytes of the request line and the header fields of one request.
   std::size_t header_bytes = 16U << 10;
+  /// How long a connection over HTTP may take for the header of a request until one has been accepted.
+  gpuactors::Duration greeting = std::chrono::seconds{10};
   /// How long a connection may do nothing between two requests.
   gpuactors::Duration idle = std::chrono::minutes{5};
   /// How long a header, and each further MiB of a body or of an answer, may take on its way.

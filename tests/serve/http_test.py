@@ -289,6 +289,10 @@ class Connections(WithServer):
     def test_one_connection_too_many_is_told_so(self):
         kept = [self.server.connect() for _ in range(20)]
         try:
+            for connection in kept:  # a request makes each one somebody who may stay
+                connection.sendall(request_of("GET", "/v2"))
+                with connection.makefile("rb") as stream:
+                    self.assertEqual(Answer(stream).status, 200)
             with self.server.connect() as connection, connection.makefile("rb") as stream:
                 connection.sendall(request_of("GET", "/v2"))
                 answer = Answer(stream)

@@ -1,11 +1,12 @@
 """Clients without a token, and such as send too much or not enough: strangers_test.py SERVER [TEST...]"""
 
+import contextlib
 import sys
 import tempfile
 import unittest
 
 from http2 import Connection
-from serving import Server, ask, infer_body, write_tokens
+from serving import Answer, Server, ask, infer_body, request_of, write_tokens
 
 PROGRAM = sys.argv.pop(1)
 TOKEN = "0123456789abcdef"
@@ -88,6 +89,45 @@ class Grpc(WithTokens):
             stuck = connection.call(SERVICE + "ModelStreamInfer", b"\x0a", token=TOKEN, announced=1_000, whole=False)
             self.assertEqual(connection.answer(silent), UNAVAILABLE)
             self.assertEqual(connection.answer(stuck), UNAVAILABLE)
+
+
+class Http(WithTokens):
+    def ask_on(self, connection, path, headers=()):
+        connection.sendall(request_of("GET", path, headers=headers))
+        with connection.makefile("rb") as stream:
+            return Answer(stream).status
+
+    def test_silent_strangers_do_not_keep_others_out(self):
+        server = self.serve("--connections", "20")
+        with contextlib.ExitStack() as stack:
+            known = stack.enter_context(server.connect())
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+            strangers = [stack.enter_context(server.connect()) for _ in range(19)]
+            for stranger in strangers:  # asked, so that each has been accepted before the next
+                self.assertEqual(self.ask_on(stranger, "/v2/health/live"), 200)
+            self.assertEqual(self.ask_on(strangers[0], "/v2"), 401)
+            for _ in range(3):
+                newcomer = stack.enter_context(server.connect())
+                self.assertEqual(self.ask_on(newcomer, "/v2", AUTHORIZED), 200)
+            # The oldest strangers have gone; those that came later, and whoever has a token, have not.
+            for stranger in strangers[:3]:
+                self.assertEqual(stranger.recv(1), b"")
+            for stranger in strangers[3:]:
+                self.assertEqual(self.ask_on(stranger, "/v2/health/live"), 200)
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+
+    def test_strangers_are_not_waited_for_as_long_as_others(self):
+        server = self.serve("--greeting-ms", "300")
+        with contextlib.ExitStack() as stack:
+            known, silent, slow, refused = (stack.enter_context(server.connect()) for _ in range(4))
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+            slow.sendall(b"GET /v2 HT")
+            self.assertEqual(self.ask_on(refused, "/v2"), 401)
+            self.assertEqual(silent.recv(1), b"")
+            with slow.makefile("rb") as stream:
+                self.assertEqual(Answer(stream).status, 408)
+            self.assertEqual(refused.recv(1), b"")
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
 
 
 if __name__ == "__main__":

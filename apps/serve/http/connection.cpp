@@ -26,8 +26,8 @@ constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
 
 } // namespace
 
-Connection::Connection(std::shared_ptr<Loop> loop, Socket socket, bool turned_away)
-  : loop_(std::move(loop)), socket_(std::move(socket)), turned_away_(turned_away),
+Connection::Connection(std::shared_ptr<Loop> loop, Socket socket, std::optional<Strangers::Key> stranger)
+  : loop_(std::move(loop)), socket_(std::move(socket)), turned_away_(!stranger), stranger_(stranger),
     input_(loop_->state()->options.limits.header_bytes) {
   if (loop_->tls())
     tls_.emplace(socket_, *loop_->tls());
@@ -74,7 +74,7 @@ void Connection::start() {
   if (!tls_)
     return greet();
   state_ = State::handshake;
-  begin_transfer();
+  allow(std::min(loop_->state()->options.limits.transfer, loop_->state()->options.limits.greeting));
   tls_->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](const Code& error) {
     if (self->state_ == State::closed)
       return;
@@ -88,6 +88,11 @@ void Connection::greet() {
   if (turned_away_)
     return refuse(503, "the server has as many connections as it may: try again");
   next_request();
+}
+
+void Connection::leave_strangers() {
+  if (stranger_)
+    loop_->strangers().remove(*std::exchange(stranger_, std::nullopt));
 }
 
 // -- reading -----------------------------------------------------------------------------------
@@ -141,8 +146,12 @@ void Connection::parse_head() {
     parser_.emplace(loop_->state()->options.limits.header_bytes);
   if (input_.empty())
     return read_input();
-  if (std::exchange(untouched_, false))
+  if (std::exchange(untouched_, false)) {
+    const auto latest = deadline_;
     begin_transfer();
+    if (stranger_)
+      deadline_ = std::min(deadline_, latest);
+  }
   Code error;
   const auto data = input_.data();
   const auto used = parser_->put(asio::buffer(data.data(), data.size()), error);
@@ -174,6 +183,8 @@ void Connection::begin_body() {
     keep_alive_ = keep_alive_ && !has_body;
     return respond(std::move(refused));
   }
+  if (stranger_ && loop_->api().is_known(parser_->head()))
+    leave_strangers();
   if (!has_body)
     return work();
   body_ = BodyBuffer{state.held, state.options.limits.request_bytes};
@@ -325,7 +336,8 @@ void Connection::next_request() {
   state_ = State::head;
   if (loop_->state()->stopping && input_.empty())
     return close();
-  allow(loop_->state()->options.limits.idle);
+  const auto& limits = loop_->state()->options.limits;
+  allow(stranger_ ? std::min(limits.idle, limits.greeting) : limits.idle);
   untouched_ = true;
   if (input_.empty())
     read_input();
@@ -347,6 +359,11 @@ void Connection::expire() {
   default:
     return close();
   }
+}
+
+void Connection::evict() {
+  if (stranger_)
+    close();
 }
 
 void Connection::drain() {
@@ -376,6 +393,7 @@ void Connection::close() {
   if (state_ == State::closed)
     return;
   state_ = State::closed;
+  leave_strangers();
   cancel();
   Code ignored;
   socket_.close(ignored);
