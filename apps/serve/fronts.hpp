@@ -27,7 +27,7 @@ struct TlsFiles {
 struct FrontLimits {
   /// Bytes of one request, also after it was unpacked.
   std::size_t request_bytes = 64U << 20;
-  /// Bytes of one request that asks no model: one to load a model, for instance.
+  /// Bytes of one request that is no inference.
   std::size_t small_request_bytes = 64U << 10;
   /// Bytes of requests and answers that are held at once, over all connections of both fronts.
   std::size_t held_bytes = std::size_t{1} << 30;

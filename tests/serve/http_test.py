@@ -268,6 +268,20 @@ class Connections(WithServer):
         chunks = b"%x\r\n%s\r\n" % (60_000, huge[:60_000])
         self.refused(413, self.ask("POST", LINE, chunks * 2, ["Transfer-Encoding: chunked"]), "100000 bytes")
         self.refused(413, self.ask("POST", LINE, gzip.compress(b" " * 50_000_000), ["Content-Encoding: gzip"]))
+        # What asks no model has a bound of its own.
+        for method, path in (("POST", "/v2/repository/models/echo/load"), ("POST", "/v2/repository/models/echo/unload"),
+                             ("POST", "/v2/repository/index"), ("GET", "/v2/health/live"), ("GET", "/v2")):
+            self.refused(413, self.ask(method, path, b" " * 65_537), "65536 bytes")
+            chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (65_537, b" " * 65_537)
+            self.refused(413, self.ask(method, path, chunks, ["Transfer-Encoding: chunked"]), "65536 bytes")
+        self.assertEqual(self.ask("POST", "/v2/repository/index", b" " * 65_536).status, 200)
+
+    def test_loads_with_too_many_parameters(self):
+        for count, status in ((64, 200), (65, 400)):
+            body = json.dumps({"parameters": {f"p{i}": i for i in range(count)}}).encode()
+            answer = self.ask("POST", "/v2/repository/models/echo/load", body)
+            self.assertEqual(answer.status, status, answer.body)
+        self.refused(400, answer, "more than 64 parameters")
 
     def test_slow_clients_are_told_so(self):
         with self.server.connect() as connection, connection.makefile("rb") as stream:

@@ -2,6 +2,7 @@
 #include <apps/serve/grpc/small_call.hpp>
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/messages.hpp>
+#include <apps/serve/protocol/parameters.hpp>
 
 #include <fmt/format.h>
 #include <grpcpp/server_context.h>
@@ -109,6 +110,7 @@ Result<inference::RepositoryIndexResponse> index(GrpcState& state, const inferen
 
 Result<inference::RepositoryModelLoadResponse> load(GrpcState& state,
                                                     const inference::RepositoryModelLoadRequest& request) {
+  GPUACTORS_TRY(check_load_parameters(static_cast<std::size_t>(request.parameters_size())));
   GPUACTORS_TRY(state.front->service.load(request.model_name(), parameters_of(request)));
   return inference::RepositoryModelLoadResponse{};
 }

@@ -187,9 +187,13 @@ void Connection::begin_body() {
     leave_strangers();
   if (!has_body)
     return work();
-  body_ = BodyBuffer{state.held, state.options.limits.request_bytes};
+  const auto& limits = state.options.limits;
+  most_body_bytes_ = route_->endpoint == EndpointKind::infer
+                         ? limits.request_bytes
+                         : std::min(limits.request_bytes, limits.small_request_bytes);
+  body_ = BodyBuffer{state.held, most_body_bytes_};
   const auto expected = parser_->content_length().value_or(0);
-  if (expected > state.options.limits.request_bytes)
+  if (expected > most_body_bytes_)
     return refuse(BodyBuffer::Growth::too_large);
   body_bytes_ = static_cast<std::size_t>(expected);
   if (!parser_->chunked())
@@ -299,8 +303,7 @@ void Connection::refuse(BodyBuffer::Growth growth) {
   body_ = {};
   if (growth == BodyBuffer::Growth::no_room)
     return refuse(503, held_too_much);
-  refuse(413, "the request is larger than the " + std::to_string(loop_->state()->options.limits.request_bytes)
-                  + " bytes that are allowed");
+  refuse(413, "the request is larger than the " + std::to_string(most_body_bytes_) + " bytes that are allowed");
 }
 
 void Connection::respond(HttpAnswer answer) {

@@ -117,6 +117,7 @@ private:
   std::optional<Route> route_;
   BodyBuffer body_;
   std::size_t body_bytes_ = 0;
+  std::size_t most_body_bytes_ = 0;
   std::shared_ptr<Service::Ticket> ticket_;
   /// What is being written.
   HttpAnswer answer_;
