@@ -398,6 +398,22 @@ class Access(unittest.TestCase):
             self.assertEqual(failed.returncode, 2)
             self.assertIn(b"certificate", failed.stderr)
 
+    def test_refusals_over_tls_reach_clients_that_still_send(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = make_certificate(folder)
+            if not made:
+                self.skipTest("there is no openssl")
+            certificate, key = made
+            context = ssl.create_default_context(cafile=certificate)
+            with Server(PROGRAM, "--certificate", certificate, "--key", key,
+                        "--token-file", write_tokens(folder, TOKEN)) as server:
+                for _ in range(10):
+                    with context.wrap_socket(server.connect(), server_hostname="localhost") as connection, \
+                            connection.makefile("rb") as stream:
+                        connection.sendall(request_of("POST", LINE, b"x" * 2_000_000))
+                        self.assertEqual(Answer(stream).status, 401)
+                        self.assertEqual(stream.read(), b"")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -21,7 +21,15 @@ using namespace std::chrono_literals;
 constexpr gpuactors::Duration linger_time = 2s;
 // The most that one read or write takes; of a body, it is counted against the bound before.
 constexpr std::size_t transfer_step = 256U << 10;
+// The memory for what is read and dropped.
+constexpr std::size_t drop_step = 16U << 10;
 constexpr std::size_t transfer_unit = 1U << 20;
+/// Whether the client has closed its end.
+bool is_end(const boost::system::error_code& error) {
+  return error == asio::error::eof || error == asio::error::connection_reset
+         || error == asio::ssl::error::stream_truncated;
+}
+
 constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
 
 } // namespace
@@ -113,6 +121,8 @@ void Connection::on_input(const Code& error, std::size_t bytes) {
   input_.commit(bytes);
   if (state_ == State::closed)
     return;
+  if (state_ == State::lingering)
+    return is_end(error) ? close() : void();
   if (error)
     return on_end(error);
   switch (state_) {
@@ -121,9 +131,6 @@ void Connection::on_input(const Code& error, std::size_t bytes) {
   case State::body:
   case State::chunks:
     return continue_body();
-  case State::lingering:
-    input_.consume(input_.data().size());
-    return read_input();
   default:
     // The next request, while this one is being answered: it waits, and the end of the connection is still seen
     // while there is room.
@@ -382,14 +389,31 @@ void Connection::cancel() {
 void Connection::linger() {
   state_ = State::lingering;
   allow(linger_time);
-  Code ignored;
-  if (tls_) {
-    tls_->async_shutdown([self = shared_from_this()](const Code&) { self->close(); });
+  if (!tls_)
+    return drop_input();
+  // It tells the client that this was all, and ends with what comes next, be it more of the request.
+  tls_->async_shutdown([self = shared_from_this()](const Code&) { self->drop_input(); });
+}
+
+void Connection::drop_input() {
+  if (state_ != State::lingering)
     return;
-  }
+  Code ignored;
+  // The read that went on under the answer: of two at once, one would not see the end.
+  socket_.cancel(ignored);
   socket_.shutdown(Socket::shutdown_send, ignored);
-  input_.consume(input_.data().size());
-  read_input();
+  dropped_.resize(drop_step);
+  drop_more();
+}
+
+void Connection::drop_more() {
+  // Past TLS, if there is any: nobody wants to know what it is.
+  socket_.async_read_some(asio::buffer(dropped_), [self = shared_from_this()](const Code& error, std::size_t) {
+    if (error)
+      return self->close();
+    if (self->state_ == State::lingering)
+      self->drop_more();
+  });
 }
 
 void Connection::close() {

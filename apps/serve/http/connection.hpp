@@ -86,6 +86,8 @@ private:
 
   // -- ending
   void linger();
+  void drop_input();
+  void drop_more();
   void close();
 
   void allow(gpuactors::Duration time);
@@ -122,6 +124,8 @@ private:
   /// What is being written.
   HttpAnswer answer_;
   std::string answer_head_;
+  /// What is read when nobody wants it any more.
+  std::vector<char> dropped_;
 };
 
 } // namespace serve
