@@ -57,9 +57,9 @@ class Grpc(WithTokens):
         server = self.serve()
         for method in [SERVICE + method for method in (*SMALL, "ModelInfer", "ModelStreamInfer")]:
             with Connection(server.grpc) as connection:
-                call = connection.call(method, bytes(8 * MIB))
+                call = connection.call(method, bytes(32 * MIB))
                 self.assertEqual(connection.answer(call), UNAUTHENTICATED, method)
-                self.assertGreater(len(call.unsent), 6 * MIB, method)
+                self.assertGreater(len(call.unsent), 31 * MIB, method)
 
     def test_messages_that_stop_on_their_way_are_given_up(self):
         server = self.serve("--message-ms", "300")
@@ -81,6 +81,31 @@ class Grpc(WithTokens):
             for call in stuck[24:]:
                 self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED)
         self.serves(server)
+
+    def test_watches_of_strangers_make_room_for_others(self):
+        server = self.serve()
+        with Connection(server.grpc) as connection:
+            watches = []
+            for _ in range(66):
+                watches.append(connection.call(WATCH, b""))
+                connection.until(lambda: watches[-1].received)
+            for watch in watches[:2]:
+                self.assertEqual(connection.answer(watch), RESOURCE_EXHAUSTED)
+            with_token = connection.call(WATCH, b"", token=TOKEN)
+            connection.until(lambda: with_token.received)
+            self.assertEqual([watch.ended for watch in watches[2:]], [False] * 64)
+
+    def test_what_nobody_reads_does_not_come_in(self):
+        server = self.serve()
+        before = server.resident()
+        with Connection(server.grpc) as connection:
+            watches = []
+            for _ in range(64):
+                watches.append(connection.call(WATCH, b"", bytes(2 * MIB), whole=False))
+                connection.until(lambda: watches[-1].received)
+            self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
+            self.assertGreater(sum(len(watch.unsent) for watch in watches), 100 * MIB)
+            self.assertLess(server.resident() - before, 32 * MIB)
 
     def test_a_stream_on_which_nothing_comes_ends(self):
         server = self.serve("--idle-ms", "300")
@@ -117,7 +142,7 @@ class Http(WithTokens):
             self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
 
     def test_strangers_are_not_waited_for_as_long_as_others(self):
-        server = self.serve("--greeting-ms", "300")
+        server = self.serve("--greeting-ms", "1000")
         with contextlib.ExitStack() as stack:
             known, silent, slow, refused = (stack.enter_context(server.connect()) for _ in range(4))
             self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)

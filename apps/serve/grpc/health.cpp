@@ -2,6 +2,7 @@
 #include <apps/serve/grpc/small_call.hpp>
 #include <apps/serve/grpc/wire.hpp>
 
+#include <fmt/format.h>
 #include <grpcpp/server_context.h>
 
 #include <chrono>
@@ -15,6 +16,9 @@ using Request = grpc::health::v1::HealthCheckRequest;
 using Response = grpc::health::v1::HealthCheckResponse;
 
 namespace {
+
+/// Without a token, so many watches may be open.
+constexpr std::size_t most_stranger_watches = 64;
 
 /// How often it is looked whether something has changed.
 constexpr std::chrono::milliseconds look_again{100};
@@ -69,8 +73,22 @@ private:
     name_ = request.service();
     if (!HealthAnswers::may_ask(caller_, name_))
       return finish(token_status());
+    if (caller_ == Caller::stranger)
+      enter_strangers();
     service_.watches_.insert(this);
     look();
+  }
+
+  /// With the mutex.
+  void enter_strangers() {
+    auto& strangers = service_.strangers_;
+    if (strangers.size() >= most_stranger_watches) {
+      auto* oldest = strangers.front();
+      strangers.erase(strangers.begin());
+      oldest->finish({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                      fmt::format("{} later watches want no token either: that is the most", most_stranger_watches)});
+    }
+    strangers.push_back(this);
   }
 
   void OnWriteDone(bool ok) override {
@@ -93,6 +111,7 @@ private:
     {
       const std::lock_guard lock{service_.mutex_};
       service_.watches_.erase(this);
+      std::erase(service_.strangers_, this);
     }
     MessageCall::OnDone();
   }

@@ -10,7 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace serve {
 
@@ -49,6 +51,8 @@ private:
   std::mutex mutex_;
   // Guarded by the mutex, as are the members of the watches.
   std::set<HealthWatch*> watches_;
+  /// Those without a token, the oldest first.
+  std::vector<HealthWatch*> strangers_;
   bool ending_ = false;
   std::condition_variable wake_;
   std::thread thread_;

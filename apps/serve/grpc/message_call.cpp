@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The message of a stranger is a few bytes, which come with the call.
-constexpr gpuactors::Duration stranger_time = 2s;
+// The message of a stranger is a few bytes, which come with the call. How much comes in this time nobody can tell.
+constexpr gpuactors::Duration stranger_time = 500ms;
 
 class RefusedCall final : public CallReactor {
 public:

@@ -26,6 +26,7 @@ using gpuactors::Result;
 
 namespace {
 
+constexpr int unread_bytes = 64 << 10;
 // Calls that one connection may have under way.
 constexpr int streams_per_connection = 1'024;
 // How long a connection may be silent before it is asked whether it still lives, and how long the answer may take.
@@ -81,6 +82,10 @@ public:
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.limits.idle));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms);
+    // What a stream may send that nobody reads: with probes, gRPC lets it have 4 MiB. A message that is being read gets
+    // more as it comes.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, unread_bytes);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.limits.header_bytes));
     // gRPC unpacks a message whole before it looks at its size: a few MiB could become many GiB.
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
