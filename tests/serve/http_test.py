@@ -301,6 +301,7 @@ class Connections(WithServer):
         eventually(lambda: self.server.metric("test_cancelled") == before + 1)
 
     def test_one_connection_too_many_is_told_so(self):
+        eventually(lambda: self.server.metric("gpuactors_serve_http_connections") == 1)  # those of other tests have gone
         kept = [self.server.connect() for _ in range(20)]
         try:
             for connection in kept:  # a request makes each one somebody who may stay
