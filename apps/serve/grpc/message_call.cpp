@@ -86,8 +86,8 @@ void MessageCall::refuse(const grpc::Status& status) {
   Finish(counted(*state_, status));
 }
 
-void MessageCall::answer(grpc::ByteBuffer response, HeldShare share) {
-  response_ = std::move(response);
+void MessageCall::answer(const grpc::ByteBuffer& response, HeldShare share) {
+  response_ = response; // of references
   share_ = std::move(share);
   writing_ = true;
   state_->writes.begin(context_, response_.Length());

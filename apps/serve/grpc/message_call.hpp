@@ -49,7 +49,7 @@ protected:
   /// Ends the call. One of these two, once.
   void refuse(const grpc::Status& status);
   /// @param share What is counted for the answer until it is written.
-  void answer(grpc::ByteBuffer response, HeldShare share = {});
+  void answer(const grpc::ByteBuffer& response, HeldShare share = {});
 
   void OnReadDone(bool ok) override;
   void OnDone() override;

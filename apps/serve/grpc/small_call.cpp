@@ -34,7 +34,7 @@ private:
   void finish() {
     grpc::ByteBuffer response;
     if (const auto status = answer_(message(), response); status.ok())
-      answer(std::move(response));
+      answer(response);
     else
       refuse(status);
   }
