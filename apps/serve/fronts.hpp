@@ -27,16 +27,22 @@ struct TlsFiles {
 struct FrontLimits {
   /// Bytes of one request, also after it was unpacked.
   std::size_t request_bytes = 64U << 20;
+  /// Bytes of one request that is no inference.
+  std::size_t small_request_bytes = 64U << 10;
   /// Bytes of requests and answers that are held at once, over all connections of both fronts.
   std::size_t held_bytes = std::size_t{1} << 30;
   /// Connections of the HTTP front; fewer where the process may not open so many files.
   std::size_t connections = 16'384;
   /// Bytes of the request line and the header fields of one request.
   std::size_t header_bytes = 16U << 10;
+  /// How long a connection over HTTP may take for the header of a request until one has been accepted.
+  gpuactors::Duration greeting = std::chrono::seconds{10};
   /// How long a connection may do nothing between two requests.
   gpuactors::Duration idle = std::chrono::minutes{5};
   /// How long a header, and each further MiB of a body or of an answer, may take on its way.
   gpuactors::Duration transfer = std::chrono::seconds{30};
+  /// How long a message of gRPC may take on its way in, however large it is: nothing tells how much has arrived.
+  gpuactors::Duration message = std::chrono::minutes{2};
   /// Loads and unloads, and requests that need long to be read, that wait for a thread.
   std::size_t waiting_work = 64;
 };

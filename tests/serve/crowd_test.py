@@ -3,6 +3,8 @@
 The server must answer others as if they were not there, and keep its memory within bounds.
 """
 
+import contextlib
+import gzip
 import json
 import resource
 import socket
@@ -122,6 +124,23 @@ class Crowd(unittest.TestCase):
                 for connection in stuck:
                     connection.close()
             self.serves(server)
+
+    def test_small_bodies_that_unpack_to_large_ones_hold_up_nobody(self):
+        count = 7_900_000
+        body = gzip.compress(b'{"inputs":[{"name":"v","datatype":"FP32","shape":[%d],"data":[0' % count
+                             + b",0" * (count - 2) + b"]}]}")
+        self.assertLess(len(body), 16 << 10)
+        packed = request_of("POST", "/v2/models/echo/infer", body, ["Content-Encoding: gzip"])
+        with Server(PROGRAM) as server, contextlib.ExitStack() as stack:
+            self.serves(server)
+            crowd = [stack.enter_context(server.connect()) for _ in range(60)]
+            for connection in crowd:
+                connection.sendall(packed)
+            for _ in range(10):
+                self.serves(server)
+            for connection in crowd:
+                with connection.makefile("rb") as stream:
+                    self.assertIn(Answer(stream).status, (400, 503))  # one element is missing; or too many wait
 
     def test_connections_that_break_off_leave_nothing_behind(self):
         with Server(PROGRAM) as server:

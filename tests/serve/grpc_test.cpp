@@ -113,6 +113,23 @@ TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve
   CHECK(stream->Finish().ok());
 }
 
+TEST_CASE("a load over gRPC with too many parameters is refused", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name("line");
+  inference::RepositoryModelLoadResponse response;
+  for (int i = 0; i < 64; ++i)
+    (*request.mutable_parameters())["p" + std::to_string(i)].set_int64_param(i);
+  grpc::ClientContext context;
+  CHECK(stub->RepositoryModelLoad(&context, request, &response).ok());
+  (*request.mutable_parameters())["one more"].set_bool_param(true);
+  grpc::ClientContext other_context;
+  const auto status = stub->RepositoryModelLoad(&other_context, request, &response);
+  CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(status.error_message() == "the request has more than 64 parameters");
+}
+
 namespace {
 
 namespace health = grpc::health::v1;

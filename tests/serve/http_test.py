@@ -268,6 +268,20 @@ class Connections(WithServer):
         chunks = b"%x\r\n%s\r\n" % (60_000, huge[:60_000])
         self.refused(413, self.ask("POST", LINE, chunks * 2, ["Transfer-Encoding: chunked"]), "100000 bytes")
         self.refused(413, self.ask("POST", LINE, gzip.compress(b" " * 50_000_000), ["Content-Encoding: gzip"]))
+        # What asks no model has a bound of its own.
+        for method, path in (("POST", "/v2/repository/models/echo/load"), ("POST", "/v2/repository/models/echo/unload"),
+                             ("POST", "/v2/repository/index"), ("GET", "/v2/health/live"), ("GET", "/v2")):
+            self.refused(413, self.ask(method, path, b" " * 65_537), "65536 bytes")
+            chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (65_537, b" " * 65_537)
+            self.refused(413, self.ask(method, path, chunks, ["Transfer-Encoding: chunked"]), "65536 bytes")
+        self.assertEqual(self.ask("POST", "/v2/repository/index", b" " * 65_536).status, 200)
+
+    def test_loads_with_too_many_parameters(self):
+        for count, status in ((64, 200), (65, 400)):
+            body = json.dumps({"parameters": {f"p{i}": i for i in range(count)}}).encode()
+            answer = self.ask("POST", "/v2/repository/models/echo/load", body)
+            self.assertEqual(answer.status, status, answer.body)
+        self.refused(400, answer, "more than 64 parameters")
 
     def test_slow_clients_are_told_so(self):
         with self.server.connect() as connection, connection.makefile("rb") as stream:
@@ -287,8 +301,13 @@ class Connections(WithServer):
         eventually(lambda: self.server.metric("test_cancelled") == before + 1)
 
     def test_one_connection_too_many_is_told_so(self):
+        eventually(lambda: self.server.metric("gpuactors_serve_http_connections") == 1)  # those of other tests have gone
         kept = [self.server.connect() for _ in range(20)]
         try:
+            for connection in kept:  # a request makes each one somebody who may stay
+                connection.sendall(request_of("GET", "/v2"))
+                with connection.makefile("rb") as stream:
+                    self.assertEqual(Answer(stream).status, 200)
             with self.server.connect() as connection, connection.makefile("rb") as stream:
                 connection.sendall(request_of("GET", "/v2"))
                 answer = Answer(stream)
@@ -379,6 +398,22 @@ class Access(unittest.TestCase):
                                     stderr=subprocess.PIPE, check=False)
             self.assertEqual(failed.returncode, 2)
             self.assertIn(b"certificate", failed.stderr)
+
+    def test_refusals_over_tls_reach_clients_that_still_send(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = make_certificate(folder)
+            if not made:
+                self.skipTest("there is no openssl")
+            certificate, key = made
+            context = ssl.create_default_context(cafile=certificate)
+            with Server(PROGRAM, "--certificate", certificate, "--key", key,
+                        "--token-file", write_tokens(folder, TOKEN)) as server:
+                for _ in range(10):
+                    with context.wrap_socket(server.connect(), server_hostname="localhost") as connection, \
+                            connection.makefile("rb") as stream:
+                        connection.sendall(request_of("POST", LINE, b"x" * 2_000_000))
+                        self.assertEqual(Answer(stream).status, 401)
+                        self.assertEqual(stream.read(), b"")
 
 
 if __name__ == "__main__":

@@ -25,11 +25,15 @@ int main(int argc, char** argv) {
   std::string key;
   int idle_ms = 300'000;
   int transfer_ms = 30'000;
+  int message_ms = 120'000;
+  int greeting_ms = 10'000;
   parser.add_option("--token-file", token_file);
   parser.add_option("--certificate", certificate);
   parser.add_option("--key", key);
   parser.add_option("--idle-ms", idle_ms);
   parser.add_option("--transfer-ms", transfer_ms);
+  parser.add_option("--message-ms", message_ms);
+  parser.add_option("--greeting-ms", greeting_ms);
   parser.add_option("--connections", options.limits.connections);
   parser.add_option("--request-bytes", options.limits.request_bytes);
   parser.add_option("--held-bytes", options.limits.held_bytes);
@@ -41,6 +45,8 @@ int main(int argc, char** argv) {
     options.tls = serve::TlsFiles{certificate, key};
   options.limits.idle = milliseconds(idle_ms);
   options.limits.transfer = milliseconds(transfer_ms);
+  options.limits.greeting = milliseconds(greeting_ms);
+  options.limits.message = milliseconds(message_ms);
 
   serve::test::TestService service;
   auto fronts = serve::Fronts::open(service, options);

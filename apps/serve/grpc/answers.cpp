@@ -1,138 +1,159 @@
 #include <apps/serve/grpc/answers.hpp>
+#include <apps/serve/grpc/small_call.hpp>
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/messages.hpp>
+#include <apps/serve/protocol/parameters.hpp>
 
+#include <fmt/format.h>
 #include <grpcpp/server_context.h>
 
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace serve {
 
 using gpuactors::Errc;
 using gpuactors::Result;
 
-GrpcAnswers::Reactor* GrpcAnswers::answer(Context& context, const std::function<Result<void>()>& write) {
-  state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
-  auto* reactor = context.DefaultReactor();
-  if (!is_allowed(*state_, context)) {
-    reactor->Finish(counted(*state_, token_status()));
-  } else {
-    const auto result = write();
-    reactor->Finish(counted(*state_, result ? grpc::Status::OK : status_of(result.error())));
-  }
-  return reactor;
+namespace {
+
+using State = std::shared_ptr<GrpcState>;
+
+/// Parses the message, has it answered by `answer`, and writes what that returns.
+template <class Request, class Response>
+AnswerSmall typed(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
+  return [state, answer](const grpc::ByteBuffer& message, grpc::ByteBuffer& bytes) {
+    Request request;
+    if (const auto parsed = parse_small(message, request); !parsed)
+      return status_of(parsed.error());
+    const auto response = answer(*state, request);
+    if (!response)
+      return status_of(response.error());
+    bytes = bytes_of(*response);
+    return grpc::Status::OK;
+  };
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::answer_later(Context& context, std::function<Result<void>()> work) {
-  state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
-  auto* reactor = context.DefaultReactor();
-  if (!is_allowed(*state_, context)) {
-    reactor->Finish(counted(*state_, token_status()));
-    return reactor;
-  }
-  const auto accepted = state_->front->repository.run([state = state_, reactor, work = std::move(work)] {
-    const auto result = work();
-    reactor->Finish(counted(*state, result ? grpc::Status::OK : status_of(result.error())));
-  });
-  if (!accepted)
-    reactor->Finish(counted(*state_, {grpc::StatusCode::RESOURCE_EXHAUSTED, std::string{works_too_much}}));
-  return reactor;
+template <class Request, class Response>
+BeginCall small(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
+  return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
+    if (!is_allowed(*state, context))
+      return refused_call(*state, token_status());
+    return answer_small(state, context, Caller::known, answer);
+  };
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ServerLive(Context* context, const inference::ServerLiveRequest*,
-                                              inference::ServerLiveResponse* response) {
-  // Whoever starts and stops the server may ask without a token.
-  response->set_live(true);
-  auto* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+/// Whoever starts and stops the server may ask without a token.
+template <class Request, class Response>
+BeginCall open_to_all(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
+  return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) {
+    return answer_small(state, context, caller_of(*state, context), answer);
+  };
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ServerReady(Context* context, const inference::ServerReadyRequest*,
-                                               inference::ServerReadyResponse* response) {
-  response->set_ready(!state_->front->stopping && state_->front->service.ready());
-  auto* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+template <class Request, class Response>
+BeginCall later(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
+  return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
+    if (!is_allowed(*state, context))
+      return refused_call(*state, token_status());
+    return answer_small_later(state, context, answer);
+  };
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ModelReady(Context* context, const inference::ModelReadyRequest* request,
-                                              inference::ModelReadyResponse* response) {
-  return answer(*context, [&]() -> Result<void> {
-    const auto ready = state_->front->service.model_ready(request->name(), request->version());
-    // A model that is not there is not ready: clients wait like this for one that will come.
-    if (!ready && ready.error().code() != Errc::not_found)
-      return gpuactors::fail(ready.error());
-    response->set_ready(ready && *ready);
-    return {};
-  });
+Result<inference::ServerLiveResponse> live(GrpcState&, const inference::ServerLiveRequest&) {
+  inference::ServerLiveResponse response;
+  response.set_live(true);
+  return response;
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ServerMetadata(Context* context, const inference::ServerMetadataRequest*,
-                                                  inference::ServerMetadataResponse* response) {
-  return answer(*context, [&]() -> Result<void> {
-    *response = server_metadata(state_->front->options.server_name, state_->front->options.server_version);
-    return {};
-  });
+Result<inference::ServerReadyResponse> ready(GrpcState& state, const inference::ServerReadyRequest&) {
+  inference::ServerReadyResponse response;
+  response.set_ready(!state.front->stopping && state.front->service.ready());
+  return response;
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ModelMetadata(Context* context, const inference::ModelMetadataRequest* request,
-                                                 inference::ModelMetadataResponse* response) {
-  return answer(*context, [&]() -> Result<void> {
-    GPUACTORS_LET(model, state_->front->service.describe(request->name(), request->version()));
-    *response = metadata_of(model);
-    return {};
-  });
+Result<inference::ModelReadyResponse> model_ready(GrpcState& state, const inference::ModelReadyRequest& request) {
+  const auto is_ready = state.front->service.model_ready(request.name(), request.version());
+  // A model that is not there is not ready: clients wait like this for one that will come.
+  if (!is_ready && is_ready.error().code() != Errc::not_found)
+    return gpuactors::fail(is_ready.error());
+  inference::ModelReadyResponse response;
+  response.set_ready(is_ready && *is_ready);
+  return response;
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ModelConfig(Context* context, const inference::ModelConfigRequest* request,
-                                               inference::ModelConfigResponse* response) {
-  return answer(*context, [&]() -> Result<void> {
-    GPUACTORS_LET(model, state_->front->service.describe(request->name(), request->version()));
-    *response = config_of(model);
-    return {};
-  });
+Result<inference::ServerMetadataResponse> metadata(GrpcState& state, const inference::ServerMetadataRequest&) {
+  return server_metadata(state.front->options.server_name, state.front->options.server_version);
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ModelStatistics(Context* context, const inference::ModelStatisticsRequest* request,
-                                                   inference::ModelStatisticsResponse* response) {
-  return answer(*context, [&]() -> Result<void> {
-    GPUACTORS_LET(models, state_->front->service.statistics(request->name(), request->version()));
-    *response = statistics_of(models);
-    return {};
-  });
+Result<inference::ModelMetadataResponse> model_metadata(GrpcState& state,
+                                                        const inference::ModelMetadataRequest& request) {
+  GPUACTORS_LET(model, state.front->service.describe(request.name(), request.version()));
+  return metadata_of(model);
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::RepositoryIndex(Context* context, const inference::RepositoryIndexRequest* request,
-                                                   inference::RepositoryIndexResponse* response) {
-  return answer(*context, [&]() -> Result<void> {
-    *response = index_of(state_->front->service.repository(), request->ready());
-    return {};
-  });
+Result<inference::ModelConfigResponse> model_config(GrpcState& state, const inference::ModelConfigRequest& request) {
+  GPUACTORS_LET(model, state.front->service.describe(request.name(), request.version()));
+  return config_of(model);
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::RepositoryModelLoad(Context* context,
-                                                       const inference::RepositoryModelLoadRequest* request,
-                                                       inference::RepositoryModelLoadResponse*) {
-  return answer_later(*context, [state = state_, model = request->model_name(), parameters = parameters_of(*request)] {
-    return state->front->service.load(model, parameters);
-  });
+Result<inference::ModelStatisticsResponse> statistics(GrpcState& state,
+                                                      const inference::ModelStatisticsRequest& request) {
+  GPUACTORS_LET(models, state.front->service.statistics(request.name(), request.version()));
+  return statistics_of(models);
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::RepositoryModelUnload(Context* context,
-                                                         const inference::RepositoryModelUnloadRequest* request,
-                                                         inference::RepositoryModelUnloadResponse*) {
-  return answer_later(*context,
-                      [state = state_, model = request->model_name()] { return state->front->service.unload(model); });
+Result<inference::RepositoryIndexResponse> index(GrpcState& state, const inference::RepositoryIndexRequest& request) {
+  return index_of(state.front->service.repository(), request.ready());
 }
 
-GrpcAnswers::Reactor* GrpcAnswers::ModelInfer(Context* context, const Buffer* request, Buffer* response) {
-  state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
-  return infer_over_grpc(state_, *context, *request, *response);
+Result<inference::RepositoryModelLoadResponse> load(GrpcState& state,
+                                                    const inference::RepositoryModelLoadRequest& request) {
+  GPUACTORS_TRY(check_load_parameters(static_cast<std::size_t>(request.parameters_size())));
+  GPUACTORS_TRY(state.front->service.load(request.model_name(), parameters_of(request)));
+  return inference::RepositoryModelLoadResponse{};
 }
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcAnswers::ModelStreamInfer(Context* context) {
-  return infer_stream(state_, *context);
+Result<inference::RepositoryModelUnloadResponse> unload(GrpcState& state,
+                                                        const inference::RepositoryModelUnloadRequest& request) {
+  GPUACTORS_TRY(state.front->service.unload(request.model_name()));
+  return inference::RepositoryModelUnloadResponse{};
+}
+
+} // namespace
+
+void add_inference_methods(Methods& methods, const State& state) {
+  const auto add = [&](std::string_view name, BeginCall begin) {
+    methods.emplace(fmt::format("/inference.GRPCInferenceService/{}", name), std::move(begin));
+  };
+  add("ServerLive", open_to_all(state, live));
+  add("ServerReady", open_to_all(state, ready));
+  add("ModelReady", small(state, model_ready));
+  add("ServerMetadata", small(state, metadata));
+  add("ModelMetadata", small(state, model_metadata));
+  add("ModelConfig", small(state, model_config));
+  add("ModelStatistics", small(state, statistics));
+  add("RepositoryIndex", small(state, index));
+  add("RepositoryModelLoad", later(state, load));
+  add("RepositoryModelUnload", later(state, unload));
+  add("ModelInfer", [state](grpc::CallbackServerContext& context) { return infer_over_grpc(state, context); });
+  add("ModelStreamInfer", [state](grpc::CallbackServerContext& context) { return infer_stream(state, context); });
+}
+
+GrpcAnswers::GrpcAnswers(std::shared_ptr<GrpcState> state, Methods methods)
+  : state_(std::move(state)), methods_(std::move(methods)) {
+  // nop
+}
+
+CallReactor* GrpcAnswers::CreateReactor(grpc::GenericCallbackServerContext* context) {
+  if (const auto found = methods_.find(context->method()); found != methods_.end())
+    return found->second(*context);
+  // What is missing, where gRPC itself would only say that something is.
+  return refused_call(*state_, {grpc::StatusCode::UNIMPLEMENTED,
+                                fmt::format("this server has no {}: shared memory, tracing and log settings are not "
+                                            "among what it does",
+                                            context->method().substr(0, 128))});
 }
 
 } // namespace serve

@@ -1,6 +1,7 @@
-// The two calls that ask models: one request and one answer, or a stream of both.
+// The two calls that ask models: one request and one answer, or a stream of both. And what all calls share.
 #pragma once
 
+#include <apps/serve/grpc/slow_reads.hpp>
 #include <apps/serve/grpc/slow_writes.hpp>
 #include <apps/serve/protocol/front_state.hpp>
 
@@ -15,6 +16,12 @@ namespace serve {
 
 struct StreamLink;
 
+/// Every call is one of messages as bytes, which begins before any of them is read: so it can be refused by then.
+using CallReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+/// Messages of strangers that may be on their way in at once.
+inline constexpr std::size_t most_stranger_reads = 16;
+
 /// The streams that are open.
 struct OpenStreams {
   std::mutex mutex;
@@ -24,11 +31,12 @@ struct OpenStreams {
 /// What the calls of a server share.
 struct GrpcState {
   std::shared_ptr<FrontState> front;
+  SlowReads reads;
   SlowWrites writes;
   OpenStreams streams;
 
   explicit GrpcState(std::shared_ptr<FrontState> state)
-    : front(std::move(state)), writes(front->options.limits.transfer) {
+    : front(std::move(state)), reads(most_stranger_reads), writes(front->options.limits.transfer) {
     // nop
   }
 };
@@ -43,13 +51,11 @@ struct GrpcState {
 [[nodiscard]] grpc::Status token_status();
 
 /// Asks a model. The call ends with the answer, or at once when the client gives it up.
-[[nodiscard]] grpc::ServerUnaryReactor* infer_over_grpc(const std::shared_ptr<GrpcState>& state,
-                                                        grpc::CallbackServerContext& context,
-                                                        const grpc::ByteBuffer& request, grpc::ByteBuffer& response);
+[[nodiscard]] CallReactor* infer_over_grpc(const std::shared_ptr<GrpcState>& state,
+                                           grpc::CallbackServerContext& context);
 
 /// Asks models for each request of a stream, several at a time, and answers in the order of the requests.
-[[nodiscard]] grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
-infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context);
+[[nodiscard]] CallReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context);
 
 /// Once the server is stopping: ends the streams that have nothing to answer. The others end with their last answer.
 void end_streams(GrpcState& state);

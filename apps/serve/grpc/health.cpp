@@ -1,5 +1,8 @@
 #include <apps/serve/grpc/health.hpp>
+#include <apps/serve/grpc/small_call.hpp>
+#include <apps/serve/grpc/wire.hpp>
 
+#include <fmt/format.h>
 #include <grpcpp/server_context.h>
 
 #include <chrono>
@@ -9,9 +12,13 @@
 
 namespace serve {
 
+using Request = grpc::health::v1::HealthCheckRequest;
 using Response = grpc::health::v1::HealthCheckResponse;
 
 namespace {
+
+/// Without a token, so many watches may be open.
+constexpr std::size_t most_stranger_watches = 64;
 
 /// How often it is looked whether something has changed.
 constexpr std::chrono::milliseconds look_again{100};
@@ -22,10 +29,11 @@ bool is_server(const std::string& name) {
 
 } // namespace
 
-/// One who watches. Lives until gRPC says that it is done; guarded by the mutex of the service.
-class HealthWatch final : public grpc::ServerWriteReactor<Response> {
+/// One who watches. Guarded by the mutex of the service.
+class HealthWatch final : public MessageCall {
 public:
-  HealthWatch(HealthAnswers& service, std::string name) : service_(service), name_(std::move(name)) {
+  HealthWatch(HealthAnswers& service, grpc::CallbackServerContext& context, Caller caller)
+    : MessageCall(service.state_, context), service_(service), caller_(caller) {
     // nop
   }
 
@@ -40,18 +48,49 @@ public:
       return;
     }
     told_ = status;
-    response_.set_status(status);
+    Response response;
+    response.set_status(status);
+    outgoing_ = bytes_of(response);
     writing_ = true;
-    StartWrite(&response_);
-  }
-
-  /// With the mutex.
-  void finish(const grpc::Status& status) {
-    if (!std::exchange(finished_, true))
-      Finish(status);
+    StartWrite(&outgoing_);
   }
 
 private:
+  /// With the mutex.
+  void finish(const grpc::Status& status) {
+    if (!std::exchange(finished_, true))
+      refuse(status);
+  }
+
+  void on_message() override {
+    Request request;
+    const auto parsed = parse_small(message(), request);
+    clear_message();
+    const std::lock_guard lock{service_.mutex_};
+    watching_ = true;
+    if (!parsed)
+      return finish(status_of(parsed.error()));
+    name_ = request.service();
+    if (!HealthAnswers::may_ask(caller_, name_))
+      return finish(token_status());
+    if (caller_ == Caller::stranger)
+      enter_strangers();
+    service_.watches_.insert(this);
+    look();
+  }
+
+  /// With the mutex.
+  void enter_strangers() {
+    auto& strangers = service_.strangers_;
+    if (strangers.size() >= most_stranger_watches) {
+      auto* oldest = strangers.front();
+      strangers.erase(strangers.begin());
+      oldest->finish({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                      fmt::format("{} later watches want no token either: that is the most", most_stranger_watches)});
+    }
+    strangers.push_back(this);
+  }
+
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock{service_.mutex_};
     writing_ = false;
@@ -63,21 +102,26 @@ private:
 
   void OnCancel() override {
     const std::lock_guard lock{service_.mutex_};
-    finish({grpc::StatusCode::CANCELLED, "the client has gone"});
+    // Before, the call ends with its message.
+    if (watching_)
+      finish({grpc::StatusCode::CANCELLED, "the client has gone"});
   }
 
   void OnDone() override {
     {
       const std::lock_guard lock{service_.mutex_};
       service_.watches_.erase(this);
+      std::erase(service_.strangers_, this);
     }
-    delete this;
+    MessageCall::OnDone();
   }
 
   HealthAnswers& service_;
+  Caller caller_;
   std::string name_;
-  Response response_;
+  grpc::ByteBuffer outgoing_;
   std::optional<Response::ServingStatus> told_;
+  bool watching_ = false;
   bool writing_ = false;
   bool finished_ = false;
 };
@@ -107,8 +151,8 @@ void HealthAnswers::look_around() {
       watch->look();
 }
 
-bool HealthAnswers::may_ask(const grpc::CallbackServerContext& context, const std::string& name) const {
-  return is_server(name) || is_allowed(*state_, context);
+bool HealthAnswers::may_ask(Caller caller, const std::string& name) {
+  return caller == Caller::known || is_server(name);
 }
 
 Response::ServingStatus HealthAnswers::status_of(const std::string& name) const {
@@ -121,32 +165,34 @@ Response::ServingStatus HealthAnswers::status_of(const std::string& name) const 
   return *ready && !front.stopping ? Response::SERVING : Response::NOT_SERVING;
 }
 
-grpc::ServerUnaryReactor* HealthAnswers::Check(grpc::CallbackServerContext* context, const Request* request,
-                                               Response* response) {
-  state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
-  auto* reactor = context->DefaultReactor();
-  if (!may_ask(*context, request->service())) {
-    reactor->Finish(counted(*state_, token_status()));
-    return reactor;
-  }
-  response->set_status(status_of(request->service()));
-  if (response->status() == Response::SERVICE_UNKNOWN)
-    reactor->Finish(counted(*state_, {grpc::StatusCode::NOT_FOUND, "there is no service and no model of this name"}));
-  else
-    reactor->Finish(counted(*state_, grpc::Status::OK));
-  return reactor;
+grpc::Status HealthAnswers::check(Caller caller, const grpc::ByteBuffer& message, grpc::ByteBuffer& bytes) const {
+  Request request;
+  if (const auto parsed = parse_small(message, request); !parsed)
+    return serve::status_of(parsed.error());
+  if (!may_ask(caller, request.service()))
+    return token_status();
+  Response response;
+  response.set_status(status_of(request.service()));
+  if (response.status() == Response::SERVICE_UNKNOWN)
+    return {grpc::StatusCode::NOT_FOUND, "there is no service and no model of this name"};
+  bytes = bytes_of(response);
+  return grpc::Status::OK;
 }
 
-grpc::ServerWriteReactor<Response>* HealthAnswers::Watch(grpc::CallbackServerContext* context, const Request* request) {
-  state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
-  auto* watch = new HealthWatch{*this, request->service()};
-  const std::lock_guard lock{mutex_};
-  watches_.insert(watch);
-  if (may_ask(*context, request->service()))
-    watch->look();
-  else
-    watch->finish(token_status());
-  return watch;
+void HealthAnswers::add_methods(Methods& methods) {
+  methods.emplace("/grpc.health.v1.Health/Check", [this](grpc::CallbackServerContext& context) {
+    const auto caller = caller_of(*state_, context);
+    return answer_small(state_, context, caller,
+                        [this, caller](const grpc::ByteBuffer& message, grpc::ByteBuffer& bytes) {
+                          return check(caller, message, bytes);
+                        });
+  });
+  methods.emplace("/grpc.health.v1.Health/Watch", [this](grpc::CallbackServerContext& context) {
+    const auto caller = caller_of(*state_, context);
+    auto* watch = new HealthWatch{*this, context, caller};
+    watch->receive(caller, state_->front->options.limits.small_request_bytes);
+    return watch;
+  });
 }
 
 } // namespace serve

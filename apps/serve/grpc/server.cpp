@@ -4,7 +4,6 @@
 #include <apps/serve/grpc/server.hpp>
 
 #include <fmt/format.h>
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -27,31 +26,12 @@ using gpuactors::Result;
 
 namespace {
 
+constexpr int unread_bytes = 64 << 10;
 // Calls that one connection may have under way.
 constexpr int streams_per_connection = 1'024;
 // How long a connection may be silent before it is asked whether it still lives, and how long the answer may take.
 constexpr int keepalive_ms = 60'000;
 constexpr int keepalive_timeout_ms = 20'000;
-
-/// Says what is missing, where gRPC itself would only say that something is.
-class OtherCalls final : public grpc::CallbackGenericService {
-  class Refused final : public grpc::ServerGenericBidiReactor {
-  public:
-    explicit Refused(const std::string& method) {
-      Finish({grpc::StatusCode::UNIMPLEMENTED,
-              fmt::format("this server has no {}: shared memory, tracing and log settings are not among what it does",
-                          method.substr(0, 128))});
-    }
-
-    void OnDone() override {
-      delete this;
-    }
-  };
-
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
-    return new Refused{context->method()};
-  }
-};
 
 Result<std::string> read_pem(const std::filesystem::path& file) {
   std::ifstream in{file, std::ios::binary};
@@ -81,7 +61,7 @@ int milliseconds(gpuactors::Duration time) {
 class GrpcServer::Parts {
 public:
   explicit Parts(std::shared_ptr<FrontState> front)
-    : state_(std::make_shared<GrpcState>(std::move(front))), answers_(state_), health_(state_) {
+    : state_(std::make_shared<GrpcState>(std::move(front))), health_(state_), answers_(state_, methods()) {
     // nop
   }
 
@@ -91,9 +71,7 @@ public:
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort(to_string(endpoint), credentials, &port);
-    builder.RegisterService(&answers_);
-    builder.RegisterService(&health_);
-    builder.RegisterCallbackGenericService(&others_);
+    builder.RegisterCallbackGenericService(&answers_);
     builder.SetMaxReceiveMessageSize(
         static_cast<int>(std::min<std::size_t>(options.limits.request_bytes, std::numeric_limits<int>::max())));
     builder.SetMaxSendMessageSize(std::numeric_limits<int>::max());
@@ -104,6 +82,10 @@ public:
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.limits.idle));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms);
+    // What a stream may send that nobody reads: with probes, gRPC lets it have 4 MiB. A message that is being read gets
+    // more as it comes.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, unread_bytes);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.limits.header_bytes));
     // gRPC unpacks a message whole before it looks at its size: a few MiB could become many GiB.
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -137,10 +119,16 @@ public:
   }
 
 private:
+  Methods methods() {
+    Methods methods;
+    add_inference_methods(methods, state_);
+    health_.add_methods(methods);
+    return methods;
+  }
+
   std::shared_ptr<GrpcState> state_;
-  GrpcAnswers answers_;
   HealthAnswers health_;
-  OtherCalls others_;
+  GrpcAnswers answers_;
   std::unique_ptr<grpc::Server> server_;
   Endpoint endpoint_;
 };

@@ -1,10 +1,12 @@
-#include <apps/serve/grpc/calls.hpp>
+#include <apps/serve/grpc/message_call.hpp>
 #include <apps/serve/grpc/request.hpp>
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/status.hpp>
 
+#include <fmt/format.h>
 #include <grpcpp/server_context.h>
 
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -20,8 +22,6 @@ namespace {
 
 // Requests of one stream that are with the models or wait for their answer to be written.
 constexpr std::size_t stream_requests = 32;
-
-using StreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 /// One request of a stream.
 struct Slot {
@@ -44,7 +44,7 @@ struct StreamLink {
 namespace {
 
 /// Lives until gRPC says that it is done. The members are guarded by the link's mutex.
-class StreamCall final : public StreamReactor {
+class StreamCall final : public CallReactor {
 public:
   StreamCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context)
     : state_(std::move(state)), context_(context) {
@@ -75,6 +75,7 @@ public:
     const bool stopping = state_->front->stopping;
     if (!reading_ && !all_read_ && !stopping && slots_.size() < stream_requests) {
       reading_ = true;
+      wait_for_message();
       StartRead(&incoming_);
     }
     if ((all_read_ || stopping) && !writing_ && slots_.empty()) {
@@ -86,10 +87,33 @@ public:
 private:
   using Tickets = std::vector<std::shared_ptr<Service::Ticket>>;
 
+  /// With the lock: the next message is given up when it does not come.
+  void wait_for_message() {
+    read_ = state_->reads.begin(state_->front->options.limits.idle, false, [link = link_, number = ++reads_] {
+      const std::lock_guard lock{link->mutex};
+      if (link->call != nullptr)
+        link->call->on_late(number);
+    });
+  }
+
+  /// With the lock: the message has not come.
+  void on_late(std::size_t number) {
+    if (!reading_ || finished_ || number != reads_)
+      return;
+    // Who waits for answers may do so before asking more.
+    if (writing_ || !slots_.empty())
+      return wait_for_message();
+    finished_ = true;
+    const auto time = std::chrono::duration_cast<std::chrono::seconds>(state_->front->options.limits.idle);
+    Finish({grpc::StatusCode::UNAVAILABLE,
+            fmt::format("no whole request has come on this stream for {} seconds", time.count())});
+  }
+
   void OnReadDone(bool ok) override {
     auto slot = std::make_shared<Slot>();
     {
       const std::lock_guard lock{link_->mutex};
+      state_->reads.end(read_);
       if (!ok || finished_) {
         reading_ = false;
         all_read_ = true;
@@ -212,6 +236,8 @@ private:
   grpc::ByteBuffer incoming_;
   grpc::ByteBuffer outgoing_;
   HeldShare outgoing_share_;
+  SlowReads::Key read_ = 0;
+  std::size_t reads_ = 0;
   std::deque<std::shared_ptr<Slot>> slots_;
   bool reading_ = false;
   bool all_read_ = false;
@@ -219,23 +245,11 @@ private:
   bool finished_ = false;
 };
 
-/// Ends at once.
-class RefusedStream final : public StreamReactor {
-public:
-  RefusedStream() {
-    Finish(token_status());
-  }
-
-  void OnDone() override {
-    delete this;
-  }
-};
-
 } // namespace
 
-StreamReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context) {
+CallReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context) {
   if (!is_allowed(*state, context))
-    return new RefusedStream;
+    return refused_call(*state, token_status());
   auto* call = new StreamCall{state, context};
   call->start();
   return call;

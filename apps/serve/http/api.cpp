@@ -88,6 +88,10 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
   return route;
 }
 
+bool HttpApi::is_known(const HttpHead& head) const {
+  return state_->tokens.accept(head.authorization);
+}
+
 std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, Route route, Bytes body, Done done) const {
   state_->http_requests.fetch_add(1, std::memory_order_relaxed);
   switch (route.endpoint) {

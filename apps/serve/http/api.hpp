@@ -59,6 +59,9 @@ public:
   /// @returns where it leads, or by `refused` why it leads nowhere.
   [[nodiscard]] std::optional<Route> admit(const HttpHead& head, HttpAnswer& refused) const;
 
+  /// Whether whoever asks brings a token, where one is needed: liveness and readiness are for strangers, too.
+  [[nodiscard]] bool is_known(const HttpHead& head) const;
+
   /// Answers what was admitted by `done`, once, on any thread, perhaps before this returns.
   /// @returns the handle by which an inference is given up, or nothing.
   std::shared_ptr<Service::Ticket> answer(const HttpHead& head, Route route, Bytes body, Done done) const;

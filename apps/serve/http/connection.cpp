@@ -21,13 +21,21 @@ using namespace std::chrono_literals;
 constexpr gpuactors::Duration linger_time = 2s;
 // The most that one read or write takes; of a body, it is counted against the bound before.
 constexpr std::size_t transfer_step = 256U << 10;
+// The memory for what is read and dropped.
+constexpr std::size_t drop_step = 16U << 10;
 constexpr std::size_t transfer_unit = 1U << 20;
+/// Whether the client has closed its end.
+bool is_end(const boost::system::error_code& error) {
+  return error == asio::error::eof || error == asio::error::connection_reset
+         || error == asio::ssl::error::stream_truncated;
+}
+
 constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
 
 } // namespace
 
-Connection::Connection(std::shared_ptr<Loop> loop, Socket socket, bool turned_away)
-  : loop_(std::move(loop)), socket_(std::move(socket)), turned_away_(turned_away),
+Connection::Connection(std::shared_ptr<Loop> loop, Socket socket, std::optional<Strangers::Key> stranger)
+  : loop_(std::move(loop)), socket_(std::move(socket)), turned_away_(!stranger), stranger_(stranger),
     input_(loop_->state()->options.limits.header_bytes) {
   if (loop_->tls())
     tls_.emplace(socket_, *loop_->tls());
@@ -74,7 +82,7 @@ void Connection::start() {
   if (!tls_)
     return greet();
   state_ = State::handshake;
-  begin_transfer();
+  allow(std::min(loop_->state()->options.limits.transfer, loop_->state()->options.limits.greeting));
   tls_->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](const Code& error) {
     if (self->state_ == State::closed)
       return;
@@ -88,6 +96,11 @@ void Connection::greet() {
   if (turned_away_)
     return refuse(503, "the server has as many connections as it may: try again");
   next_request();
+}
+
+void Connection::leave_strangers() {
+  if (stranger_)
+    loop_->strangers().remove(*std::exchange(stranger_, std::nullopt));
 }
 
 // -- reading -----------------------------------------------------------------------------------
@@ -108,6 +121,8 @@ void Connection::on_input(const Code& error, std::size_t bytes) {
   input_.commit(bytes);
   if (state_ == State::closed)
     return;
+  if (state_ == State::lingering)
+    return is_end(error) ? close() : void();
   if (error)
     return on_end(error);
   switch (state_) {
@@ -116,9 +131,6 @@ void Connection::on_input(const Code& error, std::size_t bytes) {
   case State::body:
   case State::chunks:
     return continue_body();
-  case State::lingering:
-    input_.consume(input_.data().size());
-    return read_input();
   default:
     // The next request, while this one is being answered: it waits, and the end of the connection is still seen
     // while there is room.
@@ -141,8 +153,12 @@ void Connection::parse_head() {
     parser_.emplace(loop_->state()->options.limits.header_bytes);
   if (input_.empty())
     return read_input();
-  if (std::exchange(untouched_, false))
+  if (std::exchange(untouched_, false)) {
+    const auto latest = deadline_;
     begin_transfer();
+    if (stranger_)
+      deadline_ = std::min(deadline_, latest);
+  }
   Code error;
   const auto data = input_.data();
   const auto used = parser_->put(asio::buffer(data.data(), data.size()), error);
@@ -174,11 +190,17 @@ void Connection::begin_body() {
     keep_alive_ = keep_alive_ && !has_body;
     return respond(std::move(refused));
   }
+  if (stranger_ && loop_->api().is_known(parser_->head()))
+    leave_strangers();
   if (!has_body)
     return work();
-  body_ = BodyBuffer{state.held, state.options.limits.request_bytes};
+  const auto& limits = state.options.limits;
+  most_body_bytes_ = route_->endpoint == EndpointKind::infer
+                         ? limits.request_bytes
+                         : std::min(limits.request_bytes, limits.small_request_bytes);
+  body_ = BodyBuffer{state.held, most_body_bytes_};
   const auto expected = parser_->content_length().value_or(0);
-  if (expected > state.options.limits.request_bytes)
+  if (expected > most_body_bytes_)
     return refuse(BodyBuffer::Growth::too_large);
   body_bytes_ = static_cast<std::size_t>(expected);
   if (!parser_->chunked())
@@ -288,8 +310,7 @@ void Connection::refuse(BodyBuffer::Growth growth) {
   body_ = {};
   if (growth == BodyBuffer::Growth::no_room)
     return refuse(503, held_too_much);
-  refuse(413, "the request is larger than the " + std::to_string(loop_->state()->options.limits.request_bytes)
-                  + " bytes that are allowed");
+  refuse(413, "the request is larger than the " + std::to_string(most_body_bytes_) + " bytes that are allowed");
 }
 
 void Connection::respond(HttpAnswer answer) {
@@ -325,7 +346,8 @@ void Connection::next_request() {
   state_ = State::head;
   if (loop_->state()->stopping && input_.empty())
     return close();
-  allow(loop_->state()->options.limits.idle);
+  const auto& limits = loop_->state()->options.limits;
+  allow(stranger_ ? std::min(limits.idle, limits.greeting) : limits.idle);
   untouched_ = true;
   if (input_.empty())
     read_input();
@@ -349,6 +371,11 @@ void Connection::expire() {
   }
 }
 
+void Connection::evict() {
+  if (stranger_)
+    close();
+}
+
 void Connection::drain() {
   if (state_ == State::handshake || (state_ == State::head && input_.empty()))
     close();
@@ -362,20 +389,38 @@ void Connection::cancel() {
 void Connection::linger() {
   state_ = State::lingering;
   allow(linger_time);
-  Code ignored;
-  if (tls_) {
-    tls_->async_shutdown([self = shared_from_this()](const Code&) { self->close(); });
+  if (!tls_)
+    return drop_input();
+  // It tells the client that this was all, and ends with what comes next, be it more of the request.
+  tls_->async_shutdown([self = shared_from_this()](const Code&) { self->drop_input(); });
+}
+
+void Connection::drop_input() {
+  if (state_ != State::lingering)
     return;
-  }
+  Code ignored;
+  // The read that went on under the answer: of two at once, one would not see the end.
+  socket_.cancel(ignored);
   socket_.shutdown(Socket::shutdown_send, ignored);
-  input_.consume(input_.data().size());
-  read_input();
+  dropped_.resize(drop_step);
+  drop_more();
+}
+
+void Connection::drop_more() {
+  // Past TLS, if there is any: nobody wants to know what it is.
+  socket_.async_read_some(asio::buffer(dropped_), [self = shared_from_this()](const Code& error, std::size_t) {
+    if (error)
+      return self->close();
+    if (self->state_ == State::lingering)
+      self->drop_more();
+  });
 }
 
 void Connection::close() {
   if (state_ == State::closed)
     return;
   state_ = State::closed;
+  leave_strangers();
   cancel();
   Code ignored;
   socket_.close(ignored);

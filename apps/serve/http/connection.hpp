@@ -20,7 +20,8 @@ namespace serve {
 /// Lives on the thread of its loop, which knows it until it is closed.
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
-  Connection(std::shared_ptr<Loop> loop, Socket socket, bool turned_away);
+  /// @param stranger None: to be answered with 503, whatever it wants.
+  Connection(std::shared_ptr<Loop> loop, Socket socket, std::optional<Strangers::Key> stranger);
 
   void start();
 
@@ -31,6 +32,8 @@ public:
 
   /// What the connection waits for took too long.
   void expire();
+  /// Another one needs the place: close, unless a request has been accepted.
+  void evict();
   /// The server ends: close when nothing is under way, else after the next answer.
   void drain();
   /// Gives up the inference that is under way, if there is one.
@@ -59,6 +62,7 @@ private:
   };
 
   void greet();
+  void leave_strangers();
 
   // -- reading
   void read_input();
@@ -82,6 +86,8 @@ private:
 
   // -- ending
   void linger();
+  void drop_input();
+  void drop_more();
   void close();
 
   void allow(gpuactors::Duration time);
@@ -102,8 +108,10 @@ private:
   bool keep_alive_ = true;
   /// Nothing of the next request has been looked at.
   bool untouched_ = true;
-  /// To be answered with 503, whatever it wants.
+  /// One too many.
   bool turned_away_;
+  /// Until a request has been accepted.
+  std::optional<Strangers::Key> stranger_;
   gpuactors::TimePoint deadline_ = gpuactors::never;
   gpuactors::TimePoint transfer_began_;
   InputBuffer input_;
@@ -111,10 +119,13 @@ private:
   std::optional<Route> route_;
   BodyBuffer body_;
   std::size_t body_bytes_ = 0;
+  std::size_t most_body_bytes_ = 0;
   std::shared_ptr<Service::Ticket> ticket_;
   /// What is being written.
   HttpAnswer answer_;
   std::string answer_head_;
+  /// What is read when nobody wants it any more.
+  std::vector<char> dropped_;
 };
 
 } // namespace serve

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <mutex>
@@ -45,8 +46,10 @@ public:
     if (!json)
       return done_(refusal_of(json.error()));
     json_bytes_ = *json;
-    const auto is_heavy = packed_ ? body_.size() > heavy_packed : json->value_or(body_.size()) > heavy_json;
-    if (!is_heavy)
+    const auto light = unpack_light();
+    if (!light)
+      return done_(refusal_of(light.error()));
+    if (*light && json->value_or(body_.size()) <= heavy_json)
       return ask();
     if (!state_->heavy.run([self = shared_from_this()] { self->ask(); }))
       done_(refusal(503, works_too_much));
@@ -77,12 +80,30 @@ private:
     return std::optional{bytes};
   }
 
+  /// @returns `infeasible` when it would have more than `most` bytes.
+  Result<void> unpack(std::size_t most) {
+    if (!packed_)
+      return {};
+    BodyBuffer unpacked{state_->held, most};
+    GPUACTORS_TRY(inflate(body_, unpacked));
+    body_ = std::move(unpacked).take();
+    packed_ = false;
+    return {};
+  }
+
+  /// Unpacks what becomes not much more: how large it is before tells nothing.
+  /// @returns false for anything else, which is still packed.
+  Result<bool> unpack_light() {
+    if (packed_ && body_.size() > heavy_packed)
+      return false;
+    const auto unpacked = unpack(std::min(state_->options.limits.request_bytes, heavy_json));
+    if (!unpacked && unpacked.error().code() != Errc::infeasible)
+      return fail(unpacked.error());
+    return unpacked.has_value();
+  }
+
   Result<HttpInference> read() {
-    if (packed_) {
-      BodyBuffer unpacked{state_->held, state_->options.limits.request_bytes};
-      GPUACTORS_TRY(inflate(body_, unpacked));
-      body_ = std::move(unpacked).take();
-    }
+    GPUACTORS_TRY(unpack(state_->options.limits.request_bytes));
     if (json_bytes_ != std::uint64_t{0})
       return read_inference(body_, json_bytes_);
     GPUACTORS_LET(model, state_->service.describe(route_.model, route_.version));

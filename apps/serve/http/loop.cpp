@@ -14,13 +14,15 @@ using namespace std::chrono_literals;
 
 /// Often enough for the shortest time that something may take.
 gpuactors::Duration tick_period(const FrontLimits& limits) {
-  return std::clamp<gpuactors::Duration>(std::min(limits.idle, limits.transfer) / 8, 5ms, 500ms);
+  return std::clamp<gpuactors::Duration>(std::min({limits.idle, limits.greeting, limits.transfer}) / 8, 5ms, 500ms);
 }
 
 } // namespace
 
-Loop::Loop(std::shared_ptr<FrontState> state, std::shared_ptr<boost::asio::ssl::context> tls)
-  : state_(std::move(state)), tls_(std::move(tls)), api_(state_), period_(tick_period(state_->options.limits)) {
+Loop::Loop(std::shared_ptr<FrontState> state, std::shared_ptr<Strangers> strangers,
+           std::shared_ptr<boost::asio::ssl::context> tls)
+  : state_(std::move(state)), strangers_(std::move(strangers)), tls_(std::move(tls)), api_(state_),
+    period_(tick_period(state_->options.limits)) {
   // nop
 }
 
@@ -47,10 +49,11 @@ void Loop::stop() {
   context_.poll();
 }
 
-void Loop::add(Socket socket, bool turned_away) {
-  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), turned_away);
+std::shared_ptr<Connection> Loop::add(Socket socket, std::optional<Strangers::Key> stranger) {
+  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), stranger);
   connections_.emplace(connection.get(), connection);
   connection->start();
+  return connection;
 }
 
 void Loop::remove(const Connection& connection) {

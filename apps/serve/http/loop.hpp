@@ -2,6 +2,7 @@
 #pragma once
 
 #include <apps/serve/http/api.hpp>
+#include <apps/serve/http/strangers.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -12,6 +13,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -27,7 +29,8 @@ using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asi
 class Loop : public std::enable_shared_from_this<Loop> {
 public:
   /// @param tls Null for plain connections.
-  Loop(std::shared_ptr<FrontState> state, std::shared_ptr<boost::asio::ssl::context> tls);
+  Loop(std::shared_ptr<FrontState> state, std::shared_ptr<Strangers> strangers,
+       std::shared_ptr<boost::asio::ssl::context> tls);
   ~Loop();
 
   Loop(const Loop&) = delete;
@@ -62,8 +65,12 @@ public:
     return tls_;
   }
 
-  /// @param turned_away It is one too many, and shall only be told so.
-  void add(Socket socket, bool turned_away);
+  [[nodiscard]] Strangers& strangers() const noexcept {
+    return *strangers_;
+  }
+
+  /// @param stranger None: it is one too many, and shall only be told so.
+  std::shared_ptr<Connection> add(Socket socket, std::optional<Strangers::Key> stranger);
   void remove(const Connection& connection);
 
   /// Has connections that wait for a request close, and the others when they have answered.
@@ -75,6 +82,7 @@ private:
   void tick();
 
   std::shared_ptr<FrontState> state_;
+  std::shared_ptr<Strangers> strangers_;
   std::shared_ptr<boost::asio::ssl::context> tls_;
   HttpApi api_;
   // One thread only runs it; others post to it.

@@ -1,3 +1,4 @@
+#include <apps/serve/http/connection.hpp>
 #include <apps/serve/http/loop.hpp>
 #include <apps/serve/http/server.hpp>
 
@@ -70,7 +71,7 @@ public:
   Parts(std::shared_ptr<FrontState> state, const std::shared_ptr<asio::ssl::context>& tls) : state_(std::move(state)) {
     const auto threads = std::max<std::size_t>(state_->options.io_threads, 1);
     for (std::size_t i = 0; i < threads; ++i)
-      loops_.push_back(std::make_shared<Loop>(state_, tls));
+      loops_.push_back(std::make_shared<Loop>(state_, strangers_, tls));
     acceptor_.emplace(loops_.front()->context());
     pause_.emplace(loops_.front()->context());
   }
@@ -151,8 +152,19 @@ private:
       return;
     state_->http_connections.fetch_add(1, std::memory_order_relaxed);
     socket.set_option(Tcp::no_delay{true}, ignored);
-    asio::post(loop.context(), [&loop, turned_away = others >= most, kept = std::move(socket)]() mutable {
-      loop.add(std::move(kept), turned_away);
+    // Whoever connects and says nothing shall not keep out those who have something to say.
+    const auto has_room = others < most || strangers_->evict_oldest();
+    auto connection = std::make_shared<std::weak_ptr<Connection>>();
+    std::optional<Strangers::Key> stranger;
+    if (has_room)
+      stranger = strangers_->add([&loop, connection] {
+        loop.post([connection] {
+          if (const auto found = connection->lock())
+            found->evict();
+        });
+      });
+    asio::post(loop.context(), [&loop, connection, stranger, kept = std::move(socket)]() mutable {
+      *connection = loop.add(std::move(kept), stranger);
     });
   }
 
@@ -180,6 +192,7 @@ private:
   }
 
   std::shared_ptr<FrontState> state_;
+  std::shared_ptr<Strangers> strangers_ = std::make_shared<Strangers>();
   std::vector<std::shared_ptr<Loop>> loops_;
   // On the thread of the first loop.
   std::optional<Tcp::acceptor> acceptor_;

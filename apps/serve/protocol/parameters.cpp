@@ -68,6 +68,12 @@ Result<void> refuse_parameter(std::string_view name) {
   return {};
 }
 
+Result<void> check_load_parameters(std::size_t count) {
+  if (count > most_load_parameters)
+    return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_load_parameters));
+  return {};
+}
+
 Result<std::map<std::string, std::string>> read_repository_parameters(const Bytes& body) {
   std::map<std::string, std::string> result;
   const auto text = text_of(body);
@@ -79,7 +85,7 @@ Result<std::map<std::string, std::string>> read_repository_parameters(const Byte
     GPUACTORS_LET(rendered, read_any_text(value, key));
     if (!result.emplace(key, std::move(rendered)).second)
       return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is there twice", key));
-    return {};
+    return check_load_parameters(result.size());
   };
   std::optional<simdjson::ondemand::parser> own;
   GPUACTORS_TRY(

@@ -3,6 +3,7 @@
 
 #include <apps/serve/service.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,6 +18,12 @@ namespace serve {
 /// Refuses parameters that ask for what is not there and would change the answer: shared memory, sequences, classes.
 /// @returns `invalid_argument`.
 [[nodiscard]] gpuactors::Result<void> refuse_parameter(std::string_view name);
+
+/// The parameters that a load may have.
+inline constexpr std::size_t most_load_parameters = 64;
+
+/// @returns `invalid_argument` for more than that.
+[[nodiscard]] gpuactors::Result<void> check_load_parameters(std::size_t count);
 
 /// Reads {"parameters": {...}}, or nothing at all; numbers and booleans as JSON writes them. Any thread.
 /// @param body `body_padding` bytes behind it may be read.

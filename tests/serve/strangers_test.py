@@ -1,0 +1,159 @@
+"""Clients without a token, and such as send too much or not enough: strangers_test.py SERVER [TEST...]"""
+
+import contextlib
+import sys
+import tempfile
+import unittest
+
+from http2 import Connection
+from serving import Answer, Server, ask, infer_body, request_of, write_tokens
+
+PROGRAM = sys.argv.pop(1)
+TOKEN = "0123456789abcdef"
+AUTHORIZED = [f"Authorization: Bearer {TOKEN}"]
+MIB = 1 << 20
+SERVICE = "/inference.GRPCInferenceService/"
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+SMALL = ("ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelStatistics", "RepositoryIndex",
+         "RepositoryModelLoad", "RepositoryModelUnload")
+OPEN = (SERVICE + "ServerLive", SERVICE + "ServerReady", CHECK, WATCH)
+# Codes of gRPC.
+OK, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, UNAUTHENTICATED = 0, 4, 8, 14, 16
+
+
+class WithTokens(unittest.TestCase):
+    """A server for each test, which wants a token."""
+
+    def serve(self, *options):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        server = Server(PROGRAM, "--token-file", write_tokens(folder.name, TOKEN), *options)
+        self.addCleanup(lambda: self.assertEqual(server.stop(), 0))
+        return server
+
+    def serves(self, server):
+        self.assertEqual(ask(server, "POST", "/v2/models/line/infer", infer_body([1, 2, 3, 4]), AUTHORIZED).status, 200)
+        with Connection(server.grpc) as connection:
+            self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
+
+
+class Grpc(WithTokens):
+    def test_large_messages_to_small_methods_are_refused_and_not_parsed(self):
+        server = self.serve()
+        before = server.resident()
+        empty_fields = b"\x7a\x00" * (16 * MIB)  # unknown ones, each of which takes 32 times its bytes when parsed
+        for method, token in [(method, None) for method in OPEN] + [(SERVICE + "ModelReady", TOKEN)]:
+            with Connection(server.grpc) as connection:
+                call = connection.call(method, empty_fields, token=token)
+                self.assertEqual(connection.answer(call), RESOURCE_EXHAUSTED, method)
+            self.assertLess(server.resident() - before, 400 * MIB, method)
+        with Connection(server.grpc) as connection:
+            for method in SMALL:
+                call = connection.call(SERVICE + method, bytes(2) * 32_769, token=TOKEN)
+                self.assertEqual(connection.answer(call), RESOURCE_EXHAUSTED, method)
+        self.serves(server)
+
+    def test_without_a_token_messages_are_not_even_read(self):
+        server = self.serve()
+        for method in [SERVICE + method for method in (*SMALL, "ModelInfer", "ModelStreamInfer")]:
+            with Connection(server.grpc) as connection:
+                call = connection.call(method, bytes(32 * MIB))
+                self.assertEqual(connection.answer(call), UNAUTHENTICATED, method)
+                self.assertGreater(len(call.unsent), 31 * MIB, method)
+
+    def test_messages_that_stop_on_their_way_are_given_up(self):
+        server = self.serve("--message-ms", "300")
+        with Connection(server.grpc) as connection:
+            for method in ("ModelInfer", "ModelReady"):
+                call = connection.call(SERVICE + method, bytes(2 * MIB), token=TOKEN, announced=3 * MIB, whole=False)
+                self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED, method)
+        self.serves(server)
+
+    def test_messages_of_strangers_that_stop_make_room_for_others(self):
+        server = self.serve()
+        with Connection(server.grpc) as connection:
+            stuck = [connection.call(CHECK, b"\x0a\x00", announced=1_000, whole=False) for _ in range(40)]
+            # The first ones have gone for those that came later.
+            for call in stuck[:24]:
+                self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED)
+            self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
+            self.assertEqual(connection.answer(connection.call(SERVICE + "ServerLive", b"")), OK)
+            for call in stuck[24:]:
+                self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED)
+        self.serves(server)
+
+    def test_watches_of_strangers_make_room_for_others(self):
+        server = self.serve()
+        with Connection(server.grpc) as connection:
+            watches = []
+            for _ in range(66):
+                watches.append(connection.call(WATCH, b""))
+                connection.until(lambda: watches[-1].received)
+            for watch in watches[:2]:
+                self.assertEqual(connection.answer(watch), RESOURCE_EXHAUSTED)
+            with_token = connection.call(WATCH, b"", token=TOKEN)
+            connection.until(lambda: with_token.received)
+            self.assertEqual([watch.ended for watch in watches[2:]], [False] * 64)
+
+    def test_what_nobody_reads_does_not_come_in(self):
+        server = self.serve()
+        before = server.resident()
+        with Connection(server.grpc) as connection:
+            watches = []
+            for _ in range(64):
+                watches.append(connection.call(WATCH, b"", bytes(2 * MIB), whole=False))
+                connection.until(lambda: watches[-1].received)
+            self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
+            self.assertGreater(sum(len(watch.unsent) for watch in watches), 100 * MIB)
+            self.assertLess(server.resident() - before, 32 * MIB)
+
+    def test_a_stream_on_which_nothing_comes_ends(self):
+        server = self.serve("--idle-ms", "300")
+        with Connection(server.grpc) as connection:
+            silent = connection.call(SERVICE + "ModelStreamInfer", token=TOKEN, whole=False)
+            stuck = connection.call(SERVICE + "ModelStreamInfer", b"\x0a", token=TOKEN, announced=1_000, whole=False)
+            self.assertEqual(connection.answer(silent), UNAVAILABLE)
+            self.assertEqual(connection.answer(stuck), UNAVAILABLE)
+
+
+class Http(WithTokens):
+    def ask_on(self, connection, path, headers=()):
+        connection.sendall(request_of("GET", path, headers=headers))
+        with connection.makefile("rb") as stream:
+            return Answer(stream).status
+
+    def test_silent_strangers_do_not_keep_others_out(self):
+        server = self.serve("--connections", "20")
+        with contextlib.ExitStack() as stack:
+            known = stack.enter_context(server.connect())
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+            strangers = [stack.enter_context(server.connect()) for _ in range(19)]
+            for stranger in strangers:  # asked, so that each has been accepted before the next
+                self.assertEqual(self.ask_on(stranger, "/v2/health/live"), 200)
+            self.assertEqual(self.ask_on(strangers[0], "/v2"), 401)
+            for _ in range(3):
+                newcomer = stack.enter_context(server.connect())
+                self.assertEqual(self.ask_on(newcomer, "/v2", AUTHORIZED), 200)
+            # The oldest strangers have gone; those that came later, and whoever has a token, have not.
+            for stranger in strangers[:3]:
+                self.assertEqual(stranger.recv(1), b"")
+            for stranger in strangers[3:]:
+                self.assertEqual(self.ask_on(stranger, "/v2/health/live"), 200)
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+
+    def test_strangers_are_not_waited_for_as_long_as_others(self):
+        server = self.serve("--greeting-ms", "1000")
+        with contextlib.ExitStack() as stack:
+            known, silent, slow, refused = (stack.enter_context(server.connect()) for _ in range(4))
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+            slow.sendall(b"GET /v2 HT")
+            self.assertEqual(self.ask_on(refused, "/v2"), 401)
+            self.assertEqual(silent.recv(1), b"")
+            with slow.makefile("rb") as stream:
+                self.assertEqual(Answer(stream).status, 408)
+            self.assertEqual(refused.recv(1), b"")
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
