@@ -32,11 +32,11 @@ struct EventsArguments {
 };
 
 /// Kinds of events as of this release; a broker of another release may have more.
-constexpr std::array<std::string_view, 21> known_kinds{
-    "granted",     "pending",         "infeasible",   "rejected",     "released",   "lost",
-    "spawned",     "restarting",      "died",         "moving",       "adopted",    "node_added",
-    "node_lost",   "node_returned",   "node_drained", "node_resumed", "node_empty", "device_failed",
-    "client_away", "client_returned", "error"};
+constexpr std::array<std::string_view, 23> known_kinds{
+    "granted",    "pending",       "infeasible",  "rejected",        "released",     "lost",
+    "spawned",    "restarting",    "died",        "moving",          "adopted",      "node_added",
+    "node_lost",  "node_away",     "stood_still", "node_returned",   "node_drained", "node_resumed",
+    "node_empty", "device_failed", "client_away", "client_returned", "error"};
 
 /// The pause between two requests for new events.
 constexpr std::chrono::milliseconds between_looks{500};

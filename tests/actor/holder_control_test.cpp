@@ -136,6 +136,20 @@ TEST_CASE("a producer that waits for credit is woken when its call is cancelled"
   reader.join();
 }
 
+TEST_CASE("a producer does not wait for credit of a reader that is gone", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 1).has_value());
+  bool asked = false;
+  const auto is_there = [&] {
+    asked = true;
+    return false;
+  };
+  CHECK(control.take_credit(never, is_there));
+  CHECK_FALSE(asked);
+  CHECK_FALSE(control.take_credit(never, is_there));
+  CHECK(asked);
+}
+
 TEST_CASE("a lease that is taken back stops what runs, and what waits is told why", "[actor]") {
   HolderControl control;
   REQUIRE(control.begin(CallId{1}, 0).has_value());

@@ -49,6 +49,9 @@ public:
   /// Sends one item of a streamed reply.
   virtual void send_item(Payload item) = 0;
 
+  /// Returns whether items still reach the caller: its process and the connection to it are there.
+  [[nodiscard]] virtual bool reader_is_there() const = 0;
+
   /// Defers the answer: it comes through the returned function, from any thread. `withdraw` runs once if the call is
   /// cancelled before that; see `HolderControl::defer`.
   virtual std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) = 0;
@@ -73,14 +76,15 @@ public:
 
   /// Sends `item`; waits while `limits::stream_window` items are in flight that the caller has not read
   /// (back-pressure).
-  /// @returns `cancelled` if the caller withdrew or the holder is ending, `deadline_exceeded` if the call's deadline
+  /// @returns `cancelled` if the caller withdrew or is gone, or the holder is ending, `deadline_exceeded` if the call's
+  /// deadline
   ///          came first, `invalid_argument` if the item is too large.
   Result<void> write(T item) {
     auto payload = Payload::of(std::move(item));
     GPUACTORS_TRY(payload.check_size());
-    if (!frame_.control().take_credit(frame_.deadline())) {
-      if (frame_.control().stop_requested())
-        return fail(Errc::cancelled, "the caller does not want more items, or this holder is ending");
+    if (!frame_.control().take_credit(frame_.deadline(), [this] { return frame_.reader_is_there(); })) {
+      if (frame_.control().stop_requested() || !frame_.reader_is_there())
+        return fail(Errc::cancelled, "the caller does not want more items or is gone, or this holder is ending");
       return fail(Errc::deadline_exceeded, "the caller did not take an item before the call's deadline");
     }
     frame_.send_item(std::move(payload));

@@ -34,13 +34,13 @@ void HolderControl::save(const Payload& state) {
   keep_(state);
 }
 
-bool HolderControl::take_credit(TimePoint deadline) {
+bool HolderControl::take_credit(TimePoint deadline, const std::function<bool()>& reader_is_there) {
   std::unique_lock lock{mutex_};
   const auto decided = [this] { return credits_ > 0 || stop_requested(); };
-  if (deadline == never)
-    wake_.wait(lock, decided);
-  else if (!wake_.wait_until(lock, deadline, decided))
-    return false;
+  // Nobody wakes this thread when the reader's process or the connection to it is gone.
+  while (!wake_.wait_until(lock, std::min(deadline, deadline_after(Clock::now(), limits::reader_look)), decided))
+    if (Clock::now() >= deadline || !reader_is_there())
+      return false;
   if (stop_requested())
     return false;
   --credits_;

@@ -40,8 +40,10 @@ public:
   }
 
   /// Takes one item of credit from the running call's stream; waits until there is one. Holder's thread.
-  /// @returns false if the call was asked to stop or the deadline came first.
-  bool take_credit(TimePoint deadline);
+  /// @param reader_is_there is asked now and then whether anybody can still give credit.
+  /// @returns false if the call was asked to stop, the deadline came first, or the reader is gone.
+  bool take_credit(
+      TimePoint deadline, const std::function<bool()>& reader_is_there = [] { return true; });
 
   /// Defers the answer of the running call: until `settle`, cancelling it (or the end of the holder) runs `withdraw`
   /// once, on the cancelling thread; at once if that has already happened. Holder's thread.

@@ -133,6 +133,11 @@ public:
     answers_.send_item(host_, StreamItem{id(), std::move(item)});
   }
 
+  [[nodiscard]] bool reader_is_there() const override {
+    const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender());
+    return caller != nullptr && caf_version::is_reachable(caller);
+  }
+
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
     auto reply = answers_.add(host_, id(), host_->make_response_promise());
     control().defer(id(), std::move(withdraw));

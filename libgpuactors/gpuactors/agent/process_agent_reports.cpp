@@ -21,6 +21,7 @@ v1::ActorSaved save_of(const v1::HeldLease& held) {
   save.set_epoch(held.lease().epoch());
   save.set_type(held.actor().saved_type());
   save.set_data(held.actor().saved());
+  save.set_actor(held.actor().actor());
   return save;
 }
 

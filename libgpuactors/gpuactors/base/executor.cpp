@@ -1,5 +1,7 @@
 #include <gpuactors/base/executor.hpp>
 
+#include <system_error>
+
 namespace gpuactors {
 
 Executor::~Executor() {
@@ -14,6 +16,8 @@ void Executor::stop() {
   wake_.notify_all();
   if (thread_.joinable())
     thread_.join();
+  else
+    run(); // what never got a thread
 }
 
 void Executor::post(std::function<void()> function) {
@@ -23,9 +27,18 @@ void Executor::post(std::function<void()> function) {
       return;
     queue_.push_back(std::move(function));
     if (!thread_.joinable())
-      thread_ = std::thread{[this] { run(); }};
+      start();
   }
   wake_.notify_one();
+}
+
+void Executor::start() {
+  try {
+    thread_ = std::thread{[this] { run(); }};
+  } catch (const std::system_error&) { // the machine has no thread left
+    // What is queued runs when a later `post` or `stop` gets one. An exception here would end the thread that completes
+    // the work of others.
+  }
 }
 
 void Executor::run() {

@@ -147,6 +147,9 @@ inline constexpr std::chrono::milliseconds lease_linger{20};
 
 /// Heartbeat interval of a process, and the silence after which its peers consider it dead.
 inline constexpr std::chrono::seconds heartbeat{1};
+
+/// How often a streamed reply that waits for its reader looks whether that is still there.
+inline constexpr std::chrono::seconds reader_look{1};
 inline constexpr std::chrono::seconds link_timeout{5};
 
 /// A message that follows the previous one of its connection within this time is left to the event loop, which sends it

@@ -32,6 +32,10 @@ std::size_t Payload::wire_size() const {
 }
 
 Result<void> Payload::check_size() const {
+  // Protobuf would throw when it is written.
+  if (live_ != nullptr && !live_->IsInitialized())
+    return fail(Errc::invalid_argument, fmt::format("the message {} lacks required fields: {}", type_name(),
+                                                    live_->InitializationErrorString()));
   if (const auto size = wire_size(); size > limits::payload_bytes)
     return fail(Errc::invalid_argument,
                 fmt::format("the message {} has {}, at most {} are allowed: put bulk data with Cluster::put and send "
@@ -74,8 +78,8 @@ Result<void> Payload::parse_into(google::protobuf::Message& message) const {
                                                     empty() ? "none" : fmt::format("a {}", type_name())));
   // A live message of another descriptor pool has the same full name but another descriptor, so it is converted through
   // its bytes.
-  const auto parsed =
-      live_ != nullptr ? message.ParseFromString(live_->SerializeAsString()) : message.ParseFromString(encoded_->bytes);
+  const auto parsed = live_ != nullptr ? message.ParseFromString(live_->SerializePartialAsString())
+                                       : message.ParseFromString(encoded_->bytes);
   if (!parsed)
     return fail(Errc::invalid_argument, fmt::format("the bytes are not a {} message", wanted));
   return {};

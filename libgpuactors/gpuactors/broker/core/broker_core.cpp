@@ -20,6 +20,10 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
 }
 
 void BrokerCore::start() {
+  if (options_.link_timeout > Duration::zero()) {
+    last_pulse_ = world_.now();
+    world_.wake(options_.heartbeat, Wake::pulse);
+  }
   if (options_.settle <= Duration::zero())
     return;
   settling_ = true;
@@ -52,6 +56,12 @@ void BrokerCore::wake(Wake what) {
     return look_at_due();
   case Wake::turn:
     return make_way_again();
+  case Wake::pulse:
+    look_for_standstill();
+    last_pulse_ = world_.now();
+    return world_.wake(options_.heartbeat, Wake::pulse);
+  case Wake::patience:
+    return give_up_away_nodes();
   }
 }
 

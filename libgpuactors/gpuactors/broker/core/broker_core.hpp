@@ -108,7 +108,7 @@ private:
   struct NodeRecord {
     v1::Node node;
     std::uint64_t agent_id = 0;
-    /// Null while the node is being removed.
+    /// Null while the node is away or being removed.
     ContactPtr agent;
     /// Key in `peers_`.
     std::uint64_t peer = 0;
@@ -246,6 +246,8 @@ private:
     /// The message that the actor saved for its next life, and the message's type; an empty type: nothing is saved.
     std::string saved_type;
     std::string saved;
+    /// The lease under which that was saved; null if an earlier broker knew.
+    LeaseId saved_in;
     /// Memory in use and calls, of the current life.
     std::uint64_t memory_used_bytes = 0;
     std::uint64_t calls = 0;
@@ -279,12 +281,20 @@ private:
   /// Takes over what the actor saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
+  /// If the broker itself stood still for so long that peers took it for dead (its process or machine was stopped, or a
+  /// disk did not answer), their lost connections say nothing about them: gives them time to come back.
+  void look_for_standstill();
+  /// The connection to a node is lost, and the node has time to come back.
+  void node_away(const std::string& name);
+  void give_up_away_nodes();
   /// The client's connection is lost.
   void client_down(ClientId id);
   void drop_client(ClientId id);
   void cancel_requests(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
+  /// The same for an order that may have been lost, or that an earlier broker gave.
+  void tell_agent_again_to_end(const Lease& lease);
 
   // -- emptying nodes: drain.cpp --------------------------------------------------------
 
@@ -414,10 +424,15 @@ private:
   std::map<std::pair<ClientId, std::uint64_t>, GroupId> submitted_groups_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
+  // The grace in milliseconds of leases whose agents were told to end them.
+  std::map<LeaseId, std::uint64_t> graces_;
   std::map<ActorId, ActorRecord> actors_;
   std::map<ActorName, ActorId> names_;
   // Actors that have ended, the latest last.
   std::deque<v1::EndedActor> ended_;
+  // When the broker last was seen to run, and until when lost peers may come back because it did not.
+  std::optional<TimePoint> last_pulse_;
+  TimePoint patient_until_{};
   std::set<Due> dues_;
   TimePoint next_due_ = never;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;

@@ -143,7 +143,15 @@ void BrokerCore::unclaim(ClientId id, LeaseId lease) {
     client->second.claimed.erase(lease);
 }
 
+void BrokerCore::tell_agent_again_to_end(const Lease& lease) {
+  // Whether the first order has arrived is unknown. Without a grace, work that does not stop would never be ended.
+  const auto first = graces_.find(lease.id);
+  tell_agent_to_end(lease,
+                    first != graces_.end() ? first->second : std::chrono::milliseconds{limits::stop_grace}.count());
+}
+
 void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
+  graces_[lease.id] = grace_ms;
   v1::EndLease order;
   order.set_lease(lease.id.value());
   order.set_epoch(lease.epoch);
@@ -159,6 +167,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
     return;
+  graces_.erase(id);
   // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is
   // lost, not released.
   const auto node = lease->node;

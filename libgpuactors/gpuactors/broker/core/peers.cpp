@@ -19,10 +19,45 @@ void BrokerCore::peer_down(std::uint64_t id) {
   const auto peer = peers_.extract(id);
   if (peer.empty())
     return; // the peer has come back on another connection
-  if (!peer.mapped().node.empty())
-    drop_node(peer.mapped().node);
-  else
+  look_for_standstill();
+  if (peer.mapped().node.empty())
     client_down(peer.mapped().client);
+  else if (world_.now() < patient_until_)
+    node_away(peer.mapped().node);
+  else
+    drop_node(peer.mapped().node);
+}
+
+void BrokerCore::look_for_standstill() {
+  const auto now = world_.now();
+  if (!last_pulse_ || now - *last_pulse_ < options_.heartbeat + options_.link_timeout / 2)
+    return;
+  log_.add("stood_still", "broker")
+      .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
+                              std::chrono::duration<double>{now - *last_pulse_}.count(),
+                              std::chrono::duration<double>{limits::settle}.count()));
+  last_pulse_ = now;
+  patient_until_ = deadline_after(now, limits::settle);
+  world_.wake(limits::settle, Wake::patience);
+}
+
+void BrokerCore::node_away(const std::string& name) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end())
+    return;
+  found->second.agent = nullptr;
+  log_.add("node_away", name).set_reason("the connection to its agent is gone, because the broker stood still");
+}
+
+void BrokerCore::give_up_away_nodes() {
+  if (world_.now() < patient_until_)
+    return; // it stood still again since
+  std::vector<std::string> away;
+  for (const auto& [name, node] : nodes_)
+    if (node.agent == nullptr)
+      away.push_back(name);
+  for (const auto& name : away)
+    drop_node(name);
 }
 
 void BrokerCore::settled() {
@@ -194,7 +229,7 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
     const auto holder = actor_leases_.find(id);
     if ((task != task_leases_.end() && task->second.ending)
         || (holder != actor_leases_.end() && actors_.at(holder->second).state == ActorState::stopping))
-      tell_agent_to_end(*lease, 0);
+      tell_agent_again_to_end(*lease);
   }
 }
 
@@ -229,7 +264,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   }
   if (!restored) {
     log_.add("error", fmt::format("lease {}", id.value())).set_reason(restored.error().message());
-    tell_agent_to_end(lease, 0);
+    tell_agent_again_to_end(lease);
     return;
   }
   auto& event = log_.add("adopted", lease.name);
@@ -283,7 +318,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
   if (orphan || withdrawn_.count(key) > 0) {
     record.no_restart = true;
-    kill(record, 0);
+    kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
   }
 }
 
@@ -295,6 +330,7 @@ void BrokerCore::drop_node(const std::string& name) {
   log_.add("node_lost", name).set_reason("the connection to its agent is gone");
   // The ledger reports the node's leases as lost; the node's record is still needed to name them.
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
+  std::erase_if(graces_, [this](const auto& item) { return ledger_.find_lease(item.first) == nullptr; });
   nodes_.erase(name);
 }
 
@@ -349,13 +385,14 @@ void BrokerCore::goodbye(const v1::Goodbye& message) {
 
 void BrokerCore::client_down(ClientId id) {
   auto& record = clients_.at(id);
-  if (record.grace == Duration::zero())
+  const auto grace = std::max<Duration>(record.grace, patient_until_ - world_.now());
+  if (grace <= Duration::zero())
     return drop_client(id);
   record.port = nullptr;
-  record.away_until = deadline_after(world_.now(), record.grace);
+  record.away_until = deadline_after(world_.now(), grace);
   log_.add("client_away", record.name)
       .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s",
-                              std::chrono::duration<double>{record.grace}.count()));
+                              std::chrono::duration<double>{grace}.count()));
   // Grants would reach nobody; the client asks again when it is back.
   cancel_requests(id);
   std::vector<LeaseId> unheard;

@@ -60,14 +60,23 @@ v1::TypeCatalog BrokerCore::types() const {
 void BrokerCore::saved(const v1::ActorSaved& message) {
   if (postpone(message))
     return;
-  const auto holder = actor_leases_.find(LeaseId{message.lease()});
-  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-  if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != message.epoch()
-      || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
+  const LeaseId lease{message.lease()};
+  const auto holder = actor_leases_.find(lease);
+  const auto actor = actors_.find(holder != actor_leases_.end() ? holder->second : ActorId{message.actor()});
+  if (actor == actors_.end() || message.data().size() > limits::saved_bytes
+      || message.type().size() > limits::message_name_bytes)
     return;
-  actor->second.saved_type = message.type();
-  actor->second.saved = message.data();
-  keep(actor->second);
+  auto& record = actor->second;
+  // The last state of a life may arrive after the life's end, when its node is back; ids of leases grow.
+  const bool is_current =
+      record.lease && record.lease->id() == lease.value() && record.lease->epoch() == message.epoch();
+  const bool is_last = !record.lease && record.saved_in <= lease;
+  if (!is_current && !is_last)
+    return;
+  record.saved_in = lease;
+  record.saved_type = message.type();
+  record.saved = message.data();
+  keep(record);
 }
 
 void BrokerCore::used(const v1::HolderUsage& message) {

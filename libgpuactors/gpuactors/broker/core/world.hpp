@@ -81,6 +81,10 @@ enum class Wake : std::uint8_t {
   due,
   /// The turn is over after which leases make way again.
   turn,
+  /// A heartbeat has passed: the broker looks whether it stood still itself.
+  pulse,
+  /// Nodes that were lost while the broker stood still, and have not come back by now, are given up.
+  patience,
 };
 
 /// The core's surroundings. Used on the core's thread only.

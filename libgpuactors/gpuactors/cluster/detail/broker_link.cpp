@@ -127,7 +127,7 @@ void BrokerLink::track(const std::shared_ptr<PendingReply>& reply, TimePoint dea
     reply->on_error(std::move(*error));
 }
 
-void BrokerLink::answered(RequestPort::Ticket ticket) {
+void BrokerLink::answered(const RequestPort::Ticket& ticket) {
   const std::lock_guard lock{mutex_};
   open_.erase(ticket);
 }

@@ -58,7 +58,8 @@ private:
   class HelloReply;
 
   void track(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Send send);
-  void answered(RequestPort::Ticket ticket);
+  /// @param ticket is read under the lock: the answer may come before the asking thread has set it.
+  void answered(const RequestPort::Ticket& ticket);
   /// The broker of this process; null if the broker is elsewhere or the link is closed.
   caf::strong_actor_ptr local_one() {
     const std::lock_guard lock{mutex_};

@@ -60,6 +60,18 @@ protected:
   }
 
 private:
+  /// Must find room in the port however many calls are in flight, or what was made would stay.
+  class UndoReply : public OwnReply {
+  public:
+    void on_reply(caf_version::Content&) override {
+      // nop
+    }
+
+    void on_error(Error) override {
+      // nop
+    }
+  };
+
   void undo() {
     const auto core = core_.lock();
     if (core == nullptr || request_ == 0)
@@ -68,7 +80,7 @@ private:
     message.set_client(core->client());
     message.set_client_request(request_);
     // Sent as a request with an answer: `BrokerLink` repeats unanswered requests, in order, after a lost connection.
-    core->ask_broker(std::make_shared<DoneReply>(), never, std::move(message));
+    core->ask_broker(std::make_shared<UndoReply>(), never, std::move(message));
   }
 
   std::weak_ptr<ClusterCore> core_;

@@ -373,6 +373,8 @@ void TaskDispatcher::runner_down(LeaseId lease) {
     // One of its tasks may have caused the end: the next tasks are sent one at a time until tasks prove short again.
     if (!slot->second.under_way.empty())
       shape->pace = limits::tasks_ahead_wait;
+    // Perhaps only the connection was lost: the runner then lives on under a lease that nobody uses any more.
+    outbox.releases.push_back(std::move(slot->second.lease));
     slots_.erase(slot);
     balance(shape, outbox);
   }

@@ -1,0 +1,281 @@
+// The broker's core alone: what it orders after connections and brokers were lost, and what it refuses to whom.
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+
+#include <support/catch.hpp>
+#include <support/results.hpp>
+
+#include <optional>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Writes down what it is told.
+class World : public BrokerWorld {
+public:
+  [[nodiscard]] TimePoint now() const override {
+    return time;
+  }
+  [[nodiscard]] std::int64_t unix_ns() const override {
+    return 0;
+  }
+  void post(const ContactPtr&, v1::StartRunner) override {
+    // nop
+  }
+  void post(const ContactPtr&, v1::StartActor order, Payload) override {
+    starts.push_back(std::move(order));
+  }
+  void post(const ContactPtr&, v1::EndLease order) override {
+    ends.push_back(std::move(order));
+  }
+  void post(const ContactPtr&, v1::ReclaimLease) override {
+    // nop
+  }
+  void wake(Duration, Wake) override {
+    // nop
+  }
+  void watch(const ContactPtr&, std::uint64_t peer) override {
+    last_peer = peer;
+  }
+
+  TimePoint time{1h};
+  std::vector<v1::StartActor> starts;
+  std::vector<v1::EndLease> ends;
+  std::uint64_t last_peer = 0;
+};
+
+class Somebody : public Contact {};
+
+/// A broker with a node, and clients that spawn actors.
+struct Scene {
+  explicit Scene(BrokerOptions options = {}) : core(world, std::move(options)) {
+    core.start();
+  }
+
+  void greet(std::uint64_t client, const Caller& caller = {}) {
+    v1::Hello message;
+    message.set_client(client);
+    must(core.hello(message, caller, std::make_shared<Somebody>()));
+  }
+
+  void add_node(const std::vector<v1::HeldLease>& held = {}) {
+    v1::RegisterNode message;
+    auto& node = *message.mutable_node();
+    node.set_name("n0");
+    node.set_cpu_units(100'000);
+    message.set_agent(7);
+    for (const auto& lease : held)
+      *message.add_held() = lease;
+    core.add_node(message, std::make_shared<Somebody>(),
+                  BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+    node_peer = world.last_peer;
+  }
+
+  /// Has an actor spawned and started. @returns the order with which its node started it.
+  v1::StartActor spawn(std::uint64_t client, const std::string& name, const Caller& caller = {}) {
+    v1::SpawnActor message;
+    message.set_client(client);
+    message.set_client_request(++last_request);
+    message.mutable_spec()->set_type("T");
+    message.mutable_spec()->set_name(name);
+    message.mutable_spec()->set_detached(true);
+    message.mutable_spec()->set_max_restarts(5);
+    core.spawn_actor(message, caller, {}, BrokerAnswer<FoundActor>{[](const Result<FoundActor>&) {}});
+    REQUIRE_FALSE(world.starts.empty());
+    start(world.starts.back());
+    return world.starts.back();
+  }
+
+  void start(const v1::StartActor& order) {
+    v1::LeaseStarted started;
+    started.set_lease(order.lease().id());
+    started.set_epoch(order.lease().epoch());
+    core.lease_started(started, nullptr, nullptr);
+  }
+
+  Result<void> kill(const std::string& name, std::uint64_t grace_ms, const Caller& caller = {}) {
+    v1::KillActor message;
+    message.set_name(name);
+    message.set_no_restart(true);
+    message.set_grace_ms(grace_ms);
+    // It may be answered after this call has returned: then it was granted.
+    const auto answer = std::make_shared<Result<void>>();
+    core.kill(message, caller, BrokerAnswer<void>{[answer](Result<void> result) { *answer = std::move(result); }});
+    return *answer;
+  }
+
+  void save(const v1::StartActor& order, const std::string& state) {
+    v1::ActorSaved message;
+    message.set_lease(order.lease().id());
+    message.set_epoch(order.lease().epoch());
+    message.set_actor(order.actor());
+    message.set_type("State");
+    message.set_data(state);
+    core.saved(message);
+  }
+
+  World world;
+  BrokerCore core;
+  std::uint64_t node_peer = 0;
+  std::uint64_t last_request = 0;
+};
+
+v1::HeldLease held_by(const v1::StartActor& order) {
+  v1::HeldLease held;
+  *held.mutable_lease() = order.lease();
+  held.set_client(order.client());
+  held.set_client_request(order.client_request());
+  *held.mutable_actor() = order;
+  held.mutable_actor()->clear_lease();
+  return held;
+}
+
+const std::uint64_t stop_grace = std::chrono::milliseconds{limits::stop_grace}.count();
+
+} // namespace
+
+// -- orders that may have been lost ---------------------------------------------------------------
+
+TEST_CASE("an order to end is repeated with its grace when the node is back", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  REQUIRE(scene.kill("a", 700).has_value());
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().grace_ms() == 700);
+  scene.add_node({held_by(order)});
+  REQUIRE(scene.world.ends.size() == 2);
+  CHECK(scene.world.ends.back().lease() == order.lease().id());
+  CHECK(scene.world.ends.back().grace_ms() == 700);
+}
+
+TEST_CASE("work without an owner is ended with a grace, so that what is stuck is killed", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  auto order = earlier.spawn(1, "a");
+  order.mutable_spec()->set_detached(false);
+  Scene scene{{.last_id = 1'000}};
+  scene.add_node({held_by(order)});
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == order.lease().id());
+  CHECK(scene.world.ends.back().grace_ms() == stop_grace);
+}
+
+// -- a broker that stood still ---------------------------------------------------------------------
+
+TEST_CASE("a broker that stood still gives nodes and clients time to come back", "[broker][core]") {
+  Scene scene{{.heartbeat = 1s, .link_timeout = 5s}};
+  scene.greet(1);
+  const auto client_peer = scene.world.last_peer;
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  const auto counter = [&](const std::string& kind) {
+    const auto state = scene.core.state({});
+    const auto found = state.counters().find(kind);
+    return found == state.counters().end() ? std::uint64_t{0} : found->second;
+  };
+  const auto run = [&](std::chrono::seconds time) {
+    for (; time > 0s; time -= 1s) {
+      scene.world.time += 1s;
+      scene.core.wake(Wake::pulse);
+    }
+  };
+
+  scene.world.time += 10s;
+  scene.core.peer_down(scene.node_peer);
+  scene.core.peer_down(client_peer);
+  scene.core.wake(Wake::pulse);
+  CHECK(counter("node_lost") == 0);
+  scene.world.time += 3s;
+  scene.add_node({held_by(order)});
+  scene.greet(1);
+  run(limits::settle);
+  scene.core.wake(Wake::patience);
+  CHECK(counter("node_lost") == 0);
+  CHECK(counter("node_returned") == 1);
+  CHECK(scene.world.starts.size() == 1);
+  CHECK(scene.world.ends.empty());
+
+  // Who does not come back is given up after that time ...
+  run(10s);
+  scene.world.time += 10s;
+  scene.core.peer_down(scene.node_peer);
+  CHECK(counter("node_lost") == 0);
+  run(limits::settle);
+  scene.core.wake(Wake::patience);
+  CHECK(counter("node_lost") == 1);
+
+  // ... and at once if the broker has run all the time.
+  scene.add_node();
+  run(1s);
+  scene.core.peer_down(scene.node_peer);
+  CHECK(counter("node_lost") == 2);
+}
+
+// -- saved state ----------------------------------------------------------------------------------
+
+TEST_CASE("the last state of a life reaches the next one also when it comes after the life's end", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto first = scene.spawn(1, "a");
+  scene.save(first, "one");
+  scene.core.peer_down(scene.node_peer);
+  scene.save(first, "two");
+  scene.add_node();
+  REQUIRE(scene.world.starts.size() == 2);
+  const auto second = scene.world.starts.back();
+  CHECK(second.saved() == "two");
+
+  // What an earlier life saved does not replace what a later one has.
+  scene.start(second);
+  scene.save(first, "late");
+  scene.save(second, "three");
+  scene.core.peer_down(scene.node_peer);
+  scene.save(first, "later");
+  scene.add_node();
+  REQUIRE(scene.world.starts.size() == 3);
+  CHECK(scene.world.starts.back().saved() == "three");
+}
+
+// -- rights ---------------------------------------------------------------------------------------
+
+TEST_CASE("clients end what their own name has started, administrators end everything", "[broker][core]") {
+  const Caller alice{"alice", false};
+  const Caller bob{"bob", false};
+  const Caller admin{"gpu1", true};
+  Scene scene;
+  scene.greet(1, alice);
+  scene.add_node();
+  for (const auto* name : {"a", "b"})
+    CHECK(scene.spawn(1, name, alice).spec().owner() == "alice");
+  CHECK(code_of(scene.kill("a", 1, bob)) == Errc::permission_denied);
+  CHECK(code_of(scene.kill("a", 1, Caller{{}, false})) == Errc::permission_denied);
+  CHECK(scene.world.ends.empty());
+  CHECK(scene.kill("a", 1, alice).has_value());
+  CHECK(scene.kill("b", 1, admin).has_value());
+  CHECK(scene.world.ends.size() == 2);
+}
+
+TEST_CASE("nobody speaks for another's client, also not after a restart of the broker", "[broker][core]") {
+  const Caller alice{"alice", false};
+  const Caller bob{"bob", false};
+  Scene earlier;
+  earlier.greet(1, alice);
+  earlier.add_node();
+  const auto order = earlier.spawn(1, "a", alice);
+  CHECK(earlier.core.speaks_for(1, alice));
+  CHECK_FALSE(earlier.core.speaks_for(1, bob));
+  CHECK(earlier.core.speaks_for(2, bob));
+
+  Scene scene{{.last_id = 1'000, .settle = 5s}};
+  scene.add_node({held_by(order)});
+  CHECK_FALSE(scene.core.speaks_for(1, bob));
+  CHECK(scene.core.speaks_for(1, alice));
+  CHECK(scene.core.speaks_for(1, Caller{}));
+}
