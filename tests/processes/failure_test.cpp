@@ -17,6 +17,31 @@ double seconds_since(TimePoint begin) {
 
 } // namespace
 
+TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "kept", .detached = true}));
+  const auto worker = pid_of(actor);
+  const auto registrations = [&] {
+    const std::string_view words = "is registered with";
+    const auto text = processes.output();
+    std::size_t count = 0;
+    for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+      ++count;
+    return count;
+  };
+  const auto before = registrations();
+  processes.signal("broker", SIGSTOP);
+  CHECK(eventually([&] { return processes.output().find("connection to the broker is lost") != std::string::npos; }));
+  processes.signal("broker", SIGCONT);
+  CHECK(eventually([&] { return registrations() > before; }));
+  CHECK(pid_of(must(cluster.find("kept"))) == worker);
+  const auto state = must(cluster.state());
+  REQUIRE(state.actors_size() == 1);
+  CHECK(state.actors(0).restarts() == 0);
+  CHECK(state.counters().count("node_lost") == 0);
+}
+
 TEST_CASE("tasks and actors run in worker processes, one for each device", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

@@ -135,6 +135,8 @@ private:
     std::set<LeaseId> claimed;
     /// How long the client may be away.
     Duration grace{};
+    /// It has said goodbye: the end of its connection is its own end.
+    bool leaves = false;
     /// Set while the connection is lost: when the client's work is ended.
     std::optional<TimePoint> away_until;
   };

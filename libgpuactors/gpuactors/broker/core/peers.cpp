@@ -380,13 +380,13 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
 
 void BrokerCore::goodbye(const v1::Goodbye& message) {
   if (const auto client = clients_.find(message.client()); client != clients_.end())
-    client->second.grace = Duration::zero();
+    client->second.leaves = true;
 }
 
 void BrokerCore::client_down(ClientId id) {
   auto& record = clients_.at(id);
   const auto grace = std::max<Duration>(record.grace, patient_until_ - world_.now());
-  if (grace <= Duration::zero())
+  if (record.leaves || grace <= Duration::zero())
     return drop_client(id);
   record.port = nullptr;
   record.away_until = deadline_after(world_.now(), grace);
