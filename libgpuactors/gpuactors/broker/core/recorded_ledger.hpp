@@ -10,10 +10,11 @@
 namespace gpuactors {
 
 /// The broker's ledger. While it records, each mutating call becomes a step of a scenario: `run_plan` then gives the
-/// same answers in the same order. The recording functions hide the mutating functions of the base; the broker calls no
-/// others.
-class RecordedLedger : public Ledger {
+/// same answers in the same order. The base is private, so that a change which is not recorded has to be named here.
+class RecordedLedger : private Ledger {
 public:
+  using Ledger::Events;
+
   explicit RecordedLedger(LedgerOptions options = {}) : Ledger(options) {
     // nop
   }
@@ -42,6 +43,25 @@ public:
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
   Result<Events> cancel(RequestId id, TimePoint now);
   Events advance(TimePoint now);
+
+  // Not recorded: scenarios have no nodes that go away, and begin with an empty ledger.
+  using Ledger::expect_nodes;
+  using Ledger::pause;
+  using Ledger::remove_node;
+  using Ledger::restore;
+  using Ledger::restore_group;
+  using Ledger::resume;
+
+  // Views.
+  using Ledger::bundles_of;
+  using Ledger::could_be_served;
+  using Ledger::find_lease;
+  using Ledger::is_pending;
+  using Ledger::lease_of;
+  using Ledger::leases;
+  using Ledger::next_timeout;
+  using Ledger::nodes;
+  using Ledger::pending;
 
 private:
   Result<Events> noted(Result<Events> events);
