@@ -81,10 +81,9 @@ Result<void> run_revoke(const CertsArguments& arguments) {
   for (const auto& info : revoked)
     std::cout << fmt::format("revoked the certificate of {}, valid until {} ({})\n", info.subject,
                              to_string(info.valid_until), info.serial);
-  std::cout << fmt::format(
-      "copy {} to the certificate folders of all machines: their processes read it within a second "
-      "and need no restart\n",
-      (folder.path() / "revoked.pem").string());
+  std::cout << fmt::format("copy {} to the certificate folders of all machines: their processes read it within seconds "
+                           "and need no restart\n",
+                           (folder.path() / "revoked.pem").string());
   return {};
 }
 

@@ -91,18 +91,18 @@ LinkOptions with(const CertificateFiles& files, std::shared_ptr<Heard> notices =
 }
 
 /// What each process of a cluster has; several of them in this one.
-class Process {
+class Member {
 public:
-  explicit Process(const LinkOptions& options) : system_(options) {
+  explicit Member(const LinkOptions& options) : system_(options) {
     auto links = Links::make(system_.get(), port_, options);
     REQUIRE(links);
     links_ = std::move(*links);
   }
 
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
 
-  ~Process() {
+  ~Member() {
     port_.close();
     links_.reset();
     if (server_ != nullptr)
@@ -210,9 +210,9 @@ struct LinkFixture : CertificateFixture {
 
 TEST_CASE_METHOD(LinkFixture, "a client's requests reach a control actor as far as they are for clients, with its name",
                  "[wire][rights]") {
-  Process server{with(own(), notices)};
+  Member server{with(own(), notices)};
   const auto address = server.serve(heard);
-  Process alice{with(issue("alice", CertificateRole::client))};
+  Member alice{with(issue("alice", CertificateRole::client))};
   const auto handle = alice.connect(address);
   REQUIRE(handle);
   CHECK_FALSE(alice.ask(*handle, v1::Hello{}));
@@ -221,7 +221,7 @@ TEST_CASE_METHOD(LinkFixture, "a client's requests reach a control actor as far 
   CHECK(refused->code() == Errc::permission_denied);
   CHECK_THAT(refused->message(), Contains("\"alice\" is a client's"));
 
-  Process node{with(issue("gpu1", CertificateRole::node))};
+  Member node{with(issue("gpu1", CertificateRole::node))};
   const auto from_node = node.connect(address);
   REQUIRE(from_node);
   CHECK_FALSE(node.ask(*from_node, v1::DrainNode{}));
@@ -230,16 +230,16 @@ TEST_CASE_METHOD(LinkFixture, "a client's requests reach a control actor as far 
 
 TEST_CASE_METHOD(LinkFixture, "a client that does not say who it is loses its connection, a node does not",
                  "[wire][rights]") {
-  Process server{with(own(), notices)};
+  Member server{with(own(), notices)};
   const auto address = server.serve(heard);
   {
-    Process node{with(issue("gpu1", CertificateRole::node))};
+    Member node{with(issue("gpu1", CertificateRole::node))};
     const auto handle = node.connect(address);
     REQUIRE(handle);
     caf_version::post(*handle, v1::Hello{});
     CHECK(eventually([&] { return heard->all().size() == 1; }));
   }
-  Process mallory{with(issue("mallory", CertificateRole::client))};
+  Member mallory{with(issue("mallory", CertificateRole::client))};
   const auto handle = mallory.connect(address);
   REQUIRE(handle);
   caf_version::post(*handle, v1::DrainNode{});
@@ -252,12 +252,12 @@ TEST_CASE_METHOD(LinkFixture, "a client that does not say who it is loses its co
 TEST_CASE_METHOD(LinkFixture, "a client that writes its messages by hand gains nothing by it", "[wire][rights]") {
   using caf::io::basp::message_type;
   constexpr std::uint64_t version = caf::io::basp::version;
-  Process server{with(own(), notices)};
+  Member server{with(own(), notices)};
   const auto address = server.serve(heard);
   const auto files = issue("mallory", CertificateRole::client);
   const auto to = server.server();
   const auto own_node = server.system().node();
-  Process other{with(own())};
+  Member other{with(own())};
   const auto other_node = other.system().node();
   REQUIRE(other.connect(address));
   const auto payload = std::string{"what it holds does not matter"};
@@ -282,9 +282,9 @@ TEST_CASE_METHOD(LinkFixture, "a client that writes its messages by hand gains n
 
 TEST_CASE_METHOD(LinkFixture, "nobody connects to a process that listens with a client's certificate",
                  "[wire][rights]") {
-  Process rogue{with(issue("mallory", CertificateRole::client), notices)};
+  Member rogue{with(issue("mallory", CertificateRole::client), notices)};
   const auto address = rogue.serve(heard);
-  Process node{with(own())};
+  Member node{with(own())};
   const auto refused = node.connect(address);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code() == Errc::invalid_argument);
@@ -293,10 +293,10 @@ TEST_CASE_METHOD(LinkFixture, "nobody connects to a process that listens with a 
 
 TEST_CASE_METHOD(LinkFixture, "a connection ends when its certificate is revoked, and does not come back",
                  "[wire][rights]") {
-  Process server{with(own(), notices)};
+  Member server{with(own(), notices)};
   const auto address = server.serve(heard);
-  Process alice{with(issue("alice", CertificateRole::client))};
-  Process bob{with(issue("bob", CertificateRole::client))};
+  Member alice{with(issue("alice", CertificateRole::client))};
+  Member bob{with(issue("bob", CertificateRole::client))};
   const auto hers = alice.connect(address);
   const auto his = bob.connect(address);
   REQUIRE(hers);

@@ -76,9 +76,8 @@ public:
 
   /// Sends `item`; waits while `limits::stream_window` items are in flight that the caller has not read
   /// (back-pressure).
-  /// @returns `cancelled` if the caller withdrew or is gone, or the holder is ending, `deadline_exceeded` if the call's
-  /// deadline
-  ///          came first, `invalid_argument` if the item is too large.
+  /// @returns `cancelled` if the caller withdrew or is gone, or the holder is ending; `deadline_exceeded` if the call's
+  ///          deadline came first; `invalid_argument` if the item is too large.
   Result<void> write(T item) {
     auto payload = Payload::of(std::move(item));
     GPUACTORS_TRY(payload.check_size());

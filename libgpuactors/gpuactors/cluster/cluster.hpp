@@ -123,7 +123,8 @@ public:
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
   /// free.
   /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer
-  ///          than the grace, or after the timeout.
+  ///          than the grace, or after the timeout; `permission_denied` if this program has a client's certificate, and
+  ///          the actor belongs to another name.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
   Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
 
@@ -143,7 +144,7 @@ public:
   Future<PlacementGroup> create_group_async(const std::vector<Options>& bundles, const GroupOptions& options = {});
 
   /// Ends the tasks and actors in a group, refuses requests that wait for it, and releases its resources. Returns when
-  /// all of them are free. @returns `not_found` if there is no such group.
+  /// all of them are free. @returns `not_found` if there is no such group, `permission_denied` as `kill` does.
   Result<void> remove_group(GroupId group);
 
   /// Removes a group without waiting for it.
@@ -153,12 +154,12 @@ public:
   /// move to other nodes as soon as there is room for them (without using up a restart; they keep what they saved), and
   /// all other work may finish. After that time, remaining work is asked to stop and ended, as by `kill`. Does not wait
   /// for that: `state` shows what is left.
-  /// @returns `not_found` with similar names.
+  /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
   Result<void> drain(std::string_view node, std::optional<Duration> empty_within = {});
 
   /// Ends the draining of a node: it takes new work again, at once also from the queue. Running work stays. Has no
   /// effect on a node that is not draining.
-  /// @returns `not_found` with similar names.
+  /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
   Result<void> undrain(std::string_view node);
 
   // -- tensors ---------------------------------------------------------------------------------

@@ -151,7 +151,9 @@ void BrokerCore::tell_agent_again_to_end(const Lease& lease) {
 }
 
 void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
-  graces_[lease.id] = grace_ms;
+  // What is not in the ledger has no end that would be heard of.
+  if (ledger_.find_lease(lease.id) != nullptr)
+    graces_[lease.id] = grace_ms;
   v1::EndLease order;
   order.set_lease(lease.id.value());
   order.set_epoch(lease.epoch);

@@ -50,8 +50,8 @@ void BrokerCore::node_away(const std::string& name) {
 }
 
 void BrokerCore::give_up_away_nodes() {
-  if (world_.now() < patient_until_)
-    return; // it stood still again since
+  if (world_.now() < patient_until_) // it stood still again since
+    return world_.wake(patient_until_ - world_.now(), Wake::patience);
   std::vector<std::string> away;
   for (const auto& [name, node] : nodes_)
     if (node.agent == nullptr)
@@ -364,6 +364,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
   record.name = message.name();
   record.owner = caller.name;
+  record.leaves = false;
   record.release = message.release();
   record.port = port;
   record.peer = watch(port, Peer{{}, message.client()});

@@ -238,8 +238,9 @@ Result<RevocationList> make_revocations(X509_CRL* before, const std::vector<X509
   const auto made = [&] {
     if (!list || !time || X509_CRL_set_version(list.get(), version_2) != 1
         || X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(&authority)) != 1
-        || X509_CRL_set1_lastUpdate(list.get(), time.get()) != 1
-        // The standard demands a date for the next list. Nobody knows it, and this one stays good until there is one.
+        // Good as long as the authority, also where a clock is behind: a list that is not good yet, or no longer, would
+        // have everybody refused. The number tells which list is newer.
+        || X509_CRL_set1_lastUpdate(list.get(), X509_get0_notBefore(&authority)) != 1
         || X509_CRL_set1_nextUpdate(list.get(), X509_get0_notAfter(&authority)) != 1)
       return false;
     while (X509_CRL_get_ext_count(list.get()) > 0)
