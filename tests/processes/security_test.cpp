@@ -107,8 +107,10 @@ public:
     for (const auto pid : target.pids())
       before_[pid] = resident_bytes(pid);
     thread_ = std::thread{[this] {
-      while (!stop_)
+      // At least once: what is watched may be over before this thread first runs.
+      do
         ++(target_.actor.call<Number>("add", number(1), 10s).get() ? answered_ : failed_);
+      while (!stop_);
     }};
   }
 
