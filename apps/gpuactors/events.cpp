@@ -5,11 +5,11 @@
 #include "utc.hpp"
 
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/wire/event_kind.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <iostream>
 #include <limits>
@@ -30,13 +30,6 @@ struct EventsArguments {
   std::vector<std::string> kinds;
   bool json = false;
 };
-
-/// Kinds of events as of this release; a broker of another release may have more.
-constexpr std::array<std::string_view, 23> known_kinds{
-    "granted",    "pending",       "infeasible",  "rejected",        "released",     "lost",
-    "spawned",    "restarting",    "died",        "moving",          "adopted",      "node_added",
-    "node_lost",  "node_away",     "stood_still", "node_returned",   "node_drained", "node_resumed",
-    "node_empty", "device_failed", "client_away", "client_returned", "error"};
 
 /// The pause between two requests for new events.
 constexpr std::chrono::milliseconds between_looks{500};
@@ -72,11 +65,12 @@ void print_object(const v1::Event& event) {
 }
 
 Result<void> check_kinds(const std::vector<std::string>& asked, const v1::ClusterState& state) {
+  // A broker of another release may have more kinds than this program knows.
+  const auto& known = event_kind_names;
   for (const auto& kind : asked)
-    if (std::find(known_kinds.begin(), known_kinds.end(), kind) == known_kinds.end()
-        && state.counters().count(kind) == 0)
+    if (std::find(known.begin(), known.end(), kind) == known.end() && state.counters().count(kind) == 0)
       return fail(Errc::invalid_argument, fmt::format("there is no event of the kind \"{}\"{}", kind,
-                                                      did_you_mean(kind, {known_kinds.begin(), known_kinds.end()})));
+                                                      did_you_mean(kind, {known.begin(), known.end()})));
   return {};
 }
 
@@ -196,7 +190,7 @@ Command add_events(CLI::App& program) {
                              "  gpuactors events --broker 127.0.0.1:7711\n"
                              "  gpuactors events -f --kind died --kind restarting --kind node_lost\n"
                              "  gpuactors events --since 120 --json | jq -r 'select(.kind == \"died\") | .reason'",
-                             limits::event_log, fmt::join(known_kinds, ", ")));
+                             limits::event_log, fmt::join(event_kind_names, ", ")));
   return {parser, [arguments] { return run_events(*arguments); }};
 }
 

@@ -2,6 +2,7 @@
 #include "metrics_text.hpp"
 
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/wire/event_kind.hpp>
 
 #include <fmt/format.h>
 
@@ -190,7 +191,14 @@ void write_work(MetricsWriter& out, const v1::ClusterState& state) {
 
 void write_events(MetricsWriter& out, const v1::ClusterState& state) {
   // The broker's counters have the kinds of events, and beside them deaths as "KIND/ERROR".
-  const std::map<std::string, std::uint64_t> counters{state.counters().begin(), state.counters().end()};
+  std::map<std::string, std::uint64_t> counters{state.counters().begin(), state.counters().end()};
+  // What has not happened yet counts 0: an alert on an increase would miss the first event of a counter that starts at
+  // 1.
+  for (const auto kind : event_kind_names)
+    counters.try_emplace(std::string{kind}, 0);
+  for (const auto kind : {EventKind::died, EventKind::restarting})
+    for (const auto code : all_errors())
+      counters.try_emplace(fmt::format("{}/{}", to_string(kind), to_string(code)), 0);
   out.family("gpuactors_events_total", "counter", "Events of the broker by kind, since it started.");
   for (const auto& [what, count] : counters)
     if (what.find('/') == std::string::npos)

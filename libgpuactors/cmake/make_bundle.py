@@ -155,6 +155,18 @@ def fill(folder, arguments):
         copy(file, folder)
 
 
+def least_glibc(folder):
+    """{(major, minor): [files]} of the versions of glibc that the files need at least, the youngest first."""
+    least = {}
+    for base, _, files in os.walk(folder):
+        for file in files:
+            with open(os.path.join(base, file), "rb") as content:
+                versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\0])", content.read())
+            if versions:
+                least.setdefault(max((int(major), int(minor)) for major, minor in versions), []).append(file)
+    return dict(sorted(least.items(), reverse=True))
+
+
 def pack(folder, name, output):
     """The archive, without anything of when and by whom it was made."""
     plain = io.BytesIO()
@@ -188,6 +200,8 @@ def main():
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             print(f"make_bundle.py: {error}", file=sys.stderr)
             return 1
+        for (major, minor), files in list(least_glibc(folder).items())[:2]:
+            print(f"glibc {major}.{minor} is what {', '.join(sorted(files))} need")
         pack(folder, name, arguments.output)
     return 0
 

@@ -416,7 +416,7 @@ TEST_CASE("the broker tells of actors that have ended, and counts what has happe
   find.set_id(state.ended(0).actor().id());
   const auto gone = scene.ask<v1::ActorInfo>(find).get();
   REQUIRE_FALSE(gone.has_value());
-  CHECK(gone.error() == Error{Errc::actor_died, "actor t2 (trainer) has ended: it was told to end"});
+  CHECK(gone.error() == Error{Errc::actor_died, "actor t2 (trainer) has ended: it was killed"});
   CHECK(state.counters().at("died") == 3);
   CHECK(state.counters().at("died/actor_died") == 3);
   CHECK(state.counters().at("node_added") == 1);

@@ -75,14 +75,14 @@ struct Scene {
   }
 
   /// Has an actor spawned and started. @returns the order with which its node started it.
-  v1::StartActor spawn(std::uint64_t client, const std::string& name, const Caller& caller = {}) {
+  v1::StartActor spawn(std::uint64_t client, const std::string& name, const Caller& caller = {}, int restarts = 5) {
     v1::SpawnActor message;
     message.set_client(client);
     message.set_client_request(++last_request);
     message.mutable_spec()->set_type("T");
     message.mutable_spec()->set_name(name);
     message.mutable_spec()->set_detached(true);
-    message.mutable_spec()->set_max_restarts(5);
+    message.mutable_spec()->set_max_restarts(restarts);
     core.spawn_actor(message, caller, {}, BrokerAnswer<FoundActor>{[](const Result<FoundActor>&) {}});
     REQUIRE_FALSE(world.starts.empty());
     start(world.starts.back());
@@ -215,6 +215,80 @@ TEST_CASE("a broker that stood still gives nodes and clients time to come back",
   run(1s);
   scene.core.peer_down(scene.node_peer);
   CHECK(counter("node_lost") == 2);
+}
+
+TEST_CASE("a node that was stopped is told from one that was lost", "[broker][core]") {
+  Scene scene{{.heartbeat = 1s, .link_timeout = 5s}};
+  scene.greet(1);
+  scene.add_node();
+  scene.spawn(1, "a", {}, 0);
+  v1::Goodbye goodbye;
+  goodbye.set_node("n0");
+  scene.core.goodbye(goodbye);
+  // Nobody waits for its return, even if the broker stood still meanwhile.
+  scene.world.time += 10s;
+  scene.core.peer_down(scene.node_peer);
+  const auto state = scene.core.state({});
+  CHECK(state.nodes().empty());
+  CHECK(state.counters().at("node_left") == 1);
+  CHECK(state.counters().count("node_lost") == 0);
+  REQUIRE(state.ended_size() == 1);
+  CHECK(state.ended(0).reason() == "node n0 was stopped");
+
+  scene.add_node();
+  scene.core.wake(Wake::pulse);
+  scene.core.peer_down(scene.node_peer);
+  CHECK(scene.core.state({}).counters().at("node_lost") == 1);
+}
+
+TEST_CASE("an actor's end says who wanted it", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto reason_of = [&](const v1::StartActor& order) {
+    v1::LeaseEnded ended;
+    ended.set_lease(order.lease().id());
+    ended.set_epoch(order.lease().epoch());
+    scene.core.lease_ended(ended);
+    const auto state = scene.core.state({});
+    return state.ended_size() > 0 ? state.ended(state.ended_size() - 1).reason() : std::string{};
+  };
+  const auto by_itself = scene.spawn(1, "a", {}, 0);
+  CHECK(reason_of(by_itself) == "the actor has ended by itself");
+  const auto killed = scene.spawn(1, "b", {}, 0);
+  (void)scene.kill("b", 0, Caller{"gpu1", true});
+  CHECK(reason_of(killed) == "it was killed by gpu1");
+  const auto drained = scene.spawn(1, "c", {}, 0);
+  v1::DrainNode drain;
+  drain.set_name("n0");
+  drain.set_deadline_ms(0);
+  REQUIRE(scene.core.drain(drain).has_value());
+  CHECK(reason_of(drained) == "node n0 had to be empty by now, and no other node had room for it");
+}
+
+TEST_CASE("a broker that starts tells types only when a node has brought some, or none comes back", "[broker][core]") {
+  Scene scene{{.last_id = 1'000, .settle = 5s}};
+  int answers = 0;
+  std::optional<v1::TypeCatalog> last;
+  const auto ask = [&] {
+    scene.core.types(BrokerCore::TypesAnswer{[&](Result<v1::TypeCatalog> types) {
+      ++answers;
+      last = *types;
+    }});
+  };
+  ask();
+  CHECK(answers == 0);
+  scene.add_node();
+  CHECK(answers == 1);
+  ask();
+  CHECK(answers == 2);
+
+  Scene empty{{.last_id = 1'000, .settle = 5s}};
+  empty.core.types(BrokerCore::TypesAnswer{[&](const Result<v1::TypeCatalog>&) { ++answers; }});
+  CHECK(answers == 2);
+  empty.world.time += 5s;
+  empty.core.wake(Wake::settled);
+  CHECK(answers == 3);
 }
 
 // -- saved state ----------------------------------------------------------------------------------

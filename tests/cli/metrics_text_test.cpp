@@ -95,6 +95,15 @@ TEST_CASE("a state's numbers are samples with their labels") {
   CHECK(has_line(text, "gpuactors_actor_deaths_total{kind=\"died\",error=\"cancelled\"} 1"));
 }
 
+TEST_CASE("what has not happened yet counts 0, so that the first time is an increase") {
+  const auto text = metrics_text(busy_state());
+  CHECK(has_line(text, "gpuactors_events_total{kind=\"node_lost\"} 0"));
+  CHECK(has_line(text, "gpuactors_events_total{kind=\"error\"} 0"));
+  CHECK(has_line(text, "gpuactors_actor_deaths_total{kind=\"died\",error=\"out_of_memory\"} 0"));
+  CHECK(has_line(text, "gpuactors_actor_deaths_total{kind=\"restarting\",error=\"worker_died\"} 0"));
+  CHECK_FALSE(has_line(text, "gpuactors_actor_deaths_total{kind=\"died\",error=\"none\"} 0"));
+}
+
 TEST_CASE("what is not known has no sample, and an actor without a name none of its own") {
   auto state = busy_state();
   state.mutable_devices(0)->mutable_use()->set_percent(-1);

@@ -2,9 +2,11 @@
 // had.
 #include <gpuactors/device/context.hpp>
 
+#include <cuda.h>
 #include <device/fake_driver.hpp>
 
 #include <cstdlib>
+#include <future>
 #include <set>
 
 using namespace gpuactors;
@@ -107,6 +109,74 @@ TEST_CASE("who has the same groups shares a green context, until the last one go
     CHECK(greens() == 4);
   }
   CHECK(greens() == 0);
+}
+
+TEST_CASE("a fraction works also where events must be of the green context whose streams record them") {
+  const auto keep_home = [](bool keep) { from_fake<void(bool)>("fake_cuda_keep_events_home")(keep); };
+  const auto before = live();
+  keep_home(true);
+  {
+    const auto device = make_cuda_device();
+    std::vector<std::unique_ptr<Context>> quarters;
+    for (int i = 0; i < 4; ++i)
+      quarters.push_back(open(device, Share{2500}));
+    const auto whole = open(device, Share::whole(1));
+    do_work(whole->stream());
+    for (auto& quarter : quarters) {
+      auto side = quarter->make_stream();
+      REQUIRE(side);
+      do_work(quarter->stream());
+      do_work(*side);
+      // Across streams, across contexts, and back to the program.
+      auto mark = side->mark();
+      REQUIRE(mark);
+      CHECK(quarter->stream().wait(*mark));
+      CHECK(whole->stream().wait(*mark));
+      std::promise<bool> told;
+      REQUIRE(side->notify([&](const Result<void>& done) { told.set_value(done.has_value()); }));
+      CHECK(told.get_future().get());
+    }
+  }
+  CHECK(live() == before);
+  keep_home(false);
+}
+
+TEST_CASE("memory is not freed under work although the driver refuses to order the two") {
+  const auto device = make_cuda_device();
+  const auto context = open(device, Share{5000});
+  auto side = context->make_stream();
+  REQUIRE(side);
+  for (const auto* function : {"cuEventRecord", "cuStreamWaitEvent"}) {
+    INFO(function);
+    constexpr std::int64_t values = 1 << 20;
+    auto x = side->tensor_from(std::vector<float>(values, 7.0F), {values});
+    auto y = side->tensor(DType::f32, {values});
+    REQUIRE(x);
+    REQUIRE(y);
+    REQUIRE(side->synchronize());
+    for (int i = 0; i < 200; ++i)
+      REQUIRE(side->copy(*y, *x));
+    {
+      const Fault fault{function, CUDA_ERROR_INVALID_HANDLE};
+      auto gone = std::move(*x);
+    }
+    CHECK((*side->to_host<float>(*y))[0] == 7.0F);
+  }
+}
+
+TEST_CASE("where there is no memory for cuBLAS, a product says so, and works when there is some") {
+  const auto context = open(make_cuda_device(), Share{5000});
+  auto& stream = context->stream();
+  auto a = *stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8});
+  auto b = *stream.tensor(DType::f32, {8, 8});
+  {
+    const Fault fault{"cublasCreate", 1}; // CUBLAS_STATUS_NOT_INITIALIZED
+    const auto refused = stream.gemm(a, a, b);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Errc::out_of_memory);
+  }
+  CHECK(stream.gemm(a, a, b));
+  CHECK((*stream.to_host<float>(b))[0] == 8.0F);
 }
 
 TEST_CASE("a whole device runs on all of it") {

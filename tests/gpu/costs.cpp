@@ -1,4 +1,5 @@
 // What contexts, launches and completion cost.
+#include <gpuactors/base/units.hpp>
 #include <gpuactors/device/nvml/monitor.hpp>
 
 #include <fmt/format.h>
@@ -32,9 +33,9 @@ CUfunction bare_kernel(Lab& lab) {
   return reinterpret_cast<CUfunction>(kernel);
 }
 
-/// How many green contexts of one group the bare driver makes beside those that there are, up to a bound: what a device
-/// has of them nothing documents.
-int count_greens(Lab& lab, const BareContext& bare) {
+/// How many green contexts of one group the bare driver makes beside those that there are, up to a bound, and what each
+/// takes of the device's memory: nothing documents either.
+std::pair<int, std::size_t> count_greens(Lab& lab, const BareContext& bare) {
   const auto& driver = lab.driver;
   CUdevResource all{};
   CUdevResource group{};
@@ -42,6 +43,13 @@ int count_greens(Lab& lab, const BareContext& bare) {
   must(driver.device_get_dev_resource(bare.device(), &all, CU_DEV_RESOURCE_TYPE_SM));
   must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(1U, all.sm.minSmPartitionSize)));
   std::vector<CUgreenCtx> made;
+  const auto free_bytes = [&] {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    must(driver.mem_get_info(&free, &total));
+    return free;
+  };
+  const auto before = free_bytes();
   for (int i = 0; i < lab.sized(100, 3); ++i) {
     CUdevResourceDesc description = nullptr;
     CUgreenCtx context = nullptr;
@@ -50,9 +58,10 @@ int count_greens(Lab& lab, const BareContext& bare) {
       break;
     made.push_back(context);
   }
+  const auto taken = before - std::min(before, free_bytes());
   for (auto* context : made)
     (void)driver.green_ctx_destroy(context);
-  return static_cast<int>(made.size());
+  return {static_cast<int>(made.size()), taken / std::max<std::size_t>(1, made.size())};
 }
 
 /// Lets each context compute on a thread of its own: many of them share a green context. @returns how many were right.
@@ -114,12 +123,14 @@ void measure_costs(Lab& lab) {
   const BareContext bare{lab};
   if (lab.driver.missing_for_green != nullptr)
     return lab.report.skip("green contexts", "the driver has none");
-  const auto greens = count_greens(lab, bare);
+  const auto [greens, bytes_each] = count_greens(lab, bare);
   lab.report.state(
       "green contexts",
-      fmt::format("the driver makes {} of one group at once{}; {} contexts of ours had those of their groups", greens,
-                  greens == lab.sized(100, 3) ? " and more" : "", sharing),
-      {{"bare", greens}});
+      fmt::format(
+          "the driver makes {} of one group at once{}, with {} of memory each; {} contexts of ours had those of "
+          "their groups",
+          greens, greens == lab.sized(100, 3) ? " and more" : "", format_bytes(bytes_each), sharing),
+      {{"bare", greens}, {"bytes_each", bytes_each}});
 }
 
 void measure_launches(Lab& lab) {
@@ -136,7 +147,13 @@ void measure_launches(Lab& lab) {
     must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, bare_stream, arguments, nullptr));
   };
   const auto launch_ours = [&] { must(stream.launch(nothing, 1)); };
-  const auto wait_bare = [&] { must(lab.driver.stream_synchronize(bare_stream)); };
+  // The fastest way to wait, which keeps a processor busy: the context's threads sleep in cuStreamSynchronize.
+  const auto wait_bare = [&] {
+    while (lab.driver.stream_query(bare_stream) == CUDA_ERROR_NOT_READY) {
+      // nop
+    }
+    must(lab.driver.stream_synchronize(bare_stream));
+  };
   const auto count = lab.sized(5000, 20);
   for (int i = 0; i < 100; ++i) {
     launch_bare();

@@ -65,6 +65,16 @@ void check_quota(Lab& lab) {
   held.clear();
   const auto after_holes = fill_up(*half, 2 * mib, held);
   const auto peak = half->memory_peak();
+  // Steps that do not divide what the driver takes from the device at a time.
+  held.clear();
+  kept.clear();
+  must(half->stream().synchronize());
+  const auto by_20 = fill_up(*half, 20 * mib, held);
+  held.clear();
+  must(half->stream().synchronize());
+  const auto by_33 = fill_up(*half, 33 * mib, held) + fill_up(*half, mib, held);
+  held.clear();
+  must(half->stream().synchronize());
   // What the pool itself lets pass when nobody counts before it.
   auto backend = must(lab.device->open({Share{Share::one / 2}, 32 * mib, nullptr}));
   auto stream = must(backend->make_stream());
@@ -76,11 +86,16 @@ void check_quota(Lab& lab) {
     backend->free(pointer, stream);
   backend->destroy_stream(stream);
   lab.report.judge(
-      "quota", by_steps == limit && peak <= limit,
-      fmt::format("64 MiB: {} in steps of 1 MiB, {} more of 2 MiB into holes; a pool of 32 MiB gives {} MiB",
-                  format_bytes(by_steps), format_bytes(after_holes), by_pool),
-      "exactly the limit, and never more",
-      {{"by_steps", by_steps}, {"after_holes", after_holes}, {"by_pool_mib", by_pool}});
+      "quota", by_steps == limit && peak <= limit && by_20 == 60 * mib && by_33 == limit,
+      fmt::format("64 MiB: {} in steps of 1 MiB, {} more of 2 MiB into holes, {} in steps of 20 MiB, {} in one of 33 "
+                  "MiB and then of 1 MiB; a pool of 32 MiB gives {} MiB",
+                  format_bytes(by_steps), format_bytes(after_holes), format_bytes(by_20), format_bytes(by_33), by_pool),
+      "as many as the limit has room for, and never more",
+      {{"by_steps", by_steps},
+       {"after_holes", after_holes},
+       {"by_20", by_20},
+       {"by_33", by_33},
+       {"by_pool_mib", by_pool}});
 }
 
 void measure_copies(Lab& lab) {

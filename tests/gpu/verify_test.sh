@@ -66,5 +66,10 @@ LD_LIBRARY_PATH='' PYTHONPATH=$folder/site PATH=$folder/none:$PATH verify 1 --js
 says '^taking libcuda.so.1 from .*/site/nvidia/cu/lib$'
 says '^NVIDIA Fake '
 
+# A GPU that cannot be used leaves the reason in the table.
+FAKE_CUDA_INIT=999 verify 1 --json broken.json
+says 'cuInit'
+grep -q 'cuInit' broken.json || fail "the reason is not in the table"
+
 verify 2 --stage none
 says 'there is no stage "none"'

@@ -238,7 +238,7 @@ def queue(cluster):
     out, error = waiting.communicate(timeout=DEADLINE)
     # After a while it says what it waits for.
     same((waiting.returncode, out, error.splitlines()[-1]),
-         (1, "", "gpuactors spawn: the actor was killed before it was placed"))
+         (1, "", "gpuactors spawn: it was killed, before it was placed"))
     same(cluster.json("queue", "--json"), [])
 
 

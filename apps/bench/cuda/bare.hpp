@@ -13,6 +13,7 @@ namespace gpuactors::bench {
 
 /// What is called, found when the program runs. An error ends the program with the function's name.
 struct BareCuda {
+  PFN_cuStreamQuery_v2000 stream_query = nullptr;
   PFN_cuStreamSynchronize_v2000 stream_synchronize = nullptr;
   PFN_cuMemHostAlloc_v2020 mem_host_alloc = nullptr;
   PFN_cuMemFreeHost_v2000 mem_free_host = nullptr;

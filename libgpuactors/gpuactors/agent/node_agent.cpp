@@ -43,6 +43,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
       [this](const v1::DeviceFault& message) { device_failed(message); },
       [this](const v1::DeviceUse& message) { device_used(message); },
       [](const v1::DrainNode&) {},
+      [](const v1::Goodbye&) {},
   };
 }
 

@@ -125,6 +125,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this](const v1::DeviceFault& message) { device_failed(message); },
       [this](const v1::DeviceUse& message) { device_used(message); },
       [this](const v1::DrainNode& message) { leave(message); },
+      [this](const v1::Goodbye&) { say_goodbye(); },
   };
 }
 

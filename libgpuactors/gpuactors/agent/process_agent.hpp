@@ -69,6 +69,8 @@ struct ProcessAgentOptions {
   std::function<void()> registered = [] {};
   /// Called after a `DrainNode` once nothing runs here any more.
   std::function<void()> emptied = [] {};
+  /// Called after a `Goodbye` once the broker knows that the node is stopped, or cannot be told.
+  std::function<void()> parted = [] {};
 };
 
 /// Runs one worker for each device, for the leases on that device alone; one for work without a device; and one for
@@ -151,6 +153,8 @@ private:
   /// The process is about to end: asks the broker to empty the node.
   void leave(const v1::DrainNode& message);
   void tell_that_it_leaves();
+  /// The process ends now: tells the broker that this is no accident.
+  void say_goodbye();
   void register_node();
   /// Sends the broker all leases that are held here. @returns their number.
   std::uint32_t tell_held();

@@ -113,6 +113,15 @@ void ProcessAgent::tell_that_it_leaves() {
           });
 }
 
+void ProcessAgent::say_goodbye() {
+  if (broker_ == nullptr)
+    return options_.parted();
+  v1::Goodbye message;
+  message.set_node(options_.node.name());
+  caf_version::ask(this, caf::actor_cast<BrokerHandle>(broker_), std::move(message))
+      .then([this](v1::Done&) { options_.parted(); }, [this](caf::error&) { options_.parted(); });
+}
+
 std::uint32_t ProcessAgent::tell_held() {
   v1::HeldAhead part;
   part.set_node(options_.node.name());

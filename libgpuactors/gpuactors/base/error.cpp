@@ -92,6 +92,14 @@ Errc errc_from_number(std::uint8_t number) noexcept {
   return find_row(code) != nullptr ? code : Errc::internal;
 }
 
+std::vector<Errc> all_errors() {
+  std::vector<Errc> codes;
+  for (const auto& row : rows)
+    if (row.code != Errc::none)
+      codes.push_back(row.code);
+  return codes;
+}
+
 std::string to_string(const Error& error) {
   std::string result{to_string(error.code())};
   result += ": ";

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace gpuactors {
 
@@ -109,6 +110,9 @@ enum class Remedy : std::uint8_t {
 
 /// Returns the code with this number on the wire; `Errc::internal` for a number that this build does not know.
 [[nodiscard]] Errc errc_from_number(std::uint8_t number) noexcept;
+
+/// Returns all codes but `Errc::none`, each once. Any thread.
+[[nodiscard]] std::vector<Errc> all_errors();
 
 /// A failure: a code for the program and a sentence for people.
 class Error {

@@ -55,6 +55,7 @@ constexpr By<void, v1::Done> by_done;
 constexpr By<Grant, v1::Granted, Handle, Handle> by_grant;
 constexpr By<FoundActor, v1::ActorInfo, Handle, Handle> by_actor;
 constexpr By<v1::GroupInfo, v1::GroupInfo> by_group;
+constexpr By<v1::TypeCatalog, v1::TypeCatalog> by_types;
 
 Error not_theirs(std::uint64_t client) {
   return Error{Errc::permission_denied, fmt::format("client {} belongs to somebody with another certificate", client)};
@@ -208,7 +209,9 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::DrainNode& message) { return answer_of(core.drain(message)); },
       [&core](const v1::PeerDown& message) { core.peer_down(message.peer()); },
       [&core](const v1::Tick& message) { core.wake(static_cast<Wake>(message.id())); },
-      [&core](const v1::GetTypes&) -> caf::result<v1::TypeCatalog> { return core.types(); },
+      [&core, answer](const v1::GetTypes&) {
+        return answer(by_types, [&](const Caller&, auto to) { core.types(std::move(to)); });
+      },
       [&core](const v1::ActorSaved& message) { core.saved(message); },
       [&core](const v1::HolderUsage& message) { core.used(message); },
       [&core, answer_client](const v1::Withdraw& message) {
@@ -218,7 +221,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::DeviceFault& message) { core.devices_failed(message); },
       [&core](const v1::DeviceUse& message) { core.devices_used(message); },
       [this, &core](const v1::Goodbye& message) {
-        if (core.speaks_for(message.client(), caller()))
+        const auto from = caller();
+        if (message.node().empty() ? core.speaks_for(message.client(), from) : from.administers)
           core.goodbye(message);
         return answer_of({});
       },

@@ -197,6 +197,7 @@ public:
     agent_options.notice = daemon.notice;
     agent_options.registered = [state = registered_] { state->complete({}); };
     agent_options.emptied = [state = emptied_] { state->complete({}); };
+    agent_options.parted = [state = parted_] { state->complete({}); };
     agent_options.heartbeat = daemon.heartbeat;
     agent_options.link_timeout = daemon.link_timeout;
     const auto agent = core.spawn<ProcessAgent>(std::move(agent_options));
@@ -247,10 +248,26 @@ public:
     return true;
   }
 
-  /// Leaves the cluster after a signal: work moves or ends within the grace. Another signal ends the wait.
+  /// Leaves the cluster after a signal: work moves or ends within the grace, if there is one. Another signal ends that
+  /// wait.
   void leave(detail::Termination& termination) const {
-    if (stop_grace_ <= Duration::zero() || !end_of(failure_))
+    if (!end_of(failure_))
       return;
+    if (stop_grace_ > Duration::zero())
+      empty(termination);
+    // Without the goodbye, the cluster's operators would be told that a node was lost. If the broker does not answer
+    // soon, so be it.
+    constexpr std::chrono::milliseconds patience{500};
+    caf_version::post(agent_, v1::Goodbye{});
+    parted_->wait_until(deadline_after(Clock::now(), patience));
+  }
+
+  [[nodiscard]] const ExitReason& failure() const noexcept {
+    return failure_;
+  }
+
+private:
+  void empty(detail::Termination& termination) const {
     constexpr std::chrono::milliseconds slice{20};
     notice_(fmt::format("leaving the cluster: what runs here has {:.1f} s to move to other nodes or to end; another "
                         "signal ends it at once",
@@ -267,11 +284,6 @@ public:
         return;
   }
 
-  [[nodiscard]] const ExitReason& failure() const noexcept {
-    return failure_;
-  }
-
-private:
   /// Forwards to the launcher, which can be made only once the agent is published.
   struct LateLauncher : WorkerLauncher {
     std::shared_ptr<detail::Launcher> target;
@@ -338,6 +350,7 @@ private:
   std::shared_ptr<Redial> redial_;
   std::shared_ptr<detail::FutureState<void>> registered_ = std::make_shared<detail::FutureState<void>>();
   std::shared_ptr<detail::FutureState<void>> emptied_ = std::make_shared<detail::FutureState<void>>();
+  std::shared_ptr<detail::FutureState<void>> parted_ = std::make_shared<detail::FutureState<void>>();
   ExitReason failure_ = std::make_shared<FailureState>();
   caf::strong_actor_ptr agent_;
   Duration stop_grace_{};

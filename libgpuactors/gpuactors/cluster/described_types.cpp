@@ -49,8 +49,9 @@ auto find_in(const List& list, std::string_view name, std::string_view what) -> 
       return &entry;
     names.push_back(entry.name());
   }
-  return fail(Errc::not_found,
-              fmt::format("{} \"{}\"{}", what, name, names.empty() ? ": none is known" : did_you_mean(name, names)));
+  return fail(Errc::not_found, fmt::format("{} \"{}\"{}", what, name,
+                                           names.empty() ? ": no node has brought one, or there is no node"
+                                                         : did_you_mean(name, names)));
 }
 
 } // namespace

@@ -152,7 +152,8 @@ using AgentHandle =
                      Tell<v1::LeaseStuck>, Rpc<In<v1::WorkerHello, caf::strong_actor_ptr>, Out<v1::Done>>,
                      Tell<v1::WorkerExited>, Tell<v1::PeerDown>, Tell<v1::LinkChanged, caf::strong_actor_ptr>,
                      Tell<v1::Tick>, Rpc<In<v1::ReadLog>, Out<v1::LogLines>>, Tell<v1::ActorSaved>,
-                     Tell<v1::HolderUsage>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>, Tell<v1::DrainNode>>;
+                     Tell<v1::HolderUsage>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>, Tell<v1::DrainNode>,
+                     Tell<v1::Goodbye>>;
 
 /// A worker: orders from its agent, and what clients ask of the holders in it.
 using WorkerHandle =

@@ -91,6 +91,8 @@ int fake_cublas_destroyed() {
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   fake::need_context("cublasCreate");
+  if (const auto planned = fake::planned("cublasCreate"); planned != CUDA_SUCCESS)
+    return static_cast<cublasStatus_t>(planned);
   *handle = reinterpret_cast<cublasHandle_t>(new FakeHandle);
   ++fake::live;
   ++created;

@@ -41,6 +41,24 @@ thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
 
+/// The green context in which each event was made; null: the primary one.
+struct EventHomes {
+  std::mutex mutex;
+  std::map<CUevent, const void*> homes;
+};
+
+EventHomes& event_homes() {
+  static auto* one = new EventHomes;
+  return *one;
+}
+
+/// Whether an event must be recorded on streams of its own context. cuda.h says so, and does not say whether a green
+/// context counts as one of its own.
+std::atomic<bool> events_stay_home{false};
+
+/// Set on a thread that runs a host function, which must not call the driver.
+thread_local bool in_host_function = false;
+
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
 }
@@ -170,6 +188,12 @@ CUresult primary_ctx_release(CUdevice) {
   return CUDA_SUCCESS;
 }
 
+CUresult primary_ctx_set_flags(CUdevice, unsigned flags) {
+  if (flags != CU_CTX_SCHED_BLOCKING_SYNC)
+    misuse("threads would keep a processor busy while they wait");
+  return CUDA_SUCCESS;
+}
+
 CUresult ctx_get_current(CUcontext* context) {
   *context = current.empty() ? nullptr : current.back();
   return CUDA_SUCCESS;
@@ -198,6 +222,8 @@ CUresult mem_get_info(std::size_t* free, std::size_t* total) {
 CUresult stream_create(CUstream* stream, unsigned flags) {
   if (flags != CU_STREAM_NON_BLOCKING)
     misuse("a stream that waits for the NULL stream");
+  if (const auto result = planned("cuStreamCreate"); result != CUDA_SUCCESS)
+    return result;
   return make(stream, "cuStreamCreate", [] { return machine().backend->make_stream(); });
 }
 
@@ -215,15 +241,37 @@ CUresult stream_synchronize(CUstream stream) {
   return code_of(machine().backend->synchronize(handle(stream)));
 }
 
+CUresult stream_query(CUstream stream) {
+  need_context("cuStreamQuery");
+  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
+    return sticky;
+  const auto event = *machine().backend->make_event();
+  (void)machine().backend->record(event, handle(stream));
+  const bool done = *machine().backend->query(event);
+  machine().backend->destroy_event(event);
+  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
+  if (const auto result = planned("cuStreamWaitEvent"); result != CUDA_SUCCESS)
+    return result;
   return code_of(machine().backend->wait(handle(stream), {event}));
 }
 
 CUresult event_create(CUevent* event, unsigned) {
-  return make(event, "cuEventCreate", [] { return machine().backend->make_event(); });
+  const auto result = make(event, "cuEventCreate", [] { return machine().backend->make_event(); });
+  if (result == CUDA_SUCCESS) {
+    const std::lock_guard guard{event_homes().mutex};
+    event_homes().homes[*event] = current_green();
+  }
+  return result;
 }
 
 CUresult event_destroy(CUevent event) {
+  {
+    const std::lock_guard guard{event_homes().mutex};
+    event_homes().homes.erase(event);
+  }
   machine().backend->destroy_event({event});
   --live;
   return CUDA_SUCCESS;
@@ -231,6 +279,14 @@ CUresult event_destroy(CUevent event) {
 
 CUresult event_record(CUevent event, CUstream stream) {
   need_context("cuEventRecord");
+  if (const auto result = planned("cuEventRecord"); result != CUDA_SUCCESS)
+    return result;
+  if (events_stay_home) {
+    const auto* const home = green_of(stream);
+    const std::lock_guard guard{event_homes().mutex};
+    if (event_homes().homes.at(event) != home)
+      return CUDA_ERROR_INVALID_HANDLE;
+  }
   return code_of(machine().backend->record({event}, handle(stream)));
 }
 
@@ -240,13 +296,23 @@ CUresult event_query(CUevent event) {
   return *machine().backend->query({event}) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+CUresult event_synchronize(CUevent event) {
+  need_context("cuEventSynchronize");
+  for (;;)
+    if (const auto result = event_query(event); result != CUDA_ERROR_NOT_READY)
+      return result;
+}
+
 CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
-  if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
-    return sticky;
+  if (const auto result = planned("cuLaunchHostFunc"); result != CUDA_SUCCESS)
+    return result;
   return code_of(machine().backend->notify(handle(stream), [function, data](Result<void>) {
     // After a context error the real driver calls nobody.
-    if (sticky_error() == CUDA_SUCCESS)
-      function(data);
+    if (sticky_error() != CUDA_SUCCESS)
+      return;
+    in_host_function = true;
+    function(data);
+    in_host_function = false;
   }));
 }
 
@@ -327,6 +393,8 @@ Machine& machine() {
 }
 
 void need_context(const char* api) {
+  if (in_host_function)
+    misuse(std::string{api} + " in a host function");
   if (current.empty() || current.back() == nullptr)
     misuse(std::string{api} + " without a current context");
   pass_loading();
@@ -384,6 +452,10 @@ const char* fake_cuda_queues() {
 
 bool fake_cuda_has_current() {
   return !gpuactors::fake::current.empty();
+}
+
+void fake_cuda_keep_events_home(bool keep) {
+  gpuactors::fake::events_stay_home = keep;
 }
 
 void fake_cuda_break(int result) {

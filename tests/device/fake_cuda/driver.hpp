@@ -75,6 +75,8 @@ int fake_cublas_destroyed();
 const char* fake_cuda_queues();
 /// Whether a context is current on this thread.
 bool fake_cuda_has_current();
+/// Whether events of one context cannot be recorded on streams of another one, green contexts included.
+void fake_cuda_keep_events_home(bool keep);
 /// Makes all later calls fail with this CUresult, as after a sticky error; 0: heals the device.
 void fake_cuda_break(int result);
 }

@@ -37,7 +37,7 @@ CUresult planned(const char* api);
 } // namespace gpuactors::fake
 
 extern "C" {
-/// Makes the function of that name fail with this CUresult, without doing anything; 0: no more. Green contexts only.
+/// Makes the function of that name fail with this CUresult, without doing anything; 0: no more.
 void fake_cuda_fail(const char* api, int result);
 /// How often devices were split.
 int fake_cuda_splits();

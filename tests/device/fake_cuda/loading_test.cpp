@@ -3,6 +3,7 @@
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
 
 #include <support/catch.hpp>
+#include <support/eventually.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -132,7 +133,7 @@ TEST_CASE("while a kernel from source is loaded or another one unloaded, those t
     gates.load.opened.set_value();
     loader.join();
     CHECK(find("b")->loaded().native == first->loaded().native);
-    CHECK(loaded == 2);
+    CHECK(test::eventually([] { return loaded == 2; }));
   }
 
   gates.unload.armed = true;

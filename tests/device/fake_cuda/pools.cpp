@@ -1,5 +1,6 @@
 // Pools with a maximum, and freeing in stream order.
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/pools.hpp>
 #include <unistd.h>
 
@@ -83,6 +84,8 @@ void free_memory(std::uint64_t, std::uint64_t, const void* pack) {
 
 CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
   need_context("cuMemPoolCreate");
+  if (const auto result = planned("cuMemPoolCreate"); result != CUDA_SUCCESS)
+    return result;
   for (auto byte : props->reserved)
     if (byte != 0)
       misuse("the reserved part of CUmemPoolProps is not zero");
@@ -175,9 +178,11 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdev
   need_context("cuPointerGetAttribute");
   const std::lock_guard guard{memory().mutex};
   const auto found = memory().allocations.find(pointer);
-  if (attribute != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE || found == memory().allocations.end())
+  if (attribute != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
     return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<CUmemoryPool*>(value) = reinterpret_cast<CUmemoryPool>(found->second.pool);
+  // Memory of no pool is no error.
+  *static_cast<CUmemoryPool*>(value) =
+      found != memory().allocations.end() ? reinterpret_cast<CUmemoryPool>(found->second.pool) : nullptr;
   return CUDA_SUCCESS;
 }
 

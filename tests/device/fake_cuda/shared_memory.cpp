@@ -135,6 +135,10 @@ CUresult mem_unmap(CUdeviceptr address, std::size_t size) {
 }
 
 CUresult mem_set_access(CUdeviceptr address, std::size_t size, const CUmemAccessDesc* access, std::size_t count) {
+  // A driver may know no memory that can only be read.
+  if (const auto result = planned("cuMemSetAccess");
+      result != CUDA_SUCCESS && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
+    return result;
   const std::lock_guard guard{shared_blocks().mutex};
   if (!range_at(address, size, "cuMemSetAccess").mapped || count != 1)
     misuse("cuMemSetAccess of what is not mapped");

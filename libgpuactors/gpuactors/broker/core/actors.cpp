@@ -101,6 +101,8 @@ bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const 
 }
 
 void BrokerCore::answer_early() {
+  for (auto& answer : std::exchange(early_types_, {}))
+    types(std::move(answer));
   for (auto& [message, caller, answer] : std::exchange(early_kills_, {})) {
     // An actor of that name that was spawned since is not the one to kill.
     const auto* found = find_record({message.name_space(), message.name()}, message.id());
@@ -144,24 +146,26 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   }
   record->killers.push_back(std::move(answer));
   record->no_restart = record->no_restart || message.no_restart();
-  kill(*record, message.grace_ms());
+  kill(*record, message.grace_ms(), caller.name.empty() ? "it was killed" : "it was killed by " + caller.name);
 }
 
-void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms) {
+void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms, std::string why) {
   if (record.state == ActorState::returning)
-    return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before its node came back"});
+    return forget_actor(record.id, Error{Errc::cancelled, why + ", before its node came back"});
   if (record.state == ActorState::pausing)
-    return forget_actor(record.id, Error{Errc::cancelled, "the actor was killed before it was started again"});
+    return forget_actor(record.id, Error{Errc::cancelled, why + ", before it was started again"});
   if (record.state == ActorState::waiting) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
     const auto id = record.id;
     apply(ledger_.cancel(request, world_.now()), "kill");
-    forget_actor(id, Error{Errc::cancelled, "the actor was killed before it was placed"});
+    forget_actor(id, Error{Errc::cancelled, why + ", before it was placed"});
     return;
   }
   if (const auto* lease = ledger_.lease_of(record.waiting_for); lease != nullptr) {
     record.state = ActorState::stopping;
+    if (record.end_reason.empty())
+      record.end_reason = std::move(why);
     tell_agent_to_end(*lease, grace_ms);
   }
 }
@@ -213,6 +217,7 @@ v1::StartActor BrokerCore::order_of(const ActorRecord& record) {
 
 void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
   record.state = ActorState::starting;
+  record.end_reason.clear();
   record.lease = to_wire(lease);
   actor_leases_[lease.id] = record.id;
   auto order = order_of(record);
@@ -241,7 +246,7 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
   actor.address = message.address();
   actor.handle = std::move(holder);
   actor.control = std::move(control);
-  *log_.add("spawned", actor.request.name()).mutable_lease() = *actor.lease;
+  *log_.add(EventKind::spawned, actor.request.name()).mutable_lease() = *actor.lease;
   for (auto& seeker : std::exchange(actor.seekers, {}))
     seeker.deliver(FoundActor{info_of(actor), actor.handle, actor.control});
 }
@@ -261,10 +266,10 @@ void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
   if (!record.no_restart)
     next_life = record.lives.end(rule, why, world_.now());
   const auto pause = next_life.value_or(Duration::zero());
-  const std::string kind = next_life ? "restarting" : "died";
+  const auto kind = next_life ? EventKind::restarting : EventKind::died;
   auto& event = log_.add(kind, record.request.name());
   event.set_reason(error.message());
-  log_.count(fmt::format("{}/{}", kind, to_string(error.code())));
+  log_.count(fmt::format("{}/{}", to_string(kind), to_string(error.code())));
   if (!next_life) {
     forget_actor(id, error);
     return;
@@ -305,7 +310,7 @@ void BrokerCore::actor_due(ActorRecord& record) {
     seeker.deliver(fail(error));
   record.no_restart = true;
   if (record.state != ActorState::stopping)
-    kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
+    kill(record, std::chrono::milliseconds{limits::stop_grace}.count(), error.message());
 }
 
 void BrokerCore::forget_actor(ActorId id, const Error& error) {

@@ -51,6 +51,7 @@ public:
   using GrantAnswer = BrokerAnswer<Grant>;
   using FindAnswer = BrokerAnswer<FoundActor>;
   using GroupAnswer = BrokerAnswer<v1::GroupInfo>;
+  using TypesAnswer = BrokerAnswer<v1::TypeCatalog>;
 
   /// `world` must outlive the core.
   BrokerCore(BrokerWorld& world, BrokerOptions options);
@@ -99,7 +100,7 @@ public:
   void withdraw(const v1::Withdraw& message, DoneAnswer answer);
   Result<void> drain(const v1::DrainNode& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
-  [[nodiscard]] v1::TypeCatalog types() const;
+  void types(TypesAnswer answer);
 
 private:
   using ClientId = std::uint64_t;
@@ -120,6 +121,8 @@ private:
     /// Last reported utilization, by device index.
     std::map<int, v1::DeviceUse::Use> uses;
     std::string release;
+    /// It has said goodbye: the end of its connection is its own end.
+    bool leaves = false;
   };
 
   struct ClientRecord {
@@ -229,6 +232,8 @@ private:
     ActorState state = ActorState::waiting;
     Lives lives;
     bool no_restart = false;
+    /// Why the actor was told to end; empty: it was not, or by an earlier broker.
+    std::string end_reason;
     /// Somebody looked the actor up by name or joined it with `get_if_exists`: withdrawing its spawn leaves it alone.
     bool shared = false;
     RequestId waiting_for;
@@ -328,6 +333,8 @@ private:
   void fail_device(const std::string& node, int index, const std::string& reason);
   /// Why a lease was lost: its node's lost connection, the fault of one of its devices, or else the ledger's reason.
   [[nodiscard]] std::string why_lost(const Event& event) const;
+  /// Why an actor has ended, for people. `told`: what its node says; may be empty.
+  [[nodiscard]] static std::string why_ended(const ActorRecord& actor, const std::string& told);
 
   // -- what is kept over restarts: store.cpp --------------------------------------------
 
@@ -359,9 +366,10 @@ private:
   [[nodiscard]] std::string how_ended(std::uint64_t id) const;
   /// Whether a node that has not come back yet may bring the actor back.
   [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
-  /// Answers early look-ups and kills of actors, as far as those are back now.
+  /// Answers early questions for types, and look-ups and kills of actors, as far as those are back now.
   void answer_early();
-  void kill(ActorRecord& record, std::uint64_t grace_ms);
+  /// @param why the reason for people, the beginning of a sentence.
+  void kill(ActorRecord& record, std::uint64_t grace_ms, std::string why);
   void submit_actor(ActorRecord& record);
   void start_actor(const Lease& lease, ActorRecord& record);
   /// What its node, and the file, have to know of an actor; without its lease and its configuration.
@@ -448,6 +456,7 @@ private:
   // Calls that arrived while nodes and clients of an earlier broker may still come back.
   std::vector<std::pair<v1::FindActor, FindAnswer>> early_finds_;
   std::vector<EarlyKill> early_kills_;
+  std::vector<TypesAnswer> early_types_;
   std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;

@@ -29,7 +29,7 @@ Result<void> BrokerCore::undrain(const std::string& name) {
   if (!events)
     return fail(events.error());
   nodes_.at(name).empty_by.reset();
-  log_.add("node_resumed", name);
+  log_.add(EventKind::node_resumed, name);
   stored_nodes_.erase(name);
   if (options_.store != nullptr) {
     options_.store->erase(StateSection::nodes, name);
@@ -46,7 +46,7 @@ Result<void> BrokerCore::drain(const v1::DrainNode& message) {
   if (!events)
     return fail(events.error());
   auto& node = nodes_.at(message.name());
-  auto& entry = log_.add("node_drained", message.name());
+  auto& entry = log_.add(EventKind::node_drained, message.name());
   if (message.has_deadline_ms()) {
     node.empty_by = deadline_after(world_.now(), from_milliseconds(message.deadline_ms()));
     entry.set_reason(fmt::format("what runs there moves or ends within {} ms", message.deadline_ms()));
@@ -105,7 +105,7 @@ void BrokerCore::empty_nodes() {
         held.push_back(lease.id);
     if (held.empty()) {
       node.empty_by.reset();
-      log_.add("node_empty", name);
+      log_.add(EventKind::node_empty, name);
       continue;
     }
     more = true;
@@ -135,19 +135,21 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
   if (actor.state != ActorState::alive && !(late && actor.state == ActorState::starting))
     return;
   if (actor.spec.max_restarts() != 0 && reserve_elsewhere(actor, node)) {
-    log_.add("moving", actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
+    log_.add(EventKind::moving, actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
     // A move must not use up a restart.
     actor.lives.forgive_one();
     keep(actor);
     // The grace lasts until the deadline: an end by force would take down the whole process, and other holders in it
     // have until then too.
     const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - world_.now());
-    kill(actor, std::max<milliseconds>(limits::stop_grace, left).count());
+    kill(actor, std::max<milliseconds>(limits::stop_grace, left).count(),
+         fmt::format("it moves to another node, because node {} is being emptied", node));
   } else if (late) {
     // An actor with restarts left is submitted again and waits for room on any node. An actor in a group or under a
     // parent lease would only come back to this node: it is not restarted.
     actor.no_restart = actor.no_restart || actor.request.group() != 0 || actor.request.parent_lease() != 0;
-    kill(actor, milliseconds{limits::stop_grace}.count());
+    kill(actor, milliseconds{limits::stop_grace}.count(),
+         fmt::format("node {} had to be empty by now, and no other node had room for it", node));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/world.hpp>
+#include <gpuactors/wire/event_kind.hpp>
 
 #include <deque>
 #include <map>
@@ -19,15 +20,15 @@ public:
   }
 
   /// Appends and numbers an event. @returns the entry, for the caller to fill in.
-  v1::Event& add(std::string kind, std::string name) {
+  v1::Event& add(EventKind kind, std::string name) {
     if (events_.size() >= limits::event_log)
       events_.pop_front();
     auto& event = events_.emplace_back();
     event.set_sequence(++last_);
     event.set_time_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(world_.now().time_since_epoch()).count());
     event.set_unix_ns(world_.unix_ns());
-    ++counts_[kind];
-    event.set_kind(std::move(kind));
+    event.set_kind(std::string{to_string(kind)});
+    ++counts_[event.kind()];
     event.set_name(std::move(name));
     return event;
   }

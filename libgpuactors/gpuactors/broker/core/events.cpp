@@ -11,11 +11,33 @@
 
 namespace gpuactors {
 
+namespace {
+
+EventKind kind_of(const Event& event) noexcept {
+  switch (event.kind) {
+  case Event::Kind::granted:
+    return EventKind::granted;
+  case Event::Kind::pending:
+    return EventKind::pending;
+  case Event::Kind::infeasible:
+    return EventKind::infeasible;
+  case Event::Kind::rejected:
+    return EventKind::rejected;
+  case Event::Kind::released:
+    return EventKind::released;
+  case Event::Kind::lost:
+    return EventKind::lost;
+  }
+  return EventKind::error;
+}
+
+} // namespace
+
 void BrokerCore::apply(Result<Ledger::Events> events, std::string_view what) {
   if (events)
     apply(*events);
   else
-    log_.add("error", std::string{what}).set_reason(to_string(events.error()));
+    log_.add(EventKind::error, std::string{what}).set_reason(to_string(events.error()));
 }
 
 void BrokerCore::apply(const Ledger::Events& events) {
@@ -53,7 +75,7 @@ void BrokerCore::apply(const Ledger::Events& events) {
     if (const auto group = groups_.find(id); group != groups_.end() && group->second.ending)
       end_group(id);
   if (ledger_.recording_failed() && !std::exchange(recording_failed_, true))
-    log_.add("error", "record").set_reason("the recording of the broker's calls cannot be written");
+    log_.add(EventKind::error, "record").set_reason("the recording of the broker's calls cannot be written");
   wake_for_ledger();
 }
 
@@ -181,7 +203,7 @@ void BrokerCore::log(const Event& event) {
   } else if (const auto actor = actor_requests_.find(event.request); actor != actor_requests_.end()) {
     name = actors_.at(actor->second).request.name();
   }
-  auto& entry = log_.add(std::string{to_string(event.kind)}, std::move(name));
+  auto& entry = log_.add(kind_of(event), std::move(name));
   entry.set_request(event.request.value());
   entry.set_reason(event.kind == Event::Kind::lost && event.lease ? why_lost(event) : event.reason);
   if (event.lease)

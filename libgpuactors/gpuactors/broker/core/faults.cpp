@@ -39,12 +39,22 @@ void BrokerCore::fail_device(const std::string& node, int index, const std::stri
     return;
   known->second.failed.insert(index);
   device->set_fault(reason);
-  log_.add("device_failed", fmt::format("{}/{}", node, index)).set_reason(reason);
+  log_.add(EventKind::device_failed, fmt::format("{}/{}", node, index)).set_reason(reason);
   apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), world_.now()), "fail_device");
+}
+
+std::string BrokerCore::why_ended(const ActorRecord& actor, const std::string& told) {
+  if (!told.empty())
+    return told;
+  if (actor.state != ActorState::stopping)
+    return "the actor has ended by itself";
+  return actor.end_reason.empty() ? "it was told to end" : actor.end_reason;
 }
 
 std::string BrokerCore::why_lost(const Event& event) const {
   const auto node = nodes_.find(event.lease->node);
+  if (node != nodes_.end() && node->second.agent == nullptr && node->second.leaves)
+    return fmt::format("node {} was stopped", event.lease->node);
   if (node == nodes_.end() || node->second.agent == nullptr)
     return fmt::format("node {} was lost: the connection to its agent is gone", event.lease->node);
   for (const auto& granted : event.lease->devices) {

@@ -59,7 +59,7 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
     actor.no_restart = true;
     actor.killers.push_back(std::move(answer));
     if (actor.state != ActorState::stopping)
-      kill(actor, std::chrono::milliseconds{limits::stop_grace}.count());
+      kill(actor, std::chrono::milliseconds{limits::stop_grace}.count(), "the request for it was withdrawn");
   } else if (const auto group = submitted_groups_.find(key); group != submitted_groups_.end()) {
     auto& record = groups_.at(group->second);
     record.removers.push_back(std::move(answer));
@@ -198,10 +198,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
           && code != Errc::worker_died && code != Errc::lease_revoked)
         actor->second.no_restart = true;
       actor_down(holder.mapped(),
-                 Error{message.error() != 0 ? code : Errc::actor_died, !message.text().empty() ? message.text()
-                                                                       : actor->second.state == ActorState::stopping
-                                                                           ? "it was told to end"
-                                                                           : "the actor has ended by itself"},
+                 Error{message.error() != 0 ? code : Errc::actor_died, why_ended(actor->second, message.text())},
                  actor->second.state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
     }
   if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)

@@ -22,8 +22,9 @@ void BrokerCore::peer_down(std::uint64_t id) {
   look_for_standstill();
   if (peer.mapped().node.empty())
     client_down(peer.mapped().client);
-  else if (world_.now() < patient_until_)
-    node_away(peer.mapped().node);
+  else if (const auto node = nodes_.find(peer.mapped().node);
+           world_.now() < patient_until_ && node != nodes_.end() && !node->second.leaves)
+    node_away(node->first);
   else
     drop_node(peer.mapped().node);
 }
@@ -32,7 +33,7 @@ void BrokerCore::look_for_standstill() {
   const auto now = world_.now();
   if (!last_pulse_ || now - *last_pulse_ < options_.heartbeat + options_.link_timeout / 2)
     return;
-  log_.add("stood_still", "broker")
+  log_.add(EventKind::stood_still, "broker")
       .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
                               std::chrono::duration<double>{now - *last_pulse_}.count(),
                               std::chrono::duration<double>{limits::settle}.count()));
@@ -46,7 +47,8 @@ void BrokerCore::node_away(const std::string& name) {
   if (found == nodes_.end())
     return;
   found->second.agent = nullptr;
-  log_.add("node_away", name).set_reason("the connection to its agent is gone, because the broker stood still");
+  log_.add(EventKind::node_away, name)
+      .set_reason("the connection to its agent is gone, because the broker stood still");
 }
 
 void BrokerCore::give_up_away_nodes() {
@@ -172,7 +174,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
     record.types = arrival.message.types();
     record.release = arrival.message.release();
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
-    log_.add("node_added", node.name());
+    log_.add(EventKind::node_added, node.name());
     apply(*events);
     fail_faulty_devices(node.name(), node);
     for (const auto& lease : arrival.message.held())
@@ -197,7 +199,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
 
 void BrokerCore::reconcile(const v1::RegisterNode& message) {
   const auto& node = message.node();
-  log_.add("node_returned", node.name());
+  log_.add(EventKind::node_returned, node.name());
   fail_faulty_devices(node.name(), node);
   std::set<LeaseId> there;
   for (const auto& held : message.held())
@@ -263,11 +265,11 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     restored = ledger_.restore(lease);
   }
   if (!restored) {
-    log_.add("error", fmt::format("lease {}", id.value())).set_reason(restored.error().message());
+    log_.add(EventKind::error, fmt::format("lease {}", id.value())).set_reason(restored.error().message());
     tell_agent_again_to_end(lease);
     return;
   }
-  auto& event = log_.add("adopted", lease.name);
+  auto& event = log_.add(EventKind::adopted, lease.name);
   *event.mutable_lease() = held.lease();
   last_request_ = std::max(last_request_, lease.request.value());
   // A lease that this broker granted itself was lost here, or ended, before the node came back.
@@ -295,7 +297,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
     auto& other = actors_.at(twin->second);
     if (other.state == ActorState::waiting || other.state == ActorState::pausing) {
       seekers = std::exchange(other.seekers, {});
-      kill(other, 0);
+      kill(other, 0, "its client had asked for it before, and a node has brought that actor back");
     }
   }
   if (actors_.count(id) == 0)
@@ -318,7 +320,8 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
   if (orphan || withdrawn_.count(key) > 0) {
     record.no_restart = true;
-    kill(record, std::chrono::milliseconds{limits::stop_grace}.count());
+    kill(record, std::chrono::milliseconds{limits::stop_grace}.count(),
+         orphan ? "its client is gone" : "the request for it was withdrawn");
   }
 }
 
@@ -327,7 +330,10 @@ void BrokerCore::drop_node(const std::string& name) {
   if (found == nodes_.end())
     return;
   found->second.agent = nullptr;
-  log_.add("node_lost", name).set_reason("the connection to its agent is gone");
+  if (found->second.leaves)
+    log_.add(EventKind::node_left, name).set_reason("it was stopped");
+  else
+    log_.add(EventKind::node_lost, name).set_reason("the connection to its agent is gone");
   // The ledger reports the node's leases as lost; the node's record is still needed to name them.
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
   std::erase_if(graces_, [this](const auto& item) { return ledger_.find_lease(item.first) == nullptr; });
@@ -360,7 +366,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
   auto& record = clients_[message.client()];
   peers_.erase(record.peer);
   if (std::exchange(record.away_until, std::nullopt))
-    log_.add("client_returned", message.name());
+    log_.add(EventKind::client_returned, message.name());
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
   record.name = message.name();
   record.owner = caller.name;
@@ -380,6 +386,8 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
 }
 
 void BrokerCore::goodbye(const v1::Goodbye& message) {
+  if (const auto node = nodes_.find(message.node()); node != nodes_.end())
+    node->second.leaves = true;
   if (const auto client = clients_.find(message.client()); client != clients_.end())
     client->second.leaves = true;
 }
@@ -391,7 +399,7 @@ void BrokerCore::client_down(ClientId id) {
     return drop_client(id);
   record.port = nullptr;
   record.away_until = deadline_after(world_.now(), grace);
-  log_.add("client_away", record.name)
+  log_.add(EventKind::client_away, record.name)
       .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s",
                               std::chrono::duration<double>{grace}.count()));
   // Grants would reach nobody; the client asks again when it is back.
@@ -435,7 +443,7 @@ void BrokerCore::drop_client(ClientId id) {
   for (const auto actor : actors)
     if (const auto found = actors_.find(actor); found != actors_.end()) {
       found->second.no_restart = true;
-      kill(found->second, std::chrono::milliseconds{limits::stop_grace}.count());
+      kill(found->second, std::chrono::milliseconds{limits::stop_grace}.count(), "its client is gone");
     }
   std::vector<GroupId> groups;
   for (const auto& [group, record] : groups_)

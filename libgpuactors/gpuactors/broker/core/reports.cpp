@@ -33,7 +33,12 @@ Result<void> BrokerCore::check_pulse(const std::string& who, std::int64_t heartb
                   who, seconds(heartbeat_ms), seconds(link_timeout_ms), seconds(heartbeat), seconds(timeout)));
 }
 
-v1::TypeCatalog BrokerCore::types() const {
+void BrokerCore::types(TypesAnswer answer) {
+  // The nodes of an earlier broker are coming back: without them, nobody knows any type.
+  if (settling_ && nodes_.empty()) {
+    early_types_.push_back(std::move(answer));
+    return;
+  }
   v1::TypeCatalog result;
   std::set<std::string> tasks;
   std::set<std::string> actors;
@@ -54,7 +59,7 @@ v1::TypeCatalog BrokerCore::types() const {
       result.add_files(file);
     }
   }
-  return result;
+  answer.deliver(std::move(result));
 }
 
 void BrokerCore::saved(const v1::ActorSaved& message) {

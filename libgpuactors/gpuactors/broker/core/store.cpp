@@ -30,7 +30,7 @@ void BrokerCore::load() {
   if (options_.store == nullptr)
     return;
   reserve_ids(options_.last_id);
-  const auto complain = [this](const std::string& what) { log_.add("error", "store").set_reason(what); };
+  const auto complain = [this](const std::string& what) { log_.add(EventKind::error, "store").set_reason(what); };
   const auto each = [&](StateSection section, auto message, auto use) {
     const auto entries = options_.store->load(section);
     if (!entries)
@@ -110,7 +110,7 @@ void BrokerCore::restore_groups() {
       continue;
     }
     if (auto done = ledger_.restore_group(id, *request, std::move(bundles), world_.now()); !done) {
-      log_.add("error", request->name).set_reason(done.error().message());
+      log_.add(EventKind::error, request->name).set_reason(done.error().message());
       forget_group(id, done.error());
       continue;
     }
@@ -199,7 +199,7 @@ void BrokerCore::commit_soon() {
 void BrokerCore::commit() {
   commit_due_ = false;
   if (auto done = options_.store->commit(); !done)
-    log_.add("error", "store").set_reason(done.error().message());
+    log_.add(EventKind::error, "store").set_reason(done.error().message());
 }
 
 } // namespace gpuactors

@@ -1,10 +1,12 @@
 // Work of one lease on a CUDA device.
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/cuda/backend.hpp>
 #include <gpuactors/device/cuda/device.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace gpuactors::cuda {
 
@@ -18,6 +20,9 @@ constexpr std::size_t most_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_part = 8;
 /// Dynamic shared memory of a block that needs no permission.
 constexpr unsigned plain_shared_bytes = 48U << 10;
+/// How long a thread that waits for a stream asks again and again before it sleeps: short work is answered at once, and
+/// long work costs no processor.
+constexpr std::chrono::microseconds longest_spin{50};
 
 CUstream native(StreamHandle stream) {
   return static_cast<CUstream>(stream.native);
@@ -37,7 +42,8 @@ CUdeviceptr address(const void* pointer) {
 
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
   : shared_(std::move(shared)), options_(std::move(options)),
-    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), pool_(shared_.primary) {
+    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), events_(partition_),
+    pool_(shared_.primary) {
   // nop
 }
 
@@ -48,8 +54,9 @@ CudaBackend::~CudaBackend() {
   drain();
   for (auto* event : {product_done_, passed_}) {
     if (event != nullptr)
-      (void)driver().event_destroy(event);
+      partition_.destroy_event(event);
   }
+  events_.clear();
   if (workspace_ != nullptr) {
     pool_.free(workspace_, service_);
     if (options_.quota != nullptr)
@@ -71,7 +78,9 @@ Result<void> CudaBackend::open() {
   shared_.images.load_for_primary(shared_.primary->ordinal());
   GPUACTORS_TRY(partition_.open(shared_.images));
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
-  return check(driver().event_create(&passed_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  GPUACTORS_LET(passed, partition_.make_event());
+  passed_ = passed;
+  return {};
 }
 
 ContextGrant CudaBackend::granted() const {
@@ -110,6 +119,10 @@ Result<void> CudaBackend::synchronize(StreamHandle stream) {
     if (auto known = launched_.extract(native(stream)); !known.empty())
       ran = std::move(known.mapped());
   }
+  const auto sleeps_at = Clock::now() + longest_spin;
+  while (driver().stream_query(native(stream)) == CUDA_ERROR_NOT_READY && Clock::now() < sleeps_at) {
+    // nop
+  }
   auto done = check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
   if (!done && !ran.empty()) {
     // They may run on.
@@ -122,14 +135,13 @@ Result<void> CudaBackend::synchronize(StreamHandle stream) {
 Result<EventHandle> CudaBackend::make_event() {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
-  CUevent event = nullptr;
-  GPUACTORS_TRY(check(driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  GPUACTORS_LET(event, partition_.make_event());
   return EventHandle{event};
 }
 
 void CudaBackend::destroy_event(EventHandle event) noexcept {
   const Current current{*shared_.primary};
-  (void)driver().event_destroy(native(event));
+  partition_.destroy_event(native(event));
 }
 
 Result<void> CudaBackend::record(EventHandle event, StreamHandle stream) {
@@ -156,7 +168,7 @@ Result<bool> CudaBackend::query(EventHandle event) {
 Result<void> CudaBackend::notify(StreamHandle stream, std::function<void(Result<void>)> callback) {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
-  return shared_.poller->watch(this, native(stream), std::move(callback));
+  return shared_.poller->watch(this, events_, native(stream), std::move(callback));
 }
 
 // -- memory --------------------------------------------------------------------------------------
@@ -221,12 +233,16 @@ CUstream CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
   auto* const behind = made ? *made : streams_.empty() ? nullptr : streams_.front();
   if (behind == nullptr)
     return nullptr;
+  // Where the driver cannot make it wait, this thread waits: what is freed too early, others overwrite.
   for (auto* busy : streams_) {
-    if (busy != behind && driver().event_record(passed_, busy) == CUDA_SUCCESS)
-      (void)driver().stream_wait_event(behind, passed_, CU_EVENT_WAIT_DEFAULT);
+    if (busy != behind
+        && (driver().event_record(passed_, busy) != CUDA_SUCCESS
+            || driver().stream_wait_event(behind, passed_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS))
+      (void)driver().stream_synchronize(busy);
   }
   for (auto reader : readers)
-    (void)driver().stream_wait_event(behind, native(reader), CU_EVENT_WAIT_DEFAULT);
+    if (driver().stream_wait_event(behind, native(reader), CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)
+      (void)driver().event_synchronize(native(reader));
   return behind;
 }
 
@@ -276,7 +292,7 @@ void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory, std::span<const E
   auto gone = [closer = shared_.closer, slot](const Result<void>&) { closer->add(std::move(*slot)); };
   const std::lock_guard guard{free_mutex_};
   auto* const behind = gather(readers);
-  if (behind != nullptr && shared_.poller->watch(&letting_go_, behind, gone))
+  if (behind != nullptr && shared_.poller->watch(&letting_go_, events_, behind, gone))
     return;
   if (behind != nullptr)
     (void)driver().stream_synchronize(behind);
@@ -407,7 +423,7 @@ Result<void> CudaBackend::allow_shared(const RuntimeKernel& kernel, unsigned byt
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
-  GPUACTORS_TRY(prepare_products());
+  GPUACTORS_TRY(prepare_products(native(stream)));
   if (product_stream_ != nullptr && product_stream_ != native(stream))
     GPUACTORS_TRY(
         check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
@@ -419,12 +435,19 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   return outcome || shared_.primary->lost() ? recorded : outcome;
 }
 
-Result<void> CudaBackend::prepare_products() {
-  if (workspace_ == nullptr)
-    GPUACTORS_TRY(allocate_workspace());
-  if (product_done_ == nullptr)
-    GPUACTORS_TRY(check(driver().event_create(&product_done_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-  return {};
+Result<void> CudaBackend::prepare_products(CUstream stream) {
+  if (workspace_ != nullptr)
+    return {};
+  if (product_done_ == nullptr) {
+    GPUACTORS_LET(done, partition_.make_event());
+    product_done_ = done;
+  }
+  // Where it is freed in the end.
+  GPUACTORS_TRY(locked_service());
+  GPUACTORS_TRY(allocate_workspace(stream));
+  // Products on other streams wait for the allocation as for a product on this one.
+  product_stream_ = stream;
+  return check(driver().event_record(product_done_, stream), "cuEventRecord");
 }
 
 Result<CUstream> CudaBackend::locked_service() {
@@ -432,15 +455,14 @@ Result<CUstream> CudaBackend::locked_service() {
   return service();
 }
 
-Result<void> CudaBackend::allocate_workspace() {
+Result<void> CudaBackend::allocate_workspace(CUstream stream) {
   const auto bytes =
       round_up(std::min<std::size_t>(most_workspace, options_.memory_bytes / workspace_part), block_bytes);
   if (options_.quota != nullptr && !options_.quota->reserve(bytes)) {
     settle();
     GPUACTORS_TRY(options_.quota->reserve(bytes));
   }
-  auto stream = locked_service();
-  auto workspace = stream ? allocate_from_pool(bytes, *stream) : Result<void*>{fail(stream.error())};
+  auto workspace = allocate_from_pool(bytes, stream);
   if (!workspace) {
     if (options_.quota != nullptr)
       options_.quota->release(bytes);
@@ -448,8 +470,7 @@ Result<void> CudaBackend::allocate_workspace() {
   }
   workspace_ = *workspace;
   workspace_bytes_ = bytes;
-  // Products run on other streams than the one it is allocated on.
-  return check(driver().stream_synchronize(*stream), "cuStreamSynchronize");
+  return {};
 }
 
 } // namespace gpuactors::cuda

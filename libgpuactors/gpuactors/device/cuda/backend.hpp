@@ -102,9 +102,9 @@ private:
   void drain() noexcept;
   /// Shared memory is beside what the pool has: together they stay within the limit.
   void keep_beside() noexcept;
-  /// Makes what products need, at the first one.
-  Result<void> prepare_products();
-  Result<void> allocate_workspace();
+  /// Makes what products need, at the first one, which runs on `stream`.
+  Result<void> prepare_products(CUstream stream);
+  Result<void> allocate_workspace(CUstream stream);
   Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {}) {
     return shared_.primary->check(result, api, otherwise, std::move(detail));
   }
@@ -116,6 +116,7 @@ private:
   Shared shared_;
   BackendOptions options_;
   Partition partition_;
+  Events events_;
   MemoryPool pool_;
   /// For `free`, which any thread may call: guards the streams that exist, the event and the order of calls on the
   /// service stream.

@@ -6,6 +6,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include <algorithm>
+
 namespace gpuactors::cuda {
 
 /// Our name, CUDA's name, and the CUDA version that introduced the signature we call.
@@ -27,12 +29,14 @@ namespace gpuactors::cuda {
   X(mem_get_info, cuMemGetInfo, 3020)                                                                                  \
   X(stream_create, cuStreamCreate, 2000)                                                                               \
   X(stream_destroy, cuStreamDestroy, 4000)                                                                             \
+  X(stream_query, cuStreamQuery, 2000)                                                                                 \
   X(stream_synchronize, cuStreamSynchronize, 2000)                                                                     \
   X(stream_wait_event, cuStreamWaitEvent, 3020)                                                                        \
   X(event_create, cuEventCreate, 2000)                                                                                 \
   X(event_destroy, cuEventDestroy, 4000)                                                                               \
   X(event_record, cuEventRecord, 2000)                                                                                 \
   X(event_query, cuEventQuery, 2000)                                                                                   \
+  X(event_synchronize, cuEventSynchronize, 2000)                                                                       \
   X(launch_host_func, cuLaunchHostFunc, 10000)                                                                         \
   X(mem_pool_create, cuMemPoolCreate, 11020)                                                                           \
   X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                                                         \
@@ -74,6 +78,7 @@ namespace gpuactors::cuda {
 
 /// Likewise. A driver that lacks one of them does all else.
 #define GPUACTORS_CUDA_OPTIONAL_TABLE(X)                                                                               \
+  X(primary_ctx_set_flags, cuDevicePrimaryCtxSetFlags, 11000)                                                          \
   X(kernel_get_param_info, cuKernelGetParamInfo, 12040)                                                                \
   X(kernel_get_function, cuKernelGetFunction, 12000)                                                                   \
   X(func_load, cuFuncLoad, 12040)                                                                                      \
@@ -99,8 +104,9 @@ struct Driver {
   int version = 0;
 };
 
-/// Pools that keep their maximum exist since this version of the driver.
-inline constexpr int least_driver_version = 12020;
+/// Pools that keep their maximum exist since 12.2. And the libraries of a toolkit, such as cuBLAS, and the PTX that its
+/// compiler writes need a driver of the same major version.
+inline constexpr int least_driver_version = std::max(12020, CUDA_VERSION / 1000 * 1000);
 
 /// Loads the driver and calls cuInit.
 /// @returns `unsupported` with one line: there is no driver, it is a stub, it is too old, or what cuInit reported.

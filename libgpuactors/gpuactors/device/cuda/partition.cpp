@@ -37,6 +37,11 @@ void Partition::destroy_stream(CUstream stream) noexcept {
     (void)primary_->driver().stream_destroy(stream);
 }
 
+Result<CUevent> Partition::make_event() {
+  // As for all streams of the primary context.
+  return split_->make_event(*primary_, part_ ? *part_ : Split::Part{});
+}
+
 void Partition::describe(ContextGrant& grant) const {
   grant.units = sms();
   if (part_) {

@@ -33,6 +33,12 @@ public:
   /// Ends one whose work is done. Any thread.
   void destroy_stream(CUstream stream) noexcept;
 
+  /// An event for these streams, without a time. Any thread.
+  Result<CUevent> make_event();
+  void destroy_event(CUevent event) noexcept {
+    (void)primary_->driver().event_destroy(event);
+  }
+
   /// SMs that the streams may run on.
   [[nodiscard]] int sms() const noexcept {
     return part_ ? part_->sms : device_sms_ * split_->percent() / 100;

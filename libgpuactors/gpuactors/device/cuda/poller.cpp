@@ -25,9 +25,6 @@ Poller::~Poller() {
   }
   if (thread_.joinable())
     thread_.join();
-  const Current current{*primary_};
-  for (auto* event : spare_)
-    (void)primary_->driver().event_destroy(event);
 }
 
 void CUDA_CB Poller::wake(void* poller) {
@@ -41,31 +38,17 @@ void Poller::wake() {
   wake_.notify_one();
 }
 
-Result<CUevent> Poller::take_event() {
-  {
-    std::lock_guard guard{mutex_};
-    if (!spare_.empty()) {
-      auto* event = spare_.back();
-      spare_.pop_back();
-      return event;
-    }
-  }
-  CUevent event = nullptr;
-  GPUACTORS_TRY(primary_->check(primary_->driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-  return event;
-}
-
-Result<void> Poller::watch(const void* owner, CUstream stream, std::function<void(Result<void>)> callback) {
+Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
+                           std::function<void(Result<void>)> callback) {
   const auto& driver = primary_->driver();
-  GPUACTORS_LET(event, take_event());
+  GPUACTORS_LET(event, events.take());
   if (auto recorded = primary_->check(driver.event_record(event, stream), "cuEventRecord"); !recorded) {
-    std::lock_guard guard{mutex_};
-    spare_.push_back(event);
+    events.give_back(event);
     return recorded;
   }
   {
     std::lock_guard guard{mutex_};
-    pending_.push_back({owner, stream, event, std::move(callback)});
+    pending_.push_back({owner, &events, stream, event, std::move(callback)});
     if (!thread_.joinable())
       thread_ = std::thread{[this] { run(); }};
   }
@@ -113,7 +96,7 @@ void Poller::run() {
     }
     lock.lock();
     for (const auto& done : calling_)
-      spare_.push_back(done.event);
+      done.events->give_back(done.event);
     calling_.clear();
     idle = pending_.empty();
     drained_.notify_all();

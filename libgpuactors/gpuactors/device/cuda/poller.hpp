@@ -1,7 +1,7 @@
 // Completion without waiting threads: one thread a device that tells whose work is done, also after a context error.
 #pragma once
 
-#include <gpuactors/device/cuda/primary.hpp>
+#include <gpuactors/device/cuda/events.hpp>
 
 #include <condition_variable>
 #include <functional>
@@ -28,7 +28,8 @@ public:
   /// Calls `callback` once, on the thread of the poller, when the work queued on `stream` so far is done. The context
   /// is current.
   /// @param owner for `drain`.
-  Result<void> watch(const void* owner, CUstream stream, std::function<void(Result<void>)> callback);
+  /// @param events for such streams; it must outlive the notification.
+  Result<void> watch(const void* owner, Events& events, CUstream stream, std::function<void(Result<void>)> callback);
 
   /// Waits until every callback of `owner` has returned. Its streams' work is done, or the context is lost.
   void drain(const void* owner);
@@ -36,6 +37,7 @@ public:
 private:
   struct Pending {
     const void* owner;
+    Events* events;
     CUstream stream;
     CUevent event;
     std::function<void(Result<void>)> callback;
@@ -46,7 +48,6 @@ private:
   void run();
   /// Takes out what is done. The mutex is held.
   void collect(std::list<Pending>& done, std::vector<Result<void>>& results);
-  Result<CUevent> take_event();
 
   std::shared_ptr<Primary> primary_;
   /// Guards `woken_` and `stopping_` alone: the driver's callback takes it and must not wait for one who is inside the
@@ -62,7 +63,6 @@ private:
   std::list<Pending> pending_;
   /// Taken out of `pending_`, callback not returned yet.
   std::list<Pending> calling_;
-  std::vector<CUevent> spare_;
   std::thread thread_;
 };
 

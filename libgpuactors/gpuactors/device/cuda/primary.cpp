@@ -7,6 +7,10 @@ Result<std::shared_ptr<Primary>> Primary::retain(const Driver& driver, int ordin
   CUdevice device = 0;
   GPUACTORS_TRY(
       cuda::check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", {ordinal, Errc::device_lost, {}}));
+  // By default, a thread that waits would keep a processor busy all the time; `CudaBackend::synchronize` does so for a
+  // moment only. If somebody else has the context already, it stays as they have it.
+  if (driver.primary_ctx_set_flags != nullptr)
+    (void)driver.primary_ctx_set_flags(device, CU_CTX_SCHED_BLOCKING_SYNC);
   CUcontext context = nullptr;
   GPUACTORS_TRY(cuda::check(driver, driver.primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain",
                             {ordinal, Errc::device_lost, {}}));

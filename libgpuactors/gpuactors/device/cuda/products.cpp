@@ -1,6 +1,8 @@
 // Starting matrix products.
 #include <gpuactors/device/cuda/products.hpp>
 
+#include <fmt/format.h>
+
 namespace gpuactors::cuda {
 
 Products::~Products() {
@@ -19,8 +21,17 @@ Result<cublasHandle_t> Products::take() {
     }
   }
   cublasHandle_t handle = nullptr;
-  GPUACTORS_TRY(check(cublas_, cublas_.create(&handle), "cublasCreate", primary_->ordinal()));
-  return handle;
+  const auto created = cublas_.create(&handle);
+  auto outcome = check(cublas_, created, "cublasCreate", primary_->ordinal());
+  if (outcome)
+    return handle;
+  // It takes memory of the device, and does not say so where there is none left.
+  if (created == CUBLAS_STATUS_NOT_INITIALIZED) {
+    GPUACTORS_TRY(primary_->probe());
+    return fail(Errc::out_of_memory,
+                fmt::format("{}: as a rule, the device has no memory left for it", outcome.error().message()));
+  }
+  return fail(outcome.error());
 }
 
 Result<void> Products::start(const Gemm& product, const Place& place) {

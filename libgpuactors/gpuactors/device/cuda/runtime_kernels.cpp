@@ -22,7 +22,7 @@ Result<RuntimeKernel> RuntimeKernels::find(const KernelSource& source, int capab
     kernel = keep(std::move(key), std::move(entry));
   }
   if (auto* const oldest = take_oldest())
-    (void)driver_.library_unload(oldest);
+    unload(oldest);
   return std::move(*kernel);
 }
 
@@ -46,7 +46,7 @@ RuntimeKernel RuntimeKernels::keep(std::string key, Entry entry) {
     if (is_ours)
       return kernel;
   }
-  (void)driver_.library_unload(library);
+  unload(library);
   return kernel;
 }
 
@@ -86,6 +86,11 @@ std::optional<std::vector<std::size_t>> RuntimeKernels::arguments_of(CUkernel ke
     sizes.push_back(size);
   }
   return std::nullopt;
+}
+
+void RuntimeKernels::unload(CUlibrary library) {
+  closer_.add(std::shared_ptr<void>{
+      library, [this](void* gone) { (void)driver_.library_unload(static_cast<CUlibrary>(gone)); }});
 }
 
 CUlibrary RuntimeKernels::take_oldest() {

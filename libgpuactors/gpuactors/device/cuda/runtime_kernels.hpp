@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/cuda/check.hpp>
+#include <gpuactors/device/cuda/closer.hpp>
 #include <gpuactors/device/cuda/code_cache.hpp>
 
 #include <cstdint>
@@ -46,6 +47,8 @@ private:
   /// Forgets what nobody holds and was not asked for for longest, if there is too much. @returns its library, to be
   /// unloaded; null: nothing.
   CUlibrary take_oldest();
+  /// Unloads it where nobody waits for that, for the driver may wait for what runs on the device.
+  void unload(CUlibrary library);
 
   const Driver& driver_;
   const std::size_t most_;
@@ -55,6 +58,7 @@ private:
   /// By the code itself, and the name in it.
   std::map<std::string, Entry> loaded_;
   std::uint64_t turn_ = 0;
+  Closer closer_;
 };
 
 } // namespace gpuactors::cuda

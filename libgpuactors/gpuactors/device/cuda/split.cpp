@@ -32,6 +32,51 @@ Result<std::vector<CUdevResource>> split(Primary& primary) {
   return groups;
 }
 
+/// Makes a context current as long as it lives.
+class Entered {
+public:
+  Entered(const Driver& driver, CUcontext context) : driver_(driver) {
+    entered_ = driver.ctx_push_current(context) == CUDA_SUCCESS;
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  ~Entered() {
+    CUcontext context = nullptr;
+    if (entered_)
+      (void)driver_.ctx_pop_current(&context);
+  }
+
+  explicit operator bool() const noexcept {
+    return entered_;
+  }
+
+private:
+  const Driver& driver_;
+  bool entered_ = false;
+};
+
+/// Whose events the streams of a green context take: null: those of the primary context, which is current. cuda.h wants
+/// an event and a stream to be of one context, and does not say whether a green context is another one than its
+/// primary context. So the driver is asked.
+Result<CUcontext> context_of_events(Primary& primary, CUgreenCtx green) {
+  const auto& driver = primary.driver();
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  GPUACTORS_TRY(primary.check(driver.green_ctx_stream_create(&stream, green, CU_STREAM_NON_BLOCKING, 0),
+                              "cuGreenCtxStreamCreate"));
+  auto result = driver.event_create(&event, CU_EVENT_DISABLE_TIMING);
+  if (result == CUDA_SUCCESS) {
+    result = driver.event_record(event, stream);
+    (void)driver.event_destroy(event);
+  }
+  (void)driver.stream_destroy(stream);
+  CUcontext home = nullptr;
+  if (result == CUDA_ERROR_INVALID_HANDLE && driver.ctx_from_green_ctx != nullptr)
+    result = driver.ctx_from_green_ctx(&home, green);
+  GPUACTORS_TRY(primary.check(result, "an event for a stream of a green context"));
+  return home;
+}
+
 /// What MPS limits this process to, if it runs and was told a limit.
 int mps_percentage(Primary& primary) {
   int enabled = 0;
@@ -49,11 +94,10 @@ int mps_percentage(Primary& primary) {
 /// The driver may load code for each context by itself. Nobody else uses this one yet, so that it may be current here.
 void load_kernels(const Driver& driver, CUgreenCtx green, Images& images) {
   CUcontext context = nullptr;
-  if (driver.ctx_from_green_ctx == nullptr || driver.ctx_from_green_ctx(&context, green) != CUDA_SUCCESS
-      || driver.ctx_push_current(context) != CUDA_SUCCESS)
+  if (driver.ctx_from_green_ctx == nullptr || driver.ctx_from_green_ctx(&context, green) != CUDA_SUCCESS)
     return;
-  images.load_for_new_context();
-  (void)driver.ctx_pop_current(&context);
+  if (const Entered entered{driver, context})
+    images.load_for_new_context();
 }
 
 } // namespace
@@ -105,17 +149,28 @@ Result<Split::Part> Split::take(Primary& primary, Share share, Images& images) {
 }
 
 Result<void> Split::join(Primary& primary, Part& part, Images& images) {
-  const std::lock_guard guard{greens_mutex_};
-  auto known = greens_.find(part.groups);
-  if (known == greens_.end()) {
-    GPUACTORS_LET(made, make_green(primary, part.groups));
-    known = greens_.emplace(part.groups, made).first;
-    load_kernels(primary.driver(), made.context, images);
+  const auto join_as = [&part](Green& green) {
+    ++green.holders;
+    part.context = green.context;
+    part.sms = green.sms;
+    part.events = green.events;
+  };
+  {
+    const std::lock_guard guard{greens_mutex_};
+    if (const auto known = greens_.find(part.groups); known != greens_.end()) {
+      join_as(known->second);
+      return {};
+    }
   }
-  auto& green = known->second;
-  ++green.holders;
-  part.context = green.context;
-  part.sms = green.sms;
+  GPUACTORS_LET(made, make_green(primary, part.groups));
+  load_kernels(primary.driver(), made.context, images);
+  {
+    const std::lock_guard guard{greens_mutex_};
+    join_as(greens_.try_emplace(part.groups, made).first->second);
+  }
+  // Somebody else may have made the same meanwhile.
+  if (part.context != made.context)
+    (void)primary.driver().green_ctx_destroy(made.context);
   return {};
 }
 
@@ -142,19 +197,28 @@ Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>&
     return fail(counted.error());
   }
   green.sms = static_cast<int>(held.sm.smCount);
+  auto events = context_of_events(primary, green.context);
+  if (!events) {
+    (void)driver.green_ctx_destroy(green.context);
+    return fail(events.error());
+  }
+  green.events = *events;
   return green;
 }
 
 void Split::give_back(const Driver& driver, const Part& part) noexcept {
+  CUgreenCtx last = nullptr;
   if (part.context != nullptr) {
     const std::lock_guard guard{greens_mutex_};
     const auto known = greens_.find(part.groups);
     if (--known->second.holders == 0) {
-      // It fails only when the context is lost, and then all of it goes with the process.
-      (void)driver.green_ctx_destroy(known->second.context);
+      last = known->second.context;
       greens_.erase(known);
     }
   }
+  // It fails only when the context is lost, and then all of it goes with the process.
+  if (last != nullptr)
+    (void)driver.green_ctx_destroy(last);
   const std::lock_guard guard{mutex_};
   allocator_.give_back(part.holder);
 }
@@ -171,6 +235,22 @@ Result<CUstream> Split::make_stream(Primary& primary, const Part& part) {
 void Split::destroy_stream(const Driver& driver, CUstream stream) noexcept {
   const std::lock_guard guard{greens_mutex_};
   (void)driver.stream_destroy(stream);
+}
+
+Result<CUevent> Split::make_event(Primary& primary, const Part& part) {
+  const auto& driver = primary.driver();
+  CUevent event = nullptr;
+  if (part.events == nullptr) {
+    GPUACTORS_TRY(primary.check(driver.event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+    return event;
+  }
+  // A green context is current on one thread at a time.
+  const std::lock_guard guard{greens_mutex_};
+  const Entered entered{driver, part.events};
+  if (!entered)
+    return fail(Errc::internal, "cuCtxPushCurrent: a green context cannot be entered");
+  GPUACTORS_TRY(primary.check(driver.event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  return event;
 }
 
 bool Split::is_shared(const Part& part) const {

@@ -37,6 +37,8 @@ public:
     std::vector<int> groups;
     /// As the driver counts them in the context.
     int sms = 0;
+    /// The context whose events its streams take; null: the primary one.
+    CUcontext events = nullptr;
   };
   Result<Part> take(Primary& primary, Share share, Images& images);
 
@@ -47,6 +49,9 @@ public:
   /// context.
   Result<CUstream> make_stream(Primary& primary, const Part& part);
   void destroy_stream(const Driver& driver, CUstream stream) noexcept;
+
+  /// An event for the streams of a part. The primary context is current.
+  Result<CUevent> make_event(Primary& primary, const Part& part);
 
   [[nodiscard]] bool is_shared(const Part& part) const;
 
@@ -81,10 +86,12 @@ private:
   struct Green {
     CUgreenCtx context = nullptr;
     int sms = 0;
+    CUcontext events = nullptr;
     int holders = 0;
   };
 
-  /// Joins the green context of the part's groups, which it makes for the first.
+  /// Joins the green context of the part's groups, which it makes for the first. Only what is quick is done under the
+  /// mutex: others make and end streams meanwhile, and must not wait for the device.
   Result<void> join(Primary& primary, Part& part, Images& images);
   Result<Green> make_green(Primary& primary, const std::vector<int>& groups) const;
 

@@ -1,0 +1,62 @@
+// EventKind: what an event in the broker's log is about, and its name.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gpuactors {
+
+/// What an event in the broker's log is about. Programs see the name (`v1::Event::kind`): change none, only add.
+enum class EventKind : std::uint8_t {
+  // of requests and leases
+  granted,
+  pending,
+  infeasible,
+  rejected,
+  released,
+  lost,
+  /// A node has brought a lease that the broker did not know.
+  adopted,
+  // of actors
+  spawned,
+  restarting,
+  died,
+  moving,
+  // of nodes
+  node_added,
+  node_returned,
+  /// The node is gone, and has not said before that it would go.
+  node_lost,
+  /// The node is gone: somebody has stopped it.
+  node_left,
+  /// The node's connection was lost because the broker stood still: it has time to return.
+  node_away,
+  node_drained,
+  node_resumed,
+  node_empty,
+  device_failed,
+  // of clients
+  client_away,
+  client_returned,
+  // of the broker itself
+  error,
+  stood_still,
+};
+
+/// The names of all kinds, in the order of `EventKind`.
+inline constexpr std::array<std::string_view, 24> event_kind_names{
+    "granted",         "pending",    "infeasible",   "rejected",     "released",   "lost",          "adopted",
+    "spawned",         "restarting", "died",         "moving",       "node_added", "node_returned", "node_lost",
+    "node_left",       "node_away",  "node_drained", "node_resumed", "node_empty", "device_failed", "client_away",
+    "client_returned", "error",      "stood_still"};
+
+static_assert(event_kind_names.size() == static_cast<std::size_t>(EventKind::stood_still) + 1);
+
+/// Returns the kind's name as spelled in the source. Any thread.
+[[nodiscard]] constexpr std::string_view to_string(EventKind kind) noexcept {
+  return event_kind_names[static_cast<std::size_t>(kind)];
+}
+
+} // namespace gpuactors
