@@ -4,8 +4,8 @@
 #include "state_view.hpp"
 #include "utc.hpp"
 
+#include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/suggest.hpp>
-#include <gpuactors/wire/event_kind.hpp>
 
 #include <fmt/format.h>
 

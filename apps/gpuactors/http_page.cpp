@@ -22,6 +22,18 @@ namespace {
 /// How long the server waits for events before it checks the stop token and the deadlines.
 constexpr std::chrono::milliseconds longest_wait{100};
 
+/// Whether a request names a host of this machine alone. A page in a browser can have its own name lead here, and would
+/// read what comes back; its requests name that host.
+bool names_loopback(MHD_Connection* connection) {
+  const char* const field = ::MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+  if (field == nullptr)
+    return true; // no browser
+  std::string_view host{field};
+  if (host.starts_with('['))
+    return is_loopback(host.substr(1, host.find(']') - 1));
+  return is_loopback(host.substr(0, host.find(':')));
+}
+
 /// One connection and its one request. `reply` may be called on any thread, all else on the serving thread.
 class Exchange {
 public:
@@ -156,7 +168,9 @@ private:
     if (std::exchange(*seen, &impl) == nullptr || std::exchange(*data_size, 0) != 0)
       return MHD_YES;
     exchange->wait();
-    if (std::string_view{method} == "GET" || std::string_view{method} == "HEAD")
+    if (is_loopback(impl.endpoint_.host) && !names_loopback(connection))
+      exchange->reply({403, PageAnswer{}.type, "this is read on its own machine: as 127.0.0.1 or localhost\n"});
+    else if (std::string_view{method} == "GET" || std::string_view{method} == "HEAD")
       (*impl.handler_)({url}, [exchange](PageAnswer answer) { exchange->reply(std::move(answer)); });
     else
       exchange->reply({405, PageAnswer{}.type, "GET and HEAD are what there is\n"});

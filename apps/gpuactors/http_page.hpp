@@ -43,8 +43,9 @@ struct PageLimits {
 /// A listening socket, and one thread that serves all connections. Each connection has one request and is then closed.
 ///
 /// GNU libmicrohttpd implements the protocol. No request can hold others up: nothing blocks, and each phase of a
-/// connection has a deadline, at which the connection is closed. Methods other than GET and HEAD are refused (405), and
-/// so are requests that are too large (431 or a closed connection); a reply that does not come in time is a 503.
+/// connection has a deadline, at which the connection is closed. Refused are methods other than GET and HEAD (405),
+/// requests that are too large (431 or a closed connection), and on a loopback address requests for a host that is none
+/// (403). A reply that does not come in time is a 503.
 /// Movable; `serve` runs on one thread at a time.
 class HttpPage {
 public:

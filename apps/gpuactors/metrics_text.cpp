@@ -1,8 +1,8 @@
 // The families of metrics. Dashboards and alerts depend on their names and labels: change none, only add.
 #include "metrics_text.hpp"
 
+#include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>
-#include <gpuactors/wire/event_kind.hpp>
 
 #include <fmt/format.h>
 

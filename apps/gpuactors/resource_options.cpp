@@ -27,6 +27,9 @@ void ResourceOptions::add_to(CLI::App& parser) {
                   "Variable in the environment of its process, which is one of its own then; may be repeated")
       ->type_name("K=V")
       ->allow_extra_args(false);
+  parser.add_flag("--wait-for-nodes", wait_for_nodes_,
+                  "Wait also if no node could ever serve the request, for example while the only one is being drained. "
+                  "Default: it is refused");
 }
 
 Result<void> ResourceOptions::read_amounts(Options& options) const {
@@ -67,6 +70,7 @@ Result<Options> ResourceOptions::read() const {
   }
   GPUACTORS_LET(environment, parse_pairs("--env", environment_));
   options.environment = std::move(environment);
+  options.wait_for_nodes = wait_for_nodes_;
   return options;
 }
 

@@ -33,6 +33,7 @@ private:
   std::vector<std::string> resources_;
   std::optional<std::string> priority_;
   std::vector<std::string> environment_;
+  bool wait_for_nodes_ = false;
 };
 
 } // namespace gpuactors::cli

@@ -62,7 +62,9 @@ bool write_all(int file, std::span<const std::byte> bytes) {
 }
 
 Result<void> write_new(const std::filesystem::path& path, const std::vector<std::span<const std::byte>>& pieces) {
-  const OpenFile file{path, O_WRONLY | O_CREAT | O_TRUNC, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH};
+  // What a killed process has left, or a link that somebody has put there to have another file overwritten.
+  ::unlink(path.c_str());
+  const OpenFile file{path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH};
   if (file.get() < 0)
     return system_error(path, "written");
   for (const auto piece : pieces)

@@ -260,8 +260,8 @@ Result<int> train_sweep(gpuactors::Cluster& cluster, const TrainOptions& options
   return std::all_of(results.begin(), results.end(), [](const auto& result) { return result.has_value(); }) ? 0 : 1;
 }
 
-/// Finds out before the training whether what it writes has a place.
-Result<void> check_folders(const TrainOptions& options) {
+/// Finds out before the training whether what it writes has a place, and replaces nothing that may have taken days.
+Result<void> check_files(const TrainOptions& options) {
   for (const auto& file : {options.checkpoint, options.curve}) {
     std::error_code failed;
     const auto folder = std::filesystem::absolute(file, failed).parent_path();
@@ -269,11 +269,16 @@ Result<void> check_folders(const TrainOptions& options) {
       return gpuactors::fail(gpuactors::Errc::not_found,
                              fmt::format("{} cannot be written: there is no folder {}", file, folder.string()));
   }
+  std::error_code failed;
+  if (!options.resume && !options.overwrite && std::filesystem::is_regular_file(options.checkpoint, failed))
+    return gpuactors::fail(
+        Errc::already_exists,
+        fmt::format("{} is there already: --resume goes on from it, --overwrite begins anew", options.checkpoint));
   return {};
 }
 
 Result<int> run(int argc, char** argv, const TrainOptions& options) {
-  GPUACTORS_TRY(check_folders(options));
+  GPUACTORS_TRY(check_files(options));
   GPUACTORS_LET(table, read_csv(options.data, options.header));
   GPUACTORS_TRY(check_layers(options, table));
   fmt::print("{}: {} rows of {} numbers, {} classes\n", options.data, table.rows, table.inputs, table.classes);

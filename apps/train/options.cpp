@@ -99,6 +99,7 @@ void add_files(CLI::App& program, TrainOptions& options) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   files->add_flag("--resume", options.resume, "Go on from the checkpoint, as if it had not been interrupted");
+  files->add_flag("--overwrite", options.overwrite, "Begin anew although there is a checkpoint, and replace it");
   files
       ->add_option("--curve", options.curve,
                    "Write the loss of each step to this CSV file; the checkpoint's name "
@@ -162,6 +163,9 @@ Result<void> check_together(const TrainOptions& options) {
     return wrong("--layers takes at least inputs and outputs, such as 64,128,10");
   if (options.resume && options.checkpoint.empty())
     return wrong("--resume goes on from a checkpoint: name it by --checkpoint FILE");
+  if (options.overwrite && (options.resume || options.checkpoint.empty()))
+    return wrong(
+        "--overwrite begins anew where --checkpoint FILE has something: without --resume, which goes on from it");
   if (options.sweep && (options.workers > 1 || options.resume || !options.checkpoint.empty()))
     return wrong("a sweep trains several networks, without --workers, --checkpoint and --resume");
   if (options.sweep && options.sweep->name == "momentum" && options.optimizer != "sgd")

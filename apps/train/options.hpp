@@ -46,6 +46,8 @@ struct TrainOptions {
   std::string checkpoint;
   std::uint64_t checkpoint_epochs = 1;
   bool resume = false;
+  /// Whether a checkpoint that is there may be replaced by one of a new training.
+  bool overwrite = false;
   std::string curve;
   bool plot = false;
 };

@@ -140,7 +140,7 @@ private:
 };
 
 std::string get_request(const std::string& target) {
-  return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  return "GET " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
 }
 
 std::string status_of(const std::string& answer) {
@@ -154,9 +154,23 @@ std::string body_of(const std::string& answer) {
 
 } // namespace
 
+TEST_CASE("only who asks for a loopback address gets what is served there") {
+  PageServer server;
+  for (const auto* host : {"localhost", "localhost:7712", "127.0.0.1", "127.1.2.3:80", "[::1]", "[::1]:7712"}) {
+    INFO(host);
+    CHECK(status_of(server.get(std::string{"GET / HTTP/1.1\r\nHost: "} + host + "\r\n\r\n")) == "HTTP/1.1 200 OK");
+  }
+  for (const auto* host : {"example.org", "127.example.org", "10.0.0.1", "[::2]", "[", ""}) {
+    INFO(host);
+    CHECK(status_of(server.get(std::string{"GET / HTTP/1.1\r\nHost: "} + host + "\r\n\r\n"))
+          == "HTTP/1.1 403 Forbidden");
+  }
+  CHECK(status_of(server.get("GET / HTTP/1.0\r\n\r\n")) == "HTTP/1.1 200 OK");
+}
+
 TEST_CASE("a page is answered with its length, and the connection closed") {
   PageServer server;
-  const auto answer = server.get("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto answer = server.get("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(status_of(answer) == "HTTP/1.1 200 OK");
   CHECK(answer.find("\r\nContent-Length: 6\r\n") != std::string::npos);
   CHECK(answer.find("\r\nContent-Type: text/plain\r\n") != std::string::npos);
@@ -182,7 +196,7 @@ TEST_CASE("many read at the same time") {
 
 TEST_CASE("HEAD has no body, and a request may come in pieces") {
   PageServer server;
-  const auto head = server.get("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto head = server.get("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(status_of(head) == "HTTP/1.1 200 OK");
   CHECK(head.find("\r\nContent-Length: 6\r\n") != std::string::npos);
   CHECK(body_of(head).empty());
@@ -195,15 +209,15 @@ TEST_CASE("HEAD has no body, and a request may come in pieces") {
 TEST_CASE("what is no request, too large or another method is refused") {
   PageServer server;
   CHECK(status_of(server.get("GET /\r\n\r\n")) != "HTTP/1.1 200 OK");
-  const auto post = server.get("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  const auto post = server.get("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
   CHECK(status_of(post) == "HTTP/1.1 405 Method Not Allowed");
   CHECK(post.find("\r\nAllow: GET, HEAD\r\n") != std::string::npos);
   // The answer need not arrive: the connection is closed before all of the request is read.
   const std::string much(1'000'000, 'a');
-  CHECK(server.get("GET / HTTP/1.1\r\nHost: x\r\nA: " + much + "\r\n\r\n").find(" 200 ") == std::string::npos);
-  CHECK(server.get("GET /" + much + " HTTP/1.1\r\nHost: x\r\n\r\n").find(" 200 ") == std::string::npos);
+  CHECK(server.get("GET / HTTP/1.1\r\nHost: localhost\r\nA: " + much + "\r\n\r\n").find(" 200 ") == std::string::npos);
+  CHECK(server.get("GET /" + much + " HTTP/1.1\r\nHost: localhost\r\n\r\n").find(" 200 ") == std::string::npos);
   const std::string fits(8'000, 'a');
-  CHECK(status_of(server.get("GET / HTTP/1.1\r\nHost: x\r\nA: " + fits + "\r\n\r\n")) == "HTTP/1.1 200 OK");
+  CHECK(status_of(server.get("GET / HTTP/1.1\r\nHost: localhost\r\nA: " + fits + "\r\n\r\n")) == "HTTP/1.1 200 OK");
 }
 
 TEST_CASE("an answer may come later, from another thread; only the first one counts") {

@@ -37,8 +37,8 @@ struct AddOne {
 };
 
 // The fake driver asks for something to load.
-constexpr unsigned char code[] = {1};
-constexpr KernelImage some_image{code, code + 1};
+constexpr unsigned char code[] = {1, 0, 0, 0};
+constexpr KernelImage some_image{code, code + 4};
 const Kernel<float*> slow_tenfold{{"slow_tenfold", &gpuactors::detail::run_on_host<SlowTenfold>, &some_image}};
 const Kernel<const float*, float*> add_one{{"add_one", &gpuactors::detail::run_on_host<AddOne>, &some_image}};
 

@@ -2,7 +2,6 @@
 // had.
 #include <gpuactors/device/context.hpp>
 
-#include <cuda.h>
 #include <device/fake_driver.hpp>
 
 #include <cstdlib>
@@ -13,6 +12,9 @@ using namespace gpuactors;
 using namespace gpuactors::test;
 
 namespace {
+
+/// CUDA_ERROR_INVALID_HANDLE
+constexpr int invalid_handle = 400;
 
 constexpr auto test_memory = std::uint64_t{64} << 20;
 
@@ -157,7 +159,7 @@ TEST_CASE("memory is not freed under work although the driver refuses to order t
     for (int i = 0; i < 200; ++i)
       REQUIRE(side->copy(*y, *x));
     {
-      const Fault fault{function, CUDA_ERROR_INVALID_HANDLE};
+      const Fault fault{function, invalid_handle};
       auto gone = std::move(*x);
     }
     CHECK((*side->to_host<float>(*y))[0] == 7.0F);

@@ -30,8 +30,8 @@ struct AddOneLate {
   }
 };
 
-constexpr unsigned char code[] = {1};
-constexpr KernelImage some_image{code, code + 1};
+constexpr unsigned char code[] = {1, 0, 0, 0};
+constexpr KernelImage some_image{code, code + 4};
 const Kernel<const float*, float*> add_one_late{
     {"add_one_late", &gpuactors::detail::run_on_host<AddOneLate>, &some_image}};
 

@@ -199,4 +199,16 @@ TEST_CASE("a file is replaced whole or not at all", "[nn]") {
   CHECK_FALSE(std::filesystem::exists(path.string() + ".part"));
 }
 
+TEST_CASE("a link in the place of what is written first is not followed", "[nn]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "kept.safetensors";
+  const auto other = folder / "other";
+  std::ofstream{other} << "precious";
+  std::filesystem::create_symlink(other, path.string() + ".part");
+  Student student{spec_with({.rate = 0.1})};
+  must(save_training(path, student.trainer, 1));
+  CHECK(read(other) == "precious");
+  CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(path)));
+}
+
 } // namespace nn::test

@@ -215,7 +215,40 @@ TEST_CASE("variables that are not for requests to set are refused by name", "[pr
   CHECK(code_of(embedded.spawn("counter", number(0), {.environment = {{"TEST_COLOUR", "blue"}}})) == Errc::unsupported);
 }
 
+// -- what programs inherit ------------------------------------------------------------------------
+
+TEST_CASE("a program that a task starts can be ended as any other one", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0", "host:1x64MiB");
+  auto cluster = processes.connect();
+  const auto has = [&](const std::string& word, int signal) {
+    const auto set =
+        std::stoull(must(cluster.submit<Text>("status_of_child", text(word)).get(20s)).text(), nullptr, 16);
+    return (set >> (signal - 1) & 1U) != 0;
+  };
+  for (const int signal : {SIGTERM, SIGINT, SIGPIPE}) {
+    INFO("signal " << signal);
+    CHECK_FALSE(has("SigBlk:", signal));
+    CHECK_FALSE(has("SigIgn:", signal));
+  }
+}
+
 // -- nodes that leave -----------------------------------------------------------------------------
+
+TEST_CASE("a node that was stopped has left, one that was killed is lost", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0", "host:1x64MiB");
+  processes.start_node("n1", "host:1x64MiB");
+  auto cluster = processes.connect();
+  processes.signal("n0", SIGTERM);
+  CHECK(ends_well(processes, "n0"));
+  processes.signal("n1", SIGKILL);
+  CHECK(eventually([&] { return event_of(cluster, "node_lost", "n1").has_value(); }));
+  CHECK(event_of(cluster, "node_left", "n0").has_value());
+  CHECK_FALSE(event_of(cluster, "node_lost", "n0").has_value());
+}
 
 TEST_CASE("a node that is told to end lets its actors move, which uses up no restart", "[processes]") {
   Processes processes;

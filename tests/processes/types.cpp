@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -192,6 +193,19 @@ GPUACTORS_TASK("pid", [](TaskContext&, const google::protobuf::Empty&) { return 
 GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {
   test::fall(how.text());
   return number(0);
+});
+// What a program that a task starts finds in its status under this word, such as "SigBlk:".
+GPUACTORS_TASK("status_of_child", [](TaskContext&, const Text& word) -> Result<Text> {
+  const auto command = "exec grep " + word.text() + " /proc/self/status";
+  std::FILE* const child = ::popen(command.c_str(), "re"); // NOLINT(cert-env33-c): a shell is what users start
+  if (child == nullptr)
+    return fail(Errc::task_failed, "no child");
+  char line[128]{};
+  const char* const read = std::fgets(line, sizeof(line), child);
+  ::pclose(child);
+  std::string status{read != nullptr ? read : ""};
+  const auto number = status.find_first_not_of(" \t", word.text().size());
+  return test::text(number < status.size() ? status.substr(number, status.find('\n') - number) : "");
 });
 GPUACTORS_TASK("variable", [](TaskContext&, const Text& name) { return test::variable(name.text()); });
 // Makes a file and waits until somebody has removed it.

@@ -120,6 +120,18 @@ class ProgramTest(unittest.TestCase):
         self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume", "--curve", "rest.csv")
         self.assertEqual(self.read("rest.csv").splitlines()[1:], self.read("whole.csv").splitlines()[1 + 4 * 4:])
 
+    def test_a_checkpoint_is_replaced_only_when_that_is_said(self):
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net")
+        good = self.read("net"), self.read("net.csv")
+        again = ("--data", "data.csv.gz", "--splits", "1", "--epochs", "2", "--checkpoint", "net", "--seed", "2")
+        self.assertIn("net is there already: --resume goes on from it, --overwrite begins anew",
+                      self.refusal(*again, code=1))
+        self.assertEqual((self.read("net"), self.read("net.csv")), good)
+        self.assertIn("without --resume", self.refusal(*again, "--resume", "--overwrite"))
+        done = train(self.folder, *again, "--overwrite")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(self.read("net"), good[0])
+
     def test_a_curve_that_is_not_of_this_training_is_refused_and_stays(self):
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "one")
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "two", "--seed", "2")
@@ -156,7 +168,7 @@ class ProgramTest(unittest.TestCase):
         good = self.read("net")
         for more in ((), ("--workers", "2", "--gpus", "0.25", "--batch", "32")):
             done = train(self.folder, "--data", "data.csv.gz", "--splits", "1", "--epochs", "100", "--checkpoint", "net",
-                         "--checkpoint-epochs", "100", "--activation", "identity", "--rate", "9e5", *more)
+                         "--overwrite", "--checkpoint-epochs", "100", "--activation", "identity", "--rate", "9e5", *more)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn("no finite number any more, and is not saved", done.stderr)
             self.assertEqual(self.read("net"), good)

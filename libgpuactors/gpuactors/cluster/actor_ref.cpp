@@ -144,9 +144,11 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (cell.down.load(std::memory_order_acquire))
     return look_up(core, pending, 0);
   caf::strong_actor_ptr handle;
+  std::uint32_t places = 0;
   {
     const std::scoped_lock lock{cell.mutex, pending->mutex_};
     handle = cell.handle;
+    places = cell.places.load(std::memory_order_relaxed);
     pending->control_ = cell.control;
     pending->lease_ = LeaseId{cell.info.lease().id()};
   }
@@ -166,8 +168,8 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
   core.port().deliver(*ticket, handle, std::move(call));
   // If the actor has just ended, its requests may have been failed before this one was entered, and the call would wait
-  // forever.
-  if (cell.down.load(std::memory_order_acquire))
+  // forever; also if the actor lives again elsewhere by now.
+  if (cell.down.load(std::memory_order_acquire) || cell.places.load(std::memory_order_acquire) != places)
     core.port().abandon(
         *ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died, "the actor ended before it answered"});
 }

@@ -12,6 +12,7 @@
 #include <gpuactors/cluster/detail/node_log.hpp>
 #include <gpuactors/cluster/detail/notices.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
+#include <gpuactors/cluster/detail/termination.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
 
@@ -362,6 +363,13 @@ DaemonOptions with_notices(DaemonOptions options, const detail::Notices& notices
   return options;
 }
 
+void warn_if_open(const Endpoint& listen, const DaemonOptions& options) {
+  if (options.insecure && !is_loopback(listen.host))
+    options.notice(fmt::format("{} is open to everybody who can reach it: --insecure lets anyone run programs here. "
+                               "Certificates (gpuactors certs) let in only those who have one",
+                               to_string(listen)));
+}
+
 /// The error of broker or node, whichever has failed.
 Result<void> first_of(const BrokerPart& broker, const NodePart& node) {
   GPUACTORS_TRY(end_of(broker.failure()));
@@ -375,6 +383,7 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon)
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
+  warn_if_open(listen, options);
   GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
@@ -404,6 +413,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
+  warn_if_open(listen, options);
   GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;

@@ -99,6 +99,8 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::atomic<std::size_t> pending{0};
   /// The actor behind `handle` has ended; it may have been restarted elsewhere.
   std::atomic<bool> down{false};
+  /// How often `handle` was replaced.
+  std::atomic<std::uint32_t> places{0};
   std::mutex mutex;
   // Guarded by the mutex.
   v1::ActorInfo info;

@@ -8,6 +8,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
+#include <gpuactors/cluster/detail/termination.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/json.hpp>
 
@@ -49,7 +50,7 @@ class WorkerProcess {
 public:
   Result<void> run(const v1::WorkerSetup& setup) {
     mark_worker_output();
-    // Before any thread is started, so that all threads block the signals.
+    // Before anything that takes its time: a signal finds somebody who knows what to do.
     detail::Termination termination;
     GPUACTORS_TRY(detail::load_plugins({setup.plugins().begin(), setup.plugins().end()}, [](const std::string&) {}));
     ConnectOptions options;

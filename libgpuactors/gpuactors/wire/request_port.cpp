@@ -65,8 +65,11 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
                                               "some of them first",
                                               limits::calls_in_flight));
   }
-  const auto ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);
-  {
+  Ticket ticket = 0;
+  for (bool entered = false; !entered;) {
+    // They begin anew before they reach the bits of a call's id that tell clients apart: after weeks under load. What
+    // is pending for so long keeps its own.
+    ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed) & ((Ticket{1} << nonce_shift) - 1);
     auto& shard = table_->shard(ticket);
     const std::lock_guard lock{shard.mutex};
     // Checked under the lock: `close` sets `closed` before it empties the shards, so no request can be entered after
@@ -76,9 +79,12 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
         --table_->count;
       return fail(Errc::unavailable, "the cluster was closed");
     }
+    if (ticket == 0 || shard.entries.count(ticket) > 0)
+      continue;
     shard.entries.emplace(ticket, Entry{std::move(pending), caf::actor_cast<caf::actor_addr>(to), deadline});
     if (deadline != never)
       shard.deadlines.emplace(deadline, ticket);
+    entered = true;
   }
   if (deadline != never) {
     // The timer is only woken for a deadline earlier than the one it sleeps for; answered calls do not disturb it.

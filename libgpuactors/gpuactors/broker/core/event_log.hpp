@@ -1,9 +1,9 @@
 // EventLog: the broker's latest decisions, in order, for display and for checks.
 #pragma once
 
+#include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/world.hpp>
-#include <gpuactors/wire/event_kind.hpp>
 
 #include <deque>
 #include <map>

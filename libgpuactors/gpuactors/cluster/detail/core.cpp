@@ -337,6 +337,7 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
     cell.info = info;
     cell.handle = place.holder;
     cell.control = place.control;
+    cell.places.fetch_add(1, std::memory_order_release);
     cell.down.store(false, std::memory_order_release);
   }
   const auto address = caf::actor_cast<caf::actor_addr>(place.holder);

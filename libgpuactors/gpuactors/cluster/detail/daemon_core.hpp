@@ -46,25 +46,4 @@ private:
   std::vector<caf::strong_actor_ptr> actors_;
 };
 
-/// Blocks SIGTERM and SIGINT in this thread and the threads that it starts, so that `wait` can wait for them. Ignores
-/// SIGPIPE while it lives. Raises the process's limit of descriptors permanently.
-class Termination {
-public:
-  Termination();
-  Termination(const Termination&) = delete;
-  Termination& operator=(const Termination&) = delete;
-  ~Termination();
-
-  /// Returns when a signal has come.
-  void wait();
-
-  /// Waits at most for `time`. @returns whether a signal has come.
-  bool wait_for(Duration time);
-
-private:
-  sigset_t waited_{};
-  sigset_t before_{};
-  void (*pipe_before_)(int) = nullptr;
-};
-
 } // namespace gpuactors::detail
