@@ -57,6 +57,15 @@ TEST_CASE("cancellations that come too late are forgotten, the oldest first", "[
   CHECK(control.begin(CallId{limits::remembered_cancellations + 1}, 0).error().code() == Errc::cancelled);
 }
 
+TEST_CASE("who waits for credit is let go when nobody is left to give any", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 1).has_value());
+  CHECK(control.take_credit(never, [] { return true; }));
+  int looks = 0;
+  CHECK_FALSE(control.take_credit(never, [&] { return ++looks < 2; }));
+  CHECK(looks == 2);
+}
+
 TEST_CASE("a deferred call that is cancelled is withdrawn once", "[actor]") {
   HolderControl control;
   int withdrawn = 0;

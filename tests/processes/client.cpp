@@ -73,4 +73,21 @@ int run_guest(int argc, char** argv) {
   return answers ? 0 : 1;
 }
 
+int run_reader(int argc, char** argv) {
+  if (argc != 5)
+    return 2;
+  auto cluster = connect_quickly(argv[2], argv[3], Processes::link_timeout);
+  const auto actor = cluster ? cluster->find(argv[4]) : fail(cluster.error());
+  if (!actor) {
+    std::fprintf(stderr, "%s\n", actor.error().message().c_str());
+    return 1;
+  }
+  auto stream = actor->stream<Number>("count", number(1e9));
+  if (!stream.next())
+    return 1;
+  std::fprintf(stderr, "it reads\n");
+  for (;;)
+    pause();
+}
+
 } // namespace gpuactors::test

@@ -18,4 +18,8 @@ int run_client(int argc, char** argv);
 /// connection is lost. SIGTERM has it call the actor once more and close its cluster.
 int run_guest(int argc, char** argv);
 
+/// `reader BROKER CERTIFICATES NAME`: begins to read a stream without end from the actor of that name, says so on
+/// standard error, and reads no more.
+int run_reader(int argc, char** argv);
+
 } // namespace gpuactors::test

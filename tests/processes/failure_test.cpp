@@ -72,6 +72,16 @@ TEST_CASE("streamed replies cross processes with back-pressure", "[processes]") 
   CHECK_FALSE(must(stream.next()).has_value());
 }
 
+TEST_CASE("an actor serves others when the reader of its stream has died", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(4), {.name = "streamer"}));
+  processes.start_reader("reader", "streamer");
+  REQUIRE(eventually([&] { return processes.output().find("it reads") != std::string::npos; }));
+  processes.signal("reader", SIGKILL);
+  CHECK(must(actor.call<Number>("add", number(1)).get(20s)).value() == 5);
+}
+
 TEST_CASE("calls of one thread arrive in their order and whole, large among small", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

@@ -122,6 +122,10 @@ void Processes::start_guest(const std::string& name, std::chrono::seconds grace)
   start(name, {"guest", broker_, certificates(), std::to_string(grace.count())}, own_program());
 }
 
+void Processes::start_reader(const std::string& name, const std::string& actor) {
+  start(name, {"reader", broker_, certificates(), actor}, own_program());
+}
+
 Cluster Processes::up(const std::string& devices) {
   start_broker();
   start_node("n0", devices);

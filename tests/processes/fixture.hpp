@@ -48,6 +48,9 @@ public:
   /// Starts a client with the actor "guest" that may be away so long; see `run_guest`.
   void start_guest(const std::string& name, std::chrono::seconds grace);
 
+  /// Starts a client that reads a stream of the actor; see `run_reader`.
+  void start_reader(const std::string& name, const std::string& actor);
+
   /// Signals one of the processes; for SIGKILL returns when it is reaped.
   void signal(const std::string& name, int number);
 

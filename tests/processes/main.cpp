@@ -13,5 +13,7 @@ int main(int argc, char** argv) {
     return gpuactors::test::run_client(argc, argv);
   if (argc > 1 && std::string{argv[1]} == "guest")
     return gpuactors::test::run_guest(argc, argv);
+  if (argc > 1 && std::string{argv[1]} == "reader")
+    return gpuactors::test::run_reader(argc, argv);
   return Catch::Session().run(argc, argv);
 }

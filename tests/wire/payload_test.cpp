@@ -5,6 +5,8 @@
 
 #include <support/catch.hpp>
 
+#include <google/protobuf/descriptor.pb.h>
+
 using namespace gpuactors;
 using namespace gpuactors::test;
 
@@ -62,6 +64,22 @@ TEST_CASE("a message of another type, or bytes that are none, are refused by nam
   const auto broken = Payload::from_bytes("gpuactors.test.Number", "\xff").share_as<Number>();
   REQUIRE_FALSE(broken.has_value());
   CHECK(broken.error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("a message without a field that it must have is refused by its name, and ends no process", "[wire]") {
+  google::protobuf::UninterpretedOption::NamePart part;
+  part.set_is_extension(true);
+  const auto payload = Payload::of(part);
+  const auto refused = payload.check_size();
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message().find("name_part") != std::string::npos);
+  CHECK_FALSE(payload.encoded().has_value());
+  std::string type;
+  std::string bytes;
+  CHECK_FALSE(payload.write_to(type, bytes));
+  part.set_name_part("x");
+  CHECK(travelled(Payload::of(part)).share_as<google::protobuf::UninterpretedOption::NamePart>().has_value());
 }
 
 TEST_CASE("a message that is too large is refused, naming put", "[wire]") {
