@@ -149,8 +149,9 @@ void Connection::on_end(const Code& error) {
 }
 
 void Connection::parse_head() {
+  const auto most = loop_->state()->options.limits.header_bytes;
   if (!parser_)
-    parser_.emplace(loop_->state()->options.limits.header_bytes);
+    parser_.emplace(most);
   if (input_.empty())
     return read_input();
   if (std::exchange(untouched_, false)) {
@@ -163,11 +164,13 @@ void Connection::parse_head() {
   const auto data = input_.data();
   const auto used = parser_->put(asio::buffer(data.data(), data.size()), error);
   input_.consume(used);
-  if (error == http::error::need_more) {
-    if (!input_.full())
-      return read_input();
+  head_bytes_ += used;
+  // The parser's own bound holds for each piece that it is given, and fields that came whole are taken off it.
+  const auto pending = parser_->is_header_done() ? 0 : input_.data().size();
+  if (head_bytes_ + pending > most || (error == http::error::need_more && input_.full()))
     error = http::error::header_limit;
-  }
+  if (error == http::error::need_more)
+    return read_input();
   if (error == http::error::header_limit)
     return refuse(431, "the header of the request is too large");
   if (error)
@@ -343,6 +346,7 @@ void Connection::on_written(const Code& error) {
 
 void Connection::next_request() {
   parser_.reset();
+  head_bytes_ = 0;
   state_ = State::head;
   if (loop_->state()->stopping && input_.empty())
     return close();
