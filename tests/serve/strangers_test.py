@@ -141,6 +141,16 @@ class Http(WithTokens):
                 self.assertEqual(self.ask_on(stranger, "/v2/health/live"), 200)
             self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
 
+    def test_strangers_send_no_bodies(self):
+        server = self.serve()
+        for path in ("/v2/health/live", "/v2/health/ready"):
+            for headers in (["Content-Length: 1"], ["Transfer-Encoding: chunked"]):
+                with server.connect() as connection:
+                    self.assertEqual(self.ask_on(connection, path, headers), 413)
+                    self.assertEqual(connection.recv(1), b"")
+            self.assertEqual(ask(server, "GET", path, b"").status, 200)
+            self.assertEqual(ask(server, "GET", path, b"{}", AUTHORIZED).status, 200)
+
     def test_strangers_are_not_waited_for_as_long_as_others(self):
         server = self.serve("--greeting-ms", "1000")
         with contextlib.ExitStack() as stack:

@@ -19,8 +19,10 @@ using namespace std::chrono_literals;
 
 // How long a client may go on sending what nobody reads any more.
 constexpr gpuactors::Duration linger_time = 2s;
-// The most that one read or write takes; of a body, it is counted against the bound before.
+// The most that one read or write takes; of a body, it is counted against the bound before. So is the least, but no
+// more than has arrived already: who only announces much keeps room from nobody.
 constexpr std::size_t transfer_step = 256U << 10;
+constexpr std::size_t least_step = 4U << 10;
 // The memory for what is read and dropped.
 constexpr std::size_t drop_step = 16U << 10;
 constexpr std::size_t transfer_unit = 1U << 20;
@@ -193,10 +195,14 @@ void Connection::begin_body() {
     keep_alive_ = keep_alive_ && !has_body;
     return respond(std::move(refused));
   }
-  if (stranger_ && loop_->api().is_known(parser_->head()))
+  const auto known = loop_->api().is_known(parser_->head());
+  if (known)
     leave_strangers();
   if (!has_body)
     return work();
+  // What strangers may ask for needs none, and theirs would take room and time from others.
+  if (!known)
+    return refuse(413, "a request without a token may have no body here");
   const auto& limits = state.options.limits;
   most_body_bytes_ = route_->endpoint == EndpointKind::infer
                          ? limits.request_bytes
@@ -247,7 +253,7 @@ void Connection::read_body() {
   // A read that began while the request before was being answered takes what comes next; `on_input` goes on.
   if (reading_)
     return;
-  const auto step = std::min(missing, transfer_step);
+  const auto step = std::min({missing, transfer_step, std::max(least_step, body_.size())});
   if (const auto growth = body_.reserve(step); growth != BodyBuffer::Growth::done)
     return refuse(growth);
   receive(asio::buffer(body_.free().data(), step),
