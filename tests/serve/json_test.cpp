@@ -171,6 +171,15 @@ TEST_CASE("what is no JSON is refused, in parts that nobody asked for as well") 
   CHECK(says(refusal_of(many + "]}"), "1024 inputs"));
 }
 
+TEST_CASE("an id has a bound") {
+  const auto with_id = [](std::size_t bytes) {
+    return R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"id":")" + std::string(bytes, 'i')
+           + "\"}";
+  };
+  CHECK(refusal_of(with_id(1'024)).empty());
+  CHECK(refusal_of(with_id(1'025)) == "the request's id has 1025 bytes: it may have 1024");
+}
+
 TEST_CASE("names come once") {
   const std::string x = R"({"name":"x","shape":[1],"datatype":"FP32","data":[1]})";
   CHECK(says(refusal_of(R"({"inputs":[)" + x + "," + x + "]}"), "input \"x\" twice"));

@@ -58,6 +58,7 @@ private:
     if (name == "id") {
       GPUACTORS_TRY(once(has_id_, name));
       GPUACTORS_LET(id, read_string(value, "\"id\""));
+      GPUACTORS_TRY(check_id(id));
       result_.request.id = std::move(id);
       return {};
     }
