@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import tempfile
+import time
 import unittest
 
 from http2 import Connection
@@ -151,16 +152,41 @@ class Http(WithTokens):
             self.assertEqual(ask(server, "GET", path, b"").status, 200)
             self.assertEqual(ask(server, "GET", path, b"{}", AUTHORIZED).status, 200)
 
+    def test_the_end_of_the_server_does_not_wait_for_strangers(self):
+        server = self.serve("--grace-ms", "20000", "--greeting-ms", "30000")
+        with contextlib.ExitStack() as stack:
+            known, *strangers = (stack.enter_context(server.connect()) for _ in range(4))
+            self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
+            for stranger in strangers:
+                self.assertEqual(self.ask_on(stranger, "/v2/health/live"), 200)
+            for stranger, part in zip(strangers, (b"GET /v2 HT", b"GET /v2 HTTP/1.1\r\n", b"GET /v2 HTTP/1.1\r\nHo")):
+                stranger.sendall(part)
+            known.sendall(b"GET /v2 HTTP/1.1\r\n")
+            self.assertEqual(self.ask_on(stack.enter_context(server.connect()), "/v2/health/live"), 200)
+            began = time.monotonic()
+            server.process.stdin.close()
+            for stranger in strangers:
+                self.assertEqual(stranger.recv(1), b"")
+            # Who is known, and has begun to ask, gets an answer.
+            known.sendall(f"Host: localhost\r\n{AUTHORIZED[0]}\r\n\r\n".encode())
+            with known.makefile("rb") as stream:
+                self.assertEqual(Answer(stream).status, 200)
+                self.assertEqual(stream.read(), b"")
+            self.assertEqual(server.stop(), 0)
+            self.assertLess(time.monotonic() - began, 10)
+
     def test_strangers_are_not_waited_for_as_long_as_others(self):
         server = self.serve("--greeting-ms", "1000")
         with contextlib.ExitStack() as stack:
-            known, silent, slow, refused = (stack.enter_context(server.connect()) for _ in range(4))
+            known, silent, slow, slower, refused = (stack.enter_context(server.connect()) for _ in range(5))
             self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
             slow.sendall(b"GET /v2 HT")
+            slower.sendall(b"GET /v2 HTTP/1.1\r\n")
             self.assertEqual(self.ask_on(refused, "/v2"), 401)
             self.assertEqual(silent.recv(1), b"")
-            with slow.makefile("rb") as stream:
-                self.assertEqual(Answer(stream).status, 408)
+            for connection in (slow, slower):
+                with connection.makefile("rb") as stream:
+                    self.assertEqual(Answer(stream).status, 408)
             self.assertEqual(refused.recv(1), b"")
             self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)
 

@@ -354,7 +354,7 @@ void Connection::next_request() {
   parser_.reset();
   head_bytes_ = 0;
   state_ = State::head;
-  if (loop_->state()->stopping && input_.empty())
+  if (loop_->state()->stopping && (stranger_ || input_.empty()))
     return close();
   const auto& limits = loop_->state()->options.limits;
   allow(stranger_ ? std::min(limits.idle, limits.greeting) : limits.idle);
@@ -370,7 +370,7 @@ void Connection::next_request() {
 void Connection::expire() {
   switch (state_) {
   case State::head:
-    if (input_.empty())
+    if (untouched_)
       return close();
     return refuse(408, "the header of the request took too long");
   case State::body:
@@ -387,7 +387,8 @@ void Connection::evict() {
 }
 
 void Connection::drain() {
-  if (state_ == State::handshake || (state_ == State::head && input_.empty()))
+  // Nobody knows whether the rest of a header that a stranger has begun would ever come. Bodies they have none.
+  if (state_ == State::handshake || (state_ == State::head && (stranger_ || untouched_)))
     close();
 }
 
