@@ -45,14 +45,14 @@ class Call:
 class Connection:
     """A connection to the gRPC front at `port`. Everything happens in `pump`."""
 
-    def __init__(self, port, seconds=30):
+    def __init__(self, port, seconds=30, own_window=OWN_WINDOW):
         self.socket = socket.create_connection(("127.0.0.1", port), seconds)
         self.socket.setblocking(False)
         self.seconds = seconds
         self.input = b""
         self.output = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         # No table of headers on the way back: a status is then always there in plain text.
-        self.frame(SETTINGS, 0, 0, struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW, OWN_WINDOW))
+        self.frame(SETTINGS, 0, 0, struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW, own_window))
         self.initial_window = self.window = 65_535
         self.calls = {}
         self.closed = False

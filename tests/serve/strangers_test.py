@@ -96,6 +96,21 @@ class Grpc(WithTokens):
             connection.until(lambda: with_token.received)
             self.assertEqual([watch.ended for watch in watches[2:]], [False] * 64)
 
+    def test_watches_whose_clients_read_nothing_make_room_too(self):
+        server = self.serve("--grace-ms", "20000")
+        with Connection(server.grpc, own_window=0) as connection:
+            watches = []
+            for _ in range(70):
+                watches.append(connection.call(WATCH, b""))
+                # Once there and back, so that their messages do not make room for each other.
+                self.assertEqual(connection.answer(connection.call(SERVICE + "ModelReady", b"")), UNAUTHENTICATED)
+            connection.until(lambda: sum(watch.ended for watch in watches) >= 6)
+            self.assertEqual(sum(watch.ended for watch in watches), 6)
+            # Nor is the end of the server waited for them.
+            began = time.monotonic()
+            self.assertEqual(server.stop(), 0)
+            self.assertLess(time.monotonic() - began, 10)
+
     def test_what_nobody_reads_does_not_come_in(self):
         server = self.serve()
         before = server.resident()

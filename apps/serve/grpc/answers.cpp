@@ -39,7 +39,7 @@ template <class Request, class Response>
 BeginCall small(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
   return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
     if (!is_allowed(*state, context))
-      return refused_call(*state, token_status());
+      return refused_call(state, token_status());
     return answer_small(state, context, Caller::known, answer);
   };
 }
@@ -56,7 +56,7 @@ template <class Request, class Response>
 BeginCall later(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
   return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
     if (!is_allowed(*state, context))
-      return refused_call(*state, token_status());
+      return refused_call(state, token_status());
     return answer_small_later(state, context, answer);
   };
 }
@@ -150,10 +150,10 @@ CallReactor* GrpcAnswers::CreateReactor(grpc::GenericCallbackServerContext* cont
   if (const auto found = methods_.find(context->method()); found != methods_.end())
     return found->second(*context);
   // What is missing, where gRPC itself would only say that something is.
-  return refused_call(*state_, {grpc::StatusCode::UNIMPLEMENTED,
-                                fmt::format("this server has no {}: shared memory, tracing and log settings are not "
-                                            "among what it does",
-                                            context->method().substr(0, 128))});
+  return refused_call(state_, {grpc::StatusCode::UNIMPLEMENTED,
+                               fmt::format("this server has no {}: shared memory, tracing and log settings are not "
+                                           "among what it does",
+                                           context->method().substr(0, 128))});
 }
 
 } // namespace serve

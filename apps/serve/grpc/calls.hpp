@@ -8,9 +8,12 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace serve {
 
@@ -34,11 +37,31 @@ struct GrpcState {
   SlowReads reads;
   SlowWrites writes;
   OpenStreams streams;
+  std::atomic<std::size_t> open_calls{0};
 
   explicit GrpcState(std::shared_ptr<FrontState> state)
     : front(std::move(state)), reads(most_stranger_reads), writes(front->options.limits.transfer) {
     // nop
   }
+};
+
+/// A call, which counts as open until gRPC says that it is done and it ends.
+class OpenCall : public CallReactor {
+protected:
+  explicit OpenCall(std::shared_ptr<GrpcState> state) : state_(std::move(state)) {
+    ++state_->open_calls;
+  }
+
+  ~OpenCall() override {
+    --state_->open_calls;
+  }
+
+  [[nodiscard]] const std::shared_ptr<GrpcState>& state() const noexcept {
+    return state_;
+  }
+
+private:
+  std::shared_ptr<GrpcState> state_;
 };
 
 /// The status, once it has been counted as an answer.

@@ -4,6 +4,7 @@
 #include <apps/serve/grpc/server.hpp>
 
 #include <fmt/format.h>
+#include <grpc/grpc.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -12,9 +13,11 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace serve {
@@ -32,6 +35,10 @@ constexpr int streams_per_connection = 1'024;
 // How long a connection may be silent before it is asked whether it still lives, and how long the answer may take.
 constexpr int keepalive_ms = 60'000;
 constexpr int keepalive_timeout_ms = 20'000;
+
+// How often `stop` looks whether all calls are done, and how long clients then have for leaving.
+constexpr std::chrono::milliseconds stop_look{5};
+constexpr std::chrono::seconds goodbye_time{1};
 
 Result<std::string> read_pem(const std::filesystem::path& file) {
   std::ifstream in{file, std::ios::binary};
@@ -108,8 +115,19 @@ public:
       return;
     end_streams(*state_);
     health_.end();
-    server_->Shutdown(std::chrono::system_clock::now()
-                      + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+    std::promise<void> ended;
+    std::thread shutdown{[&] {
+      server_->Shutdown(std::chrono::system_clock::now()
+                        + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+      ended.set_value();
+    }};
+    // gRPC waits for connections too, which clients need not let go of: here not for longer than for calls.
+    auto end = ended.get_future();
+    while (state_->open_calls > 0 && end.wait_for(stop_look) == std::future_status::timeout)
+      continue;
+    if (end.wait_for(goodbye_time) == std::future_status::timeout)
+      grpc_server_cancel_all_calls(server_->c_server());
+    shutdown.join();
     server_->Wait();
     server_.reset();
   }
