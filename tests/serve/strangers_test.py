@@ -1,13 +1,14 @@
 """Clients without a token, and such as send too much or not enough: strangers_test.py SERVER [TEST...]"""
 
 import contextlib
+import re
 import sys
 import tempfile
 import time
 import unittest
 
 from http2 import Connection
-from serving import Answer, Server, ask, infer_body, request_of, write_tokens
+from serving import Answer, Server, ask, eventually, infer_body, request_of, write_tokens
 
 PROGRAM = sys.argv.pop(1)
 TOKEN = "0123456789abcdef"
@@ -19,7 +20,8 @@ SMALL = ("ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelS
          "RepositoryModelLoad", "RepositoryModelUnload")
 OPEN = (SERVICE + "ServerLive", SERVICE + "ServerReady", CHECK, WATCH)
 # Codes of gRPC.
-OK, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, UNAUTHENTICATED = 0, 4, 8, 14, 16
+OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, UNAUTHENTICATED = (
+    0, 1, 3, 4, 8, 14, 16)
 
 
 class WithTokens(unittest.TestCase):
@@ -56,7 +58,7 @@ class Grpc(WithTokens):
 
     def test_without_a_token_messages_are_not_even_read(self):
         server = self.serve()
-        for method in [SERVICE + method for method in (*SMALL, "ModelInfer", "ModelStreamInfer")]:
+        for method in [SERVICE + method for method in (*SMALL, "ModelInfer", "ModelStreamInfer", "Nothing")]:
             with Connection(server.grpc) as connection:
                 call = connection.call(method, bytes(32 * MIB))
                 self.assertEqual(connection.answer(call), UNAUTHENTICATED, method)
@@ -69,6 +71,24 @@ class Grpc(WithTokens):
                 call = connection.call(SERVICE + method, bytes(2 * MIB), token=TOKEN, announced=3 * MIB, whole=False)
                 self.assertEqual(connection.answer(call), DEADLINE_EXCEEDED, method)
         self.serves(server)
+
+    def test_calls_that_end_before_their_message_are_counted_as_what_they_are(self):
+        server = self.serve()
+        method = SERVICE + "ModelInfer"
+        with Connection(server.grpc) as connection:
+            given_up = connection.call(method, b"\x0a\x00", token=TOKEN, announced=1_000, whole=False)
+            late = connection.call(method, b"\x0a\x00", token=TOKEN, announced=1_000, whole=False, timeout="100m")
+            empty = connection.call(method, token=TOKEN)
+            self.assertEqual(connection.answer(empty), INVALID_ARGUMENT)
+            connection.give_up(given_up)
+            self.assertEqual(connection.answer(late), DEADLINE_EXCEEDED)
+            counted = {}
+            def all_are_counted():
+                text = ask(server, "GET", "/metrics", headers=AUTHORIZED).text
+                counted.update(re.findall(r'^gpuactors_serve_grpc_answers_total{status="(\d+)"} (\d+)$', text, re.M))
+                return sum(map(int, counted.values())) == 3
+            eventually(all_are_counted)
+            self.assertEqual(counted, {str(code): "1" for code in (CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED)})
 
     def test_messages_of_strangers_that_stop_make_room_for_others(self):
         server = self.serve()

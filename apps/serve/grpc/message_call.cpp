@@ -17,6 +17,19 @@ using namespace std::chrono_literals;
 // The message of a stranger is a few bytes, which come with the call. How much comes in this time nobody can tell.
 constexpr gpuactors::Duration stranger_time = 500ms;
 
+// gRPC's timers may be so much early.
+constexpr auto timer_step = 10ms;
+
+/// Why no message has come.
+grpc::Status missing_status(const grpc::CallbackServerContext& context) {
+  // Their clients have gone, but they are counted.
+  if (context.deadline() <= std::chrono::system_clock::now() + timer_step)
+    return {grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline of the call has passed before its message came"};
+  if (context.IsCancelled())
+    return {grpc::StatusCode::CANCELLED, "the client has given up the call"};
+  return {grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"};
+}
+
 class RefusedCall final : public OpenCall {
 public:
   RefusedCall(std::shared_ptr<GrpcState> state, const grpc::Status& status) : OpenCall(std::move(state)) {
@@ -75,7 +88,7 @@ void MessageCall::OnReadDone(bool ok) {
   if (reading_->take() == nullptr)
     return;
   if (!ok)
-    return refuse({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
+    return refuse(missing_status(context_));
   if (message_.Length() > most_)
     return refuse({grpc::StatusCode::RESOURCE_EXHAUSTED,
                    fmt::format("the message of this call has {} bytes: it may have {}", message_.Length(), most_)});
