@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import socket
 import sys
 import tempfile
 import time
@@ -142,6 +143,15 @@ class Grpc(WithTokens):
             self.assertEqual(connection.answer(connection.call(CHECK, b"")), OK)
             self.assertGreater(sum(len(watch.unsent) for watch in watches), 100 * MIB)
             self.assertLess(server.resident() - before, 32 * MIB)
+
+    def test_connections_that_never_begin_to_speak_end(self):
+        server = self.serve("--greeting-ms", "500")
+        for said in (b"", b"PRI * HTTP/2.0\r\n"):
+            with socket.create_connection(("127.0.0.1", server.grpc), 30) as silent:
+                silent.sendall(said)
+                while silent.recv(4_096):
+                    continue
+        self.serves(server)
 
     def test_a_stream_on_which_nothing_comes_ends(self):
         server = self.serve("--idle-ms", "300")

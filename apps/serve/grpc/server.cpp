@@ -86,7 +86,10 @@ public:
     // What is on its way in, beside the messages that have arrived.
     builder.SetResourceQuota(quota.Resize(options.limits.held_bytes));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_per_connection);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.limits.idle));
+    // Nothing bounds how many connections there are: those on which nothing happens go soon.
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(options.limits.greeting));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               milliseconds(std::min(options.limits.idle, options.limits.grpc_idle)));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms);
     // What a stream may send that nobody reads: with probes, gRPC lets it have 4 MiB. A message that is being read gets
