@@ -36,7 +36,7 @@ constexpr int streams_per_connection = 1'024;
 constexpr int keepalive_ms = 60'000;
 constexpr int keepalive_timeout_ms = 20'000;
 
-// How often `stop` looks whether all calls are done, and how long clients then have for leaving.
+// How often `stop` looks whether all calls are done, and how long clients that asked nothing then have for leaving.
 constexpr std::chrono::milliseconds stop_look{5};
 constexpr std::chrono::seconds goodbye_time{1};
 
@@ -116,6 +116,8 @@ public:
   void stop(gpuactors::Duration grace) {
     if (!server_)
       return;
+    // What their clients read slowly, gRPC has written before they have read it.
+    const auto leave_time = state_->open_inferences > 0 ? grace : std::min<gpuactors::Duration>(grace, goodbye_time);
     end_streams(*state_);
     health_.end();
     std::promise<void> ended;
@@ -124,11 +126,11 @@ public:
                         + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
       ended.set_value();
     }};
-    // gRPC waits for connections too, which clients need not let go of: here not for longer than for calls.
+    // gRPC waits for connections too, which clients need not let go of.
     auto end = ended.get_future();
     while (state_->open_calls > 0 && end.wait_for(stop_look) == std::future_status::timeout)
       continue;
-    if (end.wait_for(goodbye_time) == std::future_status::timeout)
+    if (end.wait_for(leave_time) == std::future_status::timeout)
       grpc_server_cancel_all_calls(server_->c_server());
     shutdown.join();
     server_->Wait();

@@ -247,6 +247,7 @@ private:
   bool all_read_ = false;
   bool writing_ = false;
   bool finished_ = false;
+  Counting open_{state()->open_inferences};
 };
 
 } // namespace

@@ -87,6 +87,7 @@ private:
   }
 
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  Counting open_{state()->open_inferences};
 };
 
 } // namespace
