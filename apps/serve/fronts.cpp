@@ -27,10 +27,9 @@ void fit_connections(std::size_t& connections) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0)
     return;
-  // Twice: gRPC counts no connections of its own.
-  const auto wanted = std::min<rlim_t>(2 * connections + other_files, files.rlim_max);
-  if (files.rlim_cur < wanted) {
-    files.rlim_cur = wanted;
+  // All that it may: gRPC bounds no connections of its own, and takes none any more once it has been refused a file.
+  if (files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &files);
     ::getrlimit(RLIMIT_NOFILE, &files);
   }
@@ -69,6 +68,8 @@ Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
   for (const auto& endpoint : {options.http, options.grpc})
     if (endpoint)
       GPUACTORS_TRY(check_exposure(*endpoint, tokens.required(), options.tls.has_value()));
+  if (options.tls)
+    options.limits.connections = std::min(options.limits.connections, options.limits.tls_connections);
   fit_connections(options.limits.connections);
   auto parts = std::make_unique<Parts>();
   parts->state = std::make_shared<FrontState>(service, std::move(options), std::move(tokens));

@@ -33,12 +33,16 @@ struct FrontLimits {
   std::size_t held_bytes = std::size_t{1} << 30;
   /// Connections of the HTTP front; fewer where the process may not open so many files.
   std::size_t connections = 16'384;
+  /// The same for a server with TLS, where each takes up to 100 KiB even if nothing is said.
+  std::size_t tls_connections = 4'096;
   /// Bytes of the request line and the header fields of one request.
   std::size_t header_bytes = 16U << 10;
   /// How long a connection over HTTP may take for the header of a request until one has been accepted.
   gpuactors::Duration greeting = std::chrono::seconds{10};
   /// How long a connection may do nothing between two requests.
   gpuactors::Duration idle = std::chrono::minutes{5};
+  /// How long a connection of gRPC may be without a call, if that is less: their number has no bound.
+  gpuactors::Duration grpc_idle = std::chrono::minutes{1};
   /// How long a header, and each further MiB of a body or of an answer, may take on its way.
   gpuactors::Duration transfer = std::chrono::seconds{30};
   /// How long a message of gRPC may take on its way in, however large it is: nothing tells how much has arrived.

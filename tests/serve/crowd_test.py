@@ -125,6 +125,15 @@ class Crowd(unittest.TestCase):
                     connection.close()
             self.serves(server)
 
+    def test_bodies_that_are_announced_take_no_room_from_others(self):
+        with Server(PROGRAM, "--held-bytes", str(8 * MIB)) as server, contextlib.ExitStack() as stack:
+            self.serves(server)
+            for _ in range(200):
+                connection = stack.enter_context(server.connect())
+                connection.sendall(request_of("POST", LINE, b"{", [f"Content-Length: {7 * MIB}"]))
+                self.serves(server)
+            self.assertLess(server.metric("gpuactors_serve_held_bytes"), 2 * MIB)
+
     def test_small_bodies_that_unpack_to_large_ones_hold_up_nobody(self):
         count = 7_900_000
         body = gzip.compress(b'{"inputs":[{"name":"v","datatype":"FP32","shape":[%d],"data":[0' % count

@@ -113,6 +113,25 @@ TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve
   CHECK(stream->Finish().ok());
 }
 
+TEST_CASE("an id that is too long is refused, and not repeated by a stream", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  auto request = request_for("line");
+  request.set_id(std::string(1'025, 'i'));
+  inference::ModelInferResponse answer;
+  grpc::ClientContext context;
+  CHECK(stub->ModelInfer(&context, request, &answer).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  grpc::ClientContext other_context;
+  auto stream = stub->ModelStreamInfer(&other_context);
+  inference::ModelStreamInferResponse response;
+  REQUIRE(stream->Write(request));
+  REQUIRE(stream->Read(&response));
+  CHECK(response.error_message() == "the request's id has 1025 bytes: it may have 1024");
+  CHECK(response.infer_response().id().empty());
+  stream->WritesDone();
+  CHECK(stream->Finish().ok());
+}
+
 TEST_CASE("a load over gRPC with too many parameters is refused", "[serve]") {
   Served served;
   auto stub = inference::GRPCInferenceService::NewStub(served.channel);

@@ -9,6 +9,7 @@ import time
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 ACK = END_STREAM = 1
 END_HEADERS = 4
+CANCEL = 8
 HEADER_TABLE_SIZE, INITIAL_WINDOW = 1, 4
 OWN_WINDOW = 2**31 - 1
 FRAME = 16_384
@@ -45,14 +46,14 @@ class Call:
 class Connection:
     """A connection to the gRPC front at `port`. Everything happens in `pump`."""
 
-    def __init__(self, port, seconds=30):
+    def __init__(self, port, seconds=30, own_window=OWN_WINDOW):
         self.socket = socket.create_connection(("127.0.0.1", port), seconds)
         self.socket.setblocking(False)
         self.seconds = seconds
         self.input = b""
         self.output = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         # No table of headers on the way back: a status is then always there in plain text.
-        self.frame(SETTINGS, 0, 0, struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW, OWN_WINDOW))
+        self.frame(SETTINGS, 0, 0, struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW, own_window))
         self.initial_window = self.window = 65_535
         self.calls = {}
         self.closed = False
@@ -66,7 +67,7 @@ class Connection:
     def frame(self, kind, flags, stream, payload=b""):
         self.output += struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
-    def call(self, method, *messages, token=None, whole=True, announced=None):
+    def call(self, method, *messages, token=None, whole=True, announced=None, timeout=None):
         """Begins a call. `announced` bytes are told for each message, which may be fewer than come."""
         call = Call(2 * len(self.calls) + 1, self.initial_window)
         self.calls[call.number] = call
@@ -74,6 +75,8 @@ class Connection:
                   ("te", "trailers"), ("content-type", "application/grpc")]
         if token:
             fields.append(("authorization", f"Bearer {token}"))
+        if timeout:
+            fields.append(("grpc-timeout", timeout))
         self.frame(HEADERS, END_HEADERS, call.number, b"".join(header(*field) for field in fields))
         call.unsent = memoryview(b"".join(b"\0" + struct.pack(">I", announced or len(message)) + message
                                           for message in messages))
@@ -81,6 +84,11 @@ class Connection:
         if whole and not call.unsent:
             self.frame(DATA, END_STREAM, call.number)
         return call
+
+    def give_up(self, call):
+        """Cancels a call."""
+        self.frame(RST_STREAM, 0, call.number, struct.pack(">I", CANCEL))
+        call.ended = True
 
     def send_data(self):
         for call in self.calls.values():

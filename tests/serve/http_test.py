@@ -1,9 +1,13 @@
 """What HTTP clients see of the fronts, spoken by hand: http_test.py SERVER [TEST...]"""
 
+import contextlib
 import gzip
+import itertools
 import json
 import re
+import select
 import shutil
+import socket
 import ssl
 import struct
 import subprocess
@@ -255,12 +259,37 @@ class Connections(WithServer):
                              (request_of("POST", LINE, b"{}", ["Transfer-Encoding: gzip"]), 400),
                              (request_of("POST", LINE, b"0\r\n\r\n", ["Transfer-Encoding: chunked, gzip"]), 400),
                              (request_of("POST", LINE, b"0\r\n\r\n", ["Transfer-Encoding: gzip, chunked"]), 400),
+                             (request_of("POST", LINE, b"0\r\n\r\n", ["Transfer-Encoding: chunked"] * 2), 400),
+                             (request_of("POST", LINE, b"{}", ["Content-Length: 2", "Transfer-Encoding:"]), 400),
                              (request_of("GET", "/v2", headers=["Transfer-Encoding: identity"]), 400),
                              (request_of("GET", "/v2", b"0\r\n\r\n", ["Transfer-Encoding: chunked"], "1.0"), 400)):
             with self.server.connect() as connection, connection.makefile("rb") as stream:
                 connection.sendall(sent)
                 self.refused(status, Answer(stream))
                 self.assertEqual(stream.read(), b"")
+
+    def test_a_header_is_bounded_as_a_whole(self):
+        for name in (b"X", b"Transfer-Encoding"):
+            def field(size, name=name):
+                return name + b": " + b"y" * (size - len(name) - 4) + b"\r\n"
+            line = b"GET /v2 HTTP/1.1\r\n"
+            # As the server reads them: each piece ends with the first byte of a field, and those before are complete.
+            sent = line + field(2_047 - len(line)) + field(2_047) * 30 + b"\r\n"
+            with self.server.connect() as connection, connection.makefile("rb") as stream:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with contextlib.suppress(OSError):
+                    for begin, end in itertools.pairwise([0, *range(2_048, len(sent), 2_047), len(sent)]):
+                        connection.sendall(sent[begin:end])
+                        if select.select([connection], [], [], 0.01)[0]:
+                            break  # it has answered
+                self.refused(431, Answer(stream))
+                self.assertEqual(stream.read(), b"")
+
+    def test_fields_behind_a_body_do_not_count(self):
+        body = infer_body([1, 2, 3, 4])
+        chunks = b"%x\r\n%s\r\n0\r\nInference-Header-Content-Length: 0\r\n\r\n" % (len(body), body)
+        answer = self.ask("POST", LINE, chunks, ["Transfer-Encoding: chunked"])
+        self.assertEqual(answer.status, 200, answer.body)
 
     def test_requests_that_are_too_large(self):
         huge = b"1" * 100_001

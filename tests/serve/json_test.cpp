@@ -171,6 +171,33 @@ TEST_CASE("what is no JSON is refused, in parts that nobody asked for as well") 
   CHECK(says(refusal_of(many + "]}"), "1024 inputs"));
 }
 
+TEST_CASE("an id has a bound") {
+  const auto with_id = [](std::size_t bytes) {
+    return R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"id":")" + std::string(bytes, 'i')
+           + "\"}";
+  };
+  CHECK(refusal_of(with_id(1'024)).empty());
+  CHECK(refusal_of(with_id(1'025)) == "the request's id has 1025 bytes: it may have 1024");
+}
+
+TEST_CASE("fields that count come once, in parameters too") {
+  const std::string x = R"({"name":"x","shape":[1],"datatype":"FP32","data":[1]})";
+  const auto with = [&](const std::string& more) { return R"({"inputs":[)" + x + "]," + more + "}"; };
+  CHECK(says(refusal_of(with(R"("parameters":{"timeout":1,"timeout":2})")), "\"timeout\" twice"));
+  CHECK(says(refusal_of(with(R"("parameters":{"priority":1,"priority":1})")), "\"priority\" twice"));
+  CHECK(says(refusal_of(with(R"("parameters":{"binary_data_output":true,"binary_data_output":false})")),
+             "\"binary_data_output\" twice"));
+  CHECK(says(refusal_of(with(R"("outputs":[{"name":"y","parameters":{},"parameters":{}}])")), "\"parameters\" twice"));
+  CHECK(says(refusal_of(with(R"("outputs":[{"name":"y","parameters":{"binary_data":true,"binary_data":true}}])")),
+             "\"binary_data\" twice"));
+  CHECK(says(refusal_of(R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","parameters":)"
+                        R"({"binary_data_size":4,"binary_data_size":4}}]})",
+                        "1234"),
+             "\"binary_data_size\" twice"));
+  CHECK_FALSE(read_index_request(body_of(R"({"ready":true,"ready":true})")));
+  CHECK(refusal_of(with(R"("parameters":{"other":1,"other":2},"else":1,"else":2)")).empty());
+}
+
 TEST_CASE("names come once") {
   const std::string x = R"({"name":"x","shape":[1],"datatype":"FP32","data":[1]})";
   CHECK(says(refusal_of(R"({"inputs":[)" + x + "," + x + "]}"), "input \"x\" twice"));

@@ -54,6 +54,15 @@ TEST_CASE("raw contents are views that keep the message") {
   CHECK(values_of<float>(request->inputs[0].data) == std::vector<float>{1, 2});
 }
 
+TEST_CASE("a message's id has a bound") {
+  auto message = message_with("FP32", {2});
+  message->add_raw_input_contents(raw_of<float>({1, 2}));
+  message->set_id(std::string(1'024, 'i'));
+  CHECK(request_of(message));
+  message->set_id(std::string(1'025, 'i'));
+  CHECK(is_refused(message, "the request's id has 1025 bytes: it may have 1024"));
+}
+
 TEST_CASE("typed contents are read from the field of their type, within its range") {
   auto message = message_with("INT8", {2});
   message->mutable_inputs(0)->mutable_contents()->add_int_contents(-128);

@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   int transfer_ms = 30'000;
   int message_ms = 120'000;
   int greeting_ms = 10'000;
+  int grace_ms = 2'000;
   parser.add_option("--token-file", token_file);
   parser.add_option("--certificate", certificate);
   parser.add_option("--key", key);
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   parser.add_option("--transfer-ms", transfer_ms);
   parser.add_option("--message-ms", message_ms);
   parser.add_option("--greeting-ms", greeting_ms);
+  parser.add_option("--grace-ms", grace_ms);
   parser.add_option("--connections", options.limits.connections);
   parser.add_option("--request-bytes", options.limits.request_bytes);
   parser.add_option("--held-bytes", options.limits.held_bytes);
@@ -55,5 +57,5 @@ int main(int argc, char** argv) {
   std::cout << fronts->http()->port << " " << fronts->grpc()->port << std::endl;
   for (std::string line; std::getline(std::cin, line);)
     continue;
-  fronts->stop(std::chrono::seconds{2});
+  fronts->stop(milliseconds(grace_ms));
 }

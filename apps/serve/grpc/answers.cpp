@@ -1,3 +1,4 @@
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/grpc/answers.hpp>
 #include <apps/serve/grpc/small_call.hpp>
 #include <apps/serve/grpc/wire.hpp>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 #include <grpcpp/server_context.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +21,9 @@ using gpuactors::Result;
 namespace {
 
 using State = std::shared_ptr<GrpcState>;
+
+// How much of a method's name is repeated.
+constexpr std::size_t longest_method = 128;
 
 /// Parses the message, has it answered by `answer`, and writes what that returns.
 template <class Request, class Response>
@@ -39,7 +44,7 @@ template <class Request, class Response>
 BeginCall small(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
   return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
     if (!is_allowed(*state, context))
-      return refused_call(*state, token_status());
+      return refused_call(state, token_status());
     return answer_small(state, context, Caller::known, answer);
   };
 }
@@ -56,7 +61,7 @@ template <class Request, class Response>
 BeginCall later(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
   return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
     if (!is_allowed(*state, context))
-      return refused_call(*state, token_status());
+      return refused_call(state, token_status());
     return answer_small_later(state, context, answer);
   };
 }
@@ -149,11 +154,14 @@ GrpcAnswers::GrpcAnswers(std::shared_ptr<GrpcState> state, Methods methods)
 CallReactor* GrpcAnswers::CreateReactor(grpc::GenericCallbackServerContext* context) {
   if (const auto found = methods_.find(context->method()); found != methods_.end())
     return found->second(*context);
+  // First, so that only those who may ask learn which methods there are.
+  if (!is_allowed(*state_, *context))
+    return refused_call(state_, token_status());
   // What is missing, where gRPC itself would only say that something is.
-  return refused_call(*state_, {grpc::StatusCode::UNIMPLEMENTED,
-                                fmt::format("this server has no {}: shared memory, tracing and log settings are not "
-                                            "among what it does",
-                                            context->method().substr(0, 128))});
+  return refused_call(state_, {grpc::StatusCode::UNIMPLEMENTED,
+                               fmt::format("this server has no {}: shared memory, tracing and log settings are not "
+                                           "among what it does",
+                                           cut_text(context->method(), longest_method))});
 }
 
 } // namespace serve

@@ -8,9 +8,12 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace serve {
 
@@ -34,11 +37,48 @@ struct GrpcState {
   SlowReads reads;
   SlowWrites writes;
   OpenStreams streams;
+  /// Calls of any kind, and those of them that ask models.
+  std::atomic<std::size_t> open_calls{0};
+  std::atomic<std::size_t> open_inferences{0};
 
   explicit GrpcState(std::shared_ptr<FrontState> state)
     : front(std::move(state)), reads(most_stranger_reads), writes(front->options.limits.transfer) {
     // nop
   }
+};
+
+/// Counts as long as it lives.
+class Counting {
+public:
+  explicit Counting(std::atomic<std::size_t>& count) : count_(count) {
+    ++count_;
+  }
+
+  ~Counting() {
+    --count_;
+  }
+
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+
+private:
+  std::atomic<std::size_t>& count_;
+};
+
+/// A call, which counts as open until gRPC says that it is done and it ends.
+class OpenCall : public CallReactor {
+protected:
+  explicit OpenCall(std::shared_ptr<GrpcState> state) : state_(std::move(state)) {
+    // nop
+  }
+
+  [[nodiscard]] const std::shared_ptr<GrpcState>& state() const noexcept {
+    return state_;
+  }
+
+private:
+  std::shared_ptr<GrpcState> state_;
+  Counting open_{state_->open_calls};
 };
 
 /// The status, once it has been counted as an answer.

@@ -20,6 +20,9 @@ namespace {
 /// Without a token, so many watches may be open.
 constexpr std::size_t most_stranger_watches = 64;
 
+/// How long each word to a watch may take when the server ends: it does not wait for those that do not read.
+constexpr std::chrono::seconds last_words{1};
+
 /// How often it is looked whether something has changed.
 constexpr std::chrono::milliseconds look_again{100};
 
@@ -39,6 +42,8 @@ public:
 
   /// With the mutex: tells what has changed, and ends behind that when the server does.
   void look() {
+    if (service_.ending_)
+      state()->writes.limit(context(), last_words);
     if (writing_ || finished_)
       return;
     const auto status = service_.status_of(name_);
@@ -52,6 +57,7 @@ public:
     response.set_status(status);
     outgoing_ = bytes_of(response);
     writing_ = true;
+    state()->writes.begin(context(), outgoing_.Length());
     StartWrite(&outgoing_);
   }
 
@@ -87,6 +93,9 @@ private:
       strangers.erase(strangers.begin());
       oldest->finish({grpc::StatusCode::RESOURCE_EXHAUSTED,
                       fmt::format("{} later watches want no token either: that is the most", most_stranger_watches)});
+      // Its client does not read: it would stay as long as it likes, behind what it has not read.
+      if (oldest->writing_)
+        state()->writes.limit(oldest->context(), {});
     }
     strangers.push_back(this);
   }
@@ -94,6 +103,8 @@ private:
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock{service_.mutex_};
     writing_ = false;
+    if (!finished_)
+      state()->writes.end(context());
     if (ok)
       look();
     else

@@ -15,10 +15,10 @@ enum class Caller : std::uint8_t { stranger, known };
 [[nodiscard]] Caller caller_of(const GrpcState& state, const grpc::CallbackServerContext& context);
 
 /// Ends at once with a status, before anything of its messages is read. Lives until gRPC says that it is done.
-[[nodiscard]] CallReactor* refused_call(const GrpcState& state, const grpc::Status& status);
+[[nodiscard]] CallReactor* refused_call(const std::shared_ptr<GrpcState>& state, const grpc::Status& status);
 
 /// Lives until gRPC says that it is done.
-class MessageCall : public CallReactor {
+class MessageCall : public OpenCall {
 public:
   MessageCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context);
   ~MessageCall() override;
@@ -29,10 +29,6 @@ public:
 protected:
   /// It has arrived. From then on, `OnCancel` may be called at any time, or has been.
   virtual void on_message() = 0;
-
-  [[nodiscard]] const std::shared_ptr<GrpcState>& state() const noexcept {
-    return state_;
-  }
 
   [[nodiscard]] grpc::CallbackServerContext& context() const noexcept {
     return context_;
@@ -57,7 +53,6 @@ protected:
 private:
   struct Reading;
 
-  std::shared_ptr<GrpcState> state_;
   grpc::CallbackServerContext& context_;
   std::shared_ptr<Reading> reading_;
   SlowReads::Key read_ = 0;
@@ -65,7 +60,6 @@ private:
   grpc::ByteBuffer message_;
   grpc::ByteBuffer response_;
   HeldShare share_;
-  bool writing_ = false;
 };
 
 } // namespace serve

@@ -4,6 +4,7 @@
 #include <apps/serve/grpc/server.hpp>
 
 #include <fmt/format.h>
+#include <grpc/grpc.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -12,9 +13,11 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace serve {
@@ -32,6 +35,10 @@ constexpr int streams_per_connection = 1'024;
 // How long a connection may be silent before it is asked whether it still lives, and how long the answer may take.
 constexpr int keepalive_ms = 60'000;
 constexpr int keepalive_timeout_ms = 20'000;
+
+// How often `stop` looks whether all calls are done, and how long clients that asked nothing then have for leaving.
+constexpr std::chrono::milliseconds stop_look{5};
+constexpr std::chrono::seconds goodbye_time{1};
 
 Result<std::string> read_pem(const std::filesystem::path& file) {
   std::ifstream in{file, std::ios::binary};
@@ -79,7 +86,10 @@ public:
     // What is on its way in, beside the messages that have arrived.
     builder.SetResourceQuota(quota.Resize(options.limits.held_bytes));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_per_connection);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.limits.idle));
+    // Nothing bounds how many connections there are: those on which nothing happens go soon.
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(options.limits.greeting));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               milliseconds(std::min(options.limits.idle, options.limits.grpc_idle)));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms);
     // What a stream may send that nobody reads: with probes, gRPC lets it have 4 MiB. A message that is being read gets
@@ -106,10 +116,23 @@ public:
   void stop(gpuactors::Duration grace) {
     if (!server_)
       return;
+    // What their clients read slowly, gRPC has written before they have read it.
+    const auto leave_time = state_->open_inferences > 0 ? grace : std::min<gpuactors::Duration>(grace, goodbye_time);
     end_streams(*state_);
     health_.end();
-    server_->Shutdown(std::chrono::system_clock::now()
-                      + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+    std::promise<void> ended;
+    std::thread shutdown{[&] {
+      server_->Shutdown(std::chrono::system_clock::now()
+                        + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+      ended.set_value();
+    }};
+    // gRPC waits for connections too, which clients need not let go of.
+    auto end = ended.get_future();
+    while (state_->open_calls > 0 && end.wait_for(stop_look) == std::future_status::timeout)
+      continue;
+    if (end.wait_for(leave_time) == std::future_status::timeout)
+      grpc_server_cancel_all_calls(server_->c_server());
+    shutdown.join();
     server_->Wait();
     server_.reset();
   }

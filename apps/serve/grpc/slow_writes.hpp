@@ -1,13 +1,9 @@
-// Ends calls whose clients do not take their answers.
+// Cancels calls whose clients do not take their answers.
 #pragma once
 
-#include <gpuactors/base/clock.hpp>
+#include <apps/serve/grpc/deadlines.hpp>
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
-#include <thread>
-#include <unordered_map>
 
 namespace grpc {
 class ServerContextBase;
@@ -19,28 +15,22 @@ namespace serve {
 class SlowWrites {
 public:
   /// @param unit The time for each MiB of an answer, and the least.
-  explicit SlowWrites(gpuactors::Duration unit);
-  ~SlowWrites();
+  explicit SlowWrites(gpuactors::Duration unit) : unit_(unit) {
+    // nop
+  }
 
-  SlowWrites(const SlowWrites&) = delete;
-  SlowWrites& operator=(const SlowWrites&) = delete;
-
-  /// The call begins to write an answer of so many bytes.
+  /// The call begins to write so many bytes, or to end: its last words wait behind what its client does not take.
   void begin(grpc::ServerContextBase& call, std::size_t bytes);
-  /// It has written. Must be called before the call ends, if `begin` was.
+  /// The call may not go on for longer than `time`, if `begin` does not say sooner.
+  void limit(grpc::ServerContextBase& call, gpuactors::Duration time);
+  /// It has written.
   void end(grpc::ServerContextBase& call);
+  /// The call is done, and nobody cancels it any more. Must be called without a lock that one of its handlers takes.
+  void forget(grpc::ServerContextBase& call);
 
 private:
-  void watch();
-  void cancel_late();
-
   gpuactors::Duration unit_;
-  // A cancelled call may end on the thread that cancels it.
-  std::recursive_mutex mutex_;
-  std::condition_variable_any changed_;
-  bool ending_ = false;
-  std::unordered_map<grpc::ServerContextBase*, gpuactors::TimePoint> deadlines_;
-  std::thread thread_;
+  Deadlines deadlines_;
 };
 
 } // namespace serve

@@ -44,17 +44,17 @@ struct StreamLink {
 namespace {
 
 /// Lives until gRPC says that it is done. The members are guarded by the link's mutex.
-class StreamCall final : public CallReactor {
+class StreamCall final : public OpenCall {
 public:
   StreamCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context)
-    : state_(std::move(state)), context_(context) {
+    : OpenCall(std::move(state)), context_(context) {
     link_->call = this;
   }
 
   void start() {
     {
-      const std::lock_guard lock{state_->streams.mutex};
-      state_->streams.links.insert(link_);
+      const std::lock_guard lock{state()->streams.mutex};
+      state()->streams.links.insert(link_);
     }
     const std::lock_guard lock{link_->mutex};
     go_on();
@@ -69,27 +69,32 @@ public:
       outgoing_share_ = std::move(slots_.front()->share);
       slots_.pop_front();
       writing_ = true;
-      state_->writes.begin(context_, outgoing_.Length());
+      state()->writes.begin(context_, outgoing_.Length());
       StartWrite(&outgoing_);
     }
-    const bool stopping = state_->front->stopping;
+    const bool stopping = state()->front->stopping;
     if (!reading_ && !all_read_ && !stopping && slots_.size() < stream_requests) {
       reading_ = true;
       wait_for_message();
       StartRead(&incoming_);
     }
-    if ((all_read_ || stopping) && !writing_ && slots_.empty()) {
-      finished_ = true;
-      Finish(all_read_ ? grpc::Status::OK : grpc::Status{grpc::StatusCode::UNAVAILABLE, "the server ends"});
-    }
+    if ((all_read_ || stopping) && !writing_ && slots_.empty())
+      finish(all_read_ ? grpc::Status::OK : grpc::Status{grpc::StatusCode::UNAVAILABLE, "the server ends"});
   }
 
 private:
   using Tickets = std::vector<std::shared_ptr<Service::Ticket>>;
 
+  /// With the lock.
+  void finish(const grpc::Status& status) {
+    finished_ = true;
+    state()->writes.begin(context_, 0);
+    Finish(status);
+  }
+
   /// With the lock: the next message is given up when it does not come.
   void wait_for_message() {
-    read_ = state_->reads.begin(state_->front->options.limits.idle, false, [link = link_, number = ++reads_] {
+    read_ = state()->reads.begin(state()->front->options.limits.idle, false, [link = link_, number = ++reads_] {
       const std::lock_guard lock{link->mutex};
       if (link->call != nullptr)
         link->call->on_late(number);
@@ -103,9 +108,8 @@ private:
     // Who waits for answers may do so before asking more.
     if (writing_ || !slots_.empty())
       return wait_for_message();
-    finished_ = true;
-    const auto time = std::chrono::duration_cast<std::chrono::seconds>(state_->front->options.limits.idle);
-    Finish({grpc::StatusCode::UNAVAILABLE,
+    const auto time = std::chrono::duration_cast<std::chrono::seconds>(state()->front->options.limits.idle);
+    finish({grpc::StatusCode::UNAVAILABLE,
             fmt::format("no whole request has come on this stream for {} seconds", time.count())});
   }
 
@@ -113,7 +117,7 @@ private:
     auto slot = std::make_shared<Slot>();
     {
       const std::lock_guard lock{link_->mutex};
-      state_->reads.end(read_);
+      state()->reads.end(read_);
       if (!ok || finished_) {
         reading_ = false;
         all_read_ = true;
@@ -121,7 +125,7 @@ private:
       }
       slots_.push_back(slot);
     }
-    state_->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
+    state()->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
     ask(slot);
     const std::lock_guard lock{link_->mutex};
     // Not before: whoever answers meanwhile would have the next request read over this one.
@@ -131,15 +135,15 @@ private:
 
   /// Without the lock: the model may answer at once.
   void ask(const std::shared_ptr<Slot>& slot) {
-    auto request = read_request(context_, incoming_, state_->front->held);
+    auto request = read_request(context_, incoming_, state()->front->held);
     incoming_.Clear();
     if (!request)
-      return settle(link_, state_->front, slot, fail(request.error()));
+      return settle(link_, state()->front, slot, fail(request.error()));
     slot->id = request->id;
-    auto ticket = state_->front->service.infer(std::move(*request),
-                                               [link = link_, front = state_->front, slot](Result<InferReply> reply) {
-                                                 settle(link, front, slot, std::move(reply));
-                                               });
+    auto ticket = state()->front->service.infer(std::move(*request),
+                                                [link = link_, front = state()->front, slot](Result<InferReply> reply) {
+                                                  settle(link, front, slot, std::move(reply));
+                                                });
     bool late = false;
     {
       const std::lock_guard lock{link_->mutex};
@@ -178,7 +182,8 @@ private:
     Tickets given_up;
     {
       const std::lock_guard lock{link_->mutex};
-      state_->writes.end(context_);
+      if (!finished_)
+        state()->writes.end(context_);
       writing_ = false;
       outgoing_.Clear();
       outgoing_share_ = {};
@@ -207,8 +212,8 @@ private:
       if (slot->ticket)
         tickets.push_back(slot->ticket);
     slots_.clear();
-    if (!std::exchange(finished_, true))
-      Finish(grpc::Status{grpc::StatusCode::CANCELLED, "the client has given up the stream"});
+    if (!finished_)
+      finish({grpc::StatusCode::CANCELLED, "the client has given up the stream"});
     return tickets;
   }
 
@@ -219,18 +224,17 @@ private:
 
   void OnDone() override {
     {
-      const std::lock_guard lock{state_->streams.mutex};
-      state_->streams.links.erase(link_);
+      const std::lock_guard lock{state()->streams.mutex};
+      state()->streams.links.erase(link_);
     }
     {
       const std::lock_guard lock{link_->mutex};
       link_->call = nullptr;
-      state_->writes.end(context_);
     }
+    state()->writes.forget(context_);
     delete this;
   }
 
-  std::shared_ptr<GrpcState> state_;
   grpc::CallbackServerContext& context_;
   std::shared_ptr<StreamLink> link_ = std::make_shared<StreamLink>();
   grpc::ByteBuffer incoming_;
@@ -243,13 +247,14 @@ private:
   bool all_read_ = false;
   bool writing_ = false;
   bool finished_ = false;
+  Counting open_{state()->open_inferences};
 };
 
 } // namespace
 
 CallReactor* infer_stream(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context) {
   if (!is_allowed(*state, context))
-    return refused_call(*state, token_status());
+    return refused_call(state, token_status());
   auto* call = new StreamCall{state, context};
   call->start();
   return call;

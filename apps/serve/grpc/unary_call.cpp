@@ -87,6 +87,7 @@ private:
   }
 
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  Counting open_{state()->open_inferences};
 };
 
 } // namespace
@@ -110,7 +111,7 @@ grpc::Status token_status() {
 
 CallReactor* infer_over_grpc(const std::shared_ptr<GrpcState>& state, grpc::CallbackServerContext& context) {
   if (!is_allowed(*state, context))
-    return refused_call(*state, token_status());
+    return refused_call(state, token_status());
   auto* call = new UnaryCall{state, context};
   call->receive(Caller::known, state->front->options.limits.request_bytes);
   return call;

@@ -19,8 +19,10 @@ using namespace std::chrono_literals;
 
 // How long a client may go on sending what nobody reads any more.
 constexpr gpuactors::Duration linger_time = 2s;
-// The most that one read or write takes; of a body, it is counted against the bound before.
+// The most that one read or write takes; of a body, it is counted against the bound before. So is the least, but no
+// more than has arrived already: who only announces much keeps room from nobody.
 constexpr std::size_t transfer_step = 256U << 10;
+constexpr std::size_t least_step = 4U << 10;
 // The memory for what is read and dropped.
 constexpr std::size_t drop_step = 16U << 10;
 constexpr std::size_t transfer_unit = 1U << 20;
@@ -149,8 +151,9 @@ void Connection::on_end(const Code& error) {
 }
 
 void Connection::parse_head() {
+  const auto most = loop_->state()->options.limits.header_bytes;
   if (!parser_)
-    parser_.emplace(loop_->state()->options.limits.header_bytes);
+    parser_.emplace(most);
   if (input_.empty())
     return read_input();
   if (std::exchange(untouched_, false)) {
@@ -163,11 +166,13 @@ void Connection::parse_head() {
   const auto data = input_.data();
   const auto used = parser_->put(asio::buffer(data.data(), data.size()), error);
   input_.consume(used);
-  if (error == http::error::need_more) {
-    if (!input_.full())
-      return read_input();
+  head_bytes_ += used;
+  // The parser's own bound holds for each piece that it is given, and fields that came whole are taken off it.
+  const auto pending = parser_->is_header_done() ? 0 : input_.data().size();
+  if (head_bytes_ + pending > most || (error == http::error::need_more && input_.full()))
     error = http::error::header_limit;
-  }
+  if (error == http::error::need_more)
+    return read_input();
   if (error == http::error::header_limit)
     return refuse(431, "the header of the request is too large");
   if (error)
@@ -190,10 +195,14 @@ void Connection::begin_body() {
     keep_alive_ = keep_alive_ && !has_body;
     return respond(std::move(refused));
   }
-  if (stranger_ && loop_->api().is_known(parser_->head()))
+  const auto known = loop_->api().is_known(parser_->head());
+  if (known)
     leave_strangers();
   if (!has_body)
     return work();
+  // What strangers may ask for needs none, and theirs would take room and time from others.
+  if (!known)
+    return refuse(413, "a request without a token may have no body here");
   const auto& limits = state.options.limits;
   most_body_bytes_ = route_->endpoint == EndpointKind::infer
                          ? limits.request_bytes
@@ -244,7 +253,7 @@ void Connection::read_body() {
   // A read that began while the request before was being answered takes what comes next; `on_input` goes on.
   if (reading_)
     return;
-  const auto step = std::min(missing, transfer_step);
+  const auto step = std::min({missing, transfer_step, std::max(least_step, body_.size())});
   if (const auto growth = body_.reserve(step); growth != BodyBuffer::Growth::done)
     return refuse(growth);
   receive(asio::buffer(body_.free().data(), step),
@@ -343,8 +352,9 @@ void Connection::on_written(const Code& error) {
 
 void Connection::next_request() {
   parser_.reset();
+  head_bytes_ = 0;
   state_ = State::head;
-  if (loop_->state()->stopping && input_.empty())
+  if (loop_->state()->stopping && (stranger_ || input_.empty()))
     return close();
   const auto& limits = loop_->state()->options.limits;
   allow(stranger_ ? std::min(limits.idle, limits.greeting) : limits.idle);
@@ -360,7 +370,7 @@ void Connection::next_request() {
 void Connection::expire() {
   switch (state_) {
   case State::head:
-    if (input_.empty())
+    if (untouched_)
       return close();
     return refuse(408, "the header of the request took too long");
   case State::body:
@@ -377,7 +387,8 @@ void Connection::evict() {
 }
 
 void Connection::drain() {
-  if (state_ == State::handshake || (state_ == State::head && input_.empty()))
+  // Nobody knows whether the rest of a header that a stranger has begun would ever come. Bodies they have none.
+  if (state_ == State::handshake || (state_ == State::head && (stranger_ || untouched_)))
     close();
 }
 

@@ -116,6 +116,8 @@ private:
   gpuactors::TimePoint transfer_began_;
   InputBuffer input_;
   std::optional<HeadParser> parser_;
+  /// What the parser has taken of the header so far.
+  std::size_t head_bytes_ = 0;
   std::optional<Route> route_;
   BodyBuffer body_;
   std::size_t body_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 namespace serve {
 
@@ -45,6 +46,9 @@ void HeadParser::on_response_impl(int, Text, int, Code& error) {
 }
 
 void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) {
+  // Those behind chunks come after all that they could say has been decided.
+  if (header_read_)
+    return;
   if (field == http::field::authorization)
     head_.authorization = string_of(value);
   else if (field == http::field::content_encoding)
@@ -54,7 +58,7 @@ void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) 
   else if (field == http::field::origin)
     head_.origin = lower_of(value);
   else if (field == http::field::transfer_encoding)
-    transfer_encoding_ += (transfer_encoding_.empty() ? "" : ",") + lower_of(value);
+    framed_ = !std::exchange(has_transfer_encoding_, true) && lower_of(value) == "chunked" && !old_;
   else if (field == http::field::expect)
     head_.expects_continue = lower_of(value) == "100-continue";
   else if (field == http::field::unknown && lower_of(name) == "inference-header-content-length")
@@ -62,7 +66,7 @@ void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) 
 }
 
 void HeadParser::on_header_impl(Code&) {
-  // nop
+  header_read_ = true;
 }
 
 void HeadParser::on_body_init_impl(const boost::optional<std::uint64_t>&, Code&) {

@@ -29,7 +29,7 @@ public:
   /// Whether it is said in a way that is understood where the body ends. Another server in front of this one may look
   /// for the end of any other Transfer-Encoding elsewhere, and take for a part of the body what is the next request.
   [[nodiscard]] bool is_framed() const noexcept {
-    return transfer_encoding_.empty() || (transfer_encoding_ == "chunked" && !old_);
+    return framed_;
   }
 
   /// Where chunks go. Must be set before they are parsed.
@@ -57,8 +57,10 @@ private:
   void on_finish_impl(Code& error) override;
 
   HttpHead head_;
-  std::string transfer_encoding_;
   bool old_ = false;
+  bool has_transfer_encoding_ = false;
+  bool framed_ = true;
+  bool header_read_ = false;
   BodyBuffer* body_ = nullptr;
   BodyBuffer::Growth growth_ = BodyBuffer::Growth::done;
 };

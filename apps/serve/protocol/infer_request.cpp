@@ -30,6 +30,14 @@ struct InputText {
   std::optional<std::uint64_t> raw_bytes;
 };
 
+/// One output as the JSON asks for it.
+struct OutputText {
+  std::string name;
+  bool has_name = false;
+  bool has_parameters = false;
+  std::optional<bool> binary;
+};
+
 class InferenceReader {
 public:
   InferenceReader(const Bytes& body, std::size_t json_bytes)
@@ -58,6 +66,7 @@ private:
     if (name == "id") {
       GPUACTORS_TRY(once(has_id_, name));
       GPUACTORS_LET(id, read_string(value, "\"id\""));
+      GPUACTORS_TRY(check_id(id));
       result_.request.id = std::move(id);
       return {};
     }
@@ -80,16 +89,19 @@ private:
   Result<void> read_parameter(std::string_view name, Value value) {
     const auto what = fmt::format("the parameter \"{}\"", name);
     if (name == "binary_data_output") {
+      GPUACTORS_TRY(once(has_form_, name));
       GPUACTORS_LET(binary, read_boolean(value, what));
       result_.form.binary = binary;
       return {};
     }
     if (name == "priority") {
+      GPUACTORS_TRY(once(has_priority_, name));
       GPUACTORS_LET(priority, read_count(value, what));
       result_.request.priority = priority;
       return {};
     }
     if (name == "timeout") {
+      GPUACTORS_TRY(once(has_timeout_, name));
       GPUACTORS_LET(microseconds, read_count(value, what));
       result_.request.timeout = timeout_of(microseconds);
       return {};
@@ -167,6 +179,8 @@ private:
 
   static Result<void> read_input_parameter(InputText& input, std::string_view name, Value value) {
     if (name == "binary_data_size") {
+      bool seen = input.raw_bytes.has_value();
+      GPUACTORS_TRY(once(seen, name));
       GPUACTORS_LET(bytes, read_count(value, "the parameter \"binary_data_size\""));
       input.raw_bytes = bytes;
       return {};
@@ -239,42 +253,44 @@ private:
   // -- outputs ---------------------------------------------------------------------------------
 
   Result<void> read_output(Value value) {
-    std::string output;
-    bool has_name = false;
-    std::optional<bool> binary;
+    OutputText output;
     GPUACTORS_TRY(read_object(value, "an element of \"outputs\"", [&](std::string_view name, Value inner) {
-      return read_output_field(name, inner, output, has_name, binary);
+      return read_output_field(output, name, inner);
     }));
-    if (!has_name)
+    if (!output.has_name)
       return fail(Errc::invalid_argument, "an element of \"outputs\" has no \"name\"");
     if (result_.request.outputs.size() == most_tensors)
       return fail(Errc::invalid_argument, fmt::format("the request names more than {} outputs", most_tensors));
-    if (binary)
-      result_.form.chosen.emplace_back(output, *binary);
-    result_.request.outputs.push_back(std::move(output));
+    if (output.binary)
+      result_.form.chosen.emplace_back(output.name, *output.binary);
+    result_.request.outputs.push_back(std::move(output.name));
     return {};
   }
 
-  static Result<void> read_output_field(std::string_view name, Value value, std::string& output, bool& has_name,
-                                        std::optional<bool>& binary) {
+  static Result<void> read_output_field(OutputText& output, std::string_view name, Value value) {
     if (name == "name") {
-      GPUACTORS_TRY(once(has_name, name));
+      GPUACTORS_TRY(once(output.has_name, name));
       GPUACTORS_LET(text, read_string(value, "the \"name\" of an output"));
-      output = std::move(text);
+      output.name = std::move(text);
       return {};
     }
     if (name != "parameters")
       return skip(value);
+    GPUACTORS_TRY(once(output.has_parameters, name));
     return read_object(value, "the \"parameters\" of an output",
-                       [&](std::string_view key, Value inner) -> Result<void> {
-                         if (key == "binary_data") {
-                           GPUACTORS_LET(wanted, read_boolean(inner, "the parameter \"binary_data\""));
-                           binary = wanted;
-                           return {};
-                         }
-                         GPUACTORS_TRY(refuse_parameter(key));
-                         return skip(inner);
-                       });
+                       [&](std::string_view key, Value inner) { return read_output_parameter(output, key, inner); });
+  }
+
+  static Result<void> read_output_parameter(OutputText& output, std::string_view name, Value value) {
+    if (name == "binary_data") {
+      bool seen = output.binary.has_value();
+      GPUACTORS_TRY(once(seen, name));
+      GPUACTORS_LET(wanted, read_boolean(value, "the parameter \"binary_data\""));
+      output.binary = wanted;
+      return {};
+    }
+    GPUACTORS_TRY(refuse_parameter(name));
+    return skip(value);
   }
 
   const Bytes& body_;
@@ -287,6 +303,9 @@ private:
   bool has_parameters_ = false;
   bool has_inputs_ = false;
   bool has_outputs_ = false;
+  bool has_form_ = false;
+  bool has_priority_ = false;
+  bool has_timeout_ = false;
 };
 
 /// The shape that `bytes` bytes of a model's input have.

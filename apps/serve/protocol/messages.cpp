@@ -209,6 +209,7 @@ T capped(std::uint64_t value) {
 } // namespace
 
 Result<InferRequest> request_of(const std::shared_ptr<const inference::ModelInferRequest>& message) {
+  GPUACTORS_TRY(check_id(message->id()));
   InferRequest request;
   request.model = message->model_name();
   request.version = message->model_version();

@@ -101,6 +101,7 @@ Result<std::map<std::string, std::string>> read_repository_parameters(const Byte
 Result<bool> read_index_request(const Bytes& body) {
   const auto text = text_of(body);
   bool ready = false;
+  bool seen = false;
   if (is_blank(text))
     return ready;
   std::optional<simdjson::ondemand::parser> own;
@@ -108,6 +109,7 @@ Result<bool> read_index_request(const Bytes& body) {
       read_document(parser_for(text.size(), own), text, [&](std::string_view name, Value value) -> Result<void> {
         if (name != "ready")
           return skip(value);
+        GPUACTORS_TRY(once(seen, name));
         GPUACTORS_LET(wanted, read_boolean(value, "\"ready\""));
         ready = wanted;
         return {};

@@ -12,7 +12,7 @@
 
 namespace serve {
 
-/// What the parameter "timeout" means; 0 is as good as none. Longer than a year is a year.
+/// What the parameter "timeout" means; 0 is none, so that the model's default holds. Longer than a year is one.
 [[nodiscard]] std::optional<gpuactors::Duration> timeout_of(std::uint64_t microseconds) noexcept;
 
 /// Refuses parameters that ask for what is not there and would change the answer: shared memory, sequences, classes.

@@ -108,6 +108,13 @@ Result<void> check_tensor(std::string_view what, const NamedTensor& tensor) {
   return {};
 }
 
+Result<void> check_id(std::string_view id) {
+  if (id.size() > longest_id)
+    return fail(Errc::invalid_argument,
+                fmt::format("the request's id has {} bytes: it may have {}", id.size(), longest_id));
+  return {};
+}
+
 Result<void> check_names(const InferRequest& request) {
   if (request.inputs.empty())
     return fail(Errc::invalid_argument, "the request has no inputs");

@@ -18,6 +18,12 @@ namespace serve {
 /// Inputs of one request, and outputs that it may name.
 inline constexpr std::size_t most_tensors = 1'024;
 
+/// Bytes of a request's id, which its answer repeats.
+inline constexpr std::size_t longest_id = 1'024;
+
+/// @returns `invalid_argument` for a longer one.
+[[nodiscard]] gpuactors::Result<void> check_id(std::string_view id);
+
 /// How sentences name a tensor: `input "x"`. What is too long to be a name is cut.
 [[nodiscard]] std::string input_name(std::string_view name);
 
