@@ -232,7 +232,13 @@ TEST_CASE("a node that was stopped is told from one that was lost", "[broker][co
   scene.spawn(1, "a", {}, 0);
   v1::Goodbye goodbye;
   goodbye.set_node("n0");
+  // Of another process, which was refused under this name.
+  goodbye.set_agent(8);
   scene.core.goodbye(goodbye);
+  CHECK(scene.core.state({}).nodes(0).state() == "ok");
+  goodbye.set_agent(7);
+  scene.core.goodbye(goodbye);
+  CHECK(scene.core.state({}).nodes(0).state() == "draining");
   // Nobody waits for its return, even if the broker stood still meanwhile.
   scene.world.time += 10s;
   scene.core.peer_down(scene.node_peer);
@@ -268,11 +274,15 @@ TEST_CASE("an actor's end says who wanted it", "[broker][core]") {
   (void)scene.kill("b", 0, Caller{"gpu1", true});
   CHECK(reason_of(killed) == "it was killed by gpu1");
   const auto drained = scene.spawn(1, "c", {}, 0);
+  const auto killed_late = scene.spawn(1, "d");
   v1::DrainNode drain;
   drain.set_name("n0");
   drain.set_deadline_ms(0);
   REQUIRE(scene.core.drain(drain).has_value());
   CHECK(reason_of(drained) == "node n0 had to be empty by now, and no other node had room for it");
+  // It would have lived again elsewhere: who ends it for good is who is told.
+  (void)scene.kill("d", 0, Caller{"gpu1", true});
+  CHECK(reason_of(killed_late) == "it was killed by gpu1");
 }
 
 TEST_CASE("a broker that starts tells types only when a node has brought some, or none comes back", "[broker][core]") {

@@ -234,6 +234,16 @@ TEST_CASE("a program that a task starts can be ended as any other one", "[proces
   }
 }
 
+TEST_CASE("a signal to a child of a task ends the child and not its worker", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0", "host:1x64MiB");
+  auto cluster = processes.connect();
+  auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5}));
+  CHECK(must(cluster.submit<Number>("end_child", {}, {.gpus = 0.5}).get(20s)).value() == SIGTERM);
+  CHECK(must(actor.call<Number>("add", number(1)).get(20s)).value() == 2);
+}
+
 // -- nodes that leave -----------------------------------------------------------------------------
 
 TEST_CASE("a node that was stopped has left, one that was killed is lost", "[processes]") {

@@ -1,6 +1,7 @@
 // The types of these tests: what they do to the process that they run in.
 #include "fixture.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -193,6 +194,17 @@ GPUACTORS_TASK("pid", [](TaskContext&, const google::protobuf::Empty&) { return 
 GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {
   test::fall(how.text());
   return number(0);
+});
+// Ends a child of its own, which runs no program, by SIGTERM. @returns the signal that has ended the child.
+GPUACTORS_TASK("end_child", [](TaskContext&, const google::protobuf::Empty&) -> Result<Number> {
+  const auto child = ::fork();
+  if (child == 0)
+    for (;;)
+      ::pause();
+  int status = 0;
+  if (child < 0 || ::kill(child, SIGTERM) != 0 || ::waitpid(child, &status, 0) != child)
+    return fail(Errc::task_failed, "no child");
+  return number(WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 });
 // What a program that a task starts finds in its status under this word, such as "SigBlk:".
 GPUACTORS_TASK("status_of_child", [](TaskContext&, const Text& word) -> Result<Text> {

@@ -189,6 +189,8 @@ private:
   // Set once the process is about to end: when the node has to be empty; and whether the broker knows.
   std::optional<TimePoint> leaves_by_;
   bool left_ = false;
+  /// Whether the broker has the node registered, on the connection that there is.
+  bool accepted_ = false;
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;
   std::map<LeaseId, LeaseRecord> leases_;

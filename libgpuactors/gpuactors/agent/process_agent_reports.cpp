@@ -33,6 +33,7 @@ void ProcessAgent::link_changed(const caf::strong_actor_ptr& broker) {
   if (broker == nullptr && broker_ != nullptr)
     options_.notice("the connection to the broker is lost: what runs here goes on");
   broker_ = broker;
+  accepted_ = false;
   if (broker == nullptr)
     return;
   for (auto& save : unsent_saves_)
@@ -60,6 +61,7 @@ void ProcessAgent::register_node() {
           [this](v1::Done&) {
             options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
             options_.registered();
+            accepted_ = true;
             said_.clear();
             left_ = false;
             tell_that_it_leaves();
@@ -88,13 +90,14 @@ void ProcessAgent::register_node() {
 
 void ProcessAgent::leave(const v1::DrainNode& message) {
   leaves_by_ = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
-  if (broker_ == nullptr && leases_.empty())
+  if (!accepted_ && leases_.empty())
     return options_.emptied();
   tell_that_it_leaves();
 }
 
 void ProcessAgent::tell_that_it_leaves() {
-  if (!leaves_by_ || broker_ == nullptr)
+  // Refused, this node would empty the one that has the name.
+  if (!leaves_by_ || !accepted_)
     return;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*leaves_by_ - Clock::now()).count();
   v1::DrainNode message;
@@ -114,10 +117,11 @@ void ProcessAgent::tell_that_it_leaves() {
 }
 
 void ProcessAgent::say_goodbye() {
-  if (broker_ == nullptr)
+  if (!accepted_)
     return options_.parted();
   v1::Goodbye message;
   message.set_node(options_.node.name());
+  message.set_agent(id_);
   caf_version::ask(this, caf::actor_cast<BrokerHandle>(broker_), std::move(message))
       .then([this](v1::Done&) { options_.parted(); }, [this](caf::error&) { options_.parted(); });
 }
@@ -201,7 +205,7 @@ void ProcessAgent::report(v1::LeaseEnded message) {
   }
   caf_version::post(broker_, std::move(message));
   // Without a broker, no new orders can arrive.
-  if (leases_.empty() && (left_ || (leaves_by_ && broker_ == nullptr)))
+  if (leases_.empty() && (left_ || (leaves_by_ && !accepted_)))
     options_.emptied();
 }
 

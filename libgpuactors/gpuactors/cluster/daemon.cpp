@@ -92,6 +92,13 @@ Result<void> end_of(const ExitReason& failure) {
   return failure->error ? fail(*failure->error) : Result<void>{};
 }
 
+void warn_if_open(const std::string& host, const DaemonOptions& options) {
+  if (options.insecure && !is_loopback(host))
+    options.notice(fmt::format("--insecure: everybody who can reach {} can run programs here. Certificates (gpuactors "
+                               "certs) let in only those who have one",
+                               host));
+}
+
 /// A broker in this process, and its address.
 class BrokerPart {
 public:
@@ -165,6 +172,7 @@ public:
     GPUACTORS_LET(described, describe(options, plugins));
     auto& node = *described.mutable_node();
     GPUACTORS_LET(host, options.host.empty() ? detail::address_towards(broker) : Result<std::string>{options.host});
+    warn_if_open(host, daemon);
     detail::LauncherOptions launch;
     launch.program = program_of(options);
     launch.setup.set_broker(to_string(broker));
@@ -363,13 +371,6 @@ DaemonOptions with_notices(DaemonOptions options, const detail::Notices& notices
   return options;
 }
 
-void warn_if_open(const Endpoint& listen, const DaemonOptions& options) {
-  if (options.insecure && !is_loopback(listen.host))
-    options.notice(fmt::format("{} is open to everybody who can reach it: --insecure lets anyone run programs here. "
-                               "Certificates (gpuactors certs) let in only those who have one",
-                               to_string(listen)));
-}
-
 /// The error of broker or node, whichever has failed.
 Result<void> first_of(const BrokerPart& broker, const NodePart& node) {
   GPUACTORS_TRY(end_of(broker.failure()));
@@ -383,7 +384,7 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon)
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
-  warn_if_open(listen, options);
+  warn_if_open(listen.host, options);
   GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;
@@ -413,7 +414,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
-  warn_if_open(listen, options);
+  warn_if_open(listen.host, options);
   GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   BrokerPart part;

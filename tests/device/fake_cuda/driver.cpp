@@ -188,9 +188,17 @@ CUresult primary_ctx_release(CUdevice) {
   return CUDA_SUCCESS;
 }
 
+CUresult primary_ctx_get_state(CUdevice, unsigned* flags, int* active) {
+  *flags = CU_CTX_SCHED_YIELD | CU_CTX_MAP_HOST;
+  *active = primary_holders > 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult primary_ctx_set_flags(CUdevice, unsigned flags) {
-  if (flags != CU_CTX_SCHED_BLOCKING_SYNC)
-    misuse("threads would keep a processor busy while they wait");
+  if (primary_holders > 0)
+    misuse("the flags of a context that somebody has were changed");
+  if (flags != (CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST))
+    misuse("threads would keep a processor busy while they wait, or another flag was lost");
   return CUDA_SUCCESS;
 }
 

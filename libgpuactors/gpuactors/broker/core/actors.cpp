@@ -164,7 +164,8 @@ void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms, std::string w
   }
   if (const auto* lease = ledger_.lease_of(record.waiting_for); lease != nullptr) {
     record.state = ActorState::stopping;
-    if (record.end_reason.empty())
+    // Who wants the end for good overrules who wants another life elsewhere.
+    if (record.end_reason.empty() || record.no_restart)
       record.end_reason = std::move(why);
     tell_agent_to_end(*lease, grace_ms);
   }

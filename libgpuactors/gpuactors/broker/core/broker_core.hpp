@@ -294,6 +294,8 @@ private:
   /// The connection to a node is lost, and the node has time to come back.
   void node_away(const std::string& name);
   void give_up_away_nodes();
+  /// The node is being stopped.
+  void node_leaves(const v1::Goodbye& message);
   /// The client's connection is lost.
   void client_down(ClientId id);
   void drop_client(ClientId id);

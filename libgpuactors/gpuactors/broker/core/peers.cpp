@@ -200,6 +200,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
 void BrokerCore::reconcile(const v1::RegisterNode& message) {
   const auto& node = message.node();
   log_.add(EventKind::node_returned, node.name());
+  nodes_.at(node.name()).leaves = false;
   fail_faulty_devices(node.name(), node);
   std::set<LeaseId> there;
   for (const auto& held : message.held())
@@ -386,10 +387,26 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
 }
 
 void BrokerCore::goodbye(const v1::Goodbye& message) {
-  if (const auto node = nodes_.find(message.node()); node != nodes_.end())
-    node->second.leaves = true;
+  if (!message.node().empty())
+    return node_leaves(message);
   if (const auto client = clients_.find(message.client()); client != clients_.end())
     client->second.leaves = true;
+}
+
+void BrokerCore::node_leaves(const v1::Goodbye& message) {
+  std::erase_if(arrivals_, [&](Arrival& arrival) {
+    const bool leaves = arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent();
+    if (leaves)
+      arrival.answer.deliver(fail(Errc::unavailable, "the node is being stopped"));
+    return leaves;
+  });
+  const auto node = nodes_.find(message.node());
+  if (node == nodes_.end() || node->second.agent_id != message.agent())
+    return;
+  node->second.leaves = true;
+  // Its workers end now: what is placed there would only fail. It may be drained already.
+  if (auto events = ledger_.drain_node(message.node(), world_.now()))
+    apply(*events);
 }
 
 void BrokerCore::client_down(ClientId id) {

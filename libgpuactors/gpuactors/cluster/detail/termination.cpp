@@ -15,16 +15,31 @@ namespace gpuactors::detail {
 
 namespace {
 
-/// Where signals are counted; -1: nowhere.
+/// Where signals are counted, and in which process. It is there until the process ends: a handler may still run on
+/// another thread when nobody waits any more.
 std::atomic<int> counter{-1};
+std::atomic<pid_t> owner{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a handler of signals may use it");
 
-extern "C" void count_signal(int) {
+extern "C" void count_signal(int signal) {
   const auto error = errno;
   constexpr std::uint64_t one = 1;
-  if (const int file = counter; file >= 0)
-    static_cast<void>(::write(file, &one, sizeof(one)));
+  if (::getpid() == owner) {
+    static_cast<void>(::write(counter, &one, sizeof(one)));
+  } else {
+    // A child that has not started its program yet, or never will: the signal is for it alone.
+    std::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
   errno = error;
+}
+
+/// @returns false if the process cannot open it.
+bool open_counter() {
+  if (counter < 0)
+    counter = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+  owner = ::getpid();
+  return counter >= 0;
 }
 
 extern "C" void drop_signal(int) {
@@ -40,10 +55,11 @@ void handle(int signal, void (*handler)(int), struct sigaction& before) {
 
 } // namespace
 
-Termination::Termination() : signals_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
-  counter = signals_.get();
-  handle(SIGTERM, count_signal, terminate_before_);
-  handle(SIGINT, count_signal, interrupt_before_);
+Termination::Termination() {
+  // Without the counter, signals end the process as they always do.
+  const bool counts = open_counter();
+  handle(SIGTERM, counts ? count_signal : SIG_DFL, terminate_before_);
+  handle(SIGINT, counts ? count_signal : SIG_DFL, interrupt_before_);
   if (interrupt_before_.sa_handler == SIG_IGN)
     ::sigaction(SIGINT, &interrupt_before_, nullptr);
   // The reader of this process's output may go away; that must not end the work that the process is responsible for.
@@ -67,7 +83,8 @@ Termination::~Termination() {
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
   ::sigaction(SIGINT, &interrupt_before_, nullptr);
   ::sigaction(SIGTERM, &terminate_before_, nullptr);
-  counter = -1;
+  while (wait_for(Duration::zero()))
+    continue;
 }
 
 void Termination::wait() {
@@ -79,12 +96,12 @@ bool Termination::wait_for(Duration time) {
   const auto end = deadline_after(Clock::now(), time);
   for (;;) {
     std::uint64_t one = 0;
-    if (::read(signals_.get(), &one, sizeof(one)) == sizeof(one))
+    if (::read(counter, &one, sizeof(one)) == sizeof(one))
       return true;
     const auto left = std::max<Duration>(Duration::zero(), end - Clock::now());
     if (left == Duration::zero())
       return false;
-    pollfd polled{signals_.get(), POLLIN, 0};
+    pollfd polled{counter, POLLIN, 0};
     // A signal that another thread has caught ends no wait here; the counter does.
     ::poll(&polled, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
   }

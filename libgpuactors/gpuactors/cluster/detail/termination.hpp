@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
 
 #include <csignal>
 
@@ -27,7 +26,6 @@ public:
   bool wait_for(Duration time);
 
 private:
-  Descriptor signals_;
   struct sigaction terminate_before_ {};
   struct sigaction interrupt_before_ {};
   struct sigaction pipe_before_ {};

@@ -446,8 +446,10 @@ Result<void> CudaBackend::prepare_products(CUstream stream) {
   GPUACTORS_TRY(locked_service());
   GPUACTORS_TRY(allocate_workspace(stream));
   // Products on other streams wait for the allocation as for a product on this one.
+  if (driver().event_record(product_done_, stream) != CUDA_SUCCESS)
+    return check(driver().stream_synchronize(stream), "cuStreamSynchronize");
   product_stream_ = stream;
-  return check(driver().event_record(product_done_, stream), "cuEventRecord");
+  return {};
 }
 
 Result<CUstream> CudaBackend::locked_service() {

@@ -78,6 +78,7 @@ namespace gpuactors::cuda {
 
 /// Likewise. A driver that lacks one of them does all else.
 #define GPUACTORS_CUDA_OPTIONAL_TABLE(X)                                                                               \
+  X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000)                                                           \
   X(primary_ctx_set_flags, cuDevicePrimaryCtxSetFlags, 11000)                                                          \
   X(kernel_get_param_info, cuKernelGetParamInfo, 12040)                                                                \
   X(kernel_get_function, cuKernelGetFunction, 12000)                                                                   \

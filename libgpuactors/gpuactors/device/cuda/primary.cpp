@@ -3,14 +3,26 @@
 
 namespace gpuactors::cuda {
 
+namespace {
+
+/// By default, a thread that waits would keep a processor busy all the time; `CudaBackend::synchronize` does so for a
+/// moment only. If somebody else in the process has the context already, it stays as they have it.
+void let_waiting_threads_sleep(const Driver& driver, CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  if (driver.primary_ctx_get_state == nullptr || driver.primary_ctx_set_flags == nullptr
+      || driver.primary_ctx_get_state(device, &flags, &active) != CUDA_SUCCESS || active != 0)
+    return;
+  (void)driver.primary_ctx_set_flags(device, (flags & ~unsigned{CU_CTX_SCHED_MASK}) | CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+} // namespace
+
 Result<std::shared_ptr<Primary>> Primary::retain(const Driver& driver, int ordinal) {
   CUdevice device = 0;
   GPUACTORS_TRY(
       cuda::check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", {ordinal, Errc::device_lost, {}}));
-  // By default, a thread that waits would keep a processor busy all the time; `CudaBackend::synchronize` does so for a
-  // moment only. If somebody else has the context already, it stays as they have it.
-  if (driver.primary_ctx_set_flags != nullptr)
-    (void)driver.primary_ctx_set_flags(device, CU_CTX_SCHED_BLOCKING_SYNC);
+  let_waiting_threads_sleep(driver, device);
   CUcontext context = nullptr;
   GPUACTORS_TRY(cuda::check(driver, driver.primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain",
                             {ordinal, Errc::device_lost, {}}));

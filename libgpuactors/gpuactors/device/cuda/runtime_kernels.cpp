@@ -18,6 +18,9 @@ Result<RuntimeKernel> RuntimeKernels::find(const KernelSource& source, int capab
   auto key = code.entry + '\n' + code.code;
   auto kernel = known(key);
   if (!kernel) {
+    // Behind a kernel that runs for long, what is on its way out would fill the device.
+    if (unloading_ > most_)
+      closer_.drain();
     GPUACTORS_LET(entry, load(source, code, ordinal));
     kernel = keep(std::move(key), std::move(entry));
   }
@@ -89,8 +92,11 @@ std::optional<std::vector<std::size_t>> RuntimeKernels::arguments_of(CUkernel ke
 }
 
 void RuntimeKernels::unload(CUlibrary library) {
-  closer_.add(std::shared_ptr<void>{
-      library, [this](void* gone) { (void)driver_.library_unload(static_cast<CUlibrary>(gone)); }});
+  ++unloading_;
+  closer_.add(std::shared_ptr<void>{library, [this](void* gone) {
+                                      (void)driver_.library_unload(static_cast<CUlibrary>(gone));
+                                      --unloading_;
+                                    }});
 }
 
 CUlibrary RuntimeKernels::take_oldest() {
