@@ -108,6 +108,22 @@ def no_descriptors(program, folder):
     cluster.end()
 
 
+@case
+def queue_over_a_restart(program, folder):
+    """what waits for a place when `up` is stopped is served by the next `up`"""
+    first = Cluster(program, folder)
+    first.run("spawn", "counter", "--name", "big", "--gpus", "2")
+    waiting = first.start("spawn", "counter", "--name", "later", "--gpus", "2", "--json")
+    until(lambda: first.json("queue", "--json"), "the request waits")
+    first.process.send_signal(signal.SIGTERM)
+    same(first.process.wait(DEADLINE), 0)
+    first.process.stdout.close()
+    second = Cluster(program, folder, listen=first.broker)
+    out, error = waiting.communicate(timeout=DEADLINE)
+    assert waiting.returncode == 0 and json.loads(out)["state"] == "alive", (waiting.returncode, out, error)
+    second.end()
+
+
 def main():
     program = os.path.abspath(sys.argv[1])
     part = sys.argv[2] if len(sys.argv) > 2 else ""

@@ -27,7 +27,7 @@ def until(condition, what):
 class Cluster:
     """`gpuactors up` and its state folder."""
 
-    def __init__(self, program, folder, *arguments, **popen):
+    def __init__(self, program, folder, *arguments, listen="127.0.0.1:0", **popen):
         """`arguments` are more of `up`; `popen` says how it is started otherwise than with its log in a file."""
         self.program = program
         self.env = {key: value for key, value in os.environ.items()
@@ -37,7 +37,7 @@ class Cluster:
         self.log = os.path.join(folder, "up.log")
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [program, "up", "--devices", "host:2x1GiB@V100", "--listen", "127.0.0.1:0", "--name", "n0", "--label",
+                [program, "up", "--devices", "host:2x1GiB@V100", "--listen", listen, "--name", "n0", "--label",
                  "zone=a", "--resource", "fpga=2", *arguments],
                 **{"stdout": subprocess.PIPE, "stderr": log, "env": self.env, "text": True, **popen})
         ready = self.process.stdout.readline()

@@ -7,8 +7,8 @@
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
+#include <gpuactors/cluster/detail/offered_resources.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
-#include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
 
@@ -56,10 +56,6 @@ struct ClusterCore::Config : caf::actor_system_config {
 };
 
 namespace {
-
-Share hardware_cpus() {
-  return Share::whole(std::max(1U, std::thread::hardware_concurrency()));
-}
 
 TensorLinks tensor_links(const ConnectOptions& options, const Endpoint& broker, const LinkOptions& links) {
   TensorLinks result;
@@ -213,22 +209,7 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
 }
 
 Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
-  NodeOptions described;
-  described.name = node.name;
-  described.labels = node.labels;
-  if (node.cpus < 0) {
-    described.cpus = hardware_cpus();
-  } else {
-    GPUACTORS_LET(cpus, Share::from_double(node.cpus, fmt::format("cpus of node {}", node.name)));
-    described.cpus = cpus;
-  }
-  for (const auto& [name, amount] : node.resources) {
-    GPUACTORS_LET(share, Share::from_double(amount, fmt::format("resource {} of node {}", name, node.name)));
-    described.resources.emplace(name, share);
-  }
-  GPUACTORS_TRY(check_whole_units(described.resources));
-  GPUACTORS_LET(found, discover_accelerators(node.accelerator_root, described.resources));
-  described.resources.merge(found);
+  GPUACTORS_LET(described, node_options({node.name, node.labels, node.cpus, node.resources, node.accelerator_root}));
   GPUACTORS_LET(specs, parse_device_specs(node.devices));
   GPUACTORS_LET(devices, make_devices(specs, discovery_options(node.name)));
   if (node.decorate)

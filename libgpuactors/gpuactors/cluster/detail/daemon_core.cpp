@@ -1,7 +1,16 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 
+#include <fmt/format.h>
+
 namespace gpuactors::detail {
+
+void warn_if_open(const std::string& host, const DaemonOptions& options) {
+  if (options.insecure && !is_loopback(host))
+    options.notice(fmt::format("--insecure: everybody who can reach {} can run programs here. Certificates (gpuactors "
+                               "certs) let in only those who have one",
+                               host));
+}
 
 struct DaemonCore::Config : caf::actor_system_config {
   explicit Config(const LinkOptions& links) {

@@ -8,6 +8,9 @@
 
 namespace gpuactors::detail {
 
+/// Tells the operator if everybody who reaches `host` may use the cluster.
+void warn_if_open(const std::string& host, const DaemonOptions& options);
+
 /// The actor system of a daemon. The destructor ends its parts in the order that CAF needs: links, actors, system.
 class DaemonCore {
 public:
