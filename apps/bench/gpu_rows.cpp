@@ -59,7 +59,7 @@ public:
   Result<v1::TensorRef> offer(const Small& n) {
     auto& stream = gpu().stream();
     GPUACTORS_LET(tensor, stream.tensor(DType::f32, {tensor_elements}));
-    GPUACTORS_TRY(stream.fill(tensor.raw(), static_cast<std::uint8_t>(n.n()), tensor.bytes()));
+    GPUACTORS_TRY(stream.fill(tensor, static_cast<std::uint8_t>(n.n())));
     GPUACTORS_LET(shared, tensors().put(std::move(tensor), stream));
     return std::move(shared).hand_over();
   }
@@ -82,7 +82,7 @@ public:
     auto& stream = gpu().stream();
     GPUACTORS_LET(source, stream.tensor(DType::f32, {tensor_elements}));
     GPUACTORS_LET(target, stream.tensor(DType::f32, {tensor_elements}));
-    GPUACTORS_TRY(stream.fill(source.raw(), 1, source.bytes()));
+    GPUACTORS_TRY(stream.fill(source, 1));
     GPUACTORS_TRY(stream.copy(target, source)); // its pages are there from now on
     GPUACTORS_TRY(stream.synchronize());
     const auto start = now_ns();

@@ -2,7 +2,9 @@
 
 #include "operations.hpp"
 
-#include <CLI/CLI.hpp>
+#include <apps/cli/usage.hpp>
+
+#include <fmt/format.h>
 
 namespace gpuactors::bench {
 
@@ -84,12 +86,16 @@ void add_options(CLI::App& program, Wanted& wanted) {
 } // namespace
 
 std::optional<int> read_options(int argc, char** argv, Wanted& wanted) {
-  CLI::App program{about};
+  CLI::App program{about, "gpuactors-bench"};
   add_options(program, wanted);
   try {
     program.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return program.exit(e);
+  } catch (const CLI::Success& wish) { // --help
+    return program.exit(wish);
+  } catch (const CLI::ParseError& error) {
+    constexpr int bad_input = 2;
+    fmt::print(stderr, "gpuactors-bench: {}\n", cli::explain(program, error));
+    return bad_input;
   }
   return std::nullopt;
 }

@@ -38,9 +38,8 @@ gpuactors::Result<void> run(int argc, char** argv) {
   GPUACTORS_LET(half, cluster.spawn("cache", Empty{}, {.gpus = 0.5, .name = "half"}));
   GPUACTORS_LET(quarter, cluster.spawn("cache", Empty{}, {.gpus = 0.25, .name = "quarter"}));
   for (const auto& actor : {half, quarter}) {
-    const auto lease = actor.info().lease().devices(0);
-    fmt::print("{} has device {} with {}\n", actor.name(), lease.index(),
-               gpuactors::format_bytes(lease.memory_bytes()));
+    const auto device = actor.lease().devices.front();
+    fmt::print("{} has device {} with {}\n", actor.name(), device.index, gpuactors::format_bytes(device.memory_bytes));
   }
   Number bytes;
   bytes.set_value(200 << 20);

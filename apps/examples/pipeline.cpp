@@ -18,8 +18,7 @@ public:
 
   // The first stage brings the values to the device.
   gpuactors::Result<Parcel> load(const Vector& in) {
-    const std::vector<float> values(in.values().begin(), in.values().end());
-    GPUACTORS_LET(x, gpu().stream().tensor_from(values, {in.values_size()}));
+    GPUACTORS_LET(x, gpu().stream().tensor_from(in.values()));
     return pass_on(std::move(x));
   }
 
@@ -30,8 +29,8 @@ public:
     if (reinterpret_cast<std::uintptr_t>(x.raw()) != in.address())
       return gpuactors::fail(gpuactors::Errc::task_failed, "the buffer was copied on its way");
     GPUACTORS_LET(y, gpu().stream().tensor(x.dtype(), x.shape()));
-    GPUACTORS_TRY(gpu().stream().launch(gpuactors::kernels::polynomial<float>(), static_cast<std::uint64_t>(x.size()),
-                                        x.data<float>(), y.data<float>()));
+    const auto count = static_cast<std::uint64_t>(x.size());
+    GPUACTORS_TRY(gpu().stream().launch(gpuactors::kernels::polynomial<float>(), count, x, y));
     return pass_on(std::move(y));
   }
 
@@ -68,8 +67,5 @@ gpuactors::Result<void> run(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  const auto done = run(argc, argv);
-  if (!done)
-    fmt::print(stderr, "{}\n", to_string(done.error()));
-  return done ? 0 : 1;
+  return gpuactors::main(argc, argv, run);
 }

@@ -22,9 +22,9 @@ public:
 
   gpuactors::Result<Vector> twice(const Vector& in) {
     auto& stream = gpu().stream();
-    const std::vector<float> values(in.values().begin(), in.values().end());
-    GPUACTORS_LET(x, stream.tensor_from(values, {in.values_size()}));
-    GPUACTORS_TRY(stream.launch(gpuactors::kernels::scale<float>(), values.size(), 2.0F, x.data<float>()));
+    GPUACTORS_LET(x, stream.tensor_from(in.values()));
+    const auto count = static_cast<std::uint64_t>(x.size());
+    GPUACTORS_TRY(stream.launch(gpuactors::kernels::scale<float>(), count, 2.0F, x));
     GPUACTORS_LET(doubled, stream.to_host<float>(x));
     Number served;
     served.set_value(++served_);
@@ -73,14 +73,9 @@ gpuactors::Result<void> run(int argc, char** argv) {
   fmt::print("after its restart: {}\n", again.values(0));
 
   auto history = doubler.stream<Number>("history", google::protobuf::Empty{});
-  int count = 0;
-  for (;;) {
-    GPUACTORS_LET(item, history.next(10s));
-    if (!item)
-      break;
-    count = static_cast<int>(item->value());
-  }
-  fmt::print("served in both lives: {}\n", count);
+  int served = 0;
+  GPUACTORS_TRY(history.for_each([&](const Number& item) { served = static_cast<int>(item.value()); }, 10s));
+  fmt::print("served in both lives: {}\n", served);
   return {};
 }
 

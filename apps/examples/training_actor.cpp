@@ -34,11 +34,9 @@ public:
     for (int step = 1; step <= 200; ++step) {
       // Work is queued in order and runs on the device; only to_host waits for it.
       GPUACTORS_TRY(stream.gemm(x, weights, guess));
-      GPUACTORS_TRY(stream.launch(gpuactors::kernels::mse_gradient<float>(), count, count, guess.data<float>(),
-                                  y.data<float>(), guess.data<float>()));
+      GPUACTORS_TRY(stream.launch(gpuactors::kernels::mse_gradient<float>(), count, count, guess, y, guess));
       GPUACTORS_TRY(stream.gemm(x, guess, gradient, {.transpose_a = true}));
-      GPUACTORS_TRY(
-          stream.launch(gpuactors::kernels::sgd_step<float>(), 2, 0.2F, gradient.data<float>(), weights.data<float>()));
+      GPUACTORS_TRY(stream.launch(gpuactors::kernels::sgd_step<float>(), 2, 0.2F, gradient, weights));
       if (step % 50 != 0)
         continue;
       GPUACTORS_LET(now, stream.to_host<float>(weights));
@@ -60,17 +58,10 @@ gpuactors::Result<void> run(int argc, char** argv) {
   truth.set_slope(2);
   truth.set_intercept(-1);
   auto progress = trainer.stream<Line>("learn", truth);
-  for (;;) {
-    GPUACTORS_LET(line, progress.next());
-    if (!line)
-      return {};
-    fmt::print("y = {:.3f} x + {:.3f}\n", line->slope(), line->intercept());
-  }
+  return progress.for_each(
+      [](const Line& line) { fmt::print("y = {:.3f} x + {:.3f}\n", line.slope(), line.intercept()); });
 }
 
 int main(int argc, char** argv) {
-  const auto done = run(argc, argv);
-  if (!done)
-    fmt::print(stderr, "{}\n", to_string(done.error()));
-  return done ? 0 : 1;
+  return gpuactors::main(argc, argv, run);
 }

@@ -51,8 +51,5 @@ gpuactors::Result<void> run(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  const auto done = run(argc, argv);
-  if (!done)
-    fmt::print(stderr, "{}\n", to_string(done.error()));
-  return done ? 0 : 1;
+  return gpuactors::main(argc, argv, run);
 }

@@ -7,8 +7,6 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace gpuactors::cli {
 
@@ -37,22 +35,15 @@ public:
   [[nodiscard]] Result<Cluster> open(Duration patience = limits::connect_timeout) const;
 
   /// Returns whether the options name a cluster that runs elsewhere.
-  [[nodiscard]] bool connects() const;
+  [[nodiscard]] bool connects() const noexcept {
+    return options_.connects();
+  }
 
 private:
-  [[nodiscard]] std::string broker() const;
   void add_embedded(CLI::App& parser);
 
   Kinds kinds_ = Kinds::any;
-  std::vector<std::string> devices_;
-  std::string accelerator_root_ = "/";
-  std::string record_;
-  std::string broker_;
-  std::string certificates_;
-  bool insecure_ = false;
-  double heartbeat_ = std::chrono::duration<double>{limits::heartbeat}.count();
-  double reconnect_grace_ = 0;
-  double link_timeout_ = std::chrono::duration<double>{limits::link_timeout}.count();
+  OpenOptions options_ = OpenOptions::from_environment();
 };
 
 } // namespace gpuactors::cli

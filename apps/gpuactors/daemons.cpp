@@ -5,6 +5,8 @@
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/device/discovery.hpp>
 
+#include <apps/cli/cluster_options.hpp>
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,13 +27,12 @@ struct DaemonArguments {
   NodeDaemon node;
   std::string certificates;
   bool insecure = false;
-  double heartbeat = std::chrono::duration<double>{limits::heartbeat}.count();
-  double link_timeout = std::chrono::duration<double>{limits::link_timeout}.count();
+  Duration heartbeat = limits::heartbeat;
+  Duration link_timeout = limits::link_timeout;
   std::vector<std::string> devices;
   std::vector<std::string> resources;
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
-  double stop_grace = 0;
   bool no_jit = false;
   bool no_watch = false;
   bool no_mps = false;
@@ -45,16 +46,10 @@ void add_security_options(CLI::App& parser, DaemonArguments& arguments) {
       ->type_name("DIR");
   parser.add_flag("--insecure", arguments.insecure,
                   "Plaintext, without certificates: only where nobody else can reach the ports");
-  parser
-      .add_option("--heartbeat", arguments.heartbeat,
-                  "How often it shows that it is alive; the same in all processes of a cluster. Default: 1")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.05, 60.0));
-  parser
-      .add_option("--link-timeout", arguments.link_timeout,
-                  "How long others may be silent before they count as dead; the same everywhere. Default: 5")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.2, 600.0));
+  add_seconds(parser, "--heartbeat", arguments.heartbeat,
+              "How often it shows that it is alive; the same in all processes of a cluster. Default: 1");
+  add_seconds(parser, "--link-timeout", arguments.link_timeout,
+              "How long others may be silent before they count as dead; the same everywhere. Default: 5");
 }
 
 void add_broker_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -110,12 +105,10 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
                   "repeated")
       ->type_name("LIB")
       ->allow_extra_args(false);
-  parser
-      .add_option(
-          "--stop-grace", arguments.stop_grace,
-          "How long running work has after SIGTERM or Ctrl-C: actors with restarts move to other nodes, all else may "
-          "finish. Default: 0, it ends at once")
-      ->type_name("SECONDS")
+  add_seconds(
+      parser, "--stop-grace", node.stop_grace,
+      "How long running work has after SIGTERM or Ctrl-C: actors with restarts move to other nodes, all else may "
+      "finish. Default: 0, it ends at once")
       ->check(CLI::Range(0.0, 86'400.0));
   parser.add_flag("--no-jit", arguments.no_jit,
                   "Compile no kernels from source, neither those of tasks (gpuactors.source_kernel) nor of actors");
@@ -132,7 +125,6 @@ Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
   node.runtime_source = !arguments.no_jit;
-  node.stop_grace = std::chrono::round<Duration>(std::chrono::duration<double>{arguments.stop_grace});
   node.watch_devices = !arguments.no_watch;
   node.mps = !arguments.no_mps;
   GPUACTORS_TRY(parse_device_specs(node.devices));
@@ -158,9 +150,8 @@ DaemonOptions options_of(const DaemonArguments& arguments, std::string ready) {
   DaemonOptions options;
   options.certificates = arguments.certificates;
   options.insecure = arguments.insecure;
-  const auto seconds = [](double value) { return std::chrono::ceil<Duration>(std::chrono::duration<double>{value}); };
-  options.heartbeat = seconds(arguments.heartbeat);
-  options.link_timeout = seconds(arguments.link_timeout);
+  options.heartbeat = arguments.heartbeat;
+  options.link_timeout = arguments.link_timeout;
   // The daemon calls this on one thread, which waits as long as nobody reads standard error. It must hold no lock
   // meanwhile that others need: not that of the C library's stream either, which a process flushes at its end.
   options.notice = [](std::string_view line) {

@@ -1,10 +1,10 @@
 // gpuactors events: lists what the broker decided and what happened to it, in order; -f waits for more.
 #include "input.hpp"
-#include "interrupt.hpp"
 #include "state_view.hpp"
 #include "utc.hpp"
 
 #include <gpuactors/base/event_kind.hpp>
+#include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/base/suggest.hpp>
 
 #include <fmt/format.h>
@@ -155,9 +155,9 @@ Result<void> run_events(const EventsArguments& arguments) {
     GPUACTORS_LET(since, parse_integer("--since", *arguments.since, 1, std::numeric_limits<std::int64_t>::max()));
     first = static_cast<std::uint64_t>(since);
   }
-  const Interrupt interrupt;
+  const StopSignals signals;
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  EventReader reader{std::move(cluster), arguments, first, interrupt.token()};
+  EventReader reader{std::move(cluster), arguments, first, signals.token()};
   do {
     GPUACTORS_LET(goes_on, reader.read());
     if (!goes_on)

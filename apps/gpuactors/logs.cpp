@@ -2,7 +2,6 @@
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
-#include "interrupt.hpp"
 #include "json.hpp"
 #include "utc.hpp"
 
@@ -60,8 +59,8 @@ Result<void> run_logs(const LogsArguments& arguments) {
     GPUACTORS_LET(count, parse_integer("--lines", *arguments.count, 0, limits::log_tail_lines));
     options.count = static_cast<std::size_t>(count);
   }
-  const Interrupt interrupt;
-  options.stop = interrupt.token();
+  const StopSignals signals;
+  options.stop = signals.token();
   GPUACTORS_LET(cluster, arguments.cluster.open());
   return cluster.logs(arguments.name, options, [&](const LogRecord& line) {
     if (arguments.json)

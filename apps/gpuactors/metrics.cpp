@@ -2,7 +2,6 @@
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "http_page.hpp"
-#include "interrupt.hpp"
 #include "metrics_text.hpp"
 
 #include <gpuactors/base/version.hpp>
@@ -92,7 +91,7 @@ private:
       scrape.problem = state.error().message();
     {
       const std::lock_guard lock{shared.mutex};
-      scrape.seconds = std::chrono::duration<double>{Clock::now() - *shared.asked_at}.count();
+      scrape.seconds = to_seconds(Clock::now() - *shared.asked_at);
       scrape.errors = shared.last.errors + (state ? 0 : 1);
       shared.last = scrape;
       shared.asking = false;
@@ -154,14 +153,14 @@ Result<void> run_metrics(const MetricsArguments& arguments) {
                 fmt::format("--listen {}: others than this machine could read names and loads of everything there is, "
                             "without a certificate; --allow-remote says that they may",
                             arguments.listen));
-  const Interrupt interrupt;
+  const StopSignals signals;
   GPUACTORS_LET(page, HttpPage::listen(where));
   GPUACTORS_LET(cluster, open_or_wait(arguments.cluster));
   Scraper scraper{cluster};
   std::cout << fmt::format("metrics at http://{}/metrics", to_string(page.endpoint())) << std::endl;
   return page.serve(
       [&](const PageRequest& request, PageReply reply) { answer_page(scraper, request, std::move(reply)); },
-      interrupt.token());
+      signals.token());
 }
 
 } // namespace

@@ -1,11 +1,11 @@
 // gpuactors spawn: starts an actor that outlives the command.
 #include "input.hpp"
-#include "interrupt.hpp"
 #include "progress.hpp"
 #include "resource_options.hpp"
 #include "state_view.hpp"
 #include "types.hpp"
 
+#include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -102,15 +102,15 @@ void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
 Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name,
                    const std::string& name_space) {
-  const Interrupt interrupt;
+  const StopSignals signals;
   {
     // Its end waits for a withdrawal that is being sent.
-    const std::stop_callback withdraw{interrupt.token(), [&] { spawned.front().cancel(); }};
+    const std::stop_callback withdraw{signals.token(), [&] { spawned.front().cancel(); }};
     say_what_it_waits_for(cluster, spawned, name);
     show_progress(cluster, spawned);
     wait(spawned, 1, Duration::max());
   }
-  if (interrupt.token().stop_requested()) {
+  if (signals.came()) {
     // Asked behind the withdrawal on the same connection: the broker has it before it answers.
     const auto state = cluster.state();
     if (!state)

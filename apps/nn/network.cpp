@@ -138,7 +138,7 @@ Result<void> Network::initialize(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_[i].size; ++k)
       values[parameters_[i].offset + k] = static_cast<T>(bound * (2 * random.uniform() - 1));
   }
-  GPUACTORS_TRY(stream_->upload(on_device.raw(), values.data(), on_device.bytes()));
+  GPUACTORS_TRY(stream_->upload(on_device, values));
   GPUACTORS_TRY(stream_->synchronize());
   values_ = std::move(on_device);
   return {};

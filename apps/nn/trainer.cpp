@@ -53,7 +53,7 @@ Result<Trainer> Trainer::make(gpuactors::Stream& stream, const TrainerSpec& spec
   const auto elements = trainer.network_.values().size();
   const auto zeros = [&]() -> Result<gpuactors::Tensor> {
     GPUACTORS_LET(tensor, stream.tensor(dtype, {elements}));
-    GPUACTORS_TRY(stream.fill(tensor.raw(), 0, tensor.bytes()));
+    GPUACTORS_TRY(stream.fill(tensor, 0));
     return std::move(tensor);
   };
   // What lies between two parameters stays zero here as well.
@@ -95,7 +95,7 @@ Result<void> Trainer::find_gradient(const Batch& batch) {
 }
 
 Result<void> Trainer::clear_gradient() {
-  return network_.stream().fill(gradient_.raw(), 0, gradient_.bytes());
+  return network_.stream().fill(gradient_, 0);
 }
 
 template <class T>
@@ -106,7 +106,7 @@ Result<void> Trainer::find_gradient_as(const Batch& batch) {
   if (batch.order != nullptr && batch.rows >= 1 && batch.rows <= spec_.network.max_rows) {
     const auto tiling = kernels::Tiling::of(static_cast<std::uint64_t>(spec_.network.inputs()), grain_.row_tile);
     GPUACTORS_TRY(stream.launch(kernels::gather_rows<T>(), static_cast<std::uint64_t>(batch.rows) * tiling.tiles,
-                                tiling, batch.order, static_cast<const T*>(batch.x), x_.data<T>()));
+                                tiling, batch.order, static_cast<const T*>(batch.x), x_));
     x = x_.raw();
   }
   // Forward into the slopes of the last layer, where the loss puts slopes in the place of outputs.
@@ -217,15 +217,15 @@ Result<void> Trainer::update_as() {
     adam.correction1 = static_cast<T>(1 - std::pow(optimizer.beta1, t));
     adam.correction2 = static_cast<T>(1 - std::pow(optimizer.beta2, t));
     return stream.launch(kernels::adam_update<T>(), chunks, n, grain_.chunk, adam,
-                         static_cast<T>(optimizer.weight_decay), gradient, memory_[0].values.template data<T>(),
-                         memory_[1].values.template data<T>(), weights);
+                         static_cast<T>(optimizer.weight_decay), gradient, memory_[0].values, memory_[1].values,
+                         weights);
   }
   const kernels::SgdParameters<T> sgd{static_cast<T>(optimizer.rate), static_cast<T>(optimizer.momentum),
                                       static_cast<T>(optimizer.weight_decay)};
   if (memory_.empty())
     return stream.launch(kernels::sgd_update<T>(), chunks, n, grain_.chunk, sgd, gradient, weights);
-  return stream.launch(kernels::momentum_update<T>(), chunks, n, grain_.chunk, sgd, gradient,
-                       memory_[0].values.template data<T>(), weights);
+  return stream.launch(kernels::momentum_update<T>(), chunks, n, grain_.chunk, sgd, gradient, memory_[0].values,
+                       weights);
 }
 
 } // namespace nn

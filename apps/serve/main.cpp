@@ -1,8 +1,6 @@
 // gpuactors-serve: an inference server whose models run in actors on shares of GPUs.
 #include "options.hpp"
-#include "stop_signals.hpp"
 
-#include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/gpuactors.hpp>
 
 #include <apps/serve/models/request_check.hpp>
@@ -12,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <future>
 #include <iostream>
 #include <string>
@@ -24,8 +23,10 @@ namespace {
 using gpuactors::Clock;
 using gpuactors::deadline_after;
 using gpuactors::Result;
+using gpuactors::StopSignals;
 
-constexpr int exit_bad_start = 2;
+constexpr int exit_failure = 1;
+constexpr int exit_bad_input = 2;
 
 /// How long answers may take on their way to clients at least, when the models have taken all the time there is.
 constexpr auto last_words = std::chrono::seconds{2};
@@ -81,8 +82,8 @@ Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& mode
 }
 
 /// Serves until a signal comes.
-Result<void> serve(const ServeOptions& options, int argc, const char* const* argv, StopSignals& signals) {
-  GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
+Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
+  GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
   auto table_options = options.table;
   table_options.notice = note;
   ModelTable table{cluster, std::move(table_options)};
@@ -109,17 +110,18 @@ Result<void> serve(const ServeOptions& options, int argc, const char* const* arg
 }
 
 int run(int argc, const char* const* argv) {
-  StopSignals signals;
+  const StopSignals signals;
   // A client that closes its connection is no reason to end.
   ::signal(SIGPIPE, SIG_IGN);
   const auto options = parse_options(argc, argv);
   const auto done = !options   ? Result<void>{gpuactors::fail(options.error())}
-                    : *options ? serve(**options, argc, argv, signals)
+                    : *options ? serve(**options, signals)
                                : Result<void>{};
   if (done)
     return 0;
   std::cerr << "gpuactors-serve: " << done.error().message() << std::endl;
-  return exit_bad_start;
+  // Who starts it again may tell what cannot go better the next time.
+  return done.error().remedy() == gpuactors::Remedy::give_up ? exit_bad_input : exit_failure;
 }
 
 } // namespace

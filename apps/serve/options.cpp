@@ -1,6 +1,7 @@
 #include "options.hpp"
 
-#include <gpuactors/base/suggest.hpp>
+#include <apps/cli/cluster_options.hpp>
+#include <apps/cli/usage.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -32,14 +33,7 @@ struct Typed {
   std::string load_paths;
   double drain_seconds = 30;
   double load_wait = 10;
-  // For the help text: `Cluster::open` reads them.
-  std::vector<std::string> devices;
-  std::string broker;
-  std::string certificates;
-  bool insecure = false;
-  double heartbeat = 1;
-  double link_timeout = 5;
-  double reconnect_grace = 0;
+  gpuactors::OpenOptions cluster = gpuactors::OpenOptions::from_environment();
 };
 
 constexpr auto examples =
@@ -119,51 +113,14 @@ void add_life(CLI::App& parser, Typed& typed) {
       ->group(group);
 }
 
-void add_cluster(CLI::App& parser, Typed& typed) {
-  constexpr auto group = "Where replicas run";
-  parser
-      .add_option("--devices", typed.devices,
-                  "Devices of the embedded cluster: cuda, cuda:GPU-uuid,... or host:COUNT[xMEMORY]; may be repeated. "
-                  "Left out: CUDA if there is any, else host:1")
-      ->type_name("SPEC")
-      ->allow_extra_args(false)
-      ->group(group);
-  parser
-      .add_option("--broker", typed.broker,
-                  "Broker of a running cluster, also by GPUACTORS_BROKER; its nodes need this program as --program")
-      ->type_name("HOST:PORT")
-      ->group(group);
-  parser
-      .add_option("--certs", typed.certificates,
-                  "Folder with certificates of the cluster; the user's own when left "
-                  "out")
-      ->type_name("DIR")
-      ->group(group);
-  parser.add_flag("--insecure", typed.insecure, "Connect to a cluster that was started in plaintext")->group(group);
-  parser.add_option("--heartbeat", typed.heartbeat, "As the cluster was started with; 1 when left out")
-      ->type_name("S")
-      ->group(group);
-  parser.add_option("--link-timeout", typed.link_timeout, "As the cluster was started with; 5 when left out")
-      ->type_name("S")
-      ->group(group);
-  parser
-      .add_option("--reconnect-grace", typed.reconnect_grace,
-                  "How long the models stay when the connection to the broker is lost; they end at once when left out")
-      ->type_name("S")
-      ->group(group);
-}
-
-/// What is wrong with arguments that could not be parsed, with the option that was probably meant.
-std::string explain(const CLI::App& parser, const CLI::ParseError& error) {
-  const auto extras = parser.remaining();
-  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError) || extras.empty())
-    return error.what();
-  const auto name = extras.front().substr(0, extras.front().find('='));
-  std::vector<std::string> known;
-  for (const auto* taken : parser.get_options())
-    for (const auto& spelling : taken->get_lnames())
-      known.push_back("--" + spelling);
-  return fmt::format("there is no option {}{}", name, gpuactors::did_you_mean(name, known));
+void add_cluster(CLI::App& parser, gpuactors::OpenOptions& cluster) {
+  gpuactors::cli::ConnectionTexts texts;
+  texts.group = "Where replicas run";
+  texts.broker = "Broker of a running cluster, also by GPUACTORS_BROKER; its nodes need this program as --program";
+  texts.reconnect_grace =
+      "How long the models stay when the connection to the broker is lost; they end at once when left out";
+  gpuactors::cli::add_embedding(parser, cluster.embed, texts.group);
+  gpuactors::cli::add_connection(parser, cluster.connect, texts);
 }
 
 Result<std::vector<ModelConfig>> read_models(const Typed& typed, ModelConfig& defaults) {
@@ -202,10 +159,6 @@ Result<FrontOptions> read_fronts(const Typed& typed) {
   return fronts;
 }
 
-gpuactors::Duration seconds(double value) {
-  return std::chrono::ceil<gpuactors::Duration>(std::chrono::duration<double>{value});
-}
-
 } // namespace
 
 Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* argv) {
@@ -218,14 +171,14 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   add_models(parser, typed);
   add_fronts(parser, typed);
   add_life(parser, typed);
-  add_cluster(parser, typed);
+  add_cluster(parser, typed.cluster);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::Success& wish) { // --help, --version
     parser.exit(wish, std::cout, std::cerr);
     return std::optional<ServeOptions>{};
   } catch (const CLI::ParseError& error) {
-    return gpuactors::fail(Errc::invalid_argument, explain(parser, error));
+    return gpuactors::fail(Errc::invalid_argument, gpuactors::cli::explain(parser, error));
   }
   if (typed.models.empty())
     return gpuactors::fail(Errc::invalid_argument, "there is nothing to serve: name a model, such as --model "
@@ -235,9 +188,11 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   GPUACTORS_LET(fronts, read_fronts(typed));
   options.models = std::move(models);
   options.fronts = std::move(fronts);
+  GPUACTORS_TRY(typed.cluster.check());
+  options.cluster = std::move(typed.cluster);
   options.table.load_paths = typed.load_paths;
-  options.table.drain = seconds(typed.drain_seconds);
-  options.table.load_wait = seconds(typed.load_wait);
+  options.table.drain = gpuactors::from_seconds(typed.drain_seconds);
+  options.table.load_wait = gpuactors::from_seconds(typed.load_wait);
   if (!typed.load_paths.empty() && !std::filesystem::is_directory(typed.load_paths))
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("--allow-load-paths: there is no folder {}", typed.load_paths));

@@ -5,6 +5,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/cluster/open_options.hpp>
 
 #include <apps/serve/models/model_config.hpp>
 #include <apps/serve/models/model_table.hpp>
@@ -15,12 +16,14 @@
 namespace serve {
 
 struct ServeOptions {
+  /// Where replicas run.
+  gpuactors::OpenOptions cluster;
   std::vector<ModelConfig> models;
   FrontOptions fronts;
   TableOptions table;
 };
 
-/// Reads the arguments. Those that name a cluster are checked by name only: `Cluster::open` reads them.
+/// Reads the arguments.
 /// @returns nothing after --help or --version, which it prints; `invalid_argument`, saying what would be right.
 gpuactors::Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* argv);
 

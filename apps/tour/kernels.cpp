@@ -49,7 +49,7 @@ Result<ComputeReply> run_timed(TaskContext& ctx, const ArrayRequest& in, Compute
 
 GPUACTORS_TASK("elementwise", [](TaskContext& ctx, const ArrayRequest& in) {
   return run_timed(ctx, in, [](gpuactors::Stream& stream, const gpuactors::Tensor& x, gpuactors::Tensor& y) {
-    return stream.launch(square_plus, static_cast<std::uint64_t>(x.size()), x.data<float>(), y.data<float>());
+    return stream.launch(square_plus, static_cast<std::uint64_t>(x.size()), x, y);
   });
 });
 

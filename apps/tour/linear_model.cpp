@@ -91,16 +91,13 @@ Result<void> LinearModel::step(float* loss) {
 
   // Forward: y = x * weights + bias.
   GPUACTORS_TRY(stream_->gemm(x_, weights_.value, y_));
-  GPUACTORS_TRY(
-      stream_->launch(kernels::add_to_rows<float>(), elements, outputs, bias_.value.data<float>(), y_.data<float>()));
+  GPUACTORS_TRY(stream_->launch(kernels::add_to_rows<float>(), elements, outputs, bias_.value, y_));
   GPUACTORS_TRY(mean_squared_error(loss));
 
   // Backward: slope = d loss / d y, then through x and the sum over rows.
-  GPUACTORS_TRY(stream_->launch(kernels::mse_gradient<float>(), elements, elements, y_.data<float>(),
-                                target_.data<float>(), slope_.data<float>()));
+  GPUACTORS_TRY(stream_->launch(kernels::mse_gradient<float>(), elements, elements, y_, target_, slope_));
   GPUACTORS_TRY(stream_->gemm(x_, slope_, weights_.gradient, {.transpose_a = true}));
-  GPUACTORS_TRY(stream_->launch(kernels::column_sums<float>(), outputs, rows, outputs, slope_.data<float>(),
-                                bias_.gradient.data<float>()));
+  GPUACTORS_TRY(stream_->launch(kernels::column_sums<float>(), outputs, rows, outputs, slope_, bias_.gradient));
   ++steps_done_;
   GPUACTORS_TRY(update(weights_));
   return update(bias_);
@@ -109,11 +106,9 @@ Result<void> LinearModel::step(float* loss) {
 Result<void> LinearModel::mean_squared_error(float* loss) {
   const auto elements = count_of(target_);
   const auto sums = count_of(partial_);
-  GPUACTORS_TRY(stream_->launch(kernels::squared_error<float>(), elements, elements, y_.data<float>(),
-                                target_.data<float>(), errors_.data<float>()));
-  GPUACTORS_TRY(stream_->launch(kernels::sum_chunks<float>(), sums, elements, chunk, errors_.data<float>(),
-                                partial_.data<float>()));
-  return stream_->launch(kernels::sum_chunks<float>(), 1, sums, sums, partial_.data<float>(), loss);
+  GPUACTORS_TRY(stream_->launch(kernels::squared_error<float>(), elements, elements, y_, target_, errors_));
+  GPUACTORS_TRY(stream_->launch(kernels::sum_chunks<float>(), sums, elements, chunk, errors_, partial_));
+  return stream_->launch(kernels::sum_chunks<float>(), 1, sums, sums, partial_, loss);
 }
 
 Result<void> LinearModel::update(Parameter& parameter) {
@@ -121,11 +116,11 @@ Result<void> LinearModel::update(Parameter& parameter) {
   const auto rate = static_cast<float>(config_.rate());
   auto* gradient = parameter.gradient.data<float>();
   if (config_.optimizer() == TrainerConfig::SGD)
-    return stream_->launch(kernels::sgd_step<float>(), count, rate, gradient, parameter.value.data<float>());
+    return stream_->launch(kernels::sgd_step<float>(), count, rate, gradient, parameter.value);
   kernels::AdamParameters<float> adam;
   adam.rate = rate;
-  return stream_->launch(kernels::adam_step<float>(), count, adam.at_step(steps_done_), gradient,
-                         parameter.first.data<float>(), parameter.second.data<float>(), parameter.value.data<float>());
+  return stream_->launch(kernels::adam_step<float>(), count, adam.at_step(steps_done_), gradient, parameter.first,
+                         parameter.second, parameter.value);
 }
 
 } // namespace tour

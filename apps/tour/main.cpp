@@ -38,9 +38,9 @@ void run(const Program& program, const Machine& machine, bool full, Rows& rows) 
 }
 
 int run_all(const TourOptions& options) {
-  if (options.cluster)
-    use_cluster(*options.cluster);
-  const auto machine = Machine::look(options.devices);
+  if (options.cluster.connects())
+    use_cluster(options.cluster.connect);
+  const auto machine = Machine::look(options.cluster.embed.devices);
   if (!machine)
     return complain(machine.error());
   const Stopwatch watch;
@@ -58,14 +58,10 @@ int run_all(const TourOptions& options) {
 }
 
 int run_command(int argc, char** argv) {
-  const auto options = parse_options({argv + 1, argv + argc});
+  const auto options = parse_options(argc, argv);
   if (!options)
     return complain(options.error());
-  if (options->help) {
-    fmt::print("{}", help_text());
-    return 0;
-  }
-  return run_all(*options);
+  return *options ? run_all(**options) : 0;
 }
 
 } // namespace

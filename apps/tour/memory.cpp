@@ -17,6 +17,7 @@ using gpuactors::Errc;
 using gpuactors::Init;
 using gpuactors::Result;
 using gpuactors::TaskContext;
+using gpuactors::value_or_throw;
 
 namespace {
 
@@ -34,13 +35,8 @@ class Inference : public gpuactors::FractionalGPUActor {
 public:
   Inference(Init init, const ServiceConfig& config)
     : FractionalGPUActor(std::move(init)),
-      weights_(gpu().stream().tensor_from(service_weights(), {features, features})) {
-    if (!weights_)
-      throw std::runtime_error(to_string(weights_.error()));
-    if (auto model = gpu().stream().allocate(config.model_bytes()); model)
-      buffers_.push_back(std::move(*model));
-    else
-      throw std::runtime_error(to_string(model.error()));
+      weights_(value_or_throw(gpu().stream().tensor_from(service_weights(), {features, features}))) {
+    buffers_.push_back(value_or_throw(gpu().stream().allocate(config.model_bytes())));
   }
 
   Result<Reply> infer(const Query& query) {
@@ -48,7 +44,7 @@ public:
     const std::vector<float> values(query.values().begin(), query.values().end());
     GPUACTORS_LET(x, stream.tensor_from(values, {1, features}));
     GPUACTORS_LET(y, stream.tensor(gpuactors::DType::f32, {1, features}));
-    GPUACTORS_TRY(stream.gemm(x, *weights_, y));
+    GPUACTORS_TRY(stream.gemm(x, weights_, y));
     GPUACTORS_LET(answer, stream.to_host<float>(y));
     Reply reply;
     reply.mutable_values()->Add(answer.begin(), answer.end());
@@ -65,7 +61,7 @@ public:
   }
 
 private:
-  Result<gpuactors::Tensor> weights_;
+  gpuactors::Tensor weights_;
   std::vector<gpuactors::Buffer> buffers_;
 };
 

@@ -12,17 +12,13 @@ namespace tour {
 struct TourOptions {
   /// Programs to run, in this order; empty means all.
   std::vector<std::string> only;
-  std::string devices;
-  /// A running cluster to use instead of embedded ones; not set without a broker.
-  std::optional<gpuactors::ConnectOptions> cluster;
+  /// A running cluster, or the devices of embedded ones.
+  gpuactors::OpenOptions cluster = gpuactors::OpenOptions::from_environment();
   bool json = false;
   bool full = false;
-  bool help = false;
 };
 
-/// @returns `invalid_argument`, saying what would be right.
-[[nodiscard]] gpuactors::Result<TourOptions> parse_options(const std::vector<std::string>& arguments);
-
-[[nodiscard]] std::string help_text();
+/// @returns nothing after --help, which it prints; `invalid_argument`, saying what would be right.
+[[nodiscard]] gpuactors::Result<std::optional<TourOptions>> parse_options(int argc, const char* const* argv);
 
 } // namespace tour

@@ -12,6 +12,7 @@ namespace tour {
 using gpuactors::Init;
 using gpuactors::Options;
 using gpuactors::Result;
+using gpuactors::value_or_throw;
 
 namespace {
 
@@ -22,9 +23,8 @@ template <class Base>
 class Trainer : public Base {
 public:
   Trainer(Init init, const TrainerConfig& config)
-    : Base(std::move(init)), model_(LinearModel::make(this->gpu().stream(), config)) {
-    if (!model_)
-      throw std::runtime_error(to_string(model_.error()));
+    : Base(std::move(init)), model_(value_or_throw(LinearModel::make(this->gpu().stream(), config))) {
+    // nop
   }
 
   /// Takes over the batch; it stays on the device.
@@ -34,12 +34,12 @@ public:
     GPUACTORS_LET(shared_target, this->tensors().get(batch.target()));
     GPUACTORS_LET(x, shared_x.on(stream));
     GPUACTORS_LET(target, shared_target.on(stream));
-    return model_->set_batch(std::move(x), std::move(target));
+    return model_.set_batch(std::move(x), std::move(target));
   }
 
   /// Goes on from where the last message left the parameters.
   Result<TrainReply> train(const TrainRequest& request) {
-    GPUACTORS_LET(losses, model_->train(request.steps()));
+    GPUACTORS_LET(losses, model_.train(request.steps()));
     TrainReply reply;
     reply.mutable_losses()->Add(losses.begin(), losses.end());
     *reply.mutable_place() = place_of(*this);
@@ -47,7 +47,7 @@ public:
   }
 
 private:
-  Result<LinearModel> model_;
+  LinearModel model_;
 };
 
 using WholeTrainer = Trainer<gpuactors::GPUActor>;

@@ -184,7 +184,7 @@ Result<void> Course::begin_epoch() {
   order = split_.train;
   nn::Random random{spec_.seed ^ shuffle_seed, epoch_};
   nn::shuffle(order, random);
-  GPUACTORS_TRY(stream_->upload(order_.raw(), order.data(), order_.bytes()));
+  GPUACTORS_TRY(stream_->upload(order_, order));
   ordered_ = true;
   return {};
 }
@@ -332,9 +332,9 @@ Result<Quality> Course::evaluate_as() {
   std::int64_t right = 0;
   for (std::int64_t first = 0; first < rows; first += network.max_rows) {
     const auto count = std::min(network.max_rows, rows - first);
-    GPUACTORS_TRY(stream_->launch(
-        gpuactors::kernels::gather_rows<T>(), static_cast<std::uint64_t>(count) * tiling.tiles, tiling,
-        static_cast<const std::int32_t*>(test_order_.raw()) + first, features_.data<T>(), some_x_.data<T>()));
+    GPUACTORS_TRY(stream_->launch(gpuactors::kernels::gather_rows<T>(),
+                                  static_cast<std::uint64_t>(count) * tiling.tiles, tiling,
+                                  static_cast<const std::int32_t*>(test_order_.raw()) + first, features_, some_x_));
     GPUACTORS_TRY(trainer_.network().forward(count, some_x_.raw(), logits_.raw()));
     GPUACTORS_TRY(stream_->download(outputs.data(), logits_.raw(),
                                     static_cast<std::size_t>(count * network.outputs()) * sizeof(T)));

@@ -6,6 +6,8 @@
 #include "options.hpp"
 #include "plan.hpp"
 
+#include <gpuactors/base/stop_signals.hpp>
+#include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 
 #include <fmt/format.h>
@@ -14,7 +16,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <numeric>
@@ -25,16 +26,9 @@ namespace {
 
 using gpuactors::Errc;
 using gpuactors::Result;
+using gpuactors::StopSignals;
 
 constexpr int interrupted = 130;
-
-/// Set by the first Ctrl-C; the second one ends the program as ever.
-volatile std::sig_atomic_t stop_asked = 0;
-
-void ask_to_stop(int number) {
-  stop_asked = 1;
-  std::signal(number, SIG_DFL);
-}
 
 /// The data in the cluster, and what every training of this program begins with.
 struct Lesson {
@@ -92,7 +86,7 @@ gpuactors::Options resources_of(const TrainOptions& options) {
   return resources;
 }
 
-Watcher watch(Bar& bar) {
+Watcher watch(Bar& bar, const StopSignals& signals) {
   Watcher watcher;
   watcher.progress = [&bar, begin = gpuactors::Clock::now()](const Progress& progress, const Outcome& so_far) {
     const auto seconds = std::chrono::duration<double>(gpuactors::Clock::now() - begin).count();
@@ -101,17 +95,17 @@ Watcher watch(Bar& bar) {
     bar.show(progress.epochs(), part, so_far.last_loss(), static_cast<double>(so_far.rows) / seconds);
   };
   watcher.notice = [&bar](std::string_view text) { bar.say(text); };
-  watcher.stop = [] { return stop_asked != 0; };
+  watcher.stop = [&signals] { return signals.came(); };
   return watcher;
 }
 
 // -- one network ---------------------------------------------------------------------------------
 
 /// Trains the network that checkpoint and curve are of.
-Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& plan,
-                            CurveFile& curve) {
+Result<Outcome> train_first(gpuactors::Cluster& cluster, const StopSignals& signals, const TrainOptions& options,
+                            const Plan& plan, CurveFile& curve) {
   Bar bar{options.epochs};
-  auto watcher = watch(bar);
+  auto watcher = watch(bar, signals);
   watcher.begins = [&curve](const Status& first) { return curve.begins(first); };
   watcher.fails = [&](const Outcome& so_far) {
     // --resume wants it beside the checkpoints that were written.
@@ -133,7 +127,8 @@ Result<Outcome> train_first(gpuactors::Cluster& cluster, const TrainOptions& opt
 }
 
 /// The accuracies of the other splits.
-Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const TrainOptions& options, const Plan& first) {
+Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const StopSignals& signals,
+                                         const TrainOptions& options, const Plan& first) {
   std::vector<Plan> plans;
   for (std::size_t i = 1; i < options.splits; ++i) {
     auto plan = first;
@@ -143,7 +138,7 @@ Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const Trai
     plans.push_back(std::move(plan));
   }
   JobWatcher watcher;
-  watcher.stop = [] { return stop_asked != 0; };
+  watcher.stop = [&signals] { return signals.came(); };
   std::vector<double> accuracies;
   for (auto& result : run_jobs(cluster, plans, resources_of(options), options.epochs, watcher)) {
     if (!result)
@@ -153,7 +148,8 @@ Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const Trai
   return accuracies;
 }
 
-Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, Lesson& lesson) {
+Result<int> train_one(gpuactors::Cluster& cluster, const StopSignals& signals, const TrainOptions& options,
+                      Lesson& lesson) {
   auto& plan = lesson.plan;
   if (!options.checkpoint.empty())
     // Workers have folders of their own.
@@ -162,8 +158,8 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
   const auto curve_path =
       options.curve.empty() && !options.checkpoint.empty() ? options.checkpoint + ".csv" : options.curve;
   GPUACTORS_LET(curve, CurveFile::open({curve_path, options.resume, options.plot, "loss of " + options.data}));
-  auto trained = train_first(cluster, options, plan, curve);
-  if (!trained && stop_asked != 0 && trained.error().code() == Errc::cancelled) {
+  auto trained = train_first(cluster, signals, options, plan, curve);
+  if (!trained && signals.came() && trained.error().code() == Errc::cancelled) {
     fmt::print("{}\n", trained.error().message());
     return interrupted;
   }
@@ -188,8 +184,8 @@ Result<int> train_one(gpuactors::Cluster& cluster, const TrainOptions& options, 
     return 0;
   std::vector<double> accuracies{outcome.quality.accuracy()};
   if (options.workers == 1) {
-    auto others = train_splits(cluster, options, plan);
-    if (stop_asked != 0) {
+    auto others = train_splits(cluster, signals, options, plan);
+    if (signals.came()) {
       fmt::print("stopped before all splits were done; test accuracy of the first: {:.4f}, {} rows\n",
                  outcome.quality.accuracy(), outcome.quality.rows());
       return interrupted;
@@ -236,7 +232,8 @@ void print_sweep(const Sweep& sweep, const std::vector<Result<Outcome>>& results
   }
 }
 
-Result<int> train_sweep(gpuactors::Cluster& cluster, const TrainOptions& options, const Lesson& lesson) {
+Result<int> train_sweep(gpuactors::Cluster& cluster, const StopSignals& signals, const TrainOptions& options,
+                        const Lesson& lesson) {
   std::vector<Plan> plans;
   for (const auto value : options.sweep->values) {
     auto plan = lesson.plan;
@@ -245,7 +242,7 @@ Result<int> train_sweep(gpuactors::Cluster& cluster, const TrainOptions& options
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   JobWatcher watcher;
-  watcher.stop = [] { return stop_asked != 0; };
+  watcher.stop = [&signals] { return signals.came(); };
   watcher.changed = [terminal](const JobCounts& counts) {
     fmt::print(stderr, "{}{} of {} trainings done, {} running, {} waiting{}", terminal ? "\r\x1b[K" : "", counts.done,
                counts.all, counts.running, counts.all - counts.done - counts.running, terminal ? "" : "\n");
@@ -255,7 +252,7 @@ Result<int> train_sweep(gpuactors::Cluster& cluster, const TrainOptions& options
   if (terminal)
     fmt::print(stderr, "\n");
   print_sweep(*options.sweep, results);
-  if (stop_asked != 0)
+  if (signals.came())
     return interrupted;
   return std::all_of(results.begin(), results.end(), [](const auto& result) { return result.has_value(); }) ? 0 : 1;
 }
@@ -277,16 +274,15 @@ Result<void> check_files(const TrainOptions& options) {
   return {};
 }
 
-Result<int> run(int argc, char** argv, const TrainOptions& options) {
+Result<int> run(const TrainOptions& options) {
   GPUACTORS_TRY(check_files(options));
   GPUACTORS_LET(table, read_csv(options.data, options.header));
   GPUACTORS_TRY(check_layers(options, table));
   fmt::print("{}: {} rows of {} numbers, {} classes\n", options.data, table.rows, table.inputs, table.classes);
-  GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
-  std::signal(SIGINT, ask_to_stop);
-  std::signal(SIGTERM, ask_to_stop);
+  GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
+  const StopSignals signals;
   GPUACTORS_LET(lesson, prepare(cluster, options, table));
-  return options.sweep ? train_sweep(cluster, options, lesson) : train_one(cluster, options, lesson);
+  return options.sweep ? train_sweep(cluster, signals, options, lesson) : train_one(cluster, signals, options, lesson);
 }
 
 } // namespace
@@ -302,7 +298,7 @@ int main(int argc, char** argv) {
   if (!options)
     return exit_code;
   try {
-    const auto done = train::run(argc, argv, *options);
+    const auto done = train::run(*options);
     if (!done)
       fmt::print(stderr, "gpuactors-train: {}\n", done.error().message());
     return done ? *done : 1;

@@ -14,6 +14,7 @@ namespace train {
 using google::protobuf::Empty;
 using gpuactors::Errc;
 using gpuactors::Result;
+using gpuactors::value_or_throw;
 
 namespace {
 
@@ -35,13 +36,10 @@ GPUACTORS_ACTOR("train_member", MemberActor, Plan)
 } // namespace
 
 MemberActor::MemberActor(gpuactors::Init init, const Plan& plan)
-  : Actor(std::move(init)), plan_(plan), course_(make_course(*this, plan)) {
-  if (!course_)
-    throw std::runtime_error(gpuactors::to_string(course_.error()));
+  : Actor(std::move(init)), plan_(plan), course_(value_or_throw(as_own_failure(make_course(*this, plan)))) {
   if (plan.resume()) {
-    if (const auto loaded = course_->load(plan.checkpoint()); !loaded)
-      throw std::runtime_error(gpuactors::to_string(loaded.error()));
-    if (course_->position() != 0)
+    value_or_throw(as_own_failure(course_.load(plan.checkpoint())));
+    if (course_.position() != 0)
       throw std::runtime_error(plan.checkpoint() + " is of the middle of an epoch; one worker can go on with it");
   }
 }
@@ -62,26 +60,26 @@ Result<Status> MemberActor::join(const Places& places) {
                                        places.generation(), generation_));
   give_up({Errc::cancelled, "the group is made anew"});
   sum_.reset();
-  if (course_->epochs() != places.epochs() || course_->position() != 0 || open_)
-    GPUACTORS_TRY(course_->go_back());
+  if (course_.epochs() != places.epochs() || course_.position() != 0 || open_)
+    GPUACTORS_TRY(course_.go_back());
   open_ = false;
   resumes_ = false; // a message of the group before, which may have been lost, is none of this one
-  if (course_->epochs() != places.epochs())
+  if (course_.epochs() != places.epochs())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
-                                                               course_->epochs(), places.epochs()));
+                                                               course_.epochs(), places.epochs()));
   generation_ = places.generation();
-  course_->join({places.rank(), members});
+  course_.join({places.rank(), members});
   GPUACTORS_TRY(make_sum(places));
   // What a member that joined sooner has sent already is taken; of earlier groups, nothing.
   for (const auto& piece : std::exchange(early_, {}))
     if (piece.generation() == generation_)
       GPUACTORS_TRY(sum_->take(piece));
-  return status_of(*this, *course_);
+  return status_of(*this, course_);
 }
 
 Result<void> MemberActor::make_sum(const Places& places) {
   auto& stream = gpu().stream();
-  const auto& slopes = course_->trainer().gradient();
+  const auto& slopes = course_.trainer().gradient();
   const auto members = places.members_size();
   const auto rank = static_cast<int>(places.rank());
   const auto member = [&](int index) { return gpuactors::Cluster::from(*this).find(places.members(index)); };
@@ -129,7 +127,7 @@ gpuactors::Future<Progress> MemberActor::epoch(const EpochRequest& request) {
     return Answer::ready_with(gpuactors::fail(Errc::invalid_argument, "an epoch is under way already"));
   promise_ = std::make_shared<EpochPromise>();
   auto answer = promise_->future();
-  if (const auto remembered = course_->remember(); !remembered)
+  if (const auto remembered = course_.remember(); !remembered)
     give_up(remembered.error());
   else
     static_cast<void>(go_on_or_give_up());
@@ -199,17 +197,17 @@ Result<void> MemberActor::go_on() {
       take_turns();
       return {};
     }
-    const bool over = !open_ && course_->position() == course_->steps_per_epoch();
+    const bool over = !open_ && course_.position() == course_.steps_per_epoch();
     GPUACTORS_LET(ready, over ? sum_->settled() : sum_->ready());
     if (!ready)
       return {};
     if (over)
       return finish_epoch();
     if (open_) {
-      GPUACTORS_TRY(course_->update());
+      GPUACTORS_TRY(course_.update());
     } else {
-      GPUACTORS_TRY(course_->find_gradient());
-      GPUACTORS_TRY(sum_->begin(course_->steps()));
+      GPUACTORS_TRY(course_.find_gradient());
+      GPUACTORS_TRY(sum_->begin(course_.steps()));
     }
     open_ = !open_;
   }
@@ -229,7 +227,7 @@ std::function<void(const Result<Empty>&)> MemberActor::fails_epoch() const {
 }
 
 Result<void> MemberActor::finish_epoch() {
-  GPUACTORS_LET(stretch, course_->report());
+  GPUACTORS_LET(stretch, course_.report());
   Progress progress;
   progress.set_epochs(stretch.epochs);
   progress.set_steps(stretch.steps);
@@ -244,17 +242,17 @@ Result<void> MemberActor::finish_epoch() {
 // -- as trainers ---------------------------------------------------------------------------------
 
 Result<Evaluation> MemberActor::evaluate(const Empty&) {
-  GPUACTORS_LET(quality, course_->evaluate());
+  GPUACTORS_LET(quality, course_.evaluate());
   return to_message(quality);
 }
 
 Result<Status> MemberActor::save_to(const Path& path) {
-  GPUACTORS_TRY(course_->save(path.path(), path.has_loss() ? std::optional{path.loss()} : std::nullopt));
-  return status_of(*this, *course_);
+  GPUACTORS_TRY(course_.save(path.path(), path.has_loss() ? std::optional{path.loss()} : std::nullopt));
+  return status_of(*this, course_);
 }
 
 Result<Status> MemberActor::status(const Empty&) {
-  auto status = status_of(*this, *course_);
+  auto status = status_of(*this, course_);
   // Loads it: only where it may be used.
   if (plan_.nccl() && gpu().device().kind == gpuactors::DeviceKind::cuda)
     status.set_nccl_version(nccl_version());

@@ -25,7 +25,7 @@ namespace train {
 
 class MemberActor : public gpuactors::Actor {
 public:
-  /// Throws std::runtime_error with what `make_course` or a checkpoint reports.
+  /// Throws what `make_course` or a checkpoint reports.
   MemberActor(gpuactors::Init init, const Plan& plan);
   MemberActor(const MemberActor&) = delete;
   MemberActor& operator=(const MemberActor&) = delete;
@@ -59,7 +59,7 @@ private:
   void give_up(const gpuactors::Error& error);
 
   Plan plan_;
-  gpuactors::Result<Course> course_;
+  Course course_;
   std::uint64_t generation_ = 0;
   std::unique_ptr<SlopeSum> sum_;
   gpuactors::ActorRef self_;

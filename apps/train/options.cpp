@@ -2,6 +2,8 @@
 
 #include <gpuactors/base/version.hpp>
 
+#include <apps/cli/cluster_options.hpp>
+#include <apps/cli/usage.hpp>
 #include <apps/nn/trainer.hpp>
 
 #include <CLI/CLI.hpp>
@@ -37,17 +39,6 @@ examples:
   gpuactors up --devices host:2x2GiB --program $(which gpuactors-train) &
   gpuactors-train --data digits.csv.gz --broker 127.0.0.1:7711        the same on a cluster of processes
 )";
-
-/// What Cluster::open reads; declared here so that it is known and shown.
-struct ClusterArguments {
-  std::vector<std::string> devices;
-  std::string broker;
-  std::string certificates;
-  std::string heartbeat;
-  std::string link_timeout;
-  std::string reconnect_grace;
-  bool insecure = false;
-};
 
 void add_learning(CLI::App& program, TrainOptions& options) {
   auto* learning = program.add_option_group("learning");
@@ -136,24 +127,13 @@ void add_resources(CLI::App& program, TrainOptions& options, std::string& on_los
       ->type_name("NAME=VALUE,...");
 }
 
-void add_cluster(CLI::App& program, ClusterArguments& cluster) {
+void add_cluster(CLI::App& program, gpuactors::OpenOptions& cluster) {
   auto* where = program.add_option_group("cluster");
-  where
-      ->add_option("--devices", cluster.devices,
-                   "Devices of the embedded cluster: cuda, host:2x1GiB, ...; CUDA if "
-                   "there is any when left out")
-      ->type_name("SPEC")
-      ->allow_extra_args(false);
-  where->add_option("--broker", cluster.broker, "Broker of a cluster that runs, instead of an embedded one")
-      ->type_name("HOST:PORT");
-  where->add_option("--certs", cluster.certificates, "Folder with this machine's certificates")->type_name("DIR");
-  where->add_flag("--insecure", cluster.insecure, "Connect in plaintext");
-  where->add_option("--heartbeat", cluster.heartbeat, "As the cluster was started with")->type_name("SECONDS");
-  where->add_option("--link-timeout", cluster.link_timeout, "As the cluster was started with")->type_name("SECONDS");
-  where
-      ->add_option("--reconnect-grace", cluster.reconnect_grace,
-                   "How long trainers stay when the connection to the broker is lost; they end at once when left out")
-      ->type_name("SECONDS");
+  gpuactors::cli::ConnectionTexts texts;
+  texts.reconnect_grace =
+      "How long trainers stay when the connection to the broker is lost; they end at once when left out";
+  gpuactors::cli::add_embedding(*where, cluster.embed);
+  gpuactors::cli::add_connection(*where, cluster.connect, texts);
 }
 
 /// What options mean together.
@@ -229,13 +209,12 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
   program.footer(examples);
   program.get_formatter()->column_width(34);
   TrainOptions options;
-  ClusterArguments cluster;
   std::string on_loss = "stop";
   std::string sweep;
   add_learning(program, options);
   add_files(program, options);
   add_resources(program, options, on_loss, sweep);
-  add_cluster(program, cluster);
+  add_cluster(program, options.cluster);
   const auto complain = [&](std::string_view text) {
     fmt::print(stderr, "gpuactors-train: {}\n", text);
     exit_code = usage_error;
@@ -252,11 +231,11 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
     exit_code = 0;
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    return complain(fmt::format("{}; --help says what there is", error.what()));
+    return complain(gpuactors::cli::explain(program, error));
   }
   options.on_loss = on_loss == "shrink" ? OnLoss::shrink : OnLoss::stop;
   // Plaintext was chosen already.
-  options.nccl = options.nccl || cluster.insecure;
+  options.nccl = options.nccl || options.cluster.connect.insecure;
   if (!sweep.empty()) {
     auto parsed = parse_sweep(sweep);
     if (!parsed)
@@ -264,6 +243,8 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
     options.sweep = std::move(*parsed);
   }
   if (const auto fine = check_together(options); !fine)
+    return complain(fine.error().message());
+  if (const auto fine = options.cluster.check(); !fine)
     return complain(fine.error().message());
   return options;
 }

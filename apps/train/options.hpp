@@ -4,6 +4,7 @@
 #include "group.hpp"
 
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/cluster/open_options.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,7 @@ struct TrainOptions {
   double test_part = 0.2;
   std::size_t splits = 5;
 
+  gpuactors::OpenOptions cluster = gpuactors::OpenOptions::from_environment();
   double gpus = 1;
   int max_restarts = 3;
   std::size_t workers = 1;

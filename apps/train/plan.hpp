@@ -11,6 +11,15 @@ namespace train {
 /// @returns `invalid_argument` for names that there are not.
 gpuactors::Result<CourseSpec> parse_plan(const Plan& plan);
 
+/// Turns `unavailable` into `task_failed`: a file that cannot be read or written is no death of the actor, which
+/// somebody would wait to be back from.
+template <class T>
+gpuactors::Result<T> as_own_failure(gpuactors::Result<T> result) {
+  if (!result && result.error().code() == gpuactors::Errc::unavailable)
+    return gpuactors::fail(gpuactors::Errc::task_failed, result.error().message());
+  return result;
+}
+
 /// Fetches the data of a plan and makes its course on the first device of an actor.
 /// @returns as `parse_plan`, `Course::make` and `TensorStore::get`.
 gpuactors::Result<Course> make_course(gpuactors::Actor& actor, const Plan& plan);

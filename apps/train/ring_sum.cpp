@@ -28,7 +28,7 @@ RingSum<T>::RingSum(gpuactors::Stream& stream, const gpuactors::Tensor& slopes, 
 
 template <class T>
 Result<void> RingSum<T>::begin(std::uint64_t step) {
-  GPUACTORS_TRY(stream_.download(own_.data(), slopes_.raw(), slopes_.bytes()));
+  GPUACTORS_TRY(stream_.download(own_, slopes_));
   GPUACTORS_TRY(stream_.synchronize());
   step_ = step;
   open_ = true;

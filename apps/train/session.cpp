@@ -143,17 +143,7 @@ gpuactors::Error stopped_while_away() {
 }
 
 bool is_death(Errc code) noexcept {
-  switch (code) {
-  case Errc::worker_died:
-  case Errc::actor_died:
-  case Errc::unavailable:
-  case Errc::lease_revoked:
-  case Errc::context_lost:
-  case Errc::device_lost:
-    return true;
-  default:
-    return false;
-  }
+  return gpuactors::is_loss(code) || code == Errc::unavailable;
 }
 
 Result<gpuactors::ActorRef> await_start(gpuactors::Future<gpuactors::ActorRef> starting, const Watcher& watcher) {

@@ -13,6 +13,7 @@ using google::protobuf::Empty;
 using gpuactors::Clock;
 using gpuactors::Errc;
 using gpuactors::Result;
+using gpuactors::value_or_throw;
 
 namespace {
 
@@ -30,18 +31,6 @@ Progress to_message(const Stretch& stretch) {
   return progress;
 }
 
-void throw_if(const Result<void>& failed) {
-  if (!failed)
-    throw std::runtime_error(gpuactors::to_string(failed.error()));
-}
-
-/// A file that cannot be written is no death, which somebody would wait to be back from.
-Result<void> as_own_failure(Result<void> saved) {
-  if (!saved && saved.error().code() == Errc::unavailable)
-    return gpuactors::fail(Errc::task_failed, saved.error().message());
-  return saved;
-}
-
 GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
     .method("run", &TrainerActor::run)
     .method("step", &TrainerActor::step)
@@ -54,18 +43,16 @@ GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
 } // namespace
 
 TrainerActor::TrainerActor(gpuactors::Init init, const Plan& plan)
-  : Actor(std::move(init)), plan_(plan), course_(make_course(*this, plan)) {
-  if (!course_)
-    throw std::runtime_error(gpuactors::to_string(course_.error()));
-  throw_if(find_beginning());
+  : Actor(std::move(init)), plan_(plan), course_(value_or_throw(as_own_failure(make_course(*this, plan)))) {
+  value_or_throw(as_own_failure(find_beginning()));
 }
 
 Result<void> TrainerActor::find_beginning() {
   GPUACTORS_LET(saved, saved<Saved>());
   if (!saved)
-    return plan_.resume() ? course_->load(plan_.checkpoint()) : Result<void>{};
+    return plan_.resume() ? course_.load(plan_.checkpoint()) : Result<void>{};
   noted_ = true;
-  auto loaded = course_->load(saved->checkpoint());
+  auto loaded = course_.load(saved->checkpoint());
   if (!loaded && loaded.error().code() == Errc::not_found) {
     // Another machine, without the file: what was learnt is learnt again.
     std::cerr << fmt::format("{}; the training starts over\n", loaded.error().message());
@@ -77,7 +64,7 @@ Result<void> TrainerActor::find_beginning() {
 Result<void> TrainerActor::write_checkpoint() {
   if (plan_.checkpoint().empty())
     return {};
-  GPUACTORS_TRY(as_own_failure(course_->save(plan_.checkpoint())));
+  GPUACTORS_TRY(as_own_failure(course_.save(plan_.checkpoint())));
   if (noted_)
     return {};
   // The name stays; only what is in the file changes.
@@ -91,15 +78,15 @@ Result<void> TrainerActor::write_checkpoint() {
 Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events) {
   auto ahead = first_stretch;
   const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
-  while (course_->epochs() < request.epochs()) {
+  while (course_.epochs() < request.epochs()) {
     if (stop_requested())
-      return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", course_->steps()));
-    const auto epoch = course_->epochs();
+      return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", course_.steps()));
+    const auto epoch = course_.epochs();
     // Several short epochs in one go, as far as nothing has to be written in between.
     const auto next_checkpoint = (epoch / every + 1) * every;
     const auto last = plan_.checkpoint().empty() ? request.epochs() : std::min(next_checkpoint, request.epochs());
     const auto begin = Clock::now();
-    GPUACTORS_LET(stretch, course_->advance(ahead, last));
+    GPUACTORS_LET(stretch, course_.advance(ahead, last));
     const auto taken = Clock::now() - begin;
     if (taken < stretch_least && stretch.losses.size() == ahead)
       ahead *= 2;
@@ -114,37 +101,37 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
 }
 
 Result<Loss> TrainerActor::step(const Rows& rows) {
-  GPUACTORS_LET(loss, course_->step_on({rows.features().data(), static_cast<std::size_t>(rows.features_size())},
-                                       {rows.labels().data(), static_cast<std::size_t>(rows.labels_size())}));
+  GPUACTORS_LET(loss, course_.step_on({rows.features().data(), static_cast<std::size_t>(rows.features_size())},
+                                      {rows.labels().data(), static_cast<std::size_t>(rows.labels_size())}));
   Loss reply;
   reply.set_loss(loss);
   return reply;
 }
 
 Result<Evaluation> TrainerActor::evaluate(const Empty&) {
-  GPUACTORS_LET(quality, course_->evaluate());
+  GPUACTORS_LET(quality, course_.evaluate());
   return train::to_message(quality);
 }
 
 Result<Status> TrainerActor::save_to(const Path& path) {
   if (path.path().empty() && plan_.checkpoint().empty())
     return gpuactors::fail(Errc::invalid_argument, "there is no path to save to, and the plan has no checkpoint");
-  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : as_own_failure(course_->save(path.path())));
-  return status_of(*this, *course_);
+  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : as_own_failure(course_.save(path.path())));
+  return status_of(*this, course_);
 }
 
 Result<Status> TrainerActor::load_from(const Path& path) {
-  GPUACTORS_TRY(course_->load(path.path()));
-  return status_of(*this, *course_);
+  GPUACTORS_TRY(course_.load(path.path()));
+  return status_of(*this, course_);
 }
 
 Result<Status> TrainerActor::status(const Empty&) {
-  return status_of(*this, *course_);
+  return status_of(*this, course_);
 }
 
 Result<Status> TrainerActor::stop(const Empty&) {
   GPUACTORS_TRY(write_checkpoint());
-  return status_of(*this, *course_);
+  return status_of(*this, course_);
 }
 
 } // namespace train

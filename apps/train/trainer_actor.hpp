@@ -18,7 +18,7 @@ namespace train {
 
 class TrainerActor : public gpuactors::Actor {
 public:
-  /// Throws std::runtime_error with what `make_course` or a checkpoint reports.
+  /// Throws what `make_course` or a checkpoint reports.
   TrainerActor(gpuactors::Init init, const Plan& plan);
 
   gpuactors::Result<void> run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events);
@@ -35,7 +35,7 @@ private:
   gpuactors::Result<void> write_checkpoint();
 
   Plan plan_;
-  gpuactors::Result<Course> course_;
+  Course course_;
   bool noted_ = false;
 };
 

@@ -62,7 +62,13 @@ TEST_CASE("names that are taken or malformed are reported by check", "[actor]") 
   CHECK(problem_of(blank).find("with blank") != std::string::npos);
   TypeRegistry methods;
   define_actor<Nothing>("nothing", methods).method("greet", &Nothing::greet).method("greet", &Nothing::greet);
-  CHECK(problem_of(methods).find("greet") != std::string::npos);
+  CHECK(problem_of(methods) == "actor type nothing has two methods named \"greet\"");
+  for (const auto* malformed : {"", "with blank", "what?"}) {
+    TypeRegistry odd;
+    define_actor<Nothing>("nothing", odd).method(malformed, &Nothing::greet);
+    CHECK(problem_of(odd).find(malformed) != std::string::npos);
+    CHECK(problem_of(odd).find("no name for a method") != std::string::npos);
+  }
 }
 
 TEST_CASE("needs are kept, and checked by the rules of shares", "[actor]") {

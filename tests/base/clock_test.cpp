@@ -18,3 +18,17 @@ TEST_CASE("milliseconds beyond what a duration can be are the longest duration, 
   CHECK(from_milliseconds(static_cast<std::uint64_t>(rounded) - 1) <= Duration::max());
   CHECK(deadline_after(Clock::now(), Duration::max()) == never);
 }
+
+TEST_CASE("seconds and milliseconds become durations that are never too short, and never overflow", "[base]") {
+  CHECK(from_seconds(0.5) == 500ms);
+  CHECK(from_seconds(1e-12) == 1ns);
+  CHECK(from_seconds(0) == 0s);
+  CHECK(from_seconds(-1) == 0s);
+  CHECK(from_seconds(std::numeric_limits<double>::quiet_NaN()) == 0s);
+  CHECK(from_seconds(1e300) == Duration::max());
+  CHECK(from_seconds(std::numeric_limits<double>::infinity()) == Duration::max());
+  CHECK(to_seconds(1'500ms) == 1.5);
+  CHECK(to_milliseconds(1'500us) == 2);
+  CHECK(to_milliseconds(0s) == 0);
+  CHECK(to_milliseconds(-1s) == 0);
+}

@@ -83,3 +83,25 @@ TEST_CASE("a result passes values through and stops at the first error", "[base]
   CHECK(failed.error().remedy() == Remedy::give_up);
   CHECK(half(3).value_or(7) == 7);
 }
+
+TEST_CASE("work that was lost is told from work that failed", "[base]") {
+  std::vector<Errc> losses;
+  for (const auto code : all_errors())
+    if (is_loss(code))
+      losses.push_back(code);
+  CHECK(
+      losses
+      == std::vector{Errc::lease_revoked, Errc::actor_died, Errc::context_lost, Errc::device_lost, Errc::worker_died});
+}
+
+TEST_CASE("the error of a result can be thrown with its code, and its value be taken", "[base]") {
+  CHECK(value_or_throw(Result<std::unique_ptr<int>>{std::make_unique<int>(7)}) != nullptr);
+  value_or_throw(Result<void>{});
+  try {
+    value_or_throw(Result<int>{fail(Errc::out_of_memory, "no room")});
+    FAIL("it did not throw");
+  } catch (const FailedResult& failed) {
+    CHECK(failed.error() == Error{Errc::out_of_memory, "no room"});
+    CHECK(std::string_view{failed.what()} == "no room");
+  }
+}

@@ -1,4 +1,4 @@
-// Waiting for one of many futures, again and again.
+// Futures: waiting for one of many, or for all; results that are made from others; misuse that is answered.
 #include <gpuactors/base/future.hpp>
 
 #include <support/catch.hpp>
@@ -36,4 +36,65 @@ TEST_CASE("an observer that was forgotten is not called, and others are", "[base
   CHECK(second == 1);
   CHECK(state.on_ready([&] { ++first; }) == 0);
   CHECK(first == 1);
+}
+
+TEST_CASE("a future is transformed into another, and errors pass by the function", "[base]") {
+  CHECK(Future<int>::ready_with(20).transform([](int value) { return value + 0.5; }).get().value() == 20.5);
+  const auto half = [](int value) -> Result<int> {
+    if (value % 2 != 0)
+      return fail(Errc::invalid_argument, "it is odd");
+    return value / 2;
+  };
+  CHECK(Future<int>::ready_with(20).transform(half).get().value() == 10);
+  CHECK(Future<int>::ready_with(7).transform(half).get().error().message() == "it is odd");
+  int calls = 0;
+  const auto count = [&] { ++calls; };
+  CHECK(Future<void>::ready_with({}).transform(count).get().has_value());
+  CHECK(Future<void>::ready_with(fail(Errc::unavailable, "away")).transform(count).get().error().message() == "away");
+  CHECK(calls == 1);
+}
+
+TEST_CASE("cancelling a transformed future withdraws the work that it was made from", "[base]") {
+  struct Withdrawable : detail::FutureState<int> {
+    void cancel(Cancel) override {
+      complete(fail(Errc::cancelled, "withdrawn"));
+    }
+  };
+  auto text = Future<int>{std::make_shared<Withdrawable>()}.transform([](int value) { return std::to_string(value); });
+  // The work stays while its result is wanted, although nobody has its own future any more.
+  CHECK_FALSE(text.ready());
+  text.cancel();
+  CHECK(text.get().error().code() == Errc::cancelled);
+}
+
+TEST_CASE("all of several futures are waited for, in their order, and the first error is told", "[base]") {
+  const auto values = [](std::initializer_list<Result<int>> results) {
+    std::vector<Future<int>> futures;
+    for (const auto& result : results)
+      futures.push_back(Future<int>::ready_with(result));
+    return futures;
+  };
+  auto fine = values({1, 2, 3});
+  CHECK(get_all(fine).value() == std::vector{1, 2, 3});
+  auto one_fails = values({1, fail(Errc::task_failed, "no"), 3});
+  CHECK(get_all(one_fails).error().message() == "no");
+  CHECK(one_fails[2].get().value() == 3);
+  std::vector<Future<void>> nothing;
+  CHECK(get_all(nothing).has_value());
+  const Promise<int> never_set;
+  std::vector<Future<int>> late;
+  late.push_back(never_set.future());
+  CHECK(get_all(late, Duration::zero()).error().code() == Errc::deadline_exceeded);
+  CHECK(late[0].valid());
+}
+
+TEST_CASE("a future without a result to wait for, and a promise without a future, answer and do not crash", "[base]") {
+  std::optional<Result<int>> told;
+  Future<int>{}.then([&](Result<int> result) { told = std::move(result); });
+  REQUIRE(told);
+  CHECK(told->error().code() == Errc::invalid_argument);
+  CHECK(Future<int>{}.transform([](int value) { return value; }).get().error().code() == Errc::invalid_argument);
+  Promise<int> first;
+  const auto second = std::move(first);
+  CHECK_FALSE(first.set(1)); // NOLINT(bugprone-use-after-move)
 }

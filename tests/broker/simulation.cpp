@@ -91,8 +91,7 @@ private:
 
 void Cluster::note(const std::string& what) const {
   if (trace_ != nullptr)
-    *trace_ << fmt::format("{:>9.3f} {}\n",
-                           std::chrono::duration<double>{time_.now().time_since_epoch()}.count() - 3600, what);
+    *trace_ << fmt::format("{:>9.3f} {}\n", to_seconds(time_.now().time_since_epoch()) - 3600, what);
 }
 
 void Cluster::note(const std::string& what, const google::protobuf::Message& message) const {

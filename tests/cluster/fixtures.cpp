@@ -15,6 +15,10 @@ namespace {
 class Accumulator : public Actor {
 public:
   Accumulator(Init init, const Number& start) : Actor(std::move(init)), sum_(start.value()) {
+    if (start.value() == -2)
+      value_or_throw(Result<void>{fail(Errc::out_of_memory, "no room for -2")});
+    if (start.value() == -3)
+      throw FailedResult{Error{Errc::worker_died, "another actor has died"}};
     if (start.value() < 0)
       throw std::invalid_argument("the start is negative");
   }
@@ -29,6 +33,8 @@ public:
   }
 
   Number raise(const Text& in) {
+    if (in.text() == "queue_full")
+      throw FailedResult{Error{Errc::queue_full, "no room for more"}};
     throw std::runtime_error(in.text());
   }
 

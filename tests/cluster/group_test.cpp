@@ -129,6 +129,32 @@ TEST_CASE("a group that does not fit now waits, and is told when it can never fi
   CHECK(cluster.create_group(bundles).has_value());
 }
 
+TEST_CASE("options that a bundle does not have are refused, and say where they belong", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  const auto why = [&](const Options& bundle) {
+    const auto refused = cluster.create_group({{.gpus = 1}, bundle});
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == Errc::invalid_argument);
+    return refused.error().message();
+  };
+  CHECK(why({.gpus = 1, .priority = 1}) == "bundle 1: priority is not of a bundle: set it in the GroupOptions");
+  CHECK(why({.gpus = 1, .wait_for_nodes = true}).find("GroupOptions") != std::string::npos);
+  CHECK(why({.gpus = 1, .spread = true}).find("strategy") != std::string::npos);
+  CHECK(why({.gpus = 1, .group = GroupId{1}}).find("group is not of a bundle") != std::string::npos);
+  // What runs in the bundle may be described by the same options.
+  CHECK(cluster.create_group({{.gpus = 1, .cpus = 1, .node = "n0", .name = "a", .max_restarts = 1}}).has_value());
+}
+
+TEST_CASE("options of the one node of an embedded cluster are refused beside nodes of the program's own", "[cluster]") {
+  EmbedOptions options;
+  options.nodes = {{.name = "n0", .devices = "host:1x64MiB"}};
+  options.devices = "host:2x64MiB";
+  const auto refused = Cluster::embed(std::move(options));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message().find("set it in each of `nodes`") != std::string::npos);
+}
+
 TEST_CASE("groups are asked for and removed without waiting for each", "[cluster]") {
   auto cluster = embed_two_nodes();
   std::vector<Future<PlacementGroup>> asked;

@@ -64,6 +64,37 @@ TEST_CASE("arguments of all types arrive, and none is needed") {
   }
 }
 
+TEST_CASE("tensors are arguments, and one that the kernel cannot use is refused before it starts") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto x = stream.tensor_from(std::vector<float>{1, 2, 3});
+    auto y = stream.tensor(DType::f32, {3});
+    auto wide = stream.tensor_from(std::vector<double>{1, 2, 3});
+    REQUIRE(x);
+    REQUIRE(y);
+    REQUIRE(wide);
+    const auto& only_read = *x;
+    REQUIRE(stream.launch(k::polynomial<float>(), 3, only_read, *y));
+    CHECK(*stream.to_host<float>(*y) == std::vector<float>{4, 9, 16});
+    REQUIRE(stream.launch(k::polynomial<float>(), 3, y->data<float>(), *y));
+    CHECK(*stream.to_host<float>(*y) == std::vector<float>{25, 100, 289});
+
+    const auto other_type = stream.launch(k::polynomial<float>(), 3, *x, *wide);
+    REQUIRE_FALSE(other_type);
+    CHECK(other_type.error().code() == Errc::invalid_argument);
+    CHECK(other_type.error().message().find("argument 2 of kernel ") == 0);
+    CHECK(other_type.error().message().find("the tensor holds f64, not f32") != std::string::npos);
+    Tensor moved = std::move(*wide);
+    CHECK(stream.launch(k::polynomial<double>(), 3, *wide, moved).error().code() // NOLINT(bugprone-use-after-move)
+          == Errc::invalid_argument);
+    REQUIRE(context->reclaim());
+    CHECK(stream.launch(k::polynomial<float>(), 3, *x, *y).error().code() == Errc::lease_expired);
+    // Nothing has reached the device.
+    CHECK(stream.synchronize());
+  }
+}
+
 TEST_CASE("a kernel over no indices is refused with its name") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);

@@ -3,8 +3,10 @@
 
 #include <conformance/candidates.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 using namespace gpuactors;
 using namespace gpuactors::conformance;
@@ -193,5 +195,40 @@ TEST_CASE("a device reports its memory") {
     REQUIRE(memory);
     CHECK(memory->total_bytes > 0);
     CHECK(memory->free_bytes <= memory->total_bytes);
+  }
+}
+
+TEST_CASE("tensors are filled and copied by their elements, and other numbers or types are refused") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto x = stream.tensor(DType::i32, {2, 2});
+    REQUIRE(x);
+    REQUIRE(stream.fill(*x, 1));
+    CHECK(*stream.to_host<std::int32_t>(*x) == std::vector<std::int32_t>(4, 0x01010101));
+
+    auto staging = context->host_buffer(6 * sizeof(std::int32_t));
+    REQUIRE(staging);
+    const auto room = staging->span<std::int32_t>();
+    REQUIRE(room.size() == 6);
+    const auto four = room.first(4);
+    std::iota(room.begin(), room.end(), 10);
+    REQUIRE(stream.upload(*x, four));
+    REQUIRE(stream.synchronize());
+    std::ranges::fill(room, 0);
+    REQUIRE(stream.download(four, *x));
+    REQUIRE(stream.synchronize());
+    CHECK(std::vector<std::int32_t>(room.begin(), room.end()) == std::vector<std::int32_t>{10, 11, 12, 13, 0, 0});
+
+    const auto too_many = stream.upload(*x, room);
+    REQUIRE_FALSE(too_many);
+    CHECK(too_many.error().message() == "6 values are given for a tensor of shape [2, 2], which has 4");
+    std::vector<float> other(4);
+    CHECK(stream.download(other, *x).error().message() == "the tensor holds i32, not f32");
+    REQUIRE(context->reclaim());
+    CHECK(stream.upload(*x, four).error().code() == Errc::lease_expired);
+    CHECK(stream.fill(*x, 0).error().code() == Errc::lease_expired);
+    Tensor none;
+    CHECK(stream.fill(none, 0).error().code() == Errc::invalid_argument);
   }
 }

@@ -117,7 +117,6 @@ if ! "$bin/gpu_verify" --list > /dev/null 2>&1 && [[ -d $here/lib ]]; then
   echo "taking GCC's libraries from this machine: those of the bundle do not load"
 fi
 "$bin/gpu_verify" --list > /dev/null || fail "the programs do not start here"
-[[ -n $goes_on ]] || rm -f "$json"
 
 find_cuda
 about=$(timeout -k "$grace" "$suite_limit" "$bin/gpu_verify" --about 2>&1)
@@ -126,7 +125,9 @@ printf '%s\n' "$about"
 if [[ $probe -eq $no_gpu ]]; then
   echo "verify.sh: nothing was verified" >&2
   exit "$no_gpu"
-elif [[ $probe -ne 0 ]]; then
+fi
+[[ -n $goes_on ]] || rm -f "$json"
+if [[ $probe -ne 0 ]]; then
   # Why is all that can be known of this machine: it is kept where the results would be.
   mkdir -p "$(dirname "$json")"
   "$bin/gpu_verify" --add "$json" --outcome "about=$probe:$(tail -n 1 <<< "$about")"

@@ -73,8 +73,7 @@ void Processes::start(const std::string& name, std::vector<std::string> argument
   Command command;
   command.path = program.empty() ? command_line() : program;
   if (program.empty())
-    arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout",
-                                       fmt::format("{}", std::chrono::duration<double>{link_}.count())});
+    arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", fmt::format("{}", to_seconds(link_))});
   command.arguments = std::move(arguments);
   command.set["XDG_STATE_HOME"] = folder_.path().string();
   command.removed = {"GPUACTORS_BROKER"};

@@ -228,7 +228,7 @@ GPUACTORS_TASK("hold", [](TaskContext& ctx, const Text& path) {
   return number(::getpid());
 });
 GPUACTORS_TASK("nap", [](TaskContext& ctx, const Number& seconds) {
-  const auto end = Clock::now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>{seconds.value()});
+  const auto end = Clock::now() + from_seconds(seconds.value());
   while (Clock::now() < end && !ctx.stop_requested())
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   return number(::getpid());

@@ -56,8 +56,8 @@ Result<MatmulRun<T>> multiply(TaskContext& ctx, std::int64_t n, const v1::Matmul
   run.b = reference::random_values<T>(2 * in.seed() + 1, count);
 
   const Stopwatch to_device;
-  GPUACTORS_TRY(stream.upload(a.raw(), run.a.data(), a.bytes()));
-  GPUACTORS_TRY(stream.upload(b.raw(), run.b.data(), b.bytes()));
+  GPUACTORS_TRY(stream.upload(a, run.a));
+  GPUACTORS_TRY(stream.upload(b, run.b));
   GPUACTORS_TRY(stream.synchronize());
   run.transfer_seconds = to_device.seconds();
 
@@ -128,12 +128,12 @@ Result<v1::ElementwiseResult> elementwise(TaskContext& ctx, const v1::Elementwis
   const auto values = reference::random_values<float>(in.seed(), count);
 
   const Stopwatch to_device;
-  GPUACTORS_TRY(stream.upload(x.raw(), values.data(), x.bytes()));
+  GPUACTORS_TRY(stream.upload(x, values));
   GPUACTORS_TRY(stream.synchronize());
   auto transfer = to_device.seconds();
 
   const Stopwatch watch;
-  GPUACTORS_TRY(stream.launch(kernels::polynomial<float>(), count, x.data<float>(), y.data<float>()));
+  GPUACTORS_TRY(stream.launch(kernels::polynomial<float>(), count, x, y));
   GPUACTORS_TRY(stream.synchronize());
   const auto seconds = watch.seconds();
 
@@ -167,7 +167,7 @@ Result<v1::GramResult> gram(TaskContext& ctx, const v1::Gram& in) {
   out.set_n(in.n());
 
   const Stopwatch to_device;
-  GPUACTORS_TRY(stream.upload(x.raw(), values.data(), x.bytes()));
+  GPUACTORS_TRY(stream.upload(x, values));
   GPUACTORS_TRY(stream.synchronize());
   out.set_to_device_seconds(to_device.seconds());
 

@@ -87,8 +87,7 @@ double median(std::vector<double> values) {
 template <class F>
 Result<double> measure(double seconds, F run) {
   std::vector<double> times;
-  const auto until =
-      Clock::now() + std::chrono::duration_cast<gpuactors::Duration>(std::chrono::duration<double>{seconds});
+  const auto until = Clock::now() + gpuactors::from_seconds(seconds);
   while (Clock::now() < until) {
     const auto start = Clock::now();
     GPUACTORS_TRY(run());
@@ -137,7 +136,7 @@ public:
     const auto before = answered_.load();
     std::this_thread::sleep_for(std::chrono::duration<double>{seconds});
     const auto count = static_cast<double>(answered_.load() - before);
-    const auto took = std::chrono::duration<double>{Clock::now() - start}.count();
+    const auto took = gpuactors::to_seconds(Clock::now() - start);
     stop_ = true;
     for (auto left = clients_.load(); left > 0; left = clients_.load())
       clients_.wait(left);

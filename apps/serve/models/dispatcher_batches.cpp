@@ -25,21 +25,16 @@ constexpr int losses_until_alone = 2;
 constexpr int losses_until_failed = 5;
 
 /// Whether an error says that the replica is gone, rather than that it could not infer this batch.
-bool is_loss(Errc code) {
+bool is_gone(Errc code) {
   switch (code) {
   case Errc::unavailable:
   case Errc::lease_expired:
-  case Errc::lease_revoked:
   case Errc::stale_epoch:
   case Errc::cancelled:
   case Errc::deadline_exceeded: // of the call: it is stuck
-  case Errc::actor_died:
-  case Errc::context_lost:
-  case Errc::device_lost:
-  case Errc::worker_died:
     return true;
   default:
-    return false;
+    return gpuactors::is_loss(code);
   }
 }
 
@@ -125,7 +120,7 @@ void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::Bat
     if (found == replica->second.flights.end())
       return;
     const auto now = Clock::now();
-    if (!reply && is_loss(reply.error().code())) {
+    if (!reply && is_gone(reply.error().code())) {
       lose(replica->second, reply.error(), now, actions);
     } else {
       // One that overtook another was not begun when it was thought to be.

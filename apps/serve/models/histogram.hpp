@@ -19,7 +19,7 @@ public:
                                                  0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10};
 
   void add(gpuactors::Duration duration) {
-    const auto seconds = std::max(std::chrono::duration<double>{duration}.count(), 0.0);
+    const auto seconds = std::max(gpuactors::to_seconds(duration), 0.0);
     const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();
     ++counts_[static_cast<std::size_t>(bucket)];
     ++count_;

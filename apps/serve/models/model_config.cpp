@@ -35,7 +35,7 @@ Result<T> read_number(std::string_view key, const std::string& text, T least, T 
 
 Result<Duration> read_seconds(std::string_view key, const std::string& text, double unit, double least) {
   GPUACTORS_LET(value, read_number<double>(key, text, least, longest_seconds / unit));
-  return std::chrono::ceil<Duration>(std::chrono::duration<double>{value * unit});
+  return gpuactors::from_seconds(value * unit);
 }
 
 /// A key, and how it is set.

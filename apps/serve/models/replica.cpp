@@ -19,16 +19,9 @@ using gpuactors::Errc;
 using gpuactors::Init;
 using gpuactors::Result;
 using gpuactors::Stream;
+using gpuactors::value_or_throw;
 
 namespace {
-
-/// The value, or the error as what leaves a constructor.
-template <class T>
-T value_or_throw(Result<T> result) {
-  if (!result)
-    throw std::runtime_error(result.error().message());
-  return std::move(*result);
-}
 
 /// Nanoseconds since `start`, which becomes now.
 std::int64_t lap(gpuactors::TimePoint& start) {

@@ -64,8 +64,8 @@ Result<void> check_numbers(const ModelFacts& facts, const wire::BatchReply& repl
 }
 
 Share share_of(const ActorRef& actor) {
-  const auto info = actor.info();
-  return info.lease().devices_size() > 0 ? Share{info.lease().devices(0).share_units()} : Share{};
+  const auto lease = actor.lease();
+  return lease.devices.empty() ? Share{} : lease.devices.front().share;
 }
 
 } // namespace
@@ -255,7 +255,7 @@ Result<void> ReplicaSet::start_one(Duration queue_timeout) {
     return warm;
   }
   if (keeping_)
-    note(fmt::format("replica {} serves, on node {}", id, actor.info().lease().node()));
+    note(fmt::format("replica {} serves, on node {}", id, actor.lease().node));
   dispatcher_->add({id, share, state->memory_used_bytes()}, [actor](wire::Batch batch, BatchDone done) {
     actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
   });

@@ -87,6 +87,11 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   try {
     GPUACTORS_LET(object, type_->make(Init{host_}, config));
     object_ = std::move(object);
+  } catch (const FailedResult& failed) {
+    // A loss is one of something that the constructor has used: this actor's own lease stands.
+    const auto code = failed.error().code();
+    return fail(is_loss(code) ? Errc::task_failed : code,
+                fmt::format("the constructor of actor type {} failed: {}", type_->name, failed.what()));
   } catch (const std::exception& exception) {
     return fail(Errc::task_failed,
                 fmt::format("the constructor of actor type {} threw an exception: {}", type_->name, exception.what()));

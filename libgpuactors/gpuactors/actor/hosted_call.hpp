@@ -173,6 +173,8 @@ Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
       if (auto revoked = control.revoked())
         return Result<Payload>{fail(std::move(*revoked))};
     return answer;
+  } catch (const FailedResult& failed) {
+    return Result<Payload>{fail(failed.error())};
   } catch (const std::exception& exception) {
     return Result<Payload>{
         fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};

@@ -1,6 +1,7 @@
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/backend.hpp>
+#include <gpuactors/v1/control.pb.h>
 
 #include <algorithm>
 
@@ -15,6 +16,22 @@ std::vector<int> LeaseInfo::accelerator_ids(std::string_view kind) const {
   }
   const auto it = accelerators.find(std::string{kind});
   return it == accelerators.end() ? std::vector<int>{} : it->second;
+}
+
+LeaseInfo to_lease_info(const v1::Lease& lease) {
+  LeaseInfo result;
+  result.id = LeaseId{lease.id()};
+  result.epoch = lease.epoch();
+  result.node = lease.node();
+  for (const auto& device : lease.devices())
+    result.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
+  result.cpus = Share{lease.cpu_units()};
+  for (const auto& [name, units] : lease.resource_units())
+    result.resources.emplace(name, Share{units});
+  result.parent = LeaseId{lease.parent()};
+  for (const auto& [name, units] : lease.units())
+    result.accelerators[name].assign(units.ids().begin(), units.ids().end());
+  return result;
 }
 
 std::shared_ptr<Device> find_device(const std::vector<std::shared_ptr<Device>>& devices, int index) {

@@ -14,6 +14,10 @@ namespace gpuactors {
 
 class Device;
 
+namespace v1 {
+class Lease;
+} // namespace v1
+
 /// One device of a lease.
 struct LeasedDevice {
   /// Index on the node, which users see as the device id.
@@ -44,6 +48,9 @@ struct LeaseInfo {
   /// it has none.
   [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const;
 };
+
+/// Converts a lease as the broker describes it. `environment` stays empty: see `environment_of`.
+[[nodiscard]] LeaseInfo to_lease_info(const v1::Lease& lease);
 
 /// Returns the device with this index on its node, which may differ from its position in `devices`; null if none.
 [[nodiscard]] std::shared_ptr<Device> find_device(const std::vector<std::shared_ptr<Device>>& devices, int index);

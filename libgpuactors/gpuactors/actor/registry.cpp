@@ -71,6 +71,15 @@ void TypeRegistry::add_problem(std::string problem) {
   problems_.push_back(std::move(problem));
 }
 
+void TypeRegistry::add_method(ActorType& type, MethodType method) {
+  const auto name = method.name;
+  if (!is_type_name(name))
+    add_problem(fmt::format("actor type {}: \"{}\" is no name for a method: 1 to {} letters, digits, _ - . /",
+                            type.name, name, limits::name_length));
+  else if (!type.methods.emplace(name, std::move(method)).second)
+    add_problem(fmt::format("actor type {} has two methods named \"{}\"", type.name, name));
+}
+
 void TypeRegistry::check_needs(const std::string& type, const Needs& needs) {
   const auto problem = [&](const Error& error) { add_problem(fmt::format("{}: {}", type, error.message())); };
   if (const auto gpus = parse_gpus(needs.gpus); !gpus)

@@ -75,6 +75,8 @@ public:
   std::shared_ptr<TaskType> add(TaskType task);
   std::shared_ptr<ActorType> add(ActorType actor);
   void add_problem(std::string problem);
+  /// Adds a method, or a problem if its name is none or is taken.
+  void add_method(ActorType& type, MethodType method);
   /// Adds a problem when `needs` break the rules of shares.
   void check_needs(const std::string& type, const Needs& needs);
 
@@ -153,16 +155,14 @@ private:
   template <class S, class F>
   ActorTypeBuilder& add(std::string name, F function) {
     MethodType method;
-    method.name = name;
+    method.name = std::move(name);
     method.input = S::In::descriptor();
     method.output = detail::ItemOf<S, S::streamed>::Type::descriptor();
     method.streamed = S::streamed;
     method.run = detail::make_handler<S, Actor>([function = std::move(function)](Actor& actor, auto&&... args) {
       return function(static_cast<A&>(actor), args...);
     });
-    if (name.empty() || !type_->methods.emplace(name, std::move(method)).second)
-      registry_->add_problem("actor type " + type_->name + " has two methods named \"" + name
-                             + "\", or one without name");
+    registry_->add_method(*type_, std::move(method));
     return *this;
   }
 

@@ -117,7 +117,8 @@ void ProcessAgent::tell_that_it_leaves() {
 }
 
 void ProcessAgent::say_goodbye() {
-  if (!accepted_)
+  // A broker that has not accepted the node yet may be about to.
+  if (broker_ == nullptr)
     return options_.parted();
   v1::Goodbye message;
   message.set_node(options_.node.name());

@@ -24,19 +24,8 @@ bool is_isolated(const v1::StartActor& order) {
   return order.spec().isolated() || order.request().isolated();
 }
 
-LeaseInfo from_wire(const v1::Lease& lease, const std::vector<std::shared_ptr<Device>>& devices) {
-  LeaseInfo result;
-  result.id = LeaseId{lease.id()};
-  result.epoch = lease.epoch();
-  result.node = lease.node();
-  for (const auto& device : lease.devices())
-    result.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
-  result.cpus = Share{lease.cpu_units()};
-  for (const auto& [name, units] : lease.resource_units())
-    result.resources.emplace(name, Share{units});
-  result.parent = LeaseId{lease.parent()};
-  for (const auto& [name, units] : lease.units())
-    result.accelerators[name].assign(units.ids().begin(), units.ids().end());
+LeaseInfo info_of(const v1::Lease& lease, const std::vector<std::shared_ptr<Device>>& devices) {
+  auto result = to_lease_info(lease);
   result.environment = environment_of(result, devices);
   return result;
 }
@@ -87,7 +76,7 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
   ended.set_lease(lease.id());
   ended.set_epoch(lease.epoch());
   auto control = std::make_shared<HolderControl>();
-  auto holder = services_->threads->spawn<Holder>(system(), services_, control, from_wire(lease, services_->devices));
+  auto holder = services_->threads->spawn<Holder>(system(), services_, control, info_of(lease, services_->devices));
   if (!holder) {
     ended.set_error(static_cast<std::uint32_t>(holder.error().code()));
     ended.set_text(holder.error().message());

@@ -25,4 +25,26 @@ inline constexpr TimePoint never = TimePoint::max();
                                                           : std::chrono::milliseconds{static_cast<std::int64_t>(count)};
 }
 
+/// Converts a duration to milliseconds, rounded up: a time that is waited for is not cut short. Zero for less than
+/// zero.
+[[nodiscard]] constexpr std::uint64_t to_milliseconds(Duration duration) noexcept {
+  const auto count = std::chrono::ceil<std::chrono::milliseconds>(duration).count();
+  return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+}
+
+/// Converts seconds, rounded up, to a duration; the longest for more than it can represent, zero for NaN and less than
+/// zero.
+[[nodiscard]] constexpr Duration from_seconds(double seconds) noexcept {
+  constexpr std::chrono::duration<double> most = Duration::max();
+  if (!(seconds > 0))
+    return Duration::zero();
+  return seconds >= most.count() ? Duration::max()
+                                 : std::chrono::ceil<Duration>(std::chrono::duration<double>{seconds});
+}
+
+/// Converts a duration to seconds, to be shown or written down.
+[[nodiscard]] constexpr double to_seconds(Duration duration) noexcept {
+  return std::chrono::duration<double>{duration}.count();
+}
+
 } // namespace gpuactors

@@ -77,6 +77,19 @@ Remedy remedy_of(Errc code) noexcept {
   return row != nullptr ? row->remedy : Remedy::report;
 }
 
+bool is_loss(Errc code) noexcept {
+  switch (code) {
+  case Errc::lease_revoked:
+  case Errc::actor_died:
+  case Errc::context_lost:
+  case Errc::device_lost:
+  case Errc::worker_died:
+    return true;
+  default:
+    return false;
+  }
+}
+
 std::string_view to_string(Errc code) noexcept {
   const auto* row = find_row(code);
   return row != nullptr ? row->name : "unknown";

@@ -102,6 +102,10 @@ enum class Remedy : std::uint8_t {
 /// Returns how a caller should react to `code`. Total over all codes. Any thread.
 [[nodiscard]] Remedy remedy_of(Errc code) noexcept;
 
+/// Returns whether `code` says that work was lost with its actor, process, device or lease, and not that it failed: the
+/// same work may succeed elsewhere. `Options::max_retries` and `max_task_retries` repeat such work. Any thread.
+[[nodiscard]] bool is_loss(Errc code) noexcept;
+
 /// Returns the code's name as spelled in the source, for example "infeasible". Any thread.
 [[nodiscard]] std::string_view to_string(Errc code) noexcept;
 

@@ -6,6 +6,10 @@
 
 namespace gpuactors::detail {
 
+Failure taken_already() {
+  return fail(Errc::invalid_argument, "the result of this future was taken already");
+}
+
 FutureCore::~FutureCore() = default;
 
 void FutureCore::cancel(Cancel) {

@@ -5,11 +5,13 @@
 #include <gpuactors/base/executor.hpp>
 #include <gpuactors/base/result.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -97,6 +99,68 @@ private:
   std::optional<Result<T>> result_;
 };
 
+/// The error of a future whose result was taken.
+[[nodiscard]] Failure taken_already();
+
+/// What `function(T)` makes, without the `Result` around it.
+template <class F, class T>
+struct MadeByCall {
+  using Type = std::invoke_result_t<F&, T>;
+};
+template <class F>
+struct MadeByCall<F, void> {
+  using Type = std::invoke_result_t<F&>;
+};
+template <class T>
+struct WithoutResult {
+  using Type = T;
+};
+template <class T>
+struct WithoutResult<Result<T>> {
+  using Type = T;
+};
+template <class F, class T>
+using MadeBy = typename WithoutResult<typename MadeByCall<F, T>::Type>::Type;
+
+/// Calls `function` with the value of `result`, or passes the error on.
+template <class Made, class F, class T>
+Result<Made> made_by(F& function, Result<T> result) {
+  if (!result)
+    return fail(result.error());
+  const auto call = [&]() -> decltype(auto) {
+    if constexpr (std::is_void_v<T>)
+      return function();
+    else
+      return function(std::move(*result));
+  };
+  if constexpr (std::is_void_v<decltype(call())>) {
+    call();
+    return {};
+  } else {
+    return call();
+  }
+}
+
+/// The state of a future that was made from another, which it withdraws when it is cancelled.
+template <class T>
+class TransformState : public FutureState<T> {
+public:
+  explicit TransformState(const std::shared_ptr<FutureCore>& source) : source_(source) {
+    if (source != nullptr) {
+      this->executor = source->executor;
+      this->near = source->near;
+    }
+  }
+
+  void cancel(Cancel how) override {
+    if (const auto source = source_.lock())
+      source->cancel(how);
+  }
+
+private:
+  std::weak_ptr<FutureCore> source_;
+};
+
 } // namespace detail
 
 /// The receiving end: exactly one `Result<T>` arrives, and it can be taken once.
@@ -141,10 +205,13 @@ public:
     return get_until(deadline_after(Clock::now(), timeout));
   }
 
-  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread. Consumes the future.
+  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread. Consumes the future. Without a
+  /// result to wait for, the function gets `invalid_argument` at once.
   template <class F>
   void then(F function) && {
     auto state = std::move(state_);
+    if (state == nullptr)
+      return function(Result<T>{detail::taken_already()});
     auto* core = state.get();
     auto run = [state = std::move(state), function = std::move(function)]() mutable { function(state->take()); };
     if (auto executor = core->executor)
@@ -152,6 +219,19 @@ public:
           [executor, run = std::make_shared<decltype(run)>(std::move(run))] { executor->post([run] { (*run)(); }); });
     else
       core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });
+  }
+
+  /// Returns a future of what `function(T)` makes of the value: a value, a `Result` or nothing. Errors pass by it.
+  /// `function` runs like that of `then`. Cancelling the returned future withdraws the work. Consumes this future.
+  template <class F>
+  [[nodiscard]] auto transform(F function) && {
+    using Made = detail::MadeBy<F, T>;
+    auto source = state_;
+    auto state = std::make_shared<detail::TransformState<Made>>(source);
+    std::move(*this).then([state, function = std::move(function)](Result<T> result) mutable {
+      state->complete(detail::made_by<Made>(function, std::move(result)));
+    });
+    return Future<Made>{std::move(state)};
   }
 
   /// Withdraws the work: waiting work does not start, running work is asked to stop. The future is then ready with
@@ -173,7 +253,7 @@ public:
 private:
   Result<T> get_until(TimePoint deadline) {
     if (state_ == nullptr)
-      return fail(Errc::invalid_argument, "the result of this future was taken already");
+      return detail::taken_already();
     if (!state_->wait_until(deadline))
       return fail(Errc::deadline_exceeded, "the result did not come within the time given to get()");
     auto state = std::move(state_);
@@ -213,9 +293,9 @@ public:
     return Future<T>{state_};
   }
 
-  /// Completes the future; returns false if it was already complete. Any thread.
+  /// Completes the future; returns false if it was already complete, or if the promise was moved from. Any thread.
   bool set(Result<T> result) {
-    return state_->complete(std::move(result));
+    return state_ != nullptr && state_->complete(std::move(result));
   }
 
 private:
@@ -243,6 +323,34 @@ std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t
   for (const auto& future : futures)
     cores.push_back(future.state().get());
   return detail::wait_for(cores, wanted, deadline_after(Clock::now(), timeout));
+}
+
+/// Waits for `futures` in their order, at most `timeout` in all, and takes their values.
+/// @returns the values in that order (nothing for futures of `void`), or the first error that it meets; the futures
+///          after that one keep their results. After `timeout`, `deadline_exceeded`. Any thread of the program, task or
+///          actor.
+template <class T>
+auto get_all(std::vector<Future<T>>& futures, Duration timeout = Duration::max()) {
+  const auto deadline = deadline_after(Clock::now(), timeout);
+  const auto next = [deadline](Future<T>& future) {
+    return deadline == never ? future.get() : future.get(std::max(deadline - Clock::now(), Duration::zero()));
+  };
+  if constexpr (std::is_void_v<T>) {
+    for (auto& future : futures)
+      if (auto done = next(future); !done)
+        return done;
+    return Result<void>{};
+  } else {
+    std::vector<T> values;
+    values.reserve(futures.size());
+    for (auto& future : futures) {
+      auto value = next(future);
+      if (!value)
+        return Result<std::vector<T>>{fail(value.error())};
+      values.push_back(std::move(*value));
+    }
+    return Result<std::vector<T>>{std::move(values)};
+  }
 }
 
 } // namespace gpuactors

@@ -145,12 +145,16 @@ inline constexpr std::chrono::milliseconds lease_turn{200};
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};
 
-/// Heartbeat interval of a process, and the silence after which its peers consider it dead.
+/// Heartbeat interval of a process, and the silence after which its peers consider it dead; what users may choose.
 inline constexpr std::chrono::seconds heartbeat{1};
+inline constexpr std::chrono::milliseconds heartbeat_least{50};
+inline constexpr std::chrono::seconds heartbeat_most{60};
+inline constexpr std::chrono::seconds link_timeout{5};
+inline constexpr std::chrono::milliseconds link_timeout_least{200};
+inline constexpr std::chrono::minutes link_timeout_most{10};
 
 /// How often a streamed reply that waits for its reader looks whether that is still there.
 inline constexpr std::chrono::seconds reader_look{1};
-inline constexpr std::chrono::seconds link_timeout{5};
 
 /// A message that follows the previous one of its connection within this time is left to the event loop, which sends it
 /// together with later ones. About the cost of a system call that sends.

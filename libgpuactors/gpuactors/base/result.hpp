@@ -4,6 +4,7 @@
 
 #include <gpuactors/base/error.hpp>
 
+#include <exception>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -169,6 +170,39 @@ template <class T>
 struct IsResult<Result<T>> : std::true_type {};
 
 } // namespace detail
+
+} // namespace gpuactors
+
+namespace gpuactors {
+
+/// An error as an exception, for constructors of actors, which return nothing: whoever spawned the actor gets it with
+/// its code. The library throws nothing itself, but for `value_or_throw`.
+class FailedResult : public std::exception {
+public:
+  explicit FailedResult(Error error) : error_(std::move(error)) {
+    // nop
+  }
+
+  [[nodiscard]] const Error& error() const noexcept {
+    return error_;
+  }
+
+  [[nodiscard]] const char* what() const noexcept override {
+    return error_.message().c_str();
+  }
+
+private:
+  Error error_;
+};
+
+/// Returns the value of a result, or throws its error as a `FailedResult`.
+template <class T>
+T value_or_throw(Result<T> result) {
+  if (!result)
+    throw FailedResult{result.error()};
+  if constexpr (!std::is_void_v<T>)
+    return std::move(*result);
+}
 
 } // namespace gpuactors
 

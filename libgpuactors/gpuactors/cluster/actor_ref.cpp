@@ -89,7 +89,7 @@ private:
         core->set_place(cell, info, *place);
       return send(*core, pending_);
     }
-    if (place.error().code() != Errc::worker_died && place.error().code() != Errc::stale_epoch)
+    if (!is_gone(place.error()))
       return on_error(place.error());
     // The actor has died since, and the broker does not know of it yet.
     pause(*core, limits::redial_shortest, [pending = pending_](ClusterCore& again) { send(again, pending); });
@@ -183,10 +183,8 @@ void CallStarter::look_up(ClusterCore& core, const std::shared_ptr<PendingCall>&
 }
 
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
-  const auto died =
-      error.code() == Errc::worker_died || error.code() == Errc::actor_died || error.code() == Errc::lease_revoked;
   // A stream is not repeated: its reader would get items twice.
-  if (pending->retries_left_ <= 0 || !died || pending->call_.stream)
+  if (pending->retries_left_ <= 0 || !is_loss(error.code()) || pending->call_.stream)
     return false;
   const auto core = pending->cell_->core.lock();
   if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))
@@ -225,6 +223,10 @@ v1::ActorInfo ActorRef::info() const {
     return {};
   const std::lock_guard lock{cell_->mutex};
   return cell_->info;
+}
+
+LeaseInfo ActorRef::lease() const {
+  return to_lease_info(info().lease());
 }
 
 bool ActorRef::away() const noexcept {

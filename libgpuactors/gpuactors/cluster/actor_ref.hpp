@@ -1,6 +1,7 @@
 // ActorRef: a handle to an actor in the cluster, for calling its methods.
 #pragma once
 
+#include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/cluster/pending.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace gpuactors {
 
@@ -44,6 +46,23 @@ public:
     return source_->next(deadline_after(Clock::now(), timeout));
   }
 
+  /// Calls `function(T)` with each item until the end; it returns nothing, or a `Result<void>` whose error ends the
+  /// reading.
+  /// @param timeout how long to wait for each item.
+  /// @returns the error that ended the stream, that of `function`, or `deadline_exceeded`.
+  template <class F>
+  Result<void> for_each(F function, Duration timeout = limits::call_deadline) {
+    for (;;) {
+      GPUACTORS_LET(item, next(timeout));
+      if (!item)
+        return {};
+      if constexpr (std::is_void_v<std::invoke_result_t<F&, T>>)
+        function(std::move(*item));
+      else
+        GPUACTORS_TRY(function(std::move(*item)));
+    }
+  }
+
   /// Asks the producer to stop; items already sent can still be read.
   void cancel() {
     if (source_ != nullptr)
@@ -75,6 +94,9 @@ public:
 
   /// Returns node, devices, process and lease as of the actor's last start; empty for an empty reference.
   [[nodiscard]] v1::ActorInfo info() const;
+
+  /// Returns the lease of the actor's last start: its node, devices and shares. Empty for an empty reference.
+  [[nodiscard]] LeaseInfo lease() const;
 
   /// Returns whether the actor has ended, as far as this program knows. With restarts left, it may come back; calls
   /// wait for that until their deadlines. False for an empty reference.

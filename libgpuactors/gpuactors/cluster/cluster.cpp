@@ -1,4 +1,3 @@
-#include <gpuactors/base/suggest.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
@@ -81,7 +80,7 @@ private:
     cell->max_retries = info.max_task_retries();
     if (place) {
       core->set_place(*cell, info, *place);
-    } else if (place.error().code() == Errc::worker_died || place.error().code() == Errc::stale_epoch) {
+    } else if (detail::is_gone(place.error())) {
       // The actor has died since: the next call looks it up again.
       cell->info = info;
       cell->down = true;
@@ -157,95 +156,16 @@ Result<Cluster> Cluster::embed(EmbedOptions options) {
   return Cluster{std::move(core), LeaseId{}, true};
 }
 
-namespace {
-
-/// The maximum for `--heartbeat` and `--link-timeout`, in seconds.
-constexpr double longest_silence = 600;
-
-Result<Duration> to_seconds(std::string_view flag, const std::string& text, double most = longest_silence) {
-  char* end = nullptr;
-  const double seconds = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(seconds > 0 && seconds <= most))
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is {}: more than 0 and at most {} seconds are expected", flag, text, most));
-  return std::chrono::ceil<Duration>(std::chrono::duration<double>{seconds});
+Result<Cluster> Cluster::open(OpenOptions options) {
+  GPUACTORS_TRY(options.check());
+  return options.connects() ? connect(options.connect) : embed(std::move(options.embed));
 }
-
-/// Refuses likely misspellings of our options: unknown options are the program's own, and a misspelled one would be
-/// ignored and select the wrong cluster.
-Result<void> check_spelling(std::string_view argument) {
-  static const std::vector<std::string> known{"--devices",   "--broker",       "--certs",          "--insecure",
-                                              "--heartbeat", "--link-timeout", "--reconnect-grace"};
-  const auto name = argument.substr(0, argument.find('='));
-  if (!name.starts_with("--") || std::find(known.begin(), known.end(), name) != known.end())
-    return {};
-  const auto off_by = [name](const std::string& other) { return edit_distance(name, other); };
-  for (const auto& other : known)
-    if (off_by(other) == 1 || (off_by(other) == 2 && name.size() > 8))
-      return fail(Errc::invalid_argument,
-                  fmt::format("there is no option {}; did you mean \"{}\"? Options of the program itself that are "
-                              "spelled so alike go behind --",
-                              name, other));
-  return {};
-}
-
-} // namespace
 
 Result<Cluster> Cluster::open(int argc, const char* const* argv) {
   if (const auto code = run_if_worker(argc, argv))
     std::_Exit(*code);
-  EmbedOptions options;
-  ConnectOptions connection;
-  if (const auto* set = std::getenv("GPUACTORS_BROKER"); set != nullptr)
-    connection.broker = set;
-  for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) {
-    const std::string_view argument = argv[i];
-    const auto value = [&](std::string_view flag) -> Result<std::optional<std::string>> {
-      if (argument == flag) {
-        if (i + 1 >= argc)
-          return fail(Errc::invalid_argument, fmt::format("{} needs a value", flag));
-        return std::optional<std::string>{argv[++i]};
-      }
-      if (argument.substr(0, flag.size()) == flag && argument.size() > flag.size() && argument[flag.size()] == '=')
-        return std::optional<std::string>{argument.substr(flag.size() + 1)};
-      return std::optional<std::string>{};
-    };
-    GPUACTORS_LET(devices, value("--devices"));
-    if (devices)
-      options.devices += (options.devices.empty() ? "" : " ") + *devices;
-    GPUACTORS_LET(address, value("--broker"));
-    if (address)
-      connection.broker = *address;
-    GPUACTORS_LET(certificates, value("--certs"));
-    if (certificates)
-      connection.certificates = *certificates;
-    connection.insecure = connection.insecure || argument == "--insecure";
-    GPUACTORS_LET(heartbeat, value("--heartbeat"));
-    if (heartbeat) {
-      GPUACTORS_LET(seconds, to_seconds("--heartbeat", *heartbeat));
-      connection.heartbeat = seconds;
-    }
-    GPUACTORS_LET(link_timeout, value("--link-timeout"));
-    if (link_timeout) {
-      GPUACTORS_LET(seconds, to_seconds("--link-timeout", *link_timeout));
-      connection.link_timeout = seconds;
-      connection.timeout = 2 * seconds;
-    }
-    GPUACTORS_LET(reconnect_grace, value("--reconnect-grace"));
-    if (reconnect_grace) {
-      constexpr double most = std::chrono::duration<double>{limits::reconnect_grace_most}.count();
-      GPUACTORS_LET(seconds, to_seconds("--reconnect-grace", *reconnect_grace, most));
-      connection.reconnect_grace = seconds;
-    }
-    if (!devices && !address && !certificates && !heartbeat && !link_timeout && !reconnect_grace)
-      GPUACTORS_TRY(check_spelling(argument));
-  }
-  if (connection.broker.empty())
-    return embed(std::move(options));
-  if (!options.devices.empty())
-    return fail(Errc::invalid_argument, "--devices is for an embedded cluster: with --broker the nodes say what they "
-                                        "have");
-  return connect(connection);
+  GPUACTORS_LET(options, OpenOptions::from_arguments(argc, argv));
+  return open(std::move(options));
 }
 
 Result<Cluster> Cluster::connect(const ConnectOptions& options) {
@@ -361,7 +281,7 @@ Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_spac
     return fail(
         Errc::deadline_exceeded,
         fmt::format("actor {} has not been ready within {:.1f} s: it waits for a place, starts, or the broker is away",
-                    name, std::chrono::duration<double>{timeout}.count()));
+                    name, to_seconds(timeout)));
   return found;
 }
 
@@ -403,7 +323,10 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
   // Both enumerations use the same numbers.
   message.set_strategy(static_cast<v1::SubmitGroup::Strategy>(options.strategy));
   for (const auto& bundle : bundles) {
-    auto request = detail::to_request(bundle, {}, "");
+    auto request = [&]() -> Result<v1::ResourceRequest> {
+      GPUACTORS_TRY(detail::check_for_bundle(bundle));
+      return detail::to_request(bundle, {}, "");
+    }();
     if (!request)
       return Future<PlacementGroup>::ready_with(fail(
           request.error().code(), fmt::format("bundle {}: {}", message.bundles_size(), request.error().message())));

@@ -5,7 +5,7 @@
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/described_types.hpp>
 #include <gpuactors/cluster/logs.hpp>
-#include <gpuactors/cluster/options.hpp>
+#include <gpuactors/cluster/open_options.hpp>
 
 #include <span>
 #include <string_view>
@@ -50,13 +50,14 @@ public:
   ///          `not_found` if there are no certificates.
   static Result<Cluster> connect(const ConnectOptions& options);
 
-  /// Opens the cluster that a program's command line names. With `--broker HOST:PORT` (or GPUACTORS_BROKER) it
-  /// connects, with `--certs DIR` or `--insecure`, and `--heartbeat`, `--link-timeout` and `--reconnect-grace` in
-  /// seconds. Otherwise it embeds a cluster, with `--devices SPEC` (may be repeated) as the devices of its node.
-  /// Ignores other arguments. If a node started the program as its worker, this call does the worker's work and does
-  /// not return.
+  /// Opens the cluster that a program's command line names (`OpenOptions::from_arguments`): connects with `--broker
+  /// HOST:PORT` or GPUACTORS_BROKER, otherwise embeds a cluster. If a node started the program as its worker, this call
+  /// does the worker's work and does not return.
   /// @returns the errors of `connect` or `embed`.
   static Result<Cluster> open(int argc, const char* const* argv);
+
+  /// The same for a program that reads its command line by itself, and calls `main` or `run_if_worker` first.
+  static Result<Cluster> open(OpenOptions options);
 
   /// Returns the cluster that a task or actor runs in, for submitting and spawning from inside. If nothing else is
   /// free, children may run inside the caller's own lease, so a task may wait for its children. Does not own the

@@ -21,7 +21,7 @@ struct DaemonOptions {
   /// Use plaintext on all ports of this process.
   bool insecure = false;
   /// How often the process shows that it is alive, and how long another process may be silent before it counts as dead.
-  /// The same in all processes of a cluster.
+  /// The same in all processes of a cluster, within the limits of `ConnectOptions`.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
   /// Called with a one-line message for the operator; any thread.

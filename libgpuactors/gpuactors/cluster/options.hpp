@@ -177,10 +177,11 @@ struct ConnectOptions {
   /// The address at which other machines reach this program, for the tensors that it puts; empty means the address from
   /// which this machine reaches the broker.
   std::string host{};
-  /// How long to wait for the first connection; zero: do not wait.
-  Duration timeout = 2 * limits::link_timeout;
+  /// How long to wait for the first connection: twice `link_timeout` if left out; zero: do not wait.
+  std::optional<Duration> timeout{};
   /// How often the process shows that it is alive, and how long another process may be silent before it counts as dead.
-  /// The same in all processes of a cluster.
+  /// The same in all processes of a cluster. From `limits::heartbeat_least` to `heartbeat_most` and from
+  /// `limits::link_timeout_least` to `link_timeout_most`, the second at least twice the first.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
   /// How long the broker keeps the program's running tasks, actors and groups after their connection is lost without

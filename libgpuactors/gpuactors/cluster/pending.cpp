@@ -28,10 +28,8 @@ void PendingTask::on_reply(caf_version::Content& content) {
 }
 
 void PendingTask::on_error(Error error) {
-  const auto suspect = error.code() == Errc::actor_died || error.code() == Errc::worker_died
-                       || error.code() == Errc::context_lost || error.code() == Errc::lease_revoked;
   if (const auto dispatcher = dispatcher_.lock()) {
-    dispatcher->answered(*this, suspect);
+    dispatcher->answered(*this, is_loss(error.code()));
     if (dispatcher->retry(shared_from_this(), error))
       return;
   }

@@ -7,9 +7,12 @@
 #include <gpuactors/device/quota.hpp>
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace gpuactors {
@@ -158,6 +161,55 @@ private:
   std::vector<std::int64_t> shape_;
 };
 
+/// One argument of `Stream::launch`, of the kernel's type `A`: a value; where that is a pointer to elements, also a
+/// tensor, which is checked before the kernel starts. A raw pointer is taken as it is, and may be null.
+template <class A>
+class LaunchArgument {
+  using Element = std::remove_const_t<std::remove_pointer_t<A>>;
+  static constexpr bool takes_tensor = std::is_pointer_v<A> && TensorElement<Element>;
+  static constexpr bool only_reads = std::is_const_v<std::remove_pointer_t<A>>;
+
+public:
+  LaunchArgument(A value) : value_(value) { // NOLINT(*-explicit-*): arguments are written as they are
+    // nop
+  }
+
+  LaunchArgument(Tensor& tensor) requires takes_tensor // NOLINT(*-explicit-*)
+    : value_(tensor.data<Element>()),
+      tensor_(&tensor) {
+    // nop
+  }
+
+  LaunchArgument(const Tensor& tensor) requires(takes_tensor&& only_reads) // NOLINT(*-explicit-*)
+    : value_(tensor.data<Element>()), tensor_(&tensor) {
+    // nop
+  }
+
+  [[nodiscard]] A value() const noexcept {
+    return value_;
+  }
+
+  /// Returns the tensor if the kernel cannot use it (of another type, empty or reclaimed), otherwise null.
+  [[nodiscard]] const Tensor* unusable() const noexcept {
+    if constexpr (takes_tensor)
+      return value_ == nullptr ? tensor_ : nullptr;
+    else
+      return nullptr;
+  }
+
+  /// Returns the element type that the kernel takes.
+  [[nodiscard]] static constexpr DType dtype() noexcept {
+    if constexpr (takes_tensor)
+      return dtype_of<Element>;
+    else
+      return DType::u8;
+  }
+
+private:
+  A value_;
+  const Tensor* tensor_ = nullptr;
+};
+
 /// Host memory for full-speed device copies: pinned on CUDA, and taken from a pool, so creating one is cheap the second
 /// time. Movable; empty after a move. It may outlive its context and be destroyed on any thread, but must live until
 /// the copies that use it are done. No quota counts it.
@@ -176,6 +228,12 @@ public:
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return memory_ != nullptr ? bytes_ : 0;
+  }
+
+  /// Returns as many elements as fit.
+  template <class T>
+  [[nodiscard]] std::span<T> span() const noexcept {
+    return {data<T>(), bytes() / sizeof(T)};
   }
 
 private:
@@ -255,24 +313,43 @@ public:
   /// @returns `invalid_argument` for a dimension below 1, more than 8 dimensions, or a size that overflows.
   Result<Tensor> tensor(DType dtype, std::vector<std::int64_t> shape);
 
-  /// Allocates a tensor and uploads `values` (as many as the shape has elements). `values` need not outlive the call.
-  template <class T>
-  Result<Tensor> tensor_from(std::span<const T> values, std::vector<std::int64_t> shape) {
-    return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
-  }
-
-  template <class T>
-  Result<Tensor> tensor_from(const std::vector<T>& values, std::vector<std::int64_t> shape) {
-    return tensor_from(values.data(), values.size(), dtype_of<T>, std::move(shape));
+  /// Allocates a tensor and uploads `values` (as many as the shape has elements); without a shape, it has one
+  /// dimension. Waits for the copy: `values` need not outlive the call.
+  template <TensorValues R>
+  Result<Tensor> tensor_from(const R& values, std::vector<std::int64_t> shape = {}) {
+    if (shape.empty())
+      shape = {static_cast<std::int64_t>(std::ranges::size(values))};
+    return tensor_from(std::ranges::data(values), static_cast<std::size_t>(std::ranges::size(values)),
+                       dtype_of<ElementOf<R>>, std::move(shape));
   }
 
   /// Copies a tensor to the host and waits for the copy. An empty tensor gives an empty vector.
   template <class T>
   Result<std::vector<T>> to_host(const Tensor& tensor) {
     std::vector<T> values(static_cast<std::size_t>(tensor.size()));
-    GPUACTORS_TRY(download(values.data(), values.size(), dtype_of<T>, tensor));
+    if (values.empty())
+      return values;
+    GPUACTORS_TRY(download(std::span{values}, tensor));
+    GPUACTORS_TRY(synchronize());
     return values;
   }
+
+  /// Copy all elements of a tensor from or to as many values on the host, or set each of its bytes, in stream order.
+  /// The values must stay valid until `synchronize`. From a `HostBuffer`, copies run at full speed beside other work.
+  /// @returns `invalid_argument` for another element type or number, `lease_expired` if the tensor was reclaimed.
+  template <TensorValues R>
+  requires std::ranges::borrowed_range<R> Result<void> upload(Tensor& target, R&& values) {
+    GPUACTORS_TRY(check_values(target, dtype_of<ElementOf<R>>, static_cast<std::size_t>(std::ranges::size(values))));
+    return upload(target.raw(), std::ranges::data(values), target.bytes());
+  }
+
+  template <TensorValues R>
+  requires std::ranges::borrowed_range<R> Result<void> download(R&& values, const Tensor& source) {
+    GPUACTORS_TRY(check_values(source, dtype_of<ElementOf<R>>, static_cast<std::size_t>(std::ranges::size(values))));
+    return download(std::ranges::data(values), source.raw(), source.bytes());
+  }
+
+  Result<void> fill(Tensor& target, std::uint8_t value);
 
   /// Returns a tensor in memory of another process that this device has open, for reading only. It counts against the
   /// quota like an allocation, because the memory stays on the device as long as it is read, even after its owner
@@ -296,17 +373,23 @@ public:
 
   // -- compute ---------------------------------------------------------------------------------
 
-  /// Runs `kernel` for the indices 0..n-1 in stream order. `n` of zero is `invalid_argument`.
+  /// Runs `kernel` for the indices 0..n-1 in stream order. Arguments that are pointers may be tensors.
+  /// @returns `invalid_argument` for `n` of zero and for a tensor of another type or an empty one, `lease_expired` for
+  ///          one that was reclaimed.
   template <class... Args>
-  Result<void> launch(const Kernel<Args...>& kernel, std::uint64_t n, std::type_identity_t<Args>... args) {
-    const auto pack = pack_arguments(args...);
+  Result<void> launch(const Kernel<Args...>& kernel, std::uint64_t n,
+                      const std::type_identity_t<LaunchArgument<Args>>&... args) {
+    if (((args.unusable() != nullptr) || ...)) [[unlikely]]
+      return refuse(kernel.info, {TensorArgument{args.unusable(), args.dtype()}...});
+    const auto pack = pack_arguments(args.value()...);
     static_assert(sizeof(pack) <= limits::kernel_argument_bytes, "too many bytes of kernel arguments");
     return launch(kernel.info, n, &pack, sizeof(pack));
   }
 
   /// Runs a kernel compiled at run time, in stream order. The arguments must have the declared types; only their number
-  /// and sizes are checked, and only if the driver reports them (CUDA 12.4 or later).
-  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, or arguments that do not match the kernel.
+  /// and sizes are checked, and only if the driver reports them (CUDA 12.4 or later). Arguments may be tensors.
+  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, a tensor without memory, or arguments that do
+  ///          not match the kernel.
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments);
 
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
@@ -358,7 +441,14 @@ private:
   void retire() noexcept;
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
-  Result<void> download(void* values, std::size_t count, DType dtype, const Tensor& tensor);
+  static Result<void> check_values(const Tensor& tensor, DType dtype, std::size_t count);
+
+  /// A tensor that cannot be an argument, and the element type that is expected; null for one that can.
+  struct TensorArgument {
+    const Tensor* unusable;
+    DType expected;
+  };
+  static Result<void> refuse(const KernelInfo& kernel, std::initializer_list<TensorArgument> arguments);
   Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes);
 
   std::shared_ptr<detail::ContextState> state_;

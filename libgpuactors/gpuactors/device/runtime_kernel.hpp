@@ -30,7 +30,9 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
-/// One argument of a launch: a device address or a value, of the type that the kernel declares.
+class Tensor;
+
+/// One argument of a launch: a tensor, a device address or a value, of the type that the kernel declares.
 class KernelArgument {
 public:
   template <class T, class = std::enable_if_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 16>>
@@ -39,8 +41,16 @@ public:
     size_ = sizeof(T);
   }
 
+  /// The tensor's memory.
+  KernelArgument(const Tensor& tensor); // NOLINT(google-explicit-constructor)
+
   [[nodiscard]] const void* data() const noexcept {
     return bytes_.data();
+  }
+
+  /// Returns whether this is a tensor that has no memory: an empty or reclaimed one.
+  [[nodiscard]] bool is_missing() const noexcept {
+    return is_missing_;
   }
 
   [[nodiscard]] std::size_t size() const noexcept {
@@ -50,6 +60,7 @@ public:
 private:
   alignas(16) std::array<std::byte, 16> bytes_{};
   std::size_t size_ = 0;
+  bool is_missing_ = false;
 };
 
 /// A kernel compiled and loaded for one device; cheap to copy. It stays loaded while a copy lives or its work runs.

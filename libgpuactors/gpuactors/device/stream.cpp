@@ -161,6 +161,12 @@ Result<void> Stream::launch(const RuntimeKernel& kernel, const LaunchShape& shap
       return fail(Errc::invalid_argument,
                   fmt::format("kernel {} was started with grid [{}] and blocks [{}]; each dimension is at least 1",
                               kernel.name(), fmt::join(shape.grid, ", "), fmt::join(shape.block, ", ")));
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].is_missing())
+      return fail(Errc::invalid_argument,
+                  fmt::format("argument {} of kernel {} is a tensor without memory: it is empty, "
+                              "or was reclaimed",
+                              i + 1, kernel.name()));
   GPUACTORS_TRY(check_arguments(kernel.loaded(), arguments));
   return on->launch(kernel, shape, arguments, handle_);
 }

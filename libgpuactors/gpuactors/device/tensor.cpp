@@ -61,16 +61,55 @@ Result<Tensor> Stream::tensor_from(const void* values, std::size_t count, DType 
   return std::move(made);
 }
 
-Result<void> Stream::download(void* values, std::size_t count, DType dtype, const Tensor& tensor) {
-  if (count == 0 && tensor.size() == 0)
-    return {};
+namespace {
+
+/// Why a tensor has no memory.
+Failure no_memory(const Tensor& tensor) {
+  if (tensor.shape().empty())
+    return fail(Errc::invalid_argument, "the tensor is empty: it was moved from, or never made");
+  return fail(Errc::lease_expired, "the memory of this tensor was reclaimed");
+}
+
+Failure other_type(const Tensor& tensor, DType dtype) {
+  return fail(Errc::invalid_argument,
+              fmt::format("the tensor holds {}, not {}", to_string(tensor.dtype()), to_string(dtype)));
+}
+
+} // namespace
+
+KernelArgument::KernelArgument(const Tensor& tensor) : KernelArgument(tensor.raw()) {
+  is_missing_ = tensor.raw() == nullptr;
+}
+
+Result<void> Stream::check_values(const Tensor& tensor, DType dtype, std::size_t count) {
   if (dtype != tensor.dtype())
-    return fail(Errc::invalid_argument,
-                fmt::format("the tensor holds {}, not {}", to_string(tensor.dtype()), to_string(dtype)));
+    return other_type(tensor, dtype);
   if (!tensor)
-    return fail(Errc::lease_expired, "the memory of this tensor was reclaimed");
-  GPUACTORS_TRY(download(values, tensor.raw(), count * size_of(dtype)));
-  return synchronize();
+    return no_memory(tensor);
+  if (count != static_cast<std::size_t>(tensor.size()))
+    return fail(Errc::invalid_argument, fmt::format("{} values are given for a tensor of shape {}, which has {}", count,
+                                                    detail::format_shape(tensor.shape()), tensor.size()));
+  return {};
+}
+
+Result<void> Stream::refuse(const KernelInfo& kernel, std::initializer_list<TensorArgument> arguments) {
+  int number = 0;
+  for (const auto& argument : arguments) {
+    ++number;
+    if (argument.unusable == nullptr)
+      continue;
+    const auto why =
+        *argument.unusable ? other_type(*argument.unusable, argument.expected) : no_memory(*argument.unusable);
+    return fail(why.error().code(),
+                fmt::format("argument {} of kernel {}: {}", number, kernel.name, why.error().message()));
+  }
+  return {};
+}
+
+Result<void> Stream::fill(Tensor& target, std::uint8_t value) {
+  if (!target)
+    return no_memory(target);
+  return fill(target.raw(), value, target.bytes());
 }
 
 Result<void> Stream::copy(Tensor& target, const Tensor& source) {

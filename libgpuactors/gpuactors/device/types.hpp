@@ -3,10 +3,14 @@
 
 #include <gpuactors/base/units.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace gpuactors {
@@ -108,6 +112,19 @@ template <>
 inline constexpr DType dtype_of<std::int64_t> = DType::i64;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+
+/// The element types of tensors.
+template <class T>
+concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<
+    T, std::int32_t> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t>;
+
+/// The type of the elements that lie in a row in an `R`.
+template <class R>
+using ElementOf = std::remove_cv_t<std::remove_pointer_t<decltype(std::ranges::data(std::declval<R&>()))>>;
+
+/// Elements of a tensor's type in a row: a vector, a span, a repeated field of a message.
+template <class R>
+concept TensorValues = std::ranges::sized_range<R> && TensorElement<ElementOf<R>>;
 
 /// A backend's stream.
 struct StreamHandle {

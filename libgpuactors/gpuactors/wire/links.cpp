@@ -13,6 +13,25 @@
 
 namespace gpuactors {
 
+Result<void> check_times(Duration heartbeat, Duration timeout) {
+  const auto within = [](std::string_view what, Duration given, Duration least, Duration most) -> Result<void> {
+    if (given >= least && given <= most)
+      return {};
+    return fail(Errc::invalid_argument, fmt::format("the {} is {} s: {} to {} s are expected", what, to_seconds(given),
+                                                    to_seconds(least), to_seconds(most)));
+  };
+  GPUACTORS_TRY(within("heartbeat", heartbeat, limits::heartbeat_least, limits::heartbeat_most));
+  GPUACTORS_TRY(within("link timeout", timeout, limits::link_timeout_least, limits::link_timeout_most));
+  // One heartbeat may be late.
+  if (2 * heartbeat <= timeout)
+    return {};
+  return fail(
+      Errc::invalid_argument,
+      fmt::format("the heartbeat is {} s and the link timeout {} s: others would take the process for dead. The "
+                  "link timeout is at least twice as long",
+                  to_seconds(heartbeat), to_seconds(timeout)));
+}
+
 void configure_links(caf::actor_system_config& config, const LinkOptions& options) {
   config.load<caf::io::middleman>();
   caf_version::set_heartbeat(config, options.heartbeat, options.timeout);

@@ -29,6 +29,11 @@ struct LinkOptions {
   std::function<void(std::string_view)> notice = [](std::string_view) {};
 };
 
+/// Checks the times of `LinkOptions`.
+/// @returns `invalid_argument` if they are out of their limits, or if others would wait less long than the process is
+///          silent.
+[[nodiscard]] Result<void> check_times(Duration heartbeat, Duration timeout);
+
 /// Loads CAF's remoting into a configuration. Call it before the actor system is created.
 void configure_links(caf::actor_system_config& config, const LinkOptions& options);
 

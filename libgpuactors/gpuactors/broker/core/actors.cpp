@@ -287,8 +287,7 @@ void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
   }
   if (pause == Duration::zero())
     return submit_actor(record);
-  event.set_reason(
-      fmt::format("{}; the next start is in {:.1f} s", error.message(), std::chrono::duration<double>{pause}.count()));
+  event.set_reason(fmt::format("{}; the next start is in {:.1f} s", error.message(), to_seconds(pause)));
   record.state = ActorState::pausing;
   record.due = deadline_after(world_.now(), pause);
   remind({*record.due, id});

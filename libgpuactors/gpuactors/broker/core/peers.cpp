@@ -35,8 +35,7 @@ void BrokerCore::look_for_standstill() {
     return;
   log_.add(EventKind::stood_still, "broker")
       .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
-                              std::chrono::duration<double>{now - *last_pulse_}.count(),
-                              std::chrono::duration<double>{limits::settle}.count()));
+                              to_seconds(now - *last_pulse_), to_seconds(limits::settle)));
   last_pulse_ = now;
   patient_until_ = deadline_after(now, limits::settle);
   world_.wake(limits::settle, Wake::patience);
@@ -417,8 +416,7 @@ void BrokerCore::client_down(ClientId id) {
   record.port = nullptr;
   record.away_until = deadline_after(world_.now(), grace);
   log_.add(EventKind::client_away, record.name)
-      .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s",
-                              std::chrono::duration<double>{grace}.count()));
+      .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s", to_seconds(grace)));
   // Grants would reach nobody; the client asks again when it is back.
   cancel_requests(id);
   std::vector<LeaseId> unheard;

@@ -90,7 +90,7 @@ Result<void> BrokerLink::wait_until_up(Duration timeout) {
   if (why_down_)
     return fail(*why_down_);
   return fail(Errc::unavailable,
-              fmt::format("after {:.1f} s {}", std::chrono::duration<double>{timeout}.count(),
+              fmt::format("after {:.1f} s {}", to_seconds(timeout),
                           connected_ ? "there is a connection, but the broker has not answered; it may be overloaded"
                                      : "there is no connection"));
 }

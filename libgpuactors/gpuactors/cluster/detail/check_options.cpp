@@ -1,5 +1,7 @@
 // Checks of options; each error text says what is right.
+#include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
+#include <gpuactors/wire/links.hpp>
 
 #include <fmt/format.h>
 
@@ -58,6 +60,55 @@ Result<void> check_for_actor(const Options& options) {
   if (options.max_task_retries < 0)
     return fail(Errc::invalid_argument,
                 fmt::format("max_task_retries is {}: a number from 0 on is expected", options.max_task_retries));
+  return {};
+}
+
+Result<void> check_for_bundle(const Options& options) {
+  const auto refuse = [](std::string_view field) {
+    return fail(Errc::invalid_argument, fmt::format("{} is not of a bundle: set it in the GroupOptions", field));
+  };
+  if (options.priority != 0)
+    return refuse("priority");
+  if (options.queue_timeout)
+    return refuse("queue_timeout");
+  if (options.wait_for_nodes)
+    return refuse("wait_for_nodes");
+  if (options.detached)
+    return refuse("detached");
+  if (options.spread)
+    return fail(Errc::invalid_argument,
+                "spread is not of a bundle: GroupOptions::strategy says how bundles are placed");
+  if (options.node_is_soft)
+    return fail(Errc::invalid_argument, "node_is_soft is not of a bundle: its node is the one that is named");
+  if (options.group)
+    return fail(Errc::invalid_argument, "group is not of a bundle: a bundle is in no other group");
+  return {};
+}
+
+Result<void> check_nodes(const EmbedOptions& options) {
+  const EmbedOptions none;
+  const auto refuse = [](std::string_view field) {
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is of the one node that there is without `nodes`: set it in each of `nodes`", field));
+  };
+  if (options.nodes.empty())
+    return {};
+  if (!options.devices.empty())
+    return refuse("devices");
+  if (options.accelerator_root != none.accelerator_root)
+    return refuse("accelerator_root");
+  if (options.runtime_source != none.runtime_source)
+    return refuse("runtime_source");
+  return {};
+}
+
+Result<void> check_connection(const ConnectOptions& options) {
+  GPUACTORS_TRY(parse_endpoint(options.broker));
+  GPUACTORS_TRY(check_times(options.heartbeat, options.link_timeout));
+  if (options.reconnect_grace > limits::reconnect_grace_most)
+    return fail(Errc::invalid_argument,
+                fmt::format("the reconnect grace is {} s: at most {} s are expected",
+                            to_seconds(options.reconnect_grace), to_seconds(limits::reconnect_grace_most)));
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Checks which `Options` apply to tasks, and which to actors. Pure. Internal to the cluster layer.
+// Checks of what programs ask for: `Options` of tasks and of actors, connections. Pure. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -12,5 +12,16 @@ namespace gpuactors::detail {
 /// @returns `invalid_argument` for options that only tasks have, for `max_restarts` below -1, and for negative
 ///          `max_task_retries`.
 [[nodiscard]] Result<void> check_for_actor(const Options& options);
+
+/// @returns `invalid_argument` for options that belong into `GroupOptions`. Those of the life of a task or actor are
+/// fine:
+///          programs describe the bundle and what runs in it by the same `Options`.
+[[nodiscard]] Result<void> check_for_bundle(const Options& options);
+
+/// @returns `invalid_argument` for options of the one node "local" beside nodes of the program's own.
+[[nodiscard]] Result<void> check_nodes(const EmbedOptions& options);
+
+/// @returns `invalid_argument` for an address that is none, and for times outside of their limits.
+[[nodiscard]] Result<void> check_connection(const ConnectOptions& options);
 
 } // namespace gpuactors::detail

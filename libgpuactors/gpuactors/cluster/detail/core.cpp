@@ -174,6 +174,7 @@ Result<void> ClusterCore::start(EmbedOptions options) {
   broker_ = caf::actor_cast<caf::strong_actor_ptr>(system_->spawn<ResourceBroker>(std::move(broker)));
   broker_link_->attach(broker_);
 
+  GPUACTORS_TRY(check_nodes(options));
   if (options.nodes.empty()) {
     EmbeddedNode local;
     local.name = "local";
@@ -189,6 +190,7 @@ Result<void> ClusterCore::start(EmbedOptions options) {
 
 Result<void> ClusterCore::start(const ConnectOptions& options,
                                 const std::function<Result<void>(ClusterCore&)>& on_system) {
+  GPUACTORS_TRY(check_connection(options));
   GPUACTORS_LET(broker, parse_endpoint(options.broker));
   GPUACTORS_LET(links, link_options(options.certificates, options.insecure, false));
   links.heartbeat = options.heartbeat;
@@ -200,9 +202,10 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
   if (options.reconnect_grace > Duration::zero())
     reconnect_grace_ms_ = to_milliseconds(options.reconnect_grace);
   broker_link_->connect(*links_, broker);
-  if (options.timeout <= Duration::zero())
+  const auto timeout = options.timeout.value_or(2 * options.link_timeout);
+  if (timeout <= Duration::zero())
     return {};
-  if (auto up = broker_link_->wait_until_up(options.timeout); !up)
+  if (auto up = broker_link_->wait_until_up(timeout); !up)
     return fail(up.error().code(),
                 fmt::format("cannot connect to the broker at {}: {}", to_string(broker), up.error().message()));
   return {};
@@ -248,7 +251,7 @@ void ClusterCore::fill(ProcessServices& services) {
 
 void ClusterCore::shutdown() {
   std::call_once(shutdown_once_, [this] {
-    if (broker_link_ != nullptr && reconnect_grace_ms_ > 0)
+    if (links_ != nullptr && broker_link_ != nullptr)
       say_goodbye();
     closed_ = true;
     if (broker_link_ != nullptr)
@@ -285,6 +288,9 @@ void ClusterCore::say_goodbye() {
   constexpr std::chrono::seconds patience{1};
   v1::Goodbye message;
   message.set_client(client_);
+  // Without a grace, a broker keeps work only in the seconds after it stood still: that is not worth a wait.
+  if (reconnect_grace_ms_ == 0)
+    return broker_link_->tell(std::move(message));
   auto reply = std::make_shared<DoneReply>();
   broker_link_->ask(reply, deadline_after(Clock::now(), patience), std::move(message));
   static_cast<void>(Future<void>{std::move(reply)}.get());

@@ -28,6 +28,7 @@ DaemonCore::DaemonCore(const LinkOptions& links) {
 }
 
 Result<std::unique_ptr<DaemonCore>> DaemonCore::make(const LinkOptions& links) {
+  GPUACTORS_TRY(check_times(links.heartbeat, links.timeout));
   std::unique_ptr<DaemonCore> core{new DaemonCore{links}};
   GPUACTORS_LET(made, Links::make(*core->system_, *core->port_, links));
   core->links_ = std::move(made);

@@ -14,6 +14,7 @@ void warn_if_open(const std::string& host, const DaemonOptions& options);
 /// The actor system of a daemon. The destructor ends its parts in the order that CAF needs: links, actors, system.
 class DaemonCore {
 public:
+  /// @returns `invalid_argument` for times or certificates that cannot be used.
   static Result<std::unique_ptr<DaemonCore>> make(const LinkOptions& links);
   DaemonCore(const DaemonCore&) = delete;
   DaemonCore& operator=(const DaemonCore&) = delete;

@@ -207,7 +207,7 @@ void NodePart::empty(Termination& termination) const {
   constexpr std::chrono::milliseconds slice{20};
   notice_(fmt::format("leaving the cluster: what runs here has {:.1f} s to move to other nodes or to end; another "
                       "signal ends it at once",
-                      std::chrono::duration<double>{stop_grace_}.count()));
+                      to_seconds(stop_grace_)));
   v1::DrainNode message;
   message.set_deadline_ms(to_milliseconds(stop_grace_));
   caf_version::post(agent_, std::move(message));

@@ -218,9 +218,7 @@ void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t r
                    if (found)
                      return self->granted(shape, request, lease, std::move(found->holder), std::move(found->control));
                    self->release(lease);
-                   const auto ended =
-                       found.error().code() == Errc::stale_epoch || found.error().code() == Errc::worker_died;
-                   if (!ended || !self->ask_again(shape, request))
+                   if (!is_gone(found.error()) || !self->ask_again(shape, request))
                      self->refused(shape, request, found.error());
                  });
 }
@@ -252,11 +250,10 @@ void TaskDispatcher::close() {
 
 bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
   // A runner that ends answers the tasks that it has not begun with `actor_died`.
-  const auto died = error.code() == Errc::worker_died || error.code() == Errc::lease_revoked
-                    || error.code() == Errc::context_lost || error.code() == Errc::actor_died;
+  const auto lost = is_loss(error.code());
   const auto& wanted = task->retry_errors;
   if (port_.closed() || task->retries_left == 0 || task->call.stream || task->finished()
-      || (!died && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))
+      || (!lost && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))
     return false;
   const auto now = Clock::now();
   if (task->call.deadline != never && now >= task->call.deadline)

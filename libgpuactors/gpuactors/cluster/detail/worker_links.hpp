@@ -18,6 +18,11 @@ struct Place {
   caf::strong_actor_ptr control;
 };
 
+/// Whether a look-up says that the holder has ended since it was told of, and not that it cannot be asked.
+[[nodiscard]] inline bool is_gone(const Error& error) noexcept {
+  return error.code() == Errc::worker_died || error.code() == Errc::stale_epoch;
+}
+
 /// One connection for each process, made when it is first needed. A handle that came through the broker would go down
 /// with the broker, and the death of the holder's process would go unnoticed: so a client asks the process itself. Any
 /// thread.

@@ -1,0 +1,98 @@
+#include "usage.hpp"
+
+#include <gpuactors/base/suggest.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace gpuactors::cli {
+
+namespace {
+
+/// The innermost subcommand that the arguments name, and its name with those around it: "gpuactors certs issue".
+struct Chosen {
+  const CLI::App* parser;
+  std::string name;
+};
+
+Chosen chosen_in(const CLI::App& program) {
+  Chosen chosen{&program, program.get_name()};
+  for (auto inner = program.get_subcommands(); !inner.empty(); inner = chosen.parser->get_subcommands())
+    chosen = {inner.front(), chosen.name + " " + inner.front()->get_name()};
+  return chosen;
+}
+
+/// Explains arguments that name no subcommand of `parser`; `extras` are the arguments that no parser took.
+std::string explain_missing(const CLI::App& parser, const std::vector<std::string>& extras) {
+  std::vector<std::string> names;
+  for (const auto* inner : parser.get_subcommands([](const CLI::App* /*any*/) { return true; }))
+    names.push_back(inner->get_name());
+  const auto word = std::find_if(extras.begin(), extras.end(), [](const auto& text) { return !text.starts_with("-"); });
+  if (word != extras.end())
+    return fmt::format("there is no subcommand \"{}\"{}", *word, did_you_mean(*word, names));
+  if (!extras.empty())
+    return fmt::format("there is no option {} before a subcommand", extras.front());
+  return fmt::format("a subcommand is needed: {}", fmt::join(names, ", "));
+}
+
+/// The options that `parser` knows, those of its groups too.
+std::vector<std::string> known_to(const CLI::App& parser) {
+  std::vector<std::string> known;
+  for (const auto* option : parser.get_options())
+    for (const auto& spelling : option->get_lnames())
+      known.push_back("--" + spelling);
+  for (const auto* group : parser.get_subcommands([](const CLI::App* inner) { return inner->get_name().empty(); }))
+    for (auto& name : known_to(*group))
+      known.push_back(std::move(name));
+  return known;
+}
+
+/// Explains arguments that are left over when `parser` has taken its own.
+std::string explain_extra(const CLI::App& parser, const std::vector<std::string>& extras) {
+  if (extras.empty())
+    return {};
+  // An unknown option explains the words that follow it.
+  const auto option =
+      std::find_if(extras.begin(), extras.end(), [](const auto& word) { return word.starts_with("-"); });
+  if (option == extras.end())
+    return fmt::format("too many arguments: \"{}\" is one more than it takes", extras.front());
+  const auto name = option->substr(0, option->find('='));
+  return fmt::format("there is no option {}{}", name, did_you_mean(name, known_to(parser)));
+}
+
+} // namespace
+
+std::string one_line(std::string_view text) {
+  std::string result;
+  for (const char c : text)
+    if (c != '\n' && c != '\r')
+      result += c;
+    else if (!result.empty() && result.back() != ' ')
+      result += ' ';
+  result.erase(result.find_last_not_of(' ') + 1);
+  return result;
+}
+
+std::string chosen_name(const CLI::App& program) {
+  return chosen_in(program).name;
+}
+
+std::string explain(const CLI::App& program, const CLI::ParseError& error) {
+  const auto [parser, who] = chosen_in(program);
+  const auto extras = program.remaining(true);
+  std::string what;
+  if (parser->get_require_subcommand_min() > 0)
+    what = explain_missing(*parser, extras);
+  else if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+    what = explain_extra(*parser, extras);
+  if (what.empty())
+    what = error.what();
+  what = one_line(what);
+  if (!what.ends_with("?"))
+    what += fmt::format("; see {} --help", who);
+  return what;
+}
+
+} // namespace gpuactors::cli

@@ -1,0 +1,92 @@
+// The cluster that a user of a program chooses: arguments, environment, and what cannot be meant.
+#include <cluster/fixtures.hpp>
+
+#include <cstdlib>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Result<OpenOptions> read(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "program");
+  return OpenOptions::from_arguments(static_cast<int>(arguments.size()), arguments.data());
+}
+
+std::string why_not(const std::vector<const char*>& arguments) {
+  const auto refused = read(arguments);
+  if (refused)
+    return "";
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  return refused.error().message();
+}
+
+/// Sets the variable GPUACTORS_BROKER for as long as this lives.
+struct BrokerVariable {
+  explicit BrokerVariable(const char* value) {
+    setenv("GPUACTORS_BROKER", value, 1);
+  }
+  BrokerVariable(const BrokerVariable&) = delete;
+  BrokerVariable& operator=(const BrokerVariable&) = delete;
+  ~BrokerVariable() {
+    unsetenv("GPUACTORS_BROKER");
+  }
+};
+
+} // namespace
+
+TEST_CASE("arguments choose the cluster, in both spellings, and the program's own are left alone", "[cluster]") {
+  const auto running = must(read({"--epochs", "3", "--broker=127.0.0.1:7711", "--certs", "there", "--insecure",
+                                  "--heartbeat", "0.5", "--link-timeout=2", "--reconnect-grace", "60"}));
+  CHECK(running.connects());
+  CHECK(running.connect.broker == "127.0.0.1:7711");
+  CHECK(running.connect.certificates == "there");
+  CHECK(running.connect.insecure);
+  CHECK(running.connect.heartbeat == 500ms);
+  CHECK(running.connect.link_timeout == 2s);
+  CHECK(running.connect.reconnect_grace == 60s);
+  CHECK(running.check().has_value());
+  const auto embedded = must(read({"--devices", "host:1", "--devices=host:2x1GiB", "--", "--broker", "x"}));
+  CHECK_FALSE(embedded.connects());
+  CHECK(embedded.embed.devices == "host:1 host:2x1GiB");
+  CHECK(embedded.check().has_value());
+}
+
+TEST_CASE("a program's own command line opens an embedded cluster", "[cluster]") {
+  const std::vector<const char*> arguments{"program", "--devices", "host:1x1MiB", "--epochs", "3", "--", "--brokr"};
+  CHECK(Cluster::open(static_cast<int>(arguments.size()), arguments.data()).has_value());
+}
+
+TEST_CASE("the environment names the broker where the arguments do not", "[cluster]") {
+  const BrokerVariable variable{"127.0.0.1:1"};
+  CHECK(must(read({})).connect.broker == "127.0.0.1:1");
+  CHECK(must(read({"--broker", "127.0.0.1:2"})).connect.broker == "127.0.0.1:2");
+}
+
+TEST_CASE("arguments that cannot be meant are refused", "[cluster]") {
+  CHECK(why_not({"--broker"}) == "--broker needs a value");
+  CHECK(why_not({"--insecure=1"}) == "--insecure=1: --insecure takes no value");
+  CHECK(why_not({"--heartbeat", "often"}) == "--heartbeat is \"often\": seconds are expected, such as 0.5");
+  CHECK(why_not({"--link-timeout=-1"}).find("seconds are expected") != std::string::npos);
+  for (const auto* misspelled : {"--brokr=127.0.0.1:1", "--device", "--insecre", "--link-timout"})
+    CHECK(why_not({misspelled, "x"}).find("did you mean \"--") != std::string::npos);
+}
+
+TEST_CASE("what belongs to another cluster, or is out of its limits, is refused before anything is opened",
+          "[cluster]") {
+  const auto why = [](const std::vector<const char*>& arguments) {
+    const auto refused = Cluster::open(must(read(arguments)));
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == Errc::invalid_argument);
+    return refused.error().message();
+  };
+  CHECK(why({"--broker", "127.0.0.1:1", "--devices", "host:1"}).find("has its own") != std::string::npos);
+  CHECK(why({"--broker", "nowhere"}).find("HOST:PORT") != std::string::npos);
+  CHECK(why({"--devices", "host:0"}).find("host:COUNT") != std::string::npos);
+  CHECK(why({"--broker", "127.0.0.1:1", "--heartbeat", "0.01"})
+        == "the heartbeat is 0.01 s: 0.05 to 60 s are expected");
+  CHECK(why({"--broker", "127.0.0.1:1", "--link-timeout", "inf"}).find("0.2 to 600 s") != std::string::npos);
+  CHECK(why({"--broker", "127.0.0.1:1", "--heartbeat", "10"}).find("at least twice as long") != std::string::npos);
+  CHECK(why({"--broker", "127.0.0.1:1", "--reconnect-grace", "1e9"}).find("at most 86400 s") != std::string::npos);
+}
