@@ -316,10 +316,10 @@ TEST_CASE("a node that was drained takes new work when it is told to, and serves
   v1::DrainNode drain;
   drain.set_name("n0");
   scene.must<v1::Done>(drain);
-  auto wanted = scene.acquire(1);
-  wanted.mutable_request()->set_wait_for_nodes(true);
-  auto waiting = scene.ask<v1::Granted>(wanted);
+  auto waiting = scene.ask<v1::Granted>(scene.acquire(1));
   REQUIRE(eventually([&] { return scene.must<v1::ClusterState>(v1::GetState{}).queue_size() == 1; }));
+  CHECK(scene.must<v1::ClusterState>(v1::GetState{}).queue(0).reason()
+        == "every node that could serve it is being drained: n0");
   drain.set_resume(true);
   scene.must<v1::Done>(drain);
   CHECK(waiting.get().has_value());

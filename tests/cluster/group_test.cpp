@@ -205,7 +205,16 @@ TEST_CASE("a drained node keeps what runs there and gets nothing new", "[cluster
   CHECK(must(actor.call<Names>("ids").get()).names_size() == 1);
   for (int i = 0; i < 2; ++i)
     CHECK(must(cluster.spawn("whole", {}, {.gpus = 1})).info().lease().node() == "n1");
-  CHECK(cluster.spawn("whole", {}, {.gpus = 1, .node = "n0"}).error().code() == Errc::infeasible);
+  // What can go nowhere else waits for it.
+  const std::chrono::milliseconds hasty{1};
+  CHECK(cluster.spawn("whole", {}, {.gpus = 1, .node = "n0", .queue_timeout = hasty}).error().code()
+        == Errc::no_capacity);
+  auto patient = cluster.spawn_async("whole", {}, {.gpus = 1, .node = "n0"});
+  auto group = cluster.create_group_async({{.gpus = 0.5, .node = "n0"}});
+  CHECK(eventually([&] { return must(cluster.state()).queue_size() == 2; }));
+  REQUIRE(cluster.undrain("n0").has_value());
+  CHECK(must(patient.get()).info().lease().node() == "n0");
+  CHECK(group.get().has_value());
   const auto unknown = cluster.drain("n2");
   REQUIRE_FALSE(unknown.has_value());
   CHECK(unknown.error().code() == Errc::not_found);

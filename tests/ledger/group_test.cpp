@@ -55,6 +55,57 @@ TEST_CASE("PACK uses few nodes and SPREAD many, as far as they can") {
   CHECK(shared.kind == Kind::granted);
 }
 
+TEST_CASE("a group that needs a drained node waits until the node takes leases again") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  const auto held = f.submit(gpus(2));
+  const auto together = f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1)});
+  CHECK(together.kind == Kind::pending);
+  CHECK(f.take(f.ledger.drain_node("n0", f.now)).empty());
+  auto there = gpus(0.5);
+  there.node = "n0";
+  const auto apart = f.submit_group(GroupStrategy::strict_spread, {gpus(0.5), there});
+  CHECK(apart.kind == Kind::pending);
+  const auto* const reason = "the bundles have no place without the nodes that are being drained: n0";
+  CHECK(apart.reason == reason);
+  CHECK(f.ledger.pending().front().reason == reason);
+  CHECK(f.release(held).size() == 1);
+  const auto events = f.take(f.ledger.undrain_node("n0", f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().group == together.group);
+  CHECK(nodes_of(events.front()) == std::set<std::string>{"n0"});
+  const auto next = f.take(f.ledger.release_group(together.group, f.now));
+  REQUIRE(next.size() == 2);
+  CHECK(next.back().group == apart.group);
+  CHECK(nodes_of(next.back()) == std::set<std::string>{"n0", "n1"});
+}
+
+TEST_CASE("a group that waits for a drained node is infeasible when the node is removed") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  f.take(f.ledger.drain_node("n1", f.now));
+  GroupRequest request;
+  request.bundles = {gpus(0.5), gpus(0.5)};
+  request.strategy = GroupStrategy::strict_spread;
+  const auto waiting = f.submit_group(request);
+  CHECK(waiting.reason == "the bundles have no place without the nodes that are being drained: n1");
+  CHECK(f.submit(in_bundle(0, gpus(0.5))).reason == "placement group 1 waits itself");
+  request.queue = false;
+  const auto refused = f.submit_group(request);
+  CHECK(refused.kind == Kind::rejected);
+  CHECK(refused.code == Errc::no_capacity);
+  // More than both nodes together have: the drained one would not help.
+  const auto large = f.submit_group(GroupStrategy::spread, std::vector<ResourceRequest>(3, gpus(1)));
+  CHECK(large.kind == Kind::infeasible);
+  CHECK(large.reason
+        == "the 3 bundles fit one by one but not together; they ask for 3 devices in all, the most on one node is 1, "
+           "on node n0");
+  const auto events = f.take(f.ledger.remove_node("n1", f.now));
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].group == waiting.group);
+  CHECK(events[0].kind == Kind::infeasible);
+  CHECK(events[0].reason == "the 2 bundles need a node each: the number of nodes is 1");
+  CHECK(events[1].kind == Kind::rejected);
+}
+
 TEST_CASE("a group is granted as a whole when the last bundle fits") {
   Fixture f({node_of("n0", 2)});
   const auto holder = f.submit(gpus(1));

@@ -12,15 +12,138 @@ TEST_CASE("a draining node keeps its leases and gets no new ones") {
   CHECK(f.ledger.node("n0")->state == NodeState::draining);
 }
 
-TEST_CASE("what only a drained node could take is infeasible from then on") {
+TEST_CASE("what only a drained node could take waits until the node takes leases again") {
   Fixture f({node_of("n0", 2), node_of("n1", 1)});
-  f.submit(gpus(2));
+  const auto held = f.submit(gpus(2));
+  const auto before = f.submit(gpus(2));
+  CHECK(before.reason == "no node has 2 devices free: node n1 has 1");
+  CHECK(f.take(f.ledger.drain_node("n0", f.now)).empty());
+  const auto* const reason = "every node that could serve it is being drained: n0";
+  CHECK(f.ledger.pending().front().reason == reason);
+  CHECK_FALSE(f.ledger.could_be_served(before.request));
+  // One that comes now waits as well, and what is given back does not serve it.
+  CHECK(place(f.submit(gpus(1))) == "n1:0");
+  const auto last = f.submit(gpus(2));
+  CHECK(last.kind == Kind::pending);
+  CHECK(last.reason == reason);
+  CHECK(f.release(held).size() == 1);
+  const auto events = f.take(f.ledger.undrain_node("n0", f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().request == before.request);
+  CHECK(place(events.front()) == "n0:0,1");
+  CHECK(f.ledger.pending().front().reason == "no node has 2 devices free: node n0 has 0");
+}
+
+TEST_CASE("what waits for a drained node is infeasible when the last such node is removed") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1), node_of("n2", 2)});
+  for (const auto* node : {"n0", "n2"})
+    f.take(f.ledger.drain_node(node, f.now));
   const auto waiting = f.submit(gpus(2));
-  const auto events = f.take(f.ledger.drain_node("n0", f.now));
+  CHECK(waiting.reason == "every node that could serve it is being drained: n0, n2");
+  auto patient = gpus(2);
+  patient.wait_for_nodes = true;
+  CHECK(f.submit(patient).reason == waiting.reason);
+  CHECK(f.take(f.ledger.remove_node("n0", f.now)).empty());
+  CHECK(f.ledger.pending().front().reason == "every node that could serve it is being drained: n2");
+  const auto events = f.take(f.ledger.remove_node("n2", f.now));
   REQUIRE(events.size() == 1);
   CHECK(events.front().kind == Kind::infeasible);
   CHECK(events.front().request == waiting.request);
   CHECK(events.front().reason == "no node has 2 devices: node n1 has 1");
+  REQUIRE(f.ledger.pending().size() == 1);
+  CHECK(f.ledger.pending().front().reason == "it waits for new nodes: no node has 2 devices: node n1 has 1");
+}
+
+TEST_CASE("what a drained node could not take either is infeasible, also once a device there fails") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  f.take(f.ledger.drain_node("n0", f.now));
+  CHECK(place(f.submit(gpus(3))) == "infeasible: no node has 3 devices: node n0 has 2");
+  const auto waiting = f.submit(gpus(2));
+  CHECK(waiting.kind == Kind::pending);
+  const auto events = f.take(f.ledger.fail_device("n0", 1, f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().request == waiting.request);
+  CHECK(place(events.front()) == "infeasible: no node has 2 devices: node n0 has 1");
+}
+
+TEST_CASE("a request that names a drained node waits for it") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  f.take(f.ledger.drain_node("n0", f.now));
+  auto named = gpus(1);
+  named.node = "n0";
+  const auto waiting = f.submit(named);
+  CHECK(waiting.kind == Kind::pending);
+  CHECK(waiting.reason == "every node that could serve it is being drained: n0");
+  // A preference is no reason to wait.
+  auto preferred = named;
+  preferred.node_is_soft = true;
+  CHECK(place(f.submit(preferred)) == "n1:0");
+  const auto events = f.take(f.ledger.undrain_node("n0", f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().request == waiting.request);
+  CHECK(place(events.front()) == "n0:0");
+
+  f.take(f.ledger.drain_node("n1", f.now));
+  named.node = "n1";
+  CHECK(f.submit(named).kind == Kind::pending);
+  const auto refused = f.take(f.ledger.remove_node("n1", f.now));
+  REQUIRE(refused.size() == 2);
+  CHECK(refused[0].kind == Kind::lost);
+  CHECK(place(refused[1]) == "infeasible: no node is named \"n1\"; did you mean \"n0\"?");
+}
+
+TEST_CASE("what must not queue, or not for long, is refused while the node for it is drained") {
+  Fixture f({node_of("n0", 1)});
+  f.take(f.ledger.drain_node("n0", f.now));
+  auto now_or_never = gpus(1);
+  now_or_never.queue = false;
+  const auto refused = f.submit(now_or_never);
+  CHECK(place(refused) == "rejected: every node that could serve it is being drained: n0");
+  CHECK(refused.code == Errc::no_capacity);
+  auto hasty = gpus(1);
+  hasty.queue_timeout = seconds{2};
+  CHECK(f.submit(hasty).kind == Kind::pending);
+  const auto events = f.advance(seconds{2});
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().code == Errc::deadline_exceeded);
+  CHECK(events.front().reason == "waited 2 s in vain: every node that could serve it is being drained: n0");
+}
+
+TEST_CASE("of many drained nodes only the first are named") {
+  Fixture f;
+  for (int i = 10; i < 20; ++i) {
+    const auto name = "n" + std::to_string(i);
+    f.take(f.ledger.add_node(node_of(name, 1), f.now));
+    f.take(f.ledger.drain_node(name, f.now));
+  }
+  CHECK(f.submit(gpus(1)).reason
+        == "every node that could serve it is being drained: n10, n11, n12, n13, n14, n15, n16, n17 and 2 more");
+}
+
+TEST_CASE("a child that only a drained node has room for beside its parent waits, and is served") {
+  Fixture f({node_of("n0", 2)});
+  const auto parent = f.submit(gpus(1));
+  f.take(f.ledger.drain_node("n0", f.now));
+  auto child = gpus(1);
+  child.parent = parent.lease->id;
+  child.memory_bytes = 100;
+  const auto lent = f.submit(child);
+  CHECK(lent.lease->parent == parent.lease->id);
+  // The parent's lease is too small for this one whatever comes back.
+  f.release(lent);
+  f.release(parent);
+  f.take(f.ledger.undrain_node("n0", f.now));
+  const auto half = f.submit(gpus(0.5));
+  f.take(f.ledger.drain_node("n0", f.now));
+  child.parent = half.lease->id;
+  const auto waiting = f.submit(child);
+  CHECK(place(waiting) == "pending: every node that could serve it is being drained: n0");
+  child.gpus = Share::whole(2);
+  CHECK(place(f.submit(child)).find("infeasible: it would wait for its own parent: ") == 0);
+  const auto events = f.take(f.ledger.undrain_node("n0", f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().request == waiting.request);
+  CHECK(place(events.front()) == "n0:1");
 }
 
 TEST_CASE("a failed device loses its leases and is never granted again") {

@@ -151,3 +151,26 @@ TEST_CASE("a blocked group has its places held back, too") {
   CHECK(events.back().group == GroupId{1});
   CHECK(events.back().kind == Kind::granted);
 }
+
+TEST_CASE("for what waits for a drained node no place is held back, and it keeps none from those behind it") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  f.submit(gpus(2));
+  const auto both = f.submit(gpus(2));
+  f.advance(seconds{1});
+  REQUIRE(f.ledger.reservations().size() == 1);
+  CHECK(f.ledger.reservations().front().request == both.request);
+  f.take(f.ledger.drain_node("n0", f.now));
+  CHECK(f.ledger.reservations().empty());
+  // The oldest one with a place on nodes that take leases is next.
+  f.submit(gpus(0.75));
+  const auto one = f.submit(gpus(1));
+  CHECK(one.reason == "no node has 1 device free: node n1 has 0");
+  f.advance(seconds{1});
+  REQUIRE(f.ledger.reservations().size() == 1);
+  CHECK(f.ledger.reservations().front().request == one.request);
+  // It has waited all the time: when the node is back, a place there is held back for it at once.
+  f.take(f.ledger.undrain_node("n0", f.now));
+  f.advance(Duration::zero());
+  REQUIRE(f.ledger.reservations().size() == 1);
+  CHECK(f.ledger.reservations().front().request == both.request);
+}

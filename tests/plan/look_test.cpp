@@ -77,7 +77,7 @@ As step 2 found the nodes:
 
 TEST_CASE("an explanation of what still waits also says how it is at the end") {
   const auto text = explain(R"({"submit":{"id":"a","gpus":1,"accelerator_type":"H100"}},{"submit":{"id":"b","gpus":2}},
-      {"submit":{"id":"c","gpus":1,"accelerator_type":"H100"}},{"drain_node":{"name":"n1"}})",
+      {"submit":{"id":"c","gpus":1,"accelerator_type":"H100"}},{"drain_node":{"name":"n0"}})",
                             "b");
   CHECK(text == R"("b" asks for 2 devices
 step 1: pending: no node has 2 devices free: node n0 has 1
@@ -87,8 +87,8 @@ As step 1 found the nodes:
   n1  never      asked 2 devices: has 1
 
 At the end, where it still waits:
-  n0  busy       asked 2 devices free: has 0
-  n1  never      draining: takes no new leases
+  n0  draining   takes no new leases
+  n1  never      asked 2 devices: has 1
 )");
 }
 

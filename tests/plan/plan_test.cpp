@@ -131,10 +131,33 @@ TEST_CASE("nodes come and go by steps, and time passes by steps") {
         != std::string::npos);
   CHECK(lines.find(R"({"step":2,"event":"rejected","id":"t","reason":"waited 2 s in vain)") != std::string::npos);
   CHECK(lines.find(R"({"step":3,"event":"granted","id":"a","node":"n0")") != std::string::npos);
-  CHECK(
-      lines.find(R"({"step":5,"event":"infeasible","id":"b","reason":"no node takes new leases: node n0 is draining"})")
-      != std::string::npos);
+  CHECK(lines.find(R"({"step":5,"event":"pending","id":"b",)") != std::string::npos);
   CHECK(lines.find(R"("state":"draining")") != std::string::npos);
+}
+
+TEST_CASE("what only a drained node could take waits for it, and is infeasible when the node is removed") {
+  const auto drained = [](const std::string& then) {
+    return with_steps(R"({"submit":{"id":"a","gpus":2}},{"submit":{"id":"b","gpus":1}},{"drain_node":{"name":"n0"}},
+        {"submit":{"id":"c","gpus":0.5,"node":"n0"}},{"submit":{"id":"d","gpus":3}},
+        {"submit_group":{"id":"g","bundles":[{"gpus":1},{"gpus":1}]}},{"release":{"id":"a"}},)"
+                      + then);
+  };
+  const auto back = drained(R"({"undrain_node":{"name":"n0"}})");
+  for (const auto* line :
+       {R"({"step":3,"event":"pending","id":"c","reason":"every node that could serve it is being drained: n0"})",
+        R"({"step":4,"event":"infeasible","id":"d","reason":"no node has 3 devices: node n0 has 2"})",
+        R"({"step":5,"event":"pending","id":"g","reason":"the bundles have no place without the nodes that are being )"
+        R"(drained: n0"})",
+        R"({"step":6,"event":"released","id":"a"})", R"({"step":7,"event":"granted","id":"b","node":"n0")",
+        R"({"step":7,"event":"granted","id":"c","node":"n0")"}) {
+    INFO(back << line);
+    CHECK(back.find(line) != std::string::npos);
+  }
+  const auto gone = drained(R"({"remove_node":{"name":"n0"}})");
+  for (const std::string id : {"b", "c", "g"}) {
+    INFO(gone << id);
+    CHECK(gone.find(R"({"step":7,"event":"infeasible","id":")" + id + R"(","reason":")") != std::string::npos);
+  }
 }
 
 TEST_CASE("time that passes late is noticed by the ledger with the next step") {

@@ -247,8 +247,21 @@ private:
       coverage.in_bundles += event.lease->group ? 1 : 0;
     }
     coverage.reservations += ledger_.reservations().empty() ? 0 : 1;
-    for (const auto& waiting : ledger_.pending())
+    for (const auto& event : events)
+      if (drained_.erase({event.request.value(), event.group.value()}) > 0) {
+        coverage.drained_served += event.kind == Event::Kind::granted ? 1 : 0;
+        coverage.drained_refused += event.kind == Event::Kind::infeasible ? 1 : 0;
+      }
+    for (const auto& waiting : ledger_.pending()) {
       coverage.held_back += waiting.reason.find("held back") == std::string::npos ? 0 : 1;
+      const std::pair id{waiting.request.value(), waiting.group.value()};
+      const bool drained = model_.waits_for_drained(id.first, id.second);
+      if (drained != (waiting.reason.find("being drained") != std::string::npos))
+        broken_ = "request " + std::to_string(id.first) + " group " + std::to_string(id.second)
+                  + " waits with the wrong reason: " + waiting.reason;
+      else if (drained)
+        coverage.drained += drained_.insert(id).second ? 1 : 0;
+    }
   }
 
   static std::string describe(const std::vector<model::Outcome>& outcomes) {
@@ -335,6 +348,8 @@ private:
   std::uint64_t next_request_ = 0;
   std::uint64_t next_group_ = 0;
   std::set<std::uint64_t> torn_;
+  // (request, group) of those that have waited for a drained node and still wait.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> drained_;
 };
 
 } // namespace

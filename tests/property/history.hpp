@@ -65,6 +65,10 @@ struct Coverage {
   /// Calls after which something was held back, and requests that fit but for that.
   std::uint64_t reservations = 0;
   std::uint64_t held_back = 0;
+  /// Requests and groups that waited for a drained node, and those of them that were served, or refused as infeasible.
+  std::uint64_t drained = 0;
+  std::uint64_t drained_served = 0;
+  std::uint64_t drained_refused = 0;
 };
 
 /// Runs it against ledger and model, with all checks after every call. @returns what went wrong, or nothing.

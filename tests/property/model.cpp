@@ -363,10 +363,11 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
   return std::nullopt;
 }
 
-bool Model::is_feasible(const Waiting& waiting) const {
+// Drained nodes count, unless they are left out: they may take leases again.
+bool Model::is_feasible(const Waiting& waiting, bool drained_too) const {
   const auto& r = waiting.request;
   if (waiting.group != 0)
-    return group_fits(groups_.at(waiting.group), true);
+    return group_fits(groups_.at(waiting.group), true, drained_too);
   const auto taken = held_by_ancestors(r.parent.value());
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;
@@ -378,13 +379,19 @@ bool Model::is_feasible(const Waiting& waiting) const {
         return true;
   } else {
     for (const auto& [name, node] : nodes_)
-      if (!node.draining && choose({name, 0, 0, 0}, r, true, taken))
+      if ((drained_too || !node.draining) && choose({name, 0, 0, 0}, r, true, taken))
         return true;
   }
   for (const auto id : ancestors(r.parent.value()))
     if (choose({held_.at(id).source.node, 0, 0, id}, r, true, taken))
       return true;
   return false;
+}
+
+bool Model::waits_for_drained(std::uint64_t id, std::uint64_t group) const {
+  return std::any_of(queue_.begin(), queue_.end(), [&](const Waiting& w) {
+    return w.id == id && w.group == group && is_feasible(w) && !is_feasible(w, false);
+  });
 }
 
 // -- groups ----------------------------------------------------------------------------------------
@@ -399,7 +406,7 @@ bool Model::lacks(const ResourceRequest& in_group) const {
 }
 
 // Bundles that have a place keep it.
-bool Model::group_fits(const Group& group, bool all) const {
+bool Model::group_fits(const Group& group, bool all, bool drained_too) const {
   std::vector<Taken> taken;
   std::vector<std::string> nodes;
   for (const auto& [number, bundle] : group.bundles) {
@@ -408,21 +415,21 @@ bool Model::group_fits(const Group& group, bool all) const {
     if (all)
       taken.push_back({{bundle.node, 0, 0, 0}, {bundle.devices, bundle.cpus, bundle.resources}});
   }
-  return group_fits_from(group, all, 0, taken, nodes);
+  return group_fits_from(group, all, drained_too, 0, taken, nodes);
 }
 
 // Every bundle on every device of every node, until it fits.
-bool Model::group_fits_from(const Group& group, bool all, int bundle, std::vector<Taken>& taken,
+bool Model::group_fits_from(const Group& group, bool all, bool drained_too, int bundle, std::vector<Taken>& taken,
                             std::vector<std::string>& nodes) const {
   if (bundle == static_cast<int>(group.request.bundles.size()))
     return true;
   if (group.bundles.count(bundle) > 0)
-    return group_fits_from(group, all, bundle + 1, taken, nodes);
+    return group_fits_from(group, all, drained_too, bundle + 1, taken, nodes);
   const auto& r = group.request.bundles[static_cast<std::size_t>(bundle)];
   const auto strategy = group.request.strategy;
   for (const auto& [name, node] : nodes_) {
     const bool used = std::find(nodes.begin(), nodes.end(), name) != nodes.end();
-    if (node.draining || (strategy == gpuactors::GroupStrategy::strict_spread && used)
+    if ((node.draining && !drained_too) || (strategy == gpuactors::GroupStrategy::strict_spread && used)
         || (strategy == gpuactors::GroupStrategy::strict_pack && !nodes.empty() && !used))
       continue;
     const Source source{name, 0, 0, 0};
@@ -452,7 +459,7 @@ bool Model::group_fits_from(const Group& group, bool all, int bundle, std::vecto
     for (const auto& devices : options) {
       taken.push_back({source, {devices, r.cpus, r.resources}});
       nodes.push_back(name);
-      if (group_fits_from(group, all, bundle + 1, taken, nodes))
+      if (group_fits_from(group, all, drained_too, bundle + 1, taken, nodes))
         return true;
       taken.pop_back();
       nodes.pop_back();
@@ -464,7 +471,7 @@ bool Model::group_fits_from(const Group& group, bool all, int bundle, std::vecto
 // Takes the places that the ledger chose, if they are right.
 bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outcomes& out) {
   auto& group = groups_.at(id);
-  if (!group_fits(group, false))
+  if (!group_fits(group, false, false))
     return false;
   const auto it = std::find_if(events.begin(), events.end(), [&](const Event& event) {
     return event.kind == Event::Kind::granted && event.group.value() == id && !event.lease;

@@ -137,6 +137,9 @@ public:
   /// nothing.
   std::string broken_promise(const std::vector<gpuactors::ReservationView>& reservations) const;
 
+  /// Whether a request (or a group, if that is not 0) waits and could be served, but by drained nodes only.
+  bool waits_for_drained(std::uint64_t id, std::uint64_t group) const;
+
   /// Broken expectations about places of groups; empty when all is well.
   const std::string& complaint() const {
     return complaint_;
@@ -168,9 +171,9 @@ private:
                                                        const Amounts& left) const;
   std::optional<Taken> choose_node(const ResourceRequest& request, const std::vector<Taken>& taken) const;
   std::optional<Taken> find_place(const Waiting& waiting, std::uint64_t& lender) const;
-  bool is_feasible(const Waiting& waiting) const;
-  bool group_fits(const Group& group, bool all) const;
-  bool group_fits_from(const Group& group, bool all, int bundle, std::vector<Taken>& taken,
+  bool is_feasible(const Waiting& waiting, bool drained_too = true) const;
+  bool group_fits(const Group& group, bool all, bool drained_too) const;
+  bool group_fits_from(const Group& group, bool all, bool drained_too, int bundle, std::vector<Taken>& taken,
                        std::vector<std::string>& nodes) const;
   bool lacks(const ResourceRequest& in_group) const;
   bool waits_before(const Waiting& a, const Waiting& b) const;

@@ -46,7 +46,10 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
                                                         {"shrunk", coverage.shrunk},
                                                         {"rebuilt", coverage.rebuilt},
                                                         {"calls with a reservation", coverage.reservations},
-                                                        {"requests it held back", coverage.held_back}};
+                                                        {"requests it held back", coverage.held_back},
+                                                        {"waited for drained nodes", coverage.drained},
+                                                        {"served then", coverage.drained_served},
+                                                        {"refused then", coverage.drained_refused}};
   for (const auto& [what, number] : seen)
     std::cout << what << " " << number << ", ";
   std::cout << "done\n";

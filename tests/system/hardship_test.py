@@ -108,10 +108,8 @@ def no_descriptors(program, folder):
     cluster.end()
 
 
-@case
-def queue_over_a_restart(program, folder):
-    """what waits for a place when `up` is stopped is served by the next `up`"""
-    first = Cluster(program, folder)
+def wait_over_a_restart(first, program, folder):
+    """Stops `up` while something waits there; the next `up` must serve it."""
     first.run("spawn", "counter", "--name", "big", "--gpus", "2")
     waiting = first.start("spawn", "counter", "--name", "later", "--gpus", "2", "--json")
     until(lambda: first.json("queue", "--json"), "the request waits")
@@ -122,6 +120,18 @@ def queue_over_a_restart(program, folder):
     out, error = waiting.communicate(timeout=DEADLINE)
     assert waiting.returncode == 0 and json.loads(out)["state"] == "alive", (waiting.returncode, out, error)
     second.end()
+
+
+@case
+def queue_over_a_restart(program, folder):
+    """what waits for a place when `up` is stopped is served by the next `up`"""
+    wait_over_a_restart(Cluster(program, folder), program, folder)
+
+
+@case
+def queue_over_a_slow_restart(program, folder):
+    """what waits for a place when `up` is stopped with a grace is served by the next `up`"""
+    wait_over_a_restart(Cluster(program, folder, "--stop-grace", "5"), program, folder)
 
 
 def main():

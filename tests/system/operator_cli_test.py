@@ -138,12 +138,21 @@ def ended(cluster):
 
 @case
 def undrain(cluster):
-    """undrain gives a node new work again"""
+    """undrain gives a node new work again, also what has waited for that meanwhile"""
     fits(r'there is no node "n1"', cluster.run("undrain", "n1", code=2))
     cluster.run("drain", "n0")
     same([node["state"] for node in cluster.json("nodes", "--json")], ["draining"])
+    waiting = cluster.start("submit", "gpu_ids", "--gpus", "2")
+    until(lambda: cluster.json("queue", "--json"), "the task waits")
+    same([entry["reason"] for entry in cluster.json("queue", "--json")],
+         ["every node that could serve it is being drained: n0"])
+    fits(r"waited 0\.1 s in vain: every node that could serve it is being drained: n0",
+         cluster.run("spawn", "counter", "--name", "late", "--gpus", "1", "--queue-timeout", "0.1", code=1))
+    fits(r"no node has 3 devices: node n0 has 2", cluster.run("submit", "gpu_ids", "--gpus", "3", code=2))
     same(cluster.run("undrain", "n0"), "n0 gets new work again\n")
     same([node["state"] for node in cluster.json("nodes", "--json")], ["ok"])
+    out, error = waiting.communicate(timeout=DEADLINE)
+    same((waiting.returncode, len(json.loads(out)["devices"]), error), (0, 2, ""))
     same(kinds(events(cluster), "n0"), ["node_added", "node_drained", "node_resumed"])
     cluster.json("submit", "gpu_ids", "--gpus", "2")
 

@@ -18,7 +18,7 @@ enum class Errc : std::uint8_t {
 
   // -- wait: the same request can succeed later ------------------------------------------------
 
-  /// The resources exist but others hold them, and the request did not want to wait (any longer).
+  /// The resources exist but others hold them, or their node is drained, and the time to wait is over.
   no_capacity = 1,
   /// A bounded queue is full; retry when some of its entries are done.
   queue_full = 2,
@@ -27,7 +27,7 @@ enum class Errc : std::uint8_t {
 
   // -- give up: the request itself must change -------------------------------------------------
 
-  /// No registered node could ever satisfy the request.
+  /// No registered node, drained or not, could ever satisfy the request.
   infeasible = 10,
   /// The input breaks a rule; the text names the rule and what is allowed.
   invalid_argument = 11,

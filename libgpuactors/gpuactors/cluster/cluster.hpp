@@ -151,10 +151,11 @@ public:
   /// Removes a group without waiting for it.
   Future<void> remove_group_async(GroupId group);
 
-  /// Places nothing new on a node. Without `empty_within`, running work continues. With it, actors with `max_restarts`
-  /// move to other nodes as soon as there is room for them (without using up a restart; they keep what they saved), and
-  /// all other work may finish. After that time, remaining work is asked to stop and ended, as by `kill`. Does not wait
-  /// for that: `state` shows what is left.
+  /// Places nothing new on a node. What no other node could serve waits for `undrain`, and fails with `infeasible` when
+  /// the node is gone. Without `empty_within`, running work continues. With it, actors with `max_restarts` move to
+  /// other nodes as soon as there is room for them (without using up a restart; they keep what they saved), and all
+  /// other work may finish. After that time, remaining work is asked to stop and ended, as by `kill`. Does not wait for
+  /// that: `state` shows what is left.
   /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
   Result<void> drain(std::string_view node, std::optional<Duration> empty_within = {});
 

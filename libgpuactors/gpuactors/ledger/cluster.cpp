@@ -93,6 +93,8 @@ void Cluster::remove(Node& node) {
   GPUACTORS_LEDGER_CHECK(node.pool.is_untouched(), "a node was removed while something on it is held");
   if (node.takes_leases())
     leave(node);
+  else
+    --drained_;
   mixed_.erase(node.spec.name);
   ++version_;
   nodes_.erase(nodes_.find(node.spec.name));
@@ -103,6 +105,7 @@ void Cluster::drain(Node& node) {
     return;
   leave(node);
   node.state = NodeState::draining;
+  ++drained_;
   ++version_;
 }
 
@@ -110,6 +113,7 @@ void Cluster::undrain(Node& node) {
   if (node.takes_leases())
     return;
   node.state = NodeState::ok;
+  --drained_;
   enter(node);
   ++version_;
 }
@@ -282,7 +286,9 @@ void Cluster::give_back(Pool& pool, const std::vector<DeviceGrant>& devices, Sha
 
 void Cluster::check() const {
   std::size_t in_use = 0;
+  std::size_t drained = 0;
   for (const auto& [name, node] : nodes_) {
+    drained += node.takes_leases() ? 0 : 1;
     Share free;
     std::map<const DeviceKind*, int> idle;
     for (const auto& slot : node.pool.slots) {
@@ -314,6 +320,7 @@ void Cluster::check() const {
   std::size_t indexed = 0;
   for (const auto& [key, kind] : kinds_)
     indexed += kind.in_use.size();
+  GPUACTORS_LEDGER_CHECK(drained == drained_, "the count of drained nodes is wrong");
   GPUACTORS_LEDGER_CHECK(in_use == indexed, "an index names a device that is not in use");
 }
 

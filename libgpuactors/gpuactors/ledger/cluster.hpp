@@ -108,6 +108,11 @@ public:
     return kinds_;
   }
 
+  /// Returns whether any node is drained.
+  [[nodiscard]] bool has_drained() const {
+    return drained_ > 0;
+  }
+
   /// Returns two indexes: first the nodes without devices, then those with devices.
   [[nodiscard]] const std::array<std::set<Node*, ByCpus>, 2>& by_cpus() const {
     return by_cpus_;
@@ -151,6 +156,7 @@ private:
   std::set<Node*, ByFreeShare> by_free_share_;
   std::map<std::string_view, Node*> mixed_;
   bool spreads_ = false;
+  std::size_t drained_ = 0;
   std::uint64_t version_ = 0;
 };
 

@@ -74,7 +74,7 @@ Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens&
   const auto& node = *pool.node;
   if (needs_node(request) && request.node != node.spec.name)
     return {Constraint::name, 0, {}};
-  if (new_lease && !node.takes_leases())
+  if (new_lease && !lens.covers(node))
     return {Constraint::draining, 0, {}};
   for (const auto& [key, condition] : request.labels)
     if (const auto* value = label_of(node, key); !condition.holds(value))

@@ -69,7 +69,7 @@ private:
     if (lens_.amount == Lens::Amount::free)
       return place(cluster_, request, lens_, excluded);
     for (const auto& [name, node] : cluster_.nodes())
-      if (node.takes_leases() && excluded.count(&node) == 0)
+      if (lens_.covers(node) && excluded.count(&node) == 0)
         if (auto devices = place_in(node.pool, request, lens_))
           return Placement{&cluster_.find(name)->pool, std::move(*devices)};
     return std::nullopt;
@@ -102,7 +102,7 @@ private:
   bool pack_on_few_nodes() {
     std::vector<Pool*> used;
     for (const auto* node : others_)
-      if (node->takes_leases())
+      if (lens_.covers(*node))
         used.push_back(&cluster_.find(node->spec.name)->pool);
     std::sort(used.begin(), used.end(), [](const Pool* a, const Pool* b) { return a->node->order < b->node->order; });
     for (const auto bundle : order_) {
@@ -181,7 +181,7 @@ private:
 
   bool search_one_node() {
     for (const auto& [name, node] : cluster_.nodes())
-      if (node.takes_leases() && search({&cluster_.find(name)->pool}, 0))
+      if (lens_.covers(node) && search({&cluster_.find(name)->pool}, 0))
         return true;
     return false;
   }
@@ -191,7 +191,7 @@ private:
       return false;
     std::vector<Pool*> pools;
     for (const auto& [name, node] : cluster_.nodes())
-      if (node.takes_leases())
+      if (lens_.covers(node))
         pools.push_back(&cluster_.find(name)->pool);
     return search(pools, 0);
   }
@@ -299,7 +299,7 @@ std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceR
     with_room += std::any_of(bundles.begin(), bundles.end(), fits_here) ? 1 : 0;
     Share sum;
     for (const auto& slot : node.pool.slots)
-      sum = sum + (slot.ok && node.takes_leases() ? lens.share(node.pool, slot) : Share{});
+      sum = sum + (slot.ok && lens.covers(node) ? lens.share(node.pool, slot) : Share{});
     if (sum > most) {
       most = sum;
       best = name;

@@ -15,8 +15,8 @@ namespace gpuactors::ledger_detail {
 inline constexpr int search_steps = 20'000;
 
 /// Returns one placement for each bundle, in the group's order, or nothing if the group does not fit. `lens` shows free
-/// or total amounts. `others` are the nodes of bundles that the group already has: strict_spread avoids them, spread
-/// avoids them if possible, pack prefers them.
+/// or total amounts of the nodes that it covers. `others` are the nodes of bundles that the group already has:
+/// strict_spread avoids them, spread avoids them if possible, pack prefers them.
 [[nodiscard]] std::optional<std::vector<Placement>> place_group(Cluster& cluster,
                                                                 const std::vector<ResourceRequest>& bundles,
                                                                 GroupStrategy strategy, const Lens& lens,

@@ -84,17 +84,16 @@ void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& event
   const auto& asked = group.request;
   const auto* known = queue_.find_shape(kind);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
-  const bool feasible = prospect.feasible;
-  if (!feasible && !asked.wait_for_nodes && !expecting_)
+  if (prospect.needs_new_node() && !asked.wait_for_nodes && !expecting_)
     return refuse(Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind));
   if (!asked.queue || asked.queue_timeout == Duration::zero())
-    return refuse(Event::Kind::rejected, Errc::no_capacity, why_pending(kind, feasible));
+    return refuse(Event::Kind::rejected, Errc::no_capacity, why_pending(kind, prospect));
   if (queue_.entries().size() >= options_.max_pending)
     return refuse(Event::Kind::rejected, Errc::queue_full,
                   fmt::format("{} requests wait already, more are not taken: try again when some are done",
                               options_.max_pending));
   enqueue_group(id, group, prospect);
-  events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(kind, feasible)));
+  events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(kind, prospect)));
 }
 
 void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {

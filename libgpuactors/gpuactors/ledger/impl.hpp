@@ -171,9 +171,13 @@ private:
   // -- reasons.cpp -----------------------------------------------------------------------------
 
   Prospect prospect_of(const ShapeKey& key);
-  std::string why_pending(const ShapeKey& key, bool feasible) const;
+  // Returns whether a shape that does not fit, seen through `lens`, would fit if no node were drained.
+  bool fits_with_drained(const ShapeKey& key, Lens lens);
+  std::string why_pending(const ShapeKey& key, const Prospect& prospect) const;
   // Like `why_pending`, ignoring reservations: empty if only they are in the way.
-  std::string why_blocked(const ShapeKey& key, bool feasible) const;
+  std::string why_blocked(const ShapeKey& key, const Prospect& prospect) const;
+  // Names the drained nodes that a shape waits for.
+  std::string why_drained(const ShapeKey& key) const;
   std::string why_infeasible(const ShapeKey& key) const;
   // Names the holder of the first reservation that binds `key`.
   std::string held_back_for(QueueKey key) const;

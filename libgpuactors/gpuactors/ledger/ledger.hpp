@@ -57,7 +57,8 @@ public:
   /// @returns `not_found`.
   Result<Events> remove_node(std::string_view name, TimePoint now);
 
-  /// Places nothing new on a node; its leases stay until they are released. @returns `not_found`.
+  /// Places nothing new on a node; its leases stay until they are released. A request that only drained nodes could
+  /// serve waits until one of them is undrained or the last one is removed. @returns `not_found`.
   Result<Events> drain_node(std::string_view name, TimePoint now);
 
   /// Undoes `drain_node`: the node takes new leases again. @returns `not_found`.
@@ -145,7 +146,7 @@ public:
 
   [[nodiscard]] std::size_t pending_count() const;
 
-  /// Returns whether a pending request could be served by the nodes that there are, if all on them were free.
+  /// Returns whether a pending request could be served by the nodes that take new leases, if all on them were free.
   [[nodiscard]] bool could_be_served(RequestId id) const;
 
   /// Returns all waiting requests in the order of the queue: priority, then age.

@@ -291,10 +291,10 @@ std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request,
 bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
   if (needs_node(request)) {
     const auto* node = cluster.find(request.node);
-    return node != nullptr && node->takes_leases() && place_in(node->pool, request, lens).has_value();
+    return node != nullptr && lens.covers(*node) && place_in(node->pool, request, lens).has_value();
   }
   return std::any_of(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
-    return item.second.takes_leases() && place_in(item.second.pool, request, lens).has_value();
+    return lens.covers(item.second) && place_in(item.second.pool, request, lens).has_value();
   });
 }
 

@@ -30,8 +30,8 @@ struct Placement {
 [[nodiscard]] std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request, const Lens& lens,
                                              const std::set<const Node*>& excluded = {});
 
-/// Returns whether the request fits on some node that takes leases, seen through `lens`, which may show free or total
-/// amounts. Visits all nodes.
+/// Returns whether the request fits on some node that `lens` covers. The lens may show free or total amounts. Visits
+/// all nodes.
 [[nodiscard]] bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens);
 
 /// Returns upper bounds on the devices of a type ("" is any), and on the cpus, that one request can get on nodes that

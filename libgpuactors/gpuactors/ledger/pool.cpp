@@ -114,6 +114,10 @@ Pool make_pool(std::uint64_t id, Node& node, const std::vector<DeviceGrant>& dev
 
 // -- lens ------------------------------------------------------------------------------------------
 
+bool Lens::covers(const Node& node) const {
+  return with_drained || node.takes_leases();
+}
+
 Share Lens::share(const Pool& pool, const Slot& slot) const {
   auto left = amount == Amount::free ? slot.free_share : slot.share;
   for (const auto& hold : holds)

@@ -60,7 +60,12 @@ struct Lens {
 
   Amount amount = Amount::free;
   std::vector<Hold> holds;
+  /// Whether drained nodes count like others. Only with total amounts, for the question whether a node could ever serve
+  /// a request: nothing is placed on drained nodes.
+  bool with_drained = false;
 
+  /// Returns whether new leases on the node count.
+  [[nodiscard]] bool covers(const Node& node) const;
   [[nodiscard]] Share share(const Pool& pool, const Slot& slot) const;
   [[nodiscard]] std::uint64_t bytes(const Pool& pool, const Slot& slot) const;
   [[nodiscard]] Share cpus(const Pool& pool) const;

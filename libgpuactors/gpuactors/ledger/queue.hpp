@@ -14,10 +14,17 @@ namespace gpuactors::ledger_detail {
 
 /// Whether the registered nodes can serve a shape.
 struct Prospect {
-  /// The shape fits once other leases are released. If false, it waits for nodes.
+  /// The shape fits once other leases are released. If false, it waits for nodes, drained or new ones.
   bool feasible = true;
   /// A place can also be reserved for the shape. False if it waits for a placement group, or fits only as a loan.
   bool reservable = true;
+  /// Not feasible, but it would be if no node were drained. So it waits, and is never refused as infeasible.
+  bool drained = false;
+
+  /// Whether only a new node could serve the shape.
+  [[nodiscard]] bool needs_new_node() const {
+    return !feasible && !drained;
+  }
 };
 
 /// A set of ages in ascending order. A single age needs no allocation: that is the case of every shape if all requests

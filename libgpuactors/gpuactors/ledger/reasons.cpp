@@ -33,7 +33,7 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
   if (key.is_group()) {
     lens.holds = kept_holds(key.keeper);
     const bool fits = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value();
-    return {fits, fits};
+    return {fits, fits, !fits && fits_with_drained(key, lens)};
   }
   const auto& request = key.request;
   if (request.parent)
@@ -51,11 +51,21 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
   } else {
     fits = fits_somewhere(cluster_, request, lens);
   }
-  return {fits || (request.parent && could_borrow(request, lens)), fits};
+  const bool feasible = fits || (request.parent && could_borrow(request, lens));
+  return {feasible, fits, !feasible && fits_with_drained(key, lens)};
+}
+
+bool Ledger::Impl::fits_with_drained(const ShapeKey& key, Lens lens) {
+  // What draws from a bundle does so whether or not the bundle's node is drained.
+  if (!cluster_.has_drained() || key.request.group)
+    return false;
+  lens.with_drained = true;
+  return key.is_group() ? place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value()
+                        : fits_somewhere(cluster_, key.request, lens);
 }
 
 std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
-  Lens lens{Lens::Amount::all, {}};
+  Lens lens{Lens::Amount::all, {}, true};
   if (key.is_group()) {
     lens.holds = kept_holds(key.keeper);
     return explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
@@ -82,16 +92,36 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
                      named("lease", request.parent.value(), parent == nullptr ? "" : parent->lease.name), rest);
 }
 
-std::string Ledger::Impl::why_pending(const ShapeKey& key, bool feasible) const {
-  auto reason = why_blocked(key, feasible);
+std::string Ledger::Impl::why_drained(const ShapeKey& key) const {
+  Lens lens{Lens::Amount::all, key.is_group() ? kept_holds(key.keeper) : ancestor_holds(key.request.parent), true};
+  const auto fits_on = [&](const Pool& pool) {
+    const auto fits = [&](const ResourceRequest& request) { return place_in(pool, request, lens).has_value(); };
+    return key.is_group() ? std::any_of(key.bundles.begin(), key.bundles.end(), fits) : fits(key.request);
+  };
+  constexpr std::size_t most_names = 8;
+  std::size_t count = 0;
+  std::string names;
+  for (const auto& [name, node] : cluster_.nodes())
+    if (!node.takes_leases() && fits_on(node.pool) && ++count <= most_names)
+      names += (names.empty() ? "" : ", ") + name;
+  if (count > most_names)
+    names += fmt::format(" and {} more", count - most_names);
+  return key.is_group() ? "the bundles have no place without the nodes that are being drained: " + names
+                        : "every node that could serve it is being drained: " + names;
+}
+
+std::string Ledger::Impl::why_pending(const ShapeKey& key, const Prospect& prospect) const {
+  auto reason = why_blocked(key, prospect);
   return reason.empty() ? held_back_for(newest(key.request.priority)) : reason;
 }
 
-std::string Ledger::Impl::why_blocked(const ShapeKey& key, bool feasible) const {
+std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prospect) const {
   const auto& request = key.request;
   const Lens lens{Lens::Amount::free, {}};
   std::string reason;
-  if (!feasible)
+  if (prospect.drained)
+    return why_drained(key);
+  if (!prospect.feasible)
     return "it waits for new nodes: " + why_infeasible(key);
   if (key.is_group()) {
     reason = explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
@@ -126,7 +156,7 @@ std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, 
   const auto* entry = waiting ? queue_.find(waiting) : nullptr;
   const auto key = entry != nullptr ? entry->key : newest(request.priority);
   const Lens now{Lens::Amount::free, {}};
-  const Lens all{Lens::Amount::all, {}};
+  const Lens all{Lens::Amount::all, {}, true};
   const auto bound = binding(key);
   const auto ask = [&](const Pool& pool, int bundle) {
     using Kind = NodeVerdict::Kind;
@@ -136,6 +166,8 @@ std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, 
     };
     if (auto reason = explain_here(pool, request, all, new_lease); !reason.empty())
       return verdict(Kind::never, std::move(reason));
+    if (new_lease && !pool.node->takes_leases())
+      return verdict(Kind::draining, "takes no new leases");
     if (auto reason = explain_here(pool, request, now, new_lease); !reason.empty())
       return verdict(Kind::busy, std::move(reason));
     if (!explain_here(pool, request, bound, new_lease).empty())

@@ -139,13 +139,12 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
   const auto kind = shape_key(request);
   const auto* known = queue_.find_shape(kind);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
-  const bool feasible = prospect.feasible;
-  if (!feasible && !request.wait_for_nodes && !expecting_) {
+  if (prospect.needs_new_node() && !request.wait_for_nodes && !expecting_) {
     events.push_back(refusal(id, Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind)));
     return;
   }
   if (!request.queue || request.queue_timeout == Duration::zero()) {
-    events.push_back(refusal(id, Event::Kind::rejected, Errc::no_capacity, why_pending(kind, feasible)));
+    events.push_back(refusal(id, Event::Kind::rejected, Errc::no_capacity, why_pending(kind, prospect)));
     return;
   }
   if (queue_.entries().size() >= options_.max_pending) {
@@ -158,15 +157,15 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
   if (known == nullptr) {
     // The reason of a new shape is not kept: if all requests differ, nobody reads it again, and a million texts would
     // cost memory.
-    events.push_back(refusal(id, Event::Kind::pending, Errc::none, why_pending(kind, feasible)));
+    events.push_back(refusal(id, Event::Kind::pending, Errc::none, why_pending(kind, prospect)));
   } else {
     // The cluster's version does not cover the free amounts of bundles.
     if (!shape.reason || shape.reason->version != cluster_.version() || request.group)
       shape.reason = std::make_unique<ledger_detail::Reason>(
-          ledger_detail::Reason{why_blocked(kind, feasible), cluster_.version()});
+          ledger_detail::Reason{why_blocked(kind, prospect), cluster_.version()});
     // An empty text means that only reservations are in the way, which the version does not cover either.
     const auto& text = shape.reason->text;
-    events.push_back(refusal(id, Event::Kind::pending, Errc::none, text.empty() ? why_pending(kind, feasible) : text));
+    events.push_back(refusal(id, Event::Kind::pending, Errc::none, text.empty() ? why_pending(kind, prospect) : text));
   }
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
   queue_.add(Entry{key, id, {}, std::move(request.name), now_, deadline, request.wait_for_nodes, &shape});
@@ -228,7 +227,7 @@ void Ledger::Impl::pass_time(TimePoint now, Events& events) {
     const auto key = queue_.deadlines().begin()->second;
     const auto waited = std::chrono::duration<double>(queue_.find(key)->deadline - queue_.find(key)->since).count();
     auto reason = fmt::format("waited {} s in vain: {}", waited,
-                              why_pending(*queue_.find(key)->shape->key, queue_.find(key)->shape->prospect.feasible));
+                              why_pending(*queue_.find(key)->shape->key, queue_.find(key)->shape->prospect));
     refuse_entry(key, Event::Kind::rejected, Errc::deadline_exceeded, std::move(reason), events);
     wake = true;
   }

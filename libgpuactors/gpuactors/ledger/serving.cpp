@@ -93,7 +93,7 @@ void Ledger::Impl::recheck(Which which, Events& events) {
       continue;
     const auto prospect = prospect_of(key);
     queue_.set_prospect(shape, prospect);
-    if (prospect.feasible)
+    if (!prospect.needs_new_node())
       continue;
     shape.ages.for_each([&](std::uint64_t age) {
       if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes && !expecting_)
@@ -105,7 +105,7 @@ void Ledger::Impl::recheck(Which which, Events& events) {
   for (const auto key : in_vain) {
     const auto* entry = queue_.find(key);
     // The end of a group also ended leases, which may make this request feasible.
-    if (entry == nullptr || (ended_group && prospect_of(*entry->shape->key).feasible))
+    if (entry == nullptr || (ended_group && !prospect_of(*entry->shape->key).needs_new_node()))
       continue;
     ended_group |= static_cast<bool>(entry->group);
     refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);

@@ -227,6 +227,8 @@ std::string_view to_string(NodeVerdict::Kind kind) noexcept {
     return "held back";
   case NodeVerdict::Kind::busy:
     return "busy";
+  case NodeVerdict::Kind::draining:
+    return "draining";
   case NodeVerdict::Kind::never:
     return "never";
   }

@@ -88,6 +88,8 @@ struct NodeVerdict {
     held_back,
     /// The request would fit if other leases were released.
     busy,
+    /// The request would fit, but the node is drained: it takes no new leases.
+    draining,
     /// The request could not go there even if all of the node were free.
     never,
   };
@@ -102,7 +104,7 @@ struct NodeVerdict {
   friend bool operator==(const NodeVerdict&, const NodeVerdict&) = default;
 };
 
-/// Returns "fits", "held back", "busy" or "never". Any thread.
+/// Returns "fits", "held back", "busy", "draining" or "never". Any thread.
 [[nodiscard]] std::string_view to_string(NodeVerdict::Kind kind) noexcept;
 
 } // namespace gpuactors

@@ -96,7 +96,7 @@ std::vector<PendingView> Ledger::Impl::pending() const {
   for (const auto& [key, entry] : queue_.entries()) {
     const auto [reason, added] = reasons.try_emplace(entry.shape);
     if (added)
-      reason->second = why_pending(*entry.shape->key, entry.shape->prospect.feasible);
+      reason->second = why_pending(*entry.shape->key, entry.shape->prospect);
     views.push_back({entry.request, entry.group, entry.name, key.priority, entry.since, reason->second});
   }
   return views;
