@@ -5,6 +5,8 @@
 #include <support/catch.hpp>
 #include <support/results.hpp>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 
 using namespace gpuactors;
@@ -34,14 +36,26 @@ public:
   void post(const ContactPtr&, v1::ReclaimLease) override {
     // nop
   }
-  void wake(Duration, Wake) override {
-    // nop
+  void wake(Duration after, Wake what) override {
+    wakes.emplace(deadline_after(time, after), what);
   }
   void watch(const ContactPtr&, std::uint64_t peer) override {
     last_peer = peer;
   }
 
+  /// The next reason to wake the core until then; none: it is that time now.
+  std::optional<Wake> next(TimePoint until) {
+    if (wakes.empty() || wakes.begin()->first > until) {
+      time = std::max(time, until);
+      return std::nullopt;
+    }
+    const auto due = wakes.extract(wakes.begin());
+    time = std::max(time, due.key());
+    return due.mapped();
+  }
+
   TimePoint time{1h};
+  std::multimap<TimePoint, Wake> wakes;
   std::vector<v1::StartActor> starts;
   std::vector<v1::EndLease> ends;
   std::uint64_t last_peer = 0;
@@ -55,35 +69,56 @@ struct Scene {
     core.start();
   }
 
-  void greet(std::uint64_t client, const Caller& caller = {}) {
+  void greet(std::uint64_t client, const Caller& caller = {}, std::chrono::milliseconds grace = {}) {
     v1::Hello message;
     message.set_client(client);
+    message.set_reconnect_grace_ms(static_cast<std::uint64_t>(grace.count()));
     must(core.hello(message, caller, std::make_shared<Somebody>()));
   }
 
   void add_node(const std::vector<v1::HeldLease>& held = {}) {
+    node_peer = add_node("n0", 7, held);
+  }
+
+  /// @returns the number under which the core watches the node's agent.
+  std::uint64_t add_node(const std::string& name, std::uint64_t agent, const std::vector<v1::HeldLease>& held = {}) {
     v1::RegisterNode message;
     auto& node = *message.mutable_node();
-    node.set_name("n0");
+    node.set_name(name);
     node.set_cpu_units(100'000);
-    message.set_agent(7);
+    message.set_agent(agent);
     for (const auto& lease : held)
       *message.add_held() = lease;
     core.add_node(message, std::make_shared<Somebody>(),
                   BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
-    node_peer = world.last_peer;
+    return world.last_peer;
+  }
+
+  /// A request for a detached actor that restarts up to five times.
+  static v1::SpawnActor actor_of(std::uint64_t client, const std::string& name) {
+    v1::SpawnActor message;
+    message.set_client(client);
+    message.mutable_spec()->set_type("T");
+    message.mutable_spec()->set_name(name);
+    message.mutable_spec()->set_detached(true);
+    message.mutable_spec()->set_max_restarts(5);
+    return message;
+  }
+
+  void ask(v1::SpawnActor message, const Caller& caller = {}) {
+    message.set_client_request(++last_request);
+    core.spawn_actor(message, caller, {}, BrokerAnswer<FoundActor>{[](const Result<FoundActor>&) {}});
   }
 
   /// Has an actor spawned and started. @returns the order with which its node started it.
   v1::StartActor spawn(std::uint64_t client, const std::string& name, const Caller& caller = {}, int restarts = 5) {
-    v1::SpawnActor message;
-    message.set_client(client);
-    message.set_client_request(++last_request);
-    message.mutable_spec()->set_type("T");
-    message.mutable_spec()->set_name(name);
-    message.mutable_spec()->set_detached(true);
+    auto message = actor_of(client, name);
     message.mutable_spec()->set_max_restarts(restarts);
-    core.spawn_actor(message, caller, {}, BrokerAnswer<FoundActor>{[](const Result<FoundActor>&) {}});
+    return spawn(message, caller);
+  }
+
+  v1::StartActor spawn(const v1::SpawnActor& message, const Caller& caller = {}) {
+    ask(message, caller);
     REQUIRE_FALSE(world.starts.empty());
     start(world.starts.back());
     return world.starts.back();
@@ -94,6 +129,25 @@ struct Scene {
     started.set_lease(order.lease().id());
     started.set_epoch(order.lease().epoch());
     core.lease_started(started, nullptr, nullptr);
+  }
+
+  /// Goes on for so long, without standing still.
+  void run(Duration time) {
+    const auto until = world.time + time;
+    while (const auto what = world.next(until))
+      core.wake(*what);
+  }
+
+  /// Stands still for longer than others wait: what was due meanwhile is late.
+  void stand_still() {
+    world.time += 10s;
+  }
+
+  /// How many events of the kind there were.
+  [[nodiscard]] std::uint64_t count(const std::string& kind) const {
+    const auto state = core.state({});
+    const auto found = state.counters().find(kind);
+    return found == state.counters().end() ? 0 : found->second;
   }
 
   /// Why the last actor that has ended did; empty: none has.
@@ -141,6 +195,10 @@ v1::HeldLease held_by(const v1::StartActor& order) {
   return held;
 }
 
+/// The broker waits for nodes and clients after it stood still, with the options `watched`.
+constexpr std::chrono::seconds patience = limits::settle;
+const BrokerOptions watched{.heartbeat = 1s, .link_timeout = 5s};
+
 const std::uint64_t stop_grace = std::chrono::milliseconds{limits::stop_grace}.count();
 
 } // namespace
@@ -177,56 +235,96 @@ TEST_CASE("work without an owner is ended with a grace, so that what is stuck is
 // -- a broker that stood still ---------------------------------------------------------------------
 
 TEST_CASE("a broker that stood still gives nodes and clients time to come back", "[broker][core]") {
-  Scene scene{{.heartbeat = 1s, .link_timeout = 5s}};
+  Scene scene{watched};
   scene.greet(1);
   const auto client_peer = scene.world.last_peer;
   scene.add_node();
-  const auto order = scene.spawn(1, "a");
-  const auto counter = [&](const std::string& kind) {
-    const auto state = scene.core.state({});
-    const auto found = state.counters().find(kind);
-    return found == state.counters().end() ? std::uint64_t{0} : found->second;
-  };
-  const auto run = [&](std::chrono::seconds time) {
-    for (; time > 0s; time -= 1s) {
-      scene.world.time += 1s;
-      scene.core.wake(Wake::pulse);
-    }
-  };
+  auto owned = Scene::actor_of(1, "b");
+  owned.mutable_spec()->set_detached(false);
+  const std::vector held{held_by(scene.spawn(1, "a")), held_by(scene.spawn(owned))};
 
-  scene.world.time += 10s;
+  scene.stand_still();
   scene.core.peer_down(scene.node_peer);
   scene.core.peer_down(client_peer);
-  scene.core.wake(Wake::pulse);
-  CHECK(counter("node_lost") == 0);
-  scene.world.time += 3s;
-  scene.add_node({held_by(order)});
+  scene.run(3s);
+  CHECK(scene.count("stood_still") == 1);
+  CHECK(scene.count("node_away") == 1);
+  CHECK(scene.count("client_away") == 1);
+  scene.add_node(held);
   scene.greet(1);
-  run(limits::settle);
-  scene.core.wake(Wake::patience);
-  CHECK(counter("node_lost") == 0);
-  CHECK(counter("node_returned") == 1);
-  CHECK(scene.world.starts.size() == 1);
+  scene.run(patience + 1s);
+  CHECK(scene.count("node_lost") == 0);
+  CHECK(scene.count("node_returned") == 1);
+  CHECK(scene.count("client_returned") == 1);
+  CHECK(scene.world.starts.size() == 2);
   CHECK(scene.world.ends.empty());
 
   // Who does not come back is given up after that time ...
-  run(10s);
-  scene.world.time += 10s;
+  scene.stand_still();
+  scene.core.peer_down(scene.world.last_peer);
+  scene.run(patience - 100ms);
+  CHECK(scene.world.ends.empty());
+  scene.run(200ms);
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == held.back().lease().id());
+  scene.stand_still();
   scene.core.peer_down(scene.node_peer);
-  CHECK(counter("node_lost") == 0);
-  run(limits::settle);
-  scene.core.wake(Wake::patience);
-  CHECK(counter("node_lost") == 1);
+  scene.run(patience - 100ms);
+  CHECK(scene.count("node_lost") == 0);
+  scene.run(200ms);
+  CHECK(scene.count("node_lost") == 1);
 
   // ... and at once if the broker has run all the time.
   scene.add_node();
-  run(1s);
+  scene.run(1s);
   scene.core.peer_down(scene.node_peer);
-  CHECK(counter("node_lost") == 2);
+  CHECK(scene.count("node_lost") == 2);
+}
+
+TEST_CASE("nothing is placed on nodes that have not come back after the broker stood still", "[broker][core]") {
+  Scene scene{watched};
+  scene.greet(1);
+  const auto away = scene.add_node("n0", 7);
+  scene.add_node("n1", 8);
+  scene.stand_still();
+  scene.core.peer_down(away);
+  CHECK(scene.count("node_away") == 1);
+  // Both have as much room, and n0 comes first by its name.
+  CHECK(scene.spawn(1, "a").lease().node() == "n1");
+  auto wanted = Scene::actor_of(1, "b");
+  wanted.mutable_request()->set_node("n0");
+  scene.ask(wanted);
+  CHECK(scene.world.starts.size() == 1);
+  CHECK(scene.core.state({}).queue(0).reason().find("node n0 is away") != std::string::npos);
+  scene.add_node("n0", 7);
+  REQUIRE(scene.world.starts.size() == 2);
+  CHECK(scene.world.starts.back().lease().node() == "n0");
+  CHECK(scene.spawn(1, "c").lease().node() == "n0");
+  CHECK(scene.count("lost") == 0);
+  CHECK(scene.count("restarting") == 0);
+}
+
+TEST_CASE("what was on a node that does not come back is not placed on another that does not", "[broker][core]") {
+  Scene scene{watched};
+  scene.greet(1);
+  const auto first = scene.add_node("n0", 7);
+  scene.spawn(1, "a");
+  const auto second = scene.add_node("n1", 8);
+  scene.stand_still();
+  scene.core.peer_down(first);
+  scene.core.peer_down(second);
+  scene.run(patience);
+  CHECK(scene.count("node_lost") == 2);
+  CHECK(scene.count("restarting") == 1);
+  CHECK(scene.world.starts.size() == 1);
+  scene.add_node("n2", 9);
+  REQUIRE(scene.world.starts.size() == 2);
+  CHECK(scene.world.starts.back().lease().node() == "n2");
+  CHECK(scene.world.starts.back().restarts() == 1);
 }
 
 TEST_CASE("a node that was stopped is told from one that was lost", "[broker][core]") {
-  Scene scene{{.heartbeat = 1s, .link_timeout = 5s}};
+  Scene scene{watched};
   scene.greet(1);
   scene.add_node();
   scene.spawn(1, "a", {}, 0);
@@ -240,7 +338,7 @@ TEST_CASE("a node that was stopped is told from one that was lost", "[broker][co
   scene.core.goodbye(goodbye);
   CHECK(scene.core.state({}).nodes(0).state() == "draining");
   // Nobody waits for its return, even if the broker stood still meanwhile.
-  scene.world.time += 10s;
+  scene.stand_still();
   scene.core.peer_down(scene.node_peer);
   const auto state = scene.core.state({});
   CHECK(state.nodes().empty());
@@ -249,10 +347,7 @@ TEST_CASE("a node that was stopped is told from one that was lost", "[broker][co
   CHECK(scene.last_end() == "node n0 was stopped");
 
   scene.add_node();
-  for (auto time = 0s; time <= limits::settle; time += 1s) {
-    scene.world.time += 1s;
-    scene.core.wake(Wake::pulse);
-  }
+  scene.run(patience);
   scene.core.peer_down(scene.node_peer);
   CHECK(scene.core.state({}).counters().at("node_lost") == 1);
 }

@@ -47,6 +47,9 @@ void BrokerCore::node_away(const std::string& name) {
   if (found == nodes_.end())
     return;
   found->second.agent = nullptr;
+  // Orders to it would be lost, and it may not come back: new work goes to others, or waits.
+  if (auto done = ledger_.suspend_node(name); !done)
+    log_.add(EventKind::error, name).set_reason(done.error().message());
   log_.add(EventKind::node_away, name)
       .set_reason("the connection to its agent is gone, because the broker stood still");
 }
@@ -58,6 +61,7 @@ void BrokerCore::give_up_away_nodes() {
   for (const auto& [name, node] : nodes_)
     if (node.agent == nullptr)
       away.push_back(name);
+  // Nothing of the first is placed on the next one: the ledger grants nothing on any of them.
   for (const auto& name : away)
     drop_node(name);
 }
@@ -234,6 +238,8 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
         || (holder != actor_leases_.end() && actors_.at(holder->second).state == ActorState::stopping))
       tell_agent_again_to_end(*lease);
   }
+  // What it holds has its place now; before, others could have got it.
+  apply(ledger_.unsuspend_node(node.name(), world_.now()), "unsuspend_node");
 }
 
 void BrokerCore::take_over_saved(const v1::HeldLease& held) {
