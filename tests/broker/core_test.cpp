@@ -281,6 +281,77 @@ TEST_CASE("a broker that stood still gives nodes and clients time to come back",
   CHECK(scene.count("node_lost") == 2);
 }
 
+TEST_CASE("a client's time ends only after the patience of a broker that stood still", "[broker][core]") {
+  Scene scene{watched};
+  scene.greet(1, {}, 300ms);
+  scene.add_node();
+  auto owned = Scene::actor_of(1, "a");
+  owned.mutable_spec()->set_detached(false);
+  scene.spawn(owned);
+  scene.core.peer_down(scene.world.last_peer - 1);
+  CHECK(scene.count("client_away") == 1);
+  // The client's time is over before the next pulse: whatever wakes the broker, it sees that it stood still.
+  scene.stand_still();
+  scene.run(patience - 100ms);
+  CHECK(scene.count("stood_still") == 1);
+  CHECK(scene.world.ends.empty());
+  SECTION("it comes back") {
+    scene.greet(1, {}, 300ms);
+    scene.run(10s);
+    CHECK(scene.count("client_returned") == 1);
+    CHECK(scene.world.ends.empty());
+  }
+  SECTION("it does not") {
+    scene.run(200ms);
+    CHECK(scene.world.ends.size() == 1);
+  }
+}
+
+TEST_CASE("a first start that was late while the broker stood still has until its patience is over", "[broker][core]") {
+  Scene scene{watched};
+  scene.greet(1);
+  scene.add_node();
+  auto limited = Scene::actor_of(1, "a");
+  limited.mutable_spec()->set_spawn_timeout_ms(300);
+  scene.ask(limited);
+  REQUIRE(scene.world.starts.size() == 1);
+  scene.stand_still();
+  scene.run(patience - 100ms);
+  CHECK(scene.world.ends.empty());
+  SECTION("its node tells that it has started") {
+    scene.start(scene.world.starts.front());
+    scene.run(10s);
+    CHECK(scene.world.ends.empty());
+  }
+  SECTION("its node does not") {
+    scene.run(200ms);
+    CHECK(scene.world.ends.size() == 1);
+  }
+}
+
+TEST_CASE("a broker that starts and stands still waits for those of the earlier one until its patience is over",
+          "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.greet(2);
+  earlier.add_node();
+  std::vector<v1::HeldLease> held;
+  for (const std::uint64_t client : {1, 2}) {
+    auto owned = Scene::actor_of(client, std::to_string(client));
+    owned.mutable_spec()->set_detached(false);
+    held.push_back(held_by(earlier.spawn(owned)));
+  }
+  Scene scene{{.last_id = 1'000, .settle = 500ms, .heartbeat = 1s, .link_timeout = 5s}};
+  scene.add_node(held);
+  scene.stand_still();
+  scene.run(patience - 100ms);
+  CHECK(scene.world.ends.empty());
+  scene.greet(1);
+  scene.run(200ms);
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == held.back().lease().id());
+}
+
 TEST_CASE("nothing is placed on nodes that have not come back after the broker stood still", "[broker][core]") {
   Scene scene{watched};
   scene.greet(1);

@@ -39,6 +39,8 @@ void BrokerCore::finish() {
 }
 
 void BrokerCore::wake(Wake what) {
+  // Before anything else: what is due now may be late because the broker stood still.
+  look_for_standstill();
   switch (what) {
   case Wake::timeout:
     if (world_.now() < ledger_due_)
@@ -57,7 +59,6 @@ void BrokerCore::wake(Wake what) {
   case Wake::turn:
     return make_way_again();
   case Wake::pulse:
-    look_for_standstill();
     last_pulse_ = world_.now();
     return world_.wake(options_.heartbeat, Wake::pulse);
   case Wake::patience:

@@ -288,12 +288,6 @@ private:
   /// Takes over what the actor saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
-  /// If the broker itself stood still for so long that peers took it for dead (its process or machine was stopped, or a
-  /// disk did not answer), their lost connections say nothing about them: gives them time to come back.
-  void look_for_standstill();
-  /// The connection to a node is lost, and the node has time to come back.
-  void node_away(const std::string& name);
-  void give_up_away_nodes();
   /// The node is being stopped.
   void node_leaves(const v1::Goodbye& message);
   /// The client's connection is lost.
@@ -304,6 +298,17 @@ private:
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
   /// The same for an order that may have been lost, or that an earlier broker gave.
   void tell_agent_again_to_end(const Lease& lease);
+
+  // -- a broker that stood still: standstill.cpp ----------------------------------------
+
+  /// If the broker itself stood still for so long that peers took it for dead (its process or machine was stopped, or a
+  /// disk did not answer), their lost connections say nothing about them: gives them time to come back.
+  void look_for_standstill();
+  /// Moves the deadlines of clients and of first starts to the end of that time.
+  void grant_more_time();
+  /// The connection to a node is lost, and the node has time to come back.
+  void node_away(const std::string& name);
+  void give_up_away_nodes();
 
   // -- emptying nodes: drain.cpp --------------------------------------------------------
 

@@ -29,44 +29,9 @@ void BrokerCore::peer_down(std::uint64_t id) {
     drop_node(peer.mapped().node);
 }
 
-void BrokerCore::look_for_standstill() {
-  const auto now = world_.now();
-  if (!last_pulse_ || now - *last_pulse_ < options_.heartbeat + options_.link_timeout / 2)
-    return;
-  log_.add(EventKind::stood_still, "broker")
-      .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
-                              std::chrono::duration<double>{now - *last_pulse_}.count(),
-                              std::chrono::duration<double>{limits::settle}.count()));
-  last_pulse_ = now;
-  patient_until_ = deadline_after(now, limits::settle);
-  world_.wake(limits::settle, Wake::patience);
-}
-
-void BrokerCore::node_away(const std::string& name) {
-  const auto found = nodes_.find(name);
-  if (found == nodes_.end())
-    return;
-  found->second.agent = nullptr;
-  // Orders to it would be lost, and it may not come back: new work goes to others, or waits.
-  if (auto done = ledger_.suspend_node(name); !done)
-    log_.add(EventKind::error, name).set_reason(done.error().message());
-  log_.add(EventKind::node_away, name)
-      .set_reason("the connection to its agent is gone, because the broker stood still");
-}
-
-void BrokerCore::give_up_away_nodes() {
-  if (world_.now() < patient_until_) // it stood still again since
-    return world_.wake(patient_until_ - world_.now(), Wake::patience);
-  std::vector<std::string> away;
-  for (const auto& [name, node] : nodes_)
-    if (node.agent == nullptr)
-      away.push_back(name);
-  // Nothing of the first is placed on the next one: the ledger grants nothing on any of them.
-  for (const auto& name : away)
-    drop_node(name);
-}
-
 void BrokerCore::settled() {
+  if (world_.now() < patient_until_) // it stood still meanwhile
+    return world_.wake(patient_until_ - world_.now(), Wake::settled);
   settling_ = false;
   if (!arrivals_.empty())
     admit(std::exchange(arrivals_, {}));
