@@ -352,6 +352,22 @@ TEST_CASE("a broker that starts and stands still waits for those of the earlier 
   CHECK(scene.world.ends.back().lease() == held.back().lease().id());
 }
 
+TEST_CASE("a node that was restarted while the broker stood still is taken at once", "[broker][core]") {
+  Scene scene{watched};
+  scene.greet(1);
+  const auto peer = scene.add_node("n0", 7);
+  scene.spawn(1, "a");
+  scene.stand_still();
+  scene.core.peer_down(peer);
+  CHECK(scene.count("node_away") == 1);
+  scene.add_node("n0", 8);
+  CHECK(scene.count("node_lost") == 1);
+  REQUIRE(scene.world.starts.size() == 2);
+  CHECK(scene.world.starts.back().restarts() == 1);
+  scene.run(10s);
+  CHECK(scene.core.state({}).nodes_size() == 1);
+}
+
 TEST_CASE("nothing is placed on nodes that have not come back after the broker stood still", "[broker][core]") {
   Scene scene{watched};
   scene.greet(1);

@@ -85,8 +85,8 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
           check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
       !checked)
     return answer.deliver(fail(checked.error()));
-  if (const auto known = nodes_.find(node.name());
-      known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
+  const auto known = nodes_.find(node.name());
+  if (known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
     known->second.agent = agent;
     known->second.types = message.types();
@@ -95,6 +95,9 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     reconcile(message);
     return answer.deliver({});
   }
+  // The node was restarted while the broker stood still: nothing of the one before comes back.
+  if (known != nodes_.end() && known->second.agent == nullptr)
+    drop_node(node.name());
   // The node lost its connection while it waited to be admitted, and has registered again on another one.
   for (auto& arrival : arrivals_)
     if (arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent())
