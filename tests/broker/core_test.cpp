@@ -518,6 +518,27 @@ TEST_CASE("the last state of a life reaches the next one also when it comes afte
   CHECK(scene.world.starts.back().saved() == "three");
 }
 
+TEST_CASE("a broker that was restarted takes no older state for what a node brought", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto first = earlier.spawn(1, "a");
+  earlier.core.peer_down(earlier.node_peer);
+  earlier.add_node();
+  auto second = earlier.world.starts.back();
+  REQUIRE(second.lease().id() > first.lease().id());
+  second.set_saved_type("State");
+  second.set_saved("newer");
+
+  Scene scene{{.last_id = 1'000}};
+  scene.add_node({held_by(second)});
+  scene.core.peer_down(scene.node_peer);
+  scene.save(first, "older");
+  scene.add_node();
+  REQUIRE(scene.world.starts.size() == 1);
+  CHECK(scene.world.starts.back().saved() == "newer");
+}
+
 // -- rights ---------------------------------------------------------------------------------------
 
 TEST_CASE("clients end what their own name has started, administrators end everything", "[broker][core]") {

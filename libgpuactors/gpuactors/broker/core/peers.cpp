@@ -284,6 +284,9 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
+  // Saved under this lease at the latest: what an earlier life saved does not replace it.
+  if (!record.saved_type.empty())
+    record.saved_in = LeaseId{held.lease().id()};
   record.waiting_for = RequestId{held.lease().request()};
   record.lease = held.lease();
   record.state = ActorState::starting;
