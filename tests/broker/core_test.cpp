@@ -465,6 +465,22 @@ TEST_CASE("an actor's end says who wanted it", "[broker][core]") {
   // It would have lived again elsewhere: who ends it for good is who is told.
   (void)scene.kill("d", 0, Caller{"gpu1", true});
   CHECK(reason_of(killed_late) == "it was killed by gpu1");
+  drain.set_resume(true);
+  REQUIRE(scene.core.drain(drain).has_value());
+
+  v1::SubmitGroup group;
+  group.set_client(1);
+  group.set_client_request(++scene.last_request);
+  group.add_bundles()->set_cpu_units(10'000);
+  v1::ReleaseGroup release;
+  scene.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) {
+                            release.set_id(must(placed).id());
+                          }});
+  auto member = Scene::actor_of(1, "e");
+  member.mutable_request()->set_group(release.id());
+  const auto in_group = scene.spawn(member);
+  scene.core.release_group(release, {}, BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  CHECK(reason_of(in_group) == "placement group " + std::to_string(release.id()) + " was removed");
 }
 
 TEST_CASE("a broker that starts tells types only when a node has brought some, or none comes back", "[broker][core]") {
