@@ -352,6 +352,31 @@ TEST_CASE("a broker that starts and stands still waits for those of the earlier 
   CHECK(scene.world.ends.back().lease() == held.back().lease().id());
 }
 
+TEST_CASE("what a standstill is, and how long others have after it, follows the link timeout", "[broker][core]") {
+  Scene scene{{.heartbeat = 200ms, .link_timeout = 1s}};
+  scene.add_node();
+  // Nobody gives the broker up for that.
+  scene.world.time += 700ms;
+  scene.run(1s);
+  CHECK(scene.count("stood_still") == 0);
+  scene.world.time += 900ms;
+  scene.core.peer_down(scene.node_peer);
+  CHECK(scene.count("stood_still") == 1);
+  // Two link timeouts, and the longest pause between attempts to connect.
+  scene.run(2900ms);
+  CHECK(scene.count("node_lost") == 0);
+  scene.run(200ms);
+  CHECK(scene.count("node_lost") == 1);
+
+  Scene slow{{.heartbeat = 500ms, .link_timeout = 1s}};
+  slow.world.time += 700ms;
+  slow.run(10s);
+  CHECK(slow.count("stood_still") == 0);
+  slow.world.time += 1s;
+  slow.run(1s);
+  CHECK(slow.count("stood_still") == 1);
+}
+
 TEST_CASE("a node that was restarted while the broker stood still is taken at once", "[broker][core]") {
   Scene scene{watched};
   scene.greet(1);

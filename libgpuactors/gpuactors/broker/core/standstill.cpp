@@ -1,23 +1,44 @@
 // A broker that stood still itself: what others took for its death says nothing about them.
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace gpuactors {
 
+namespace {
+
+/// After how long others may have taken the broker for dead: at the worst, they last heard from it a heartbeat before.
+/// Where the two times are close, a standstill must still differ from a pulse that is a little late. There is no lower
+/// bound: whom a short link timeout makes give up early, has to be waited for as early.
+Duration standstill_of(const BrokerOptions& options) {
+  return std::max(options.link_timeout - options.heartbeat, options.heartbeat + options.link_timeout / 4);
+}
+
+/// How long others have to come back. Until a lost connection is noticed, and then answered again, it may take a link
+/// timeout each, and a pause between two attempts. A node that died has no more time than that either, so that short
+/// link timeouts keep their use on a machine that often stands still.
+Duration patience_of(const BrokerOptions& options) {
+  return std::min<Duration>(limits::settle, 2 * options.link_timeout + limits::redial_longest);
+}
+
+} // namespace
+
 void BrokerCore::look_for_standstill() {
   const auto now = world_.now();
-  if (!last_pulse_ || now - *last_pulse_ < options_.heartbeat + options_.link_timeout / 2)
+  if (!last_pulse_ || now - *last_pulse_ < standstill_of(options_))
     return;
+  const auto patience = patience_of(options_);
   log_.add(EventKind::stood_still, "broker")
       .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
                               std::chrono::duration<double>{now - *last_pulse_}.count(),
-                              std::chrono::duration<double>{limits::settle}.count()));
+                              std::chrono::duration<double>{patience}.count()));
   last_pulse_ = now;
-  patient_until_ = deadline_after(now, limits::settle);
-  world_.wake(limits::settle, Wake::patience);
+  patient_until_ = deadline_after(now, patience);
+  world_.wake(patience, Wake::patience);
   grant_more_time();
 }
 
