@@ -21,6 +21,9 @@ public:
   [[nodiscard]] TimePoint now() const override {
     return time;
   }
+  [[nodiscard]] Duration machine_time() const override {
+    return time.time_since_epoch() + suspended;
+  }
   [[nodiscard]] std::int64_t unix_ns() const override {
     return 0;
   }
@@ -55,6 +58,8 @@ public:
   }
 
   TimePoint time{1h};
+  /// Not counted by `time`.
+  Duration suspended{};
   std::multimap<TimePoint, Wake> wakes;
   std::vector<v1::StartActor> starts;
   std::vector<v1::EndLease> ends;
@@ -279,6 +284,20 @@ TEST_CASE("a broker that stood still gives nodes and clients time to come back",
   scene.run(1s);
   scene.core.peer_down(scene.node_peer);
   CHECK(scene.count("node_lost") == 2);
+}
+
+TEST_CASE("a broker whose machine was suspended stood still, although its clock has not gone on", "[broker][core]") {
+  Scene scene{watched};
+  scene.add_node();
+  scene.run(1s);
+  scene.world.suspended += 1h;
+  scene.core.peer_down(scene.node_peer);
+  CHECK(scene.count("stood_still") == 1);
+  CHECK(scene.count("node_away") == 1);
+  scene.add_node();
+  scene.run(10s);
+  CHECK(scene.count("stood_still") == 1);
+  CHECK(scene.count("node_lost") == 0);
 }
 
 TEST_CASE("a client's time ends only after the patience of a broker that stood still", "[broker][core]") {

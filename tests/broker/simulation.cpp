@@ -28,6 +28,10 @@ public:
     return cluster_.time_.now();
   }
 
+  Duration machine_time() const override {
+    return now().time_since_epoch();
+  }
+
   std::int64_t unix_ns() const override {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(now().time_since_epoch()).count();
   }

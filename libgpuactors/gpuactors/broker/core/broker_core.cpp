@@ -21,7 +21,7 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
 
 void BrokerCore::start() {
   if (options_.link_timeout > Duration::zero()) {
-    last_pulse_ = world_.now();
+    last_pulse_ = pulse();
     world_.wake(options_.heartbeat, Wake::pulse);
   }
   if (options_.settle <= Duration::zero())
@@ -59,7 +59,7 @@ void BrokerCore::wake(Wake what) {
   case Wake::turn:
     return make_way_again();
   case Wake::pulse:
-    last_pulse_ = world_.now();
+    last_pulse_ = pulse();
     return world_.wake(options_.heartbeat, Wake::pulse);
   case Wake::patience:
     return give_up_away_nodes();

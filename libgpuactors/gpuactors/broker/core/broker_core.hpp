@@ -150,6 +150,12 @@ private:
     ClientId client = 0;
   };
 
+  /// One moment by two clocks: the second goes on while the machine is suspended.
+  struct Pulse {
+    TimePoint now;
+    Duration machine_time;
+  };
+
   /// A request for a task lease that is not granted yet.
   struct TaskRequest {
     ClientId client = 0;
@@ -301,8 +307,10 @@ private:
 
   // -- a broker that stood still: standstill.cpp ----------------------------------------
 
-  /// If the broker itself stood still for so long that peers took it for dead (its process or machine was stopped, or a
-  /// disk did not answer), their lost connections say nothing about them: gives them time to come back.
+  /// The broker runs at this moment.
+  [[nodiscard]] Pulse pulse() const;
+  /// If the broker itself stood still for so long that peers took it for dead (its process was stopped, its machine
+  /// suspended, or a disk did not answer), their lost connections say nothing about them: gives them time to come back.
   void look_for_standstill();
   /// Moves the deadlines of clients and of first starts to the end of that time.
   void grant_more_time();
@@ -448,7 +456,7 @@ private:
   // Actors that have ended, the latest last.
   std::deque<v1::EndedActor> ended_;
   // When the broker last was seen to run, and until when lost peers may come back because it did not.
-  std::optional<TimePoint> last_pulse_;
+  std::optional<Pulse> last_pulse_;
   TimePoint patient_until_{};
   std::set<Due> dues_;
   TimePoint next_due_ = never;

@@ -27,17 +27,24 @@ Duration patience_of(const BrokerOptions& options) {
 
 } // namespace
 
+BrokerCore::Pulse BrokerCore::pulse() const {
+  return {world_.now(), world_.machine_time()};
+}
+
 void BrokerCore::look_for_standstill() {
-  const auto now = world_.now();
-  if (!last_pulse_ || now - *last_pulse_ < standstill_of(options_))
+  if (!last_pulse_)
+    return;
+  const auto seen = pulse();
+  const auto stood = std::max(seen.now - last_pulse_->now, seen.machine_time - last_pulse_->machine_time);
+  if (stood < standstill_of(options_))
     return;
   const auto patience = patience_of(options_);
   log_.add(EventKind::stood_still, "broker")
       .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
-                              std::chrono::duration<double>{now - *last_pulse_}.count(),
+                              std::chrono::duration<double>{stood}.count(),
                               std::chrono::duration<double>{patience}.count()));
-  last_pulse_ = now;
-  patient_until_ = deadline_after(now, patience);
+  last_pulse_ = seen;
+  patient_until_ = deadline_after(seen.now, patience);
   world_.wake(patience, Wake::patience);
   grant_more_time();
 }
