@@ -1,149 +1,7 @@
 // The broker's core alone: what it orders after connections and brokers were lost, and what it refuses to whom.
-#include <gpuactors/base/limits.hpp>
-#include <gpuactors/broker/core/broker_core.hpp>
+#include <broker/core_scene.hpp>
 
-#include <support/catch.hpp>
-#include <support/results.hpp>
-
-#include <optional>
-
-using namespace gpuactors;
-using namespace gpuactors::test;
-using namespace std::chrono_literals;
-
-namespace {
-
-/// Writes down what it is told.
-class World : public BrokerWorld {
-public:
-  [[nodiscard]] TimePoint now() const override {
-    return time;
-  }
-  [[nodiscard]] std::int64_t unix_ns() const override {
-    return 0;
-  }
-  void post(const ContactPtr&, v1::StartRunner) override {
-    // nop
-  }
-  void post(const ContactPtr&, v1::StartActor order, Payload) override {
-    starts.push_back(std::move(order));
-  }
-  void post(const ContactPtr&, v1::EndLease order) override {
-    ends.push_back(std::move(order));
-  }
-  void post(const ContactPtr&, v1::ReclaimLease) override {
-    // nop
-  }
-  void wake(Duration, Wake) override {
-    // nop
-  }
-  void watch(const ContactPtr&, std::uint64_t peer) override {
-    last_peer = peer;
-  }
-
-  TimePoint time{1h};
-  std::vector<v1::StartActor> starts;
-  std::vector<v1::EndLease> ends;
-  std::uint64_t last_peer = 0;
-};
-
-class Somebody : public Contact {};
-
-/// A broker with a node, and clients that spawn actors.
-struct Scene {
-  explicit Scene(BrokerOptions options = {}) : core(world, std::move(options)) {
-    core.start();
-  }
-
-  void greet(std::uint64_t client, const Caller& caller = {}) {
-    v1::Hello message;
-    message.set_client(client);
-    must(core.hello(message, caller, std::make_shared<Somebody>()));
-  }
-
-  void add_node(const std::vector<v1::HeldLease>& held = {}) {
-    v1::RegisterNode message;
-    auto& node = *message.mutable_node();
-    node.set_name("n0");
-    node.set_cpu_units(100'000);
-    message.set_agent(7);
-    for (const auto& lease : held)
-      *message.add_held() = lease;
-    core.add_node(message, std::make_shared<Somebody>(),
-                  BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
-    node_peer = world.last_peer;
-  }
-
-  /// Has an actor spawned and started. @returns the order with which its node started it.
-  v1::StartActor spawn(std::uint64_t client, const std::string& name, const Caller& caller = {}, int restarts = 5) {
-    v1::SpawnActor message;
-    message.set_client(client);
-    message.set_client_request(++last_request);
-    message.mutable_spec()->set_type("T");
-    message.mutable_spec()->set_name(name);
-    message.mutable_spec()->set_detached(true);
-    message.mutable_spec()->set_max_restarts(restarts);
-    core.spawn_actor(message, caller, {}, BrokerAnswer<FoundActor>{[](const Result<FoundActor>&) {}});
-    REQUIRE_FALSE(world.starts.empty());
-    start(world.starts.back());
-    return world.starts.back();
-  }
-
-  void start(const v1::StartActor& order) {
-    v1::LeaseStarted started;
-    started.set_lease(order.lease().id());
-    started.set_epoch(order.lease().epoch());
-    core.lease_started(started, nullptr, nullptr);
-  }
-
-  /// Why the last actor that has ended did; empty: none has.
-  [[nodiscard]] std::string last_end() const {
-    v1::GetState message;
-    message.set_ended(1);
-    const auto state = core.state(message);
-    return state.ended_size() > 0 ? state.ended(0).reason() : std::string{};
-  }
-
-  Result<void> kill(const std::string& name, std::uint64_t grace_ms, const Caller& caller = {}) {
-    v1::KillActor message;
-    message.set_name(name);
-    message.set_no_restart(true);
-    message.set_grace_ms(grace_ms);
-    // It may be answered after this call has returned: then it was granted.
-    const auto answer = std::make_shared<Result<void>>();
-    core.kill(message, caller, BrokerAnswer<void>{[answer](Result<void> result) { *answer = std::move(result); }});
-    return *answer;
-  }
-
-  void save(const v1::StartActor& order, const std::string& state) {
-    v1::ActorSaved message;
-    message.set_lease(order.lease().id());
-    message.set_epoch(order.lease().epoch());
-    message.set_actor(order.actor());
-    message.set_type("State");
-    message.set_data(state);
-    core.saved(message);
-  }
-
-  World world;
-  BrokerCore core;
-  std::uint64_t node_peer = 0;
-  std::uint64_t last_request = 0;
-};
-
-v1::HeldLease held_by(const v1::StartActor& order) {
-  v1::HeldLease held;
-  *held.mutable_lease() = order.lease();
-  held.set_client(order.client());
-  held.set_client_request(order.client_request());
-  *held.mutable_actor() = order;
-  held.mutable_actor()->clear_lease();
-  return held;
-}
-
-const std::uint64_t stop_grace = std::chrono::milliseconds{limits::stop_grace}.count();
-
-} // namespace
+using namespace broker_test;
 
 // -- orders that may have been lost ---------------------------------------------------------------
 
@@ -174,88 +32,7 @@ TEST_CASE("work without an owner is ended with a grace, so that what is stuck is
   CHECK(scene.world.ends.back().grace_ms() == stop_grace);
 }
 
-// -- a broker that stood still ---------------------------------------------------------------------
-
-TEST_CASE("a broker that stood still gives nodes and clients time to come back", "[broker][core]") {
-  Scene scene{{.heartbeat = 1s, .link_timeout = 5s}};
-  scene.greet(1);
-  const auto client_peer = scene.world.last_peer;
-  scene.add_node();
-  const auto order = scene.spawn(1, "a");
-  const auto counter = [&](const std::string& kind) {
-    const auto state = scene.core.state({});
-    const auto found = state.counters().find(kind);
-    return found == state.counters().end() ? std::uint64_t{0} : found->second;
-  };
-  const auto run = [&](std::chrono::seconds time) {
-    for (; time > 0s; time -= 1s) {
-      scene.world.time += 1s;
-      scene.core.wake(Wake::pulse);
-    }
-  };
-
-  scene.world.time += 10s;
-  scene.core.peer_down(scene.node_peer);
-  scene.core.peer_down(client_peer);
-  scene.core.wake(Wake::pulse);
-  CHECK(counter("node_lost") == 0);
-  scene.world.time += 3s;
-  scene.add_node({held_by(order)});
-  scene.greet(1);
-  run(limits::settle);
-  scene.core.wake(Wake::patience);
-  CHECK(counter("node_lost") == 0);
-  CHECK(counter("node_returned") == 1);
-  CHECK(scene.world.starts.size() == 1);
-  CHECK(scene.world.ends.empty());
-
-  // Who does not come back is given up after that time ...
-  run(10s);
-  scene.world.time += 10s;
-  scene.core.peer_down(scene.node_peer);
-  CHECK(counter("node_lost") == 0);
-  run(limits::settle);
-  scene.core.wake(Wake::patience);
-  CHECK(counter("node_lost") == 1);
-
-  // ... and at once if the broker has run all the time.
-  scene.add_node();
-  run(1s);
-  scene.core.peer_down(scene.node_peer);
-  CHECK(counter("node_lost") == 2);
-}
-
-TEST_CASE("a node that was stopped is told from one that was lost", "[broker][core]") {
-  Scene scene{{.heartbeat = 1s, .link_timeout = 5s}};
-  scene.greet(1);
-  scene.add_node();
-  scene.spawn(1, "a", {}, 0);
-  v1::Goodbye goodbye;
-  goodbye.set_node("n0");
-  // Of another process, which was refused under this name.
-  goodbye.set_agent(8);
-  scene.core.goodbye(goodbye);
-  CHECK(scene.core.state({}).nodes(0).state() == "ok");
-  goodbye.set_agent(7);
-  scene.core.goodbye(goodbye);
-  CHECK(scene.core.state({}).nodes(0).state() == "draining");
-  // Nobody waits for its return, even if the broker stood still meanwhile.
-  scene.world.time += 10s;
-  scene.core.peer_down(scene.node_peer);
-  const auto state = scene.core.state({});
-  CHECK(state.nodes().empty());
-  CHECK(state.counters().at("node_left") == 1);
-  CHECK(state.counters().count("node_lost") == 0);
-  CHECK(scene.last_end() == "node n0 was stopped");
-
-  scene.add_node();
-  for (auto time = 0s; time <= limits::settle; time += 1s) {
-    scene.world.time += 1s;
-    scene.core.wake(Wake::pulse);
-  }
-  scene.core.peer_down(scene.node_peer);
-  CHECK(scene.core.state({}).counters().at("node_lost") == 1);
-}
+// -- ends ----------------------------------------------------------------------------------------
 
 TEST_CASE("what only a drained node has room for is started when it takes work again, and refused when it is gone",
           "[broker][core]") {
@@ -326,6 +103,22 @@ TEST_CASE("an actor's end says who wanted it", "[broker][core]") {
   // It would have lived again elsewhere: who ends it for good is who is told.
   (void)scene.kill("d", 0, Caller{"gpu1", true});
   CHECK(reason_of(killed_late) == "it was killed by gpu1");
+  drain.set_resume(true);
+  REQUIRE(scene.core.drain(drain).has_value());
+
+  v1::SubmitGroup group;
+  group.set_client(1);
+  group.set_client_request(++scene.last_request);
+  group.add_bundles()->set_cpu_units(10'000);
+  v1::ReleaseGroup release;
+  scene.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) {
+                            release.set_id(must(placed).id());
+                          }});
+  auto member = Scene::actor_of(1, "e");
+  member.mutable_request()->set_group(release.id());
+  const auto in_group = scene.spawn(member);
+  scene.core.release_group(release, {}, BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  CHECK(reason_of(in_group) == "placement group " + std::to_string(release.id()) + " was removed");
 }
 
 TEST_CASE("a broker that starts tells types only when a node has brought some, or none comes back", "[broker][core]") {
@@ -377,6 +170,27 @@ TEST_CASE("the last state of a life reaches the next one also when it comes afte
   scene.add_node();
   REQUIRE(scene.world.starts.size() == 3);
   CHECK(scene.world.starts.back().saved() == "three");
+}
+
+TEST_CASE("a broker that was restarted takes no older state for what a node brought", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto first = earlier.spawn(1, "a");
+  earlier.core.peer_down(earlier.node_peer);
+  earlier.add_node();
+  auto second = earlier.world.starts.back();
+  REQUIRE(second.lease().id() > first.lease().id());
+  second.set_saved_type("State");
+  second.set_saved("newer");
+
+  Scene scene{{.last_id = 1'000}};
+  scene.add_node({held_by(second)});
+  scene.core.peer_down(scene.node_peer);
+  scene.save(first, "older");
+  scene.add_node();
+  REQUIRE(scene.world.starts.size() == 1);
+  CHECK(scene.world.starts.back().saved() == "newer");
 }
 
 // -- rights ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ bool Timeline::step(TimePoint until) {
     return false;
   }
   auto next = planned_.extract(planned_.begin());
-  now_ = next.key();
+  now_ = std::max(now_, next.key());
   next.mapped()();
   return true;
 }
@@ -26,6 +26,10 @@ public:
 
   TimePoint now() const override {
     return cluster_.time_.now();
+  }
+
+  Duration machine_time() const override {
+    return now().time_since_epoch();
   }
 
   std::int64_t unix_ns() const override {
@@ -154,6 +158,8 @@ void Cluster::start_broker() {
   ++broker_number_;
   BrokerOptions options;
   options.store = store_;
+  options.heartbeat = 1s;
+  options.link_timeout = link_timeout;
   options.settle = broker_number_ == 1 ? 1ms : 2s;
   options.last_id = broker_number_ << 32U;
   const auto ids = store_->load(StateSection::ids);
@@ -246,7 +252,7 @@ void Cluster::start(Node& node, const v1::HeldLease& held) {
   if (actor.spec().max_restarts() >= 0 && actor.restarts() - actor.forgiven() > actor.spec().max_restarts())
     violations_.push_back(fmt::format("actor {} is started again too often", actor.actor()));
   // Where a connection was lost, one life may not know of the other yet.
-  const bool told = faults_.lost_connections == 0 && faults_.lost_brokers == 0;
+  const bool told = faults_.lost_connections == 0 && faults_.lost_brokers == 0 && faults_.standstills == 0;
   for (const auto& other : nodes_)
     for (const auto& [lease, there] : other->held)
       if (told && held.has_actor() && there.actor().actor() == actor.actor())
@@ -330,7 +336,8 @@ void Cluster::greet(Client& client) {
   };
   v1::Hello message;
   message.set_client(client.id);
-  message.set_reconnect_grace_ms(5'000);
+  // Some are their connection.
+  message.set_reconnect_grace_ms(client.id % 3 == 0 ? 0 : 5'000);
   for (const auto& [lease, epoch] : client.leases)
     message.add_leases(lease);
   const auto link = client.link;

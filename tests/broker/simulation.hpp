@@ -26,6 +26,10 @@ struct Faults {
   int lost_holders = 0;
   int lost_brokers = 0;
   int drains = 0;
+  /// Nodes and clients that say that they go.
+  int goodbyes = 0;
+  /// Of the broker, for so long that all others give it up.
+  int standstills = 0;
 };
 
 /// How often what has happened, so that a test can tell whether it has seen everything.
@@ -40,6 +44,11 @@ public:
 
   void at(TimePoint when, std::function<void()> what) {
     planned_.emplace(std::max(when, now_), std::move(what));
+  }
+
+  /// Lets so much time pass in which nothing is done: what was planned for it is late.
+  void jump(Duration by) {
+    now_ += by;
   }
 
   /// @returns whether there was anything to do until then.
@@ -81,6 +90,9 @@ public:
 
   /// What is not as it should be in a calm cluster; empty: all is well.
   [[nodiscard]] std::vector<std::string> disagreements();
+
+  /// Nodes, and work of clients, that the broker has given up without waiting for their return.
+  [[nodiscard]] std::vector<std::string> given_up();
 
   /// What must be gone when all have left, and is not.
   [[nodiscard]] std::vector<std::string> leftovers();
@@ -143,6 +155,12 @@ private:
   void act();
   void fail_something();
   void drain_some_node();
+  void lose(Client& client);
+  void stop(Node& node);
+  void stop(Client& client);
+  void stand_still();
+  /// When somebody is back who has given the broker up because it stood still.
+  [[nodiscard]] Duration return_time();
   void note(const std::string& what) const;
   void note(const std::string& what, const google::protobuf::Message& message) const;
   void run_for(Duration time);

@@ -1,4 +1,6 @@
-// What happens in a simulated cluster: what clients ask for, what fails, and how all of it ends.
+// What happens in a simulated cluster: what clients ask for, and how all of it ends.
+#include <gpuactors/base/limits.hpp>
+
 #include <broker/simulation_parts.hpp>
 #include <fmt/format.h>
 
@@ -236,69 +238,7 @@ void Cluster::act() {
     withdraw(client, std::next(client.asked.begin(), static_cast<std::ptrdiff_t>(pick(client.asked.size())))->first);
 }
 
-// -- what fails -----------------------------------------------------------------------------------
-
-void Cluster::fail_something() {
-  auto which = static_cast<int>(pick(100));
-  const auto turns_up = [&](int weight) {
-    which -= weight;
-    return which < 0;
-  };
-  auto& node = *nodes_[pick(nodes_.size())];
-  auto& client = *some_client();
-  if (turns_up(faults_.lost_connections)) {
-    ++coverage_["connection lost"];
-    if (chance(50)) {
-      note("connection lost: " + node.offer.name());
-      cut(node.link);
-      time_.at(time_.now() + soon(3'000), [this, &node] { come(node); });
-    } else {
-      note(fmt::format("connection lost: client {}", client.id));
-      cut(client.link);
-      client.greeted = false;
-      // Some come back after the time that the broker waits for them.
-      time_.at(time_.now() + soon(8'000), [this, &client] { greet(client); });
-    }
-  } else if (turns_up(faults_.lost_nodes)) {
-    ++coverage_["node lost"];
-    restart(node);
-  } else if (turns_up(faults_.lost_clients)) {
-    ++coverage_["client lost"];
-    note(fmt::format("client {} lost", client.id));
-    cut(client.link);
-    client.gone = true;
-    client.greeted = false;
-    client.leases.clear();
-    client.asked.clear();
-    client.withdrawn.clear(); // what it withdrew at last may not have arrived
-    add_client();
-  } else if (turns_up(faults_.lost_holders)) {
-    if (!node.held.empty()) {
-      const auto& lease = node.held.begin()->second.lease();
-      end(node, lease.id(), lease.epoch(), true);
-    }
-  } else if (turns_up(faults_.lost_brokers)) {
-    lose_broker();
-  } else if (turns_up(faults_.drains)) {
-    drain_some_node();
-  }
-}
-
-void Cluster::drain_some_node() {
-  v1::DrainNode message;
-  message.set_name(nodes_[pick(nodes_.size())]->offer.name());
-  if (chance(50))
-    message.set_deadline_ms(pick(3'000));
-  note("drain", message);
-  if (core_->drain(message))
-    ++coverage_["node drained"];
-  time_.at(time_.now() + soon(4'000), [this, message]() mutable {
-    message.clear_deadline_ms();
-    message.set_resume(true);
-    if (core_->drain(message))
-      ++coverage_["node undrained"];
-  });
-}
+// -- the history ----------------------------------------------------------------------------------
 
 void Cluster::live(int actions) {
   for (int count = 0; count < actions; ++count) {
@@ -382,6 +322,19 @@ std::vector<std::string> Cluster::disagreements() {
     if (of_actors.count(lease.id()) + of_clients.count(lease.id()) != 1)
       complain(fmt::format("lease {} is of {} actors and {} clients", lease.id(), of_actors.count(lease.id()),
                            of_clients.count(lease.id())));
+  return result;
+}
+
+std::vector<std::string> Cluster::given_up() {
+  std::vector<std::string> result;
+  v1::GetState message;
+  message.set_ended(limits::ended_actors);
+  const auto now = core_->state(message);
+  if (const auto lost = now.counters().find("node_lost"); lost != now.counters().end())
+    result.push_back(fmt::format("{} nodes were lost", lost->second));
+  for (const auto& ended : now.ended())
+    if (ended.reason().find("client is gone") != std::string::npos)
+      result.push_back(fmt::format("actor {} has ended: {}", ended.actor().id(), ended.reason()));
   return result;
 }
 

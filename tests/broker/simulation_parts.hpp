@@ -8,6 +8,9 @@ namespace simulation {
 using namespace gpuactors;
 using namespace std::chrono_literals;
 
+/// Of all processes. As long as that, or longer, the broker stands still at times.
+constexpr auto link_timeout = 5s;
+
 /// What is committed is there over restarts.
 class Cluster::Store : public DesiredState {
 public:

@@ -22,6 +22,11 @@ void check(const std::vector<std::string>& none) {
   CHECK(none.empty());
 }
 
+/// Whether all who are away come back in time.
+bool nobody_goes(const Faults& faults) {
+  return faults.lost_connections + faults.lost_nodes + faults.lost_clients + faults.lost_brokers + faults.goodbyes == 0;
+}
+
 void live_through(std::uint64_t seed, const Faults& faults, Coverage& coverage) {
   INFO("seed " << seed);
   const auto* traced = std::getenv("GPUACTORS_SIMULATION_TRACE"); // the seed of a history to look at
@@ -30,6 +35,8 @@ void live_through(std::uint64_t seed, const Faults& faults, Coverage& coverage) 
   cluster.live(150);
   cluster.calm();
   check(cluster.disagreements());
+  if (faults.standstills > 0 && nobody_goes(faults))
+    check(cluster.given_up());
   cluster.leave();
   check(cluster.leftovers());
   check(cluster.violations());
@@ -70,6 +77,29 @@ TEST_CASE("a cluster in which connections are lost ends as it began", "[simulati
     CHECK(coverage[what] > seeds);
 }
 
+TEST_CASE("a cluster whose broker stands still loses nobody who comes back in time", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.standstills = 4;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  CHECK(coverage["broker stood still"] > seeds);
+}
+
+TEST_CASE("a cluster whose broker stands still, and which some leave, ends as it began", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_connections = 3;
+  faults.lost_nodes = 1;
+  faults.drains = 2;
+  faults.goodbyes = 3;
+  faults.standstills = 2;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  for (const auto* what : {"broker stood still", "node stopped", "client stopped"})
+    CHECK(coverage[what] > seeds);
+}
+
 TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]") {
   Coverage coverage;
   Faults faults;
@@ -79,6 +109,8 @@ TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]")
   faults.lost_holders = 5;
   faults.lost_brokers = 2;
   faults.drains = 2;
+  faults.goodbyes = 1;
+  faults.standstills = 1;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
   CHECK(coverage["broker lost"] > seeds);

@@ -21,6 +21,7 @@ TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[pr
   Processes processes;
   auto cluster = processes.up();
   auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "kept", .detached = true}));
+  auto owned = must(cluster.spawn("counter", number(2), {.gpus = 0.5, .name = "owned"}));
   const auto worker = pid_of(actor);
   const auto registrations = [&] {
     const std::string_view words = "is registered with";
@@ -33,13 +34,27 @@ TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[pr
   const auto before = registrations();
   processes.signal("broker", SIGSTOP);
   CHECK(eventually([&] { return processes.output().find("connection to the broker is lost") != std::string::npos; }));
+  // While another one tries in vain for longer than that, this client has given its connection up too.
+  ConnectOptions late;
+  late.broker = processes.broker();
+  late.certificates = processes.certificates();
+  late.timeout = 2 * Processes::link_timeout;
+  CHECK(code_of(Cluster::connect(late)) == Errc::unavailable);
   processes.signal("broker", SIGCONT);
   CHECK(eventually([&] { return registrations() > before; }));
   CHECK(pid_of(must(cluster.find("kept"))) == worker);
+  CHECK(pid_of(must(cluster.find("owned"))) == worker);
+  CHECK(must(owned.call<Number>("add", number(1)).get()).value() == 3);
   const auto state = must(cluster.state());
-  REQUIRE(state.actors_size() == 1);
+  REQUIRE(state.actors_size() == 2);
   CHECK(state.actors(0).restarts() == 0);
-  CHECK(state.counters().count("node_lost") == 0);
+  CHECK(state.actors(1).restarts() == 0);
+  CHECK(state.counters().at("stood_still") > 0);
+  CHECK(state.counters().at("node_away") > 0);
+  CHECK(state.counters().at("client_away") > 0);
+  CHECK(state.counters().at("client_returned") > 0);
+  for (const auto* kind : {"node_lost", "lost", "restarting", "died"})
+    CHECK(state.counters().count(kind) == 0);
 }
 
 TEST_CASE("tasks and actors run in worker processes, one for each device", "[processes]") {

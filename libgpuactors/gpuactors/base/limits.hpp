@@ -187,7 +187,7 @@ inline constexpr std::chrono::seconds redial_longest{1};
 /// Longest grace that a client may request for reconnecting after its connection is lost.
 inline constexpr std::chrono::hours reconnect_grace_most{24};
 
-/// How long a restarted broker waits for the nodes and clients of its predecessor.
+/// How long a restarted broker waits for the nodes and clients of its predecessor, and at most one that stood still.
 inline constexpr std::chrono::seconds settle{5};
 
 /// A device that `device_losses` worker processes lost within `device_loss_window` is not offered again.

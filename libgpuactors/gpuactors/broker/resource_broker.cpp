@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <type_traits>
 #include <utility>
 
@@ -79,6 +80,12 @@ public:
 
   TimePoint now() const override {
     return Clock::now();
+  }
+
+  Duration machine_time() const override {
+    timespec time{};
+    clock_gettime(CLOCK_BOOTTIME, &time);
+    return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
   }
 
   std::int64_t unix_ns() const override {

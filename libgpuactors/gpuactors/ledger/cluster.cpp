@@ -118,6 +118,11 @@ void Cluster::undrain(Node& node) {
   ++version_;
 }
 
+void Cluster::suspend(Node& node, bool suspended) {
+  node.suspended = suspended;
+  ++version_;
+}
+
 void Cluster::fail(Node& node, Slot& slot) {
   if (!slot.ok)
     return;

@@ -25,6 +25,8 @@ struct NodeKind {
 struct Node {
   NodeSpec spec;
   NodeState state = NodeState::ok;
+  /// Nothing is granted there for now; see `Ledger::suspend_node`.
+  bool suspended = false;
   /// Sorts nodes as their names do, so that indexes compare a number instead of a name.
   std::uint64_t order = 0;
   Pool pool;
@@ -88,6 +90,9 @@ public:
 
   void drain(Node& node);
   void undrain(Node& node);
+
+  /// The node stays in the indexes: what searches them skips it.
+  void suspend(Node& node, bool suspended);
 
   void fail(Node& node, Slot& slot);
 

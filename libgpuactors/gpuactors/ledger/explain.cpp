@@ -11,7 +11,7 @@ namespace gpuactors::ledger_detail {
 namespace {
 
 // The constraints, in the order in which they are checked.
-enum class Constraint : std::uint8_t { name, draining, label, type, devices, memory, cpus, resource, none };
+enum class Constraint : std::uint8_t { name, draining, label, type, devices, memory, cpus, resource, suspended, none };
 
 // The first constraint that a pool does not meet, and how much of it the pool has.
 struct Refusal {
@@ -86,6 +86,8 @@ Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens&
   for (const auto& [name, amount] : request.resources)
     if (lens.resource(pool, name) < amount)
       return {Constraint::resource, lens.resource(pool, name).units(), name};
+  if (node.suspended && lens.amount == Lens::Amount::free)
+    return {Constraint::suspended, 0, {}};
   return {};
 }
 
@@ -154,6 +156,7 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
     return {fmt::format("{} {}{}", to_string(request.resources.at(refusal.label)), refusal.label, free), has};
   case Constraint::name:
   case Constraint::draining:
+  case Constraint::suspended:
   case Constraint::none:
     break;
   }
@@ -170,6 +173,8 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
     return fmt::format("{} is on node {}: it is on node {}", who, request.node, name);
   if (refusal.constraint == Constraint::draining)
     return fmt::format("{} takes new leases: node {} is draining", who, name);
+  if (refusal.constraint == Constraint::suspended)
+    return fmt::format("{} has room and can be reached: node {} is away", who, name);
   const auto words = words_of(pool, request, lens, refusal);
   if (refusal.constraint == Constraint::label)
     return fmt::format("{} has the labels: on node {} {}, asked: {}", who, name, words.has,
@@ -269,6 +274,8 @@ std::string explain_here(const Pool& pool, const ResourceRequest& request, const
     return fmt::format("asked node {}", request.node);
   if (refusal.constraint == Constraint::draining)
     return "draining: takes no new leases";
+  if (refusal.constraint == Constraint::suspended)
+    return "away: takes no leases until it is back";
   const auto words = words_of(pool, request, lens, refusal);
   return fmt::format("asked {}: {}", words.asked, words.has);
 }

@@ -34,6 +34,8 @@ public:
   Result<Events> remove_node(std::string_view name, TimePoint now);
   Result<Events> drain_node(std::string_view name, TimePoint now);
   Result<Events> undrain_node(std::string_view name, TimePoint now);
+  Result<void> suspend_node(std::string_view name);
+  Result<Events> unsuspend_node(std::string_view name, TimePoint now);
   Result<Events> fail_device(std::string_view name, int index, TimePoint now);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);

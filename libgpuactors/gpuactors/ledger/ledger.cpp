@@ -26,6 +26,14 @@ Result<Ledger::Events> Ledger::undrain_node(std::string_view name, TimePoint now
   return impl_->undrain_node(name, now);
 }
 
+Result<void> Ledger::suspend_node(std::string_view name) {
+  return impl_->suspend_node(name);
+}
+
+Result<Ledger::Events> Ledger::unsuspend_node(std::string_view name, TimePoint now) {
+  return impl_->unsuspend_node(name, now);
+}
+
 Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, TimePoint now) {
   return impl_->fail_device(node, index, now);
 }

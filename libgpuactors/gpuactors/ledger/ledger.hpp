@@ -64,6 +64,13 @@ public:
   /// Undoes `drain_node`: the node takes new leases again. @returns `not_found`.
   Result<Events> undrain_node(std::string_view name, TimePoint now);
 
+  /// Grants nothing on a node for now, not even in bundles and leases there: nobody could be told of it. Nothing is
+  /// refused because of that: what only this node has room for waits. @returns `not_found`.
+  Result<void> suspend_node(std::string_view name);
+
+  /// Undoes `suspend_node`. @returns `not_found`.
+  Result<Events> unsuspend_node(std::string_view name, TimePoint now);
+
   /// Quarantines a device; its leases are lost, and its bundles as in `remove_node`. @returns `not_found`.
   Result<Events> fail_device(std::string_view node, int index, TimePoint now);
 

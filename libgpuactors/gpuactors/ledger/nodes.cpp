@@ -61,6 +61,32 @@ Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoi
   return events;
 }
 
+Result<void> Ledger::Impl::suspend_node(std::string_view name) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  cluster_.suspend(*node, true);
+  return {};
+}
+
+Result<Ledger::Events> Ledger::Impl::unsuspend_node(std::string_view name, TimePoint now) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  Events events;
+  pass_time(now, events);
+  if (node->suspended) {
+    cluster_.suspend(*node, false);
+    note_freed(node->pool, {});
+    for (auto& [id, group] : groups_)
+      for (auto& bundle : group.bundles)
+        if (bundle.source->node == node)
+          note_freed(*bundle.pool, id);
+  }
+  pump(events);
+  return events;
+}
+
 Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoint now) {
   auto* node = cluster_.find(name);
   if (node == nullptr)

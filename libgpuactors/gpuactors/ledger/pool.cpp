@@ -154,8 +154,17 @@ Share Lens::resource(const Pool& pool, const std::string& name) const {
 
 // -- placement in one pool -------------------------------------------------------------------------
 
+namespace {
+
+// A suspended node counts for what can ever be served, but nothing of it is free now.
+bool is_suspended(const Pool& pool, const Lens& lens) {
+  return pool.node->suspended && lens.amount == Lens::Amount::free;
+}
+
+} // namespace
+
 bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens) {
-  return lens.share(pool, slot) >= need.share && lens.bytes(pool, slot) >= need.bytes;
+  return !is_suspended(pool, lens) && lens.share(pool, slot) >= need.share && lens.bytes(pool, slot) >= need.bytes;
 }
 
 const std::string* label_of(const Node& node, const std::string& name) {
@@ -210,7 +219,7 @@ std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, 
 }
 
 std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
-  if (!admits(*pool.node, request) || !suffices_besides_devices(pool, request, lens))
+  if (is_suspended(pool, lens) || !admits(*pool.node, request) || !suffices_besides_devices(pool, request, lens))
     return std::nullopt;
   if (!wants_devices(request))
     return std::vector<DeviceGrant>{};

@@ -72,7 +72,7 @@ struct Lens {
   [[nodiscard]] Share resource(const Pool& pool, const std::string& name) const;
 };
 
-/// Returns whether the slot satisfies `need`.
+/// Returns whether the slot satisfies `need`; false for free amounts of a suspended node.
 [[nodiscard]] bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens);
 
 /// Returns whether the node has the requested name (unless that is only a preference), labels and, for a request

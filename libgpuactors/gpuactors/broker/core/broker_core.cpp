@@ -21,7 +21,7 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
 
 void BrokerCore::start() {
   if (options_.link_timeout > Duration::zero()) {
-    last_pulse_ = world_.now();
+    last_pulse_ = pulse();
     world_.wake(options_.heartbeat, Wake::pulse);
   }
   if (options_.settle <= Duration::zero())
@@ -39,6 +39,8 @@ void BrokerCore::finish() {
 }
 
 void BrokerCore::wake(Wake what) {
+  // Before anything else: what is due now may be late because the broker stood still.
+  look_for_standstill();
   switch (what) {
   case Wake::timeout:
     if (world_.now() < ledger_due_)
@@ -57,8 +59,7 @@ void BrokerCore::wake(Wake what) {
   case Wake::turn:
     return make_way_again();
   case Wake::pulse:
-    look_for_standstill();
-    last_pulse_ = world_.now();
+    last_pulse_ = pulse();
     return world_.wake(options_.heartbeat, Wake::pulse);
   case Wake::patience:
     return give_up_away_nodes();

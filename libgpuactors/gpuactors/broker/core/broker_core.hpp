@@ -150,6 +150,12 @@ private:
     ClientId client = 0;
   };
 
+  /// One moment by two clocks: the second goes on while the machine is suspended.
+  struct Pulse {
+    TimePoint now;
+    Duration machine_time;
+  };
+
   /// A request for a task lease that is not granted yet.
   struct TaskRequest {
     ClientId client = 0;
@@ -288,12 +294,6 @@ private:
   /// Takes over what the actor saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
-  /// If the broker itself stood still for so long that peers took it for dead (its process or machine was stopped, or a
-  /// disk did not answer), their lost connections say nothing about them: gives them time to come back.
-  void look_for_standstill();
-  /// The connection to a node is lost, and the node has time to come back.
-  void node_away(const std::string& name);
-  void give_up_away_nodes();
   /// The node is being stopped.
   void node_leaves(const v1::Goodbye& message);
   /// The client's connection is lost.
@@ -304,6 +304,19 @@ private:
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
   /// The same for an order that may have been lost, or that an earlier broker gave.
   void tell_agent_again_to_end(const Lease& lease);
+
+  // -- a broker that stood still: standstill.cpp ----------------------------------------
+
+  /// The broker runs at this moment.
+  [[nodiscard]] Pulse pulse() const;
+  /// If the broker itself stood still for so long that peers took it for dead (its process was stopped, its machine
+  /// suspended, or a disk did not answer), their lost connections say nothing about them: gives them time to come back.
+  void look_for_standstill();
+  /// Moves the deadlines of clients and of first starts to the end of that time.
+  void grant_more_time();
+  /// The connection to a node is lost, and the node has time to come back.
+  void node_away(const std::string& name);
+  void give_up_away_nodes();
 
   // -- emptying nodes: drain.cpp --------------------------------------------------------
 
@@ -443,7 +456,7 @@ private:
   // Actors that have ended, the latest last.
   std::deque<v1::EndedActor> ended_;
   // When the broker last was seen to run, and until when lost peers may come back because it did not.
-  std::optional<TimePoint> last_pulse_;
+  std::optional<Pulse> last_pulse_;
   TimePoint patient_until_{};
   std::set<Due> dues_;
   TimePoint next_due_ = never;

@@ -125,6 +125,7 @@ void BrokerCore::end_group(GroupId id) {
     } else if (const auto holder = actor_leases_.find(lease.id); holder != actor_leases_.end()) {
       if (auto& record = actors_.at(holder->second); record.state != ActorState::stopping) {
         record.state = ActorState::stopping;
+        record.end_reason = removed.message();
         tell_agent_to_end(lease, 0);
       }
     }

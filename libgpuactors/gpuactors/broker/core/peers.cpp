@@ -29,39 +29,9 @@ void BrokerCore::peer_down(std::uint64_t id) {
     drop_node(peer.mapped().node);
 }
 
-void BrokerCore::look_for_standstill() {
-  const auto now = world_.now();
-  if (!last_pulse_ || now - *last_pulse_ < options_.heartbeat + options_.link_timeout / 2)
-    return;
-  log_.add(EventKind::stood_still, "broker")
-      .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
-                              to_seconds(now - *last_pulse_), to_seconds(limits::settle)));
-  last_pulse_ = now;
-  patient_until_ = deadline_after(now, limits::settle);
-  world_.wake(limits::settle, Wake::patience);
-}
-
-void BrokerCore::node_away(const std::string& name) {
-  const auto found = nodes_.find(name);
-  if (found == nodes_.end())
-    return;
-  found->second.agent = nullptr;
-  log_.add(EventKind::node_away, name)
-      .set_reason("the connection to its agent is gone, because the broker stood still");
-}
-
-void BrokerCore::give_up_away_nodes() {
-  if (world_.now() < patient_until_) // it stood still again since
-    return world_.wake(patient_until_ - world_.now(), Wake::patience);
-  std::vector<std::string> away;
-  for (const auto& [name, node] : nodes_)
-    if (node.agent == nullptr)
-      away.push_back(name);
-  for (const auto& name : away)
-    drop_node(name);
-}
-
 void BrokerCore::settled() {
+  if (world_.now() < patient_until_) // it stood still meanwhile
+    return world_.wake(patient_until_ - world_.now(), Wake::settled);
   settling_ = false;
   if (!arrivals_.empty())
     admit(std::exchange(arrivals_, {}));
@@ -115,8 +85,8 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
           check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
       !checked)
     return answer.deliver(fail(checked.error()));
-  if (const auto known = nodes_.find(node.name());
-      known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
+  const auto known = nodes_.find(node.name());
+  if (known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
     known->second.agent = agent;
     known->second.types = message.types();
@@ -125,6 +95,9 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     reconcile(message);
     return answer.deliver({});
   }
+  // The node was restarted while the broker stood still: nothing of the one before comes back.
+  if (known != nodes_.end() && known->second.agent == nullptr)
+    drop_node(node.name());
   // The node lost its connection while it waited to be admitted, and has registered again on another one.
   for (auto& arrival : arrivals_)
     if (arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent())
@@ -233,6 +206,8 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
         || (holder != actor_leases_.end() && actors_.at(holder->second).state == ActorState::stopping))
       tell_agent_again_to_end(*lease);
   }
+  // What it holds has its place now; before, others could have got it.
+  apply(ledger_.unsuspend_node(node.name(), world_.now()), "unsuspend_node");
 }
 
 void BrokerCore::take_over_saved(const v1::HeldLease& held) {
@@ -309,6 +284,9 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
+  // Saved under this lease at the latest: what an earlier life saved does not replace it.
+  if (!record.saved_type.empty())
+    record.saved_in = LeaseId{held.lease().id()};
   record.waiting_for = RequestId{held.lease().request()};
   record.lease = held.lease();
   record.state = ActorState::starting;

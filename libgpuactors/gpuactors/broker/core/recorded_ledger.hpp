@@ -51,6 +51,8 @@ public:
   using Ledger::restore;
   using Ledger::restore_group;
   using Ledger::resume;
+  using Ledger::suspend_node;
+  using Ledger::unsuspend_node;
 
   // Views.
   using Ledger::bundles_of;

@@ -98,6 +98,9 @@ public:
   /// Monotonic time.
   [[nodiscard]] virtual TimePoint now() const = 0;
 
+  /// Time since the machine was started, including the time for which it was suspended: `now` does not count that.
+  [[nodiscard]] virtual Duration machine_time() const = 0;
+
   /// Nanoseconds since 1970.
   [[nodiscard]] virtual std::int64_t unix_ns() const = 0;
 

@@ -1,0 +1,134 @@
+// What fails in a simulated cluster, and who leaves it.
+#include <broker/simulation_parts.hpp>
+#include <fmt/format.h>
+
+namespace simulation {
+
+void Cluster::fail_something() {
+  auto which = static_cast<int>(pick(100));
+  const auto turns_up = [&](int weight) {
+    which -= weight;
+    return which < 0;
+  };
+  auto& node = *nodes_[pick(nodes_.size())];
+  auto& client = *some_client();
+  if (turns_up(faults_.lost_connections)) {
+    ++coverage_["connection lost"];
+    if (chance(50)) {
+      note("connection lost: " + node.offer.name());
+      cut(node.link);
+      time_.at(time_.now() + soon(3'000), [this, &node] { come(node); });
+    } else {
+      note(fmt::format("connection lost: client {}", client.id));
+      cut(client.link);
+      client.greeted = false;
+      // Some come back after the time that the broker waits for them.
+      time_.at(time_.now() + soon(8'000), [this, &client] { greet(client); });
+    }
+  } else if (turns_up(faults_.lost_nodes)) {
+    ++coverage_["node lost"];
+    restart(node);
+  } else if (turns_up(faults_.lost_clients)) {
+    ++coverage_["client lost"];
+    note(fmt::format("client {} lost", client.id));
+    lose(client);
+  } else if (turns_up(faults_.lost_holders)) {
+    if (!node.held.empty()) {
+      const auto& lease = node.held.begin()->second.lease();
+      end(node, lease.id(), lease.epoch(), true);
+    }
+  } else if (turns_up(faults_.lost_brokers)) {
+    lose_broker();
+  } else if (turns_up(faults_.drains)) {
+    drain_some_node();
+  } else if (turns_up(faults_.goodbyes)) {
+    if (chance(50))
+      stop(node);
+    else
+      stop(client);
+  } else if (turns_up(faults_.standstills)) {
+    stand_still();
+  }
+}
+
+void Cluster::drain_some_node() {
+  v1::DrainNode message;
+  message.set_name(nodes_[pick(nodes_.size())]->offer.name());
+  if (chance(50))
+    message.set_deadline_ms(pick(3'000));
+  note("drain", message);
+  if (core_->drain(message))
+    ++coverage_["node drained"];
+  time_.at(time_.now() + soon(4'000), [this, message]() mutable {
+    message.clear_deadline_ms();
+    message.set_resume(true);
+    if (core_->drain(message))
+      ++coverage_["node undrained"];
+  });
+}
+
+void Cluster::lose(Client& client) {
+  cut(client.link);
+  client.gone = true;
+  client.greeted = false;
+  client.leases.clear();
+  client.asked.clear();
+  client.withdrawn.clear(); // what it withdrew at last may not have arrived
+  add_client();
+}
+
+void Cluster::stop(Node& node) {
+  ++coverage_["node stopped"];
+  v1::Goodbye message;
+  message.set_node(node.offer.name());
+  message.set_agent(node.agent);
+  note("goodbye", message);
+  to_broker(node.link, [message](BrokerCore& core) { core.goodbye(message); });
+  time_.at(time_.now() + soon(300), [this, &node, agent = node.agent] {
+    if (node.agent == agent)
+      restart(node);
+  });
+}
+
+void Cluster::stop(Client& client) {
+  ++coverage_["client stopped"];
+  v1::Goodbye message;
+  message.set_client(client.id);
+  note("goodbye", message);
+  to_broker(client.link, [message](BrokerCore& core) { core.goodbye(message); });
+  time_.at(time_.now() + soon(10), [this, &client] {
+    if (!client.gone)
+      lose(client);
+  });
+}
+
+void Cluster::stand_still() {
+  ++coverage_["broker stood still"];
+  note("broker stands still");
+  // What was to happen meanwhile happens late, before or after the broker sees that all have given it up.
+  const bool seen_first = chance(50);
+  const auto time = link_timeout + soon(7'000);
+  if (!seen_first)
+    time_.jump(time);
+  for (auto& node : nodes_)
+    if (faults_.lost_nodes > 0 && chance(10)) {
+      restart(*node);
+    } else {
+      cut(node->link);
+      time_.at(time_.now() + return_time(), [this, &node = *node] { come(node); });
+    }
+  for (auto& client : clients_) {
+    cut(client->link);
+    client->greeted = false;
+    time_.at(time_.now() + return_time(), [this, &client = *client] { greet(client); });
+  }
+  if (seen_first)
+    time_.jump(time);
+}
+
+Duration Cluster::return_time() {
+  // In time, by how long the broker waits; or, if others are late too, sometimes not.
+  return soon(faults_.lost_connections > 0 ? 6'000 : 4'500);
+}
+
+} // namespace simulation
