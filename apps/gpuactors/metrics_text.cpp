@@ -63,7 +63,7 @@ void write_broker(MetricsWriter& out, const v1::ClusterState& state) {
 }
 
 void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
-  auto counts = counts_of({"ok", "draining"});
+  auto counts = counts_of({"ok", "draining", "away"});
   for (const auto& node : state.nodes())
     ++counts[node.state()];
   out.family("gpuactors_nodes", "gauge", "Nodes by state.");
@@ -73,7 +73,7 @@ void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
     out.sample({{"node", entry.node().name()}, {"address", entry.node().address()}, {"release", entry.release()}}, 1);
   out.family("gpuactors_node_state", "gauge", "1 for the state that the node is in, 0 for others.");
   for (const auto& entry : state.nodes()) {
-    auto states = counts_of({"ok", "draining"});
+    auto states = counts_of({"ok", "draining", "away"});
     ++states[entry.state()];
     for (const auto& [name, count] : states)
       out.sample({{"node", entry.node().name()}, {"state", name}}, count);

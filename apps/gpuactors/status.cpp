@@ -18,6 +18,7 @@ namespace {
 /// The totals of a state that fit in a few lines.
 struct Totals {
   std::ptrdiff_t draining = 0;
+  std::ptrdiff_t away = 0;
   std::ptrdiff_t used_devices = 0;
   std::ptrdiff_t failed_devices = 0;
   Share free_share;
@@ -29,8 +30,10 @@ struct Totals {
 
 Totals totals_of(const v1::ClusterState& state) {
   Totals totals;
-  totals.draining = std::count_if(state.nodes().begin(), state.nodes().end(),
-                                  [](const auto& node) { return node.state() == "draining"; });
+  for (const auto& node : state.nodes()) {
+    totals.draining += node.state() == "draining" ? 1 : 0;
+    totals.away += node.state() == "away" ? 1 : 0;
+  }
   for (const auto& device : state.devices()) {
     totals.used_devices += device.leases_size() > 0 ? 1 : 0;
     totals.failed_devices += device.state() == "failed" ? 1 : 0;
@@ -83,7 +86,8 @@ Json json_clients(const v1::ClusterState& state) {
 void print_status(const v1::ClusterState& state, std::ostream& out) {
   const auto totals = totals_of(state);
   Table table{{"WHAT", "HOW MANY"}};
-  table.add({"nodes", fmt::format("{}{}", state.nodes_size(), and_also(totals.draining, "draining"))});
+  table.add({"nodes", fmt::format("{}{}{}", state.nodes_size(), and_also(totals.draining, "draining"),
+                                  and_also(totals.away, "away"))});
   table.add({"devices",
              fmt::format("{}, {} in use{}; free: share {}, memory {} of {}", state.devices_size(), totals.used_devices,
                          and_also(totals.failed_devices, "failed"), to_string(totals.free_share),
@@ -107,6 +111,7 @@ Json json_status(const v1::ClusterState& state) {
     by_state[name] = count;
   return Json::array({{{"nodes", state.nodes_size()},
                        {"nodes_draining", totals.draining},
+                       {"nodes_away", totals.away},
                        {"devices", state.devices_size()},
                        {"devices_in_use", totals.used_devices},
                        {"devices_failed", totals.failed_devices},

@@ -27,7 +27,9 @@ TEST_CASE("a broker that stood still gives nodes and clients time to come back",
   CHECK(scene.count("stood_still") == 1);
   CHECK(scene.count("node_away") == 1);
   CHECK(scene.count("client_away") == 1);
+  CHECK(scene.core.state({}).nodes(0).state() == "away");
   scene.add_node(held);
+  CHECK(scene.core.state({}).nodes(0).state() == "ok");
   scene.greet(1);
   scene.run(patience + 1s);
   CHECK(scene.count("node_lost") == 0);

@@ -270,7 +270,7 @@ v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
     const auto& known = record.node;
     auto* node = result.add_nodes();
     *node->mutable_node() = known;
-    node->set_state(std::string{to_string(view.state)});
+    node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
     node->set_agent_address(known.address());
     node->set_release(record.release);
     for (const auto& device_view : view.devices) {

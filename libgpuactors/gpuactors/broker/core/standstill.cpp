@@ -41,8 +41,7 @@ void BrokerCore::look_for_standstill() {
   const auto patience = patience_of(options_);
   log_.add(EventKind::stood_still, "broker")
       .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
-                              std::chrono::duration<double>{stood}.count(),
-                              std::chrono::duration<double>{patience}.count()));
+                              to_seconds(stood), to_seconds(patience)));
   last_pulse_ = seen;
   patient_until_ = deadline_after(seen.now, patience);
   world_.wake(patience, Wake::patience);
