@@ -151,8 +151,13 @@ std::string to_string(const Place& place) {
 
 namespace {
 
-template <class Holder>
-Place describe(Holder& holder) {
+std::int64_t nanoseconds(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+} // namespace
+
+Place place_of(gpuactors::HolderContext& holder) {
   Place place;
   place.set_node(holder.lease().node);
   place.set_pid(static_cast<std::uint32_t>(getpid()));
@@ -167,20 +172,6 @@ Place describe(Holder& holder) {
   if (holder.gpu_count() > 0)
     place.set_kind(std::string{gpuactors::to_string(holder.gpu().device().kind)});
   return place;
-}
-
-std::int64_t nanoseconds(std::chrono::steady_clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
-
-} // namespace
-
-Place place_of(gpuactors::TaskContext& ctx) {
-  return describe(ctx);
-}
-
-Place place_of(gpuactors::Actor& actor) {
-  return describe(actor);
 }
 
 Span SpanTimer::end() const {

@@ -116,8 +116,7 @@ gpuactors::Result<OneDevice> open_one(const Tour& tour, const std::string& devic
 [[nodiscard]] std::string to_string(const Place& place);
 
 /// What a task or actor holds and where.
-[[nodiscard]] Place place_of(gpuactors::TaskContext& ctx);
-[[nodiscard]] Place place_of(gpuactors::Actor& actor);
+[[nodiscard]] Place place_of(gpuactors::HolderContext& holder);
 
 /// When something began; ends when it is asked.
 class SpanTimer {

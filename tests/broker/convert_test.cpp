@@ -108,3 +108,30 @@ TEST_CASE("distances and NUMA nodes of a node come out of the wire") {
   wire.add_distances(1);
   CHECK_FALSE(validate(from_wire(wire)));
 }
+
+TEST_CASE("leases and bundles name devices by their indices, and the ledger by their positions", "[broker]") {
+  v1::Node node;
+  node.set_name("n0");
+  for (const auto index : {7, 2, 5})
+    node.add_devices()->set_index(index);
+  Lease lease;
+  lease.id = LeaseId{1};
+  lease.node = "n0";
+  lease.devices = {{0, Share{5000}, 1024}, {2, Share{2500}, 512}};
+  lease.cpus = Share::whole(2);
+  lease.resources = {{"fpga", Share::whole(1)}};
+  lease.group = GroupId{3};
+  lease.bundle = 4;
+  const auto wire = to_wire(lease, node);
+  REQUIRE(wire.devices_size() == 2);
+  CHECK(wire.devices(0).index() == 7);
+  CHECK(wire.devices(1).index() == 5);
+  CHECK(from_wire(wire, node) == lease);
+
+  const BundleGrant bundle{4, "n0", lease.devices, lease.cpus, lease.resources};
+  CHECK(to_wire(bundle, node).devices(1).index() == 5);
+  CHECK(bundle_from_wire(to_wire(bundle, node), node) == bundle);
+
+  CHECK(position_of(node, 2) == 1);
+  CHECK(position_of(node, 3) == node.devices_size());
+}

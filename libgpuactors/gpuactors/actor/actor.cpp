@@ -1,5 +1,4 @@
 #include <gpuactors/actor/actor.hpp>
-#include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/holder_control.hpp>
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/base/limits.hpp>
@@ -9,24 +8,9 @@
 
 namespace gpuactors {
 
-const LeaseInfo& Actor::lease() const noexcept {
-  return host_->placement->lease();
-}
-
-std::size_t Actor::gpu_count() const noexcept {
-  return host_->placement->size();
-}
-
-Context& Actor::gpu(std::size_t i) {
-  return host_->placement->context(i);
-}
-
-bool Actor::stop_requested() const noexcept {
-  return host_->control->stop_requested();
-}
-
-TimePoint Actor::deadline() const noexcept {
-  return host_->frame != nullptr ? host_->frame->deadline() : never;
+Actor::Actor(Init init)
+  : HolderContext(*init.host_->placement, *init.host_->control, *init.host_->services, nullptr), host_(init.host_) {
+  // nop
 }
 
 Result<void> Actor::save_payload(const Payload& state) {
@@ -39,14 +23,6 @@ Result<void> Actor::save_payload(const Payload& state) {
   host_->control->save(encoded);
   host_->saved = std::move(encoded);
   return {};
-}
-
-TensorStore& Actor::tensors() noexcept {
-  return *host_->services->tensors;
-}
-
-std::shared_ptr<ClusterLink> Actor::cluster_link() const {
-  return host_->services->cluster.lock();
 }
 
 Result<void> check_ownership(Ownership ownership, Share gpus, std::uint64_t memory_bytes, const std::string& type) {

@@ -11,10 +11,8 @@
 //   GPUACTORS_ACTOR("scaler", Scaler, ScalerConfig).method("scale", &Scaler::scale);
 #pragma once
 
-#include <gpuactors/actor/lease_info.hpp>
-#include <gpuactors/base/clock.hpp>
+#include <gpuactors/actor/holder_context.hpp>
 #include <gpuactors/base/result.hpp>
-#include <gpuactors/device/context.hpp>
 #include <gpuactors/wire/payload.hpp>
 
 #include <memory>
@@ -26,13 +24,6 @@ class event_based_actor;
 } // namespace caf
 
 namespace gpuactors {
-
-class CallFrame;
-class ClusterLink;
-class HolderControl;
-class Placement;
-class TensorStore;
-struct ProcessServices;
 
 /// Which part of a device an actor type takes.
 enum class Ownership : std::uint8_t {
@@ -58,8 +49,6 @@ struct ActorHost {
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
   caf::event_based_actor* self = nullptr;
-  /// The running call; null between calls.
-  CallFrame* frame = nullptr;
 };
 
 } // namespace detail
@@ -89,17 +78,13 @@ private:
 /// exception that leaves a method becomes the error `task_failed` of that call, and the actor keeps working. Memory
 /// allocated through `gpu()` is freed when the actor ends, however it ends. Call members only on the actor's own
 /// thread.
-class Actor {
+class Actor : public HolderContext {
 public:
   static constexpr Ownership ownership = Ownership::any;
 
-  explicit Actor(Init init) : host_(init.host_) {
-    // nop
-  }
+  explicit Actor(Init init);
 
   virtual ~Actor() = default;
-  Actor(const Actor&) = delete;
-  Actor& operator=(const Actor&) = delete;
 
   [[nodiscard]] ActorId id() const noexcept {
     return host_->id;
@@ -136,36 +121,10 @@ public:
     return std::optional<T>{std::move(state)};
   }
 
-  [[nodiscard]] const LeaseInfo& lease() const noexcept;
-
-  /// Returns the number of devices that the actor owns, whole or in part.
-  [[nodiscard]] std::size_t gpu_count() const noexcept;
-
-  /// Returns the actor's part of the i-th device. An index that the lease does not hold is a programming error and
-  /// throws std::out_of_range, which fails the call.
-  [[nodiscard]] Context& gpu(std::size_t i = 0);
-
-  /// Returns the lease's units of a kind of accelerator ("gpus", "neuron_cores"); see `LeaseInfo`.
-  [[nodiscard]] std::vector<int> accelerator_ids(std::string_view kind) const {
-    return lease().accelerator_ids(kind);
-  }
-
-  /// Returns whether the running call should end early: it was cancelled, or the actor is being stopped. Cheap.
-  [[nodiscard]] bool stop_requested() const noexcept;
-
-  /// Returns when the caller of the running call gives up; `never` without a deadline.
-  [[nodiscard]] TimePoint deadline() const noexcept;
-
-  /// Returns the store for sharing tensors: `tensors().put(...)`, `tensors().get(ref)`.
-  [[nodiscard]] TensorStore& tensors() noexcept;
-
   /// Returns the CAF actor that hosts this object, for CAF programs: send, monitor, link, spawn.
   [[nodiscard]] caf::event_based_actor& self() noexcept {
     return *host_->self;
   }
-
-  /// Returns the link to the cluster for `Cluster::from`.
-  [[nodiscard]] std::shared_ptr<ClusterLink> cluster_link() const;
 
 private:
   Result<void> save_payload(const Payload& state);

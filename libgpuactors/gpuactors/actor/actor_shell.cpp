@@ -106,14 +106,14 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   if (object_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the actor was not started"});
   detail::HostedCall frame{this, call, *host_.control, *answers_};
-  host_.frame = &frame;
+  object_->frame_ = &frame;
   auto answer = detail::run_call(call, *host_.control, [&]() -> Answer {
     auto method = type_->find_method(call.method);
     if (!method)
       return Result<Payload>{fail(method.error())};
     return (*method)->run(*object_, frame);
   });
-  host_.frame = nullptr;
+  object_->frame_ = nullptr;
   // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
   if (!host_.placement->lost_devices().empty())
     quit(caf::exit_reason::user_shutdown);

@@ -173,12 +173,8 @@ Result<Cluster> Cluster::connect(const ConnectOptions& options) {
   return Cluster{std::move(core), LeaseId{}, true};
 }
 
-Cluster Cluster::from(const TaskContext& context) {
-  return Cluster{std::dynamic_pointer_cast<detail::ClusterCore>(context.cluster_link()), context.lease().id, false};
-}
-
-Cluster Cluster::from(const Actor& actor) {
-  return Cluster{std::dynamic_pointer_cast<detail::ClusterCore>(actor.cluster_link()), actor.lease().id, false};
+Cluster Cluster::from(const HolderContext& holder) {
+  return Cluster{std::dynamic_pointer_cast<detail::ClusterCore>(holder.cluster_link()), holder.lease().id, false};
 }
 
 // -- tasks ----------------------------------------------------------------------------------------

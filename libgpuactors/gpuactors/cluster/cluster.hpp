@@ -62,8 +62,7 @@ public:
   /// Returns the cluster that a task or actor runs in, for submitting and spawning from inside. If nothing else is
   /// free, children may run inside the caller's own lease, so a task may wait for its children. Does not own the
   /// cluster.
-  static Cluster from(const TaskContext& context);
-  static Cluster from(const Actor& actor);
+  static Cluster from(const HolderContext& holder);
 
   Cluster(Cluster&&) noexcept;
   Cluster& operator=(Cluster&&) noexcept;

@@ -128,43 +128,65 @@ NodeSpec from_wire(const v1::Node& node) {
   return result;
 }
 
-v1::Lease to_wire(const Lease& lease) {
+int position_of(const v1::Node& node, int index) {
+  const auto at = std::find_if(node.devices().begin(), node.devices().end(),
+                               [&](const v1::Device& device) { return device.index() == index; });
+  return static_cast<int>(at - node.devices().begin());
+}
+
+v1::Lease to_wire(const BundleGrant& bundle, const v1::Node& node) {
   v1::Lease result;
-  result.set_id(lease.id.value());
-  result.set_epoch(lease.epoch);
-  result.set_node(lease.node);
-  for (const auto& device : lease.devices) {
+  result.set_node(bundle.node);
+  for (const auto& device : bundle.devices) {
     auto* granted = result.add_devices();
-    granted->set_index(device.index);
+    granted->set_index(node.devices(device.index).index());
     granted->set_share_units(device.share.units());
     granted->set_memory_bytes(device.memory_bytes);
   }
-  result.set_cpu_units(lease.cpus.units());
-  for (const auto& [name, share] : lease.resources)
+  result.set_cpu_units(bundle.cpus.units());
+  for (const auto& [name, share] : bundle.resources)
     (*result.mutable_resource_units())[name] = share.units();
+  result.set_bundle(bundle.bundle);
+  return result;
+}
+
+BundleGrant bundle_from_wire(const v1::Lease& bundle, const v1::Node& node) {
+  BundleGrant result;
+  result.bundle = bundle.bundle();
+  result.node = bundle.node();
+  for (const auto& device : bundle.devices())
+    result.devices.push_back({position_of(node, device.index()), Share{device.share_units()}, device.memory_bytes()});
+  result.cpus = Share{bundle.cpu_units()};
+  for (const auto& [name, units] : bundle.resource_units())
+    result.resources.emplace(name, Share{units});
+  return result;
+}
+
+v1::Lease to_wire(const Lease& lease, const v1::Node& node) {
+  auto result = to_wire(BundleGrant{lease.bundle, lease.node, lease.devices, lease.cpus, lease.resources}, node);
+  result.set_id(lease.id.value());
+  result.set_epoch(lease.epoch);
   result.set_parent(lease.parent.value());
   result.set_name(lease.name);
   result.set_request(lease.request.value());
   result.set_group(lease.group.value());
-  result.set_bundle(lease.bundle);
   return result;
 }
 
-Lease from_wire(const v1::Lease& lease) {
+Lease from_wire(const v1::Lease& lease, const v1::Node& node) {
+  auto place = bundle_from_wire(lease, node);
   Lease result;
   result.id = LeaseId{lease.id()};
   result.epoch = lease.epoch();
   result.request = RequestId{lease.request()};
   result.name = lease.name();
-  result.node = lease.node();
-  for (const auto& device : lease.devices())
-    result.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
-  result.cpus = Share{lease.cpu_units()};
-  for (const auto& [name, units] : lease.resource_units())
-    result.resources.emplace(name, Share{units});
+  result.node = std::move(place.node);
+  result.devices = std::move(place.devices);
+  result.cpus = place.cpus;
+  result.resources = std::move(place.resources);
   result.parent = LeaseId{lease.parent()};
   result.group = GroupId{lease.group()};
-  result.bundle = lease.bundle();
+  result.bundle = place.bundle;
   return result;
 }
 

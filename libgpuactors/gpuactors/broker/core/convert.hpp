@@ -19,9 +19,20 @@ void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
 
 [[nodiscard]] NodeSpec from_wire(const v1::Node& node);
 
-[[nodiscard]] v1::Lease to_wire(const Lease& lease);
+// The ledger counts a node's devices by their position in its offer, everybody else uses their index on the node. What
+// follows converts one to the other; `node` is that of the lease or bundle.
 
-/// Keeps the message's device numbers and checks nothing; `Ledger::restore` does.
-[[nodiscard]] Lease from_wire(const v1::Lease& lease);
+/// Returns the position of the device with this index; one that no device has if the node does not have it, which the
+/// ledger then refuses.
+[[nodiscard]] int position_of(const v1::Node& node, int index);
+
+[[nodiscard]] v1::Lease to_wire(const Lease& lease, const v1::Node& node);
+
+/// Checks nothing; `Ledger::restore` does.
+[[nodiscard]] Lease from_wire(const v1::Lease& lease, const v1::Node& node);
+
+/// A bundle is a lease without holder on the wire.
+[[nodiscard]] v1::Lease to_wire(const BundleGrant& bundle, const v1::Node& node);
+[[nodiscard]] BundleGrant bundle_from_wire(const v1::Lease& bundle, const v1::Node& node);
 
 } // namespace gpuactors

@@ -253,12 +253,7 @@ void BrokerCore::stop_reminding(ActorRecord& actor) {
 }
 
 v1::Lease BrokerCore::to_wire(const Lease& lease) const {
-  auto result = gpuactors::to_wire(lease);
-  // The ledger counts a node's devices by their position in its offer, everybody else uses their index.
-  if (const auto node = nodes_.find(lease.node); node != nodes_.end())
-    for (auto& device : *result.mutable_devices())
-      device.set_index(node->second.node.devices(device.index()).index());
-  return result;
+  return gpuactors::to_wire(lease, nodes_.at(lease.node).node);
 }
 
 // -- state ----------------------------------------------------------------------------------------

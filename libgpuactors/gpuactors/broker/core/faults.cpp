@@ -1,5 +1,6 @@
 // Failed devices, which are out of use until their node is restarted, and the utilization of devices.
 #include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
 
@@ -31,16 +32,13 @@ void BrokerCore::fail_device(const std::string& node, int index, const std::stri
   const auto known = nodes_.find(node);
   if (known == nodes_.end())
     return;
-  // The ledger counts a node's devices by their position in its offer.
-  auto& devices = *known->second.node.mutable_devices();
-  const auto device =
-      std::find_if(devices.begin(), devices.end(), [&](const v1::Device& entry) { return entry.index() == index; });
-  if (device == devices.end() || known->second.failed.count(index) > 0)
+  auto& offer = known->second.node;
+  const auto position = position_of(offer, index);
+  if (position == offer.devices_size() || !known->second.failed.insert(index).second)
     return;
-  known->second.failed.insert(index);
-  device->set_fault(reason);
+  offer.mutable_devices(position)->set_fault(reason);
   log_.add(EventKind::device_failed, fmt::format("{}/{}", node, index)).set_reason(reason);
-  apply(ledger_.fail_device(node, static_cast<int>(device - devices.begin()), world_.now()), "fail_device");
+  apply(ledger_.fail_device(node, position, world_.now()), "fail_device");
 }
 
 std::string BrokerCore::why_ended(const ActorRecord& actor, const std::string& told) {

@@ -185,12 +185,9 @@ v1::GroupInfo BrokerCore::info_of(GroupId id, const GroupRecord& record) const {
   for (int number = 0; number < count; ++number)
     info.add_bundles();
   for (const auto& bundle : bundles) {
-    Lease place;
-    place.node = bundle.node;
-    place.devices = bundle.devices;
     auto& entry = *info.mutable_bundles(bundle.bundle);
     entry.set_node(bundle.node);
-    *entry.mutable_devices() = to_wire(place).devices();
+    *entry.mutable_devices() = gpuactors::to_wire(bundle, nodes_.at(bundle.node).node).devices();
   }
   const bool placed = record.request.shrinks() ? !bundles.empty() : bundles.size() == static_cast<std::size_t>(count);
   info.set_state(record.ending ? "ending" : placed ? "placed" : "waiting");

@@ -222,13 +222,7 @@ void BrokerCore::take_over_saved(const v1::HeldLease& held) {
 }
 
 void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
-  auto lease = from_wire(held.lease());
-  // Converts device indices to positions in the node's offer, which the ledger uses.
-  for (auto& granted : lease.devices) {
-    const auto at = std::find_if(node.devices().begin(), node.devices().end(),
-                                 [&](const v1::Device& device) { return device.index() == granted.index; });
-    granted.index = static_cast<int>(at - node.devices().begin());
-  }
+  auto lease = from_wire(held.lease(), node);
   const auto id = lease.id;
   auto restored = ledger_.restore(lease);
   if (!restored && (lease.group || lease.parent)) {

@@ -9,21 +9,6 @@
 
 namespace gpuactors {
 
-namespace {
-
-/// Conversions between a device's position in the node's offer, which the ledger uses, and its index on the node.
-int index_at(const v1::Node& node, int place) {
-  return node.devices(place).index();
-}
-
-int place_of(const v1::Node& node, int index) {
-  const auto at = std::find_if(node.devices().begin(), node.devices().end(),
-                               [&](const v1::Device& device) { return device.index() == index; });
-  return static_cast<int>(at - node.devices().begin());
-}
-
-} // namespace
-
 // -- from the file --------------------------------------------------------------------------------
 
 void BrokerCore::load() {
@@ -100,10 +85,7 @@ void BrokerCore::restore_groups() {
       const auto node = nodes_.find(kept.node());
       if (node == nodes_.end())
         continue; // the bundle is placed anew
-      auto lease = from_wire(kept);
-      for (auto& device : lease.devices)
-        device.index = place_of(node->second.node, device.index);
-      bundles.push_back({lease.bundle, lease.node, lease.devices, lease.cpus, lease.resources});
+      bundles.push_back(bundle_from_wire(kept, node->second.node));
     }
     if (request->shrinks && bundles.empty() && stored.bundles_size() > 0) {
       forget_group(id, Error{Errc::lease_revoked, "the nodes of all its bundles are gone"});
@@ -159,15 +141,7 @@ void BrokerCore::keep(GroupId id) {
     const auto node = nodes_.find(bundle.node);
     if (node == nodes_.end())
       continue;
-    Lease place;
-    place.node = bundle.node;
-    place.bundle = bundle.bundle;
-    place.devices = bundle.devices;
-    place.cpus = bundle.cpus;
-    place.resources = bundle.resources;
-    for (auto& device : place.devices)
-      device.index = index_at(node->second.node, device.index);
-    *stored.add_bundles() = gpuactors::to_wire(place);
+    *stored.add_bundles() = gpuactors::to_wire(bundle, node->second.node);
   }
   options_.store->put(StateSection::groups, id.value(), stored.SerializeAsString());
   commit_soon();
