@@ -14,8 +14,8 @@ inline constexpr std::size_t nodes_to_explain = 64;
 ///
 /// Checks the constraints of each node in turn (name, draining, labels, type, devices, memory, cpus, resources, being
 /// away), without draining if the lens covers drained nodes. The text names the node that passes most of them, then the
-/// one that has most of what it lacks, then the first by name. Visits all nodes, with one exception: on clusters of more
-/// than `nodes_to_explain` nodes, if the lens shows free amounts and the request has no labels, it visits only the
+/// one that has most of what it lacks, then the first by name. Visits all nodes, with one exception: on clusters of
+/// more than `nodes_to_explain` nodes, if the lens shows free amounts and the request has no labels, it visits only the
 /// nodes with the most devices, share, memory or cpus free, so that joining a long queue does not cost a walk over all
 /// nodes.
 [[nodiscard]] std::string explain(const Cluster& cluster, const ResourceRequest& request, const Lens& lens);
