@@ -85,6 +85,7 @@ Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& mode
 Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
   auto table_options = options.table;
+  table_options.wait_for_nodes = options.cluster.connects();
   table_options.notice = note;
   ModelTable table{cluster, std::move(table_options)};
   for (const auto& model : options.models)

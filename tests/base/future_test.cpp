@@ -52,6 +52,51 @@ TEST_CASE("a future is transformed into another, and errors pass by the function
   CHECK(Future<void>::ready_with({}).transform(count).get().has_value());
   CHECK(Future<void>::ready_with(fail(Errc::unavailable, "away")).transform(count).get().error().message() == "away");
   CHECK(calls == 1);
+  static const std::string text{"kept"};
+  CHECK(Future<int>::ready_with(1).transform([](int) -> const std::string& { return text; }).get().value() == "kept");
+}
+
+TEST_CASE("what a future is transformed by runs where the result is taken, and its exceptions are errors", "[base]") {
+  Promise<int> promise;
+  const auto executor = std::make_shared<Executor>();
+  auto source = promise.future();
+  source.state()->executor = executor;
+  executor->stop();
+  int calls = 0;
+  auto doubled = std::move(source).transform([&](int value) {
+    ++calls;
+    return 2 * value;
+  });
+  CHECK_FALSE(doubled.ready());
+  CHECK(promise.set(21));
+  CHECK(doubled.ready());
+  CHECK(calls == 0);
+  // No thread is left for callbacks, and none is needed.
+  CHECK(doubled.get().value() == 42);
+  CHECK(calls == 1);
+
+  const auto thrown = [](auto&& error) {
+    return Future<int>::ready_with(1).transform([&](int) -> int { throw error; }).get().error();
+  };
+  CHECK(thrown(FailedResult{Error{Errc::queue_full, "no room"}}) == Error{Errc::queue_full, "no room"});
+  CHECK(thrown(std::runtime_error{"boom"})
+        == Error{Errc::task_failed, "the function of a future threw an exception: boom"});
+  CHECK(thrown(7).code() == Errc::task_failed);
+}
+
+TEST_CASE("callbacks may return something, and run even when the cluster's thread for them is gone", "[base]") {
+  Promise<int> promise;
+  const auto executor = std::make_shared<Executor>();
+  auto future = promise.future();
+  future.state()->executor = executor;
+  executor->stop();
+  std::optional<int> told;
+  std::move(future).then([&](Result<int> result) {
+    told = result.value();
+    return true;
+  });
+  CHECK(promise.set(7));
+  CHECK(told == 7);
 }
 
 TEST_CASE("cancelling a transformed future withdraws the work that it was made from", "[base]") {
@@ -61,7 +106,6 @@ TEST_CASE("cancelling a transformed future withdraws the work that it was made f
     }
   };
   auto text = Future<int>{std::make_shared<Withdrawable>()}.transform([](int value) { return std::to_string(value); });
-  // The work stays while its result is wanted, although nobody has its own future any more.
   CHECK_FALSE(text.ready());
   text.cancel();
   CHECK(text.get().error().code() == Errc::cancelled);

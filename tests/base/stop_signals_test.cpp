@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
 
 using namespace gpuactors;
 using namespace std::chrono_literals;
@@ -83,4 +84,23 @@ TEST_CASE("a signal to a child that was forked is not the parent's", "[base]") {
   ::waitpid(child, &status, 0);
   CHECK(WIFSIGNALED(status));
   CHECK_FALSE(signals.came());
+}
+
+TEST_CASE("a child that was forked asks for its own signals, and takes none from its parent", "[base]") {
+  auto signals = std::make_unique<StopSignals>();
+  const auto child = ::fork();
+  if (child == 0) {
+    signals.reset(); // as at the end of a scope, or of the process
+    const StopSignals own;
+    ::raise(SIGTERM);
+    own.wait();
+    ::_exit(7);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  CHECK_FALSE(signals->came());
+  ::raise(SIGTERM);
+  signals->wait();
+  CHECK(signals->came());
 }

@@ -100,6 +100,25 @@ TEST_CASE("a client's time ends only after the patience of a broker that stood s
   }
 }
 
+TEST_CASE("what runs on a node that is being emptied has until the patience of a broker that stood still is over",
+          "[broker][core]") {
+  Scene scene{watched};
+  scene.greet(1);
+  scene.add_node();
+  scene.spawn(1, "a", {}, 0);
+  v1::DrainNode drain;
+  drain.set_name("n0");
+  drain.set_deadline_ms(300);
+  REQUIRE(scene.core.drain(drain).has_value());
+  CHECK(scene.world.ends.empty());
+  scene.stand_still();
+  scene.run(patience - 100ms);
+  CHECK(scene.count("stood_still") == 1);
+  CHECK(scene.world.ends.empty());
+  scene.run(2s);
+  CHECK(scene.world.ends.size() == 1);
+}
+
 TEST_CASE("a first start that was late while the broker stood still has until its patience is over", "[broker][core]") {
   Scene scene{watched};
   scene.greet(1);

@@ -2,6 +2,7 @@
 #include <cluster/fixtures.hpp>
 
 #include <cstdlib>
+#include <optional>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -22,21 +23,35 @@ std::string why_not(const std::vector<const char*>& arguments) {
   return refused.error().message();
 }
 
-/// Sets the variable GPUACTORS_BROKER for as long as this lives.
-struct BrokerVariable {
+/// Sets the variable GPUACTORS_BROKER, or removes it, for as long as this lives: who runs the tests may have it set.
+class BrokerVariable {
+public:
   explicit BrokerVariable(const char* value) {
-    setenv("GPUACTORS_BROKER", value, 1);
+    if (const auto* before = std::getenv("GPUACTORS_BROKER"); before != nullptr)
+      before_ = before;
+    set(value);
   }
   BrokerVariable(const BrokerVariable&) = delete;
   BrokerVariable& operator=(const BrokerVariable&) = delete;
   ~BrokerVariable() {
-    unsetenv("GPUACTORS_BROKER");
+    set(before_ ? before_->c_str() : nullptr);
   }
+
+private:
+  static void set(const char* value) {
+    if (value != nullptr)
+      setenv("GPUACTORS_BROKER", value, 1);
+    else
+      unsetenv("GPUACTORS_BROKER");
+  }
+
+  std::optional<std::string> before_;
 };
 
 } // namespace
 
 TEST_CASE("arguments choose the cluster, in both spellings, and the program's own are left alone", "[cluster]") {
+  const BrokerVariable none{nullptr};
   const auto running = must(read({"--epochs", "3", "--broker=127.0.0.1:7711", "--certs", "there", "--insecure",
                                   "--heartbeat", "0.5", "--link-timeout=2", "--reconnect-grace", "60"}));
   CHECK(running.connects());
@@ -54,6 +69,7 @@ TEST_CASE("arguments choose the cluster, in both spellings, and the program's ow
 }
 
 TEST_CASE("a program's own command line opens an embedded cluster", "[cluster]") {
+  const BrokerVariable none{nullptr};
   const std::vector<const char*> arguments{"program", "--devices", "host:1x1MiB", "--epochs", "3", "--", "--brokr"};
   CHECK(Cluster::open(static_cast<int>(arguments.size()), arguments.data()).has_value());
 }
@@ -75,6 +91,7 @@ TEST_CASE("arguments that cannot be meant are refused", "[cluster]") {
 
 TEST_CASE("what belongs to another cluster, or is out of its limits, is refused before anything is opened",
           "[cluster]") {
+  const BrokerVariable none{nullptr};
   const auto why = [](const std::vector<const char*>& arguments) {
     const auto refused = Cluster::open(must(read(arguments)));
     REQUIRE_FALSE(refused.has_value());

@@ -43,11 +43,11 @@ class Machine:
     def serving(self, *arguments, notices=()):
         return serving(self.serve, *arguments, env=self.env, notices=notices)
 
-    def refused(self, *arguments):
+    def refused(self, *arguments, code=2):
         """What it says when it does not start."""
         done = subprocess.run([self.serve, *arguments], env=self.env, capture_output=True, text=True, timeout=DEADLINE,
                               check=False)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+        assert done.returncode == code and done.stderr.count("\n") == 1, done
         return done.stderr
 
 
@@ -115,6 +115,21 @@ def refuses_to_start(machine):
     has(machine.refused("--model", f"a={machine.file}", "--allow-load-paths", "nowhere"), "there is no folder nowhere")
     has(machine.refused("--model", f"a={machine.file}", "--devices", "gpu:1", "--http", "127.0.0.1:0"), "gpu:1")
     has(machine.refused("--model", f"a={machine.file}", "--memory", "1TiB", "--http", "127.0.0.1:0"), "model a")
+
+
+@case
+def may_start_later(machine):
+    """where a later start may succeed the exit code is 1: without a broker, and without a node that has room"""
+    model = ("--model", f"a={machine.file}", "--insecure", "--http", "127.0.0.1:0", "--load-wait", "0.2")
+    has(machine.refused(*model, "--broker", "127.0.0.1:1", "--link-timeout", "2", code=1), "nobody listens")
+    broker = subprocess.Popen([machine.gpuactors, "broker", "--listen", "127.0.0.1:0", "--insecure"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=machine.env, text=True)
+    try:
+        where = broker.stdout.readline().split()[-1]
+        has(machine.refused(*model, "--broker", where, code=1), "no node")
+    finally:
+        broker.kill()
+        broker.communicate(timeout=DEADLINE)
 
 
 @case

@@ -96,6 +96,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   options.resources.gpus = config.gpus;
   options.resources.memory_bytes = config.memory_bytes;
   options.resources.spread = true;
+  options.resources.wait_for_nodes = how.wait_for_nodes;
   options.scaling = config.scaling();
   options.initial = std::clamp(config.replicas, options.scaling.min_replicas, options.scaling.max_replicas);
   GPUACTORS_LET(replicas, ReplicaSet::start(cluster, version->dispatcher_, how.bell, std::move(options)));

@@ -17,6 +17,8 @@ namespace serve {
 struct LoadOptions {
   /// How long the first replica may wait for its share.
   gpuactors::Duration wait = std::chrono::seconds{10};
+  /// Whether it also waits for nodes that could give that share.
+  bool wait_for_nodes = false;
   /// The actor type of replicas.
   std::string replica_type = serve::replica_type;
   /// Told of what becomes of the replicas.

@@ -20,16 +20,17 @@ void Executor::stop() {
     run(); // what never got a thread
 }
 
-void Executor::post(std::function<void()> function) {
+bool Executor::post(std::function<void()> function) {
   {
     const std::lock_guard lock{mutex_};
     if (stopping_)
-      return;
+      return false;
     queue_.push_back(std::move(function));
     if (!thread_.joinable())
       start();
   }
   wake_.notify_one();
+  return true;
 }
 
 void Executor::start() {

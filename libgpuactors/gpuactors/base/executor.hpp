@@ -22,9 +22,10 @@ public:
   /// Runs all functions posted so far, then ends the thread. Idempotent. Do not call from a posted function.
   void stop();
 
-  /// Queues `function`; drops it once the executor has begun to stop. If the machine has no thread left, it runs after
-  /// a later `post` that gets one, or in `stop`. Any thread; never blocks for long.
-  void post(std::function<void()> function);
+  /// Queues `function`. If the machine has no thread left, it runs after a later `post` that gets one, or in `stop`.
+  /// Any thread; never blocks for long.
+  /// @returns false once the executor has begun to stop: it does not run the function then.
+  bool post(std::function<void()> function);
 
 private:
   void start();

@@ -9,8 +9,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -91,7 +93,7 @@ public:
   }
 
   /// Moves the result out; only after `ready()`, only once.
-  Result<T> take() {
+  virtual Result<T> take() {
     return std::move(*result_);
   }
 
@@ -105,11 +107,11 @@ private:
 /// What `function(T)` makes, without the `Result` around it.
 template <class F, class T>
 struct MadeByCall {
-  using Type = std::invoke_result_t<F&, T>;
+  using Type = std::remove_cvref_t<std::invoke_result_t<F&, T>>;
 };
 template <class F>
 struct MadeByCall<F, void> {
-  using Type = std::invoke_result_t<F&>;
+  using Type = std::remove_cvref_t<std::invoke_result_t<F&>>;
 };
 template <class T>
 struct WithoutResult {
@@ -133,32 +135,54 @@ Result<Made> made_by(F& function, Result<T> result) {
     else
       return function(std::move(*result));
   };
-  if constexpr (std::is_void_v<decltype(call())>) {
-    call();
-    return {};
-  } else {
-    return call();
+  try {
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      return {};
+    } else {
+      return call();
+    }
+  } catch (const FailedResult& failed) {
+    return fail(failed.error());
+  } catch (const std::exception& exception) {
+    return fail(Errc::task_failed, std::string{"the function of a future threw an exception: "} + exception.what());
+  } catch (...) {
+    return fail(Errc::task_failed, "the function of a future threw an exception of no standard type");
   }
 }
 
-/// The state of a future that was made from another, which it withdraws when it is cancelled.
-template <class T>
-class TransformState : public FutureState<T> {
+/// The state of a future that is made from another: ready with it, and made when it is taken. So it needs no thread to
+/// be made on, and whoever waits for it cannot be in the way of that.
+template <class Made, class T, class F>
+class TransformState : public FutureState<Made> {
 public:
-  explicit TransformState(const std::shared_ptr<FutureCore>& source) : source_(source) {
-    if (source != nullptr) {
-      this->executor = source->executor;
-      this->near = source->near;
-    }
+  static std::shared_ptr<TransformState> make(std::shared_ptr<FutureState<T>> source, F function) {
+    auto state = std::make_shared<TransformState>(std::move(source), std::move(function));
+    // Weak: a future that nobody wants is not kept.
+    state->source_->on_ready([weak = std::weak_ptr<TransformState>{state}] {
+      if (const auto self = weak.lock(); self != nullptr && self->claim())
+        self->publish();
+    });
+    return state;
+  }
+
+  TransformState(std::shared_ptr<FutureState<T>> source, F function)
+    : source_(std::move(source)), function_(std::move(function)) {
+    this->executor = source_->executor;
+    this->near = source_->near;
+  }
+
+  Result<Made> take() override {
+    return made_by<Made>(function_, source_->take());
   }
 
   void cancel(Cancel how) override {
-    if (const auto source = source_.lock())
-      source->cancel(how);
+    source_->cancel(how);
   }
 
 private:
-  std::weak_ptr<FutureCore> source_;
+  std::shared_ptr<FutureState<T>> source_;
+  F function_;
 };
 
 } // namespace detail
@@ -206,32 +230,36 @@ public:
   }
 
   /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread. Consumes the future. Without a
-  /// result to wait for, the function gets `invalid_argument` at once.
+  /// result to wait for, the function gets `invalid_argument` at once. After the end of the cluster it runs on whatever
+  /// thread brings the result.
   template <class F>
   void then(F function) && {
     auto state = std::move(state_);
-    if (state == nullptr)
-      return function(Result<T>{detail::taken_already()});
+    if (state == nullptr) {
+      function(Result<T>{detail::taken_already()});
+      return;
+    }
     auto* core = state.get();
     auto run = [state = std::move(state), function = std::move(function)]() mutable { function(state->take()); };
     if (auto executor = core->executor)
-      core->on_ready(
-          [executor, run = std::make_shared<decltype(run)>(std::move(run))] { executor->post([run] { (*run)(); }); });
+      core->on_ready([executor, run = std::make_shared<decltype(run)>(std::move(run))] {
+        // After the end of the cluster there is no thread for callbacks any more.
+        if (!executor->post([run] { (*run)(); }))
+          (*run)();
+      });
     else
       core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });
   }
 
-  /// Returns a future of what `function(T)` makes of the value: a value, a `Result` or nothing. Errors pass by it.
-  /// `function` runs like that of `then`. Cancelling the returned future withdraws the work. Consumes this future.
+  /// Returns a future of what `function(T)` makes of the value: a value, a `Result` or nothing. Errors pass by it, and
+  /// an exception of it is an error. The function runs when the result is taken, where it is taken: in `get`, or before
+  /// the function of `then`. Cancelling the returned future withdraws the work. Consumes this future.
   template <class F>
   [[nodiscard]] auto transform(F function) && {
     using Made = detail::MadeBy<F, T>;
-    auto source = state_;
-    auto state = std::make_shared<detail::TransformState<Made>>(source);
-    std::move(*this).then([state, function = std::move(function)](Result<T> result) mutable {
-      state->complete(detail::made_by<Made>(function, std::move(result)));
-    });
-    return Future<Made>{std::move(state)};
+    if (state_ == nullptr)
+      return Future<Made>::ready_with(detail::taken_already());
+    return Future<Made>{detail::TransformState<Made, T, F>::make(std::move(state_), std::move(function))};
   }
 
   /// Withdraws the work: waiting work does not start, running work is asked to stop. The future is then ready with

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -23,7 +24,7 @@ struct StopSignals::Watcher {
       return;
     signals.emplace(detail::SignalCounter::Later::as_before);
     try {
-      thread = std::thread{[this] { run(); }};
+      thread = std::make_unique<std::thread>([this] { run(); });
     } catch (const std::system_error&) {
       signals.reset();
     }
@@ -33,9 +34,12 @@ struct StopSignals::Watcher {
   Watcher& operator=(const Watcher&) = delete;
 
   ~Watcher() {
-    if (thread.joinable()) {
+    // In a child that was forked, there is no such thread, and the descriptor wakes that of the parent.
+    if (::getpid() != owner)
+      static_cast<void>(thread.release());
+    if (thread != nullptr) {
       ::eventfd_write(end, 1);
-      thread.join();
+      thread->join();
     }
     if (end >= 0)
       ::close(end);
@@ -50,10 +54,11 @@ struct StopSignals::Watcher {
   }
 
   std::stop_source stop;
+  pid_t owner = ::getpid();
   /// Ends the thread without a signal.
   int end = ::eventfd(0, EFD_CLOEXEC);
   std::optional<detail::SignalCounter> signals;
-  std::thread thread;
+  std::unique_ptr<std::thread> thread;
 };
 
 StopSignals::StopSignals() : watcher_(std::make_unique<Watcher>(stop_)) {

@@ -177,7 +177,7 @@ struct ConnectOptions {
   /// The address at which other machines reach this program, for the tensors that it puts; empty means the address from
   /// which this machine reaches the broker.
   std::string host{};
-  /// How long to wait for the first connection: twice `link_timeout` if left out; zero: do not wait.
+  /// How long to wait for the first connection: if left out, twice `link_timeout` and at least 10 s; zero: do not wait.
   std::optional<Duration> timeout{};
   /// How often the process shows that it is alive, and how long another process may be silent before it counts as dead.
   /// The same in all processes of a cluster. From `limits::heartbeat_least` to `heartbeat_most` and from

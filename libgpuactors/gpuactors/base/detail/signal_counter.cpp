@@ -44,7 +44,8 @@ extern "C" void count_first_signal(int signal) {
 
 /// @returns false if the process cannot open it.
 bool open_counter() {
-  if (counter < 0)
+  // A child that was forked has one of its own.
+  if (counter < 0 || owner != ::getpid())
     counter = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
   owner = ::getpid();
   return counter >= 0;
@@ -80,7 +81,8 @@ SignalCounter::~SignalCounter() {
   ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   ::sigaction(SIGINT, &interrupt_before_, nullptr);
   ::sigaction(SIGTERM, &terminate_before_, nullptr);
-  while (take())
+  // In a child that was forked, what has come is the parent's.
+  while (::getpid() == owner && take())
     continue;
 }
 

@@ -56,6 +56,10 @@ void BrokerCore::grant_more_time() {
       client.away_until = patient_until_;
       remind({patient_until_, ActorId{}, id});
     }
+  // Otherwise what is on a node that is being emptied would be ended, since nothing can move to nodes that are away.
+  for (auto& [name, node] : nodes_)
+    if (node.empty_by)
+      node.empty_by = std::max(*node.empty_by, patient_until_);
   for (auto& [id, actor] : actors_)
     if (actor.first_start_by && *actor.first_start_by < patient_until_) {
       dues_.erase({*actor.first_start_by, id});

@@ -202,7 +202,8 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
   if (options.reconnect_grace > Duration::zero())
     reconnect_grace_ms_ = to_milliseconds(options.reconnect_grace);
   broker_link_->connect(*links_, broker);
-  const auto timeout = options.timeout.value_or(2 * options.link_timeout);
+  // Also where processes give each other up early, a first connection takes its time.
+  const auto timeout = options.timeout.value_or(2 * std::max<Duration>(options.link_timeout, limits::link_timeout));
   if (timeout <= Duration::zero())
     return {};
   if (auto up = broker_link_->wait_until_up(timeout); !up)
