@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -37,6 +38,8 @@ constexpr std::size_t memory_bytes = std::size_t{2} << 30;
 int context_mark;
 /// How often it is retained.
 std::atomic<int> primary_holders{0};
+/// Of each device: threads may open several at once.
+std::array<std::atomic<int>, 64> holders_of_device{};
 thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
@@ -173,14 +176,16 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
   return CUDA_SUCCESS;
 }
 
-CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
+CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
   *context = reinterpret_cast<CUcontext>(&context_mark);
   ++primary_holders;
+  ++holders_of_device.at(static_cast<std::size_t>(device));
   ++live;
   return CUDA_SUCCESS;
 }
 
-CUresult primary_ctx_release(CUdevice) {
+CUresult primary_ctx_release(CUdevice device) {
+  --holders_of_device.at(static_cast<std::size_t>(device));
   // It ends with the last, and with it the code that it has.
   if (--primary_holders == 0)
     forget_code_of_context(nullptr);
@@ -188,14 +193,14 @@ CUresult primary_ctx_release(CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult primary_ctx_get_state(CUdevice, unsigned* flags, int* active) {
+CUresult primary_ctx_get_state(CUdevice device, unsigned* flags, int* active) {
   *flags = CU_CTX_SCHED_YIELD | CU_CTX_MAP_HOST;
-  *active = primary_holders > 0 ? 1 : 0;
+  *active = holders_of_device.at(static_cast<std::size_t>(device)) > 0 ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
-CUresult primary_ctx_set_flags(CUdevice, unsigned flags) {
-  if (primary_holders > 0)
+CUresult primary_ctx_set_flags(CUdevice device, unsigned flags) {
+  if (holders_of_device.at(static_cast<std::size_t>(device)) > 0)
     misuse("the flags of a context that somebody has were changed");
   if (flags != (CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST))
     misuse("threads would keep a processor busy while they wait, or another flag was lost");
