@@ -227,6 +227,25 @@ TEST_CASE("a streamed reply arrives in order and to the end, however slow its re
   CHECK_FALSE(end->has_value());
 }
 
+TEST_CASE("a streamed reply is read by a function, until the end or an error of either side", "[cluster]") {
+  auto cluster = embed();
+  auto actor = must(cluster.spawn("accumulator", number(0)));
+  double sum = 0;
+  auto stream = actor.stream<Number>("count", number(100));
+  CHECK(stream.for_each([&](const Number& item) { sum += item.value(); }).has_value());
+  CHECK(sum == 4950);
+  auto stopped = actor.stream<Number>("count", number(1e9));
+  const auto enough = [](const Number& item) -> Result<void> {
+    if (item.value() < 10)
+      return {};
+    return fail(Errc::cancelled, "that is enough");
+  };
+  CHECK(stopped.for_each(enough).error() == Error{Errc::cancelled, "that is enough"});
+  CHECK(actor.stream<Number>("raise", text("boom")).for_each([](const Number&) {}).error().code() != Errc::none);
+  auto moved = std::move(stopped);
+  CHECK(stopped.for_each(enough).error().code() == Errc::invalid_argument); // NOLINT(bugprone-use-after-move)
+}
+
 TEST_CASE("a reader that drops its stream stops the producer", "[cluster]") {
   auto cluster = embed();
   auto actor = *cluster.spawn("accumulator", number(0));

@@ -81,7 +81,7 @@ TEST_CASE("a kernel from source is compiled, launched with its arguments, and ke
   auto& stream = context->stream();
   auto x = stream.tensor_from(std::vector<float>{1, 2, 3}, {3});
   REQUIRE(x);
-  REQUIRE(stream.launch(*kernel, {{1, 1, 1}, {32, 1, 1}, 0}, {x->data<float>(), 2.0F, std::uint32_t{3}}));
+  REQUIRE(stream.launch(*kernel, {{1, 1, 1}, {32, 1, 1}, 0}, {*x, 2.0F, std::uint32_t{3}}));
   CHECK(*stream.to_host<float>(*x) == std::vector<float>{2, 4, 6});
   const auto other = open(device);
   const auto again = other->compile({source, "scale_by"});
@@ -149,6 +149,12 @@ TEST_CASE("launches that cannot be meant are refused") {
   CHECK(context->stream().launch(kernel, {{1, 0, 1}, {1, 1, 1}, 0}, {}).error()
         == Error{Errc::invalid_argument,
                  "kernel name was started with grid [1, 0, 1] and blocks [1, 1, 1]; each dimension is at least 1"});
+  auto reclaimed = context->stream().tensor(DType::f32, {1});
+  REQUIRE(reclaimed);
+  REQUIRE(context->reclaim());
+  CHECK(context->stream().launch(kernel, {}, {*reclaimed, 1.0F}).error()
+        == Error{Errc::invalid_argument,
+                 "argument 1 of kernel name is a tensor without memory: it is empty, or was reclaimed"});
   float* pointer = nullptr;
   CHECK(context->stream().launch(kernel, {}, {pointer}).error()
         == Error{Errc::invalid_argument, "kernel name declares 2 arguments of [8, 4] B and was given 1 of [8] B"});

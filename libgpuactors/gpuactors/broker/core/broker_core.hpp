@@ -312,7 +312,7 @@ private:
   /// If the broker itself stood still for so long that peers took it for dead (its process was stopped, its machine
   /// suspended, or a disk did not answer), their lost connections say nothing about them: gives them time to come back.
   void look_for_standstill();
-  /// Moves the deadlines of clients and of first starts to the end of that time.
+  /// Moves the deadlines of clients, of first starts and of nodes that are being emptied to the end of that time.
   void grant_more_time();
   /// The connection to a node is lost, and the node has time to come back.
   void node_away(const std::string& name);
