@@ -4,6 +4,8 @@
 #include <support/catch.hpp>
 #include <support/heap.hpp>
 
+#include <future>
+
 using namespace gpuactors;
 using namespace gpuactors::test;
 
@@ -97,6 +99,23 @@ TEST_CASE("callbacks may return something, and run even when the cluster's threa
   });
   CHECK(promise.set(7));
   CHECK(told == 7);
+}
+
+TEST_CASE("a callback may end the thread of callbacks, and those behind it run", "[base]") {
+  std::vector<int> ran;
+  std::promise<void> posted;
+  std::promise<void> last;
+  auto executor = std::make_unique<Executor>();
+  executor->post([&] {
+    posted.get_future().wait();
+    executor = nullptr;
+    ran.push_back(1);
+  });
+  executor->post([&] { ran.push_back(2); });
+  executor->post([&] { last.set_value(); });
+  posted.set_value();
+  last.get_future().wait();
+  CHECK(ran == std::vector{1, 2});
 }
 
 TEST_CASE("cancelling a transformed future withdraws the work that it was made from", "[base]") {

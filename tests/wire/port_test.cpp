@@ -5,8 +5,10 @@
 
 #include <support/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -206,6 +208,29 @@ TEST_CASE("a request that is entered while the port closes is refused, not kept 
   REQUIRE(!ticket.has_value());
   CHECK(ticket.error().code() == Errc::unavailable);
   CHECK(scene.port.pending() == 0);
+}
+
+TEST_CASE("the end of the port waits for what an actor's end calls, and calls nothing later", "[wire]") {
+  Scene scene;
+  std::promise<void> entered;
+  std::promise<void> closing;
+  std::atomic<bool> left{false};
+  scene.port.watch(scene.actor, Error{Errc::worker_died, "the worker ended"}, [&] {
+    entered.set_value();
+    closing.get_future().wait();
+    // Time in which a port that does not wait would be closed.
+    for (int turn = 0; turn < 10'000; ++turn)
+      std::this_thread::yield();
+    left = true;
+  });
+  caf_version::enqueue(scene.actor, nullptr, 0, v1::Done{});
+  entered.get_future().wait();
+  closing.set_value();
+  scene.port.close();
+  CHECK(left);
+  bool called = false;
+  scene.port.on_end(scene.actor, [&](const caf::error&) { called = true; });
+  CHECK_FALSE(called);
 }
 
 TEST_CASE("the end of the port answers all that waits and refuses what comes later", "[wire]") {

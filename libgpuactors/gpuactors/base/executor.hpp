@@ -1,10 +1,8 @@
 // Executor: a separate thread for callbacks, so they never run on the thread that completed the work.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <thread>
 
 namespace gpuactors {
@@ -12,14 +10,15 @@ namespace gpuactors {
 /// Runs functions in the order of posting, on one thread that starts with the first function.
 class Executor {
 public:
-  Executor() = default;
+  Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   /// Stops like `stop`.
   ~Executor();
 
-  /// Runs all functions posted so far, then ends the thread. Idempotent. Do not call from a posted function.
+  /// Runs all functions posted so far, then ends the thread. Idempotent. Waits for that, except in a posted function:
+  /// the rest then runs after it, even if the executor itself is destroyed there.
   void stop();
 
   /// Queues `function`. If the machine has no thread left, it runs after a later `post` that gets one, or in `stop`.
@@ -28,14 +27,11 @@ public:
   bool post(std::function<void()> function);
 
 private:
-  void start();
-  void run();
+  struct Queue;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> queue_;
+  /// Shared with the thread, which may outlive this object.
+  std::shared_ptr<Queue> queue_;
   std::thread thread_;
-  bool stopping_ = false;
 };
 
 } // namespace gpuactors

@@ -37,7 +37,7 @@ struct StateOptions {
 ///
 /// Movable; all members may be called from any thread. No member throws. The `Cluster` that `embed` or `open` returns
 /// owns the embedded cluster: its destructor asks running tasks and actors to stop and waits for them; pending requests
-/// fail with `unavailable`.
+/// fail with `unavailable`. A callback of `Future::then` may destroy it.
 class Cluster {
 public:
   /// Embeds a cluster of one or more nodes in this process. Opens no port.

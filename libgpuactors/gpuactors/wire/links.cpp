@@ -231,6 +231,10 @@ void Links::after(Duration wait, std::function<void()> due) {
   [[maybe_unused]] const auto ticket = port_.after(wait, std::move(due));
 }
 
+void Links::on_end(const caf::strong_actor_ptr& actor, std::function<void()> function) {
+  port_.on_end(actor, [function = std::move(function)](const caf::error&) { function(); });
+}
+
 // -- Redial ---------------------------------------------------------------------------------------
 
 Redial::Redial(Links& links, Endpoint to, OnChange on_change)
@@ -278,7 +282,7 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
     on_change = on_change_;
   }
   on_change(handle);
-  handle->get()->attach_functor([weak = weak_from_this(), round] {
+  links_.on_end(handle, [weak = weak_from_this(), round] {
     const auto self = weak.lock();
     if (self == nullptr)
       return;

@@ -71,6 +71,9 @@ public:
   /// Calls `due` after `wait`, on the port's timer thread. Never calls it once the port is closed.
   void after(Duration wait, std::function<void()> due);
 
+  /// Calls `function` when `actor` ends, as `RequestPort::on_end` does.
+  void on_end(const caf::strong_actor_ptr& actor, std::function<void()> function);
+
   [[nodiscard]] const LinkOptions& options() const noexcept {
     return options_;
   }

@@ -117,19 +117,24 @@ void RequestPort::fail_receiver(const caf::actor_addr& receiver, const Error& er
 }
 
 void RequestPort::watch(const caf::strong_actor_ptr& receiver, Error error, std::function<void()> first) {
-  receiver->get()->attach_functor([weak = std::weak_ptr{table_}, address = caf::actor_cast<caf::actor_addr>(receiver),
-                                   error = std::move(error), first = std::move(first)](const caf::error& reason) {
+  on_end(receiver, [this, address = caf::actor_cast<caf::actor_addr>(receiver), error = std::move(error),
+                    first = std::move(first)](const caf::error& reason) {
     if (first)
       first();
-    const auto table = weak.lock();
-    if (table == nullptr)
-      return;
     if (reason == caf::exit_reason::remote_link_unreachable)
-      table->fail_receiver(address, Error{Errc::worker_died, "the process that it ran in has ended, or the connection "
-                                                             "to it is lost"});
+      fail_receiver(address, Error{Errc::worker_died, "the process that it ran in has ended, or the connection to it "
+                                                      "is lost"});
     else
-      table->fail_receiver(address, error);
+      fail_receiver(address, error);
   });
+}
+
+void RequestPort::on_end(const caf::strong_actor_ptr& actor, std::function<void(const caf::error&)> function) {
+  actor->get()->attach_functor(
+      [weak = std::weak_ptr{table_}, function = std::move(function)](const caf::error& reason) {
+        if (const auto table = weak.lock())
+          table->visit([&] { function(reason); });
+      });
 }
 
 std::size_t RequestPort::pending() const {
@@ -165,7 +170,8 @@ void RequestPort::close() {
   }
   // Does the work of actor_companion::disconnect, which CAF 0.17.6 declares but the packaged library lacks.
   auto* companion = caf::actor_cast<caf::actor_companion*>(companion_);
-  companion->on_enqueue({});
+  companion->on_enqueue({}); // waits for a reply that is being taken
+  table_->await_visitors();
   companion->cleanup(caf::make_error(caf::exit_reason::user_shutdown), nullptr);
 }
 
@@ -249,6 +255,20 @@ void RequestPort::Table::fail_receiver(const caf::actor_addr& receiver, const Er
       if (auto reply = take(ticket))
         reply->on_error(error);
   }
+}
+
+void RequestPort::Table::visit(const std::function<void()>& function) {
+  // Entered before `closed` is read, and `close` sets it before it looks for visitors: it misses none that goes on.
+  visitors.fetch_add(1);
+  if (!closed)
+    function();
+  if (visitors.fetch_sub(1) == 1)
+    visitors.notify_all();
+}
+
+void RequestPort::Table::await_visitors() {
+  for (int now = visitors; now != 0; now = visitors)
+    visitors.wait(now);
 }
 
 TimePoint RequestPort::Table::expire(TimePoint now) {

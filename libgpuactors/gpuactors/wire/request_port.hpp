@@ -129,6 +129,10 @@ public:
   /// receiver.
   void watch(const caf::strong_actor_ptr& receiver, Error error, std::function<void()> first = {});
 
+  /// Calls `function` with the reason when `actor` ends, on the thread that notices it, or at once if it has ended. Not
+  /// called once the port is closed.
+  void on_end(const caf::strong_actor_ptr& actor, std::function<void(const caf::error&)> function);
+
   [[nodiscard]] bool closed() const noexcept {
     return table_->closed;
   }
@@ -136,7 +140,9 @@ public:
   /// Returns how many calls wait for an answer now.
   [[nodiscard]] std::size_t pending() const;
 
-  /// Fails all pending requests with `unavailable` and refuses later ones. Idempotent.
+  /// Fails all pending requests with `unavailable` and refuses later ones. Waits for the functions that other threads
+  /// call for this port now; none is called afterwards, so what they use may be destroyed. Idempotent. Do not call it
+  /// from a function of `watch` or `on_end`.
   void close();
 
   [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {
@@ -165,6 +171,8 @@ private:
     std::uint64_t nonce = 0;
     std::atomic<bool> closed{false};
     std::atomic<std::size_t> count{0};
+    /// How many functions run now that were given to `on_end`.
+    std::atomic<int> visitors{0};
 
     Shard& shard(Ticket ticket) {
       return shards.at(ticket % shards.size());
@@ -173,6 +181,9 @@ private:
     bool outlives_receivers(Ticket ticket);
     void receive(caf::mailbox_element& element);
     void fail_receiver(const caf::actor_addr& receiver, const Error& error);
+    /// Calls the function unless the port is closed.
+    void visit(const std::function<void()>& function);
+    void await_visitors();
     TimePoint expire(TimePoint now);
   };
 
