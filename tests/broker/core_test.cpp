@@ -1,5 +1,6 @@
 // The broker's core alone: what it orders after connections and brokers were lost, and what it refuses to whom.
 #include <broker/core_scene.hpp>
+#include <broker/memory_store.hpp>
 
 using namespace broker_test;
 
@@ -191,6 +192,79 @@ TEST_CASE("a broker that was restarted takes no older state for what a node brou
   scene.add_node();
   REQUIRE(scene.world.starts.size() == 1);
   CHECK(scene.world.starts.back().saved() == "newer");
+}
+
+// -- lives on nodes that were cut off --------------------------------------------------------------
+
+TEST_CASE("of two lives that nodes bring, the one that was started last is the actor", "[broker][core]") {
+  const bool older_first = GENERATE(false, true);
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto older = earlier.spawn(1, "a");
+  earlier.core.peer_down(earlier.node_peer);
+  earlier.add_node("n1", 8);
+  const auto newer = earlier.world.starts.back();
+  REQUIRE(newer.lease().node() == "n1");
+
+  Scene scene{{.last_id = 1'000}};
+  scene.greet(1);
+  if (older_first)
+    scene.add_node("n0", 7, {held_by(older)});
+  scene.add_node("n1", 8, {held_by(newer)});
+  if (!older_first)
+    scene.add_node("n0", 7, {held_by(older)});
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == older.lease().id());
+  const auto state = scene.core.state({});
+  REQUIRE(state.actors_size() == 1);
+  CHECK(state.actors(0).lease().id() == newer.lease().id());
+  scene.start(newer);
+  v1::LeaseEnded ended;
+  ended.set_lease(older.lease().id());
+  ended.set_epoch(older.lease().epoch());
+  scene.core.lease_ended(ended);
+  CHECK(scene.core.state({}).actors(0).state() == "alive");
+  CHECK(scene.core.state({}).leases_size() == 1);
+}
+
+TEST_CASE("an actor that was ended while a node with a life of it was cut off comes back to no broker",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  const auto order = first.spawn(1, "a");
+  first.core.peer_down(first.node_peer);
+  REQUIRE(first.kill("a", 100).has_value());
+  first.run(1s);
+
+  for (std::uint64_t life = 1; life <= 2; ++life) {
+    Scene later{{.last_id = life * (1U << 30U), .settle = 1s, .store = store}};
+    later.greet(1);
+    later.add_node({held_by(order)});
+    REQUIRE(later.world.ends.size() == 1);
+    CHECK(later.world.ends.back().lease() == order.lease().id());
+    CHECK(later.core.state({}).actors_size() == 0);
+  }
+}
+
+TEST_CASE("what was withdrawn while its node was cut off is ended when the node comes to a later broker",
+          "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto order = earlier.spawn(1, "");
+  Scene scene{{.last_id = 1'000, .settle = 1s}};
+  scene.greet(1);
+  scene.run(2s);
+  v1::Withdraw message;
+  message.set_client(1);
+  message.set_client_request(order.client_request());
+  scene.core.withdraw(message, BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  scene.add_node({held_by(order)});
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == order.lease().id());
 }
 
 // -- rights ---------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@
 
 #include <gpuactors/broker/core/broker_core.hpp>
 
+#include <broker/memory_store.hpp>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -104,7 +106,6 @@ public:
 
 private:
   class World;
-  class Store;
   struct Node;
   struct Client;
   struct Asked;
@@ -175,7 +176,7 @@ private:
   std::mt19937_64 random_;
   bool calm_ = false;
   Timeline time_;
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<broker_test::MemoryStore> store_;
   std::uint64_t broker_number_ = 0;
   std::unique_ptr<World> world_;
   std::unique_ptr<gpuactors::BrokerCore> core_;

@@ -10,7 +10,7 @@
 namespace simulation {
 
 Cluster::Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, std::ostream* trace)
-  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed), store_(std::make_shared<Store>()) {
+  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed), store_(std::make_shared<broker_test::MemoryStore>()) {
   start_broker();
   run_for(10ms);
   for (int number = 0; number < 3; ++number) {
@@ -260,6 +260,9 @@ void Cluster::calm() {
     static_cast<void>(core_->drain(message)); // one that is not drained stays so
   }
   run_for(100s);
+  // What was granted or given back a moment ago is still on its way.
+  for (int tries = 0; tries < 10 && !disagreements().empty(); ++tries)
+    run_for(1s);
 }
 
 std::vector<std::string> Cluster::disagreements() {

@@ -11,45 +11,6 @@ using namespace std::chrono_literals;
 /// Of all processes. As long as that, or longer, the broker stands still at times.
 constexpr auto link_timeout = 5s;
 
-/// What is committed is there over restarts.
-class Cluster::Store : public DesiredState {
-public:
-  void put(StateSection section, StateKey key, std::string value) override {
-    pending_[{section, std::move(key)}] = std::move(value);
-  }
-
-  void erase(StateSection section, StateKey key) override {
-    pending_[{section, std::move(key)}] = std::nullopt;
-  }
-
-  Result<void> commit() override {
-    for (auto& [key, value] : pending_) {
-      if (value)
-        kept_[key] = std::move(*value);
-      else
-        kept_.erase(key);
-    }
-    pending_.clear();
-    return {};
-  }
-
-  Result<std::vector<StateEntry>> load(StateSection section) const override {
-    std::vector<StateEntry> result;
-    for (const auto& [key, value] : kept_)
-      if (key.first == section)
-        result.push_back({key.second, value});
-    return result;
-  }
-
-  void lose_pending() {
-    pending_.clear();
-  }
-
-private:
-  std::map<std::pair<StateSection, StateKey>, std::optional<std::string>> pending_;
-  std::map<std::pair<StateSection, StateKey>, std::string> kept_;
-};
-
 struct Cluster::Node {
   v1::Node offer;
   std::uint64_t agent = 0;

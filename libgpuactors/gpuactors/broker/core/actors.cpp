@@ -262,6 +262,7 @@ void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
   record.memory_used_bytes = 0;
   record.calls = 0;
   record.lease.reset();
+  record.strayed = record.strayed || why == LifeEnd::lost_place;
   const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};
   std::optional<Duration> next_life;
   if (!record.no_restart)
@@ -333,6 +334,9 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   spawns_.erase({record.client, record.client_request});
   if (id.value() <= options_.last_id)
     forgotten_.insert(id);
+  // What an earlier broker knew of its lives is not known.
+  if (record.strayed || record.lives.restarts() > 0 || record.state == ActorState::returning)
+    bury(id);
   if (record.spec.detached() || !record.spec.name().empty())
     drop(StateSection::actors, id.value());
   for (auto& seeker : record.seekers)

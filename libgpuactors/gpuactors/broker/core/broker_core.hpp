@@ -238,6 +238,8 @@ private:
     ActorState state = ActorState::waiting;
     Lives lives;
     bool no_restart = false;
+    /// A life was lost with its place: it may go on where the broker cannot see it.
+    bool strayed = false;
     /// Why the actor was told to end; empty: it was not, or by an earlier broker.
     std::string end_reason;
     /// Somebody looked the actor up by name or joined it with `get_if_exists`: withdrawing its spawn leaves it alone.
@@ -291,6 +293,8 @@ private:
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
+  /// Ends the actor's life that is known, for a later one that a node has brought.
+  void replace_life(ActorRecord& record);
   /// Takes over what the actor saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
@@ -362,6 +366,8 @@ private:
   void keep(const ActorRecord& record);
   void keep(GroupId id);
   void drop(StateSection section, std::uint64_t id);
+  /// Records that an actor has ended of which a node that is cut off may still have a life: no later broker takes it.
+  void bury(ActorId id);
   /// Records in the store that ids up to some way beyond `given` may be issued: a restarted broker begins above them.
   void reserve_ids(std::uint64_t given);
   void commit_soon();
@@ -461,10 +467,11 @@ private:
   std::set<Due> dues_;
   TimePoint next_due_ = never;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
-  // Requests withdrawn while nodes might still bring back what they asked for.
+  // Requests withdrawn while nodes might still bring back what they asked for; until their client is gone.
   std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
-  // Actors of an earlier broker that have ended since: their nodes may not know.
+  // Actors of an earlier broker that have ended since: their nodes may not know. And those of them that the store has.
   std::set<ActorId> forgotten_;
+  std::set<ActorId> buried_;
   // Leases that nodes sent ahead of their registration, by agent id.
   std::map<std::uint64_t, HeldParts> held_ahead_;
   std::vector<Arrival> arrivals_;

@@ -1,4 +1,5 @@
-// DesiredState: what survives a restart of the broker: named or detached actors, placement groups, drained nodes.
+// DesiredState: what survives a restart of the broker: named or detached actors, placement groups, drained nodes, and
+// which actors are not to come back.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -19,11 +20,12 @@ enum class StateSection : std::uint8_t {
   groups,
   nodes,
   ids,
+  ended,
 };
 
-/// "actors", "groups", "nodes" or "ids".
+/// "actors", "groups", "nodes", "ids" or "ended".
 [[nodiscard]] constexpr std::string_view to_string(StateSection section) noexcept {
-  constexpr std::array<std::string_view, 4> names = {"actors", "groups", "nodes", "ids"};
+  constexpr std::array<std::string_view, 5> names = {"actors", "groups", "nodes", "ids", "ended"};
   return names[static_cast<std::size_t>(section)];
 }
 

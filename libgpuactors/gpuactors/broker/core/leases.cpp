@@ -44,22 +44,26 @@ void BrokerCore::cancel(const v1::CancelAcquire& message) {
 }
 
 void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
+  const std::pair key{message.client(), message.client_request()};
+  const auto spawn = spawns_.find(key);
+  auto* const actor = spawn != spawns_.end() ? &actors_.at(spawn->second) : nullptr;
+  if (actor != nullptr && actor->shared)
+    return answer.deliver({});
+  // A node that is cut off may have it from an earlier broker, and come back with it.
+  withdrawn_.insert(key);
+  if (withdrawn_.size() > limits::buried_actors)
+    withdrawn_.erase(withdrawn_.lower_bound({message.client(), 0}));
   // The answer says that the actor or group is gone, so it waits until all nodes are back; if the broker restarts
   // before, the client asks the new one.
-  const std::pair key{message.client(), message.client_request()};
   if (settling_) {
-    withdrawn_.insert(key);
     early_withdrawals_.emplace_back(message, std::move(answer));
     answer = DoneAnswer{[](const Result<void>&) {}};
   }
-  if (const auto spawn = spawns_.find(key); spawn != spawns_.end()) {
-    auto& actor = actors_.at(spawn->second);
-    if (actor.shared)
-      return answer.deliver({});
-    actor.no_restart = true;
-    actor.killers.push_back(std::move(answer));
-    if (actor.state != ActorState::stopping)
-      kill(actor, std::chrono::milliseconds{limits::stop_grace}.count(), "the request for it was withdrawn");
+  if (actor != nullptr) {
+    actor->no_restart = true;
+    actor->killers.push_back(std::move(answer));
+    if (actor->state != ActorState::stopping)
+      kill(*actor, std::chrono::milliseconds{limits::stop_grace}.count(), "the request for it was withdrawn");
   } else if (const auto group = submitted_groups_.find(key); group != submitted_groups_.end()) {
     auto& record = groups_.at(group->second);
     record.removers.push_back(std::move(answer));

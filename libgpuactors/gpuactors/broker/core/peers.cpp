@@ -247,6 +247,12 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     const auto known = actors_.find(ActorId{held.actor().actor()});
     if (known == actors_.end() || known->second.state == ActorState::returning)
       return adopt_actor(held);
+    // Of two lives, the one that was started last is the actor: the other's node was cut off when it was started.
+    if (known->second.lease && known->second.state != ActorState::stopping
+        && known->second.lives.restarts() < held.actor().restarts()) {
+      replace_life(known->second);
+      return adopt_actor(held);
+    }
   }
   auto& task = task_leases_[id];
   task.client = held.client();
@@ -254,6 +260,19 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   const bool wanted = client != clients_.end() ? client->second.claimed.count(id) > 0 : settling_;
   if (held.has_actor() || ours || !wanted)
     end_task_lease(id);
+}
+
+void BrokerCore::replace_life(ActorRecord& record) {
+  const LeaseId old{record.lease->id()};
+  stop_reminding(record);
+  give_up_move(record);
+  record.handle = nullptr;
+  record.control = nullptr;
+  record.address.clear();
+  record.pid = 0;
+  actor_leases_.erase(old);
+  task_leases_[old].client = record.client;
+  end_task_lease(old);
 }
 
 void BrokerCore::adopt_actor(const v1::HeldLease& held) {
@@ -422,6 +441,7 @@ void BrokerCore::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed)
 
 void BrokerCore::drop_client(ClientId id) {
   clients_.erase(id);
+  withdrawn_.erase(withdrawn_.lower_bound({id, 0}), withdrawn_.lower_bound({id + 1, 0}));
   end_stray_leases(id, {});
   std::vector<ActorId> actors;
   for (const auto& [actor, record] : actors_)

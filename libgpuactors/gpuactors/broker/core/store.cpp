@@ -35,6 +35,11 @@ void BrokerCore::load() {
     groups_[id].request = stored.request();
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
   });
+  if (const auto ended = options_.store->load(StateSection::ended))
+    for (const auto& entry : *ended)
+      if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
+        buried_.insert(ActorId{*id});
+  forgotten_ = buried_;
   each(StateSection::nodes, v1::StoredNode{}, [this](const StateKey& key, const v1::StoredNode& stored) {
     if (const auto* name = std::get_if<std::string>(&key))
       stored_nodes_[*name] = stored;
@@ -152,6 +157,15 @@ void BrokerCore::drop(StateSection section, std::uint64_t id) {
     return;
   options_.store->erase(section, id);
   commit_soon();
+}
+
+void BrokerCore::bury(ActorId id) {
+  if (options_.store == nullptr || !buried_.insert(id).second)
+    return;
+  options_.store->put(StateSection::ended, id.value(), {});
+  commit_soon();
+  if (buried_.size() > limits::buried_actors)
+    drop(StateSection::ended, buried_.extract(buried_.begin()).value().value());
 }
 
 void BrokerCore::reserve_ids(std::uint64_t given) {
