@@ -85,7 +85,7 @@ public:
   /// Prints the events that the broker has from `next_` on. @returns false if the reader was stopped, or if nobody
   /// reads the output any more.
   Result<bool> read() {
-    auto asked = cluster_.state_async({.events_from = next_});
+    auto asked = cluster_.state_async({.events_from = next_, .only_past = true});
     while (!asked.ready()) {
       if (stop_.stop_requested())
         return false;

@@ -70,6 +70,8 @@ public:
   }
 
   ~Scene() {
+    for (const auto& control : controls_)
+      caf::anon_send_exit(control, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(caf::actor_cast<caf::actor>(agent_), caf::exit_reason::user_shutdown);
   }
 
@@ -103,6 +105,32 @@ public:
     caf_version::post(agent_, std::move(ended));
   }
 
+  /// The worker has come up; what it is told is dropped.
+  void come_up(std::uint64_t worker) {
+    const auto control = system_.get().spawn([](caf::event_based_actor* self) -> caf::behavior {
+      self->set_default_handler(caf::drop);
+      return {[](const v1::Done&) {}};
+    });
+    controls_.push_back(control);
+    v1::WorkerHello message;
+    message.set_worker(worker);
+    caf_version::post(agent_, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(control));
+  }
+
+  void fail_device() {
+    v1::DeviceFault fault;
+    fault.add_uuids("GPU-0");
+    fault.set_reason("it fell off the bus");
+    caf_version::post(agent_, std::move(fault));
+  }
+
+  void be_due(ProcessAgent::Due what, std::uint64_t worker) {
+    v1::Tick tick;
+    tick.set_what(static_cast<std::uint32_t>(what));
+    tick.set_id(worker);
+    caf_version::post(agent_, std::move(tick));
+  }
+
   void exit(std::uint64_t worker) {
     v1::WorkerExited exited;
     exited.set_worker(worker);
@@ -122,6 +150,7 @@ private:
   std::string notices_;
   test::System system_;
   caf::strong_actor_ptr agent_;
+  std::vector<caf::actor> controls_;
 };
 
 } // namespace
@@ -152,6 +181,21 @@ TEST_CASE("a device that worker after worker loses is out of use") {
   scene.launcher->await(limits::device_losses + 1);
   CHECK(scene.notices().find("3 workers lost it by sticky errors within 10 minutes; it is out of use")
         != std::string::npos);
+}
+
+TEST_CASE("a worker whose device failed is killed when its own time is over, and not when it had to be up") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  scene.fail_device();
+  scene.be_due(ProcessAgent::Due::worker_start, 1);
+  scene.lease_without_device(100);
+  scene.launcher->await(2);
+  CHECK(scene.launcher->killed() == 0);
+  scene.be_due(ProcessAgent::Due::worker_end, 1);
+  scene.lease_without_device(101, "COLOUR");
+  scene.launcher->await(3);
+  CHECK(scene.launcher->killed() == 1);
 }
 
 TEST_CASE("an agent starts no process with a variable that is not for users, whoever asks") {

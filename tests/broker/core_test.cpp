@@ -267,6 +267,27 @@ TEST_CASE("what was withdrawn while its node was cut off is ended when the node 
   CHECK(scene.world.ends.back().lease() == order.lease().id());
 }
 
+// -- the state -----------------------------------------------------------------------------------
+
+TEST_CASE("who follows the events gets them without the state of the cluster", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  scene.spawn(1, "a");
+  v1::GetState message;
+  message.set_events_from(2);
+  message.set_only_past(true);
+  const auto past = scene.core.state(message);
+  REQUIRE(past.events_size() > 0);
+  CHECK(past.events(0).sequence() == 2);
+  CHECK(past.counters().at("spawned") == 1);
+  CHECK(past.nodes_size() + past.actors_size() + past.leases_size() + past.clients_size() == 0);
+  message.set_only_past(false);
+  const auto all = scene.core.state(message);
+  CHECK(all.nodes_size() == 1);
+  CHECK(all.actors_size() == 1);
+}
+
 // -- rights ---------------------------------------------------------------------------------------
 
 TEST_CASE("clients end what their own name has started, administrators end everything", "[broker][core]") {

@@ -2,6 +2,7 @@
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -91,15 +92,8 @@ std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& le
   for (const auto& [name, units] : lease.resource_units())
     resources.emplace(name, Share{units});
   const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
-  if (!taken) {
-    // Nothing was started, so the lease is reported as ended at once.
-    v1::LeaseEnded ended;
-    ended.set_lease(lease.id());
-    ended.set_epoch(lease.epoch());
-    ended.set_error(static_cast<std::uint32_t>(taken.error().code()));
-    ended.set_text(taken.error().message());
-    return ended;
-  }
+  if (!taken) // nothing was started, so the lease is reported as ended at once
+    return lease_end(lease.id(), lease.epoch(), taken.error());
   for (const auto& [name, ids] : *taken)
     (*lease.mutable_units())[name].mutable_ids()->Add(ids.begin(), ids.end());
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -19,15 +20,6 @@ std::map<std::string, Share> resources_of(const v1::Node& node) {
   for (const auto& [name, units] : node.resource_units())
     result.emplace(name, Share{units});
   return result;
-}
-
-v1::LeaseEnded end_of(const v1::Lease& lease, const Error& error) {
-  v1::LeaseEnded ended;
-  ended.set_lease(lease.id());
-  ended.set_epoch(lease.epoch());
-  ended.set_error(static_cast<std::uint32_t>(error.code()));
-  ended.set_text(error.message());
-  return ended;
 }
 
 /// The variables that show a process exactly these devices and units. All others of their kind are hidden.
@@ -103,22 +95,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this](const v1::WorkerExited& message) { worker_exited(message); },
       [this](const v1::PeerDown& message) { worker_lost(message.peer()); },
       [this](const v1::LinkChanged&, const caf::strong_actor_ptr& broker) { link_changed(broker); },
-      [this](const v1::Tick& message) {
-        if (message.id() == 0) {
-          if (refused_ == registration_)
-            register_node();
-          return;
-        }
-        if (message.id() == tick_readers)
-          return answer_readers();
-        if (message.id() == tick_saves) {
-          saves_wait_ = false;
-          return send_saves();
-        }
-        if (const auto worker = workers_.find(message.id());
-            worker != workers_.end() && (worker->second.control == nullptr || worker->second.doomed))
-          kill_worker(worker->second); // the worker has not come up in time, or, when doomed, has not ended in time
-      },
+      [this](const v1::Tick& message) { due(static_cast<Due>(message.what()), message.id()); },
       [this](const v1::ReadLog& message) { return read_log(message); },
       [this](const v1::ActorSaved& message) { saved(message); },
       [this](const v1::HolderUsage& message) { used(message); },
@@ -148,10 +125,11 @@ void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isol
   if (auto refused = refuse_failed(order.lease()))
     return report(std::move(*refused));
   if (auto checked = check_environment(isolated.environment); !checked)
-    return report(end_of(order.lease(), checked.error()));
+    return report(lease_end(order.lease().id(), order.lease().epoch(), checked.error()));
   if (const auto lender = leases_.find(LeaseId{order.lease().parent()});
       lender != leases_.end() && lender->second.ended && !isolated.wanted)
-    return report(end_of(order.lease(), Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"}));
+    return report(lease_end(order.lease().id(), order.lease().epoch(),
+                            Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"}));
   if (const auto refused = take_units(instances_, *order.mutable_lease()))
     return report(*refused);
   *held.mutable_lease() = order.lease();
@@ -227,9 +205,7 @@ ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, std::vec
     exited.set_text(fmt::format("could not be started: {}", started.error().message()));
     caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(this), std::move(exited));
   } else {
-    v1::Tick tick;
-    tick.set_id(command.number);
-    caf_version::post_later(this, limits::worker_start, std::move(tick));
+    remind(limits::worker_start, Due::worker_start, command.number);
   }
   return worker;
 }
@@ -248,10 +224,7 @@ void ProcessAgent::end(const v1::EndLease& order) {
   const auto lease = leases_.find(LeaseId{order.lease()});
   if (lease == leases_.end()) {
     // Nothing runs under the lease: it ended before the order arrived, or the order to start it was lost.
-    v1::LeaseEnded ended;
-    ended.set_lease(order.lease());
-    ended.set_epoch(order.epoch());
-    return report(std::move(ended));
+    return report(lease_end(order.lease(), order.epoch()));
   }
   if (lease->second.held.lease().epoch() != order.epoch())
     return;
@@ -260,10 +233,7 @@ void ProcessAgent::end(const v1::EndLease& order) {
     caf_version::post(worker.control, order);
     return;
   }
-  v1::LeaseEnded ended;
-  ended.set_lease(order.lease());
-  ended.set_epoch(order.epoch());
-  this->ended(std::move(ended));
+  ended(lease_end(order.lease(), order.epoch()));
 }
 
 void ProcessAgent::ended(v1::LeaseEnded message) {
@@ -306,14 +276,43 @@ void ProcessAgent::stuck(const v1::LeaseStuck& message) {
   if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
     return;
   // A stuck thread cannot be ended from outside, but its process can.
-  v1::LeaseEnded ended;
-  ended.set_lease(message.lease());
-  ended.set_epoch(message.epoch());
-  ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
-  ended.set_text(message.text());
   options_.notice(fmt::format("{}: {}", lease->second.held.lease().name(), message.text()));
-  lease->second.ended = std::move(ended);
+  lease->second.ended = lease_end(message.lease(), message.epoch(), Error{Errc::worker_died, message.text()});
   kill_worker(workers_.at(lease->second.worker));
+}
+
+// -- reminders ------------------------------------------------------------------------------------
+
+void ProcessAgent::remind(Duration after, Due what, std::uint64_t worker) {
+  v1::Tick tick;
+  tick.set_what(static_cast<std::uint32_t>(what));
+  tick.set_id(worker);
+  caf_version::post_later(this, after, std::move(tick));
+}
+
+void ProcessAgent::due(Due what, std::uint64_t worker) {
+  const auto found = workers_.find(worker);
+  switch (what) {
+  case Due::registration:
+    if (refused_ == registration_)
+      register_node();
+    break;
+  case Due::worker_start:
+    if (found != workers_.end() && found->second.control == nullptr)
+      kill_worker(found->second);
+    break;
+  case Due::worker_end:
+    if (found != workers_.end())
+      kill_worker(found->second);
+    break;
+  case Due::log_readers:
+    answer_readers();
+    break;
+  case Due::saves:
+    saves_wait_ = false;
+    send_saves();
+    break;
+  }
 }
 
 // -- workers --------------------------------------------------------------------------------------
@@ -369,11 +368,10 @@ void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
     options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);
-    auto ended =
-        lease.ended
-            ? std::move(*lease.ended)
-            : end_of(lease.held.lease(),
-                     Error{Errc::worker_died, fmt::format("the worker process for {} {}", record.key, message.text())});
+    auto ended = lease.ended ? std::move(*lease.ended)
+                             : lease_end(id.value(), lease.held.lease().epoch(),
+                                         Error{Errc::worker_died, fmt::format("the worker process for {} {}",
+                                                                              record.key, message.text())});
     report(std::move(ended));
   }
 }

@@ -82,6 +82,17 @@ struct ProcessAgentOptions {
 /// touches a device.
 class ProcessAgent : public Guarded<AgentHandle::base, AgentFromClients> {
 public:
+  /// What it reminds itself of, by a `Tick`.
+  enum class Due : std::uint8_t {
+    registration,
+    /// A worker should have come up.
+    worker_start,
+    /// A worker with a failed device should have ended.
+    worker_end,
+    log_readers,
+    saves,
+  };
+
   ProcessAgent(caf::actor_config& config, ProcessAgentOptions options);
 
   AgentHandle::behavior_type make_behavior() override;
@@ -92,10 +103,6 @@ public:
   }
 
 private:
-  // Ids of `Tick`s, besides 0 for registering and the numbers of workers.
-  static constexpr std::uint64_t tick_readers = UINT64_MAX;
-  static constexpr std::uint64_t tick_saves = UINT64_MAX - 1;
-
   using Order = std::function<void(const caf::strong_actor_ptr& worker)>;
   using Environment = google::protobuf::Map<std::string, std::string>;
 
@@ -113,8 +120,6 @@ private:
     LeaseId owner;
     /// The worker is being ended and gets no more work.
     bool ending = false;
-    /// One of the worker's devices has failed: the worker is killed after a grace, whatever runs in it.
-    bool doomed = false;
     caf::strong_actor_ptr control;
     std::string address;
     std::uint32_t pid = 0;
@@ -172,6 +177,10 @@ private:
   void note_loss(int device);
 
   // -- logs: process_agent_log.cpp -------------------------------------------------------------
+
+  /// Calls `due` after a while, for the worker of this number, if it is about one.
+  void remind(Duration after, Due what, std::uint64_t worker = 0);
+  void due(Due what, std::uint64_t worker);
 
   caf::result<v1::LogLines> read_log(const v1::ReadLog& message);
   void answer_readers();

@@ -1,6 +1,7 @@
 // ProcessAgent: failed devices, and the utilization of devices.
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -32,13 +33,10 @@ void ProcessAgent::device_failed(const v1::DeviceFault& message) {
     }
     // The worker answers its calls with the reason. A call into the driver may never return, so the worker is killed
     // after a grace.
-    worker.doomed = true;
     if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == number)
       by_key_.erase(known);
     caf_version::post(worker.control, told);
-    v1::Tick tick;
-    tick.set_id(number);
-    caf_version::post_later(this, limits::fault_grace, std::move(tick));
+    remind(limits::fault_grace, Due::worker_end, number);
   }
 }
 
@@ -80,12 +78,9 @@ std::optional<v1::LeaseEnded> ProcessAgent::refuse_failed(const v1::Lease& lease
     for (const auto& device : options_.node.devices())
       if (device.index() == granted.index() && !device.fault().empty()) {
         // The order was already on its way when the broker learned of the fault.
-        v1::LeaseEnded ended;
-        ended.set_lease(lease.id());
-        ended.set_epoch(lease.epoch());
-        ended.set_error(static_cast<std::uint32_t>(Errc::lease_revoked));
-        ended.set_text(describe_fault(options_.node.name(), device.index(), device.fault()));
-        return ended;
+        return lease_end(
+            lease.id(), lease.epoch(),
+            Error{Errc::lease_revoked, describe_fault(options_.node.name(), device.index(), device.fault())});
       }
   return std::nullopt;
 }

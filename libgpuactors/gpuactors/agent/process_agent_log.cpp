@@ -46,7 +46,7 @@ caf::result<v1::LogLines> ProcessAgent::read_log(const v1::ReadLog& message) {
       answers->ready.emplace_back(ticket, std::move(answer));
     }
     v1::Tick tick;
-    tick.set_id(tick_readers);
+    tick.set_what(static_cast<std::uint32_t>(Due::log_readers));
     caf_version::post(self, std::move(tick));
   });
   return promise;

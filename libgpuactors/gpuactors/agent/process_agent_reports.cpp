@@ -77,7 +77,7 @@ void ProcessAgent::register_node() {
                                     remedy, std::chrono::seconds{limits::redial_longest}.count());
             if (said != said_)
               options_.notice(said_ = std::move(said));
-            caf_version::post_later(this, limits::redial_longest, v1::Tick{});
+            remind(limits::redial_longest, Due::registration);
           });
   // Workers report only changes, so the latest values are sent here.
   v1::HolderUsage usage;
@@ -172,9 +172,7 @@ void ProcessAgent::send_saves() {
     caf_version::post(broker_, save_of(leases_.at(id).held));
   if (std::exchange(saves_wait_, true))
     return;
-  v1::Tick tick;
-  tick.set_id(tick_saves);
-  caf_version::post_later(this, limits::save_interval, std::move(tick));
+  remind(limits::save_interval, Due::saves);
 }
 
 void ProcessAgent::used(const v1::HolderUsage& message) {

@@ -2,6 +2,7 @@
 #include <gpuactors/actor/task_runner.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/worker.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ namespace gpuactors {
 
 namespace {
 
-// The id of a `Tick` for usage reports; other ids are leases whose grace is over.
+// The id of a `Tick` for usage reports; other ids are leases whose grace is over. No lease has this id.
 constexpr std::uint64_t tick_usage = 0;
 
 bool is_isolated(const v1::StartRunner& order) {
@@ -72,15 +73,10 @@ void Worker::on_exit() {
 
 template <class Holder>
 Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
-  v1::LeaseEnded ended;
-  ended.set_lease(lease.id());
-  ended.set_epoch(lease.epoch());
   auto control = std::make_shared<HolderControl>();
   auto holder = services_->threads->spawn<Holder>(system(), services_, control, info_of(lease, services_->devices));
   if (!holder) {
-    ended.set_error(static_cast<std::uint32_t>(holder.error().code()));
-    ended.set_text(holder.error().message());
-    caf_version::post(agent_, std::move(ended));
+    caf_version::post(agent_, lease_end(lease.id(), lease.epoch(), holder.error()));
     return nullptr;
   }
   auto& slot = slots_[LeaseId{lease.id()}];
@@ -89,15 +85,15 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
     slot.devices.push_back(device.index());
   slot.control = std::move(control);
   slot.holder = std::move(*holder);
-  slot.control->on_end(
-      [worker = caf::actor_cast<caf::strong_actor_ptr>(this), control = std::weak_ptr{slot.control}, ended]() mutable {
-        if (const auto known = control.lock())
-          for (const auto index : known->lost_devices())
-            ended.add_lost_devices(index);
-        if (ended.lost_devices_size() > 0)
-          ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
-        caf_version::enqueue(worker, nullptr, 0, ended);
-      });
+  slot.control->on_end([worker = caf::actor_cast<caf::strong_actor_ptr>(this), control = std::weak_ptr{slot.control},
+                        ended = lease_end(lease.id(), lease.epoch())]() mutable {
+    if (const auto known = control.lock())
+      for (const auto index : known->lost_devices())
+        ended.add_lost_devices(index);
+    if (ended.lost_devices_size() > 0)
+      ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
+    caf_version::enqueue(worker, nullptr, 0, ended);
+  });
   slot.control->on_save([agent = agent_, id = lease.id(), epoch = lease.epoch()](const Payload& state) {
     v1::ActorSaved message;
     message.set_lease(id);

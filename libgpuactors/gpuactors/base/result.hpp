@@ -171,10 +171,6 @@ struct IsResult<Result<T>> : std::true_type {};
 
 } // namespace detail
 
-} // namespace gpuactors
-
-namespace gpuactors {
-
 /// An error as an exception, for constructors of actors, which return nothing: whoever spawned the actor gets it with
 /// its code. The library throws nothing itself, but for `value_or_throw`.
 class FailedResult : public std::exception {

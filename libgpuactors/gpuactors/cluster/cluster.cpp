@@ -412,6 +412,7 @@ Future<v1::ClusterState> Cluster::state_async(const StateOptions& options) {
   v1::GetState message;
   message.set_events_from(options.events_from);
   message.set_ended(options.ended);
+  message.set_only_past(options.only_past);
   auto reply = std::make_shared<detail::MessageReply<v1::ClusterState>>();
   reply->executor = core_->executor();
   core_->ask_broker(reply, deadline_after(Clock::now(), options.timeout), std::move(message));

@@ -29,6 +29,8 @@ struct StateOptions {
   std::uint64_t events_from = 0;
   /// How many of the actors that have ended to return, the latest first; the broker has at most `limits::ended_actors`.
   std::uint32_t ended = 0;
+  /// Whether to leave out all that there is now, for those who follow the events of a large cluster.
+  bool only_past = false;
   /// How long to wait for the answer, including the time that the broker is away.
   Duration timeout = limits::call_deadline;
 };

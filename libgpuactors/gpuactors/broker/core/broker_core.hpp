@@ -432,6 +432,8 @@ private:
   /// Asks a client to give a lease back after the running task.
   void reclaim(LeaseId id, TaskLease& lease);
   void log(const Event& event);
+  /// Adds what there is now: nodes, devices, leases, actors, groups, clients and the queue.
+  void add_present(v1::ClusterState& result) const;
   void wake_for_ledger();
   /// Looks at the actor or client again at `due.at`.
   void remind(const Due& due);

@@ -258,8 +258,7 @@ v1::Lease BrokerCore::to_wire(const Lease& lease) const {
 
 // -- state ----------------------------------------------------------------------------------------
 
-v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
-  v1::ClusterState result;
+void BrokerCore::add_present(v1::ClusterState& result) const {
   for (const auto& view : ledger_.nodes()) {
     const auto& record = nodes_.at(view.name);
     const auto& known = record.node;
@@ -302,6 +301,12 @@ v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
     entry->set_priority(waiting.priority);
     entry->set_reason(waiting.reason);
   }
+}
+
+v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
+  v1::ClusterState result;
+  if (!message.only_past())
+    add_present(result);
   if (message.events_from() > 0)
     log_.for_each_from(message.events_from(), [&](const v1::Event& event) { *result.add_events() = event; });
   const auto ended = std::min<std::size_t>(message.ended(), ended_.size());

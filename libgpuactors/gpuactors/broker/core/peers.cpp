@@ -1,6 +1,7 @@
 // The broker's peers: nodes and clients that come, go, and come back with what they hold.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -181,14 +182,10 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
   for (const auto& lease : ledger_.leases())
     if (lease.node == node.name() && there.count(lease.id) == 0)
       lost.push_back(lease);
-  for (const auto& lease : lost) {
-    v1::LeaseEnded ended;
-    ended.set_lease(lease.id.value());
-    ended.set_epoch(lease.epoch);
-    ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
-    ended.set_text("the order to start it, or the report of its end, was lost with the connection to its node");
-    lease_ended(ended);
-  }
+  for (const auto& lease : lost)
+    lease_ended(lease_end(lease.id.value(), lease.epoch,
+                          Error{Errc::worker_died, "the order to start it, or the report of its end, was lost with the "
+                                                   "connection to its node"}));
   for (const auto& held : message.held()) {
     const LeaseId id{held.lease().id()};
     if (ledger_.find_lease(id) == nullptr)
