@@ -100,9 +100,8 @@ void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>
 }
 
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
-Result<void> await(Cluster& cluster, std::vector<Future<ActorRef>>& spawned, const std::string& name,
-                   const std::string& name_space) {
-  const StopSignals signals;
+Result<void> await(Cluster& cluster, const StopSignals& signals, std::vector<Future<ActorRef>>& spawned,
+                   const std::string& name, const std::string& name_space) {
   {
     // Its end waits for a withdrawal that is being sent.
     const std::stop_callback withdraw{signals.token(), [&] { spawned.front().cancel(); }};
@@ -139,9 +138,11 @@ Result<void> run_spawn(const SpawnArguments& arguments) {
   fill_in(options, type->needs());
   GPUACTORS_LET(gpus, parse_gpus(options.gpus));
   GPUACTORS_TRY(check_ownership(ownership_of(*type), gpus, options.memory_bytes, type->name()));
+  // From here on, Ctrl-C withdraws the request.
+  const StopSignals signals;
   std::vector<Future<ActorRef>> spawned;
   spawned.push_back(cluster->spawn_payload(arguments.actor, std::move(config), options));
-  GPUACTORS_TRY(await(*cluster, spawned, options.name, options.name_space));
+  GPUACTORS_TRY(await(*cluster, signals, spawned, options.name, options.name_space));
   GPUACTORS_LET(actor, spawned.front().get());
   const auto info = actor.info();
   if (arguments.json)

@@ -65,7 +65,7 @@ std::string units(std::int64_t units) {
 Result<void> run_t5(Tour& tour) {
   GPUACTORS_LET(one, open_one(tour));
   auto& row = tour.row("four sleeping tasks of 0.25");
-  GPUACTORS_LET(replies, sleep_four_times(one, 0.25, 0.75));
+  GPUACTORS_LET(replies, sleep_four_times(one, 0.25, 2));
   GPUACTORS_LET(usage, usage_of(one.cluster));
   row.device = to_string(replies.front().place()) + " each";
   const auto together = most_at_once(spans_of(replies));
@@ -80,7 +80,7 @@ Result<void> run_t5(Tour& tour) {
 Result<void> run_t7(Tour& tour) {
   GPUACTORS_LET(one, open_one(tour));
   auto& row = tour.row("four sleeping tasks of 0.3");
-  GPUACTORS_LET(replies, sleep_four_times(one, 0.3, 0.75));
+  GPUACTORS_LET(replies, sleep_four_times(one, 0.3, 2));
   GPUACTORS_LET(usage, usage_of(one.cluster));
   row.device = to_string(replies.front().place()) + " each";
   auto spans = spans_of(replies);

@@ -26,7 +26,7 @@ OPERATIONS = {"ledger": "a grant and its release", "embedded": "a call of an act
               "remote": "a call of an actor in another process (the caller's side)"}
 FEWER, MORE = 1000, 3000
 ALLOWED = 1.1
-TRIES = 3
+TRIES = 8
 RECORD_TRIES = 5
 MADE_WITH = ("compiler", "build", "CAF", "Protobuf")
 

@@ -10,7 +10,8 @@
 namespace simulation {
 
 Cluster::Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, std::ostream* trace)
-  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed), store_(std::make_shared<broker_test::MemoryStore>()) {
+  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed),
+    store_(std::make_shared<broker_test::MemoryStore>()) {
   start_broker();
   run_for(10ms);
   for (int number = 0; number < 3; ++number) {

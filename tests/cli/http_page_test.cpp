@@ -236,7 +236,7 @@ TEST_CASE("an answer may come later, from another thread; only the first one cou
 
 TEST_CASE("who is slow holds nobody up, and a handler without an answer is a 503") {
   PageLimits limits;
-  limits.patience = 200ms;
+  limits.patience = 2s;
   PageServer server{limits};
   const Asker silent{server.port()};
   const Asker slow{server.port()};
@@ -257,7 +257,7 @@ TEST_CASE("who is slow holds nobody up, and a handler without an answer is a 503
 TEST_CASE("more connections than it takes wait for one of the others to go") {
   PageLimits limits;
   limits.connections = 1;
-  limits.patience = 200ms;
+  limits.patience = 2s;
   PageServer server{limits};
   const Asker silent{server.port()};
   CHECK(status_of(server.get(get_request("/"))) == "HTTP/1.1 200 OK");

@@ -174,7 +174,7 @@ private:
   }
 
   std::minstd_rand random_;
-  Processes processes_;
+  Processes processes_{Processes::link_timeout};
   std::optional<Cluster> cluster_;
   std::vector<ActorRef> actors_;
 };

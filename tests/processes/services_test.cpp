@@ -321,7 +321,7 @@ TEST_CASE("a node that is told to end twice does not wait", "[processes]") {
 // -- clients that are away ------------------------------------------------------------------------
 
 TEST_CASE("a client that may come back finds its actor when its connection was lost", "[processes]") {
-  Processes processes;
+  Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   processes.start_guest("client", 600s);
   auto actor = guest_of(cluster);
@@ -339,7 +339,7 @@ TEST_CASE("a client that may come back finds its actor when its connection was l
 }
 
 TEST_CASE("a client that did not ask to be waited for loses its actor with its connection", "[processes]") {
-  Processes processes;
+  Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   processes.start_guest("client", 0s);
   auto actor = guest_of(cluster);

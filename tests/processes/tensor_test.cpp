@@ -117,6 +117,14 @@ GPUACTORS_TASK("make_tensor", [](TaskContext& ctx, const Number& bytes) -> Resul
   return message(std::move(shared).hand_over());
 });
 
+/// Whether an attempt to kill a process in the middle of a transfer hits it: the transfer may be faster.
+bool hits_midway(const std::function<bool()>& attempt) {
+  for (int tries = 0; tries < 10; ++tries)
+    if (attempt())
+      return true;
+  return false;
+}
+
 ActorRef keeper(Cluster& cluster, const std::string& node = {}) {
   Options options{.gpus = 0.5};
   options.node = node;
@@ -257,7 +265,7 @@ TEST_CASE("who waits for a tensor of a process that is frozen or killed is told"
   std::optional<WithoutSharedMemory> apart;
   if (!shares_memory)
     apart.emplace();
-  Processes processes;
+  Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   auto owner = keeper(cluster);
   const auto ref = ask(owner, "keep", mib);
@@ -267,7 +275,7 @@ TEST_CASE("who waits for a tensor of a process that is frozen or killed is told"
   const auto got = cluster.get(ref);
   REQUIRE_FALSE(got.has_value());
   CHECK(got.error().code() == Errc::worker_died);
-  CHECK(Clock::now() - begin < 8s);
+  CHECK(Clock::now() - begin < 30s);
   CHECK(cluster.get(ref).error().code() == Errc::worker_died);
 }
 
@@ -275,48 +283,58 @@ TEST_CASE("an owner that is killed midway fails the get, and what had come is fr
   const WithoutSharedMemory apart;
   Processes processes;
   auto cluster = processes.up();
-  auto owner = keeper(cluster);
-  const auto pid = pid_of(owner);
-  const auto ref = ask(owner, "keep", large);
-  const auto before = resident(getpid());
-  auto got = std::async(std::launch::async, [&] { return cluster.get(ref); });
-  REQUIRE(eventually([&] { return resident(getpid()) > before + 16 * mib; }));
-  Processes::signal(pid, SIGKILL);
-  const auto result = got.get();
-  REQUIRE_FALSE(result.has_value());
-  CHECK(result.error().code() == Errc::worker_died);
-  CHECK(eventually([&] { return resident(getpid()) < before + 16 * mib; }));
+  CHECK(hits_midway([&] {
+    auto owner = keeper(cluster);
+    const auto pid = pid_of(owner);
+    const auto ref = ask(owner, "keep", large);
+    const auto before = resident(getpid());
+    auto got = std::async(std::launch::async, [&] { return cluster.get(ref); });
+    REQUIRE(eventually([&] { return resident(getpid()) > before + 16 * mib; }));
+    Processes::signal(pid, SIGKILL);
+    bool failed = false;
+    {
+      const auto result = got.get();
+      failed = !result.has_value();
+      CHECK((!failed || result.error().code() == Errc::worker_died));
+    }
+    CHECK(eventually([&] { return resident(getpid()) < before + 16 * mib; }));
+    return failed;
+  }));
 }
 
 TEST_CASE("the memory of a hand-over whose taker is killed midway is freed", "[processes]") {
   const WithoutSharedMemory apart;
   Processes processes;
   auto cluster = processes.up();
-  auto taker = keeper(cluster);
-  const auto pid = pid_of(taker);
-  // The ports and threads for tensors are there.
-  CHECK(holds(taker, must(put_pattern(cluster, 1)).ref(), 1));
-  const auto memory = resident(getpid());
-  const auto files = descriptors(getpid());
-  const auto taken = resident(pid);
-  auto shared = must(put_pattern(cluster, large));
-  CHECK(resident(getpid()) > memory + large - 16 * mib);
-  // Longer than it takes the taker to begin, shorter than the test waits.
-  const auto ref = std::move(shared).hand_over(3s);
-  auto call = taker.call<Number>("hold", message(ref), 60s);
-  REQUIRE(eventually([&] { return resident(pid) > taken + 16 * mib; }));
-  Processes::signal(pid, SIGKILL);
-  CHECK_FALSE(call.get(20s));
-  CHECK(eventually([&] { return resident(getpid()) < memory + 64 * mib; }));
-  CHECK(eventually([&] { return descriptors(getpid()) <= files; }));
-  CHECK(cluster.get(ref).error().code() == Errc::not_found);
+  CHECK(hits_midway([&] {
+    auto taker = keeper(cluster);
+    const auto pid = pid_of(taker);
+    // The ports and threads for tensors are there.
+    CHECK(holds(taker, must(put_pattern(cluster, 1)).ref(), 1));
+    const auto memory = resident(getpid());
+    const auto files = descriptors(getpid());
+    const auto taken = resident(pid);
+    auto shared = must(put_pattern(cluster, large));
+    CHECK(resident(getpid()) > memory + large - 16 * mib);
+    // Longer than it takes the taker to begin, shorter than the test waits.
+    const auto ref = std::move(shared).hand_over(6s);
+    auto call = taker.call<Number>("hold", message(ref), 60s);
+    REQUIRE(eventually([&] { return resident(pid) > taken + 16 * mib; }));
+    Processes::signal(pid, SIGKILL);
+    const bool failed = !call.get(20s);
+    CHECK(eventually([&] { return resident(getpid()) < memory + 64 * mib; }));
+    CHECK(eventually([&] { return descriptors(getpid()) <= files; }));
+    CHECK(cluster.get(ref).error().code() == Errc::not_found);
+    return failed;
+  }));
 }
 
 TEST_CASE("the memory of takers that are killed is used again", "[processes]") {
   Processes processes;
   auto cluster = processes.up();
   std::size_t files = 0;
-  for (int i = 0; i < 4; ++i) {
+  constexpr int takers = 8;
+  for (int i = 0; i < takers; ++i) {
     auto taker = keeper(cluster);
     const auto pid = pid_of(taker);
     CHECK(holds(taker, must(put_pattern(cluster, 32 * mib)).hand_over(), 32 * mib));
@@ -327,7 +345,8 @@ TEST_CASE("the memory of takers that are killed is used again", "[processes]") {
     if (i == 0)
       files = descriptors(getpid());
   }
-  CHECK(eventually([&] { return descriptors(getpid()) <= files; }));
+  // Connections come and go meanwhile; of one descriptor for each taker, seven would be left.
+  CHECK(eventually([&] { return descriptors(getpid()) < files + takers / 2; }));
 }
 
 TEST_CASE("the memory of a hand-over that nobody takes is freed", "[processes]") {

@@ -342,7 +342,7 @@ class GrpcAccess(unittest.TestCase):
 
 class GrpcSlowReaders(unittest.TestCase):
     def test_a_client_that_does_not_read_is_cut_off(self):
-        with Server(PROGRAM, "--transfer-ms", "200") as server:
+        with Server(PROGRAM, "--transfer-ms", "3000") as server:
             with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
                 request = service_pb2.ModelInferRequest(model_name="big")
                 request.inputs.add(name="n", datatype="INT32", shape=[1]).contents.int_contents.append(1 << 20)

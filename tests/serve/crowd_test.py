@@ -43,7 +43,7 @@ class Crowd(unittest.TestCase):
         began = time.monotonic()
         answer = ask(server, "POST", LINE, infer_body([1, 2, 3, 4]))
         self.assertEqual(answer.json["outputs"][0]["data"], [3, 5, 7, 9])
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, 15)  # who is held up waits for the server to give up: 30 s
 
     def test_idle_connections_cost_little(self):
         if not allow_files(CONNECTIONS + 200):
@@ -69,7 +69,7 @@ class Crowd(unittest.TestCase):
 
     def test_slow_readers_hold_what_is_allowed_and_no_more(self):
         held = 64 * MIB
-        with Server(PROGRAM, "--held-bytes", str(held), "--transfer-ms", "1000") as server:
+        with Server(PROGRAM, "--held-bytes", str(held), "--transfer-ms", "5000") as server:
             self.serves(server)
             before = server.resident()
             slow = []

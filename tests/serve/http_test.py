@@ -182,7 +182,7 @@ class Requests(WithServer):
 
 
 class Connections(WithServer):
-    OPTIONS = ("--request-bytes", "100000", "--transfer-ms", "1000", "--connections", "20")
+    OPTIONS = ("--request-bytes", "100000", "--connections", "20")
 
     def test_requests_one_behind_the_other_are_answered_in_order(self):
         with self.server.connect() as connection, connection.makefile("rb") as stream:
@@ -313,12 +313,11 @@ class Connections(WithServer):
         self.refused(400, answer, "more than 64 parameters")
 
     def test_slow_clients_are_told_so(self):
-        with self.server.connect() as connection, connection.makefile("rb") as stream:
-            connection.sendall(b"GET /v2 HT")
-            self.refused(408, Answer(stream), "header")
-        with self.server.connect() as connection, connection.makefile("rb") as stream:
-            connection.sendall(request_of("POST", LINE, b"{", ["Content-Length: 100"]))
-            self.refused(408, Answer(stream), "body")
+        with Server(PROGRAM, "--transfer-ms", "1000") as server:
+            for sent, part in ((b"GET /v2 HT", "header"), (request_of("POST", LINE, b"{", ["Content-Length: 100"]), "body")):
+                with server.connect() as connection, connection.makefile("rb") as stream:
+                    connection.sendall(sent)
+                    self.refused(408, Answer(stream), part)
 
     def test_an_inference_ends_with_its_timeout_or_its_client(self):
         body = infer_body([1, 2, 3, 4], parameters={"timeout": 20_000})

@@ -222,7 +222,7 @@ class Http(WithTokens):
             self.assertLess(time.monotonic() - began, 10)
 
     def test_strangers_are_not_waited_for_as_long_as_others(self):
-        server = self.serve("--greeting-ms", "1000")
+        server = self.serve("--greeting-ms", "5000")
         with contextlib.ExitStack() as stack:
             known, silent, slow, slower, refused = (stack.enter_context(server.connect()) for _ in range(5))
             self.assertEqual(self.ask_on(known, "/v2", AUTHORIZED), 200)

@@ -166,7 +166,7 @@ def cut(hosts):
     until(lambda: not hosts.node("n1"), "the broker drops n1")
     took = time.monotonic() - begin
     # Looking takes a while, and a sign of life may have come just before.
-    assert took < LINK_TIMEOUT + 4, f"it took {took:.1f} s"
+    assert took < LINK_TIMEOUT + 20, f"it took {took:.1f} s"
     until(lambda: hosts.where("roamer") == "n2", "the actor answers from n2")
     until(lambda: "connection to the broker is lost" in hosts.log("h1"), "n1 sees that it is cut off")
     print(f"dropped after {took:.1f} s, the actor has moved after {time.monotonic() - begin:.1f} s", flush=True)

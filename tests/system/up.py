@@ -23,9 +23,9 @@ def up(gpuactors, *arguments, **variables):
         ready = process.stdout.readline()
         assert re.fullmatch(r"broker listens at 127\.0\.0\.1:\d+\n", ready), ready
 
-        def client(*command, stdin=""):
+        def client(*command, stdin="", deadline=DEADLINE):
             return subprocess.run([*command, "--broker", ready.split()[-1]], input=stdin, env=env, capture_output=True,
-                                  text=True, timeout=DEADLINE, check=False)
+                                  text=True, timeout=deadline, check=False)
 
         yield client
         process.send_signal(signal.SIGTERM)

@@ -22,6 +22,7 @@ TEST_CASE("CAF's own errors become errors that say what to do", "[wire]") {
   const System system;
   CHECK(from_caf(caf::make_error(caf::sec::request_receiver_down)).code() == Errc::actor_died);
   CHECK(from_caf(caf::make_error(caf::sec::request_timeout)).code() == Errc::deadline_exceeded);
+  CHECK(from_caf(caf::make_error(caf::sec::connection_timeout)).code() == Errc::unavailable);
   CHECK(from_caf(caf::make_error(caf::sec::unexpected_message)).code() == Errc::invalid_argument);
   const auto other = from_caf(caf::make_error(caf::sec::runtime_error, "of its own"));
   CHECK(other.code() == Errc::internal);

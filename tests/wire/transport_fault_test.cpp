@@ -14,8 +14,12 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// Short for a test, long for a busy machine.
-constexpr BulkTimes quick{milliseconds{300}, milliseconds{300}, milliseconds{300}};
+/// Each gives up soon where its test waits for it, and late elsewhere.
+constexpr milliseconds soon{300};
+constexpr milliseconds late{30'000};
+constexpr BulkTimes quick{soon, soon, soon};
+constexpr BulkTimes quick_midway{late, milliseconds{3'000}, late};
+constexpr BulkTimes quick_to_idle{late, late, soon};
 
 } // namespace
 
@@ -115,13 +119,13 @@ TEST_CASE_METHOD(TransportFixture, "a frozen process costs the deadline, or the 
 
 TEST_CASE_METHOD(TransportFixture, "a process that freezes midway costs the time without progress", "[transport]") {
   const Peer peer{Way::tcp, "half", mib};
-  const auto text = why_not(client(Way::tcp, quick)->fetch(peer.address(), 1, mib, never), Errc::unavailable);
+  const auto text = why_not(client(Way::tcp, quick_midway)->fetch(peer.address(), 1, mib, never), Errc::unavailable);
   CHECK_THAT(text, Contains("524288 of 1048576 bytes had come"));
 }
 
 TEST_CASE_METHOD(TransportFixture, "a client that stops reading is let go, and so is the memory", "[transport]") {
   const auto stop = std::move(*transport::Signal::make());
-  const auto serves = server(Way::tcp, quick);
+  const auto serves = server(Way::tcp, quick_midway);
   const auto own = RegionPool::create();
   REQUIRE(serves->add(1, std::move(*own->make(64 * mib, RegionReaders::process)).seal()).has_value());
   transport::Channel channel{std::move(*transport::connect_tcp(serves->address().endpoint, stop, never)), stop};
@@ -134,7 +138,7 @@ TEST_CASE_METHOD(TransportFixture, "a client that stops reading is let go, and s
 
 TEST_CASE_METHOD(TransportFixture, "a connection that was closed meanwhile is replaced without a word", "[transport]") {
   for (const auto way : all_ways) {
-    const auto serves = server(way, quick);
+    const auto serves = server(way, quick_to_idle);
     const auto fetches = client(way);
     REQUIRE(serves->add(1, filled(10)).has_value());
     REQUIRE(fetches->fetch(serves->address(), 1, 10, never).has_value());

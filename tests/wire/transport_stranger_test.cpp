@@ -110,7 +110,8 @@ TEST_CASE_METHOD(TransportFixture, "random bytes cost a server nothing but the c
       REQUIRE(ends(channel));
     }
     CHECK(eventually([&] { return serves->connections() == 0; }));
-    CHECK(client(way)->fetch(serves->address(), 1, 10, never).has_value());
+    // As any other, it may take longer on a busy machine than this server allows.
+    CHECK(eventually([&] { return client(way)->fetch(serves->address(), 1, 10, never).has_value(); }));
   }
 }
 

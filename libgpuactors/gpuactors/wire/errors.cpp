@@ -15,6 +15,8 @@ Error from_caf(const caf::error& error) {
     return Error{Errc::actor_died, "the actor ended before it answered"};
   if (error == caf::sec::request_timeout)
     return Error{Errc::deadline_exceeded, "no answer within the time given to the request"};
+  if (error == caf::sec::connection_timeout)
+    return Error{Errc::unavailable, "the connection was closed, since nothing came over it in time"};
   if (error == caf::sec::unexpected_message)
     return Error{Errc::invalid_argument, "the actor takes (std::string method, gpuactors::Payload), not this message"};
   return Error{Errc::internal, fmt::format("CAF reported {}", caf_version::render(error))};

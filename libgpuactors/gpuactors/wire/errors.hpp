@@ -11,7 +11,8 @@ namespace gpuactors {
 [[nodiscard]] caf::error to_caf(const Error& error);
 
 /// Reads what `to_caf` wrote, and translates CAF's own errors: a receiver that is down is `actor_died`, a timeout
-/// `deadline_exceeded`, an unexpected message `invalid_argument`, anything else `internal` with CAF's text.
+/// `deadline_exceeded`, a silent connection `unavailable`, an unexpected message `invalid_argument`, anything else
+/// `internal` with CAF's text.
 [[nodiscard]] Error from_caf(const caf::error& error);
 
 } // namespace gpuactors

@@ -178,8 +178,8 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
 }
 
 void Links::connect(const Endpoint& to, Duration timeout, const OnConnected& done) {
-  // CAF may close a fresh connection because its heartbeat does not wait for the first bytes. One more attempt follows
-  // then.
+  // A connection may end although all is well, for example because the other side has just begun one to this process.
+  // One more attempt follows then.
   constexpr int attempts = 2;
   dial(to, deadline_after(Clock::now(), timeout), attempts, done);
 }
@@ -208,6 +208,10 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
       if (content)
         return done(fail(Errc::internal, "CAF answered a connection with another message than it should"));
       const auto& error = content.error();
+      // CAF's heartbeat does not wait for the first bytes of a fresh connection: on a busy machine it may close one, or
+      // several.
+      if (error.code() == Errc::unavailable && !port_.closed() && Clock::now() < deadline)
+        return dial(to, deadline, attempts, done);
       if (error.code() == Errc::unavailable)
         return done(fail(error));
       if (error.code() == Errc::deadline_exceeded)

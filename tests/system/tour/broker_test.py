@@ -15,7 +15,7 @@ PROGRAMS = [f"T{n}" for n in range(2, 18) if n != 12]
 def main():
     gpuactors, tour = sys.argv[1:]
     with up(gpuactors, "--devices", "host:2x4GiB", "--program", tour) as client:
-        done = client(tour, "--only", ",".join(PROGRAMS), "--json")
+        done = client(tour, "--only", ",".join(PROGRAMS), "--json", deadline=280)
         print(done.stdout, done.stderr, sep="\n")
         rows = json.loads(done.stdout)
         failed = [row for row in rows if not row.get("ok")]
