@@ -3,6 +3,7 @@
 #include <apps/serve/http/server.hpp>
 #include <apps/serve/protocol/access.hpp>
 #include <apps/serve/protocol/front_state.hpp>
+#include <apps/serve/run_beside.hpp>
 
 #include <sys/resource.h>
 
@@ -43,6 +44,20 @@ struct Fronts::Parts {
   std::shared_ptr<FrontState> state;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<GrpcServer> grpc;
+
+  ~Parts() {
+    http = nullptr;
+    grpc = nullptr;
+    end_pools();
+  }
+
+  /// Their work holds the state: it must not be the last to do so.
+  void end_pools() const {
+    if (state == nullptr)
+      return;
+    state->heavy.end();
+    state->repository.end();
+  }
 };
 
 Fronts::Fronts(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
@@ -111,14 +126,12 @@ void Fronts::stop(gpuactors::Duration grace) {
   // Both at once: a client of one that takes its time costs those of the other none.
   std::thread grpc;
   if (parts_->grpc)
-    grpc = std::thread{[&] { parts_->grpc->stop(grace); }};
+    grpc = run_beside([&] { parts_->grpc->stop(grace); });
   if (parts_->http)
     parts_->http->stop(grace);
   if (grpc.joinable())
     grpc.join();
-  // They hold the state themselves.
-  parts_->state->heavy.end();
-  parts_->state->repository.end();
+  parts_->end_pools();
 }
 
 } // namespace serve

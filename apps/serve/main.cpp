@@ -81,6 +81,15 @@ Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& mode
   return {};
 }
 
+/// Closes the table of models at the end of its scope.
+struct CloseFirst {
+  ModelTable& table;
+
+  ~CloseFirst() {
+    table.close(gpuactors::TimePoint{});
+  }
+};
+
 /// Serves until a signal comes.
 Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
@@ -92,6 +101,8 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
     GPUACTORS_TRY(table.add(model));
   // Listening first: who asks whether it is ready gets an answer while models are loaded.
   GPUACTORS_LET(fronts, Fronts::open(table, options.fronts));
+  // Before the fronts, whose end waits for models that clients have loaded, also when this function returns early.
+  const CloseFirst close_first{table};
   say_where(fronts, options.fronts);
   auto loading = std::async(std::launch::async, [&] { return load_models(table, options.models); });
   while (!signals.came() && loading.wait_for(attention) != std::future_status::ready)

@@ -5,6 +5,8 @@
 #include <support/heap.hpp>
 
 #include <future>
+#include <stdexcept>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -99,6 +101,50 @@ TEST_CASE("callbacks may return something, and run even when the cluster's threa
   });
   CHECK(promise.set(7));
   CHECK(told == 7);
+}
+
+TEST_CASE("what a callback owns is destroyed where it runs, not where the result comes from", "[base]") {
+  struct Owned {
+    std::thread::id* destroyed_on;
+
+    ~Owned() {
+      *destroyed_on = std::this_thread::get_id();
+    }
+  };
+  for (int i = 0; i < 1'000; ++i) {
+    Promise<int> promise;
+    const auto executor = std::make_shared<Executor>();
+    auto future = promise.future();
+    future.state()->executor = executor;
+    std::thread::id destroyed_on;
+    std::thread::id ran_on;
+    auto owned = std::make_shared<Owned>(&destroyed_on);
+    auto made = std::move(future).transform([owned](int value) { return value; });
+    std::move(made).then(
+        [owned = std::move(owned), &ran_on](const Result<int>&) { ran_on = std::this_thread::get_id(); });
+    CHECK(promise.set(1));
+    executor->stop();
+    REQUIRE(destroyed_on == ran_on);
+  }
+}
+
+TEST_CASE("an exception of a callback ends nothing", "[base]") {
+  Promise<int> promise;
+  const auto executor = std::make_shared<Executor>();
+  for (int i = 0; i < 2; ++i) {
+    auto future = promise.future();
+    future.state()->executor = executor;
+    std::move(future).then([](const Result<int>& result) {
+      if (result)
+        throw std::runtime_error{"of a test"};
+    });
+    CHECK(promise.set(1));
+    promise = {};
+  }
+  bool ran = false;
+  executor->post([&] { ran = true; });
+  executor->stop();
+  CHECK(ran);
 }
 
 TEST_CASE("a callback may end the thread of callbacks, and those behind it run", "[base]") {

@@ -3,12 +3,17 @@
 
 #include <conformance/candidates.hpp>
 #include <conformance/probe_kernels.hpp>
+#include <support/eventually.hpp>
+#include <support/results.hpp>
 
+#include <future>
 #include <optional>
 #include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::conformance;
+using gpuactors::test::eventually;
+using gpuactors::test::must;
 
 TEST_CASE("a context says what it was granted") {
   FOR_EACH_DEVICE(candidate) {
@@ -194,6 +199,27 @@ TEST_CASE("a pin keeps memory beyond the end of its context, and may go on anoth
     CHECK(read == std::vector<float>{1, 2, 3});
     std::thread{[moved = std::move(pin)]() mutable { moved = Pin{}; }}.join();
     CHECK(quota->used() == 0);
+  }
+}
+
+TEST_CASE("memory whose last owner is a callback of another context ends with it, after its own context") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto reader = open(candidate);
+    const auto quota = context->quota();
+    std::promise<void> ended;
+    {
+      const auto tensor = context->stream().tensor_from(std::vector<float>{1, 2, 3}, {3});
+      REQUIRE(tensor);
+      auto pinned = std::make_shared<Tensor>(must(tensor->pinned(reader->stream())));
+      REQUIRE(reader->stream().notify(
+          [pinned = std::move(pinned), over = ended.get_future().share()](const Result<void>&) { over.wait(); }));
+    }
+    context.reset();
+    CHECK(quota->used() > 0);
+    ended.set_value();
+    REQUIRE(reader->stream().synchronize());
+    CHECK(eventually([&] { return quota->used() == 0; }));
   }
 }
 

@@ -50,6 +50,34 @@ TEST_CASE("libraries of others get the stream, and its context on their thread a
   CHECK_FALSE(current());
 }
 
+TEST_CASE("memory whose last owner is a callback of its own context ends with it, after the context") {
+  {
+    const auto device = make_cuda_device();
+    auto context = *Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+    const auto quota = context->quota();
+    std::promise<void> ended;
+    {
+      const auto tensor = context->stream().tensor_from(std::vector<float>{1, 2, 3}, {3});
+      REQUIRE(tensor);
+      auto pinned = std::make_shared<Tensor>(tensor->pinned());
+      REQUIRE(context->stream().notify(
+          [pinned = std::move(pinned), over = ended.get_future().share()](const Result<void>&) { over.wait(); }));
+    }
+    context.reset();
+    CHECK(quota->used() > 0);
+    ended.set_value();
+    while (quota->used() > 0)
+      std::this_thread::yield();
+    // Other notifications of the device come all the same.
+    context = *Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+    std::promise<void> called;
+    REQUIRE(context->stream().notify([&](const Result<void>&) { called.set_value(); }));
+    called.get_future().wait();
+  }
+  while (live() != 0)
+    std::this_thread::yield();
+}
+
 TEST_CASE("every handle is given back, also when the program forgets") {
   {
     const auto device = make_cuda_device();

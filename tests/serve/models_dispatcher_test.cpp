@@ -80,7 +80,7 @@ public:
     options.limits.max_batch = max_batch;
     options.limits.max_requests = max_requests;
     options.ahead = ahead;
-    dispatcher = Dispatcher::start(std::move(options), [this] { ++changes; });
+    dispatcher = must(Dispatcher::start(std::move(options), [this] { ++changes; }));
   }
 
   void add(std::uint64_t id, PlayedReplica& replica) {

@@ -2,6 +2,7 @@
 #include <apps/serve/grpc/health.hpp>
 #include <apps/serve/grpc/quiet.hpp>
 #include <apps/serve/grpc/server.hpp>
+#include <apps/serve/run_beside.hpp>
 
 #include <fmt/format.h>
 #include <grpc/grpc.h>
@@ -121,18 +122,19 @@ public:
     end_streams(*state_);
     health_.end();
     std::promise<void> ended;
-    std::thread shutdown{[&] {
+    auto shutdown = run_beside([&] {
       server_->Shutdown(std::chrono::system_clock::now()
                         + std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
       ended.set_value();
-    }};
+    });
     // gRPC waits for connections too, which clients need not let go of.
     auto end = ended.get_future();
     while (state_->open_calls > 0 && end.wait_for(stop_look) == std::future_status::timeout)
       continue;
     if (end.wait_for(leave_time) == std::future_status::timeout)
       grpc_server_cancel_all_calls(server_->c_server());
-    shutdown.join();
+    if (shutdown.joinable())
+      shutdown.join();
     server_->Wait();
     server_.reset();
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace serve {
@@ -25,9 +26,14 @@ Dispatcher::Dispatcher(DispatcherOptions options, std::function<void()> replicas
   statistics_.version = options_.facts.version;
 }
 
-std::shared_ptr<Dispatcher> Dispatcher::start(DispatcherOptions options, std::function<void()> replicas_changed) {
+Result<std::shared_ptr<Dispatcher>> Dispatcher::start(DispatcherOptions options,
+                                                      std::function<void()> replicas_changed) {
   std::shared_ptr<Dispatcher> dispatcher{new Dispatcher{std::move(options), std::move(replicas_changed)}};
-  dispatcher->timer_ = std::thread{[self = dispatcher.get()] { self->run_timer(); }};
+  try {
+    dispatcher->timer_ = std::thread{[self = dispatcher.get()] { self->run_timer(); }};
+  } catch (const std::system_error& error) {
+    return gpuactors::fail(Errc::unavailable, fmt::format("a model has no thread: {}", error.what()));
+  }
   return dispatcher;
 }
 

@@ -64,7 +64,8 @@ struct DispatcherSnapshot {
 class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
 public:
   /// @param replicas_changed  called without a lock when a replica was lost.
-  static std::shared_ptr<Dispatcher> start(DispatcherOptions options, std::function<void()> replicas_changed);
+  static gpuactors::Result<std::shared_ptr<Dispatcher>> start(DispatcherOptions options,
+                                                              std::function<void()> replicas_changed);
 
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;

@@ -84,7 +84,8 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   const auto limits = queue_limits(config, facts);
   std::unique_ptr<ModelVersion> version{new ModelVersion};
   version->checkpoint_ = std::move(checkpoint.bytes);
-  version->dispatcher_ = Dispatcher::start({facts, limits, config.ahead}, [bell = how.bell] { bell->ring(); });
+  GPUACTORS_LET(dispatcher, Dispatcher::start({facts, limits, config.ahead}, [bell = how.bell] { bell->ring(); }));
+  version->dispatcher_ = std::move(dispatcher);
 
   ReplicaOptions options;
   options.type = how.replica_type;

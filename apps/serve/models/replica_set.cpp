@@ -1,11 +1,14 @@
 #include "replica_set.hpp"
 
+#include <apps/serve/run_beside.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace serve {
@@ -116,7 +119,11 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(Cluster& cluster, std::sha
       set->scaling_.start_failed(Clock::now());
       break;
     }
-  set->keeper_ = std::thread{[self = set.get()] { self->keep(); }};
+  try {
+    set->keeper_ = std::thread{[self = set.get()] { self->keep(); }};
+  } catch (const std::system_error& error) {
+    return gpuactors::fail(gpuactors::Errc::unavailable, fmt::format("a model has no thread: {}", error.what()));
+  }
   return set;
 }
 
@@ -130,9 +137,10 @@ void ReplicaSet::stop() {
     keeper_.join();
   std::vector<std::thread> ending;
   for (const auto& [id, actor] : actors_)
-    ending.emplace_back([this, actor = actor] { kill(actor); });
+    ending.push_back(run_beside([this, actor = actor] { kill(actor); }));
   for (auto& thread : ending)
-    thread.join();
+    if (thread.joinable())
+      thread.join();
   actors_.clear();
 }
 

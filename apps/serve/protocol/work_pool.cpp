@@ -1,5 +1,6 @@
 #include <apps/serve/protocol/work_pool.hpp>
 
+#include <system_error>
 #include <utility>
 
 namespace serve {
@@ -24,8 +25,16 @@ bool WorkPool::run(Work work) {
   if (ending_ || waiting_.size() >= most_waiting_)
     return false;
   waiting_.push_back(std::move(work));
-  if (idle_ < waiting_.size() && threads_.size() < most_threads_)
-    threads_.emplace_back([this] { serve_work(); });
+  if (idle_ < waiting_.size() && threads_.size() < most_threads_) {
+    try {
+      threads_.emplace_back([this] { serve_work(); });
+    } catch (const std::system_error&) { // the machine has no thread left: the others do it, if there are any
+      if (threads_.empty()) {
+        waiting_.pop_back();
+        return false;
+      }
+    }
+  }
   changed_.notify_one();
   return true;
 }

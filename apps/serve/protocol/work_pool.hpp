@@ -31,7 +31,7 @@ public:
   void end();
 
   /// Has `work` run. It must not throw.
-  /// @returns false when too much waits already, and at the end; then it is not run.
+  /// @returns false when too much waits already, when there is no thread for it, and at the end; then it is not run.
   [[nodiscard]] bool run(Work work);
 
 private:

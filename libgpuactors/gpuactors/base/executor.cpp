@@ -55,11 +55,11 @@ void Executor::stop() {
     thread_.join();
 }
 
-bool Executor::post(std::function<void()> function) {
+std::function<void()> Executor::post(std::function<void()> function) {
   {
     const std::lock_guard lock{queue_->mutex};
     if (queue_->stopping)
-      return false;
+      return function;
     queue_->functions.push_back(std::move(function));
     if (!queue_->started) {
       try {
@@ -72,7 +72,7 @@ bool Executor::post(std::function<void()> function) {
     }
   }
   queue_->wake.notify_one();
-  return true;
+  return nullptr;
 }
 
 } // namespace gpuactors

@@ -23,8 +23,8 @@ public:
 
   /// Queues `function`. If the machine has no thread left, it runs after a later `post` that gets one, or in `stop`.
   /// Any thread; never blocks for long.
-  /// @returns false once the executor has begun to stop: it does not run the function then.
-  bool post(std::function<void()> function);
+  /// @returns nothing if it runs the function; the function itself once the executor has begun to stop.
+  std::function<void()> post(std::function<void()> function);
 
 private:
   struct Queue;

@@ -104,6 +104,9 @@ private:
 /// The error of a future whose result was taken.
 [[nodiscard]] Failure taken_already();
 
+/// Writes the exception that is being handled to standard error.
+void report_exception() noexcept;
+
 /// What `function(T)` makes, without the `Result` around it.
 template <class F, class T>
 struct MadeByCall {
@@ -151,6 +154,16 @@ Result<Made> made_by(F& function, Result<T> result) {
   }
 }
 
+/// Calls a function given to `then`. What it throws has nobody else to catch it: it becomes a line on standard error.
+template <class F, class T>
+void call_back(F& function, Result<T> result) noexcept {
+  try {
+    function(std::move(result));
+  } catch (...) {
+    report_exception();
+  }
+}
+
 /// The state of a future that is made from another: ready with it, and made when it is taken. So it needs no thread to
 /// be made on, and whoever waits for it cannot be in the way of that.
 template <class Made, class T, class F>
@@ -173,7 +186,9 @@ public:
   }
 
   Result<Made> take() override {
-    return made_by<Made>(function_, source_->take());
+    // What the function owns is destroyed here, not where this state is destroyed.
+    auto function = std::move(function_);
+    return made_by<Made>(function, source_->take());
   }
 
   void cancel(Cancel how) override {
@@ -229,23 +244,27 @@ public:
     return get_until(deadline_after(Clock::now(), timeout));
   }
 
-  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread. Consumes the future. Without a
-  /// result to wait for, the function gets `invalid_argument` at once. After the end of the cluster it runs on whatever
-  /// thread brings the result.
+  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread, and destroys it there.
+  /// Consumes the future. Without a result to wait for, the function gets `invalid_argument` at once. After the end of
+  /// the cluster it runs on whatever thread brings the result. An exception that it throws becomes a line on standard
+  /// error.
   template <class F>
   void then(F function) && {
     auto state = std::move(state_);
     if (state == nullptr) {
-      function(Result<T>{detail::taken_already()});
+      detail::call_back(function, Result<T>{detail::taken_already()});
       return;
     }
     auto* core = state.get();
-    auto run = [state = std::move(state), function = std::move(function)]() mutable { function(state->take()); };
+    auto run = [state = std::move(state), function = std::move(function)]() mutable {
+      detail::call_back(function, state->take());
+    };
     if (auto executor = core->executor)
-      core->on_ready([executor, run = std::make_shared<decltype(run)>(std::move(run))] {
-        // After the end of the cluster there is no thread for callbacks any more.
-        if (!executor->post([run] { (*run)(); }))
-          (*run)();
+      core->on_ready([executor, run = std::make_shared<decltype(run)>(std::move(run))]() mutable {
+        // Moved, not copied: what the function owns must not be destroyed on the completing thread, which may be one
+        // that the cluster waits for at its end. After that end there is no thread for callbacks any more.
+        if (const auto back = executor->post([run = std::move(run)] { (*run)(); }))
+          back();
       });
     else
       core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });

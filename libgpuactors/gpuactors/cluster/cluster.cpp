@@ -206,6 +206,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
   }();
   if (!checked)
     return pending->finish(fail(checked.error()));
+  pending->core = core_;
   pending->call.method = task;
   pending->call.payload = std::move(input);
   pending->retries_left = options.max_retries;

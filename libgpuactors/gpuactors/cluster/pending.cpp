@@ -36,15 +36,19 @@ void PendingTask::on_error(Error error) {
   finish(fail(std::move(error)));
 }
 
+// A program's thread may withdraw a task, or ask for more of its stream, while another one ends the cluster.
+
 void PendingTask::withdraw(Cancel how) {
-  if (const auto dispatcher = dispatcher_.lock())
+  const auto kept = core.lock();
+  if (const auto dispatcher = dispatcher_.lock(); dispatcher != nullptr && kept != nullptr)
     dispatcher->cancel(*this, withdrawn(), how);
   else
     finish(fail(withdrawn()));
 }
 
 void PendingTask::grant_credit(std::uint32_t items) {
-  if (const auto dispatcher = dispatcher_.lock())
+  const auto kept = core.lock();
+  if (const auto dispatcher = dispatcher_.lock(); dispatcher != nullptr && kept != nullptr)
     dispatcher->credit(*this, items);
 }
 

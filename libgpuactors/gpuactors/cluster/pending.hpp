@@ -62,6 +62,8 @@ public:
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
 
+  /// What the dispatcher uses; set before the task is submitted.
+  std::weak_ptr<ClusterCore> core;
   Call call;
   /// How often the task may be repeated when its worker dies; -1: any number of times. Set before the task is
   /// submitted.

@@ -15,7 +15,7 @@ Result<std::unique_ptr<Context>> Context::open(std::shared_ptr<Device> device, C
   const auto device_bytes = device->info().memory_bytes;
   if (options.memory_bytes == 0)
     options.memory_bytes = memory_for_share(device_bytes, options.share);
-  auto ground = std::make_shared<detail::Ground>();
+  auto ground = detail::make_ground();
   ground->quota = std::make_shared<Quota>(std::move(options.holder), options.memory_bytes, std::move(options.parent));
   GPUACTORS_LET(backend, device->open({options.share, options.memory_bytes, ground->quota}));
   ground->device = std::move(device);

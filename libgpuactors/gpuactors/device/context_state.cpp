@@ -1,6 +1,8 @@
 // Ownership of device memory: who frees what, when, and what happens to it when its context ends first.
+#include <gpuactors/base/executor.hpp>
 #include <gpuactors/base/units.hpp>
 #include <gpuactors/device/detail/context_state.hpp>
+#include <gpuactors/device/detail/serving_device.hpp>
 
 #include <algorithm>
 
@@ -13,6 +15,18 @@ Ground::~Ground() {
     backend->destroy_event(event);
   for (auto stream : streams)
     backend->destroy_stream(stream);
+}
+
+std::shared_ptr<Ground> make_ground() {
+  return {new Ground, [](Ground* ground) {
+            if (!ServingDevice::is_here()) {
+              delete ground;
+              return;
+            }
+            // Never destroyed: the program may exit meanwhile.
+            static auto& reaper = *new Executor;
+            reaper.post([ground] { delete ground; });
+          }};
 }
 
 Storage::~Storage() {

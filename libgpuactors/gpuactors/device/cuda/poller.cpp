@@ -1,8 +1,12 @@
 // Watching events.
 #include <gpuactors/device/cuda/poller.hpp>
+#include <gpuactors/device/detail/serving_device.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 namespace gpuactors::cuda {
 
@@ -48,9 +52,14 @@ Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
   }
   {
     std::lock_guard guard{mutex_};
+    try {
+      if (!thread_.joinable())
+        thread_ = std::thread{[this] { run(); }};
+    } catch (const std::system_error& error) {
+      events.give_back(event);
+      return fail(Errc::unavailable, fmt::format("notifications of a GPU have no thread: {}", error.what()));
+    }
     pending_.push_back({owner, &events, stream, event, std::move(callback)});
-    if (!thread_.joinable())
-      thread_ = std::thread{[this] { run(); }};
   }
   // A thread that waits for nothing must start to look by itself.
   wake();
@@ -70,6 +79,7 @@ void Poller::drain(const void* owner) {
 }
 
 void Poller::run() {
+  const detail::ServingDevice serving;
   const Current current{*primary_};
   bool idle = false;
   for (;;) {

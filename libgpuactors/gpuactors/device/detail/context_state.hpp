@@ -35,6 +35,10 @@ struct Ground {
   ~Ground();
 };
 
+/// Returns one that may lose its last owner anywhere, also in a callback of a device: then it ends on a thread for
+/// that.
+[[nodiscard]] std::shared_ptr<Ground> make_ground();
+
 /// The state that the copies of a mark share. It keeps no context alive, because a context waits for its work at its
 /// end. Once the state is destroyed, its event is reused for another mark.
 struct MarkState {

@@ -1,4 +1,5 @@
 // Streams, permits and parallel loops of one host backend.
+#include <gpuactors/device/detail/serving_device.hpp>
 #include <gpuactors/device/host/core.hpp>
 #include <gpuactors/device/host/pool.hpp>
 
@@ -336,8 +337,11 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
       result = fail(std::move(*stream->error));
     stream->error.reset();
     lock.unlock();
-    task->callback(std::move(result));
-    task->callback = nullptr;
+    {
+      const detail::ServingDevice serving;
+      task->callback(std::move(result));
+      task->callback = nullptr;
+    }
     lock.lock();
   }
   complete(stream, 1);
@@ -351,6 +355,7 @@ bool Core::run_some(HostStream* stream, std::size_t count, Lock& lock) {
     ops[i] = &stream->ops[i];
   others_wait_.store(!ready_.empty(), std::memory_order_relaxed);
   lock.unlock();
+  const detail::ServingDevice serving;
   std::optional<Error> error;
   std::size_t done = 0;
   do {

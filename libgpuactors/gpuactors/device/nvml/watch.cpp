@@ -2,9 +2,12 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/nvml/watch.hpp>
 
+#include <fmt/format.h>
+
 #include <condition_variable>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 namespace gpuactors::nvml {
@@ -13,17 +16,24 @@ namespace gpuactors::nvml {
 class Watchers {
 public:
   static Watchers& of_process() {
-    static Watchers one;
+    // Never destroyed: a program may exit while there are watches.
+    static auto& one = *new Watchers;
     return one;
   }
 
-  void add(const Watch* watch, Monitor& monitor) {
+  Result<void> add(const Watch* watch, Monitor& monitor) {
     const std::lock_guard order{order_};
     const std::lock_guard guard{mutex_};
     if (watches_.insert(watch).second && watches_.size() == 1) {
       stop_ = false;
-      thread_ = std::thread{[this, &monitor] { run(monitor); }};
+      try {
+        thread_ = std::thread{[this, &monitor] { run(monitor); }};
+      } catch (const std::system_error& error) {
+        watches_.erase(watch);
+        return fail(Errc::unavailable, fmt::format("the watch of GPUs has no thread: {}", error.what()));
+      }
     }
+    return {};
   }
 
   void remove(const Watch* watch) {
@@ -72,7 +82,7 @@ Result<std::unique_ptr<Watch>> Watch::start(OnEvent on_event) {
     GPUACTORS_TRY(monitor->watch());
   }
   auto watch = std::unique_ptr<Watch>{new Watch(std::move(on_event))};
-  Watchers::of_process().add(watch.get(), *monitor);
+  GPUACTORS_TRY(Watchers::of_process().add(watch.get(), *monitor));
   return watch;
 }
 

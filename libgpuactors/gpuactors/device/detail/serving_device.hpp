@@ -1,0 +1,31 @@
+// ServingDevice: marks threads that do a device's work, where nothing may wait for that work.
+#pragma once
+
+namespace gpuactors::detail {
+
+/// While it lives, its thread runs work or callbacks of a device. A context's backend that ended there would wait for
+/// the work that it was called from.
+class ServingDevice {
+public:
+  ServingDevice() noexcept : before_(here_) {
+    here_ = true;
+  }
+
+  ServingDevice(const ServingDevice&) = delete;
+  ServingDevice& operator=(const ServingDevice&) = delete;
+
+  ~ServingDevice() {
+    here_ = before_;
+  }
+
+  /// Whether the calling thread does that now.
+  [[nodiscard]] static bool is_here() noexcept {
+    return here_;
+  }
+
+private:
+  static inline thread_local bool here_ = false;
+  bool before_;
+};
+
+} // namespace gpuactors::detail
