@@ -26,8 +26,8 @@ Dispatcher::Dispatcher(DispatcherOptions options, std::function<void()> replicas
   statistics_.version = options_.facts.version;
 }
 
-Result<std::shared_ptr<Dispatcher>> Dispatcher::start(DispatcherOptions options,
-                                                      std::function<void()> replicas_changed) {
+gpuactors::Result<std::shared_ptr<Dispatcher>> Dispatcher::start(DispatcherOptions options,
+                                                                 std::function<void()> replicas_changed) {
   std::shared_ptr<Dispatcher> dispatcher{new Dispatcher{std::move(options), std::move(replicas_changed)}};
   try {
     dispatcher->timer_ = std::thread{[self = dispatcher.get()] { self->run_timer(); }};

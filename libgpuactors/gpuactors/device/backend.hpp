@@ -69,6 +69,10 @@ public:
   /// other backend of the device in this process. Any thread.
   [[nodiscard]] virtual bool lost() const noexcept = 0;
 
+  /// Returns whether the calling thread runs work or a callback of such a device now. A backend must not be destroyed
+  /// there: it could wait for the very work that it is destroyed in. Any thread.
+  [[nodiscard]] virtual bool is_served_here() const noexcept = 0;
+
   // -- streams and events ----------------------------------------------------------------------
 
   virtual Result<StreamHandle> make_stream() = 0;

@@ -2,7 +2,6 @@
 #include <gpuactors/base/executor.hpp>
 #include <gpuactors/base/units.hpp>
 #include <gpuactors/device/detail/context_state.hpp>
-#include <gpuactors/device/detail/serving_device.hpp>
 
 #include <algorithm>
 
@@ -19,7 +18,7 @@ Ground::~Ground() {
 
 std::shared_ptr<Ground> make_ground() {
   return {new Ground, [](Ground* ground) {
-            if (!ServingDevice::is_here()) {
+            if (ground->backend == nullptr || !ground->backend->is_served_here()) {
               delete ground;
               return;
             }

@@ -10,6 +10,7 @@
 #include <gpuactors/device/cuda/pool.hpp>
 #include <gpuactors/device/cuda/products.hpp>
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
+#include <gpuactors/device/detail/serving_device.hpp>
 #include <gpuactors/device/quota.hpp>
 
 #include <atomic>
@@ -44,6 +45,10 @@ public:
 
   [[nodiscard]] bool lost() const noexcept override {
     return shared_.primary->lost();
+  }
+
+  [[nodiscard]] bool is_served_here() const noexcept override {
+    return detail::ServingDevice::is_here();
   }
 
   Result<StreamHandle> make_stream() override;

@@ -3,8 +3,8 @@
 
 namespace gpuactors::detail {
 
-/// While it lives, its thread runs work or callbacks of a device. A context's backend that ended there would wait for
-/// the work that it was called from.
+/// While it lives, its thread runs work or callbacks of a device: the answer to `Backend::is_served_here`. The CUDA
+/// module has a copy of this mark of its own.
 class ServingDevice {
 public:
   ServingDevice() noexcept : before_(here_) {

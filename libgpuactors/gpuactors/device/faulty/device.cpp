@@ -26,6 +26,10 @@ public:
     return plan_->context_lost() || inner_->lost();
   }
 
+  [[nodiscard]] bool is_served_here() const noexcept override {
+    return inner_->is_served_here();
+  }
+
   Result<StreamHandle> make_stream() override {
     GPUACTORS_TRY(plan_->enter(Call::make_stream));
     return counted(inner_->make_stream(), &Held::streams);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/detail/serving_device.hpp>
 #include <gpuactors/device/host/core.hpp>
 #include <gpuactors/device/quota.hpp>
 
@@ -28,6 +29,10 @@ public:
   /// Always false: host memory is lost only with its process.
   [[nodiscard]] bool lost() const noexcept override {
     return false;
+  }
+
+  [[nodiscard]] bool is_served_here() const noexcept override {
+    return detail::ServingDevice::is_here();
   }
 
   Result<StreamHandle> make_stream() override;
