@@ -1,10 +1,11 @@
 // Beginnings and ends: what is back when, and what is left of a thing whose owner is gone.
 #include <gpuactors/base/units.hpp>
 
-#include <conformance/candidates.hpp>
-#include <conformance/probe_kernels.hpp>
 #include <support/eventually.hpp>
 #include <support/results.hpp>
+
+#include <conformance/candidates.hpp>
+#include <conformance/probe_kernels.hpp>
 
 #include <future>
 #include <optional>
