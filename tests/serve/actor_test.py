@@ -5,12 +5,13 @@ PLUGIN is the example (apps/examples/served_actor.cpp) as a library, and PROGRAM
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 
-from program_support import DEADLINE, Server, cluster_of, environment, serving, until
+from program_support import DEADLINE, cluster_of, environment, serving, until
 from program_test import has
 
 TYPE = "examples/line"
@@ -42,17 +43,12 @@ class Machine:
         os.rename(path + ".new", path)
         return path
 
-    def refused(self, *arguments):
-        """What it says when it does not start, and may not later."""
-        server = None
-        try:
-            server = Server(self.serve, *arguments, env=self.env)
-        except AssertionError as error:
-            return str(error)
-        finally:
-            if server:
-                server.kill()
-        raise AssertionError(f"it serves: {arguments}")
+    def refused(self, *arguments, env=None):
+        """What it says when it does not start, and says that it would not later either."""
+        done = subprocess.run([self.serve, "--http", "127.0.0.1:0", *arguments], env=env or self.env, capture_output=True,
+                              text=True, timeout=DEADLINE, check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+        return done.stderr
 
 
 def ask(server, rows, connection=None, name="readings"):
@@ -186,6 +182,15 @@ def survives_with_a_program(machine):
     """with the user's program as the worker, and processes for each replica, the same"""
     # Both replicas are on one device.
     survives_and_swaps(machine, "host:1x256MiB", ",isolation=process", "--program", machine.program)
+
+
+@case
+def refuses_nodes_without_the_type(machine):
+    """a cluster whose nodes do not have the type is named as the reason, with what they have"""
+    path = machine.file("line.txt", "2 1")
+    with cluster_of(machine.gpuactors, None, "host:1x64MiB") as cluster:
+        has(machine.refused("--model", f"line={path},actor={TYPE}", "--broker", cluster.broker, env=cluster.env),
+            f'model line could not be loaded: there is no actor type "{TYPE}"')
 
 
 @case
