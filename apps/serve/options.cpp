@@ -127,8 +127,7 @@ void add_cluster(CLI::App& parser, Typed& typed) {
   gpuactors::cli::ConnectionTexts texts;
   texts.group = "Where replicas run";
   texts.broker = "Broker of a running cluster, also by GPUACTORS_BROKER; its nodes need this program as --program for "
-                 "networks, and "
-                 "for actor types the program or plugin that has them";
+                 "networks, and for actor types the program or plugin that has them";
   texts.reconnect_grace =
       "How long the models stay when the connection to the broker is lost; they end at once when left out";
   gpuactors::cli::add_embedding(parser, typed.cluster.embed, texts.group);

@@ -231,6 +231,8 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     const auto start = Clock::now();
     auto reply = starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch));
     const auto took = Clock::now() - start;
+    if (!reply && bell_->stopped())
+      return gpuactors::fail(reply.error());
     if (!reply)
       return gpuactors::fail(reply.error().code(), fmt::format("{} does not answer a batch of {} rows of zeros: {}",
                                                                facts.title, rows, reply.error().message()));

@@ -29,7 +29,7 @@ struct Started {
   gpuactors::ActorRef actor;
 };
 
-/// One thread at a time. All waiting ends with `unavailable` once the bell says stop.
+/// One thread at a time, except for `kill`. All waiting ends with `unavailable` once the bell says stop.
 class ReplicaStarter {
 public:
   /// `cluster` must outlive the starter.
@@ -51,7 +51,7 @@ public:
   /// Asks an actor what it is.
   gpuactors::Result<wire::ReplicaDescription> describe(const gpuactors::ActorRef& actor) const;
 
-  /// Ends an actor and waits for it, for a while.
+  /// Ends an actor and waits for it, for a while. Any thread.
   void kill(const gpuactors::ActorRef& actor);
 
   /// Waits for an answer.
