@@ -3,7 +3,7 @@
 
 #include <gpuactors/gpuactors.hpp>
 
-#include <apps/serve/models/request_check.hpp>
+#include <apps/serve/protocol/data_type.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -15,6 +15,7 @@
 #include <iostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace serve {
 
@@ -57,11 +58,15 @@ void say_where(const Fronts& fronts, const FrontOptions& options) {
 /// "model digits, version 1: x FP32 [-1,64] to y FP32 [-1,10]; 2 replicas of 0.25; batches of up to 32 rows"
 Result<void> say_what(const ModelTable& table, const std::string& name) {
   GPUACTORS_LET(model, table.describe(name, ""));
-  const auto tensor = [](const TensorSpec& spec) {
-    return fmt::format("{} {} [{}]", spec.name, type_name(spec.type), fmt::join(spec.shape, ","));
+  const auto list = [](const std::vector<TensorSpec>& specs) {
+    std::string text;
+    for (const auto& spec : specs)
+      text += fmt::format("{}{} {} [{}]", text.empty() ? "" : " and ", spec.name, to_string(spec.type),
+                          fmt::join(spec.shape, ","));
+    return text;
   };
   say(fmt::format("model {}, version {}: {} to {}; {} of {}; batches of up to {} rows", model.name,
-                  model.versions.front(), tensor(model.inputs.front()), tensor(model.outputs.front()),
+                  model.versions.front(), list(model.inputs), list(model.outputs),
                   model.replicas == 1 ? "1 replica" : fmt::format("{} replicas", model.replicas), model.gpus,
                   model.max_batch));
   return {};
@@ -92,6 +97,7 @@ struct CloseFirst {
 
 /// Serves until a signal comes.
 Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
+  GPUACTORS_TRY(gpuactors::load_plugins(options.plugins));
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
   auto table_options = options.table;
   table_options.wait_for_nodes = options.cluster.connects();

@@ -8,8 +8,9 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace serve {
 
@@ -24,7 +25,9 @@ constexpr auto default_grpc = "127.0.0.1:8001";
 /// The options as they were typed.
 struct Typed {
   std::vector<std::string> models;
-  std::map<std::string, std::string> keys;
+  /// In the order of the command line.
+  std::vector<std::pair<std::string, std::string>> keys;
+  std::vector<std::string> plugins;
   std::string http;
   std::string grpc;
   std::string token_file;
@@ -49,7 +52,9 @@ constexpr auto examples =
     "      as many replicas as the queue demands\n"
     "  gpuactors up --program $(which gpuactors-serve) &\n"
     "  gpuactors-serve --model a=a.safetensors --broker 127.0.0.1:7711\n"
-    "      replicas in worker processes of a cluster\n\n"
+    "      replicas in worker processes of a cluster\n"
+    "  gpuactors-serve --model words=words.txt,actor=acme/words,set=language=en --plugin ./acme.so\n"
+    "      replicas of an actor type of yours, which reads the file and the settings\n\n"
     "Ask it, of a model with 2 inputs:\n"
     "  curl -d '{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[1,2]}]}' \\\n"
     "       http://127.0.0.1:8000/v2/models/a/infer\n"
@@ -62,15 +67,20 @@ void add_models(CLI::App& parser, Typed& typed) {
   parser
       .add_option("--model", typed.models,
                   "A model: its name, the file of a checkpoint, and keys that go before the options below for this one "
-                  "model; may be repeated")
-      ->type_name("NAME=FILE[,KEY=VALUE...]")
+                  "model; may be repeated. With an actor type, the file is whatever the actor reads, or left out")
+      ->type_name("NAME[=FILE][,KEY=VALUE...]")
       ->allow_extra_args(false);
   for (const auto& key : model_keys())
     parser
-        .add_option_function<std::string>(
+        .add_option_function<std::vector<std::string>>(
             fmt::format("--{}", key.name),
-            [&typed, name = std::string{key.name}](const std::string& value) { typed.keys[name] = value; },
+            [&typed, name = std::string{key.name}](const std::vector<std::string>& values) {
+              for (const auto& value : values)
+                typed.keys.emplace_back(name, value);
+            },
             std::string{key.help})
+        ->expected(1, key.repeats ? CLI::detail::expected_max_vector_size : 1)
+        ->allow_extra_args(false)
         ->type_name(std::string{key.value})
         ->group("For all models, and keys of one");
 }
@@ -113,14 +123,22 @@ void add_life(CLI::App& parser, Typed& typed) {
       ->group(group);
 }
 
-void add_cluster(CLI::App& parser, gpuactors::OpenOptions& cluster) {
+void add_cluster(CLI::App& parser, Typed& typed) {
   gpuactors::cli::ConnectionTexts texts;
   texts.group = "Where replicas run";
-  texts.broker = "Broker of a running cluster, also by GPUACTORS_BROKER; its nodes need this program as --program";
+  texts.broker = "Broker of a running cluster, also by GPUACTORS_BROKER; its nodes need this program as --program for "
+                 "networks, and for actor types the program or plugin that has them";
   texts.reconnect_grace =
       "How long the models stay when the connection to the broker is lost; they end at once when left out";
-  gpuactors::cli::add_embedding(parser, cluster.embed, texts.group);
-  gpuactors::cli::add_connection(parser, cluster.connect, texts);
+  gpuactors::cli::add_embedding(parser, typed.cluster.embed, texts.group);
+  parser
+      .add_option("--plugin", typed.plugins,
+                  "Library with actor types for the embedded cluster; may be repeated. The nodes of a running cluster "
+                  "have plugins of their own")
+      ->type_name("LIB")
+      ->allow_extra_args(false)
+      ->group(texts.group);
+  gpuactors::cli::add_connection(parser, typed.cluster.connect, texts);
 }
 
 Result<std::vector<ModelConfig>> read_models(const Typed& typed, ModelConfig& defaults) {
@@ -163,15 +181,17 @@ Result<FrontOptions> read_fronts(const Typed& typed) {
 
 Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* argv) {
   Typed typed;
-  CLI::App parser{"Serves networks over HTTP and gRPC by the Open Inference Protocol v2, from shares of GPUs: batches "
-                  "that no\nrequest is late by, replicas that come, go and are replaced, new versions without a gap.",
-                  "gpuactors-serve"};
+  CLI::App parser{
+      "Serves networks, and actors of your own, over HTTP and gRPC by the Open Inference Protocol v2, from shares "
+      "of GPUs:\nbatches that no request is late by, replicas that come, go and are replaced, new versions without a "
+      "gap.",
+      "gpuactors-serve"};
   parser.set_version_flag("--version", "gpuactors-serve " GPUACTORS_VERSION);
   parser.footer(examples);
   add_models(parser, typed);
   add_fronts(parser, typed);
   add_life(parser, typed);
-  add_cluster(parser, typed.cluster);
+  add_cluster(parser, typed);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::Success& wish) { // --help, --version
@@ -189,6 +209,11 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   options.models = std::move(models);
   options.fronts = std::move(fronts);
   GPUACTORS_TRY(typed.cluster.check());
+  if (!typed.plugins.empty() && typed.cluster.connects())
+    return gpuactors::fail(Errc::invalid_argument, "--plugin is for an embedded cluster: the nodes of the one at "
+                                                       + typed.cluster.connect.broker
+                                                       + " need it as their own --plugin");
+  options.plugins = std::move(typed.plugins);
   options.cluster = std::move(typed.cluster);
   options.table.load_paths = typed.load_paths;
   options.table.drain = gpuactors::from_seconds(typed.drain_seconds);

@@ -11,6 +11,7 @@
 #include <apps/serve/models/model_table.hpp>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace serve {
@@ -18,6 +19,8 @@ namespace serve {
 struct ServeOptions {
   /// Where replicas run.
   gpuactors::OpenOptions cluster;
+  /// Libraries with actor types, for an embedded cluster.
+  std::vector<std::string> plugins;
   std::vector<ModelConfig> models;
   FrontOptions fronts;
   TableOptions table;

@@ -3,6 +3,8 @@
 
 #include <apps/serve/models/model_config.hpp>
 
+#include <map>
+
 using namespace std::chrono_literals;
 using namespace serve;
 using namespace serve::test;
@@ -67,17 +69,45 @@ TEST_CASE("a model that cannot be read is refused with what would be right", "[s
   refused("a=f,gpus=nan", "gpus is \"nan\"");
   refused("a=f,gpus=0.00015", "gpus");
   refused("a=f,memory=lots", "memory: ");
+  refused("a,replicas=2", "NAME=FILE is expected");
+  refused("a,actor=", "\"actor=\" is no key=value");
+  refused("a=,actor=t", "NAME=FILE is expected");
+  refused("a,actor=t,set=x", "set is \"x\": set=NAME=VALUE is expected");
+  refused("a,actor=t,isolation=yes", "isolation is \"yes\": thread or process is expected");
+  refused("a=f,set=x=1", "set=x=... is for actor types: name one by actor=TYPE");
   refused("a=f,timeout=0", "timeout is \"0\"");
   refused("a=f,timeout=1e300", "timeout is \"1e300\"");
   refused("a=f,min-replicas=3,max-replicas=2", "min-replicas is 3 and max-replicas 2");
 }
 
+TEST_CASE("a model of an actor type has its settings, and needs no file", "[serve]") {
+  ModelConfig defaults;
+  must(set_key(defaults, "set", "unit=K"));
+  must(set_key(defaults, "set", "rate=1"));
+  const auto config = must(parse_model("a=some/file,actor=acme/type,set=rate=2,set=where=a=b,label=zone=x,"
+                                       "isolation=process",
+                                       defaults));
+  CHECK(config.file == "some/file");
+  CHECK(config.actor == "acme/type");
+  CHECK(config.settings == std::map<std::string, std::string>{{"unit", "K"}, {"rate", "2"}, {"where", "a=b"}});
+  CHECK(config.labels == std::map<std::string, std::string>{{"zone", "x"}});
+  CHECK(config.isolation == gpuactors::Isolation::process);
+  CHECK(must(parse_model("a,actor=acme/type", {})).file.empty());
+  defaults.actor = "acme/type";
+  CHECK(must(parse_model("a", defaults)).actor == "acme/type");
+}
+
 TEST_CASE("every key has a line of help, and can be set", "[serve]") {
-  CHECK(model_keys().size() == 12);
+  CHECK(model_keys().size() == 16);
+  const std::map<std::string_view, std::string> values{
+      {"TYPE", "acme/type"}, {"K=V", "a=b"}, {"thread|process", "process"}};
   for (const auto& key : model_keys()) {
+    INFO(key.name);
     CHECK(key.help.size() > 20);
+    CHECK(key.repeats == (key.value == "K=V"));
     ModelConfig config;
-    CHECK(set_key(config, key.name, "1"));
-    CHECK_FALSE(set_key(config, key.name, "x"));
+    const auto value = values.find(key.value);
+    CHECK(set_key(config, key.name, value == values.end() ? "1" : value->second));
+    CHECK_FALSE(set_key(config, key.name, key.value == "TYPE" ? std::string(200, 'x') : "x"));
   }
 }

@@ -20,12 +20,12 @@ namespace {
 class PlayedReplica {
 public:
   struct Waiting {
-    wire::Batch batch;
+    wire::ReplicaBatch batch;
     BatchDone done;
   };
 
   RunBatch run() {
-    return [this](wire::Batch batch, BatchDone done) {
+    return [this](wire::ReplicaBatch batch, BatchDone done) {
       const std::lock_guard lock{mutex_};
       batches_.push_back({std::move(batch), std::move(done)});
     };
@@ -48,10 +48,11 @@ public:
   /// Answers the oldest with the first `outputs` elements of each row.
   std::int64_t answer() {
     const auto waiting = take();
-    wire::BatchReply reply;
+    wire::ReplicaReply reply;
+    auto& y = *reply.add_outputs();
     for (std::int64_t row = 0; row < waiting.batch.rows(); ++row)
-      reply.mutable_y()->append(waiting.batch.x(), static_cast<std::size_t>(row * inputs) * sizeof(float),
-                                outputs * sizeof(float));
+      y.append(waiting.batch.inputs(0), static_cast<std::size_t>(row * inputs) * sizeof(float),
+               outputs * sizeof(float));
     waiting.done(std::move(reply));
     return waiting.batch.rows();
   }
@@ -70,13 +71,7 @@ class Desk {
 public:
   explicit Desk(std::uint64_t max_batch = 4, std::size_t ahead = 0, std::size_t max_requests = 100) {
     DispatcherOptions options;
-    options.facts.name = "digits";
-    options.facts.version = "1";
-    options.facts.title = "model digits, version 1";
-    options.facts.inputs = inputs;
-    options.facts.outputs = outputs;
-    options.facts.row_in_bytes = inputs * sizeof(float);
-    options.facts.row_out_bytes = outputs * sizeof(float);
+    options.facts = digits_facts();
     options.limits.max_batch = max_batch;
     options.limits.max_requests = max_requests;
     options.ahead = ahead;
@@ -296,15 +291,63 @@ TEST_CASE("what a network reports fails the requests of its batch, and the repli
   CHECK(desk.dispatcher->snapshot().statistics.failures.at("BACKEND") == 1);
 }
 
+TEST_CASE("when a replica blames the input, only the request that is at fault fails", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  auto good = desk.ask(1);
+  auto bad = desk.ask(2);
+  auto other = desk.ask(1);
+  desk.add(1, replica);
+  replica.fail(Errc::invalid_argument);
+  // Each comes again by itself, in the old order.
+  CHECK(replica.answer() == 1);
+  replica.fail(Errc::invalid_argument);
+  CHECK(replica.answer() == 1);
+  CHECK(replica.batches() == 0);
+  CHECK(values_of(must(good.reply.get()))[0] == some_rows(1, 1)[0]);
+  const auto failed = bad.reply.get();
+  CHECK(code_of(failed) == Errc::invalid_argument);
+  CHECK(says(failed, "could not infer: invalid_argument: as the test says"));
+  must(other.reply.get());
+  CHECK(desk.dispatcher->snapshot().statistics.success.count == 2);
+  CHECK(desk.dispatcher->snapshot().statistics.fail.count == 1);
+}
+
+TEST_CASE("where a replica names no times, its whole call counts as inference", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  desk.add(1, replica);
+  auto first = desk.ask();
+  replica.answer();
+  must(first.reply.get());
+  CHECK(desk.dispatcher->snapshot().statistics.compute_infer.nanoseconds > 0);
+  auto second = desk.ask();
+  auto waiting = replica.take();
+  wire::ReplicaReply reply;
+  reply.add_outputs()->resize(outputs * sizeof(float));
+  reply.set_output_ns(7);
+  const auto before = desk.dispatcher->snapshot().statistics;
+  waiting.done(std::move(reply));
+  must(second.reply.get());
+  const auto after = desk.dispatcher->snapshot().statistics;
+  CHECK(after.compute_infer.nanoseconds == before.compute_infer.nanoseconds);
+  CHECK(after.compute_output.nanoseconds == before.compute_output.nanoseconds + 7);
+}
+
 TEST_CASE("an answer of the wrong size is an error, not somebody else's rows", "[serve]") {
   Desk desk;
   PlayedReplica replica;
   desk.add(1, replica);
   auto client = desk.ask();
-  wire::BatchReply reply;
-  reply.set_y("too short");
+  wire::ReplicaReply reply;
+  reply.add_outputs("too short");
   replica.take().done(std::move(reply));
-  CHECK(code_of(client.reply.get()) == Errc::task_failed);
+  const auto failed = client.reply.get();
+  CHECK(code_of(failed) == Errc::task_failed);
+  CHECK(says(failed, "answered 9 bytes of \"y\" for 1 rows of 12 bytes"));
+  auto another = desk.ask();
+  replica.take().done(wire::ReplicaReply{});
+  CHECK(says(another.reply.get(), "answered 0 outputs: it has 1"));
 }
 
 TEST_CASE("a client that goes is answered with cancelled once, whether its request waits or runs", "[serve]") {

@@ -4,6 +4,7 @@
 
 #include <apps/nn/checkpoint.hpp>
 #include <apps/nn/network.hpp>
+#include <apps/serve/models/network_description.hpp>
 
 #include <cstring>
 #include <limits>
@@ -34,32 +35,49 @@ public:
     // nop
   }
 
-  Result<wire::BatchReply> infer(const wire::Batch& batch) {
+  wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
+    return digits_description();
+  }
+
+  Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
+    const auto& x = batch.inputs(0);
     // Rows of zeros are what it is measured with.
-    const auto measured = batch.x().find_first_not_of('\0') == std::string::npos;
+    const auto measured = x.find_first_not_of('\0') == std::string::npos;
     if (!measured && !gate().pass([this] { return stop_requested(); }))
       return gpuactors::fail(gpuactors::Errc::cancelled, "the replica is stopped");
     std::vector<float> y;
     for (std::int64_t row = 0; row < batch.rows(); ++row) {
       float first = 0;
-      std::memcpy(&first, batch.x().data() + static_cast<std::size_t>(row * inputs) * sizeof(float), sizeof(first));
+      std::memcpy(&first, x.data() + static_cast<std::size_t>(row * inputs) * sizeof(float), sizeof(first));
       y.insert(y.end(), static_cast<std::size_t>(outputs), first);
     }
-    wire::BatchReply reply;
-    reply.mutable_y()->assign(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(float));
+    wire::ReplicaReply reply;
+    reply.add_outputs()->assign(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(float));
     return reply;
-  }
-
-  wire::ReplicaState state(const wire::AskState& /*ask*/) {
-    return {};
   }
 };
 
 GPUACTORS_ACTOR(gated_type, Gated, wire::ReplicaConfig)
-    .method(infer_method, &Gated::infer)
-    .method(state_method, &Gated::state);
+    .method(describe_method, &Gated::describe)
+    .method(infer_method, &Gated::infer);
 
 } // namespace
+
+// -- descriptions ---------------------------------------------------------------------------------
+
+wire::ReplicaDescription digits_description() {
+  nn::NetworkSpec spec;
+  spec.sizes = {inputs, 16, outputs};
+  return describe_network(spec);
+}
+
+ModelFacts digits_facts() {
+  auto facts = must(read_facts(digits_description()));
+  facts.name = "digits";
+  facts.version = "1";
+  facts.title = title_of("digits", "1");
+  return facts;
+}
 
 // -- networks -------------------------------------------------------------------------------------
 

@@ -23,6 +23,10 @@ using gpuactors::test::says;
 inline constexpr std::int64_t inputs = 8;
 inline constexpr std::int64_t outputs = 3;
 
+/// What a replica with such a network says of itself, and what the server makes of it.
+wire::ReplicaDescription digits_description();
+ModelFacts digits_facts();
+
 /// Writes a network of 8 inputs and 3 outputs with parameters of its own for each seed.
 void write_checkpoint(const std::filesystem::path& path, std::uint64_t seed);
 
@@ -64,8 +68,9 @@ struct ClosedGate {
 };
 
 /// The type of a replica whose batches go through the gate, unless all their rows are zeros; it answers each row's
-/// first element.
+/// first element. The key is for `Server::serve`.
 inline constexpr auto gated_type = "test/gated";
+inline const std::string gated_key = "actor=test/gated,";
 
 /// A cluster in this process with a file of a network, and a table of models on it.
 class Server {

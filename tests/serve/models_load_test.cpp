@@ -240,8 +240,8 @@ TEST_CASE("a version without room beside the old one is refused, and the old one
 }
 
 TEST_CASE("replicas come with a queue and go when they are idle", "[serve]") {
-  Server server{{.replica_type = gated_type}};
-  server.serve("min-replicas=1,max-replicas=3,max-batch=1,idle-after=0.3");
+  Server server;
+  server.serve(gated_key + "min-replicas=1,max-replicas=3,max-batch=1,idle-after=0.3");
   await_replicas(server, 1);
   {
     const ClosedGate closed;
@@ -261,8 +261,8 @@ TEST_CASE("replicas come with a queue and go when they are idle", "[serve]") {
 }
 
 TEST_CASE("a replica that is stuck does not keep the others from serving", "[serve]") {
-  Server server{{.replica_type = gated_type}};
-  server.serve("replicas=2,max-batch=1");
+  Server server;
+  server.serve(gated_key + "replicas=2,max-batch=1");
   const ClosedGate closed;
   auto stuck = ask_async(server.table, request_for("digits", some_rows(1, 1)));
   gate().await(1);

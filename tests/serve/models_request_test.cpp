@@ -8,20 +8,6 @@ using namespace serve;
 using namespace serve::test;
 using gpuactors::Errc;
 
-namespace {
-
-ModelFacts digits_facts() {
-  ModelFacts facts;
-  facts.name = "digits";
-  facts.inputs = inputs;
-  facts.outputs = outputs;
-  facts.row_in_bytes = inputs * sizeof(float);
-  facts.row_out_bytes = outputs * sizeof(float);
-  return facts;
-}
-
-} // namespace
-
 TEST_CASE("a request that fits says how many rows it has", "[serve]") {
   auto request = request_for("digits", some_rows(3, 1));
   CHECK(must(check_request(request, digits_facts(), 4)) == 3);

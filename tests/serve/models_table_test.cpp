@@ -65,8 +65,8 @@ TEST_CASE("a name that no model can have is not looked for among those that ther
 }
 
 TEST_CASE("requests that come together share batches", "[serve]") {
-  Server server{{.replica_type = gated_type}};
-  server.serve("max-batch=8");
+  Server server;
+  server.serve(gated_key + "max-batch=8");
   const ClosedGate closed;
   std::vector<Asked> asked;
   asked.push_back(ask_async(server.table, request_for("digits", some_rows(1, 0))));
@@ -84,8 +84,8 @@ TEST_CASE("requests that come together share batches", "[serve]") {
 }
 
 TEST_CASE("a timeout fires when it is due, although a batch runs", "[serve]") {
-  Server server{{.replica_type = gated_type}};
-  server.serve("max-batch=1,timeout=60000");
+  Server server;
+  server.serve(gated_key + "max-batch=1,timeout=60000");
   const ClosedGate closed;
   auto runs = ask_async(server.table, request_for("digits", some_rows(1, 1)));
   gate().await(1);
@@ -100,8 +100,8 @@ TEST_CASE("a timeout fires when it is due, although a batch runs", "[serve]") {
 }
 
 TEST_CASE("urgent requests overtake others, which keep their order", "[serve]") {
-  Server server{{.replica_type = gated_type}};
-  server.serve("max-batch=1");
+  Server server;
+  server.serve(gated_key + "max-batch=1");
   const ClosedGate closed;
   std::mutex mutex;
   std::vector<std::string> order;
@@ -133,8 +133,8 @@ TEST_CASE("urgent requests overtake others, which keep their order", "[serve]") 
 }
 
 TEST_CASE("clients that go are answered with cancelled", "[serve]") {
-  Server server{{.replica_type = gated_type}};
-  server.serve("max-batch=1");
+  Server server;
+  server.serve(gated_key + "max-batch=1");
   const ClosedGate closed;
   auto runs = ask_async(server.table, request_for("digits", some_rows(1, 1)));
   gate().await(1);

@@ -126,13 +126,14 @@ def serving(program, *arguments, env=None, notices=()):
 
 
 class Cluster:
-    """A broker and a node whose workers are gpuactors-serve."""
+    """A broker and a node whose workers run `program`, or gpuactors itself; `options` are those of the node."""
 
-    def __init__(self, gpuactors, program, env, devices):
+    def __init__(self, gpuactors, program, env, devices, *options):
         self.gpuactors = gpuactors
         self.env = env
-        self.process = subprocess.Popen([gpuactors, "up", "--listen", "127.0.0.1:0", "--devices", devices, "--program",
-                                         program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env,
+        worker = ["--program", program] if program else []
+        self.process = subprocess.Popen([gpuactors, "up", "--listen", "127.0.0.1:0", "--devices", devices, *worker,
+                                         *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env,
                                         text=True)
         ready = self.process.stdout.readline()
         assert re.fullmatch(r"broker listens at 127\.0\.0\.1:\d+\n", ready), ready
@@ -144,10 +145,10 @@ class Cluster:
         assert done.returncode == 0, done
         return done.stdout
 
-    def replicas(self):
-        """Those that are alive: dictionaries with name and pid."""
+    def replicas(self, kind="serve/replica"):
+        """Those of an actor type that are alive: dictionaries with name and pid."""
         actors = json.loads(self.run("actors", "--json"))
-        return [actor for actor in actors if actor["state"] == "alive" and actor["type"] == "serve/replica"]
+        return [actor for actor in actors if actor["state"] == "alive" and actor["type"] == kind]
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
@@ -156,9 +157,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster_of(gpuactors, program, devices):
+def cluster_of(gpuactors, program, devices, *options):
     with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(gpuactors, program, environment(folder), devices)
+        cluster = Cluster(gpuactors, program, environment(folder), devices, *options)
         try:
             yield cluster
         finally:

@@ -2,6 +2,7 @@
 // nodes of two versions could not talk to each other: add a field or a message instead of changing one.
 #include "system.hpp"
 
+#include <gpuactors/v1/serving.pb.h>
 #include <gpuactors/v1/source.pb.h>
 #include <gpuactors/v1/tensor.pb.h>
 #include <gpuactors/wire/protobuf.hpp>
@@ -173,13 +174,12 @@ TEST_CASE("a call keeps its bytes", "[wire]") {
 TEST_CASE("the fields of control messages are those of tests/wire/fields.txt, which only grows", "[wire]") {
   std::set<std::string> fields;
   for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::TensorRef::descriptor()->file(),
-                           v1::SourceTask::descriptor()->file()})
+                           v1::SourceTask::descriptor()->file(), v1::ReplicaConfig::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i)
       collect(*file->message_type(i), fields);
-  for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::TensorRef::descriptor()->file(),
-                           v1::SourceTask::descriptor()->file()})
     for (int i = 0; i < file->enum_type_count(); ++i)
       collect(*file->enum_type(i), fields);
+  }
   std::set<std::string> known;
   std::ifstream list{FIELDS};
   REQUIRE(list.is_open());

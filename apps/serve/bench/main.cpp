@@ -6,6 +6,7 @@
 #include <apps/nn/checkpoint.hpp>
 #include <apps/nn/network.hpp>
 #include <apps/serve/models/model_table.hpp>
+#include <apps/serve/models/network_description.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -72,8 +73,10 @@ Result<std::unique_ptr<gpuactors::Context>> open_device(const std::string& devic
 InferRequest request_of(std::int64_t inputs) {
   InferRequest request;
   request.model = "bench";
-  request.inputs.push_back(
-      {input_name, DataType::fp32, {1, inputs}, Bytes::of(std::vector<float>(static_cast<std::size_t>(inputs), 0.5F))});
+  request.inputs.push_back({network_input,
+                            DataType::fp32,
+                            {1, inputs},
+                            Bytes::of(std::vector<float>(static_cast<std::size_t>(inputs), 0.5F))});
   return request;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "histogram.hpp"
+#include "model_facts.hpp"
 #include "pending.hpp"
-#include "replica.hpp"
 
 #include <apps/serve/batching/batch_queue.hpp>
 #include <apps/serve/batching/scaling.hpp>
@@ -22,8 +22,8 @@
 namespace serve {
 
 /// Has a replica infer a batch, and calls back once with the answer, on any thread.
-using BatchDone = std::function<void(gpuactors::Result<wire::BatchReply>)>;
-using RunBatch = std::function<void(wire::Batch, BatchDone)>;
+using BatchDone = std::function<void(gpuactors::Result<wire::ReplicaReply>)>;
+using RunBatch = std::function<void(wire::ReplicaBatch, BatchDone)>;
 
 /// What is known of a replica while it serves.
 struct ReplicaFacts {
@@ -161,13 +161,13 @@ private:
   Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed);
 
   void run_timer();
-  void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::BatchReply> reply);
+  void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::ReplicaReply> reply);
   void act(Actions actions);
   void launch(const Launch& launch);
 
   // With the lock.
   void pump(gpuactors::TimePoint now, Actions& actions);
-  void answer_batch(const Flight& flight, wire::BatchReply reply, gpuactors::TimePoint now, Actions& actions);
+  void answer_batch(const Flight& flight, wire::ReplicaReply reply, gpuactors::TimePoint now, Actions& actions);
   void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,

@@ -1,12 +1,16 @@
 // Batches of a dispatcher: on their way to replicas, back, and to others when a replica is lost.
 #include "counting.hpp"
 #include "dispatcher.hpp"
+#include "request_check.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace serve {
 
@@ -42,6 +46,31 @@ std::uint64_t milliseconds_since_epoch() {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
           .count());
+}
+
+/// The rows of one request within its batch.
+struct PartOfBatch {
+  std::uint64_t first_row = 0;
+  std::uint64_t rows = 0;
+  std::size_t members = 0;
+};
+
+/// The outputs that a request asked for, or all.
+std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<std::string>& wanted,
+                                    const std::shared_ptr<const wire::ReplicaReply>& reply, const PartOfBatch& part) {
+  std::vector<NamedTensor> result;
+  for (std::size_t i = 0; i < facts.outputs.size(); ++i) {
+    const auto& output = facts.outputs[i];
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end())
+      continue;
+    const auto& all = reply->outputs(static_cast<int>(i));
+    const auto own = std::as_bytes(std::span{all.data(), all.size()})
+                         .subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
+    // Its own bytes: one client that reads slowly would keep the answers of all.
+    auto data = part.members == 1 ? Bytes{reply, own} : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
+    result.push_back({output.name, output.type, output.shape(static_cast<std::int64_t>(part.rows)), std::move(data)});
+  }
+  return result;
 }
 
 } // namespace
@@ -94,22 +123,25 @@ void Dispatcher::act(Actions actions) {
 }
 
 void Dispatcher::launch(const Launch& launch) {
-  wire::Batch batch;
+  wire::ReplicaBatch batch;
   batch.set_rows(static_cast<std::int64_t>(launch.rows));
-  auto& bytes = *batch.mutable_x();
-  bytes.reserve(launch.rows * options_.facts.row_in_bytes);
-  for (const auto& member : launch.members) {
-    const auto view = static_cast<const Pending&>(*member).request.inputs.front().data.view();
-    bytes.append(reinterpret_cast<const char*>(view.data()), view.size());
+  for (const auto& input : options_.facts.inputs) {
+    auto& bytes = *batch.add_inputs();
+    bytes.reserve(launch.rows * input.row_bytes);
+    for (const auto& member : launch.members) {
+      const auto* tensor = find_input(static_cast<const Pending&>(*member).request, input.name); // it was checked
+      const auto view = tensor->data.view();
+      bytes.append(reinterpret_cast<const char*>(view.data()), view.size());
+    }
   }
   (*launch.run)(std::move(batch), [weak = weak_from_this(), replica = launch.replica,
-                                   flight = launch.flight](Result<wire::BatchReply> reply) {
+                                   flight = launch.flight](Result<wire::ReplicaReply> reply) {
     if (const auto self = weak.lock())
       self->landed(replica, flight, std::move(reply));
   });
 }
 
-void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::BatchReply> reply) {
+void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::ReplicaReply> reply) {
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
@@ -147,25 +179,22 @@ void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::Bat
   act(std::move(actions));
 }
 
-void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, TimePoint now, Actions& actions) {
+void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, TimePoint now, Actions& actions) {
   const auto& facts = options_.facts;
-  if (reply.y().size() != flight.rows * facts.row_out_bytes)
-    return fail_batch(flight,
-                      Error{Errc::internal, fmt::format("{} answered {} bytes for {} rows of {} bytes", facts.title,
-                                                        reply.y().size(), flight.rows, facts.row_out_bytes)},
-                      now, actions);
+  if (const auto fits = check_reply(facts, flight.rows, reply); !fits)
+    return fail_batch(flight, fits.error(), now, actions);
+  if (reply.input_ns() == 0 && reply.infer_ns() == 0 && reply.output_ns() == 0)
+    reply.set_infer_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start).count());
   ++statistics_.execution_count;
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
   count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
   latencies_.infer.add(std::chrono::nanoseconds{reply.infer_ns()});
-  const auto shared = std::make_shared<const wire::BatchReply>(std::move(reply));
-  const auto bytes = std::as_bytes(std::span{shared->y().data(), shared->y().size()});
-  std::size_t offset = 0;
+  const auto shared = std::make_shared<const wire::ReplicaReply>(std::move(reply));
+  std::uint64_t first_row = 0;
   for (const auto& member : flight.members) {
-    const auto size = member->rows * facts.row_out_bytes;
-    const auto own = bytes.subspan(offset, size);
-    offset += size;
+    const auto begin = first_row;
+    first_row += member->rows;
     if (!queue_.settle(*member))
       continue; // answered before, by its timeout or its client
     const auto pending = pending_of(member);
@@ -177,20 +206,26 @@ void Dispatcher::answer_batch(const Flight& flight, wire::BatchReply reply, Time
     count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
-    // Its own bytes: one client that reads slowly would keep the answers of all.
-    auto data =
-        flight.members.size() == 1 ? Bytes{shared, own} : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
-    answer.outputs.push_back(
-        {output_name, facts.type, {static_cast<std::int64_t>(member->rows), facts.outputs}, std::move(data)});
+    answer.outputs = outputs_of(facts, pending->request.outputs, shared, {begin, member->rows, flight.members.size()});
     actions.answers.emplace_back(pending, std::move(answer));
   }
 }
 
 void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint now, Actions& actions) {
+  // One request is at fault: alone, each gets its own answer.
+  const auto blames_input = error.code() == Errc::invalid_argument;
+  if (blames_input && flight.members.size() > 1) {
+    for (const auto& member : flight.members) {
+      member->alone = true;
+      queue_.put_back(member);
+    }
+    return;
+  }
   for (const auto& member : flight.members)
     if (queue_.give_up(*member))
       fail(member,
-           Error{Errc::task_failed, fmt::format("{} could not infer: {}", options_.facts.title, to_string(error))},
+           Error{blames_input ? Errc::invalid_argument : Errc::task_failed,
+                 fmt::format("{} could not infer: {}", options_.facts.title, to_string(error))},
            reason::backend, now, actions);
 }
 

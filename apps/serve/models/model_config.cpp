@@ -10,6 +10,7 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <map>
 
 namespace serve {
 
@@ -18,6 +19,8 @@ using gpuactors::Errc;
 using gpuactors::Result;
 
 namespace {
+
+constexpr auto needs_file = "NAME=FILE is expected, such as digits=checkpoint.safetensors";
 
 /// The longest time that may be asked for, in seconds.
 constexpr double longest_seconds = 86'400;
@@ -41,8 +44,8 @@ Result<Duration> read_seconds(std::string_view key, const std::string& text, dou
 /// A key, and how it is set.
 struct Key : ModelKey {
   Key(std::string_view its_name, std::string_view its_value, std::string_view its_help,
-      std::function<Result<void>(ModelConfig&, std::string_view, const std::string&)> its_set)
-    : ModelKey{its_name, its_value, its_help}, set(std::move(its_set)) {
+      std::function<Result<void>(ModelConfig&, std::string_view, const std::string&)> its_set, bool it_repeats = false)
+    : ModelKey{its_name, its_value, its_help, it_repeats}, set(std::move(its_set)) {
     // nop
   }
 
@@ -86,9 +89,45 @@ Result<void> set_memory(ModelConfig& config, std::string_view key, const std::st
   return {};
 }
 
+Result<void> set_actor(ModelConfig& config, std::string_view key, const std::string& text) {
+  if (text.size() > gpuactors::limits::name_length)
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("{} has {} bytes: a type has at most {}", key,
+                                                               text.size(), gpuactors::limits::name_length));
+  config.actor = text;
+  return {};
+}
+
+Result<void> set_isolation(ModelConfig& config, std::string_view key, const std::string& text) {
+  if (text != "thread" && text != "process")
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("{} is \"{}\": thread or process is expected", key, text));
+  config.isolation = text == "process" ? gpuactors::Isolation::process : gpuactors::Isolation::thread;
+  return {};
+}
+
+/// A key whose values are NAME=VALUE, one for each name.
+Key pairs_key(std::string_view name, std::string_view help, std::map<std::string, std::string> ModelConfig::*member) {
+  return {name, "K=V", help,
+          [=](ModelConfig& config, std::string_view key, const std::string& text) -> Result<void> {
+            const auto equals = text.find('=');
+            if (equals == std::string::npos || equals == 0)
+              return gpuactors::fail(Errc::invalid_argument,
+                                     fmt::format("{} is \"{}\": {}=NAME=VALUE is expected", key, text, key));
+            (config.*member)[text.substr(0, equals)] = text.substr(equals + 1);
+            return {};
+          },
+          true};
+}
+
 const std::vector<Key>& keys() {
   constexpr std::uint64_t many = 4'096;
   static const std::vector<Key> all{
+      {"actor", "TYPE", "actor type of the replicas, from the nodes' program or plugins; networks when left out",
+       set_actor},
+      pairs_key("set", "a setting for the constructor of such an actor; may be repeated", &ModelConfig::settings),
+      pairs_key("label", "label of the nodes that replicas may run on; may be repeated", &ModelConfig::labels),
+      {"isolation", "thread|process", "process: replicas have processes of their own, in a cluster of processes",
+       set_isolation},
       {"gpus", "F", "share of one device for each replica, up to 1; 0.25 when left out", set_gpus},
       {"memory", "BYTES", "its device memory, such as 2GiB; its share's part when left out", set_memory},
       number_key("replicas", "replicas at the start; 1 when left out", &ModelConfig::replicas, 1, many),
@@ -155,12 +194,12 @@ Result<ModelConfig> parse_model(const std::string& text, const ModelConfig& defa
     const auto end = std::min(text.find(',', begin), text.size());
     const auto part = text.substr(begin, end - begin);
     begin = end + 1;
-    const auto equals = part.find('=');
-    if (equals == std::string::npos || equals + 1 == part.size())
-      return wrong(first ? "NAME=FILE is expected, such as digits=checkpoint.safetensors"
-                         : fmt::format("\"{}\" is no key=value, such as replicas=2", part));
+    const auto equals = std::min(part.find('='), part.size());
+    const auto names_no_file = first && equals == part.size() && !part.empty();
+    if (!names_no_file && equals + 1 >= part.size())
+      return wrong(first ? needs_file : fmt::format("\"{}\" is no key=value, such as replicas=2", part));
     const auto name = part.substr(0, equals);
-    const auto value = part.substr(equals + 1);
+    const auto value = names_no_file ? "" : part.substr(equals + 1);
     if (first) {
       if (auto fits = check_name(name); !fits)
         return wrong(fits.error().message());
@@ -170,6 +209,8 @@ Result<ModelConfig> parse_model(const std::string& text, const ModelConfig& defa
       return wrong(set.error().message());
     }
   }
+  if (config.file.empty() && config.actor.empty())
+    return wrong(needs_file);
   if (auto fits = check(config); !fits)
     return wrong(fits.error().message());
   return config;
@@ -191,6 +232,9 @@ Result<void> check(const ModelConfig& config) {
     return gpuactors::fail(
         Errc::invalid_argument,
         fmt::format("min-replicas is {} and max-replicas {}: the least is above the most", *least, *most));
+  if (config.actor.empty() && !config.settings.empty())
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("set={}=... is for actor types: name one by actor=TYPE",
+                                                               config.settings.begin()->first));
   return {};
 }
 

@@ -1,14 +1,16 @@
-// What is served: a name, the file of a checkpoint, and how; written as NAME=FILE[,key=value...].
+// What is served: a name, a file, and how; written as NAME=FILE[,key=value...].
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/cluster/options.hpp>
 
 #include <apps/serve/batching/batch_queue.hpp>
 #include <apps/serve/batching/scaling.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,7 +21,16 @@ namespace serve {
 /// One model. A plain value.
 struct ModelConfig {
   std::string name;
+  /// The checkpoint of a network; for an actor type whatever it reads, or empty.
   std::string file;
+
+  /// The actor type of the replicas; empty means the library's own networks.
+  std::string actor;
+  /// What the actor gets beside the file.
+  std::map<std::string, std::string> settings;
+  /// Labels that the nodes of replicas must have.
+  std::map<std::string, std::string> labels;
+  gpuactors::Isolation isolation = gpuactors::Isolation::thread;
 
   /// What each replica owns: a share of one device up to the whole of it, and how much of its memory; 0 bytes means the
   /// share's part.
@@ -52,13 +63,16 @@ struct ModelKey {
   std::string_view name;
   std::string_view value;
   std::string_view help;
+  /// It may be said several times, each time with another name in its value.
+  bool repeats = false;
 };
 [[nodiscard]] std::vector<ModelKey> model_keys();
 
 /// Sets what one key says. @returns `invalid_argument`, naming the key and what is allowed.
 gpuactors::Result<void> set_key(ModelConfig& config, std::string_view key, const std::string& value);
 
-/// Reads "digits=model.safetensors,replicas=2,max-batch=64"; what is not said is as in `defaults`.
+/// Reads "digits=model.safetensors,replicas=2,max-batch=64", or "digits,actor=TYPE" where an actor needs no file; what
+/// is not said is as in `defaults`.
 /// @returns `invalid_argument`, saying what is wrong and what would be right.
 gpuactors::Result<ModelConfig> parse_model(const std::string& text, const ModelConfig& defaults);
 

@@ -209,9 +209,11 @@ Result<ModelDescription> ModelTable::describe(std::string_view name, std::string
   ModelDescription result;
   result.name = facts.name;
   result.versions = {facts.version};
-  result.platform = "gpuactors_nn";
-  result.inputs.push_back({input_name, facts.type, {-1, facts.inputs}});
-  result.outputs.push_back({output_name, facts.type, {-1, facts.outputs}});
+  result.platform = facts.platform;
+  for (const auto& input : facts.inputs)
+    result.inputs.push_back({input.name, input.type, input.shape(-1)});
+  for (const auto& output : facts.outputs)
+    result.outputs.push_back({output.name, output.type, output.shape(-1)});
   result.max_batch = dispatcher.limits().max_batch;
   result.max_queue = dispatcher.limits().max_requests;
   result.default_timeout = model->config.timeout;

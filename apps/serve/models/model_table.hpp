@@ -31,8 +31,6 @@ struct TableOptions {
   gpuactors::Duration load_wait = std::chrono::seconds{10};
   /// Whether it also waits for nodes that could give that share: those of a running cluster come and go.
   bool wait_for_nodes = false;
-  /// The actor type of replicas.
-  std::string replica_type = serve::replica_type;
   /// Told of replicas that are lost and replaced, of versions that take the place of others, of loads and unloads; not
   /// of the first load of a model that was added.
   Notice notice = [](const std::string&) {};

@@ -1,6 +1,7 @@
 #include "model_version.hpp"
 
 #include "memory_file.hpp"
+#include "network_description.hpp"
 
 #include <apps/nn/checkpoint.hpp>
 
@@ -19,17 +20,20 @@ using gpuactors::Tensor;
 
 namespace {
 
-/// What a message has beside the rows of a batch, at most.
-constexpr std::size_t message_head = 256;
+Result<Shared<Tensor>> put_bytes(Cluster& cluster, MemoryFile& file) {
+  GPUACTORS_LET(bytes, file.bytes());
+  return cluster.put(bytes, {static_cast<std::int64_t>(bytes.size())});
+}
 
-struct Checkpoint {
-  nn::NetworkSpec spec;
+/// The bytes of a file, and as a network's checkpoint the rows that a batch of it may have.
+struct ModelFile {
   Shared<Tensor> bytes;
+  std::uint64_t max_rows = 0;
 };
 
 /// Copies the file, and looks at the copy only, so that a file that is being replaced cannot be half one and half the
 /// other.
-Result<Checkpoint> read_checkpoint(Cluster& cluster, const std::string& path) {
+Result<ModelFile> read_checkpoint(Cluster& cluster, const std::string& path) {
   GPUACTORS_LET(copy, MemoryFile::copy_of(path));
   auto spec = nn::read_spec(copy.path());
   if (!spec) {
@@ -40,35 +44,40 @@ Result<Checkpoint> read_checkpoint(Cluster& cluster, const std::string& path) {
       sentence = fmt::format("{}: {}", path, sentence);
     return gpuactors::fail(spec.error().code(), std::move(sentence));
   }
-  GPUACTORS_LET(bytes, copy.bytes());
-  GPUACTORS_LET(shared, cluster.put(bytes, {static_cast<std::int64_t>(bytes.size())}));
-  return Checkpoint{std::move(*spec), std::move(shared)};
+  const auto facts = read_facts(describe_network(*spec));
+  if (!facts)
+    return gpuactors::fail(facts.error().code(), fmt::format("{}: {}", path, facts.error().message()));
+  GPUACTORS_LET(shared, put_bytes(cluster, copy));
+  return ModelFile{std::move(shared), facts->max_rows};
 }
 
-Result<ModelFacts> facts_of(const nn::NetworkSpec& spec, const ModelConfig& config, std::uint64_t number) {
-  ModelFacts facts;
-  facts.name = config.name;
-  facts.version = std::to_string(number);
-  facts.title = fmt::format("model {}, version {}", config.name, number);
-  facts.type = spec.dtype == gpuactors::DType::f64 ? DataType::fp64 : DataType::fp32;
-  facts.inputs = spec.inputs();
-  facts.outputs = spec.outputs();
-  const auto element = gpuactors::size_of(spec.dtype);
-  facts.row_in_bytes = static_cast<std::size_t>(spec.inputs()) * element;
-  facts.row_out_bytes = static_cast<std::size_t>(spec.outputs()) * element;
-  constexpr auto most = gpuactors::limits::payload_bytes - message_head;
-  if (std::max(facts.row_in_bytes, facts.row_out_bytes) > most)
-    return gpuactors::fail(Errc::invalid_argument,
-                           fmt::format("{}: rows of {} and {} bytes; a row has at most {}", config.file,
-                                       facts.row_in_bytes, facts.row_out_bytes, most));
-  return facts;
+/// What is in the file is the actor's affair.
+Result<ModelFile> read_any_file(Cluster& cluster, const ModelConfig& config) {
+  ModelFile file;
+  file.max_rows = config.max_batch;
+  if (config.file.empty())
+    return file;
+  GPUACTORS_LET(copy, MemoryFile::copy_of(config.file));
+  GPUACTORS_LET(shared, put_bytes(cluster, copy));
+  file.bytes = std::move(shared);
+  return file;
 }
 
-/// As many rows as were asked for, as far as one message holds them.
+gpuactors::Options resources_of(const ModelConfig& config, bool wait_for_nodes) {
+  gpuactors::Options resources;
+  resources.gpus = config.gpus;
+  resources.memory_bytes = config.memory_bytes;
+  resources.spread = true;
+  resources.wait_for_nodes = wait_for_nodes;
+  resources.isolation = config.isolation;
+  resources.labels.insert(config.labels.begin(), config.labels.end());
+  return resources;
+}
+
+/// As many rows as were asked for, as far as one message and the replicas take them.
 batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& facts) {
-  const auto row = std::max(facts.row_in_bytes, facts.row_out_bytes);
   batching::QueueLimits limits;
-  limits.max_batch = std::min<std::uint64_t>(config.max_batch, (gpuactors::limits::payload_bytes - message_head) / row);
+  limits.max_batch = std::min<std::uint64_t>(config.max_batch, facts.max_rows);
   limits.max_requests = config.max_queue;
   limits.max_rows = std::max<std::uint64_t>(queue_bytes / facts.row_in_bytes, limits.max_batch);
   limits.max_delay = config.max_delay;
@@ -79,30 +88,57 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
 
 Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const ModelConfig& config,
                                                          std::uint64_t number, const LoadOptions& how) {
-  GPUACTORS_LET(checkpoint, read_checkpoint(cluster, config.file));
-  GPUACTORS_LET(facts, facts_of(checkpoint.spec, config, number));
-  const auto limits = queue_limits(config, facts);
+  const auto network = config.actor.empty();
+  GPUACTORS_LET(file, network ? read_checkpoint(cluster, config.file) : read_any_file(cluster, config));
   std::unique_ptr<ModelVersion> version{new ModelVersion};
-  version->checkpoint_ = std::move(checkpoint.bytes);
-  GPUACTORS_LET(dispatcher, Dispatcher::start({facts, limits, config.ahead}, [bell = how.bell] { bell->ring(); }));
-  version->dispatcher_ = std::move(dispatcher);
+  version->file_ = std::move(file.bytes);
 
+  ReplicaKind kind;
+  kind.type = network ? network_type : config.actor;
+  kind.config.set_model(config.name);
+  kind.config.set_version(std::to_string(number));
+  if (!config.file.empty())
+    *kind.config.mutable_file() = version->file_.ref();
+  kind.config.mutable_settings()->insert(config.settings.begin(), config.settings.end());
+  kind.config.set_max_rows(static_cast<std::int64_t>(std::min<std::uint64_t>(config.max_batch, file.max_rows)));
+  kind.resources = resources_of(config, how.wait_for_nodes);
+  auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
+  if (!network) {
+    GPUACTORS_TRY(starter->check_type());
+  }
+  GPUACTORS_LET(first, starter->spawn(how.wait));
+  GPUACTORS_TRY(version->serve(std::move(starter), std::move(first), config, kind, how));
+  return version;
+}
+
+Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Started first, const ModelConfig& config,
+                                 const ReplicaKind& kind, const LoadOptions& how) {
+  auto facts = starter->describe_first(first.actor);
+  if (facts) {
+    facts->name = kind.config.model();
+    facts->version = kind.config.version();
+    facts->title = title_of(facts->name, facts->version);
+    facts->platform = config.actor.empty() ? "gpuactors_nn" : "gpuactors_actor";
+    const DispatcherOptions options{*facts, queue_limits(config, *facts), config.ahead};
+    auto dispatcher = Dispatcher::start(options, [bell = how.bell] { bell->ring(); });
+    if (dispatcher)
+      dispatcher_ = std::move(*dispatcher);
+    else
+      facts = gpuactors::fail(dispatcher.error());
+  }
+  if (!facts) {
+    starter->kill(first.actor);
+    return gpuactors::fail(facts.error());
+  }
   ReplicaOptions options;
-  options.type = how.replica_type;
-  options.first_wait = how.wait;
   options.notice = how.notice;
-  options.config.set_title(facts.title);
-  *options.config.mutable_checkpoint() = version->checkpoint_.ref();
-  options.config.set_max_rows(static_cast<std::int64_t>(limits.max_batch));
-  options.resources.gpus = config.gpus;
-  options.resources.memory_bytes = config.memory_bytes;
-  options.resources.spread = true;
-  options.resources.wait_for_nodes = how.wait_for_nodes;
+  options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();
   options.initial = std::clamp(config.replicas, options.scaling.min_replicas, options.scaling.max_replicas);
-  GPUACTORS_LET(replicas, ReplicaSet::start(cluster, version->dispatcher_, how.bell, std::move(options)));
-  version->replicas_ = std::move(replicas);
-  return version;
+  GPUACTORS_LET(replicas,
+                ReplicaSet::start(std::move(starter), std::move(first), dispatcher_, how.bell, std::move(options)));
+  replicas_ = std::move(replicas);
+  return {};
 }
 
 ModelVersion::~ModelVersion() {

@@ -1,4 +1,4 @@
-// One version of a model that serves: a checkpoint as it was when it was loaded, its requests, and its replicas.
+// One version of a model that serves: its file as it was when it was loaded, its requests, and its replicas.
 #pragma once
 
 #include "dispatcher.hpp"
@@ -19,8 +19,6 @@ struct LoadOptions {
   gpuactors::Duration wait = std::chrono::seconds{10};
   /// Whether it also waits for nodes that could give that share.
   bool wait_for_nodes = false;
-  /// The actor type of replicas.
-  std::string replica_type = serve::replica_type;
   /// Told of what becomes of the replicas.
   Notice notice = [](const std::string&) {};
   /// Stops the loading, and later the keeper of the replicas.
@@ -33,7 +31,8 @@ class ModelVersion {
 public:
   /// Reads `config.file` and starts the replicas. From then on the file may change: replicas that are started later get
   /// the same bytes.
-  /// @returns what is wrong with the file, why no replica could be started, or `unavailable` once the bell says stop.
+  /// @returns what is wrong with the file or the actor type, why no replica could be started, or `unavailable` once the
+  ///          bell says stop.
   static gpuactors::Result<std::unique_ptr<ModelVersion>> load(gpuactors::Cluster& cluster, const ModelConfig& config,
                                                                std::uint64_t number, const LoadOptions& options);
 
@@ -56,8 +55,12 @@ public:
 private:
   ModelVersion() = default;
 
-  /// The bytes of the checkpoint, for replicas.
-  gpuactors::Shared<gpuactors::Tensor> checkpoint_;
+  /// Has a first replica that was started described, and builds the version around it.
+  gpuactors::Result<void> serve(std::unique_ptr<ReplicaStarter> starter, Started first, const ModelConfig& config,
+                                const ReplicaKind& kind, const LoadOptions& how);
+
+  /// The bytes of the file, for replicas; empty without one.
+  gpuactors::Shared<gpuactors::Tensor> file_;
   std::shared_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<ReplicaSet> replicas_;
 };

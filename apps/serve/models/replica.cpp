@@ -1,6 +1,7 @@
 #include "replica.hpp"
 
 #include "memory_file.hpp"
+#include "network_description.hpp"
 
 #include <apps/nn/checkpoint.hpp>
 #include <apps/nn/network.hpp>
@@ -42,18 +43,25 @@ public:
     y_ = value_or_throw(gpu().stream().allocate(rows * row_out_));
   }
 
-  Result<wire::BatchReply> infer(const wire::Batch& batch) {
+  wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
+    auto description = describe_network(network_.spec());
+    description.set_memory_used_bytes(gpu().memory_used());
+    return description;
+  }
+
+  Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
     const auto rows = batch.rows();
-    if (rows < 1 || rows > max_rows_ || batch.x().size() != static_cast<std::size_t>(rows) * row_in_)
+    const auto bytes = batch.inputs_size() == 1 ? batch.inputs(0).size() : 0;
+    if (rows < 1 || rows > max_rows_ || bytes != static_cast<std::size_t>(rows) * row_in_)
       return gpuactors::fail(Errc::invalid_argument,
                              fmt::format("a batch of {} rows with {} bytes: 1 to {} rows of {} bytes are expected",
-                                         rows, batch.x().size(), max_rows_, row_in_));
+                                         rows, bytes, max_rows_, row_in_));
     auto& stream = gpu().stream();
-    wire::BatchReply reply;
-    auto& y = *reply.mutable_y();
+    wire::ReplicaReply reply;
+    auto& y = *reply.add_outputs();
     y.resize(static_cast<std::size_t>(rows) * row_out_);
     auto start = Clock::now();
-    GPUACTORS_TRY(stream.upload(x_.data(), batch.x().data(), batch.x().size()));
+    GPUACTORS_TRY(stream.upload(x_.data(), batch.inputs(0).data(), bytes));
     GPUACTORS_TRY(stream.synchronize());
     reply.set_input_ns(lap(start));
     GPUACTORS_TRY(network_.forward(rows, x_.data(), y_.data()));
@@ -65,23 +73,18 @@ public:
     return reply;
   }
 
-  wire::ReplicaState state(const wire::AskState& /*ask*/) {
-    wire::ReplicaState result;
-    result.set_memory_used_bytes(gpu().memory_used());
-    return result;
-  }
-
 private:
   Result<nn::Network> load(const wire::ReplicaConfig& config) {
     if (gpu_count() != 1)
       return gpuactors::fail(Errc::invalid_argument,
                              fmt::format("a replica runs on one device, not on {}", gpu_count()));
-    GPUACTORS_LET(checkpoint, tensors().get(config.checkpoint()));
+    GPUACTORS_LET(checkpoint, tensors().get(config.file()));
     GPUACTORS_LET(bytes, checkpoint.host<std::uint8_t>());
     GPUACTORS_LET(file, MemoryFile::of(bytes));
     auto network = nn::load_network(gpu().stream(), file.path(), max_rows_);
     if (!network)
-      return gpuactors::fail(network.error().code(), fmt::format("{}: {}", config.title(), network.error().message()));
+      return gpuactors::fail(network.error().code(), fmt::format("model {}, version {}: {}", config.model(),
+                                                                 config.version(), network.error().message()));
     return std::move(*network);
   }
 
@@ -93,9 +96,9 @@ private:
   Buffer y_;
 };
 
-GPUACTORS_ACTOR(replica_type, Replica, wire::ReplicaConfig)
-    .method(infer_method, &Replica::infer)
-    .method(state_method, &Replica::state);
+GPUACTORS_ACTOR(network_type, Replica, wire::ReplicaConfig)
+    .method(describe_method, &Replica::describe)
+    .method(infer_method, &Replica::infer);
 
 } // namespace
 

@@ -1,18 +1,19 @@
-// The actor behind a model: a network on its part of a device, which infers one batch after the other.
+// The actor behind a model: by default a network on its part of a device, which infers one batch after the other.
 #pragma once
 
-#include "gpuactors/serve/replica.pb.h"
-
 #include <gpuactors/gpuactors.hpp>
+#include <gpuactors/v1/serving.pb.h>
 
 namespace serve {
 
-/// Messages between the server and its replicas.
-namespace wire = gpuactors::serve;
+/// Messages between the server and its replicas: gpuactors/v1/serving.proto states the contract.
+namespace wire = gpuactors::v1;
 
-/// The actor type that programs with this library have registered, and its methods.
-inline constexpr auto replica_type = "serve/replica";
+/// The actor type of networks, which programs with this library have registered.
+inline constexpr auto network_type = "serve/replica";
+
+/// The methods of each type that can be served.
+inline constexpr auto describe_method = "describe";
 inline constexpr auto infer_method = "infer";
-inline constexpr auto state_method = "state";
 
 } // namespace serve

@@ -15,7 +15,6 @@ namespace serve {
 
 using gpuactors::ActorRef;
 using gpuactors::Clock;
-using gpuactors::Cluster;
 using gpuactors::Duration;
 using gpuactors::Errc;
 using gpuactors::Result;
@@ -32,11 +31,8 @@ constexpr auto wished_wait = 100ms;
 
 /// How long a batch may take before its replica counts as stuck, and how often idle ones are looked at.
 constexpr auto longest_batch = 60s;
-constexpr auto state_deadline = 10s;
+constexpr auto description_deadline = 10s;
 constexpr auto ask_every = 1s;
-
-/// How long the end of a replica is waited for.
-constexpr auto longest_kill = 10s;
 
 /// Pauses of the keeper: where the number of replicas may change, and where it does not.
 constexpr auto look_often = 50ms;
@@ -57,13 +53,17 @@ bool are_numbers(std::string_view bytes) {
 }
 
 /// A network that has diverged in its training answers no numbers, to anybody.
-Result<void> check_numbers(const ModelFacts& facts, const wire::BatchReply& reply) {
-  if (facts.type == DataType::fp64 ? are_numbers<double>(reply.y()) : are_numbers<float>(reply.y()))
-    return {};
-  return gpuactors::fail(Errc::invalid_argument,
-                         fmt::format("{} answers rows of zeros with what is no finite number: its training has "
-                                     "diverged",
-                                     facts.title));
+Result<void> check_numbers(const ModelFacts& facts, const wire::ReplicaReply& reply) {
+  for (std::size_t i = 0; i < facts.outputs.size(); ++i) {
+    const auto& bytes = reply.outputs(static_cast<int>(i));
+    const auto wide = facts.outputs[i].type == DataType::fp64;
+    if (!(wide ? are_numbers<double>(bytes) : are_numbers<float>(bytes)))
+      return gpuactors::fail(Errc::invalid_argument,
+                             fmt::format("{} answers rows of zeros with what is no finite number: its training has "
+                                         "diverged",
+                                         facts.title));
+  }
+  return {};
 }
 
 Share share_of(const ActorRef& actor) {
@@ -73,49 +73,23 @@ Share share_of(const ActorRef& actor) {
 
 } // namespace
 
-// -- bell -----------------------------------------------------------------------------------------
-
-void KeeperBell::ring() {
-  const std::lock_guard lock{mutex_};
-  rung_ = true;
-  wake_.notify_all();
-}
-
-void KeeperBell::stop() {
-  const std::lock_guard lock{mutex_};
-  stopped_ = true;
-  wake_.notify_all();
-}
-
-bool KeeperBell::wait(Duration most) {
-  std::unique_lock lock{mutex_};
-  wake_.wait_for(lock, most, [this] { return rung_ || stopped_; });
-  rung_ = false;
-  return !stopped_;
-}
-
-bool KeeperBell::stopped() const {
-  const std::lock_guard lock{mutex_};
-  return stopped_;
-}
-
 // -- life -----------------------------------------------------------------------------------------
 
-ReplicaSet::ReplicaSet(Cluster& cluster, std::shared_ptr<Dispatcher> dispatcher, std::shared_ptr<KeeperBell> bell,
-                       ReplicaOptions options)
-  : cluster_(cluster), dispatcher_(std::move(dispatcher)), bell_(std::move(bell)), options_(std::move(options)),
-    scaling_(options_.scaling) {
+ReplicaSet::ReplicaSet(std::unique_ptr<ReplicaStarter> starter, std::shared_ptr<Dispatcher> dispatcher,
+                       std::shared_ptr<KeeperBell> bell, ReplicaOptions options)
+  : starter_(std::move(starter)), dispatcher_(std::move(dispatcher)), bell_(std::move(bell)),
+    options_(std::move(options)), scaling_(options_.scaling) {
   // nop
 }
 
-Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(Cluster& cluster, std::shared_ptr<Dispatcher> dispatcher,
+Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaStarter> starter, Started first,
+                                                      std::shared_ptr<Dispatcher> dispatcher,
                                                       std::shared_ptr<KeeperBell> bell, ReplicaOptions options) {
-  const auto initial = options.initial;
-  std::unique_ptr<ReplicaSet> set{new ReplicaSet{cluster, std::move(dispatcher), std::move(bell), std::move(options)}};
-  for (std::size_t i = 0; i < initial; ++i)
-    if (auto started = set->start_one(i == 0 ? set->options_.first_wait : Duration{needed_wait}); !started) {
-      if (i == 0)
-        return gpuactors::fail(started.error());
+  std::unique_ptr<ReplicaSet> set{
+      new ReplicaSet{std::move(starter), std::move(dispatcher), std::move(bell), std::move(options)}};
+  GPUACTORS_TRY(set->bring_in(first));
+  for (std::size_t i = 1; i < set->options_.initial; ++i)
+    if (auto started = set->start_one(needed_wait); !started) {
       set->scaling_.start_failed(Clock::now());
       break;
     }
@@ -137,7 +111,7 @@ void ReplicaSet::stop() {
     keeper_.join();
   std::vector<std::thread> ending;
   for (const auto& [id, actor] : actors_)
-    ending.push_back(run_beside([this, actor = actor] { kill(actor); }));
+    ending.push_back(run_beside([this, actor = actor] { starter_->kill(actor); }));
   for (auto& thread : ending)
     if (thread.joinable())
       thread.join();
@@ -148,15 +122,8 @@ void ReplicaSet::end(std::uint64_t id) {
   const auto actor = actors_.find(id);
   if (actor == actors_.end())
     return;
-  kill(actor->second);
+  starter_->kill(actor->second);
   actors_.erase(actor);
-}
-
-void ReplicaSet::kill(const ActorRef& actor) {
-  // Whether it had ended by itself does not matter; one that is stuck, or whose broker is away, goes on ending.
-  gpuactors::KillOptions options;
-  options.timeout = longest_kill;
-  (void)cluster_.kill(actor, options);
 }
 
 // -- the keeper -----------------------------------------------------------------------------------
@@ -210,11 +177,12 @@ void ReplicaSet::ask_idle_ones(const batching::ScalingLook& look) {
     const auto actor = actors_.find(replica.id);
     if (replica.busy || actor == actors_.end())
       continue;
-    auto answer = actor->second.call<wire::ReplicaState>(state_method, wire::AskState{}, state_deadline);
-    std::move(answer).then([dispatcher = dispatcher_, id = replica.id](Result<wire::ReplicaState> state) {
-      if (state)
-        dispatcher->set_memory(id, state->memory_used_bytes());
-      else if (state.error().code() != Errc::deadline_exceeded) // it got a long batch meanwhile
+    auto answer =
+        actor->second.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, description_deadline);
+    std::move(answer).then([dispatcher = dispatcher_, id = replica.id](Result<wire::ReplicaDescription> description) {
+      if (description)
+        dispatcher->set_memory(id, description->memory_used_bytes());
+      else if (description.error().code() != Errc::deadline_exceeded) // it got a long batch meanwhile
         dispatcher->lose(id);
     });
   }
@@ -222,65 +190,56 @@ void ReplicaSet::ask_idle_ones(const batching::ScalingLook& look) {
 
 // -- one replica ----------------------------------------------------------------------------------
 
-template <class T>
-Result<T> ReplicaSet::await(gpuactors::Future<T> coming) const {
-  // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them.
-  constexpr auto step = 100ms;
-  for (;;) {
-    auto answer = coming.get(step);
-    if (!coming.valid())
-      return answer;
-    if (bell_->stopped()) {
-      coming.cancel();
-      return gpuactors::fail(Errc::unavailable, "the server ends");
-    }
-  }
-}
-
-Result<ActorRef> ReplicaSet::spawn(Duration queue_timeout) {
-  auto resources = options_.resources;
-  resources.queue_timeout = queue_timeout;
-  const auto& facts = dispatcher_->facts();
-  // Another server of this cluster may have a model of this name.
-  constexpr int most_names = 1'000;
-  for (int i = 0;; ++i) {
-    resources.name = fmt::format("{}/{}/{}", facts.name, facts.version, ++last_id_);
-    auto actor = await(cluster_.spawn_async(options_.type, options_.config, resources));
-    if (actor || actor.error().code() != Errc::already_exists || i == most_names)
-      return actor;
-  }
-}
-
 Result<void> ReplicaSet::start_one(Duration queue_timeout) {
-  GPUACTORS_LET(actor, spawn(queue_timeout));
-  const auto id = last_id_;
+  GPUACTORS_LET(started, starter_->spawn(queue_timeout));
+  return bring_in(started);
+}
+
+Result<void> ReplicaSet::bring_in(const Started& started) {
+  const auto& [id, actor] = started;
   actors_.emplace(id, actor);
   const auto share = share_of(actor);
-  auto state = await(actor.call<wire::ReplicaState>(state_method, wire::AskState{}));
-  auto warm = state ? warm_up(actor, share) : Result<void>{gpuactors::fail(state.error())};
+  auto description = check_description(actor);
+  auto warm = description ? warm_up(actor, share) : Result<void>{gpuactors::fail(description.error())};
   if (!warm) {
     end(id);
     return warm;
   }
   if (keeping_)
     note(fmt::format("replica {} serves, on node {}", id, actor.lease().node));
-  dispatcher_->add({id, share, state->memory_used_bytes()}, [actor](wire::Batch batch, BatchDone done) {
-    actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
-  });
+  dispatcher_->add(
+      {id, share, description->memory_used_bytes()}, [actor = actor](wire::ReplicaBatch batch, BatchDone done) {
+        actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
+      });
   return {};
+}
+
+Result<wire::ReplicaDescription> ReplicaSet::check_description(const ActorRef& actor) const {
+  GPUACTORS_LET(description, starter_->describe(actor));
+  GPUACTORS_TRY(check_same(dispatcher_->facts(), description));
+  return description;
 }
 
 Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
   const auto& facts = dispatcher_->facts();
   const auto most = dispatcher_->limits().max_batch;
   const auto run = [&](std::uint64_t rows) -> Result<Duration> {
-    wire::Batch batch;
+    wire::ReplicaBatch batch;
     batch.set_rows(static_cast<std::int64_t>(rows));
-    batch.mutable_x()->resize(rows * facts.row_in_bytes);
+    for (const auto& input : facts.inputs)
+      batch.add_inputs()->resize(rows * input.row_bytes);
     const auto start = Clock::now();
-    GPUACTORS_LET(reply, await(actor.call<wire::BatchReply>(infer_method, std::move(batch), longest_batch)));
+    auto reply = starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch));
     const auto took = Clock::now() - start;
-    GPUACTORS_TRY(check_numbers(facts, reply));
+    if (!reply && bell_->stopped())
+      return gpuactors::fail(reply.error());
+    if (!reply)
+      return gpuactors::fail(reply.error().code(), fmt::format("{} does not answer a batch of {} rows of zeros: {}",
+                                                               facts.title, rows, reply.error().message()));
+    GPUACTORS_TRY(check_reply(facts, rows, *reply));
+    if (options_.numbers_only) {
+      GPUACTORS_TRY(check_numbers(facts, *reply));
+    }
     return took;
   };
   // The largest first: it pages in what all need, and it alone is done where sizes are known from others.

@@ -3,8 +3,12 @@
 #include <gpuactors/base/limits.hpp>
 
 #include <apps/serve/cut_text.hpp>
+#include <apps/serve/protocol/data_type.hpp>
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
 
 namespace serve {
 
@@ -19,64 +23,74 @@ gpuactors::Failure misfit(const ModelFacts& facts, fmt::format_string<Args...> f
                          fmt::format("model {} {}", facts.name, fmt::format(format, std::forward<Args>(args)...)));
 }
 
+std::string in_quotes(std::string_view name) {
+  return fmt::format("\"{}\"", cut_text(name, gpuactors::limits::name_length));
+}
+
+/// ""a" and "b"".
+std::string names_of(const std::vector<TensorFacts>& tensors) {
+  std::string names;
+  for (const auto& tensor : tensors)
+    names += (names.empty() ? "" : " and ") + in_quotes(tensor.name);
+  return names;
+}
+
+/// "one input, "x"", or "2 inputs, "a" and "b"".
+std::string inputs_of(const ModelFacts& facts) {
+  const auto count = facts.inputs.size();
+  return fmt::format("{}, {}", count == 1 ? "one input" : fmt::format("{} inputs", count), names_of(facts.inputs));
+}
+
+/// "its output is "y"", or "its outputs are "a" and "b"".
+std::string its(const char* kind, const std::vector<TensorFacts>& tensors) {
+  return fmt::format("its {}{} {}", kind, tensors.size() == 1 ? " is" : "s are", names_of(tensors));
+}
+
+Result<void> check_input(const NamedTensor& input, const TensorFacts& takes, const ModelFacts& facts) {
+  if (input.type != takes.type)
+    return misfit(facts, "takes \"{}\" as {}, not as {}", takes.name, to_string(takes.type), to_string(input.type));
+  const auto row = input.shape.empty() ? std::span<const std::int64_t>{} : std::span{input.shape}.subspan(1);
+  if (input.shape.empty() || !std::equal(row.begin(), row.end(), takes.row_shape.begin(), takes.row_shape.end()))
+    return misfit(facts, "takes \"{}\" in the shape [rows{}{}], not [{}]", takes.name,
+                  takes.row_shape.empty() ? "" : ",", fmt::join(takes.row_shape, ","), fmt::join(input.shape, ","));
+  return {};
+}
+
 } // namespace
 
-const char* type_name(DataType type) noexcept {
-  switch (type) {
-  case DataType::boolean:
-    return "BOOL";
-  case DataType::uint8:
-    return "UINT8";
-  case DataType::uint16:
-    return "UINT16";
-  case DataType::uint32:
-    return "UINT32";
-  case DataType::uint64:
-    return "UINT64";
-  case DataType::int8:
-    return "INT8";
-  case DataType::int16:
-    return "INT16";
-  case DataType::int32:
-    return "INT32";
-  case DataType::int64:
-    return "INT64";
-  case DataType::fp16:
-    return "FP16";
-  case DataType::bf16:
-    return "BF16";
-  case DataType::fp32:
-    return "FP32";
-  case DataType::fp64:
-    return "FP64";
-  case DataType::bytes:
-    return "BYTES";
-  }
-  return "unknown";
+const NamedTensor* find_input(const InferRequest& request, std::string_view name) {
+  for (const auto& input : request.inputs)
+    if (input.name == name)
+      return &input;
+  return nullptr;
 }
 
 Result<std::uint64_t> check_request(const InferRequest& request, const ModelFacts& facts, std::uint64_t max_batch) {
-  if (request.inputs.size() != 1)
-    return misfit(facts, "has one input, \"{}\", and the request has {}", input_name, request.inputs.size());
-  const auto& input = request.inputs.front();
-  if (input.name != input_name)
-    return misfit(facts, "has no input \"{}\": its input is \"{}\"",
-                  cut_text(input.name, gpuactors::limits::name_length), input_name);
-  if (input.type != facts.type)
-    return misfit(facts, "takes \"{}\" as {}, not as {}", input_name, type_name(facts.type), type_name(input.type));
-  if (input.shape.size() != 2 || input.shape[1] != facts.inputs)
-    return misfit(facts, "takes \"{}\" in the shape [rows,{}], not [{}]", input_name, facts.inputs,
-                  fmt::join(input.shape, ","));
-  const auto rows = input.shape[0];
-  if (rows < 1 || static_cast<std::uint64_t>(rows) > max_batch)
-    return misfit(facts, "takes 1 to {} rows in a request, not {}", max_batch, rows);
-  const auto expected = static_cast<std::size_t>(rows) * facts.row_in_bytes;
-  if (input.data.size() != expected)
-    return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input.data.size());
+  if (request.inputs.size() != facts.inputs.size())
+    return misfit(facts, "has {}, and the request has {}", inputs_of(facts), request.inputs.size());
+  for (const auto& input : request.inputs)
+    if (std::none_of(facts.inputs.begin(), facts.inputs.end(), [&](const auto& one) { return one.name == input.name; }))
+      return misfit(facts, "has no input {}: {}", in_quotes(input.name), its("input", facts.inputs));
+  std::int64_t rows = 0;
+  for (const auto& takes : facts.inputs) {
+    const auto* input = find_input(request, takes.name);
+    if (input == nullptr)
+      return misfit(facts, "takes \"{}\", which the request lacks", takes.name);
+    GPUACTORS_TRY(check_input(*input, takes, facts));
+    if (&takes == &facts.inputs.front())
+      rows = input->shape[0];
+    else if (input->shape[0] != rows)
+      return misfit(facts, "takes as many rows of each input, not {} of \"{}\" and {} of \"{}\"", rows,
+                    facts.inputs.front().name, input->shape[0], takes.name);
+    if (rows < 1 || static_cast<std::uint64_t>(rows) > max_batch)
+      return misfit(facts, "takes 1 to {} rows in a request, not {}", max_batch, rows);
+    const auto expected = static_cast<std::size_t>(rows) * takes.row_bytes;
+    if (input->data.size() != expected)
+      return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input->data.size());
+  }
   for (const auto& output : request.outputs)
-    if (output != output_name)
-      return misfit(facts, "has no output \"{}\": its output is \"{}\"",
-                    cut_text(output, gpuactors::limits::name_length), output_name);
+    if (std::none_of(facts.outputs.begin(), facts.outputs.end(), [&](const auto& one) { return one.name == output; }))
+      return misfit(facts, "has no output {}: {}", in_quotes(output), its("output", facts.outputs));
   if (request.timeout && *request.timeout <= gpuactors::Duration::zero())
     return misfit(facts, "cannot answer within a timeout of 0 or less");
   return static_cast<std::uint64_t>(rows);

@@ -1,9 +1,10 @@
 // Whether a request fits the model that it asks for.
 #pragma once
 
-#include "pending.hpp"
+#include "model_facts.hpp"
 
 #include <cstdint>
+#include <string_view>
 
 namespace serve {
 
@@ -12,7 +13,7 @@ namespace serve {
 gpuactors::Result<std::uint64_t> check_request(const InferRequest& request, const ModelFacts& facts,
                                                std::uint64_t max_batch);
 
-/// The name of a type as the protocol writes it: "FP32".
-[[nodiscard]] const char* type_name(DataType type) noexcept;
+/// The input of that name; null if there is none. Pure.
+[[nodiscard]] const NamedTensor* find_input(const InferRequest& request, std::string_view name);
 
 } // namespace serve

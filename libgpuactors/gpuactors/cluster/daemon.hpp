@@ -92,6 +92,14 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options);
 /// Runs a broker and one node of this machine in one process.
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& options);
 
+/// Loads libraries with tasks and actors into this program, permanently, for the clusters that it embeds. Call it once,
+/// before anything else reads the program's types and before other threads are started. A faulty library, or one whose
+/// messages clash with loaded ones, may end the process; nodes try theirs in another process first
+/// (`NodeDaemon::plugins`).
+/// @returns `not_found` or `invalid_argument`, naming the library: it is not a plugin, was built with other versions,
+///          lacks a symbol, or registers a name that is taken or nothing at all. The libraries before it stay loaded.
+Result<void> load_plugins(const std::vector<std::string>& files);
+
 /// The main function of a program with its own tasks or actors, which nodes can start as their worker:
 ///
 ///   int main(int argc, char** argv) {

@@ -1,5 +1,6 @@
-// The main function of programs that are their own workers.
+// What programs with types of their own begin with: the worker's part of their main function, and plugins.
 #include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/cluster/detail/plugins.hpp>
 
 #include <cstdio>
 
@@ -19,6 +20,10 @@ int main(int argc, char** argv, const std::function<Result<void>(int, char**)>& 
     return 0;
   std::fprintf(stderr, "%s\n", to_string(done.error()).c_str());
   return 1;
+}
+
+Result<void> load_plugins(const std::vector<std::string>& files) {
+  return detail::load_plugins(files, [](const std::string& /*line*/) {});
 }
 
 } // namespace gpuactors

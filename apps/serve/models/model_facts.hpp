@@ -1,0 +1,61 @@
+// What requests to a version of a model have to fit, and the replies of its replicas.
+#pragma once
+
+#include "replica.hpp"
+
+#include <apps/serve/service.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+/// One input or output of a model. A plain value.
+struct TensorFacts {
+  std::string name;
+  DataType type = DataType::fp32;
+  /// Dimensions of one row.
+  std::vector<std::int64_t> row_shape;
+  std::size_t row_bytes = 0;
+
+  /// The shape of so many rows; -1 stands for any number.
+  [[nodiscard]] std::vector<std::int64_t> shape(std::int64_t rows) const;
+
+  friend bool operator==(const TensorFacts&, const TensorFacts&) = default;
+};
+
+/// One version of a model as requests see it. A plain value.
+struct ModelFacts {
+  std::string name;
+  std::string version;
+  /// "model digits, version 1"
+  std::string title;
+  /// What kind of model it is, for clients.
+  std::string platform;
+  std::vector<TensorFacts> inputs;
+  std::vector<TensorFacts> outputs;
+  /// Bytes of one row of all inputs, and of all outputs.
+  std::size_t row_in_bytes = 0;
+  std::size_t row_out_bytes = 0;
+  /// Rows of the largest batch that replicas and messages allow.
+  std::uint64_t max_rows = 0;
+};
+
+/// "model digits, version 1"
+[[nodiscard]] std::string title_of(std::string_view model, std::string_view version);
+
+/// Reads what a replica says of itself. Pure. The caller sets names and titles.
+/// @returns `invalid_argument`, saying what makes no sense, or that one row does not fit into a message.
+gpuactors::Result<ModelFacts> read_facts(const wire::ReplicaDescription& description);
+
+/// Checks that another replica of the version says the same as the first one. Pure.
+/// @returns `invalid_argument`, with the difference.
+gpuactors::Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription& description);
+
+/// Checks that a reply has all outputs of so many rows. Pure. @returns `internal`, with the sizes.
+gpuactors::Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const wire::ReplicaReply& reply);
+
+} // namespace serve

@@ -1,0 +1,80 @@
+// Starts and ends the actors of one version of a model.
+#pragma once
+
+#include "keeper_bell.hpp"
+#include "model_facts.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace serve {
+
+/// What is started.
+struct ReplicaKind {
+  /// An actor type that fulfils the contract of gpuactors/v1/serving.proto, and its configuration, which names model
+  /// and version.
+  std::string type = network_type;
+  wire::ReplicaConfig config;
+  /// What each of them asks for; names are given by the starter.
+  gpuactors::Options resources;
+};
+
+/// A replica that was constructed.
+struct Started {
+  std::uint64_t id = 0;
+  gpuactors::ActorRef actor;
+};
+
+/// One thread at a time, except for `kill`. All waiting ends with `unavailable` once the bell says stop.
+class ReplicaStarter {
+public:
+  /// `cluster` must outlive the starter.
+  ReplicaStarter(gpuactors::Cluster& cluster, std::shared_ptr<KeeperBell> bell, ReplicaKind kind);
+
+  /// Checks what the cluster's nodes say of the type, before anything is started: its configuration and its methods.
+  /// Types that the nodes do not describe are left to `spawn`.
+  /// @returns `invalid_argument`, naming what is missing, or the errors of `Cluster::described_types`.
+  gpuactors::Result<void> check_type();
+
+  /// Starts an actor, which waits for its share for so long at most.
+  /// @returns the errors of `Cluster::spawn`, of the constructor too.
+  gpuactors::Result<Started> spawn(gpuactors::Duration queue_timeout);
+
+  /// Asks the first replica of a version what it is.
+  /// @returns also `invalid_argument` if that makes no sense, naming the type and the reason.
+  gpuactors::Result<ModelFacts> describe_first(const gpuactors::ActorRef& actor) const;
+
+  /// Asks an actor what it is.
+  gpuactors::Result<wire::ReplicaDescription> describe(const gpuactors::ActorRef& actor) const;
+
+  /// Ends an actor and waits for it, for a while. Any thread.
+  void kill(const gpuactors::ActorRef& actor);
+
+  /// Waits for an answer.
+  template <class T>
+  gpuactors::Result<T> await(gpuactors::Future<T> coming) const {
+    // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them.
+    constexpr auto step = std::chrono::milliseconds{100};
+    for (;;) {
+      auto answer = coming.get(step);
+      if (!coming.valid())
+        return answer;
+      if (bell_->stopped()) {
+        coming.cancel();
+        return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends");
+      }
+    }
+  }
+
+private:
+  gpuactors::Cluster& cluster_;
+  const std::shared_ptr<KeeperBell> bell_;
+  const ReplicaKind kind_;
+  std::uint64_t last_id_ = 0;
+};
+
+} // namespace serve
