@@ -18,6 +18,7 @@ public:
   Doubler(gpuactors::Init init, const google::protobuf::Empty&) : FractionalGPUActor(std::move(init)) {
     if (const auto state = saved<Number>(); state && *state)
       served_ = (*state)->value();
+    ever_.set(served_);
   }
 
   gpuactors::Result<Vector> twice(const Vector& in) {
@@ -28,6 +29,8 @@ public:
     GPUACTORS_LET(doubled, stream.to_host<float>(x));
     Number served;
     served.set_value(++served_);
+    ever_.set(served_);
+    numbers_.add(static_cast<double>(count));
     GPUACTORS_TRY(save(served)); // small, and not in every call of a busy service: each save is a message
     Vector out;
     out.mutable_values()->Add(doubled.begin(), doubled.end());
@@ -46,6 +49,9 @@ public:
 
 private:
   double served_ = 0;
+  // For Prometheus (`gpuactors metrics`): sent once a second, if they have changed.
+  gpuactors::Metrics::Counter numbers_ = gpuactors::value_or_throw(metrics().counter("doubler_numbers_total"));
+  gpuactors::Metrics::Gauge ever_ = gpuactors::value_or_throw(metrics().gauge("doubler_served"));
 };
 
 GPUACTORS_ACTOR("doubler", Doubler).method("twice", &Doubler::twice).method("history", &Doubler::history);

@@ -105,6 +105,14 @@ Result<void> run_actors(const ActorsArguments& arguments) {
   return {};
 }
 
+/// Returns the values that the actor publishes by their names; one that is no finite number is null in JSON.
+Json metrics_of(const v1::ActorInfo& actor) {
+  auto result = Json::object();
+  for (const auto& metric : actor.metrics())
+    result[metric.name()] = metric.value();
+  return result;
+}
+
 } // namespace
 
 Json json_of(const v1::ActorInfo& actor) {
@@ -120,6 +128,7 @@ Json json_of(const v1::ActorInfo& actor) {
           {"max_restarts", actor.max_restarts()},
           {"memory_used_bytes", json_of(actor.memory_used_bytes())},
           {"calls", json_of(actor.calls())},
+          {"metrics", metrics_of(actor)},
           {"lease", actor.has_lease() ? json_of(actor.lease().id()) : Json("")},
           {"devices", devices_of(actor.lease())},
           {"owner", actor.owner()},
@@ -143,7 +152,8 @@ Command add_actors(CLI::App& program) {
   parser->footer(fmt::format(
       "An actor is waiting (for its resources: gpuactors queue says for what), starting, alive, restarting (it died, "
       "and pauses before its next start), returning (a broker that was started again waits for its node) or stopping. "
-      "What it uses of its memory and how many calls it has served in this life are up to a second old.\n\n"
+      "What it uses of its memory, how many calls it has served in this life and what it publishes (with --json) are "
+      "up to a second old.\n\n"
       "Of actors that have ended the broker tells of the last {}, until it ends itself.\n\n"
       "Examples:\n"
       "  gpuactors actors --broker 127.0.0.1:7711\n"

@@ -1,6 +1,8 @@
 // The families of metrics. Dashboards and alerts depend on their names and labels: change none, only add.
 #include "metrics_text.hpp"
 
+#include "published_metrics.hpp"
+
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>
 
@@ -37,6 +39,10 @@ std::string escaped(std::string_view text, bool quotes) {
 /// Formats a number; without a fraction if it is whole, up to 2^53, below which a double has all whole numbers.
 std::string number(double value) {
   constexpr double all_whole = 9007199254740992.0;
+  if (std::isnan(value))
+    return "NaN";
+  if (std::isinf(value))
+    return value > 0 ? "+Inf" : "-Inf";
   if (std::floor(value) == value && std::abs(value) <= all_whole)
     return fmt::format("{}", static_cast<std::int64_t>(value));
   return fmt::format("{}", value);
@@ -233,6 +239,7 @@ std::string metrics_text(const v1::ClusterState& state) {
   write_actors(out, state);
   write_work(out, state);
   write_events(out, state);
+  write_published(out, state);
   return out.text();
 }
 

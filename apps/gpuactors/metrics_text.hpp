@@ -15,7 +15,7 @@ class MetricsWriter {
 public:
   using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
 
-  /// Begins a family. @param type "gauge" or "counter".
+  /// Begins a family. @param type "gauge", "counter" or "untyped".
   void family(std::string_view name, std::string_view type, std::string_view help);
 
   /// Adds a sample to the family that was begun last. Values of labels may have any bytes in them.
@@ -32,7 +32,7 @@ private:
 };
 
 /// Returns all numbers of a state as text: nodes, devices, leases, actors (those with a name one by one), groups, the
-/// queue, clients, the broker's counters of events. Pure; any thread.
+/// queue, clients, the broker's counters of events, and what actors publish. Pure; any thread.
 [[nodiscard]] std::string metrics_text(const v1::ClusterState& state);
 
 } // namespace gpuactors::cli

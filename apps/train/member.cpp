@@ -228,6 +228,7 @@ std::function<void(const Result<Empty>&)> MemberActor::fails_epoch() const {
 
 Result<void> MemberActor::finish_epoch() {
   GPUACTORS_LET(stretch, course_.report());
+  metrics_.note(stretch);
   Progress progress;
   progress.set_epochs(stretch.epochs);
   progress.set_steps(stretch.steps);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "plan.hpp"
+#include "progress_metrics.hpp"
 #include "slope_sum.hpp"
 
 #include <functional>
@@ -60,6 +61,7 @@ private:
 
   Plan plan_;
   Course course_;
+  ProgressMetrics metrics_{metrics()};
   std::uint64_t generation_ = 0;
   std::unique_ptr<SlopeSum> sum_;
   gpuactors::ActorRef self_;

@@ -87,6 +87,7 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
     const auto last = plan_.checkpoint().empty() ? request.epochs() : std::min(next_checkpoint, request.epochs());
     const auto begin = Clock::now();
     GPUACTORS_LET(stretch, course_.advance(ahead, last));
+    metrics_.note(stretch);
     const auto taken = Clock::now() - begin;
     if (taken < stretch_least && stretch.losses.size() == ahead)
       ahead *= 2;
@@ -103,6 +104,7 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
 Result<Loss> TrainerActor::step(const Rows& rows) {
   GPUACTORS_LET(loss, course_.step_on({rows.features().data(), static_cast<std::size_t>(rows.features_size())},
                                       {rows.labels().data(), static_cast<std::size_t>(rows.labels_size())}));
+  metrics_.note({course_.epochs(), course_.steps(), {loss}, static_cast<std::uint64_t>(rows.labels_size())});
   Loss reply;
   reply.set_loss(loss);
   return reply;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "plan.hpp"
+#include "progress_metrics.hpp"
 
 namespace train {
 
@@ -36,6 +37,7 @@ private:
 
   Plan plan_;
   Course course_;
+  ProgressMetrics metrics_{metrics()};
   bool noted_ = false;
 };
 

@@ -2,6 +2,8 @@
 #include <apps/gpuactors/metrics_text.hpp>
 #include <support/catch.hpp>
 
+#include <cmath>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -14,6 +16,13 @@ namespace {
 
 bool has_line(const std::string& text, const std::string& line) {
   return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+void publish(v1::ActorInfo& actor, const std::string& name, v1::Metric::Kind kind, double value) {
+  auto* metric = actor.add_metrics();
+  metric->set_name(name);
+  metric->set_kind(kind);
+  metric->set_value(value);
 }
 
 v1::ClusterState busy_state() {
@@ -47,6 +56,7 @@ v1::ClusterState busy_state() {
   actor->set_memory_used_bytes(64);
   actor->set_calls(9);
   actor->mutable_lease()->set_node("n0");
+  publish(*actor, "loss", v1::Metric::GAUGE, 0.5);
   state.add_actors()->set_state("waiting"); // without a name
   for (const int priority : {5, -1, 5})
     state.add_queue()->set_priority(priority);
@@ -112,6 +122,52 @@ TEST_CASE("what is not known has no sample, and an actor without a name none of 
   state.mutable_devices(0)->clear_use();
   CHECK(metrics_text(state).find("gpuactors_device_used_memory_bytes{") == std::string::npos);
   CHECK(metrics_text(state).find("actor=\"\"") == std::string::npos);
+}
+
+TEST_CASE("what actors publish is a family for each name, with a sample for each actor that does") {
+  v1::ClusterState state;
+  for (const auto* name : {"t0", "t1", ""}) {
+    auto* actor = state.add_actors();
+    actor->set_id(static_cast<std::uint64_t>(state.actors_size()) + 6);
+    actor->set_name(name);
+    actor->set_name_space("lab");
+    actor->set_type("trainer");
+    actor->mutable_lease()->set_node("n0");
+    publish(*actor, "train_loss", v1::Metric::GAUGE, 0.5 * state.actors_size());
+  }
+  publish(*state.mutable_actors(1), "train_steps_total", v1::Metric::COUNTER, 40);
+  const auto text = metrics_text(state);
+  const auto family = text.find("# HELP train_loss Published by actors.\n# TYPE train_loss gauge\n");
+  REQUIRE(family != std::string::npos);
+  CHECK(text.substr(family)
+        == "# HELP train_loss Published by actors.\n# TYPE train_loss gauge\n"
+           "train_loss{name_space=\"lab\",actor=\"t0\",id=\"7\",type=\"trainer\",node=\"n0\"} 0.5\n"
+           "train_loss{name_space=\"lab\",actor=\"t1\",id=\"8\",type=\"trainer\",node=\"n0\"} 1\n"
+           "train_loss{name_space=\"lab\",actor=\"\",id=\"9\",type=\"trainer\",node=\"n0\"} 1.5\n"
+           "# HELP train_steps_total Published by actors.\n# TYPE train_steps_total counter\n"
+           "train_steps_total{name_space=\"lab\",actor=\"t1\",id=\"8\",type=\"trainer\",node=\"n0\"} 40\n");
+}
+
+TEST_CASE("a name under which some publish gauges and others counters is one family, of no type") {
+  v1::ClusterState state;
+  publish(*state.add_actors(), "a", v1::Metric::GAUGE, 1);
+  publish(*state.add_actors(), "a", v1::Metric::COUNTER, 2);
+  const auto text = metrics_text(state);
+  CHECK(has_line(text, "# TYPE a untyped"));
+  CHECK(text.find("# TYPE a ") == text.rfind("# TYPE a "));
+}
+
+TEST_CASE("values that are no finite numbers are written as Prometheus reads them") {
+  v1::ClusterState state;
+  auto* actor = state.add_actors();
+  publish(*actor, "a", v1::Metric::GAUGE, std::nan(""));
+  publish(*actor, "b", v1::Metric::GAUGE, std::numeric_limits<double>::infinity());
+  publish(*actor, "c", v1::Metric::GAUGE, -std::numeric_limits<double>::infinity());
+  const std::string labels = "{name_space=\"\",actor=\"\",id=\"0\",type=\"\",node=\"\"} ";
+  const auto text = metrics_text(state);
+  CHECK(has_line(text, "a" + labels + "NaN"));
+  CHECK(has_line(text, "b" + labels + "+Inf"));
+  CHECK(has_line(text, "c" + labels + "-Inf"));
 }
 
 TEST_CASE("labels are escaped") {

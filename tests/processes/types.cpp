@@ -78,6 +78,15 @@ public:
     return number(sum_);
   }
 
+  /// Publishes the number, and how often it did.
+  Result<Number> publish(const Number& value) {
+    GPUACTORS_LET(gauge, metrics().gauge("published"));
+    GPUACTORS_LET(count, metrics().counter("published_total"));
+    gauge.set(value.value());
+    count.add();
+    return number(count.value());
+  }
+
   /// Gives back what it is given, if it begins with the number of times that it was called before.
   Result<Text> take_turn(const Text& in) {
     const auto turn = std::to_string(turns_++) + ':';
@@ -175,6 +184,7 @@ using namespace gpuactors::test;
 GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
     .method("add_for_good", &Counter::add_for_good)
+    .method("publish", &Counter::publish)
     .method("add_often_at", &Counter::add_often_at)
     .method("take_turn", &Counter::take_turn)
     .method("text_of", &Counter::text_of)

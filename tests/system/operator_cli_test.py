@@ -314,6 +314,27 @@ def metrics(cluster):
 
 
 @case
+def published_metrics(cluster):
+    """what an actor publishes is on the page, with its labels and type, and in the list of actors"""
+    cluster.run("spawn", "counter", "--name", "p0", "--name-space", "lab")
+    for number in ("40", "2"):
+        cluster.run("call", "p0", "add", '{"n": %s}' % number, "--name-space", "lab")
+
+    # Its worker reports once a second.
+    until(lambda: cluster.actor("p0")["metrics"] == {"counter_additions_total": 2, "counter_value": 42},
+          "what it publishes is not in the list")
+    with exporter(cluster) as read:
+        status, text = read("/metrics")
+    same(status, 200)
+    labels = '{name_space="lab",actor="p0",id="%s",type="counter",node="n0"}' % cluster.actor("p0")["id"]
+    values = samples(text)
+    same((values["counter_value" + labels], values["counter_additions_total" + labels]), (42, 2))
+    for line in ("# TYPE counter_value gauge", "# TYPE counter_additions_total counter"):
+        same(text.splitlines().count(line), 1)
+    cluster.run("kill", "p0", "--name-space", "lab")
+
+
+@case
 def metrics_without_a_broker(cluster):
     """metrics starts without a broker, and says that it is not ready and why"""
     with exporter(cluster, broker="127.0.0.1:1") as read:

@@ -2,17 +2,21 @@
 #include "lessons.hpp"
 
 #include <apps/train/jobs.hpp>
+#include <support/eventually.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <string>
 
 namespace train::test {
 
 using namespace std::chrono_literals;
 using google::protobuf::Empty;
 using gpuactors::Errc;
+using gpuactors::test::eventually;
 using gpuactors::test::TemporaryFolder;
 
 namespace {
@@ -47,6 +51,26 @@ TEST_CASE("a trainer learns what can be learnt, and tells of each step", "[train
   CHECK(outcome.status.device() == "host 0, share 0.5");
   // It is where it was asked to be: there is nothing left to do.
   CHECK(must(follow(trainer, 20, {})).losses.empty());
+}
+
+TEST_CASE("a trainer publishes its loss, and how far it is", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+  auto trainer = must(cluster.spawn("trainer", lesson.plan, half()));
+  const auto outcome = must(follow(trainer, 3, {}));
+  const auto published = [&] {
+    const auto state = must(cluster.state());
+    std::map<std::string, double> values;
+    for (const auto& metric : state.actors(0).metrics())
+      values[metric.name()] = metric.value();
+    return values;
+  };
+  const std::map<std::string, double> expected{{"train_epochs", 3},
+                                               {"train_loss", outcome.losses.back()},
+                                               {"train_rows_total", 3 * 400},
+                                               {"train_steps_total", 3 * 25}};
+  CHECK(eventually([&] { return published()["train_steps_total"] == 3 * 25; }));
+  CHECK(published() == expected);
 }
 
 TEST_CASE("what was stopped goes on bit for bit", "[train]") {

@@ -19,7 +19,7 @@ namespace {
     std::this_thread::sleep_for(std::chrono::hours{1});
 }
 
-/// Keeps a sum. Runs under any lease.
+/// Keeps a sum, and publishes it. Runs under any lease.
 class Counter : public Actor {
 public:
   using Actor::Actor;
@@ -29,6 +29,8 @@ public:
     if (__builtin_add_overflow(value_, in.n(), &sum))
       return fail(Errc::invalid_argument, fmt::format("{} more than {} cannot be counted in 64 bits", in.n(), value_));
     value_ = sum;
+    published_.set(static_cast<double>(sum));
+    additions_.add();
     return get({});
   }
 
@@ -79,6 +81,8 @@ public:
 
 private:
   std::int64_t value_ = 0;
+  Metrics::Gauge published_ = value_or_throw(metrics().gauge("counter_value"));
+  Metrics::Counter additions_ = value_or_throw(metrics().counter("counter_additions_total"));
 };
 
 /// Holds memory of the first device of its lease.

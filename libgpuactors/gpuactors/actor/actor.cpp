@@ -25,6 +25,10 @@ Result<void> Actor::save_payload(const Payload& state) {
   return {};
 }
 
+Metrics& Actor::metrics() noexcept {
+  return host_->control->metrics();
+}
+
 Result<void> check_ownership(Ownership ownership, Share gpus, std::uint64_t memory_bytes, const std::string& type) {
   const auto refuse = [&](std::string_view rule, std::string_view right) {
     return fail(Errc::invalid_argument,

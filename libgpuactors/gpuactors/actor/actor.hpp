@@ -12,6 +12,7 @@
 #pragma once
 
 #include <gpuactors/actor/holder_context.hpp>
+#include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/wire/payload.hpp>
 
@@ -120,6 +121,9 @@ public:
     GPUACTORS_LET(state, Payload{host_->saved}.take_as<T>());
     return std::optional<T>{std::move(state)};
   }
+
+  /// Returns the numbers that this actor publishes: `metrics().gauge("train_loss")`. Each life begins without any.
+  [[nodiscard]] Metrics& metrics() noexcept;
 
   /// Returns the CAF actor that hosts this object, for CAF programs: send, monitor, link, spawn.
   [[nodiscard]] caf::event_based_actor& self() noexcept {

@@ -1,6 +1,7 @@
 // HolderControl: control of a lease holder's calls by others: cancel, stop, grant stream credit.
 #pragma once
 
+#include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/result.hpp>
@@ -83,6 +84,11 @@ public:
     return calls_.load(std::memory_order_relaxed);
   }
 
+  /// Returns what the holder publishes. Any thread.
+  [[nodiscard]] Metrics& metrics() noexcept {
+    return metrics_;
+  }
+
   /// Sets the function to call at the end. Call before others know the holder.
   void on_end(std::function<void()> report);
 
@@ -116,6 +122,7 @@ private:
   std::function<void()> report_;
   std::function<void(const Payload&)> keep_;
   int halves_ = 0;
+  Metrics metrics_;
 };
 
 } // namespace gpuactors

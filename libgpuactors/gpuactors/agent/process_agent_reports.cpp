@@ -1,5 +1,6 @@
 // ProcessAgent: reports to the broker about the node, its leases, and the state that actors save.
 #include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/agent/usage.hpp>
 #include <gpuactors/base/version.hpp>
 
 #include <fmt/format.h>
@@ -80,12 +81,12 @@ void ProcessAgent::register_node() {
             remind(limits::redial_longest, Due::registration);
           });
   // Workers report only changes, so the latest values are sent here.
-  v1::HolderUsage usage;
+  std::vector<v1::HolderUsage::Entry> usage;
   for (const auto& [id, lease] : leases_)
     if (lease.usage)
-      *usage.add_entries() = *lease.usage;
-  if (usage.entries_size() > 0)
-    caf_version::post(broker_, std::move(usage));
+      usage.push_back(*lease.usage);
+  for (auto& report : in_messages(std::move(usage)))
+    caf_version::post(broker_, std::move(report));
 }
 
 void ProcessAgent::leave(const v1::DrainNode& message) {

@@ -1,6 +1,7 @@
 #include <gpuactors/actor/actor_shell.hpp>
 #include <gpuactors/actor/task_runner.hpp>
 #include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/usage.hpp>
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
@@ -190,21 +191,24 @@ void Worker::report_usage() {
   if (!reporting_)
     return;
   caf_version::post_later(this, limits::usage_report, v1::Tick{});
-  v1::HolderUsage report;
+  std::vector<v1::HolderUsage::Entry> entries;
   for (auto& [id, slot] : slots_) {
     const auto memory = services_->quotas->used(id);
     const auto calls = slot.control->calls();
-    if (memory == slot.memory_bytes && calls == slot.calls)
+    auto metrics = slot.control->metrics().values();
+    if (memory == slot.memory_bytes && calls == slot.calls && metrics == slot.metrics)
       continue;
     slot.memory_bytes = memory;
     slot.calls = calls;
-    auto* entry = report.add_entries();
-    entry->set_lease(id.value());
-    entry->set_epoch(slot.epoch);
-    entry->set_memory_bytes(memory);
-    entry->set_calls(calls);
+    slot.metrics = std::move(metrics);
+    auto& entry = entries.emplace_back();
+    entry.set_lease(id.value());
+    entry.set_epoch(slot.epoch);
+    entry.set_memory_bytes(memory);
+    entry.set_calls(calls);
+    add_metrics(entry, slot.metrics);
   }
-  if (report.entries_size() > 0)
+  for (auto& report : in_messages(std::move(entries)))
     caf_version::post(agent_, std::move(report));
 }
 

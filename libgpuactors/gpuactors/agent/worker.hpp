@@ -49,6 +49,7 @@ private:
     /// Values of the last usage report.
     std::uint64_t memory_bytes = 0;
     std::uint64_t calls = 0;
+    std::vector<MetricValue> metrics;
   };
 
   template <class Holder, class Order, class... Ins>

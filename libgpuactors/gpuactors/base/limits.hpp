@@ -17,6 +17,12 @@ inline constexpr std::size_t saved_bytes = 256U << 10;
 /// Longest name of an actor, node, type, method, label or resource, in characters.
 inline constexpr std::size_t name_length = 128;
 
+/// Metrics that one actor may publish, the longest name of one in characters, and the bytes of metrics of all actors
+/// in one answer about the state of a cluster: those of further actors are left out.
+inline constexpr std::size_t metrics_per_actor = 64;
+inline constexpr std::size_t metric_name_length = 128;
+inline constexpr std::size_t metrics_in_state_bytes = 16U << 20;
+
 /// Longest full name of a message type, in bytes.
 inline constexpr std::size_t message_name_bytes = 1'024;
 
@@ -139,8 +145,10 @@ inline constexpr std::size_t error_text_bytes = 256U << 10;
 inline constexpr std::size_t notice_bytes = 1U << 20;
 inline constexpr std::chrono::seconds notice_last_words{1};
 
-/// How often a worker reports the memory that its actors use and the calls that they served.
+/// How often a worker reports the memory that its actors use, the calls that they served and the metrics that they
+/// publish; and the approximate size in bytes of the messages with such reports.
 inline constexpr std::chrono::seconds usage_report{1};
+inline constexpr std::size_t usage_bytes = 4U << 20;
 
 /// How long a client keeps using a lease for successive tasks of its shape while other requests wait.
 inline constexpr std::chrono::milliseconds lease_turn{200};
@@ -268,6 +276,8 @@ inline constexpr std::chrono::seconds bulk_idle{60};
 
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
 static_assert(held_bytes + payload_bytes + saved_bytes < link_message_bytes / 2);
+static_assert(usage_bytes + metrics_per_actor * 2 * metric_name_length < link_message_bytes / 2);
+static_assert(metrics_in_state_bytes < link_message_bytes / 2);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);

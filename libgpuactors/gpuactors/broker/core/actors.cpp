@@ -254,13 +254,14 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
 
 void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
   auto& record = actors_.at(id);
-  record.last = info_of(record);
+  record.last = full_info_of(record);
   record.handle = nullptr;
   record.control = nullptr;
   record.address.clear();
   record.pid = 0;
   record.memory_used_bytes = 0;
   record.calls = 0;
+  record.metrics.Clear();
   record.lease.reset();
   record.strayed = record.strayed || why == LifeEnd::lost_place;
   const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};
@@ -395,6 +396,12 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   info.set_calls(record.calls);
   if (const auto node = nodes_.find(info.lease().node()); node != nodes_.end())
     info.set_agent_address(node->second.node.address());
+  return info;
+}
+
+v1::ActorInfo BrokerCore::full_info_of(const ActorRecord& record) const {
+  auto info = info_of(record);
+  *info.mutable_metrics() = record.metrics;
   return info;
 }
 

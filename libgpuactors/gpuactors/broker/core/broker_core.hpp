@@ -168,7 +168,7 @@ private:
     GrantAnswer answer;
   };
 
-  using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved>;
+  using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry>;
 
   /// A kill of an actor that has not come back yet.
   struct EarlyKill {
@@ -266,6 +266,8 @@ private:
     /// Memory in use and calls, of the current life.
     std::uint64_t memory_used_bytes = 0;
     std::uint64_t calls = 0;
+    /// What the actor publishes in this life.
+    google::protobuf::RepeatedPtrField<v1::Metric> metrics;
     /// Callers who wait until the actor is alive.
     std::vector<FindAnswer> seekers;
     std::vector<DoneAnswer> killers;
@@ -344,6 +346,8 @@ private:
   /// @returns `invalid_argument` when the heartbeats and timeouts of the two would make one take the other for dead.
   [[nodiscard]] Result<void> check_pulse(const std::string& who, std::int64_t heartbeat_ms,
                                          std::int64_t link_timeout_ms) const;
+  /// What one holder uses and publishes.
+  void used(const v1::HolderUsage::Entry& report);
 
   // -- devices that fail: faults.cpp ----------------------------------------------------
 
@@ -406,6 +410,8 @@ private:
   void answer_with(ActorRecord& record, FindAnswer answer);
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
+  /// With the metrics that the actor publishes: for those who look at the state, not for those who call the actor.
+  v1::ActorInfo full_info_of(const ActorRecord& record) const;
 
   // -- placement groups: groups.cpp -----------------------------------------------------
 

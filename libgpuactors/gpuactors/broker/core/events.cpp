@@ -283,8 +283,13 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
   }
   for (const auto& lease : ledger_.leases())
     *result.add_leases() = to_wire(lease);
-  for (const auto& [id, record] : actors_)
-    *result.add_actors() = info_of(record);
+  // The message must fit on a link, however much programs publish.
+  std::size_t metric_bytes = 0;
+  for (const auto& [id, record] : actors_) {
+    for (const auto& metric : record.metrics)
+      metric_bytes += metric.ByteSizeLong();
+    *result.add_actors() = metric_bytes <= limits::metrics_in_state_bytes ? full_info_of(record) : info_of(record);
+  }
   for (const auto& [id, record] : groups_)
     *result.add_groups() = info_of(id, record);
   for (const auto& [id, record] : clients_) {

@@ -125,6 +125,8 @@ void BrokerCore::hear(const Report& report) {
     lease_started(*begun, nullptr, nullptr);
   else if (const auto* ended = std::get_if<v1::LeaseEnded>(&report))
     lease_ended(*ended);
+  else if (const auto* use = std::get_if<v1::HolderUsage::Entry>(&report))
+    used(*use);
   else
     saved(std::get<v1::ActorSaved>(report));
 }

@@ -1,10 +1,12 @@
 // Reports of nodes besides leases: registered types, usage of holders, saved state of actors. Also checks that the
 // heartbeats of peers match.
+#include <gpuactors/base/metric_name.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 
 #include <fmt/format.h>
 
 #include <set>
+#include <string_view>
 
 namespace gpuactors {
 
@@ -13,6 +15,18 @@ namespace {
 double seconds(std::int64_t milliseconds) {
   constexpr double in_a_second = 1000;
   return static_cast<double>(milliseconds) / in_a_second;
+}
+
+/// Returns the metrics that may stand on a page: a bounded number, each with a name that is one and that no other has.
+google::protobuf::RepeatedPtrField<v1::Metric>
+acceptable(const google::protobuf::RepeatedPtrField<v1::Metric>& reported) {
+  google::protobuf::RepeatedPtrField<v1::Metric> result;
+  std::set<std::string_view> names;
+  for (const auto& metric : reported)
+    if (names.size() < limits::metrics_per_actor && check_metric_name(metric.name())
+        && names.insert(metric.name()).second)
+      *result.Add() = metric;
+  return result;
 }
 
 } // namespace
@@ -85,14 +99,21 @@ void BrokerCore::saved(const v1::ActorSaved& message) {
 }
 
 void BrokerCore::used(const v1::HolderUsage& message) {
-  for (const auto& entry : message.entries()) {
-    const auto holder = actor_leases_.find(LeaseId{entry.lease()});
-    const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-    if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != entry.epoch())
-      continue;
-    actor->second.memory_used_bytes = entry.memory_bytes();
-    actor->second.calls = entry.calls();
-  }
+  for (const auto& entry : message.entries())
+    used(entry);
+}
+
+void BrokerCore::used(const v1::HolderUsage::Entry& report) {
+  // Nodes send it right after their registration, and then only changes.
+  if (postpone(report))
+    return;
+  const auto holder = actor_leases_.find(LeaseId{report.lease()});
+  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
+  if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != report.epoch())
+    return;
+  actor->second.memory_used_bytes = report.memory_bytes();
+  actor->second.calls = report.calls();
+  actor->second.metrics = acceptable(report.metrics());
 }
 
 } // namespace gpuactors

@@ -1,0 +1,57 @@
+// What actors publish, between processes.
+#include "fixture.hpp"
+
+#include <csignal>
+#include <optional>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+/// What the only actor publishes under this name, by the broker's state.
+std::optional<double> published(Cluster& cluster, const std::string& name) {
+  const auto state = cluster.state();
+  if (!state || state->actors_size() != 1)
+    return std::nullopt;
+  for (const auto& metric : state->actors(0).metrics())
+    if (metric.name() == name)
+      return metric.value();
+  return std::nullopt;
+}
+
+void publish(const ActorRef& actor, double value) {
+  must(actor.call<Number>("publish", number(value)).get(std::chrono::seconds{20}));
+}
+
+} // namespace
+
+TEST_CASE("what an actor publishes is in the state, and comes back to a broker that starts again", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.name = "c"}));
+  publish(actor, 0.25);
+  publish(actor, 0.5);
+  CHECK(eventually([&] { return published(cluster, "published_total") == 2; }));
+  CHECK(published(cluster, "published") == 0.5);
+  processes.signal("broker", SIGKILL);
+  processes.start_broker();
+  // Nothing has changed since: the node tells it once more.
+  CHECK(eventually([&] { return published(cluster, "published_total") == 2; }));
+  CHECK(published(cluster, "published") == 0.5);
+  publish(actor, 1);
+  CHECK(eventually([&] { return published(cluster, "published_total") == 3; }));
+}
+
+TEST_CASE("counters of an actor begin at 0 in its next life", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.max_restarts = 1, .max_task_retries = 1}));
+  publish(actor, 5);
+  publish(actor, 5);
+  CHECK(eventually([&] { return published(cluster, "published_total") == 2; }));
+  Processes::signal(pid_of(actor), SIGKILL);
+  publish(actor, 7);
+  CHECK(eventually([&] { return published(cluster, "published") == 7; }));
+  CHECK(published(cluster, "published_total") == 1);
+}
