@@ -14,6 +14,7 @@
 #include <future>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -110,7 +111,13 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   // Before the fronts, whose end waits for models that clients have loaded, also when this function returns early.
   const CloseFirst close_first{table};
   say_where(fronts, options.fronts);
-  auto loading = std::async(std::launch::async, [&] { return load_models(table, options.models); });
+  std::future<Result<void>> loading;
+  try {
+    loading = std::async(std::launch::async, [&] { return load_models(table, options.models); });
+  } catch (const std::system_error& error) {
+    return gpuactors::fail(gpuactors::Errc::unavailable,
+                           fmt::format("there is no thread to load the models: {}", error.what()));
+  }
   while (!signals.came() && loading.wait_for(attention) != std::future_status::ready)
     continue;
   if (!signals.came()) {

@@ -138,6 +138,14 @@ struct Scene {
     core.lease_started(started, nullptr, nullptr);
   }
 
+  /// The lease's node reports that it has ended by itself.
+  void end(const v1::StartActor& order) {
+    v1::LeaseEnded ended;
+    ended.set_lease(order.lease().id());
+    ended.set_epoch(order.lease().epoch());
+    core.lease_ended(ended);
+  }
+
   /// Goes on for so long, without standing still.
   void run(Duration time) {
     const auto until = world.time + time;

@@ -267,6 +267,99 @@ TEST_CASE("what was withdrawn while its node was cut off is ended when the node 
   CHECK(scene.world.ends.back().lease() == order.lease().id());
 }
 
+TEST_CASE("of two lives, a later broker's is the later one, however often the other was restarted", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto first = earlier.spawn(1, "a");
+  earlier.core.peer_down(earlier.node_peer);
+  earlier.add_node("n1", 8);
+  const auto second = earlier.world.starts.back();
+  REQUIRE(second.restarts() == 1);
+  // It crashes in its second life: the third has been restarted more often than what the next broker starts below.
+  earlier.start(second);
+  earlier.end(second);
+  earlier.run(1s);
+  const auto third = earlier.world.starts.back();
+  REQUIRE(third.restarts() == 2);
+
+  Scene scene{{.last_id = 1'000}};
+  scene.greet(1);
+  scene.add_node("n0", 7, {held_by(first)});
+  scene.end(first);
+  scene.run(1s);
+  const auto latest = scene.world.starts.back();
+  REQUIRE(latest.restarts() == 1);
+  scene.start(latest);
+  scene.add_node("n1", 8, {held_by(third)});
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == third.lease().id());
+  CHECK(scene.core.state({}).actors(0).lease().id() == latest.lease().id());
+}
+
+TEST_CASE("a later life that a node brings is taken while the actor waits for a place", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto older = earlier.spawn(1, "a");
+  earlier.core.peer_down(earlier.node_peer);
+  earlier.add_node("n1", 8);
+  const auto newer = earlier.world.starts.back();
+
+  Scene scene{{.last_id = 1'000}};
+  scene.greet(1);
+  const auto peer = scene.add_node("n0", 7, {held_by(older)});
+  scene.core.peer_down(peer);
+  REQUIRE(scene.core.state({}).actors(0).state() == "waiting");
+  scene.add_node("n1", 8, {held_by(newer)});
+  scene.run(1s);
+  CHECK(scene.world.ends.empty());
+  CHECK(scene.world.starts.empty());
+  scene.start(newer);
+  const auto state = scene.core.state({});
+  CHECK(state.actors(0).state() == "alive");
+  CHECK(state.actors(0).lease().id() == newer.lease().id());
+  CHECK(state.queue_size() == 0);
+}
+
+TEST_CASE("what a broker had from an earlier one and was ended comes back to no later one", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  const auto older = first.spawn(1, "a");
+  first.core.peer_down(first.node_peer);
+  first.add_node("n1", 8);
+  const auto newer = first.world.starts.back();
+
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  second.add_node("n0", 7, {held_by(older)});
+  static_cast<void>(second.kill("a", 100));
+  second.end(older);
+  second.run(2s);
+  REQUIRE(second.core.state({}).actors_size() == 0);
+
+  Scene third{{.last_id = 2U << 30U, .settle = 1s, .store = store}};
+  third.greet(1);
+  third.add_node("n1", 8, {held_by(newer)});
+  REQUIRE(third.world.ends.size() == 1);
+  CHECK(third.core.state({}).actors_size() == 0);
+}
+
+TEST_CASE("a client with the highest number leaves like any other", "[broker][core]") {
+  Scene scene;
+  scene.greet(5);
+  v1::Withdraw message;
+  message.set_client(5);
+  message.set_client_request(1);
+  scene.core.withdraw(message, BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  scene.greet(std::numeric_limits<std::uint64_t>::max());
+  scene.core.peer_down(scene.world.last_peer);
+  scene.run(1s);
+  CHECK(scene.core.state({}).clients_size() == 1);
+}
+
 // -- the state -----------------------------------------------------------------------------------
 
 TEST_CASE("who follows the events gets them without the state of the cluster", "[broker][core]") {

@@ -142,13 +142,25 @@ mkdir -p "$logs" "$(dirname "$json")" || exit 2
 settled=''
 [[ -z $open_only || ! -f $json ]] || settled=$("$bin/gpu_verify" --settled "$json") || exit 2
 
+pack() { tar -czf "$packed" -C "$logs" . || echo "verify.sh: $packed could not be written" >&2; }
+
 # However this ends.
-pack() {
-  tar -czf "$packed" -C "$logs" . || echo "verify.sh: $packed could not be written" >&2
+finish() {
+  note_faults
+  pack
   [[ -n $kept ]] || rm -rf "$logs"
 }
-trap pack EXIT
+trap finish EXIT
 trap 'exit 1' INT TERM
+
+# What else there is to know of this machine, for whoever reads the rows later.
+note_machine() {
+  env | grep -E '^(CUDA|NVIDIA|NCCL|LD_LIBRARY_PATH|GPUACTORS)' > "$logs/environment.log"
+  ! command -v nvidia-smi > /dev/null || timeout -k "$grace" 30 nvidia-smi -q > "$logs/nvidia-smi.log" 2>&1
+}
+
+# What the kernel's log has of the GPU's faults, where it may be read.
+note_faults() { dmesg 2> /dev/null | grep -E 'NVRM|Xid' > "$logs/kernel.log" || rm -f "$logs/kernel.log"; }
 
 # add NAME=CODE:TEXT: a row of the table.
 add() { "$bin/gpu_verify" --add "$json" --outcome "$1"; }
@@ -268,6 +280,8 @@ stage_suites() {
   # only so no kernel is loaded when it is first launched, perhaps behind one that waits for it.
   run conformance_lazy CUDA_MODULE_LOADING=LAZY GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
   run conformance CUDA_MODULE_LOADING=EAGER GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
+  # With as many hardware queues as the driver has by itself: whether it takes the number from the environment.
+  ! full || run fractions_8_queues CUDA_DEVICE_MAX_CONNECTIONS=8 "$bin/gpu_verify" --only fractions
   run actors "$bin/gpu_actors" "${smoke[@]}"
   ! full || run processes "$bin/test_processes_cuda" --durations yes
 }
@@ -307,9 +321,15 @@ stage_rest() {
     add sanitizer=skip
     return
   fi
-  run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 --target-processes all \
-    "$bin/test_conformance" "the library's kernels*"
+  # Errors of memory, not of calls: some calls are made to see whether the driver takes them.
+  run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 --report-api-errors no \
+    --target-processes all "$bin/test_conformance" "the library's kernels*"
 }
 
-for stage in "${stages[@]}"; do "stage_$stage"; done
+# While somebody has the GPU open, the driver does not start it anew for each of the many processes, which may take
+# seconds where its persistence is off.
+[[ ! -r /dev/nvidia0 ]] || exec 9< /dev/nvidia0
+note_machine
+# Packed after each stage: what hangs in the driver cannot be killed, and then this does not end by itself.
+for stage in "${stages[@]}"; do "stage_$stage"; pack; done
 "$bin/gpu_verify" --add "$json"

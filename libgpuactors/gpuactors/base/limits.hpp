@@ -134,6 +134,9 @@ inline constexpr std::size_t ended_actors = 1'000;
 /// Ended actors that a restarted broker does not take from nodes that were cut off: so many, the latest.
 inline constexpr std::size_t buried_actors = 10'000;
 
+/// Withdrawn requests that the broker remembers of one client, the latest, for nodes that bring what was asked for.
+inline constexpr std::size_t withdrawn_requests = 1'000;
+
 /// Total bytes of names and values of the environment variables that one request gives its process.
 inline constexpr std::size_t environment_bytes = 64U << 10;
 

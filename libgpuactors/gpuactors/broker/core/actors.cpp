@@ -335,8 +335,8 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   spawns_.erase({record.client, record.client_request});
   if (id.value() <= options_.last_id)
     forgotten_.insert(id);
-  // What an earlier broker knew of its lives is not known.
-  if (record.strayed || record.lives.restarts() > 0 || record.state == ActorState::returning)
+  // Only of what this broker has spawned itself are all lives known.
+  if (record.strayed || record.lives.restarts() > 0 || id.value() <= options_.last_id)
     bury(id);
   if (record.spec.detached() || !record.spec.name().empty())
     drop(StateSection::actors, id.value());

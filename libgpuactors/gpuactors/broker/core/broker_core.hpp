@@ -10,6 +10,7 @@
 #include <gpuactors/broker/core/world.hpp>
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -295,8 +296,15 @@ private:
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
-  /// Ends the actor's life that is known, for a later one that a node has brought.
+  /// Ends the actor's life that is known, or the request for one, for a later life that a node has brought.
   void replace_life(ActorRecord& record);
+  /// The lease of the life that is known, or that was known last; null if none is known.
+  [[nodiscard]] static LeaseId last_lease_of(const ActorRecord& record);
+  /// The range of `withdrawn_` that is of `client`.
+  [[nodiscard]] auto withdrawals_of(ClientId client) const {
+    return std::pair{withdrawn_.lower_bound({client, 0}),
+                     withdrawn_.upper_bound({client, std::numeric_limits<std::uint64_t>::max()})};
+  }
   /// Takes over what the actor saved while the connection was lost.
   void take_over_saved(const v1::HeldLease& held);
   void drop_node(const std::string& name);
@@ -475,7 +483,8 @@ private:
   std::set<Due> dues_;
   TimePoint next_due_ = never;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
-  // Requests withdrawn while nodes might still bring back what they asked for; until their client is gone.
+  // Withdrawn requests of clients that are here, for nodes that bring back what was asked for: a bounded number of
+  // each.
   std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
   // Actors of an earlier broker that have ended since: their nodes may not know. And those of them that the store has.
   std::set<ActorId> forgotten_;

@@ -50,9 +50,12 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
   if (actor != nullptr && actor->shared)
     return answer.deliver({});
   // A node that is cut off may have it from an earlier broker, and come back with it.
-  withdrawn_.insert(key);
-  if (withdrawn_.size() > limits::buried_actors)
-    withdrawn_.erase(withdrawn_.lower_bound({message.client(), 0}));
+  if (actor == nullptr && clients_.count(message.client()) > 0) {
+    withdrawn_.insert(key);
+    if (const auto [first, last] = withdrawals_of(message.client());
+        std::distance(first, last) > static_cast<std::ptrdiff_t>(limits::withdrawn_requests))
+      withdrawn_.erase(first);
+  }
   // The answer says that the actor or group is gone, so it waits until all nodes are back; if the broker restarts
   // before, the client asks the new one.
   if (settling_) {

@@ -246,9 +246,9 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     const auto known = actors_.find(ActorId{held.actor().actor()});
     if (known == actors_.end() || known->second.state == ActorState::returning)
       return adopt_actor(held);
-    // Of two lives, the one that was started last is the actor: the other's node was cut off when it was started.
-    if (known->second.lease && known->second.state != ActorState::stopping
-        && known->second.lives.restarts() < held.actor().restarts()) {
+    // Of two lives, the one that was started last is the actor: the other's node was cut off when it was started. The
+    // ids of leases grow, also from one broker to the next; counts of restarts do not.
+    if (known->second.state != ActorState::stopping && last_lease_of(known->second) < id) {
       replace_life(known->second);
       return adopt_actor(held);
     }
@@ -261,14 +261,30 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     end_task_lease(id);
 }
 
+LeaseId BrokerCore::last_lease_of(const ActorRecord& record) {
+  if (record.lease)
+    return LeaseId{record.lease->id()};
+  return record.last ? LeaseId{record.last->lease().id()} : LeaseId{};
+}
+
 void BrokerCore::replace_life(ActorRecord& record) {
-  const LeaseId old{record.lease->id()};
   stop_reminding(record);
   give_up_move(record);
   record.handle = nullptr;
   record.control = nullptr;
   record.address.clear();
   record.pid = 0;
+  record.memory_used_bytes = 0;
+  record.calls = 0;
+  record.metrics.Clear();
+  if (record.state == ActorState::waiting) {
+    const auto request = record.waiting_for;
+    actor_requests_.erase(request);
+    apply(ledger_.cancel(request, world_.now()), "adopt");
+  }
+  if (!record.lease)
+    return;
+  const LeaseId old{record.lease->id()};
   actor_leases_.erase(old);
   task_leases_[old].client = record.client;
   end_task_lease(old);
@@ -440,7 +456,8 @@ void BrokerCore::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed)
 
 void BrokerCore::drop_client(ClientId id) {
   clients_.erase(id);
-  withdrawn_.erase(withdrawn_.lower_bound({id, 0}), withdrawn_.lower_bound({id + 1, 0}));
+  const auto [first, last] = withdrawals_of(id);
+  withdrawn_.erase(first, last);
   end_stray_leases(id, {});
   std::vector<ActorId> actors;
   for (const auto& [actor, record] : actors_)

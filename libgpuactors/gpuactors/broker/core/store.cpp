@@ -35,10 +35,13 @@ void BrokerCore::load() {
     groups_[id].request = stored.request();
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
   });
-  if (const auto ended = options_.store->load(StateSection::ended))
+  if (const auto ended = options_.store->load(StateSection::ended)) {
     for (const auto& entry : *ended)
       if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
         buried_.insert(ActorId{*id});
+  } else {
+    complain(ended.error().message());
+  }
   forgotten_ = buried_;
   each(StateSection::nodes, v1::StoredNode{}, [this](const StateKey& key, const v1::StoredNode& stored) {
     if (const auto* name = std::get_if<std::string>(&key))
