@@ -176,6 +176,32 @@ TEST_CASE("cancelling a transformed future withdraws the work that it was made f
   CHECK(text.get().error().code() == Errc::cancelled);
 }
 
+TEST_CASE("a future is waited for without taking its result, and an error of the work is none of the waiting",
+          "[base]") {
+  Promise<int> promise;
+  auto future = promise.future();
+  CHECK_FALSE(future.wait(0s));
+  promise.set(fail(Errc::deadline_exceeded, "the work was late"));
+  CHECK(future.wait(0s));
+  REQUIRE(future.valid());
+  CHECK(future.get().error().message() == "the work was late");
+  CHECK(future.wait(0s));
+}
+
+TEST_CASE("futures are waited for until one is ready, and taken from where they were made", "[base]") {
+  std::vector<Future<int>> futures;
+  futures.push_back(Promise<int>{}.future());
+  futures.push_back(Future<int>::ready_with(2));
+  CHECK(wait(futures).front() == 0);
+  const auto both = [] {
+    std::vector<Future<int>> made;
+    made.push_back(Future<int>::ready_with(1));
+    made.push_back(Future<int>::ready_with(2));
+    return made;
+  };
+  CHECK(get_all(both()).value() == std::vector{1, 2});
+}
+
 TEST_CASE("all of several futures are waited for, in their order, and the first error is told", "[base]") {
   const auto values = [](std::initializer_list<Result<int>> results) {
     std::vector<Future<int>> futures;

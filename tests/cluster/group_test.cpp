@@ -5,6 +5,7 @@
 #include <support/eventually.hpp>
 
 #include <future>
+#include <set>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -49,6 +50,18 @@ TEST_CASE("actors placed in the bundles of a group get the devices of their bund
   }
   // Both came out of what was set aside: one device of each node is still free.
   CHECK(free_units(cluster) == 20'000);
+}
+
+TEST_CASE("actors that name no bundle fill all bundles of their group", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  const auto group = must(cluster.create_group({{.gpus = 1}, {.gpus = 1}, {.gpus = 1}}));
+  std::set<int> bundles;
+  for (int i = 0; i < 3; ++i) {
+    const auto actor = cluster.spawn("whole", {}, {.gpus = 1, .queue_timeout = 0s, .group = group.id});
+    REQUIRE(actor.has_value());
+    bundles.insert(actor->info().lease().bundle());
+  }
+  CHECK(bundles == std::set{0, 1, 2});
 }
 
 TEST_CASE("tasks in a bundle draw from it and from nothing else", "[cluster]") {

@@ -60,7 +60,7 @@ void work(Cluster& cluster, unsigned seed) {
       GroupOptions waiting{.strategy = static_cast<GroupStrategy>(below(4)), .queue_timeout = options.queue_timeout};
       if (auto group = cluster.create_group({{.gpus = 0.5}, {.gpus = 1}}, waiting)) {
         tasks.push_back(
-            cluster.submit<Text>("echo", text("x"), {.gpus = 0.25, .group = group->id, .bundle = below(2)}));
+            cluster.submit<Text>("echo", text("x"), {.gpus = 0.25, .group = group->id, .bundle = below(3) - 1}));
         static_cast<void>(cluster.remove_group(group->id));
       }
     }

@@ -127,6 +127,7 @@ private:
 
 // Each takes its measurements and adds its rows.
 void check_groups(Lab& lab);
+void check_events(Lab& lab);
 void check_sm_ids(Lab& lab);
 void check_confinement(Lab& lab);
 void check_ending(Lab& lab);

@@ -45,14 +45,19 @@ struct Measurement {
   void (*run)(Lab&);
 };
 constexpr Measurement measurements[] = {
-    {"groups", check_groups},        {"sm_ids", check_sm_ids},         {"confined", check_confinement},
-    {"ending", check_ending},        {"fractions", measure_fractions}, {"neighbour", measure_neighbour},
-    {"quota", check_quota},          {"copies", measure_copies},       {"products", measure_products},
-    {"contexts", measure_costs},     {"launches", measure_launches},   {"source", check_source},
-    {"lending", check_lending},      {"shared", check_sharing},        {"peers", measure_peers},
-    {"rounding", check_rounding},    {"leavings", check_leavings},     {"overhead", measure_overhead},
-    {"limits", check_launch_limits}, {"unloading", check_unloading},   {"first_launches", check_first_launches},
-    {"pinning", check_pinning},      {"faults", check_faults},         {"nvml", check_management},
+    {"groups", check_groups},         {"events", check_events},
+    {"sm_ids", check_sm_ids},         {"confined", check_confinement},
+    {"ending", check_ending},         {"fractions", measure_fractions},
+    {"neighbour", measure_neighbour}, {"quota", check_quota},
+    {"copies", measure_copies},       {"products", measure_products},
+    {"contexts", measure_costs},      {"launches", measure_launches},
+    {"source", check_source},         {"lending", check_lending},
+    {"shared", check_sharing},        {"peers", measure_peers},
+    {"rounding", check_rounding},     {"leavings", check_leavings},
+    {"overhead", measure_overhead},   {"limits", check_launch_limits},
+    {"unloading", check_unloading},   {"first_launches", check_first_launches},
+    {"pinning", check_pinning},       {"faults", check_faults},
+    {"nvml", check_management},
 };
 
 bool is_measurement(const std::string& name) {

@@ -60,9 +60,8 @@ public:
     // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them.
     constexpr auto step = std::chrono::milliseconds{100};
     for (;;) {
-      auto answer = coming.get(step);
-      if (!coming.valid())
-        return answer;
+      if (coming.wait(step))
+        return coming.get();
       if (bell_->stopped()) {
         coming.cancel();
         return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends");

@@ -234,6 +234,13 @@ public:
     return state_ != nullptr && state_->ready();
   }
 
+  /// Waits at most `timeout` and leaves the result where it is: `deadline_exceeded` of a later `get` is an error of the
+  /// work, and not the end of one's own patience.
+  /// @returns whether `get` now returns at once.
+  [[nodiscard]] bool wait(Duration timeout) const {
+    return state_ == nullptr || state_->wait_until(deadline_after(Clock::now(), timeout));
+  }
+
   /// Waits for the result and takes it. For a call with a deadline, the result arrives by then at the latest.
   Result<T> get() {
     return get_until(never);
@@ -364,7 +371,8 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
 /// Waits until at least `wanted` of `futures` are ready, at most `timeout`; returns the indices of all ready ones, in
 /// order. Futures stay valid. Invalid futures are never ready. Any thread of the program, task or actor.
 template <class T>
-std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted, Duration timeout) {
+std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted = 1,
+                              Duration timeout = Duration::max()) {
   std::vector<detail::FutureCore*> cores;
   cores.reserve(futures.size());
   for (const auto& future : futures)
@@ -377,7 +385,7 @@ std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t
 ///          after that one keep their results. After `timeout`, `deadline_exceeded`. Any thread of the program, task or
 ///          actor.
 template <class T>
-auto get_all(std::vector<Future<T>>& futures, Duration timeout = Duration::max()) {
+[[nodiscard]] auto get_all(std::vector<Future<T>>& futures, Duration timeout = Duration::max()) {
   const auto deadline = deadline_after(Clock::now(), timeout);
   const auto next = [deadline](Future<T>& future) {
     return deadline == never ? future.get() : future.get(std::max(deadline - Clock::now(), Duration::zero()));
@@ -398,6 +406,12 @@ auto get_all(std::vector<Future<T>>& futures, Duration timeout = Duration::max()
     }
     return Result<std::vector<T>>{std::move(values)};
   }
+}
+
+/// The same for futures that nobody needs afterwards: `get_all(submit_them())`.
+template <class T>
+[[nodiscard]] auto get_all(std::vector<Future<T>>&& futures, Duration timeout = Duration::max()) {
+  return get_all(futures, timeout);
 }
 
 } // namespace gpuactors

@@ -62,8 +62,8 @@ struct Options {
 
   /// Draw from a bundle of this placement group (`Cluster::create_group`) and from nothing else.
   GroupId group{};
-  /// Which bundle of `group`; -1 means any.
-  int bundle = 0;
+  /// Which bundle of `group`; -1 means any with room.
+  int bundle = -1;
 
   // -- identity and life -----------------------------------------------------------------------
 

@@ -173,7 +173,8 @@ void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, Reques
     json["parent"] = known->second;
   if (const auto known = groups_.find(request.group); known != groups_.end()) {
     json["group"] = known->second;
-    json["bundle"] = request.bundle;
+    if (request.bundle >= 0)
+      json["bundle"] = request.bundle;
   }
   step("submit", with_timeout(json, request.queue_timeout));
   names_[id] = std::move(name);

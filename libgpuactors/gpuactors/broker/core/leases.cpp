@@ -49,8 +49,9 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
   auto* const actor = spawn != spawns_.end() ? &actors_.at(spawn->second) : nullptr;
   if (actor != nullptr && actor->shared)
     return answer.deliver({});
-  // A node that is cut off may have it from an earlier broker, and come back with it.
-  if (actor == nullptr && clients_.count(message.client()) > 0) {
+  // A node that is cut off may have it from an earlier broker, and come back with it; also if the client has asked this
+  // broker for it again.
+  if (clients_.count(message.client()) > 0) {
     withdrawn_.insert(key);
     if (const auto [first, last] = withdrawals_of(message.client());
         std::distance(first, last) > static_cast<std::ptrdiff_t>(limits::withdrawn_requests))
