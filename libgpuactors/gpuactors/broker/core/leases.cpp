@@ -51,7 +51,8 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
     return answer.deliver({});
   // A node that is cut off may have it from an earlier broker, and come back with it; also if the client has asked this
   // broker for it again.
-  if (clients_.count(message.client()) > 0) {
+  // A client that is away may have lost its connection on the way: there is room for some of those, too.
+  if (clients_.count(message.client()) > 0 || withdrawn_.size() < limits::buried_actors) {
     withdrawn_.insert(key);
     if (const auto [first, last] = withdrawals_of(message.client());
         std::distance(first, last) > static_cast<std::ptrdiff_t>(limits::withdrawn_requests))
