@@ -76,7 +76,8 @@ public:
     processes_.start_broker();
     for (int i = 0; i < nodes; ++i)
       processes_.start_node(node(i));
-    cluster_.emplace(processes_.connect());
+    // This process is none of those that are struck: on a busy machine it may stand still for a moment all the same.
+    cluster_.emplace(processes_.connect(10s));
     for (int i = 0; i < 2 * nodes; ++i)
       actors_.push_back(must(cluster_->spawn(
           "counter", number(0), {.gpus = 0.5, .spread = true, .name = fmt::format("a{}", i), .max_restarts = 100000})));

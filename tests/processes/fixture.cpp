@@ -139,8 +139,8 @@ Cluster Processes::up(const std::string& devices) {
   return connect();
 }
 
-Cluster Processes::connect() {
-  return must(connect_quickly(broker_, certificates(), link_));
+Cluster Processes::connect(std::chrono::milliseconds grace) {
+  return must(connect_quickly(broker_, certificates(), link_, grace));
 }
 
 void Processes::signal(const std::string& name, int number) {

@@ -40,7 +40,7 @@ public:
   Cluster up(const std::string& devices = "host:2x64MiB");
 
   /// A client. Its heartbeats are as fast as those of the others.
-  Cluster connect();
+  Cluster connect(std::chrono::milliseconds grace = {});
 
   /// Starts a client of its own: two actors that end with it, and tasks without end.
   void start_client(const std::string& name);
