@@ -1,5 +1,8 @@
 // A fractional actor owns a share of one device for as long as it lives: its memory is a quota that it cannot pass, and
 // what it keeps there stays between messages. Two of them share a device without noticing each other.
+//
+// The names of the actor type and its methods are constants with the messages' types, so that the compiler checks the
+// calls; a larger program has them in a header.
 #include "examples.pb.h"
 
 #include <gpuactors/gpuactors.hpp>
@@ -8,6 +11,10 @@
 
 using examples::Number;
 using google::protobuf::Empty;
+
+constexpr gpuactors::ActorKind cache{"cache"};
+constexpr gpuactors::Method<Number, Number> grow{"grow"};
+constexpr gpuactors::Method<Empty, Number> used{"used"};
 
 class Cache : public gpuactors::FractionalGPUActor {
 public:
@@ -30,27 +37,27 @@ private:
   std::vector<gpuactors::Buffer> buffers_;
 };
 
-GPUACTORS_ACTOR("cache", Cache).method("grow", &Cache::grow).method("used", &Cache::used);
+GPUACTORS_ACTOR(cache, Cache).method(grow, &Cache::grow).method(used, &Cache::used);
 
 gpuactors::Result<void> run(int argc, char** argv) {
   // With --devices host:1x1GiB: one host device of 1 GiB, in this process; nothing to start.
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
-  GPUACTORS_LET(half, cluster.spawn("cache", Empty{}, {.gpus = 0.5, .name = "half"}));
-  GPUACTORS_LET(quarter, cluster.spawn("cache", Empty{}, {.gpus = 0.25, .name = "quarter"}));
+  GPUACTORS_LET(half, cluster.spawn(cache, {}, {.gpus = 0.5, .name = "half"}));
+  GPUACTORS_LET(quarter, cluster.spawn(cache, {}, {.gpus = 0.25, .name = "quarter"}));
   for (const auto& actor : {half, quarter}) {
     const auto device = actor.lease().devices.front();
     fmt::print("{} has device {} with {}\n", actor.name(), device.index, gpuactors::format_bytes(device.memory_bytes));
   }
   Number bytes;
   bytes.set_value(200 << 20);
-  GPUACTORS_TRY(half.call<Number>("grow", bytes).get());
-  GPUACTORS_TRY(quarter.call<Number>("grow", bytes).get());
+  GPUACTORS_TRY(half.call(grow, bytes).get());
+  GPUACTORS_TRY(quarter.call(grow, bytes).get());
   // The second 200 MiB fit into a half of the device, but not into a quarter.
-  GPUACTORS_TRY(half.call<Number>("grow", bytes).get());
-  const auto refused = quarter.call<Number>("grow", bytes).get();
+  GPUACTORS_TRY(half.call(grow, bytes).get());
+  const auto refused = quarter.call(grow, bytes).get();
   fmt::print("quarter: {}\n", refused ? "has grown" : to_string(refused.error()));
-  GPUACTORS_LET(used, half.call<Number>("used").get());
-  fmt::print("half keeps {}\n", gpuactors::format_bytes(static_cast<std::uint64_t>(used.value())));
+  GPUACTORS_LET(kept, half.call(used).get());
+  fmt::print("half keeps {}\n", gpuactors::format_bytes(static_cast<std::uint64_t>(kept.value())));
   return {};
 }
 

@@ -176,6 +176,87 @@ TEST_CASE("cancelling a transformed future withdraws the work that it was made f
   CHECK(text.get().error().code() == Errc::cancelled);
 }
 
+TEST_CASE("work that starts with the result of other work is one future with it", "[base]") {
+  Promise<int> first;
+  Promise<std::string> second;
+  int calls = 0;
+  auto both = first.future().and_then([&](int value) {
+    calls += value;
+    return second.future();
+  });
+  CHECK(calls == 0);
+  CHECK(first.set(3));
+  // It is started although nobody waits yet, and once.
+  CHECK(calls == 3);
+  CHECK_FALSE(both.ready());
+  CHECK(second.set(std::string{"done"}));
+  CHECK(both.ready());
+  CHECK(both.get().value() == "done");
+  CHECK_FALSE(both.valid());
+}
+
+TEST_CASE("an error of the first work, or of what starts the second, is that of both", "[base]") {
+  int calls = 0;
+  const auto start = [&](int value) -> Result<Future<int>> {
+    ++calls;
+    if (value < 0)
+      return fail(Errc::invalid_argument, "below zero");
+    if (value == 0)
+      throw std::runtime_error{"zero"};
+    return value == 1 ? Future<int>{} : Future<int>::ready_with(2 * value);
+  };
+  const auto both = [&](Result<int> first) { return Future<int>::ready_with(std::move(first)).and_then(start).get(); };
+  CHECK(both(fail(Errc::unavailable, "away")).error().message() == "away");
+  CHECK(calls == 0);
+  CHECK(both(-1).error().message() == "below zero");
+  CHECK(both(0).error().code() == Errc::task_failed);
+  CHECK(both(1).error().code() == Errc::invalid_argument);
+  CHECK(both(2).value() == 4);
+  CHECK(Future<void>::ready_with({}).and_then([] { return Future<int>::ready_with(1); }).get().value() == 1);
+  CHECK(Future<int>{}.and_then(start).get().error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("what the second work is transformed by runs where the result of both is taken", "[base]") {
+  Promise<int> second;
+  std::thread::id where;
+  auto both = Future<int>::ready_with(1).and_then([&](int) {
+    return second.future().transform([&](int value) {
+      where = std::this_thread::get_id();
+      return value + 1;
+    });
+  });
+  std::thread{[&] { CHECK(second.set(1)); }}.join();
+  CHECK(where == std::thread::id{});
+  CHECK(both.get().value() == 2);
+  CHECK(where == std::this_thread::get_id());
+}
+
+TEST_CASE("cancelling two pieces of work withdraws the one that is under way", "[base]") {
+  struct Work : detail::FutureState<int> {
+    void cancel(Cancel how) override {
+      asked.push_back(how);
+    }
+    std::vector<Cancel> asked;
+  };
+  const auto first = std::make_shared<Work>();
+  const auto second = std::make_shared<Work>();
+  const std::vector once{Cancel::ask};
+  Future<int> both;
+  both = Future<int>{first}.and_then([&](int) {
+    // As another thread may do in this moment.
+    both.cancel(Cancel::force);
+    return Future<int>{second};
+  });
+  both.cancel();
+  CHECK(first->asked == once);
+  first->complete(1);
+  CHECK(second->asked == std::vector{Cancel::force});
+  both.cancel();
+  CHECK(second->asked == std::vector{Cancel::force, Cancel::ask});
+  second->complete(fail(Errc::cancelled, "withdrawn"));
+  CHECK(both.get().error().code() == Errc::cancelled);
+}
+
 TEST_CASE("a future is waited for without taking its result, and an error of the work is none of the waiting",
           "[base]") {
   Promise<int> promise;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/actor/interface.hpp>
 #include <gpuactors/base/future.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -16,11 +17,6 @@
 namespace gpuactors::detail {
 
 // -- what a function takes and gives --------------------------------------------------------------
-
-template <class T>
-struct IsFuture : std::false_type {};
-template <class T>
-struct IsFuture<Future<T>> : std::true_type {};
 
 template <class T>
 struct IsReplyStream : std::false_type {};
@@ -128,6 +124,30 @@ template <class S>
 struct ItemOf<S, true> {
   using Type = typename IsReplyStream<std::decay_t<std::tuple_element_t<1, typename S::Args>>>::Item;
 };
+
+/// The signature of what `ActorTypeBuilder::method` takes: a member function, or a function of the object.
+template <class F>
+using SignatureOfMember =
+    std::conditional_t<std::is_member_function_pointer_v<F>, std::type_identity<MethodSignature<F>>,
+                       std::type_identity<Signature<F>>>::type;
+
+/// A name with message types, of a task or a method.
+template <class T>
+concept Declared = std::derived_from<T, TypeName> && requires {
+  typename T::Input;
+  typename T::Output;
+};
+
+/// Stops the compilation of a function that is not what its name says.
+template <class D, class S>
+constexpr void check_implementation() {
+  static_assert(std::is_same_v<typename S::In, typename D::Input>,
+                "the function takes another message than its name says");
+  static_assert(S::streamed || !D::streamed, "its name says that it streams: it takes a ReplyStream<Item>& at the end");
+  static_assert(D::streamed || !S::streamed, "the function streams: its name is a StreamTask or a StreamMethod");
+  static_assert(std::is_same_v<typename ItemOf<S, S::streamed>::Type, typename D::Output>,
+                "the function answers with another message than its name says");
+}
 
 // -- answers --------------------------------------------------------------------------------------
 

@@ -24,13 +24,6 @@ std::vector<std::string> names_of(const Map& map) {
 
 } // namespace
 
-bool is_type_name(std::string_view name) noexcept {
-  return !name.empty() && name.size() <= limits::name_length && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-'
-           || c == '.' || c == '/';
-  });
-}
-
 Result<const MethodType*> ActorType::find_method(std::string_view method) const {
   if (const auto found = methods.find(method); found != methods.end())
     return &found->second;

@@ -3,6 +3,7 @@
 
 #include <gpuactors/actor/actor.hpp>
 #include <gpuactors/actor/handler.hpp>
+#include <gpuactors/actor/interface.hpp>
 #include <gpuactors/actor/plugin_note.hpp>
 #include <gpuactors/actor/task.hpp>
 #include <gpuactors/wire/protobuf.hpp>
@@ -59,9 +60,6 @@ struct ActorType {
   /// Finds a method by name. @returns `not_found` with similar names.
   [[nodiscard]] Result<const MethodType*> find_method(std::string_view method) const;
 };
-
-/// Returns whether `name` is valid for tasks, actors and methods: 1 to `limits::name_length` letters, digits, _ - . /
-[[nodiscard]] bool is_type_name(std::string_view name) noexcept;
 
 /// A set of types. Filled before a cluster opens, read by any thread afterwards.
 class TypeRegistry {
@@ -126,6 +124,14 @@ TaskTypeBuilder define_task(std::string name, F function, TypeRegistry& registry
   return {registry.add(std::move(task)), registry};
 }
 
+/// Registers the function of a task whose messages `task` (`Task` or `StreamTask`) names.
+template <class T, class F>
+requires detail::Declared<T> TaskTypeBuilder define_task(const T& task, F function,
+                                                         TypeRegistry& registry = TypeRegistry::global()) {
+  detail::check_implementation<T, detail::Signature<F>>();
+  return define_task(std::string{task.name()}, std::move(function), registry);
+}
+
 /// Adds methods to the actor type that `define_actor` registered.
 template <std::derived_from<Actor> A>
 class ActorTypeBuilder {
@@ -142,6 +148,13 @@ public:
       return add<detail::MethodSignature<F>>(std::move(name), std::mem_fn(function));
     else
       return add<detail::Signature<F>>(std::move(name), std::move(function));
+  }
+
+  /// Registers the function of a method whose messages `method` (`Method` or `StreamMethod`) names.
+  template <class M, class F>
+  requires detail::Declared<M> ActorTypeBuilder& method(const M& method, F function) {
+    detail::check_implementation<M, detail::SignatureOfMember<F>>();
+    return this->method(std::string{method.name()}, std::move(function));
   }
 
   /// Sets the resources that the actor gets unless a spawn says otherwise.
@@ -189,18 +202,25 @@ ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = Type
   return {registry.add(std::move(type)), registry};
 }
 
+/// Registers the actor type whose configuration `kind` names.
+template <std::derived_from<Actor> A, ProtobufMessage Config>
+ActorTypeBuilder<A> define_actor(const ActorKind<Config>& kind, TypeRegistry& registry = TypeRegistry::global()) {
+  return define_actor<A, Config>(std::string{kind.name()}, registry);
+}
+
 } // namespace gpuactors
 
 #define GPUACTORS_CONCAT_(a, b) a##b
 #define GPUACTORS_CONCAT(a, b) GPUACTORS_CONCAT_(a, b)
 
 /// Registers a task at namespace scope: `GPUACTORS_TASK("name", function);`, or with default resources:
-/// `GPUACTORS_TASK("name", function).needs({.gpus = 1});`
+/// `GPUACTORS_TASK("name", function).needs({.gpus = 1});`. Instead of "name", a `Task` or `StreamTask`.
 #define GPUACTORS_TASK(name, ...)                                                                                      \
   [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_task_, __COUNTER__) =                                  \
       ::gpuactors::define_task(name, __VA_ARGS__)
 
-/// Registers an actor at namespace scope: `GPUACTORS_ACTOR("name", Class[, Config]).method("m", &Class::m);`
+/// Registers an actor at namespace scope: `GPUACTORS_ACTOR("name", Class[, Config]).method("m", &Class::m);`. Instead
+/// of "name" and the configuration, an `ActorKind`; instead of "m", a `Method` or `StreamMethod`.
 #define GPUACTORS_ACTOR(name, ...)                                                                                     \
   [[maybe_unused]] static const auto GPUACTORS_CONCAT(gpuactors_actor_, __COUNTER__) =                                 \
       ::gpuactors::define_actor<__VA_ARGS__>(name)

@@ -1,6 +1,7 @@
 // ActorRef: a handle to an actor in the cluster, for calling its methods.
 #pragma once
 
+#include <gpuactors/actor/interface.hpp>
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/cluster/pending.hpp>
 #include <gpuactors/wire/protobuf.hpp>
@@ -117,6 +118,13 @@ public:
     return Future<Out>{std::move(state)};
   }
 
+  /// Calls a method whose messages the compiler checks.
+  template <ProtobufMessage In, ProtobufMessage Out>
+  Future<Out> call(const Method<In, Out>& method, std::type_identity_t<In> input = {},
+                   Duration deadline = limits::call_deadline) const {
+    return call<Out, In>(method.name(), std::move(input), deadline);
+  }
+
   /// Calls `method` like `call`, with messages whose C++ types this program does not know.
   [[nodiscard]] Future<Payload> call_payload(std::string_view method, Payload input,
                                              Duration deadline = limits::call_deadline) const;
@@ -128,6 +136,13 @@ public:
     auto state = std::make_shared<detail::StreamState<Item, detail::PendingCall>>();
     start(state, method, Payload::of(std::move(input)), Item::descriptor(), deadline, true);
     return StreamReader<Item>{std::move(state)};
+  }
+
+  /// Calls a streaming method whose messages the compiler checks.
+  template <ProtobufMessage In, ProtobufMessage Item>
+  [[nodiscard]] StreamReader<Item> stream(const StreamMethod<In, Item>& method, std::type_identity_t<In> input = {},
+                                          Duration deadline = Duration::max()) const {
+    return stream<Item, In>(method.name(), std::move(input), deadline);
   }
 
   /// Calls a streaming method like `stream`, with messages whose C++ types this program does not know.

@@ -84,6 +84,12 @@ public:
     return Future<Out>{std::move(state)};
   }
 
+  /// Runs a task whose messages the compiler checks.
+  template <ProtobufMessage In, ProtobufMessage Out>
+  Future<Out> submit(const Task<In, Out>& task, std::type_identity_t<In> input = {}, const Options& options = {}) {
+    return submit<Out, In>(task.name(), std::move(input), options);
+  }
+
   /// Runs a task whose reply is a stream of `Item`s. Reading the stream returns the errors of `submit`.
   template <ProtobufMessage Item, ProtobufMessage In = google::protobuf::Empty>
   [[nodiscard]] StreamReader<Item> stream(std::string_view task, In input = {}, const Options& options = {}) {
@@ -91,6 +97,13 @@ public:
     state->call.stream = true;
     submit(state, nullptr, task, Payload::of(std::move(input)), Item::descriptor(), options);
     return StreamReader<Item>{std::move(state)};
+  }
+
+  /// Runs a streaming task whose messages the compiler checks.
+  template <ProtobufMessage In, ProtobufMessage Item>
+  [[nodiscard]] StreamReader<Item> stream(const StreamTask<In, Item>& task, std::type_identity_t<In> input = {},
+                                          const Options& options = {}) {
+    return stream<Item, In>(task.name(), std::move(input), options);
   }
 
   /// Runs a task like `submit`, with messages whose C++ types this program does not know.
@@ -109,10 +122,23 @@ public:
     return spawn_payload(type, Payload::of(std::move(config)), options).get();
   }
 
+  /// Starts an actor whose configuration the compiler checks.
+  template <ProtobufMessage Config>
+  Result<ActorRef> spawn(const ActorKind<Config>& kind, std::type_identity_t<Config> config = {},
+                         const Options& options = {}) {
+    return spawn<Config>(kind.name(), std::move(config), options);
+  }
+
   /// Starts an actor without waiting for it. `Future::cancel` withdraws the request; an actor already started is ended.
   template <ProtobufMessage Config = google::protobuf::Empty>
   Future<ActorRef> spawn_async(std::string_view type, Config config = {}, const Options& options = {}) {
     return spawn_payload(type, Payload::of(std::move(config)), options);
+  }
+
+  template <ProtobufMessage Config>
+  Future<ActorRef> spawn_async(const ActorKind<Config>& kind, std::type_identity_t<Config> config = {},
+                               const Options& options = {}) {
+    return spawn_async<Config>(kind.name(), std::move(config), options);
   }
 
   /// Starts an actor like `spawn_async`, with a configuration whose C++ type this program does not know.

@@ -1,0 +1,264 @@
+// What both ends of a future share: readiness and waiting, the value, and futures that are made from others.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/executor.hpp>
+#include <gpuactors/base/result.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace gpuactors {
+
+/// How work is to be cancelled.
+enum class Cancel : std::uint8_t {
+  /// Ask the work to stop (`stop_requested`).
+  ask,
+  /// End the process of the work, if it has one of its own.
+  force,
+};
+
+template <class T>
+class Future;
+
+namespace detail {
+
+/// The state shared by both ends, except the value: readiness, waiting, callbacks.
+class FutureCore {
+public:
+  virtual ~FutureCore();
+  FutureCore() = default;
+  FutureCore(const FutureCore&) = delete;
+  FutureCore& operator=(const FutureCore&) = delete;
+
+  [[nodiscard]] bool ready() const noexcept {
+    return ready_.load(std::memory_order_acquire);
+  }
+
+  /// Blocks until ready or `deadline`; returns whether it is ready.
+  bool wait_until(TimePoint deadline);
+
+  /// Runs `observer` once when ready, on the completing thread (at once if already ready): it must only post.
+  /// @returns a number for `forget`; 0 when it ran at once.
+  std::uint64_t on_ready(std::function<void()> observer);
+
+  /// Takes an observer back, unless it is running or has run. Without it, a program that waits for one of many futures
+  /// again and again would leave an observer on each of them every time.
+  void forget(std::uint64_t observer);
+
+  /// Asks the producer to stop. Does nothing by default.
+  virtual void cancel(Cancel how);
+
+  /// The executor for the function of `Future::then`; null means the completing thread.
+  std::shared_ptr<Executor> executor;
+
+  /// Whether a thread of this process is expected to produce the answer; if so, a waiter polls longer before it sleeps.
+  bool near = false;
+
+protected:
+  /// Claims the right to complete; false if it was claimed before.
+  bool claim() noexcept {
+    return !claimed_.exchange(true, std::memory_order_acq_rel);
+  }
+
+  /// Publishes the value written since `claim`.
+  void publish();
+
+private:
+  std::atomic<bool> claimed_{false};
+  std::atomic<bool> ready_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  int waiters_ = 0;
+  std::uint64_t last_observer_ = 0;
+  std::vector<std::pair<std::uint64_t, std::function<void()>>> observers_;
+};
+
+template <class T>
+class FutureState : public FutureCore {
+public:
+  /// Completes the future; returns false if it was already complete. Any thread.
+  bool complete(Result<T> result) {
+    if (!claim())
+      return false;
+    result_.emplace(std::move(result));
+    publish();
+    return true;
+  }
+
+  /// Moves the result out; only after `ready()`, only once.
+  virtual Result<T> take() {
+    return std::move(*result_);
+  }
+
+private:
+  std::optional<Result<T>> result_;
+};
+
+/// The error of a future whose result was taken.
+[[nodiscard]] Failure taken_already();
+
+/// Writes the exception that is being handled to standard error.
+void report_exception() noexcept;
+
+/// What `function(T)` makes, without the `Result` around it.
+template <class F, class T>
+struct MadeByCall {
+  using Type = std::remove_cvref_t<std::invoke_result_t<F&, T>>;
+};
+template <class F>
+struct MadeByCall<F, void> {
+  using Type = std::remove_cvref_t<std::invoke_result_t<F&>>;
+};
+template <class T>
+struct WithoutResult {
+  using Type = T;
+};
+template <class T>
+struct WithoutResult<Result<T>> {
+  using Type = T;
+};
+template <class F, class T>
+using MadeBy = typename WithoutResult<typename MadeByCall<F, T>::Type>::Type;
+
+/// Calls `function` with the value of `result`, or passes the error on.
+template <class Made, class F, class T>
+Result<Made> made_by(F& function, Result<T> result) {
+  if (!result)
+    return fail(result.error());
+  const auto call = [&]() -> decltype(auto) {
+    if constexpr (std::is_void_v<T>)
+      return function();
+    else
+      return function(std::move(*result));
+  };
+  try {
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      return {};
+    } else {
+      return call();
+    }
+  } catch (const FailedResult& failed) {
+    return fail(failed.error());
+  } catch (const std::exception& exception) {
+    return fail(Errc::task_failed, std::string{"the function of a future threw an exception: "} + exception.what());
+  } catch (...) {
+    return fail(Errc::task_failed, "the function of a future threw an exception of no standard type");
+  }
+}
+
+/// Calls a function given to `then`. What it throws has nobody else to catch it: it becomes a line on standard error.
+template <class F, class T>
+void call_back(F& function, Result<T> result) noexcept {
+  try {
+    function(std::move(result));
+  } catch (...) {
+    report_exception();
+  }
+}
+
+/// The state of a future that is made from another: ready with it, and made when it is taken. So it needs no thread to
+/// be made on, and whoever waits for it cannot be in the way of that.
+template <class Made, class T, class F>
+class TransformState : public FutureState<Made> {
+public:
+  static std::shared_ptr<TransformState> make(std::shared_ptr<FutureState<T>> source, F function) {
+    auto state = std::make_shared<TransformState>(std::move(source), std::move(function));
+    // Weak: a future that nobody wants is not kept.
+    state->source_->on_ready([weak = std::weak_ptr<TransformState>{state}] {
+      if (const auto self = weak.lock(); self != nullptr && self->claim())
+        self->publish();
+    });
+    return state;
+  }
+
+  TransformState(std::shared_ptr<FutureState<T>> source, F function)
+    : source_(std::move(source)), function_(std::move(function)) {
+    this->executor = source_->executor;
+    this->near = source_->near;
+  }
+
+  Result<Made> take() override {
+    // What the function owns is destroyed here, not where this state is destroyed.
+    auto function = std::move(function_);
+    return made_by<Made>(function, source_->take());
+  }
+
+  void cancel(Cancel how) override {
+    source_->cancel(how);
+  }
+
+private:
+  std::shared_ptr<FutureState<T>> source_;
+  F function_;
+};
+
+/// The state of a future that follows two pieces of work, of which the first one's value starts the second.
+template <class Made>
+class ChainState : public FutureState<Made>, public std::enable_shared_from_this<ChainState<Made>> {
+public:
+  explicit ChainState(const std::shared_ptr<FutureCore>& first) : under_way_(first) {
+    this->executor = first->executor;
+  }
+
+  /// The second piece has been started. Its result stays where it is until it is taken.
+  void follow(std::shared_ptr<FutureState<Made>> second) {
+    second_ = std::move(second);
+    std::optional<Cancel> cancelled;
+    {
+      const std::lock_guard lock{mutex_};
+      under_way_ = second_;
+      cancelled = cancelled_;
+    }
+    // Weak: a future that nobody wants is not kept.
+    second_->on_ready([weak = this->weak_from_this()] {
+      if (const auto self = weak.lock(); self != nullptr && self->claim())
+        self->publish();
+    });
+    if (cancelled)
+      second_->cancel(*cancelled);
+  }
+
+  Result<Made> take() override {
+    return second_ != nullptr ? second_->take() : FutureState<Made>::take();
+  }
+
+  void cancel(Cancel how) override {
+    std::shared_ptr<FutureCore> work;
+    {
+      const std::lock_guard lock{mutex_};
+      cancelled_ = how;
+      work = under_way_.lock();
+    }
+    if (work != nullptr)
+      work->cancel(how);
+  }
+
+private:
+  // Written before the state is published, read afterwards.
+  std::shared_ptr<FutureState<Made>> second_;
+  std::mutex mutex_;
+  // Guarded by the mutex. Between the two pieces, the first one's state.
+  std::weak_ptr<FutureCore> under_way_;
+  std::optional<Cancel> cancelled_;
+};
+
+template <class T>
+struct IsFuture : std::false_type {};
+template <class T>
+struct IsFuture<Future<T>> : std::true_type {};
+
+} // namespace detail
+
+} // namespace gpuactors
