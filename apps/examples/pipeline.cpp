@@ -51,7 +51,7 @@ gpuactors::Result<void> run(int argc, char** argv) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
   std::vector<gpuactors::ActorRef> stages;
   for (int i = 0; i < 3; ++i) {
-    GPUACTORS_LET(stage, cluster.spawn("stage", google::protobuf::Empty{}, {.gpus = 0.25}));
+    GPUACTORS_LET(stage, cluster.spawn("stage", {}, {.gpus = 0.25}));
     stages.push_back(stage);
   }
   Vector in;

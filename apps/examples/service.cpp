@@ -65,7 +65,7 @@ gpuactors::Result<void> run(int argc, char** argv) {
   options.restart_window = 1h;      // a life that lasts an hour makes the deaths before it good
   options.max_task_retries = 3;     // a call that a death interrupts is made again: it must do no harm twice
   options.max_pending_calls = 1000; // more than that are refused with queue_full, and do not pile up
-  GPUACTORS_LET(doubler, cluster.spawn("doubler", google::protobuf::Empty{}, options));
+  GPUACTORS_LET(doubler, cluster.spawn("doubler", {}, options));
 
   Vector in;
   in.add_values(21);
@@ -78,7 +78,7 @@ gpuactors::Result<void> run(int argc, char** argv) {
   GPUACTORS_LET(again, doubler.call<Vector>("twice", in, 10s).get());
   fmt::print("after its restart: {}\n", again.values(0));
 
-  auto history = doubler.stream<Number>("history", google::protobuf::Empty{});
+  auto history = doubler.stream<Number>("history");
   int served = 0;
   GPUACTORS_TRY(history.for_each([&](const Number& item) { served = static_cast<int>(item.value()); }, 10s));
   fmt::print("served in both lives: {}\n", served);

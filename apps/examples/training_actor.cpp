@@ -53,7 +53,7 @@ GPUACTORS_ACTOR("line_trainer", LineTrainer).method("learn", &LineTrainer::learn
 
 gpuactors::Result<void> run(int argc, char** argv) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));
-  GPUACTORS_LET(trainer, cluster.spawn("line_trainer", google::protobuf::Empty{}, {.gpus = 1}));
+  GPUACTORS_LET(trainer, cluster.spawn("line_trainer", {}, {.gpus = 1}));
   Line truth;
   truth.set_slope(2);
   truth.set_intercept(-1);

@@ -1,7 +1,7 @@
 #include <gpuactors/actor/placement.hpp>
 #include <gpuactors/device/absent.hpp>
 #include <gpuactors/device/discovery.hpp>
-#include <gpuactors/device/faulty/device.hpp>
+#include <gpuactors/device/faulty.hpp>
 
 #include <support/catch.hpp>
 

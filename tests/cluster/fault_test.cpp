@@ -1,7 +1,7 @@
 // What a device that fails does to the actors and tasks on it, and to the cluster.
 #include "fixtures.hpp"
 
-#include <gpuactors/device/faulty/device.hpp>
+#include <gpuactors/device/faulty.hpp>
 
 #include <support/catch.hpp>
 

@@ -244,16 +244,4 @@ Cluster embed(const std::string& devices) {
   return std::move(*cluster);
 }
 
-Number number(double value) {
-  Number result;
-  result.set_value(value);
-  return result;
-}
-
-Text text(std::string value) {
-  Text result;
-  result.set_text(std::move(value));
-  return result;
-}
-
 } // namespace gpuactors::test

@@ -1,6 +1,6 @@
 // Which devices there are to test.
 #include <gpuactors/device/cuda_module.hpp>
-#include <gpuactors/device/faulty/device.hpp>
+#include <gpuactors/device/faulty.hpp>
 #include <gpuactors/device/host/device.hpp>
 
 #include <conformance/candidates.hpp>

@@ -1,6 +1,6 @@
 // Faults at every point: whatever call fails, nothing is left behind and the quota is whole again.
 #include <gpuactors/device/context.hpp>
-#include <gpuactors/device/faulty/device.hpp>
+#include <gpuactors/device/faulty.hpp>
 #include <gpuactors/device/host/device.hpp>
 #include <gpuactors/kernels/elementwise.hpp>
 

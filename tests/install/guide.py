@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The guide as a test: what docs/guide/first-actor.md tells a newcomer to write compiles and prints what it says.
+"""The guide as a test: what its pages tell a newcomer to write compiles and prints what they say.
 
-guide.py write GUIDE FOLDER       writes the files that the guide shows, and pieces.cmake for those beside its program
-guide.py run GUIDE PROGRAM ARG... runs the program and compares its output with the guide's
+guide.py write FOLDER PAGE...    writes the files that the pages show, and pieces.cmake for those beside the program
+guide.py run PAGE PROGRAM ARG... runs the program and compares its output with the page's
 """
 
 import os
@@ -14,12 +14,14 @@ FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.S)
 OUTPUT = re.compile(r"<!-- output -->\n```\n(.*?)```\n", re.S)
 
 
-def write(guide, folder):
-    files = dict(FILE.findall(guide))
+def write(folder, pages):
+    files = dict(found for page in pages for found in FILE.findall(read(page)))
     pieces = [name for name in files if name.startswith("pieces/")]
+    added = [name for name in files if name.endswith(".cmake")]
     # Included by the guide's own project(); takes effect when its CMakeLists.txt is done.
     files["pieces.cmake"] = (f"cmake_language(DEFER CALL target_sources first PRIVATE {' '.join(pieces)})\n"
-                             "cmake_language(DEFER CALL target_include_directories first PRIVATE .)\n")
+                             "cmake_language(DEFER CALL target_include_directories first PRIVATE .)\n"
+                             + "".join(f"cmake_language(DEFER CALL include {name})\n" for name in added))
     for name, text in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -27,17 +29,20 @@ def write(guide, folder):
             file.write(text)
 
 
-def run(guide, command):
-    expected = re.sub(r"\n +", " ", OUTPUT.search(guide).group(1)) # long lines are broken and indented
+def read(page):
+    with open(page, encoding="utf-8") as source:
+        return source.read()
+
+
+def run(page, command):
+    expected = re.sub(r"\n +", " ", OUTPUT.search(read(page)).group(1)) # long lines are broken and indented
     printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120).stdout.decode()
     if printed != expected:
         sys.exit(f"the guide says\n{expected}\nbut the program prints\n{printed}")
 
 
 if __name__ == "__main__":
-    with open(sys.argv[2], encoding="utf-8") as source:
-        text = source.read()
     if sys.argv[1] == "write":
-        write(text, sys.argv[3])
+        write(sys.argv[2], sys.argv[3:])
     else:
-        run(text, sys.argv[3:])
+        run(sys.argv[2], sys.argv[3:])

@@ -3,8 +3,8 @@
 
 #include <gpuactors/agent/process_table.hpp>
 #include <gpuactors/gpuactors.hpp>
-#include <gpuactors/test/messages.pb.h>
 
+#include <support/messages.hpp>
 #include <support/results.hpp>
 #include <support/temporary_folder.hpp>
 
@@ -15,9 +15,6 @@
 #include <vector>
 
 namespace gpuactors::test {
-
-Number number(double value);
-Text text(std::string value);
 
 /// Looks again and again until it holds; false after thirty seconds.
 bool eventually(const std::function<bool()>& condition);

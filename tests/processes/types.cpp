@@ -164,18 +164,6 @@ private:
 
 } // namespace
 
-Number number(double value) {
-  Number result;
-  result.set_value(value);
-  return result;
-}
-
-Text text(std::string value) {
-  Text result;
-  result.set_text(std::move(value));
-  return result;
-}
-
 } // namespace gpuactors::test
 
 using namespace gpuactors;

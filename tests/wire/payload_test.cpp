@@ -1,9 +1,9 @@
 #include "system.hpp"
 
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/test/messages.pb.h>
 
 #include <support/catch.hpp>
+#include <support/messages.hpp>
 
 #include <google/protobuf/descriptor.pb.h>
 
@@ -11,12 +11,6 @@ using namespace gpuactors;
 using namespace gpuactors::test;
 
 namespace {
-
-Number number(double value) {
-  Number result;
-  result.set_value(value);
-  return result;
-}
 
 /// What arrives in another process.
 template <class T>

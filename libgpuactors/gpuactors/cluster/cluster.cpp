@@ -248,16 +248,16 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   spec->set_detached(options.detached);
   spec->set_isolated(request->isolated());
   if (options.restart_window)
-    spec->set_restart_window_ms(detail::to_milliseconds(*options.restart_window));
+    spec->set_restart_window_ms(detail::to_limit_ms(*options.restart_window));
   if (options.spawn_timeout)
-    spec->set_spawn_timeout_ms(detail::to_milliseconds(*options.spawn_timeout));
+    spec->set_spawn_timeout_ms(detail::to_limit_ms(*options.spawn_timeout));
   spec->set_name_space(options.name_space);
   message.set_get_if_exists(options.get_if_exists);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
   request->set_parent_lease(parent_.value());
   if (options.queue_timeout)
-    request->set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
+    request->set_queue_timeout_ms(detail::to_limit_ms(*options.queue_timeout));
   *message.mutable_request() = std::move(*request);
   auto reply = std::make_shared<ActorReply>(core_, message.client_request());
   reply->executor = core_->executor();
@@ -302,7 +302,7 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_name_space(std::string{name_space});
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
-  message.set_grace_ms(detail::to_milliseconds(options.grace));
+  message.set_grace_ms(detail::to_limit_ms(options.grace));
   return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message)).get();
 }
 
@@ -331,7 +331,7 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
   }
   message.set_priority(options.priority);
   if (options.queue_timeout)
-    message.set_queue_timeout_ms(detail::to_milliseconds(*options.queue_timeout));
+    message.set_queue_timeout_ms(detail::to_limit_ms(*options.queue_timeout));
   message.set_wait_for_nodes(options.wait_for_nodes);
   message.set_detached(options.detached);
   message.set_shrinks(options.shrinks);
@@ -361,7 +361,7 @@ Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty
   v1::DrainNode message;
   message.set_name(std::string{node});
   if (empty_within)
-    message.set_deadline_ms(detail::to_milliseconds(*empty_within));
+    message.set_deadline_ms(detail::to_limit_ms(*empty_within));
   return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
 }
 

@@ -13,7 +13,7 @@
 //   GPUACTORS_DEFINE_KERNEL(axpy, Axpy)
 //
 //   // anywhere
-//   stream.launch(axpy, n, 2.0f, x.data<float>(), y.data<float>());
+//   stream.launch(axpy, n, 2.0F, x, y); // tensors, or pointers
 //
 // For CUDA, the program contains the kernel as an image (machine code and PTX), which the driver loads at the first
 // launch. The program itself does not link against CUDA.

@@ -44,7 +44,7 @@ struct ResourceRequest {
   /// Requests of higher priority are served first.
   int priority = 0;
   Strategy strategy = Strategy::pack;
-  /// How long the request may stay pending before it is rejected with `deadline_exceeded`.
+  /// How long the request may stay pending before it is rejected with `no_capacity`.
   std::optional<Duration> queue_timeout;
   /// Stay pending, instead of becoming `infeasible`, if no registered node could ever satisfy the request.
   bool wait_for_nodes = false;

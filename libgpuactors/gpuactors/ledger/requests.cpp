@@ -228,7 +228,7 @@ void Ledger::Impl::pass_time(TimePoint now, Events& events) {
     const auto waited = std::chrono::duration<double>(queue_.find(key)->deadline - queue_.find(key)->since).count();
     auto reason = fmt::format("waited {} s in vain: {}", waited,
                               why_pending(*queue_.find(key)->shape->key, queue_.find(key)->shape->prospect));
-    refuse_entry(key, Event::Kind::rejected, Errc::deadline_exceeded, std::move(reason), events);
+    refuse_entry(key, Event::Kind::rejected, Errc::no_capacity, std::move(reason), events);
     wake = true;
   }
   if (wake)

@@ -92,10 +92,7 @@ void BrokerCore::on_granted(const Event& event) {
 }
 
 void BrokerCore::on_refused(const Event& event) {
-  auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
-  // The ledger reports an expired queue timeout; to the caller it means that there was no room in time.
-  if (code == Errc::deadline_exceeded)
-    code = Errc::no_capacity;
+  const auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
   const Error error{code, event.reason};
   if (auto request = take_task_request(event.request)) {
     request->answer.deliver(fail(error));

@@ -164,9 +164,7 @@ void BrokerCore::on_group(const Event& event) {
     forget_group(event.group, Error{Errc::infeasible, event.reason});
     break;
   case Event::Kind::rejected:
-    // The ledger reports an expired queue timeout; to the caller it means that there was no room in time.
-    forget_group(event.group,
-                 Error{event.code == Errc::deadline_exceeded ? Errc::no_capacity : event.code, event.reason});
+    forget_group(event.group, Error{event.code, event.reason});
     break;
   case Event::Kind::released:
   case Event::Kind::lost:

@@ -14,8 +14,7 @@ namespace gpuactors::detail {
 [[nodiscard]] Result<void> check_for_actor(const Options& options);
 
 /// @returns `invalid_argument` for options that belong into `GroupOptions`. Those of the life of a task or actor are
-/// fine:
-///          programs describe the bundle and what runs in it by the same `Options`.
+///          fine: programs describe the bundle and what runs in it by the same `Options`.
 [[nodiscard]] Result<void> check_for_bundle(const Options& options);
 
 /// @returns `invalid_argument` for options of the one node "local" beside nodes of the program's own.

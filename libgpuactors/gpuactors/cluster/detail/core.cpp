@@ -402,9 +402,8 @@ Result<void> check_types(std::string_view what, const std::string& name, const g
   return {};
 }
 
-std::uint64_t to_milliseconds(Duration duration) noexcept {
-  const auto count = std::chrono::ceil<std::chrono::milliseconds>(duration).count();
-  return count < 1 ? 1 : static_cast<std::uint64_t>(count);
+std::uint64_t to_limit_ms(Duration limit) noexcept {
+  return std::max<std::uint64_t>(to_milliseconds(limit), 1);
 }
 
 Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs, const std::string& default_name) {

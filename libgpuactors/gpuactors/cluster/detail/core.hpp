@@ -172,8 +172,8 @@ void init_message_types();
 /// (empty: the user's own), which are checked, or created if `make` is set.
 [[nodiscard]] Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make);
 
-/// A duration in whole milliseconds, rounded up, at least 1.
-[[nodiscard]] std::uint64_t to_milliseconds(Duration duration) noexcept;
+/// A limit in whole milliseconds, rounded up, at least 1: in messages, 0 means that there is none.
+[[nodiscard]] std::uint64_t to_limit_ms(Duration limit) noexcept;
 
 /// Converts options to a resource request.
 /// @returns `invalid_argument` with the rule that is broken.

@@ -1,5 +1,5 @@
 // The decorators of Device and Backend that ask a plan before each call.
-#include <gpuactors/device/faulty/device.hpp>
+#include <gpuactors/device/faulty.hpp>
 
 namespace gpuactors::faulty {
 
@@ -162,6 +162,12 @@ Result<std::unique_ptr<Backend>> FaultyDevice::open(const BackendOptions& option
   GPUACTORS_TRY(plan_->enter(Call::open));
   GPUACTORS_LET(inner, inner_->open(options));
   return std::make_unique<FaultyBackend>(std::move(inner), plan_);
+}
+
+std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan) {
+  return [plan = std::move(plan)](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
+    return std::make_shared<FaultyDevice>(std::move(device), plan);
+  };
 }
 
 } // namespace gpuactors::faulty

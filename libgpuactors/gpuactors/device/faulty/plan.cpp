@@ -1,5 +1,5 @@
 // Matching calls against the rules of a plan.
-#include <gpuactors/device/faulty/plan.hpp>
+#include <gpuactors/device/faulty.hpp>
 
 namespace gpuactors::faulty {
 

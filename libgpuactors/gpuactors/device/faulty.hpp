@@ -1,11 +1,19 @@
-// The script of a fault-injection test: which calls of a device fail or wait, and what was called.
+// A device that fails on command, for tests of everything above it: of actors and tasks in an embedded cluster, or of a
+// context alone.
+//
+//   const auto plan = std::make_shared<gpuactors::faulty::Plan>();
+//   gpuactors::EmbeddedNode node{.name = "local", .devices = "host:1x1GiB", .decorate =
+//   gpuactors::faulty::decorator(plan)}; GPUACTORS_LET(cluster, gpuactors::Cluster::embed({.nodes = {node}}));
+//   plan->fail_at(gpuactors::faulty::Call::launch, 3, gpuactors::Error{gpuactors::Errc::launch_failed, "on purpose"});
 #pragma once
 
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/device/backend.hpp>
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -100,5 +108,26 @@ private:
   bool lost_ = false;
   Held held_;
 };
+
+/// Passes every call on to `inner`, unless `plan` says that the call fails. An operation that fails by plan has no
+/// effect. Without rules, the device behaves like `inner`. Threads: as `inner`.
+class FaultyDevice final : public Device {
+public:
+  FaultyDevice(std::shared_ptr<Device> inner, std::shared_ptr<Plan> plan);
+
+  [[nodiscard]] const DeviceInfo& info() const noexcept override {
+    return inner_->info();
+  }
+
+  Result<DeviceMemory> memory() override;
+  Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override;
+
+private:
+  std::shared_ptr<Device> inner_;
+  std::shared_ptr<Plan> plan_;
+};
+
+/// Returns what makes every device of a node fail by `plan`, for `EmbeddedNode::decorate`.
+[[nodiscard]] std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan);
 
 } // namespace gpuactors::faulty

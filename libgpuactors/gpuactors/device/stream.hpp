@@ -1,0 +1,282 @@
+// Stream: the order of work on a device: copies, kernels, matrix products, and waiting for them.
+#pragma once
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/tensor.hpp>
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <ranges>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace gpuactors {
+
+namespace detail {
+struct ContextState;
+struct MarkState;
+} // namespace detail
+
+/// One argument of `Stream::launch`, of the kernel's type `A`: a value; where that is a pointer to elements, also a
+/// tensor, which is checked before the kernel starts. A raw pointer is taken as it is, and may be null.
+template <class A>
+class LaunchArgument {
+  using Element = std::remove_const_t<std::remove_pointer_t<A>>;
+  static constexpr bool takes_tensor = std::is_pointer_v<A> && TensorElement<Element>;
+  static constexpr bool only_reads = std::is_const_v<std::remove_pointer_t<A>>;
+
+public:
+  LaunchArgument(A value) : value_(value) { // NOLINT(*-explicit-*): arguments are written as they are
+    // nop
+  }
+
+  LaunchArgument(Tensor& tensor) requires takes_tensor // NOLINT(*-explicit-*)
+    : value_(tensor.data<Element>()),
+      tensor_(&tensor) {
+    // nop
+  }
+
+  LaunchArgument(const Tensor& tensor) requires(takes_tensor&& only_reads) // NOLINT(*-explicit-*)
+    : value_(tensor.data<Element>()), tensor_(&tensor) {
+    // nop
+  }
+
+  [[nodiscard]] A value() const noexcept {
+    return value_;
+  }
+
+  /// Returns the tensor if the kernel cannot use it (of another type, empty or reclaimed), otherwise null.
+  [[nodiscard]] const Tensor* unusable() const noexcept {
+    if constexpr (takes_tensor)
+      return value_ == nullptr ? tensor_ : nullptr;
+    else
+      return nullptr;
+  }
+
+  /// Returns the element type that the kernel takes.
+  [[nodiscard]] static constexpr DType dtype() noexcept {
+    if constexpr (takes_tensor)
+      return dtype_of<Element>;
+    else
+      return DType::u8;
+  }
+
+private:
+  A value_;
+  const Tensor* tensor_ = nullptr;
+};
+
+/// How `Stream::gemm` combines its operands.
+struct GemmOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1.0;
+  double beta = 0.0;
+};
+
+/// A stream for libraries of its device (cuDNN, NCCL), see `Stream::native`. Movable. Keep it on the thread that
+/// requested it, and destroy it before its stream.
+class NativeStream {
+public:
+  /// Returns the native handle: on CUDA a `CUstream`, which is also a `cudaStream_t`.
+  [[nodiscard]] void* handle() const noexcept {
+    return handle_;
+  }
+
+private:
+  friend class Stream;
+  NativeStream(void* handle, std::shared_ptr<void> current) : handle_(handle), current_(std::move(current)) {
+    // nop
+  }
+
+  void* handle_;
+  std::shared_ptr<void> current_;
+};
+
+/// A point in the order of a stream that other work on the device can wait for. Copyable; any thread. It may outlive
+/// the context of its stream, and keeps nothing of it alive.
+class Mark {
+public:
+  Mark() = default;
+
+  explicit operator bool() const noexcept {
+    return state_ != nullptr;
+  }
+
+private:
+  friend class Stream;
+  explicit Mark(std::shared_ptr<detail::MarkState> state) : state_(std::move(state)) {
+    // nop
+  }
+
+  std::shared_ptr<detail::MarkState> state_;
+};
+
+/// An ordered queue of device work; all work starts on a stream. Movable. If destroyed before its context, it first
+/// waits for its queued work. For the thread of its context only. After the end of its context, every call fails with
+/// `lease_expired`.
+class Stream {
+public:
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream();
+
+  // -- memory ----------------------------------------------------------------------------------
+
+  /// Allocates `bytes` against the quota.
+  /// @returns `invalid_argument` for zero, `out_of_memory` (with request, use and limit) beyond the quota.
+  Result<Buffer> allocate(std::size_t bytes);
+
+  /// Allocates a tensor with undefined contents.
+  /// @returns `invalid_argument` for a dimension below 1, more than 8 dimensions, or a size that overflows.
+  Result<Tensor> tensor(DType dtype, std::vector<std::int64_t> shape);
+
+  /// Allocates a tensor and uploads `values` (as many as the shape has elements); without a shape, it has one
+  /// dimension. Waits for the copy: `values` need not outlive the call.
+  template <TensorValues R>
+  Result<Tensor> tensor_from(const R& values, std::vector<std::int64_t> shape = {}) {
+    if (shape.empty())
+      shape = {static_cast<std::int64_t>(std::ranges::size(values))};
+    return tensor_from(std::ranges::data(values), static_cast<std::size_t>(std::ranges::size(values)),
+                       dtype_of<ElementOf<R>>, std::move(shape));
+  }
+
+  /// Copies a tensor to the host and waits for the copy. An empty tensor gives an empty vector.
+  template <class T>
+  Result<std::vector<T>> to_host(const Tensor& tensor) {
+    std::vector<T> values(static_cast<std::size_t>(tensor.size()));
+    if (values.empty())
+      return values;
+    GPUACTORS_TRY(download(std::span{values}, tensor));
+    GPUACTORS_TRY(synchronize());
+    return values;
+  }
+
+  /// Copy all elements of a tensor from or to as many values on the host, or set each of its bytes, in stream order.
+  /// The values must stay valid until `synchronize`. From a `HostBuffer`, copies run at full speed beside other work.
+  /// @returns `invalid_argument` for another element type or number, `lease_expired` if the tensor was reclaimed.
+  template <TensorValues R>
+  requires std::ranges::borrowed_range<R> Result<void> upload(Tensor& target, R&& values) {
+    GPUACTORS_TRY(check_values(target, dtype_of<ElementOf<R>>, static_cast<std::size_t>(std::ranges::size(values))));
+    return upload(target.raw(), std::ranges::data(values), target.bytes());
+  }
+
+  template <TensorValues R>
+  requires std::ranges::borrowed_range<R> Result<void> download(R&& values, const Tensor& source) {
+    GPUACTORS_TRY(check_values(source, dtype_of<ElementOf<R>>, static_cast<std::size_t>(std::ranges::size(values))));
+    return download(std::ranges::data(values), source.raw(), source.bytes());
+  }
+
+  Result<void> fill(Tensor& target, std::uint8_t value);
+
+  /// Returns a tensor in memory of another process that this device has open, for reading only. It counts against the
+  /// quota like an allocation, because the memory stays on the device as long as it is read, even after its owner
+  /// ended.
+  /// @returns `invalid_argument` if the memory is smaller, `unsupported` on devices without such memory.
+  Result<Tensor> attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape);
+
+  /// Copy or fill raw memory in stream order; host pointers must stay valid until `synchronize`.
+  Result<void> upload(void* device, const void* host, std::size_t bytes);
+  Result<void> download(void* host, const void* device, std::size_t bytes);
+  Result<void> copy(void* target, const void* source, std::size_t bytes);
+  Result<void> fill(void* target, std::uint8_t value, std::size_t bytes);
+
+  /// Copies between tensors of the same type and size, in stream order.
+  Result<void> copy(Tensor& target, const Tensor& source);
+
+  /// Copies raw memory from another device of this process. The work that computes `source` must be done, and `source`
+  /// must live until the copy is done.
+  /// @returns `unsupported` if these devices can only copy through the host.
+  Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes);
+
+  // -- compute ---------------------------------------------------------------------------------
+
+  /// Runs `kernel` for the indices 0..n-1 in stream order. Arguments that are pointers may be tensors.
+  /// @returns `invalid_argument` for `n` of zero and for a tensor of another type or an empty one, `lease_expired` for
+  ///          one that was reclaimed.
+  template <class... Args>
+  Result<void> launch(const Kernel<Args...>& kernel, std::uint64_t n,
+                      const std::type_identity_t<LaunchArgument<Args>>&... args) {
+    if (((args.unusable() != nullptr) || ...)) [[unlikely]]
+      return refuse(kernel.info, {TensorArgument{args.unusable(), args.dtype()}...});
+    const auto pack = pack_arguments(args.value()...);
+    static_assert(sizeof(pack) <= limits::kernel_argument_bytes, "too many bytes of kernel arguments");
+    return launch(kernel.info, n, &pack, sizeof(pack));
+  }
+
+  /// Runs a kernel compiled at run time, in stream order. The arguments must have the declared types; only their number
+  /// and sizes are checked, and only if the driver reports them (CUDA 12.4 or later). Arguments may be tensors.
+  /// @returns `invalid_argument` for an empty kernel, a dimension of 0, a tensor without memory, or arguments that do
+  ///          not match the kernel.
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments);
+
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
+                      std::initializer_list<KernelArgument> arguments) {
+    return launch(kernel, shape, std::span{arguments.begin(), arguments.size()});
+  }
+
+  /// Computes c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, all f32 or all f64), in stream order.
+  /// @returns `invalid_argument` with the shapes if they do not match.
+  Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
+
+  /// Computes the same product on raw pointers, for sub-matrices; see `Gemm` for shapes.
+  Result<void> gemm(const Gemm& product);
+
+  // -- order and completion --------------------------------------------------------------------
+
+  /// Waits until all work queued so far is done; returns its first error. Blocks the caller.
+  Result<void> synchronize();
+
+  /// Calls `callback` once when the work queued so far is done, on a thread that must not block: only post from it.
+  Result<void> notify(std::function<void(Result<void>)> callback);
+
+  /// Makes later work of this stream wait for all work that `other` (of the same device) has queued so far.
+  Result<void> wait(Stream& other);
+
+  /// Returns the stream for other libraries, and makes its CUDA context current on this thread while the result lives.
+  /// Their work on it is in order with the work of this stream. Memory that they allocate themselves is not counted.
+  /// @returns `unsupported` on devices other than CUDA.
+  Result<NativeStream> native();
+
+  /// Returns a mark after all work queued so far.
+  Result<Mark> mark();
+
+  /// Makes later work of this stream wait for `mark`, from a stream of the same device in this process. Does not block
+  /// the thread.
+  /// @returns `invalid_argument` for an empty mark.
+  Result<void> wait(const Mark& mark);
+
+  /// Returns the stream's context, which must not have ended.
+  [[nodiscard]] Context& context() const noexcept;
+
+private:
+  friend class Context;
+  friend class Tensor;
+  Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle);
+
+  /// Returns the backend, or the reason why there is none.
+  Result<Backend*> backend() const;
+  void retire() noexcept;
+
+  Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
+  static Result<void> check_values(const Tensor& tensor, DType dtype, std::size_t count);
+
+  /// A tensor that cannot be an argument, and the element type that is expected; null for one that can.
+  struct TensorArgument {
+    const Tensor* unusable;
+    DType expected;
+  };
+  static Result<void> refuse(const KernelInfo& kernel, std::initializer_list<TensorArgument> arguments);
+  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes);
+
+  std::shared_ptr<detail::ContextState> state_;
+  StreamHandle handle_;
+};
+
+} // namespace gpuactors
