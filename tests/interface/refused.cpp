@@ -18,6 +18,7 @@ public:
   void give(const Empty&, ReplyStream<DoubleValue>& out);
   void give_other(const Empty&, ReplyStream<StringValue>& out);
   DoubleValue give_one(const Empty&);
+  void give_beside(const Empty&, ReplyStream<DoubleValue>& out) const;
 };
 
 void all() {
@@ -32,6 +33,10 @@ void all() {
   giver.method(item, &Giver::give_one);
   // refused: the function streams: its name is a StreamTask or a StreamMethod
   giver.method(item, &Giver::give);
+  // refused: a concurrent method is a const member function: R name(const In&) const
+  giver.concurrent_method("one", &Giver::give_one);
+  // refused: a concurrent method does not stream: others would wait
+  giver.concurrent_method("beside", &Giver::give_beside);
   // refused: a_name_is_made_of_letters_digits_and_these_four
   constexpr Method<Empty, Empty> misnamed{"with spaces"};
   giver.method(misnamed, [](Giver&, const Empty&) {});

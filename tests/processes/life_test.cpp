@@ -284,6 +284,24 @@ TEST_CASE("short tasks that were sent ahead do not wait behind a long one", "[pr
   long_one.cancel();
 }
 
+TEST_CASE("a concurrent method answers another process while its actor is at work, and ends with it", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.max_restarts = 1}));
+  // It waits for credit: nobody reads more than the first item.
+  auto stream = actor.stream<Number>("count", number(1'000'000));
+  CHECK(must(stream.next()).has_value());
+  const auto pid = must(actor.call<Number>("pid_at_once").get()).value();
+  CHECK(pid == actor.info().pid());
+  auto waiting = actor.call<Number>("add", number(1));
+  processes.signal(static_cast<pid_t>(pid), SIGKILL);
+  CHECK(code_of(waiting.get()) == Errc::worker_died);
+  CHECK(eventually([&] {
+    const auto again = actor.call<Number>("pid_at_once").get();
+    return again && again->value() != pid;
+  }));
+}
+
 TEST_CASE("what actors use and how often they were called is in the state", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

@@ -78,6 +78,11 @@ public:
     return number(sum_);
   }
 
+  /// The process, told while another method runs.
+  [[nodiscard]] Number pid_at_once(const google::protobuf::Empty&) const {
+    return number(::getpid());
+  }
+
   /// Publishes the number, and how often it did.
   Result<Number> publish(const Number& value) {
     GPUACTORS_LET(gauge, metrics().gauge("published"));
@@ -171,6 +176,7 @@ using namespace gpuactors::test;
 
 GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
+    .concurrent_method("pid_at_once", &Counter::pid_at_once)
     .method("add_for_good", &Counter::add_for_good)
     .method("publish", &Counter::publish)
     .method("add_often_at", &Counter::add_often_at)

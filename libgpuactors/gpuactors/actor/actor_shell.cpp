@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 namespace {
@@ -21,6 +23,17 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
   if (type.ownership == Ownership::whole && whole)
     return {};
   return check_ownership(type.ownership, gpus, 0, type.name);
+}
+
+/// Whether a message is a call of a concurrent method.
+bool is_concurrent(const ActorType& type, const caf_version::Content& content) {
+  const std::string* name = nullptr;
+  if (content.match_elements<Call>())
+    name = &content.get_as<Call>(0).method;
+  else if (content.match_elements<std::string, Payload>())
+    name = &content.get_as<std::string>(0);
+  const auto method = name != nullptr ? type.methods.find(*name) : type.methods.end();
+  return method != type.methods.end() && method->second.concurrent;
 }
 
 } // namespace
@@ -51,7 +64,21 @@ caf::behavior ActorShell::make_behavior() {
   };
 }
 
+caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) {
+  // Clients may call, so that nothing has to be refused here.
+  if (auto* concurrent = takes_calls_.load(std::memory_order_acquire);
+      concurrent != nullptr && is_concurrent(*type_, element->content()))
+    return concurrent->enqueue(std::move(element), runner);
+  return Guarded::enqueue(std::move(element), runner);
+}
+
 void ActorShell::on_exit() {
+  if (shared_ != nullptr) {
+    shared_->close();
+    caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
+    // Whoever learns of this actor's end has its answers.
+    shared_->await_end();
+  }
   answers_->fail_all(host_.control->revoked().value_or(Error{Errc::actor_died, "the actor ended before it answered"}));
   object_.reset();
   if (host_.placement != nullptr)
@@ -62,7 +89,10 @@ void ActorShell::on_exit() {
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
   set_output_holder(lease_.id);
-  if (auto made = make_object(order, config); !made) {
+  auto made = make_object(order, config);
+  if (made)
+    made = start_concurrent();
+  if (!made) {
     quit(caf::exit_reason::user_shutdown);
     return to_caf(made.error());
   }
@@ -99,6 +129,23 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
     return fail(Errc::task_failed,
                 fmt::format("the constructor of actor type {} threw an exception of no standard type", type_->name));
   }
+  return {};
+}
+
+Result<void> ActorShell::start_concurrent() {
+  const auto& methods = type_->methods;
+  if (std::none_of(methods.begin(), methods.end(), [](const auto& method) { return method.second.concurrent; }))
+    return {};
+  auto shared = std::make_shared<SharedObject>();
+  shared->object = object_.get();
+  shared->type = type_;
+  shared->lease = lease_.id;
+  shared->services = host_.services;
+  shared->control = host_.control->concurrent();
+  GPUACTORS_LET(concurrent, host_.services->threads->spawn<ConcurrentShell>(system(), shared));
+  shared_ = std::move(shared);
+  concurrent_ = std::move(concurrent);
+  takes_calls_.store(caf::actor_cast<caf::abstract_actor*>(concurrent_), std::memory_order_release);
   return {};
 }
 

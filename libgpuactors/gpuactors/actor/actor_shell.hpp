@@ -1,11 +1,14 @@
 // ActorShell: the CAF actor that hosts a user's actor object, on its own thread.
 #pragma once
 
+#include <gpuactors/actor/concurrent_shell.hpp>
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/wire/guarded.hpp>
 #include <gpuactors/wire/own_threads.hpp>
+
+#include <atomic>
 
 namespace gpuactors {
 
@@ -22,6 +25,11 @@ public:
   caf::behavior make_behavior() override;
   void on_exit() override;
 
+  using Guarded::enqueue;
+
+  /// Passes calls of concurrent methods on: they do not wait in this mailbox.
+  caf_version::EnqueueResult enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) override;
+
   const char* name() const override {
     return "gpuactors.actor";
   }
@@ -29,6 +37,7 @@ public:
 private:
   caf::result<v1::Started> start(const v1::StartActor& order, const Payload& config);
   Result<void> make_object(const v1::StartActor& order, const Payload& config);
+  Result<void> start_concurrent();
   caf::result<Payload> serve(const Call& call);
 
   LeaseInfo lease_;
@@ -36,6 +45,11 @@ private:
   const ActorType* type_ = nullptr;
   std::unique_ptr<Actor> object_;
   std::shared_ptr<detail::Answers> answers_;
+  // Null without concurrent methods. Kept until this actor is gone, because others may be passing calls on.
+  std::shared_ptr<SharedObject> shared_;
+  caf::actor concurrent_;
+  /// The actor behind `concurrent_`, once it takes calls. Any thread.
+  std::atomic<caf::abstract_actor*> takes_calls_{nullptr};
 };
 
 } // namespace gpuactors

@@ -46,6 +46,10 @@ public:
     return control_;
   }
 
+  [[nodiscard]] bool stop_requested() const noexcept {
+    return control_.stop_requested();
+  }
+
   /// Sends one item of a streamed reply.
   virtual void send_item(Payload item) = 0;
 

@@ -131,6 +131,13 @@ using SignatureOfMember =
     std::conditional_t<std::is_member_function_pointer_v<F>, std::type_identity<MethodSignature<F>>,
                        std::type_identity<Signature<F>>>::type;
 
+template <class F>
+inline constexpr bool is_const_member = false;
+template <class R, class C, class... As>
+inline constexpr bool is_const_member<R (C::*)(As...) const> = true;
+template <class R, class C, class... As>
+inline constexpr bool is_const_member<R (C::*)(As...) const noexcept> = true;
+
 /// A name with message types, of a task or a method.
 template <class T>
 concept Declared = std::derived_from<T, TypeName> && requires {

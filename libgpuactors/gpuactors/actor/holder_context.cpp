@@ -1,9 +1,33 @@
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/holder_context.hpp>
 #include <gpuactors/actor/holder_control.hpp>
+#include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/services.hpp>
 
 namespace gpuactors {
+
+namespace detail {
+
+namespace {
+
+// Not in a header: each library that is loaded would have one of its own.
+thread_local const CallFrame* concurrent_call = nullptr;
+
+} // namespace
+
+ConcurrentCall::ConcurrentCall(const CallFrame& frame) noexcept {
+  concurrent_call = &frame;
+}
+
+ConcurrentCall::~ConcurrentCall() {
+  concurrent_call = nullptr;
+}
+
+const CallFrame* ConcurrentCall::running() noexcept {
+  return concurrent_call;
+}
+
+} // namespace detail
 
 const LeaseInfo& HolderContext::lease() const noexcept {
   return placement_.lease();
@@ -18,10 +42,13 @@ Context& HolderContext::gpu(std::size_t i) {
 }
 
 bool HolderContext::stop_requested() const noexcept {
-  return control_.stop_requested();
+  const auto* concurrent = detail::ConcurrentCall::running();
+  return concurrent != nullptr ? concurrent->stop_requested() : control_.stop_requested();
 }
 
 TimePoint HolderContext::deadline() const noexcept {
+  if (const auto* concurrent = detail::ConcurrentCall::running())
+    return concurrent->deadline();
   return frame_ != nullptr ? frame_->deadline() : never;
 }
 

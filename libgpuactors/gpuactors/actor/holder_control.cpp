@@ -65,8 +65,24 @@ void HolderControl::settle(CallId call) {
   deferred_.erase(call);
 }
 
+std::shared_ptr<HolderControl> HolderControl::concurrent() {
+  const std::lock_guard lock{mutex_};
+  if (concurrent_ == nullptr) {
+    concurrent_ = std::make_shared<HolderControl>();
+    concurrent_->ending_ = ending_;
+    concurrent_->revoked_ = revoked_;
+  }
+  return concurrent_;
+}
+
+std::uint64_t HolderControl::calls() const {
+  const std::lock_guard lock{mutex_};
+  return calls_.load(std::memory_order_relaxed) + (concurrent_ != nullptr ? concurrent_->calls() : 0);
+}
+
 bool HolderControl::cancel(CallId call) {
   std::function<void()> withdraw;
+  std::shared_ptr<HolderControl> concurrent;
   bool running = false;
   {
     const std::lock_guard lock{mutex_};
@@ -86,10 +102,12 @@ bool HolderControl::cancel(CallId call) {
         cancelled_order_.pop_front();
       }
     }
+    concurrent = concurrent_;
   }
   if (withdraw)
     withdraw();
-  return running;
+  // Which of the two a call that has not begun belongs to is not known here.
+  return running || (concurrent != nullptr && concurrent->cancel(call));
 }
 
 bool HolderControl::take_back(CallId call) {
@@ -111,22 +129,30 @@ void HolderControl::credit(CallId call, std::uint32_t items) {
 
 void HolderControl::stop_all() {
   std::unordered_map<CallId, std::function<void()>> deferred;
+  std::shared_ptr<HolderControl> concurrent;
   {
     const std::lock_guard lock{mutex_};
     ending_ = true;
     stop_.store(true, std::memory_order_relaxed);
     wake_.notify_all();
     deferred.swap(deferred_);
+    concurrent = concurrent_;
   }
   for (const auto& [call, withdraw] : deferred)
     withdraw();
+  if (concurrent != nullptr)
+    concurrent->stop_all();
 }
 
 void HolderControl::revoke(Error error) {
+  std::shared_ptr<HolderControl> concurrent;
   {
     const std::lock_guard lock{mutex_};
-    revoked_ = std::move(error);
+    revoked_ = error;
+    concurrent = concurrent_;
   }
+  if (concurrent != nullptr)
+    concurrent->revoke(std::move(error));
   stop_all();
 }
 

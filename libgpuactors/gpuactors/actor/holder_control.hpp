@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -79,10 +80,12 @@ public:
   /// Saves `state` for the holder's next life. Holder's thread.
   void save(const Payload& state);
 
+  /// Returns the control of calls that run beside the others, on a thread of their own: cancelling, stopping and
+  /// revoking reach them too. The first call makes it. Any thread.
+  [[nodiscard]] std::shared_ptr<HolderControl> concurrent();
+
   /// Returns the number of calls that have ended, with whatever result. Any thread.
-  [[nodiscard]] std::uint64_t calls() const noexcept {
-    return calls_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] std::uint64_t calls() const;
 
   /// Returns what the holder publishes. Any thread.
   [[nodiscard]] Metrics& metrics() noexcept {
@@ -122,6 +125,7 @@ private:
   std::function<void()> report_;
   std::function<void(const Payload&)> keep_;
   int halves_ = 0;
+  std::shared_ptr<HolderControl> concurrent_;
   Metrics metrics_;
 };
 

@@ -149,6 +149,18 @@ private:
   Answers& answers_;
 };
 
+/// Marks a call as the one that this thread runs beside its actor's other calls, as long as the object lives.
+class ConcurrentCall {
+public:
+  explicit ConcurrentCall(const CallFrame& frame) noexcept;
+  ConcurrentCall(const ConcurrentCall&) = delete;
+  ConcurrentCall& operator=(const ConcurrentCall&) = delete;
+  ~ConcurrentCall();
+
+  /// Returns that call of this thread; null if it runs none.
+  [[nodiscard]] static const CallFrame* running() noexcept;
+};
+
 /// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes.
 template <class Serve>
 Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {

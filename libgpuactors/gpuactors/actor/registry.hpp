@@ -45,6 +45,8 @@ struct MethodType {
   /// Type of the answer, or of the items when it is streamed.
   const google::protobuf::Descriptor* output = nullptr;
   bool streamed = false;
+  /// Whether it runs beside others, on a second thread.
+  bool concurrent = false;
   detail::Handler<Actor> run;
 };
 
@@ -157,6 +159,24 @@ public:
     return this->method(std::string{method.name()}, std::move(function));
   }
 
+  /// Registers a const member function `(const In&) const` as `name`, which runs beside the other methods: it answers
+  /// while one of those runs for long, on a second thread of the actor, one call at a time. What both of them use is
+  /// atomic or has a mutex; `Actor`'s const members may be called. For progress, health, reading what was computed:
+  /// without device memory (`gpu` is not const), without a stream.
+  template <class F>
+  ActorTypeBuilder& concurrent_method(std::string name, F function) {
+    static_assert(detail::is_const_member<F>,
+                  "a concurrent method is a const member function: R name(const In&) const");
+    static_assert(!detail::SignatureOfMember<F>::streamed, "a concurrent method does not stream: others would wait");
+    return add<detail::MethodSignature<F>>(std::move(name), std::mem_fn(function), true);
+  }
+
+  template <class M, class F>
+  requires detail::Declared<M> ActorTypeBuilder& concurrent_method(const M& method, F function) {
+    detail::check_implementation<M, detail::SignatureOfMember<F>>();
+    return concurrent_method(std::string{method.name()}, std::move(function));
+  }
+
   /// Sets the resources that the actor gets unless a spawn says otherwise.
   ActorTypeBuilder& needs(Needs needs) {
     registry_->check_needs("actor type " + type_->name, needs);
@@ -166,9 +186,10 @@ public:
 
 private:
   template <class S, class F>
-  ActorTypeBuilder& add(std::string name, F function) {
+  ActorTypeBuilder& add(std::string name, F function, bool concurrent = false) {
     MethodType method;
     method.name = std::move(name);
+    method.concurrent = concurrent;
     method.input = S::In::descriptor();
     method.output = detail::ItemOf<S, S::streamed>::Type::descriptor();
     method.streamed = S::streamed;

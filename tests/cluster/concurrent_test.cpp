@@ -1,0 +1,201 @@
+// Methods that run beside the others of their actor.
+#include "fixtures.hpp"
+
+#include <support/catch.hpp>
+#include <support/eventually.hpp>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <thread>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+using google::protobuf::Empty;
+
+namespace {
+
+constexpr ActorKind worker{"worker"};
+constexpr Method<Number, Number> work{"work"};
+constexpr Method<Empty, Number> progress{"progress"};
+constexpr Method<Empty, Number> linger{"linger"};
+constexpr Method<Text, Number> stumble{"stumble"};
+constexpr Method<Empty, Number> pass_on{"pass_on"};
+constexpr Method<Empty, Text> about{"about"};
+
+Gate& side_gate() {
+  static Gate instance;
+  return instance;
+}
+
+/// Works until the gate opens; says meanwhile how far it is.
+class Laborer : public Actor {
+public:
+  using Actor::Actor;
+
+  Number work(const Number& steps) {
+    for (int i = 0; i < static_cast<int>(steps.value()); ++i)
+      ++done_;
+    gate().pass();
+    return number(stop_requested() ? -1 : done_.load());
+  }
+
+  [[nodiscard]] Number progress(const Empty&) const {
+    return number(done_);
+  }
+
+  /// Stays until the gate opens or somebody asks it to stop.
+  [[nodiscard]] Number linger(const Empty&) const {
+    side_gate().pass([this] { return stop_requested(); });
+    return number(stop_requested() ? 1 : 0);
+  }
+
+  [[nodiscard]] Result<Number> stumble(const Text& how) const {
+    if (how.text() == "throw")
+      throw std::runtime_error("on purpose");
+    return fail(Errc::unavailable, how.text());
+  }
+
+  /// Answers when the task has ended.
+  [[nodiscard]] Future<Number> pass_on(const Empty&) const {
+    return Cluster::from(*this).submit(Task<Number, Number>{"twice"}, number(21));
+  }
+
+  [[nodiscard]] Text about(const Empty&) const {
+    return text(fmt::format("{} {} {} {}", name(), restarts(), gpu_count(), deadline() == never ? "never" : "limited"));
+  }
+
+private:
+  std::atomic<int> done_{0};
+};
+
+Cluster with_laborers() {
+  gate().close();
+  side_gate().close();
+  auto types = std::make_shared<TypeRegistry>();
+  define_task(
+      Task<Number, Number>{"twice"}, [](TaskContext&, const Number& in) { return number(2 * in.value()); }, *types);
+  define_actor<Laborer>(worker, *types)
+      .method(work, &Laborer::work)
+      .concurrent_method(progress, &Laborer::progress)
+      .concurrent_method(linger, &Laborer::linger)
+      .concurrent_method(stumble, &Laborer::stumble)
+      .concurrent_method(pass_on, &Laborer::pass_on)
+      .concurrent_method("about", &Laborer::about);
+  EmbedOptions options;
+  options.devices = "host:1x64MiB";
+  options.registry = types;
+  return must(Cluster::embed(std::move(options)));
+}
+
+} // namespace
+
+TEST_CASE("a concurrent method answers while another method runs", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker));
+  auto busy = actor.call(work, number(7));
+  auto waiting = actor.call(work, number(1));
+  gate().await(1);
+  CHECK(must(actor.call(progress).get()).value() == 7);
+  CHECK_FALSE(busy.ready());
+  gate().open();
+  CHECK(must(busy.get()).value() == 7);
+  CHECK(must(waiting.get()).value() == 8);
+  CHECK(must(actor.call(progress).get()).value() == 8);
+  // As a message of CAF, too.
+  caf::scoped_actor self{cluster.system()};
+  self->request(actor.handle(), caf::infinite, std::string{"progress"}, Payload::of(Empty{}))
+      .receive([](Payload& answer) { CHECK(must(std::move(answer).take_as<Number>()).value() == 8); },
+               [](const caf::error& error) { FAIL(caf_version::render(error)); });
+}
+
+TEST_CASE("a concurrent method knows its actor and its own call", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 0.5, .name = "w"}));
+  auto busy = actor.call(work, number(1), Duration::max());
+  gate().await(1);
+  CHECK(must(actor.call(about, {}, 1min).get()).text() == "w 0 1 limited");
+  CHECK(must(actor.call(about, {}, Duration::max()).get()).text() == "w 0 1 never");
+  CHECK(must(actor.call(pass_on).get()).value() == 42);
+  CHECK_FALSE(busy.ready());
+  gate().open();
+  CHECK(busy.get().has_value());
+}
+
+TEST_CASE("errors and exceptions of a concurrent method are those of its call", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker));
+  CHECK(actor.call(stumble, text("busy")).get().error() == Error{Errc::unavailable, "busy"});
+  CHECK(actor.call(stumble, text("throw")).get().error()
+        == Error{Errc::task_failed, "stumble threw an exception: on purpose"});
+  CHECK(actor.call<Number>("progress", text("x")).get().error().code() == Errc::invalid_argument);
+  CHECK(must(actor.call(progress).get()).value() == 0);
+}
+
+TEST_CASE("cancelling a concurrent call asks it to stop, and no other", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker));
+  auto busy = actor.call(work, number(3));
+  auto lingering = actor.call(linger);
+  auto behind = actor.call(linger);
+  gate().await(1);
+  side_gate().await(1);
+  // One at a time: the second one waits, and is withdrawn before it begins.
+  behind.cancel();
+  CHECK(behind.get().error().code() == Errc::cancelled);
+  lingering.cancel();
+  CHECK(lingering.get().error().code() == Errc::cancelled);
+  CHECK(must(actor.call(progress).get()).value() == 3);
+  gate().open();
+  CHECK(must(busy.get()).value() == 3);
+}
+
+TEST_CASE("an actor that is killed waits for its concurrent method, which is asked to stop", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 1}));
+  auto lingering = actor.call(linger);
+  auto behind = actor.call(progress);
+  side_gate().await(1);
+  must(cluster.kill(actor));
+  CHECK(must(lingering.get()).value() == 1);
+  CHECK(behind.get().error().code() == Errc::actor_died);
+  CHECK(actor.call(progress).get().error().code() == Errc::actor_died);
+  // Its place is free.
+  CHECK(cluster.spawn(worker, {}, {.gpus = 1, .queue_timeout = 0s}).has_value());
+}
+
+TEST_CASE("a restarted actor has its concurrent methods", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker, {}, {.name = "w", .max_restarts = 1}));
+  gate().open();
+  CHECK(must(actor.call(work, number(5)).get()).value() == 5);
+  must(cluster.kill(actor, {.restart = true}));
+  auto again = actor.call(about).get();
+  while (!again && again.error().code() == Errc::actor_died)
+    again = actor.call(about).get();
+  CHECK(must(std::move(again)).text() == "w 1 0 limited");
+  CHECK(must(actor.call(progress).get()).value() == 0);
+}
+
+TEST_CASE("many threads call concurrent and other methods of one actor", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker));
+  gate().open();
+  constexpr int threads = 4;
+  constexpr int calls = 200;
+  std::atomic<int> answered{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < threads; ++i)
+    callers.emplace_back([&] {
+      for (int n = 0; n < calls; ++n) {
+        auto worked = actor.call(work, number(1));
+        answered += actor.call(progress).get().has_value() ? 1 : 0;
+        answered += worked.get().has_value() ? 1 : 0;
+      }
+    });
+  for (auto& caller : callers)
+    caller.join();
+  CHECK(answered == 2 * threads * calls);
+  CHECK(must(actor.call(progress).get()).value() == threads * calls);
+}
