@@ -51,7 +51,7 @@ Pictures make_pictures() {
 
 // -- the floor -----------------------------------------------------------------------------------
 
-/// The network, its slopes and its momentum, as a program has them that knows neither devices nor actors.
+/// The network, its gradients and its momentum, as a program has them that knows neither devices nor actors.
 class PlainLoop {
 public:
   explicit PlainLoop(const Pictures& pictures)
@@ -89,7 +89,7 @@ private:
     }
 
     std::vector<float> values = std::vector<float>(size);
-    std::vector<float> slopes = std::vector<float>(size);
+    std::vector<float> gradients = std::vector<float>(size);
     std::vector<float> velocity = std::vector<float>(size);
   };
 
@@ -103,14 +103,14 @@ private:
     sgemm_(CblasRowMajor, CblasNoTrans, CblasTrans, count, outputs, hidden, 1, h_.data(), hidden, second_.values.data(),
            hidden, 0, y_.data(), outputs);
     const auto loss = softmax(begin, count);
-    column_sums<outputs>(y_.data(), count, second_.bias(second_.slopes));
+    column_sums<outputs>(y_.data(), count, second_.bias(second_.gradients));
     sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, outputs, hidden, count, 1, y_.data(), outputs, h_.data(), hidden, 0,
-           second_.slopes.data(), hidden);
+           second_.gradients.data(), hidden);
     sgemm_(CblasRowMajor, CblasNoTrans, CblasNoTrans, count, hidden, outputs, 1, y_.data(), outputs,
            second_.values.data(), hidden, 0, g_.data(), hidden);
-    relu_backward<hidden>(h_.data(), count, g_.data(), first_.bias(first_.slopes));
+    relu_backward<hidden>(h_.data(), count, g_.data(), first_.bias(first_.gradients));
     sgemm_(CblasRowMajor, CblasTrans, CblasNoTrans, hidden, inputs, count, 0.0625F, g_.data(), hidden, x_.data(),
-           inputs, 0, first_.slopes.data(), inputs);
+           inputs, 0, first_.gradients.data(), inputs);
     update(first_);
     update(second_);
     return loss;
@@ -144,13 +144,13 @@ private:
   }
 
   template <int columns>
-  static void relu_backward(const float* __restrict__ y, int count, float* __restrict__ slopes,
+  static void relu_backward(const float* __restrict__ y, int count, float* __restrict__ gradients,
                             float* __restrict__ sums) {
     std::fill_n(sums, columns, 0.0F);
-    for (int r = 0; r < count; ++r, y += columns, slopes += columns)
+    for (int r = 0; r < count; ++r, y += columns, gradients += columns)
       for (int c = 0; c < columns; ++c) {
-        slopes[c] = y[c] > 0 ? slopes[c] : 0;
-        sums[c] += slopes[c];
+        gradients[c] = y[c] > 0 ? gradients[c] : 0;
+        sums[c] += gradients[c];
       }
   }
 
@@ -163,16 +163,16 @@ private:
   }
 
   template <std::size_t size>
-  static void follow(const float* __restrict__ slopes, float* __restrict__ velocity, float* __restrict__ values) {
+  static void follow(const float* __restrict__ gradients, float* __restrict__ velocity, float* __restrict__ values) {
     for (std::size_t i = 0; i < size; ++i) {
-      velocity[i] = momentum * velocity[i] + slopes[i];
+      velocity[i] = momentum * velocity[i] + gradients[i];
       values[i] -= learning_rate * velocity[i];
     }
   }
 
   template <class AnyLayer>
   static void update(AnyLayer& layer) {
-    follow<AnyLayer::size>(layer.slopes.data(), layer.velocity.data(), layer.values.data());
+    follow<AnyLayer::size>(layer.gradients.data(), layer.velocity.data(), layer.values.data());
   }
 
   const Pictures& pictures_;

@@ -72,8 +72,8 @@ Result<Trainer> Trainer::make(gpuactors::Stream& stream, const TrainerSpec& spec
   GPUACTORS_LET(x, stream.tensor(dtype, {rows, spec.network.inputs()}));
   trainer.x_ = std::move(x);
   for (std::size_t layer = 0; layer < spec.network.layers(); ++layer) {
-    GPUACTORS_LET(slopes, stream.tensor(dtype, {rows, spec.network.sizes[layer + 1]}));
-    trainer.slopes_.push_back(std::move(slopes));
+    GPUACTORS_LET(gradients, stream.tensor(dtype, {rows, spec.network.sizes[layer + 1]}));
+    trainer.output_gradients_.push_back(std::move(gradients));
   }
   return trainer;
 }
@@ -84,13 +84,13 @@ void* Trainer::gradient_of(std::size_t parameter) const {
 }
 
 Result<void> Trainer::step(const Batch& batch) {
-  GPUACTORS_TRY(find_gradient(batch));
+  GPUACTORS_TRY(compute_gradient(batch));
   return update();
 }
 
-// -- slopes --------------------------------------------------------------------------------------
+// -- gradients --------------------------------------------------------------------------------------
 
-Result<void> Trainer::find_gradient(const Batch& batch) {
+Result<void> Trainer::compute_gradient(const Batch& batch) {
   return spec_.network.dtype == DType::f32 ? find_gradient_as<float>(batch) : find_gradient_as<double>(batch);
 }
 
@@ -109,11 +109,11 @@ Result<void> Trainer::find_gradient_as(const Batch& batch) {
                                 tiling, batch.order, static_cast<const T*>(batch.x), x_));
     x = x_.raw();
   }
-  // Forward into the slopes of the last layer, where the loss puts slopes in the place of outputs.
-  GPUACTORS_TRY(network_.forward(batch.rows, x, slopes_[last].raw(), false));
+  // Forward into the gradients of the last layer, where the loss puts gradients in the place of outputs.
+  GPUACTORS_TRY(network_.forward(batch.rows, x, output_gradients_[last].raw(), false));
   GPUACTORS_TRY(find_loss<T>(batch));
   for (auto layer = last;; --layer) {
-    GPUACTORS_TRY(finish_slopes<T>(layer, batch.rows));
+    GPUACTORS_TRY(finish_gradients<T>(layer, batch.rows));
     GPUACTORS_TRY(weight_gradient(layer, batch.rows, layer == 0 ? x : network_.hidden(layer - 1)));
     if (layer == 0)
       return {};
@@ -129,7 +129,7 @@ Result<void> Trainer::find_loss(const Batch& batch) {
   const auto columns = static_cast<std::uint64_t>(spec_.network.outputs());
   const auto total = static_cast<double>(batch.total_rows > 0 ? batch.total_rows : batch.rows);
   const auto* bias = static_cast<const T*>(network_.parameter(2 * last + 1));
-  auto* y = slopes_[last].data<T>();
+  auto* y = output_gradients_[last].data<T>();
   auto* losses = static_cast<T*>(batch.losses);
   if (spec_.loss == Loss::cross_entropy)
     return stream.launch(kernels::softmax_cross_entropy<T>(), rows, columns, static_cast<T>(1 / total), batch.order,
@@ -139,25 +139,26 @@ Result<void> Trainer::find_loss(const Batch& batch) {
                        static_cast<const T*>(batch.targets), bias, y, losses);
 }
 
-/// Takes the slopes of a layer's outputs back through its activation, and sums them up for its bias.
+/// Takes the gradients of a layer's outputs back through its activation, and sums them up for its bias.
 template <class T>
-Result<void> Trainer::finish_slopes(std::size_t layer, std::int64_t rows) {
+Result<void> Trainer::finish_gradients(std::size_t layer, std::int64_t rows) {
   auto& stream = network_.stream();
   const auto tiling =
       kernels::Tiling::of(static_cast<std::uint64_t>(spec_.network.sizes[layer + 1]), grain_.column_tile);
   const auto count = static_cast<std::uint64_t>(rows);
-  auto* slopes = slopes_[layer].data<T>();
+  auto* gradients = output_gradients_[layer].data<T>();
   auto* sums = static_cast<T*>(gradient_of(2 * layer + 1));
   const bool last = layer + 1 == spec_.network.layers();
   if (last || spec_.network.hidden == Activation::identity)
-    return stream.launch(kernels::bias_gradient<T>(), tiling.tiles, count, tiling, slopes, sums);
+    return stream.launch(kernels::bias_gradient<T>(), tiling.tiles, count, tiling, gradients, sums);
   const auto* y = static_cast<const T*>(network_.hidden(layer));
   return stream.launch(spec_.network.hidden == Activation::relu ? kernels::bias_relu_backward<T>()
                                                                 : kernels::bias_tanh_backward<T>(),
-                       tiling.tiles, count, tiling, y, slopes, sums);
+                       tiling.tiles, count, tiling, y, gradients, sums);
 }
 
-/// weight slopes (outputs x inputs) = transpose of the slopes (rows x outputs) times the layer's input (rows x inputs)
+/// weight gradients (outputs x inputs) = transpose of the gradients (rows x outputs) times the layer's input (rows x
+/// inputs)
 Result<void> Trainer::weight_gradient(std::size_t layer, std::int64_t rows, const void* input) {
   gpuactors::Gemm product;
   product.dtype = spec_.network.dtype;
@@ -166,7 +167,7 @@ Result<void> Trainer::weight_gradient(std::size_t layer, std::int64_t rows, cons
   product.n = spec_.network.sizes[layer];
   product.k = rows;
   product.alpha = layer == 0 ? spec_.network.input_scale : 1;
-  product.a = slopes_[layer].raw();
+  product.a = output_gradients_[layer].raw();
   product.lda = product.m;
   product.b = input;
   product.ldb = product.n;
@@ -175,18 +176,18 @@ Result<void> Trainer::weight_gradient(std::size_t layer, std::int64_t rows, cons
   return network_.stream().gemm(product);
 }
 
-/// slopes of the layer below (rows x inputs) = slopes (rows x outputs) times the weights (outputs x inputs)
+/// gradients of the layer below (rows x inputs) = gradients (rows x outputs) times the weights (outputs x inputs)
 Result<void> Trainer::pass_back(std::size_t layer, std::int64_t rows) {
   gpuactors::Gemm product;
   product.dtype = spec_.network.dtype;
   product.m = rows;
   product.n = spec_.network.sizes[layer];
   product.k = spec_.network.sizes[layer + 1];
-  product.a = slopes_[layer].raw();
+  product.a = output_gradients_[layer].raw();
   product.lda = product.k;
   product.b = network_.parameter(2 * layer);
   product.ldb = product.n;
-  product.c = slopes_[layer - 1].raw();
+  product.c = output_gradients_[layer - 1].raw();
   product.ldc = product.n;
   return network_.stream().gemm(product);
 }

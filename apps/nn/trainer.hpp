@@ -1,4 +1,4 @@
-// Training a network on a device: slopes by back-propagation, and the optimizers that follow them.
+// Training a network on a device: gradients by back-propagation, and the optimizers that follow them.
 //
 // Nothing here waits for the device or allocates in a step: losses stay on the device until somebody fetches them.
 #pragma once
@@ -23,11 +23,11 @@ enum class OptimizerKind : std::uint8_t { sgd, adam };
 [[nodiscard]] std::string_view to_string(Loss loss) noexcept;
 [[nodiscard]] std::string_view to_string(OptimizerKind kind) noexcept;
 
-/// How parameters follow their slopes, in PyTorch's terms. A plain value.
+/// How parameters follow their gradients, in PyTorch's terms. A plain value.
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::sgd;
   double rate = 0.01;
-  /// Of the parameters' squares, added to their slopes; biases included.
+  /// Of the parameters' squares, added to their gradients; biases included.
   double weight_decay = 0;
   /// SGD.
   double momentum = 0;
@@ -67,18 +67,18 @@ struct Batch {
   void* losses = nullptr;
 };
 
-/// A network, its slopes and the memory of its optimizer. Movable; used on the thread of its stream.
+/// A network, its gradients and the memory of its optimizer. Movable; used on the thread of its stream.
 class Trainer {
 public:
   /// @returns what the two `check` say, `out_of_memory`.
   static gpuactors::Result<Trainer> make(gpuactors::Stream& stream, const TrainerSpec& spec, std::uint64_t seed);
 
-  /// Queues one step: slopes of the batch's mean loss, then the update.
+  /// Queues one step: gradients of the batch's mean loss, then the update.
   /// @returns `invalid_argument` for a number of rows that the network does not take.
   gpuactors::Result<void> step(const Batch& batch);
 
-  /// The first half of a step: leaves the slopes in `gradient()`.
-  gpuactors::Result<void> find_gradient(const Batch& batch);
+  /// The first half of a step: leaves the gradients in `gradient()`.
+  gpuactors::Result<void> compute_gradient(const Batch& batch);
 
   /// The second half: follows `gradient()`, which may have been changed in between.
   gpuactors::Result<void> update();
@@ -94,7 +94,7 @@ public:
     return network_;
   }
 
-  /// Slopes in the layout of the parameters.
+  /// Gradients in the layout of the parameters.
   [[nodiscard]] gpuactors::Tensor& gradient() noexcept {
     return gradient_;
   }
@@ -130,7 +130,7 @@ private:
   template <class T>
   gpuactors::Result<void> find_loss(const Batch& batch);
   template <class T>
-  gpuactors::Result<void> finish_slopes(std::size_t layer, std::int64_t rows);
+  gpuactors::Result<void> finish_gradients(std::size_t layer, std::int64_t rows);
   gpuactors::Result<void> weight_gradient(std::size_t layer, std::int64_t rows, const void* input);
   gpuactors::Result<void> pass_back(std::size_t layer, std::int64_t rows);
   template <class T>
@@ -143,9 +143,9 @@ private:
   Grain grain_;
   gpuactors::Tensor gradient_;
   std::vector<Memory> memory_;
-  /// The rows of the batch, in order, and the slopes of the outputs of each layer.
+  /// The rows of the batch, in order, and the gradients of the outputs of each layer.
   gpuactors::Tensor x_;
-  std::vector<gpuactors::Tensor> slopes_;
+  std::vector<gpuactors::Tensor> output_gradients_;
   std::uint64_t steps_ = 0;
 };
 

@@ -81,7 +81,7 @@ Result<void> Group::start() {
   }
   by_nccl_ = can_sum_by_nccl(states);
   if (by_nccl_)
-    watcher_.notice("slopes are summed by NCCL");
+    watcher_.notice("gradients are summed by NCCL");
   epochs_ = states.front().epochs();
   if (states.front().has_last_loss())
     loss_ = states.front().last_loss();
@@ -171,9 +171,10 @@ Result<void> Group::lose(const gpuactors::Error& error, bool while_summing) {
   members_ = std::move(alive);
   if (members_.size() == before && by_nccl_ && while_summing) {
     by_nccl_ = false;
-    watcher_.notice(fmt::format("NCCL failed {} ({}); slopes are summed by messages from now on, beginning with that "
-                                "epoch",
-                                now(), error.message()));
+    watcher_.notice(
+        fmt::format("NCCL failed {} ({}); gradients are summed by messages from now on, beginning with that "
+                    "epoch",
+                    now(), error.message()));
     return {};
   }
   if (members_.size() == before)

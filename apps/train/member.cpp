@@ -36,16 +36,16 @@ GPUACTORS_ACTOR("train_member", MemberActor, Plan)
 } // namespace
 
 MemberActor::MemberActor(gpuactors::Init init, const Plan& plan)
-  : Actor(std::move(init)), plan_(plan), course_(value_or_throw(as_own_failure(make_course(*this, plan)))) {
+  : Actor(std::move(init)), plan_(plan), training_(value_or_throw(as_own_failure(make_training(*this, plan)))) {
   if (plan.resume()) {
-    value_or_throw(as_own_failure(course_.load(plan.checkpoint())));
-    if (course_.position() != 0)
+    value_or_throw(as_own_failure(training_.load(plan.checkpoint())));
+    if (training_.position() != 0)
       throw std::runtime_error(plan.checkpoint() + " is of the middle of an epoch; one worker can go on with it");
   }
 }
 
 MemberActor::~MemberActor() {
-  // Steps may be queued that read from the course's memory on the host: it goes after them.
+  // Steps may be queued that read from the training's memory on the host: it goes after them.
   sum_.reset();
   static_cast<void>(gpu().stream().synchronize());
 }
@@ -60,26 +60,26 @@ Result<Status> MemberActor::join(const Places& places) {
                                        places.generation(), generation_));
   give_up({Errc::cancelled, "the group is made anew"});
   sum_.reset();
-  if (course_.epochs() != places.epochs() || course_.position() != 0 || open_)
-    GPUACTORS_TRY(course_.go_back());
+  if (training_.epochs() != places.epochs() || training_.position() != 0 || open_)
+    GPUACTORS_TRY(training_.restore_snapshot());
   open_ = false;
   resumes_ = false; // a message of the group before, which may have been lost, is none of this one
-  if (course_.epochs() != places.epochs())
+  if (training_.epochs() != places.epochs())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
-                                                               course_.epochs(), places.epochs()));
+                                                               training_.epochs(), places.epochs()));
   generation_ = places.generation();
-  course_.join({places.rank(), members});
+  training_.join({places.rank(), members});
   GPUACTORS_TRY(make_sum(places));
   // What a member that joined sooner has sent already is taken; of earlier groups, nothing.
   for (const auto& piece : std::exchange(early_, {}))
     if (piece.generation() == generation_)
       GPUACTORS_TRY(sum_->take(piece));
-  return status_of(*this, course_);
+  return status_of(*this, training_);
 }
 
 Result<void> MemberActor::make_sum(const Places& places) {
   auto& stream = gpu().stream();
-  const auto& slopes = course_.trainer().gradient();
+  const auto& gradients = training_.trainer().gradient();
   const auto members = places.members_size();
   const auto rank = static_cast<int>(places.rank());
   const auto member = [&](int index) { return gpuactors::Cluster::from(*this).find(places.members(index)); };
@@ -89,9 +89,9 @@ Result<void> MemberActor::make_sum(const Places& places) {
     EpochRequest now;
     now.set_generation(generation_);
     NcclSum::Place place{places.nccl_id(), members, rank};
-    // Of each layer five launches and three events; slopes and parameters besides.
+    // Of each layer five launches and three events; gradients and parameters besides.
     place.operations = 8 * static_cast<std::uint64_t>(plan_.sizes_size()) + 2;
-    GPUACTORS_LET(sum, NcclSum::join(stream, slopes, place, [self, now] {
+    GPUACTORS_LET(sum, NcclSum::join(stream, gradients, place, [self, now] {
                     static_cast<void>(self.call("wake", now, gpuactors::Duration::max()));
                   }));
     sum_ = std::move(sum);
@@ -104,10 +104,10 @@ Result<void> MemberActor::make_sum(const Places& places) {
   const auto count = static_cast<std::size_t>(members);
   const auto place = static_cast<std::size_t>(rank);
   const auto pass_on = [this](Piece piece) { send(std::move(piece)); };
-  if (slopes.dtype() == gpuactors::DType::f32)
-    sum_ = std::make_unique<RingSum<float>>(stream, slopes, count, place, pass_on);
+  if (gradients.dtype() == gpuactors::DType::f32)
+    sum_ = std::make_unique<RingSum<float>>(stream, gradients, count, place, pass_on);
   else
-    sum_ = std::make_unique<RingSum<double>>(stream, slopes, count, place, pass_on);
+    sum_ = std::make_unique<RingSum<double>>(stream, gradients, count, place, pass_on);
   return {};
 }
 
@@ -127,7 +127,7 @@ gpuactors::Future<Progress> MemberActor::epoch(const EpochRequest& request) {
     return Answer::ready_with(gpuactors::fail(Errc::invalid_argument, "an epoch is under way already"));
   promise_ = std::make_shared<EpochPromise>();
   auto answer = promise_->future();
-  if (const auto remembered = course_.remember(); !remembered)
+  if (const auto remembered = training_.take_snapshot(); !remembered)
     give_up(remembered.error());
   else
     static_cast<void>(go_on_or_give_up());
@@ -197,17 +197,17 @@ Result<void> MemberActor::go_on() {
       take_turns();
       return {};
     }
-    const bool over = !open_ && course_.position() == course_.steps_per_epoch();
+    const bool over = !open_ && training_.position() == training_.steps_per_epoch();
     GPUACTORS_LET(ready, over ? sum_->settled() : sum_->ready());
     if (!ready)
       return {};
     if (over)
       return finish_epoch();
     if (open_) {
-      GPUACTORS_TRY(course_.update());
+      GPUACTORS_TRY(training_.update());
     } else {
-      GPUACTORS_TRY(course_.find_gradient());
-      GPUACTORS_TRY(sum_->begin(course_.steps()));
+      GPUACTORS_TRY(training_.compute_gradient());
+      GPUACTORS_TRY(sum_->begin(training_.steps()));
     }
     open_ = !open_;
   }
@@ -227,13 +227,13 @@ std::function<void(const Result<Empty>&)> MemberActor::fails_epoch() const {
 }
 
 Result<void> MemberActor::finish_epoch() {
-  GPUACTORS_LET(stretch, course_.report());
-  metrics_.note(stretch);
+  GPUACTORS_LET(report, training_.report());
+  metrics_.note(report);
   Progress progress;
-  progress.set_epochs(stretch.epochs);
-  progress.set_steps(stretch.steps);
-  progress.mutable_losses()->Add(stretch.losses.begin(), stretch.losses.end());
-  progress.set_rows(stretch.rows);
+  progress.set_epochs(report.epochs);
+  progress.set_steps(report.steps);
+  progress.mutable_losses()->Add(report.losses.begin(), report.losses.end());
+  progress.set_rows(report.rows);
   if (const auto promise = std::move(promise_))
     promise->set(std::move(progress));
   promise_.reset();
@@ -243,17 +243,17 @@ Result<void> MemberActor::finish_epoch() {
 // -- as trainers ---------------------------------------------------------------------------------
 
 Result<Evaluation> MemberActor::evaluate(const Empty&) {
-  GPUACTORS_LET(quality, course_.evaluate());
+  GPUACTORS_LET(quality, training_.evaluate());
   return to_message(quality);
 }
 
 Result<Status> MemberActor::save_to(const Path& path) {
-  GPUACTORS_TRY(course_.save(path.path(), path.has_loss() ? std::optional{path.loss()} : std::nullopt));
-  return status_of(*this, course_);
+  GPUACTORS_TRY(training_.save(path.path(), path.has_loss() ? std::optional{path.loss()} : std::nullopt));
+  return status_of(*this, training_);
 }
 
 Result<Status> MemberActor::status(const Empty&) {
-  auto status = status_of(*this, course_);
+  auto status = status_of(*this, training_);
   // Loads it: only where it may be used.
   if (plan_.nccl() && gpu().device().kind == gpuactors::DeviceKind::cuda)
     status.set_nccl_version(nccl_version());

@@ -1,5 +1,5 @@
 // An actor that trains together with others of its kind: each has the whole network and a part of every batch, and the
-// slopes of all are summed up by NCCL, or around a ring of messages.
+// gradients of all are summed up by NCCL, or around a ring of messages.
 //
 //   method    in             out
 //   join      Places         Status       makes it part of a group, at the beginning of the epoch under way
@@ -14,9 +14,9 @@
 // A member waits for nobody: what comes is worked on when it comes, so that a neighbour's death can be told to it.
 #pragma once
 
+#include "gradient_sum.hpp"
 #include "plan.hpp"
 #include "progress_metrics.hpp"
-#include "slope_sum.hpp"
 
 #include <functional>
 #include <memory>
@@ -26,7 +26,7 @@ namespace train {
 
 class MemberActor : public gpuactors::Actor {
 public:
-  /// Throws what `make_course` or a checkpoint reports.
+  /// Throws what `make_training` or a checkpoint reports.
   MemberActor(gpuactors::Init init, const Plan& plan);
   MemberActor(const MemberActor&) = delete;
   MemberActor& operator=(const MemberActor&) = delete;
@@ -60,10 +60,10 @@ private:
   void give_up(const gpuactors::Error& error);
 
   Plan plan_;
-  Course course_;
+  TrainingRun training_;
   ProgressMetrics metrics_{metrics()};
   std::uint64_t generation_ = 0;
-  std::unique_ptr<SlopeSum> sum_;
+  std::unique_ptr<GradientSum> sum_;
   gpuactors::ActorRef self_;
   /// A message to itself is under way.
   bool resumes_ = false;
@@ -71,7 +71,7 @@ private:
   gpuactors::ActorRef next_;
   /// The epoch under way; shared with the answers to pieces, which may fail it.
   std::shared_ptr<EpochPromise> promise_;
-  /// The slopes of a step were found, and are not followed yet.
+  /// The gradients of a step were found, and are not followed yet.
   bool open_ = false;
   /// Pieces from a member that joined sooner.
   std::vector<Piece> early_;

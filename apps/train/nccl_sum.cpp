@@ -23,16 +23,16 @@ constexpr std::uint64_t most_operations = 512;
 
 } // namespace
 
-NcclSum::NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes, const Place& place,
+NcclSum::NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& gradients, const Place& place,
                  std::function<void()> wake)
-  : nccl_(nccl), stream_(stream), slopes_(slopes),
+  : nccl_(nccl), stream_(stream), gradients_(gradients),
     most_under_way_(
         std::clamp(most_operations / std::max<std::uint64_t>(place.operations, 1), std::uint64_t{1}, most_steps)),
     patience_(place.patience) {
   landing_->wake = std::move(wake);
 }
 
-Result<std::unique_ptr<NcclSum>> NcclSum::join(gpuactors::Stream& stream, const gpuactors::Tensor& slopes,
+Result<std::unique_ptr<NcclSum>> NcclSum::join(gpuactors::Stream& stream, const gpuactors::Tensor& gradients,
                                                const Place& place, std::function<void()> wake) {
   GPUACTORS_LET(nccl, Nccl::load());
   Nccl::Id id;
@@ -41,7 +41,7 @@ Result<std::unique_ptr<NcclSum>> NcclSum::join(gpuactors::Stream& stream, const 
                            fmt::format("rank {} of {} and an id of {} B make no group of NCCL's", place.rank,
                                        place.members, place.id.size()));
   std::memcpy(id.bytes.data(), place.id.data(), id.bytes.size());
-  std::unique_ptr<NcclSum> sum{new NcclSum{*nccl, stream, slopes, place, std::move(wake)}};
+  std::unique_ptr<NcclSum> sum{new NcclSum{*nccl, stream, gradients, place, std::move(wake)}};
   const auto native = stream.native(); // its device is where the communicator is made
   GPUACTORS_TRY(native);
   Nccl::Config config;
@@ -131,9 +131,9 @@ Result<void> NcclSum::begin(std::uint64_t) {
   const std::lock_guard lock{mutex_};
   if (failed_)
     return gpuactors::fail(*failed_);
-  const auto type = slopes_.dtype() == gpuactors::DType::f64 ? Nccl::float64 : Nccl::float32;
-  const auto code = nccl_.all_reduce(slopes_.raw(), slopes_.raw(), static_cast<std::size_t>(slopes_.size()), type,
-                                     Nccl::sum, comm_, native.handle());
+  const auto type = gradients_.dtype() == gpuactors::DType::f64 ? Nccl::float64 : Nccl::float32;
+  const auto code = nccl_.all_reduce(gradients_.raw(), gradients_.raw(), static_cast<std::size_t>(gradients_.size()),
+                                     type, Nccl::sum, comm_, native.handle());
   if (code != Nccl::success && code != Nccl::in_progress)
     return gpuactors::fail(nccl_.error("ncclAllReduce", code));
   ++begun_;

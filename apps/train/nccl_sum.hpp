@@ -1,8 +1,8 @@
-// Sums of slopes by NCCL, on the stream itself: for members on CUDA devices of their own.
+// Sums of gradients by NCCL, on the stream itself: for members on CUDA devices of their own.
 #pragma once
 
+#include "gradient_sum.hpp"
 #include "nccl.hpp"
-#include "slope_sum.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -19,7 +19,7 @@ namespace train {
 
 /// A thread of its own asks NCCL for errors, as NCCL tells them to nobody; nothing here is ever waited for. A member
 /// that dies leaves the others' sums on their streams: `abandon` ends them.
-class NcclSum final : public SlopeSum {
+class NcclSum final : public GradientSum {
 public:
   /// Who takes part: `id` is the same for all.
   struct Place {
@@ -32,11 +32,11 @@ public:
     gpuactors::Duration patience = std::chrono::minutes{1};
   };
 
-  /// Becomes part of a group; returns before the others have come. The stream and the slopes must outlive the sum.
+  /// Becomes part of a group; returns before the others have come. The stream and the gradients must outlive the sum.
   /// @param wake  has the member ask again; any thread, also after the end of the sum.
   /// @returns `invalid_argument` for an id that is none; `unsupported` without NCCL or on other devices; what NCCL
   /// says.
-  static gpuactors::Result<std::unique_ptr<NcclSum>> join(gpuactors::Stream& stream, const gpuactors::Tensor& slopes,
+  static gpuactors::Result<std::unique_ptr<NcclSum>> join(gpuactors::Stream& stream, const gpuactors::Tensor& gradients,
                                                           const Place& place, std::function<void()> wake);
   ~NcclSum() override;
 
@@ -53,7 +53,7 @@ private:
     std::function<void()> wake;
   };
 
-  NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& slopes, const Place& place,
+  NcclSum(const Nccl& nccl, gpuactors::Stream& stream, const gpuactors::Tensor& gradients, const Place& place,
           std::function<void()> wake);
 
   void watch(const std::stop_token& stop);
@@ -66,7 +66,7 @@ private:
 
   const Nccl& nccl_;
   gpuactors::Stream& stream_;
-  const gpuactors::Tensor& slopes_;
+  const gpuactors::Tensor& gradients_;
   /// Steps that may be on the stream at once, so that queueing never blocks behind a member that died.
   const std::uint64_t most_under_way_;
   const gpuactors::Duration patience_;

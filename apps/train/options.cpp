@@ -59,7 +59,7 @@ void add_learning(CLI::App& program, TrainOptions& options) {
   learning->add_option("--batch", options.batch, "Rows of one step, for each worker")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  learning->add_option("--optimizer", options.optimizer, "How parameters follow their slopes")
+  learning->add_option("--optimizer", options.optimizer, "How parameters follow their gradients")
       ->check(CLI::IsMember({"sgd", "adam"}))
       ->capture_default_str();
   learning->add_option("--rate", options.rate, "Rate of learning")->capture_default_str();

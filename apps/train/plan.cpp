@@ -11,8 +11,8 @@ namespace train {
 using gpuactors::Errc;
 using gpuactors::Result;
 
-Result<CourseSpec> parse_plan(const Plan& plan) {
-  CourseSpec spec;
+Result<TrainingSpec> parse_plan(const Plan& plan) {
+  TrainingSpec spec;
   auto& network = spec.trainer.network;
   network.sizes.assign(plan.sizes().begin(), plan.sizes().end());
   GPUACTORS_LET(activation, nn::parse_activation(plan.activation()));
@@ -34,7 +34,7 @@ Result<CourseSpec> parse_plan(const Plan& plan) {
   return spec;
 }
 
-Result<Course> make_course(gpuactors::Actor& actor, const Plan& plan) {
+Result<TrainingRun> make_training(gpuactors::Actor& actor, const Plan& plan) {
   if (actor.gpu_count() == 0)
     return gpuactors::fail(Errc::invalid_argument, "a trainer needs a device: ask for one, or a share of one");
   GPUACTORS_LET(spec, parse_plan(plan));
@@ -42,16 +42,16 @@ Result<Course> make_course(gpuactors::Actor& actor, const Plan& plan) {
   GPUACTORS_LET(labels, actor.tensors().get(plan.labels()));
   GPUACTORS_LET(numbers, features.host<float>());
   GPUACTORS_LET(classes, labels.host<std::int32_t>());
-  return Course::make(actor.gpu().stream(), spec, numbers, classes);
+  return TrainingRun::make(actor.gpu().stream(), spec, numbers, classes);
 }
 
-Status status_of(gpuactors::Actor& actor, const Course& course) {
+Status status_of(gpuactors::Actor& actor, const TrainingRun& training) {
   Status status;
-  status.set_epochs(course.epochs());
-  status.set_steps(course.steps());
-  status.set_steps_per_epoch(course.steps_per_epoch());
-  status.set_train_rows(static_cast<std::int64_t>(course.split().train.size()));
-  status.set_test_rows(static_cast<std::int64_t>(course.split().test.size()));
+  status.set_epochs(training.epochs());
+  status.set_steps(training.steps());
+  status.set_steps_per_epoch(training.steps_per_epoch());
+  status.set_train_rows(static_cast<std::int64_t>(training.split().train.size()));
+  status.set_test_rows(static_cast<std::int64_t>(training.split().test.size()));
   status.set_node(actor.lease().node);
   const auto& device = actor.lease().devices.front();
   status.set_device(fmt::format("{} {}, share {}", gpuactors::to_string(actor.gpu().device().kind), device.index,
@@ -59,9 +59,9 @@ Status status_of(gpuactors::Actor& actor, const Course& course) {
   status.set_device_uuid(actor.gpu().device().uuid);
   status.set_pid(::getpid());
   status.set_restarts(actor.restarts());
-  status.set_position(course.position());
-  if (course.last_loss())
-    status.set_last_loss(*course.last_loss());
+  status.set_position(training.position());
+  if (training.last_loss())
+    status.set_last_loss(*training.last_loss());
   return status;
 }
 

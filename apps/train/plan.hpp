@@ -1,15 +1,15 @@
-// From the message that a trainer is made with to the course that it holds.
+// From the message that a trainer is made with to the training that it holds.
 #pragma once
 
-#include "course.hpp"
 #include "train.pb.h"
+#include "training_run.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
 namespace train {
 
 /// @returns `invalid_argument` for names that there are not.
-gpuactors::Result<CourseSpec> parse_plan(const Plan& plan);
+gpuactors::Result<TrainingSpec> parse_plan(const Plan& plan);
 
 /// Turns `unavailable` into `task_failed`: a file that cannot be read or written is no death of the actor, which
 /// somebody would wait to be back from.
@@ -20,12 +20,12 @@ gpuactors::Result<T> as_own_failure(gpuactors::Result<T> result) {
   return result;
 }
 
-/// Fetches the data of a plan and makes its course on the first device of an actor.
-/// @returns as `parse_plan`, `Course::make` and `TensorStore::get`.
-gpuactors::Result<Course> make_course(gpuactors::Actor& actor, const Plan& plan);
+/// Fetches the data of a plan and makes its training on the first device of an actor.
+/// @returns as `parse_plan`, `TrainingRun::make` and `TensorStore::get`.
+gpuactors::Result<TrainingRun> make_training(gpuactors::Actor& actor, const Plan& plan);
 
-/// Where an actor is and how far its course is.
-[[nodiscard]] Status status_of(gpuactors::Actor& actor, const Course& course);
+/// Where an actor is and how far its training is.
+[[nodiscard]] Status status_of(gpuactors::Actor& actor, const TrainingRun& training);
 
 [[nodiscard]] Evaluation to_message(const Quality& quality);
 

@@ -1,7 +1,7 @@
 // What an actor that trains publishes: its loss, and how far it is.
 #pragma once
 
-#include "course.hpp"
+#include "training_run.hpp"
 
 #include <gpuactors/actor/metrics.hpp>
 
@@ -20,12 +20,12 @@ public:
     // nop
   }
 
-  void note(const Stretch& stretch) {
-    if (!stretch.losses.empty())
-      loss_.set(stretch.losses.back());
-    epochs_.set(static_cast<double>(stretch.epochs));
-    steps_.add(static_cast<double>(stretch.losses.size()));
-    rows_.add(static_cast<double>(stretch.rows));
+  void note(const StepReport& report) {
+    if (!report.losses.empty())
+      loss_.set(report.losses.back());
+    epochs_.set(static_cast<double>(report.epochs));
+    steps_.add(static_cast<double>(report.losses.size()));
+    rows_.add(static_cast<double>(report.rows));
   }
 
 private:

@@ -18,17 +18,17 @@ constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 } // namespace
 
 template <class T>
-RingSum<T>::RingSum(gpuactors::Stream& stream, const gpuactors::Tensor& slopes, std::size_t members, std::size_t rank,
-                    Send send)
-  : stream_(stream), slopes_(slopes), send_(std::move(send)),
-    ring_(members, rank, static_cast<std::size_t>(slopes.size()), piece_bytes / sizeof(T)),
-    own_(static_cast<std::size_t>(slopes.size())) {
+RingSum<T>::RingSum(gpuactors::Stream& stream, const gpuactors::Tensor& gradients, std::size_t members,
+                    std::size_t rank, Send send)
+  : stream_(stream), gradients_(gradients), send_(std::move(send)),
+    ring_(members, rank, static_cast<std::size_t>(gradients.size()), piece_bytes / sizeof(T)),
+    own_(static_cast<std::size_t>(gradients.size())) {
   // nop
 }
 
 template <class T>
 Result<void> RingSum<T>::begin(std::uint64_t step) {
-  GPUACTORS_TRY(stream_.download(own_, slopes_));
+  GPUACTORS_TRY(stream_.download(own_, gradients_));
   GPUACTORS_TRY(stream_.synchronize());
   step_ = step;
   open_ = true;
@@ -44,7 +44,7 @@ Result<bool> RingSum<T>::ready() {
   GPUACTORS_TRY(work());
   if (!ring_.done())
     return false;
-  GPUACTORS_TRY(stream_.upload(slopes_.raw(), own_.data(), slopes_.bytes()));
+  GPUACTORS_TRY(stream_.upload(gradients_.raw(), own_.data(), gradients_.bytes()));
   open_ = false;
   return true;
 }

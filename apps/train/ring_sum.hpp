@@ -1,8 +1,8 @@
-// Sums of slopes around a ring of messages, in host memory: for members on any devices.
+// Sums of gradients around a ring of messages, in host memory: for members on any devices.
 #pragma once
 
+#include "gradient_sum.hpp"
 #include "ring.hpp"
-#include "slope_sum.hpp"
 
 #include <deque>
 #include <functional>
@@ -12,13 +12,14 @@ namespace train {
 
 /// `T` is the type of the network, float or double.
 template <class T>
-class RingSum final : public SlopeSum {
+class RingSum final : public GradientSum {
 public:
   /// Has a piece brought to the next member; step, round, offset and values are set.
   using Send = std::function<void(Piece)>;
 
-  /// The stream and the slopes on it must outlive the sum.
-  RingSum(gpuactors::Stream& stream, const gpuactors::Tensor& slopes, std::size_t members, std::size_t rank, Send send);
+  /// The stream and the gradients on it must outlive the sum.
+  RingSum(gpuactors::Stream& stream, const gpuactors::Tensor& gradients, std::size_t members, std::size_t rank,
+          Send send);
 
   gpuactors::Result<void> begin(std::uint64_t step) override;
   gpuactors::Result<bool> ready() override;
@@ -32,7 +33,7 @@ private:
   gpuactors::Result<void> work();
 
   gpuactors::Stream& stream_;
-  const gpuactors::Tensor& slopes_;
+  const gpuactors::Tensor& gradients_;
   const Send send_;
   Ring ring_;
   std::vector<T> own_;

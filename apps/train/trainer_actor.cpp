@@ -17,17 +17,17 @@ using gpuactors::value_or_throw;
 
 namespace {
 
-/// A stretch of steps that is waited for once is made longer until it takes this long, and shorter beyond the second.
-constexpr std::chrono::milliseconds stretch_least{50};
-constexpr std::chrono::milliseconds stretch_most{200};
-constexpr std::uint64_t first_stretch = 32;
+/// A report of steps that is waited for once is made longer until it takes this long, and shorter beyond the second.
+constexpr std::chrono::milliseconds least_wait{50};
+constexpr std::chrono::milliseconds most_wait{200};
+constexpr std::uint64_t first_ahead = 32;
 
-Progress to_message(const Stretch& stretch) {
+Progress to_message(const StepReport& report) {
   Progress progress;
-  progress.set_epochs(stretch.epochs);
-  progress.set_steps(stretch.steps);
-  progress.mutable_losses()->Add(stretch.losses.begin(), stretch.losses.end());
-  progress.set_rows(stretch.rows);
+  progress.set_epochs(report.epochs);
+  progress.set_steps(report.steps);
+  progress.mutable_losses()->Add(report.losses.begin(), report.losses.end());
+  progress.set_rows(report.rows);
   return progress;
 }
 
@@ -37,22 +37,29 @@ GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
     .method("evaluate", &TrainerActor::evaluate)
     .method("save", &TrainerActor::save_to)
     .method("load", &TrainerActor::load_from)
-    .method("status", &TrainerActor::status)
+    .concurrent_method("status", &TrainerActor::status)
     .method("stop", &TrainerActor::stop);
 
 } // namespace
 
 TrainerActor::TrainerActor(gpuactors::Init init, const Plan& plan)
-  : Actor(std::move(init)), plan_(plan), course_(value_or_throw(as_own_failure(make_course(*this, plan)))) {
+  : Actor(std::move(init)), plan_(plan), training_(value_or_throw(as_own_failure(make_training(*this, plan)))) {
   value_or_throw(as_own_failure(find_beginning()));
+  note_status();
+}
+
+Status TrainerActor::note_status() {
+  auto status = status_of(*this, training_);
+  const std::lock_guard lock{mutex_};
+  return status_ = std::move(status);
 }
 
 Result<void> TrainerActor::find_beginning() {
   GPUACTORS_LET(saved, saved<Saved>());
   if (!saved)
-    return plan_.resume() ? course_.load(plan_.checkpoint()) : Result<void>{};
+    return plan_.resume() ? training_.load(plan_.checkpoint()) : Result<void>{};
   noted_ = true;
-  auto loaded = course_.load(saved->checkpoint());
+  auto loaded = training_.load(saved->checkpoint());
   if (!loaded && loaded.error().code() == Errc::not_found) {
     // Another machine, without the file: what was learnt is learnt again.
     std::cerr << fmt::format("{}; the training starts over\n", loaded.error().message());
@@ -64,7 +71,7 @@ Result<void> TrainerActor::find_beginning() {
 Result<void> TrainerActor::write_checkpoint() {
   if (plan_.checkpoint().empty())
     return {};
-  GPUACTORS_TRY(as_own_failure(course_.save(plan_.checkpoint())));
+  GPUACTORS_TRY(as_own_failure(training_.save(plan_.checkpoint())));
   if (noted_)
     return {};
   // The name stays; only what is in the file changes.
@@ -76,64 +83,67 @@ Result<void> TrainerActor::write_checkpoint() {
 }
 
 Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events) {
-  auto ahead = first_stretch;
+  auto ahead = first_ahead;
   const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
-  while (course_.epochs() < request.epochs()) {
+  while (training_.epochs() < request.epochs()) {
     if (stop_requested())
-      return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", course_.steps()));
-    const auto epoch = course_.epochs();
+      return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", training_.steps()));
+    const auto epoch = training_.epochs();
     // Several short epochs in one go, as far as nothing has to be written in between.
     const auto next_checkpoint = (epoch / every + 1) * every;
     const auto last = plan_.checkpoint().empty() ? request.epochs() : std::min(next_checkpoint, request.epochs());
     const auto begin = Clock::now();
-    GPUACTORS_LET(stretch, course_.advance(ahead, last));
-    metrics_.note(stretch);
+    GPUACTORS_LET(report, training_.advance(ahead, last));
+    metrics_.note(report);
+    note_status();
     const auto taken = Clock::now() - begin;
-    if (taken < stretch_least && stretch.losses.size() == ahead)
+    if (taken < least_wait && report.losses.size() == ahead)
       ahead *= 2;
-    else if (taken > stretch_most && ahead > 1)
+    else if (taken > most_wait && ahead > 1)
       ahead /= 2;
     // Told first: after a death between the two, what is told twice is the same, and what is not told is lost.
-    GPUACTORS_TRY(events.write(to_message(stretch)));
-    if (stretch.epochs > epoch && stretch.epochs == last)
+    GPUACTORS_TRY(events.write(to_message(report)));
+    if (report.epochs > epoch && report.epochs == last)
       GPUACTORS_TRY(write_checkpoint());
   }
   return {};
 }
 
 Result<Loss> TrainerActor::step(const Rows& rows) {
-  GPUACTORS_LET(loss, course_.step_on({rows.features().data(), static_cast<std::size_t>(rows.features_size())},
-                                      {rows.labels().data(), static_cast<std::size_t>(rows.labels_size())}));
-  metrics_.note({course_.epochs(), course_.steps(), {loss}, static_cast<std::uint64_t>(rows.labels_size())});
+  GPUACTORS_LET(loss, training_.step_on({rows.features().data(), static_cast<std::size_t>(rows.features_size())},
+                                        {rows.labels().data(), static_cast<std::size_t>(rows.labels_size())}));
+  metrics_.note({training_.epochs(), training_.steps(), {loss}, static_cast<std::uint64_t>(rows.labels_size())});
+  note_status();
   Loss reply;
   reply.set_loss(loss);
   return reply;
 }
 
 Result<Evaluation> TrainerActor::evaluate(const Empty&) {
-  GPUACTORS_LET(quality, course_.evaluate());
+  GPUACTORS_LET(quality, training_.evaluate());
   return train::to_message(quality);
 }
 
 Result<Status> TrainerActor::save_to(const Path& path) {
   if (path.path().empty() && plan_.checkpoint().empty())
     return gpuactors::fail(Errc::invalid_argument, "there is no path to save to, and the plan has no checkpoint");
-  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : as_own_failure(course_.save(path.path())));
-  return status_of(*this, course_);
+  GPUACTORS_TRY(path.path().empty() ? write_checkpoint() : as_own_failure(training_.save(path.path())));
+  return note_status();
 }
 
 Result<Status> TrainerActor::load_from(const Path& path) {
-  GPUACTORS_TRY(course_.load(path.path()));
-  return status_of(*this, course_);
+  GPUACTORS_TRY(training_.load(path.path()));
+  return note_status();
 }
 
-Result<Status> TrainerActor::status(const Empty&) {
-  return status_of(*this, course_);
+Status TrainerActor::status(const Empty&) const {
+  const std::lock_guard lock{mutex_};
+  return status_;
 }
 
 Result<Status> TrainerActor::stop(const Empty&) {
   GPUACTORS_TRY(write_checkpoint());
-  return status_of(*this, course_);
+  return note_status();
 }
 
 } // namespace train

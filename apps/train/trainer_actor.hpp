@@ -6,7 +6,7 @@
 //   evaluate  Empty       Evaluation              on the rows that are for the test
 //   save      Path        Status                  an empty path means the plan's checkpoint
 //   load      Path        Status
-//   status    Empty       Status
+//   status    Empty       Status                  also while another method runs
 //   stop      Empty       Status                  writes the plan's checkpoint, if it has one, for who ends it now
 //
 // Started anew after its worker died, on whatever node, it goes on from its last checkpoint.
@@ -15,11 +15,13 @@
 #include "plan.hpp"
 #include "progress_metrics.hpp"
 
+#include <mutex>
+
 namespace train {
 
 class TrainerActor : public gpuactors::Actor {
 public:
-  /// Throws what `make_course` or a checkpoint reports.
+  /// Throws what `make_training` or a checkpoint reports.
   TrainerActor(gpuactors::Init init, const Plan& plan);
 
   gpuactors::Result<void> run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events);
@@ -27,18 +29,23 @@ public:
   gpuactors::Result<Evaluation> evaluate(const google::protobuf::Empty& request);
   gpuactors::Result<Status> save_to(const Path& path);
   gpuactors::Result<Status> load_from(const Path& path);
-  gpuactors::Result<Status> status(const google::protobuf::Empty& request);
+  [[nodiscard]] Status status(const google::protobuf::Empty& request) const;
   gpuactors::Result<Status> stop(const google::protobuf::Empty& request);
 
 private:
   /// Goes back to what an earlier life has written, or what the plan says to begin with.
   gpuactors::Result<void> find_beginning();
   gpuactors::Result<void> write_checkpoint();
+  /// Keeps for `status` how far it is. @returns the same.
+  Status note_status();
 
   Plan plan_;
-  Course course_;
+  TrainingRun training_;
   ProgressMetrics metrics_{metrics()};
   bool noted_ = false;
+  mutable std::mutex mutex_;
+  /// Guarded by the mutex.
+  Status status_;
 };
 
 } // namespace train

@@ -64,36 +64,36 @@ std::vector<double> Reference::forward(const std::vector<double>& x) const {
 double Reference::back(const double* row, const double* target, double rows, std::vector<double>& gradient) const {
   const auto& sizes = spec_.network.sizes;
   const auto outputs = outputs_of(row);
-  auto slopes = outputs.back();
+  auto output_gradient = outputs.back();
   double loss = 0;
   if (spec_.loss == Loss::cross_entropy) {
-    const auto most = *std::max_element(slopes.begin(), slopes.end());
+    const auto most = *std::max_element(output_gradient.begin(), output_gradient.end());
     double sum = 0;
-    for (const auto value : slopes)
+    for (const auto value : output_gradient)
       sum += std::exp(value - most);
     const auto label = static_cast<std::size_t>(*target);
-    loss = std::log(sum) + most - slopes[label];
-    for (std::size_t i = 0; i < slopes.size(); ++i)
-      slopes[i] = (std::exp(slopes[i] - most) / sum - (i == label ? 1 : 0)) / rows;
+    loss = std::log(sum) + most - output_gradient[label];
+    for (std::size_t i = 0; i < output_gradient.size(); ++i)
+      output_gradient[i] = (std::exp(output_gradient[i] - most) / sum - (i == label ? 1 : 0)) / rows;
   } else {
-    const auto count = static_cast<double>(slopes.size());
-    for (std::size_t i = 0; i < slopes.size(); ++i) {
-      const auto difference = slopes[i] - target[i];
+    const auto count = static_cast<double>(output_gradient.size());
+    for (std::size_t i = 0; i < output_gradient.size(); ++i) {
+      const auto difference = output_gradient[i] - target[i];
       loss += difference * difference / count;
-      slopes[i] = 2 * difference / (count * rows);
+      output_gradient[i] = 2 * difference / (count * rows);
     }
   }
   for (auto layer = sizes.size() - 1; layer-- > 0;) {
     const auto inputs = static_cast<std::size_t>(sizes[layer]);
-    const auto count = slopes.size();
+    const auto count = output_gradient.size();
     const auto at = offset(layer);
     std::vector<double> below(inputs);
     for (std::size_t out = 0; out < count; ++out) {
       for (std::size_t in = 0; in < inputs; ++in) {
-        gradient[at + out * inputs + in] += slopes[out] * outputs[layer][in];
-        below[in] += slopes[out] * parameters_[at + out * inputs + in];
+        gradient[at + out * inputs + in] += output_gradient[out] * outputs[layer][in];
+        below[in] += output_gradient[out] * parameters_[at + out * inputs + in];
       }
-      gradient[at + inputs * count + out] += slopes[out];
+      gradient[at + inputs * count + out] += output_gradient[out];
     }
     for (std::size_t in = 0; in < inputs; ++in) {
       const auto y = outputs[layer][in];
@@ -102,7 +102,7 @@ double Reference::back(const double* row, const double* target, double rows, std
       else if (spec_.network.hidden == Activation::tanh)
         below[in] *= 1 - y * y;
     }
-    slopes = std::move(below);
+    output_gradient = std::move(below);
   }
   return loss;
 }
@@ -111,14 +111,14 @@ void Reference::update(const std::vector<double>& gradient) {
   const auto& optimizer = spec_.optimizer;
   ++steps_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto slope = gradient[i] + optimizer.weight_decay * parameters_[i];
+    const auto step = gradient[i] + optimizer.weight_decay * parameters_[i];
     if (optimizer.kind == OptimizerKind::sgd) {
-      first_[i] = optimizer.momentum * first_[i] + slope;
+      first_[i] = optimizer.momentum * first_[i] + step;
       parameters_[i] -= optimizer.rate * first_[i];
       continue;
     }
-    first_[i] = optimizer.beta1 * first_[i] + (1 - optimizer.beta1) * slope;
-    second_[i] = optimizer.beta2 * second_[i] + (1 - optimizer.beta2) * slope * slope;
+    first_[i] = optimizer.beta1 * first_[i] + (1 - optimizer.beta1) * step;
+    second_[i] = optimizer.beta2 * second_[i] + (1 - optimizer.beta2) * step * step;
     const auto mean = first_[i] / (1 - std::pow(optimizer.beta1, steps_));
     const auto square = second_[i] / (1 - std::pow(optimizer.beta2, steps_));
     parameters_[i] -= optimizer.rate * mean / (std::sqrt(square) + optimizer.epsilon);

@@ -126,21 +126,21 @@ TEST_CASE("rows are taken in the order that is given, and shared batches add up"
   const auto on_device = must(stream.tensor_from(order, {12}));
   const auto* rows = static_cast<const std::int32_t*>(on_device.raw());
 
-  must(trainer.find_gradient(lesson.batch()));
+  must(trainer.compute_gradient(lesson.batch()));
   const auto whole = download(stream, trainer.gradient());
   auto ordered = lesson.batch();
   ordered.order = rows;
-  must(trainer.find_gradient(ordered));
+  must(trainer.compute_gradient(ordered));
   CHECK(worst_error(download(stream, trainer.gradient()), whole, 1e-3) < 1e-12);
 
   // Two members with 5 and 7 rows of it.
   ordered.total_rows = 12;
   ordered.rows = 5;
-  must(trainer.find_gradient(ordered));
+  must(trainer.compute_gradient(ordered));
   auto sum = download(stream, trainer.gradient());
   ordered.rows = 7;
   ordered.order = rows + 5;
-  must(trainer.find_gradient(ordered));
+  must(trainer.compute_gradient(ordered));
   const auto rest = download(stream, trainer.gradient());
   for (std::size_t i = 0; i < sum.size(); ++i)
     sum[i] += rest[i];
@@ -157,7 +157,7 @@ TEST_CASE("a label that the network does not know is a loss of NaN and touches n
   const auto x = upload(stream, spec.network, {1, 2, 3, 4}, {2, 2});
   const auto labels = must(stream.tensor_from(std::vector<std::int32_t>{3, -1}, {2}));
   auto losses = must(stream.tensor(DType::f32, {2}));
-  must(trainer.find_gradient({2, x.raw(), labels.raw(), nullptr, 0, losses.raw()}));
+  must(trainer.compute_gradient({2, x.raw(), labels.raw(), nullptr, 0, losses.raw()}));
   for (const auto loss : download(stream, losses))
     CHECK(std::isnan(loss));
 }

@@ -146,7 +146,7 @@ TEST_CASE("a group that has diverged fails, and the checkpoint before it stays",
   const TemporaryFolder folder;
   auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
   auto& plan = lesson.plan;
-  plan.set_activation("identity"); // behind which slopes grow without bounds
+  plan.set_activation("identity"); // behind which gradients grow without bounds
   plan.set_checkpoint((folder / "group").string());
   plan.set_checkpoint_epochs(100);
   must(train_group(cluster, group_of(2, plan, 1), {}));

@@ -94,7 +94,7 @@ TEST_CASE("workers on CUDA devices of their own have the losses of one with as l
       std::string notice;
       watcher.notice = [&](std::string_view text) { notice = text; };
       const auto group = must(train_group(cluster, whole_devices(workers, here.plan, 12), watcher));
-      CHECK(notice == "slopes are summed by NCCL");
+      CHECK(notice == "gradients are summed by NCCL");
       CHECK(group.workers == workers);
       CHECK(worst_difference(group.outcome.losses, expected.losses, 100) < (wide ? 1e-9 : 1e-6));
     }
@@ -142,7 +142,7 @@ TEST_CASE("NCCL is not blamed for a checkpoint that cannot be written", "[nccl]"
   std::string notice;
   watcher.notice = [&](std::string_view text) { notice = text; };
   CHECK_FALSE(train_group(cluster, whole_devices(2, lesson.plan, 3), watcher));
-  CHECK(notice == "slopes are summed by NCCL");
+  CHECK(notice == "gradients are summed by NCCL");
 }
 
 TEST_CASE("a group in which NCCL fails goes on by messages", "[nccl]") {

@@ -83,7 +83,7 @@ struct Alarm {
   int rung = 0;
 };
 
-/// What a member of a group has: a part of the device, slopes and their sum.
+/// What a member of a group has: a part of the device, gradients and their sum.
 struct Place {
   explicit Place(gpuactors::DType dtype = gpuactors::DType::f32, const char* device = "cuda") {
     const auto specs = must(gpuactors::parse_device_specs(device));
@@ -92,7 +92,7 @@ struct Place {
     options.share = must(gpuactors::Share::from_double(0.25, "gpus"));
     options.memory_bytes = 1 << 20;
     context = must(Context::open(devices.front(), options));
-    slopes = must(context->stream().tensor(dtype, {5}));
+    gradients = must(context->stream().tensor(dtype, {5}));
   }
 
   Result<void> join(const std::string& id, int members, int rank) {
@@ -100,7 +100,7 @@ struct Place {
   }
 
   Result<void> join(const NcclSum::Place& place) {
-    GPUACTORS_LET(made, NcclSum::join(context->stream(), slopes, place, [bell = alarm] { bell->ring(); }));
+    GPUACTORS_LET(made, NcclSum::join(context->stream(), gradients, place, [bell = alarm] { bell->ring(); }));
     sum = std::move(made);
     return {};
   }
@@ -108,7 +108,7 @@ struct Place {
   template <class T>
   void fill(T value) {
     const std::vector<T> values(5, value);
-    must(context->stream().upload(slopes.raw(), values.data(), slopes.bytes()));
+    must(context->stream().upload(gradients.raw(), values.data(), gradients.bytes()));
     must(context->stream().synchronize());
   }
 
@@ -118,7 +118,7 @@ struct Place {
 
   std::shared_ptr<Alarm> alarm = std::make_shared<Alarm>();
   std::unique_ptr<Context> context;
-  gpuactors::Tensor slopes;
+  gpuactors::Tensor gradients;
   std::unique_ptr<NcclSum> sum;
 };
 
@@ -148,7 +148,7 @@ void check_sums(int members) {
     }
     for (const auto& place : group) {
       place->await_ready();
-      CHECK(must(place->context->stream().template to_host<T>(place->slopes)) == std::vector<T>(5, expected));
+      CHECK(must(place->context->stream().template to_host<T>(place->gradients)) == std::vector<T>(5, expected));
     }
   }
 }
@@ -198,7 +198,7 @@ TEST_CASE("a member that dies in a sum is waited for until the sum is given up, 
     group[rank]->sum->abandon();
     // The stream gets to its end and can be used.
     group[rank]->fill<float>(2);
-    CHECK(must(group[rank]->context->stream().to_host<float>(group[rank]->slopes)) == std::vector<float>(5, 2));
+    CHECK(must(group[rank]->context->stream().to_host<float>(group[rank]->gradients)) == std::vector<float>(5, 2));
   }
   CHECK(take_calls() == "ncclAllReduce 0, ncclAllReduce 1, ncclCommAbort 2, ncclCommAbort 0, ncclCommAbort 1");
   CHECK(live() == 0);

@@ -53,6 +53,22 @@ TEST_CASE("a trainer learns what can be learnt, and tells of each step", "[train
   CHECK(must(follow(trainer, 20, {})).losses.empty());
 }
 
+TEST_CASE("a trainer says how far it is while it trains", "[train]") {
+  auto cluster = embed();
+  const auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+  auto trainer = must(cluster.spawn("trainer", lesson.plan, half()));
+  CHECK(must(trainer.call<Status>("status").get()).steps() == 0);
+  RunRequest for_ever;
+  for_ever.set_epochs(1'000'000'000);
+  auto events = trainer.stream<Progress>("run", for_ever);
+  const auto progress = must(events.next());
+  REQUIRE(progress.has_value());
+  const auto status = must(trainer.call<Status>("status").get());
+  CHECK(status.steps() >= progress->steps());
+  CHECK(status.train_rows() == 400);
+  CHECK(must(events.next()).has_value());
+}
+
 TEST_CASE("a trainer publishes its loss, and how far it is", "[train]") {
   auto cluster = embed();
   const auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
@@ -113,7 +129,7 @@ TEST_CASE("a training that has diverged fails, and the checkpoint before it stay
   const TemporaryFolder folder;
   auto lesson = make_lesson(cluster, make_table(200, 6, 2, 1));
   auto& plan = lesson.plan;
-  plan.set_activation("identity"); // behind which slopes grow without bounds
+  plan.set_activation("identity"); // behind which gradients grow without bounds
   plan.set_checkpoint((folder / "net").string());
   plan.set_checkpoint_epochs(100);
   for (const bool wide : {false, true}) {

@@ -103,7 +103,7 @@ struct BiasGradient {
 };
 
 /// dy = dy times the derivative of the activation with output y; also sums its columns. Index space: tiles.
-template <class T, class Slope>
+template <class T, class Derivative>
 struct BiasBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
     T* __restrict__ sum = sums;
@@ -115,9 +115,9 @@ struct BiasBackward {
       const T* __restrict__ out = y + r * t.columns;
       T* __restrict__ row = dy + r * t.columns;
       for (auto c = begin; c < end; ++c) {
-        const T slope = Slope::of(out[c], row[c]);
-        row[c] = slope;
-        sum[c] += slope;
+        const T gradient = Derivative::of(out[c], row[c]);
+        row[c] = gradient;
+        sum[c] += gradient;
       }
     }
   }
@@ -125,7 +125,7 @@ struct BiasBackward {
 
 /// 0 where the output y of relu is 0, else dy: where y is NaN, the gradient passes.
 template <class T>
-struct ReluSlope {
+struct ReluDerivative {
   GPUACTORS_FUNCTION static T of(T y, T dy) {
     return y <= T{0} ? T{0} : dy;
   }
@@ -133,16 +133,16 @@ struct ReluSlope {
 
 /// dy (1 - y^2), where y is the output of tanh.
 template <class T>
-struct TanhSlope {
+struct TanhDerivative {
   GPUACTORS_FUNCTION static T of(T y, T dy) {
     return dy * (T{1} - y * y);
   }
 };
 
 template <class T>
-using BiasReluBackward = BiasBackward<T, ReluSlope<T>>;
+using BiasReluBackward = BiasBackward<T, ReluDerivative<T>>;
 template <class T>
-using BiasTanhBackward = BiasBackward<T, TanhSlope<T>>;
+using BiasTanhBackward = BiasBackward<T, TanhDerivative<T>>;
 
 GPUACTORS_DECLARE_TYPED_KERNEL(gather_rows, GatherRows);
 GPUACTORS_DECLARE_TYPED_KERNEL(bias_rows, BiasRows);

@@ -1,4 +1,4 @@
-#include "course.hpp"
+#include "training_run.hpp"
 
 #include <gpuactors/kernels/layers.hpp>
 
@@ -35,7 +35,7 @@ constexpr auto data_note = "training.data";
 constexpr auto loss_note = "training.loss";
 
 /// What a checkpoint goes on with: the same rows, cut and ordered the same way.
-std::string describe_data(const CourseSpec& spec, const Split& split) {
+std::string describe_data(const TrainingSpec& spec, const Split& split) {
   return fmt::format("train={} test={} split_seed={} seed={}", split.train.size(), split.test.size(), spec.split_seed,
                      spec.seed);
 }
@@ -87,8 +87,8 @@ Result<void> check_labels(std::span<const std::int32_t> labels, std::int64_t out
 
 // -- data ----------------------------------------------------------------------------------------
 
-Result<Course> Course::make(gpuactors::Stream& stream, const CourseSpec& given, std::span<const float> features,
-                            std::span<const std::int32_t> labels) {
+Result<TrainingRun> TrainingRun::make(gpuactors::Stream& stream, const TrainingSpec& given,
+                                      std::span<const float> features, std::span<const std::int32_t> labels) {
   auto spec = given;
   if (spec.batch < 1 || spec.batch > std::numeric_limits<std::int32_t>::max())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("a batch has at least 1 row, not {}", spec.batch));
@@ -110,12 +110,12 @@ Result<Course> Course::make(gpuactors::Stream& stream, const CourseSpec& given, 
   if (split.train.empty())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("of {} rows none is left to learn from", labels.size()));
   GPUACTORS_LET(trainer, nn::Trainer::make(stream, spec.trainer, spec.seed));
-  Course course{stream, spec, std::move(trainer), std::move(split)};
-  GPUACTORS_TRY(course.load_data(features, labels));
-  return course;
+  TrainingRun training{stream, spec, std::move(trainer), std::move(split)};
+  GPUACTORS_TRY(training.load_data(features, labels));
+  return training;
 }
 
-Result<void> Course::load_data(std::span<const float> features, std::span<const std::int32_t> labels) {
+Result<void> TrainingRun::load_data(std::span<const float> features, std::span<const std::int32_t> labels) {
   const auto& network = spec_.trainer.network;
   const auto rows = static_cast<std::int64_t>(labels.size());
   const auto learnt = static_cast<std::int64_t>(split_.train.size());
@@ -142,39 +142,39 @@ Result<void> Course::load_data(std::span<const float> features, std::span<const 
   return {};
 }
 
-void* Course::loss_at(std::int64_t row) const {
+void* TrainingRun::loss_at(std::int64_t row) const {
   return static_cast<std::byte*>(losses_.raw())
          + static_cast<std::size_t>(row) * gpuactors::size_of(spec_.trainer.network.dtype);
 }
 
-const std::int32_t* Course::order_at(std::int64_t row) const {
+const std::int32_t* TrainingRun::order_at(std::int64_t row) const {
   return static_cast<const std::int32_t*>(order_.raw()) + row;
 }
 
 // -- order ---------------------------------------------------------------------------------------
 
-std::uint64_t Course::steps_per_epoch() const {
+std::uint64_t TrainingRun::steps_per_epoch() const {
   const auto whole = spec_.batch * membership_.members;
   return static_cast<std::uint64_t>((losses_.size() + whole - 1) / whole);
 }
 
-Course::Range Course::batch_rows(std::uint64_t step) const {
+TrainingRun::Range TrainingRun::batch_rows(std::uint64_t step) const {
   const auto whole = spec_.batch * membership_.members;
   const auto begin = static_cast<std::int64_t>(step) * whole;
   return {begin, std::min(begin + whole, losses_.size())};
 }
 
-Course::Range Course::own_rows(std::uint64_t step) const {
+TrainingRun::Range TrainingRun::own_rows(std::uint64_t step) const {
   const auto all = batch_rows(step);
   const auto cut = [&](std::int64_t rank) { return all.begin + (all.end - all.begin) * rank / membership_.members; };
   return {cut(membership_.rank), cut(membership_.rank + 1)};
 }
 
-void Course::join(const Membership& membership) {
+void TrainingRun::join(const Membership& membership) {
   membership_ = membership;
 }
 
-Result<void> Course::begin_epoch() {
+Result<void> TrainingRun::begin_epoch() {
   if (ordered_)
     return {};
   // From the same beginning in each epoch, so that it can be found again without those before it.
@@ -191,24 +191,24 @@ Result<void> Course::begin_epoch() {
 
 // -- steps ---------------------------------------------------------------------------------------
 
-Result<void> Course::find_gradient() {
+Result<void> TrainingRun::compute_gradient() {
   GPUACTORS_TRY(begin_epoch());
   const auto all = batch_rows(position_);
   const auto own = own_rows(position_);
   if (own.begin == own.end)
     return trainer_.clear_gradient();
-  return trainer_.find_gradient({own.end - own.begin, features_.raw(), labels_.raw(), order_at(own.begin),
-                                 all.end - all.begin, loss_at(own.begin)});
+  return trainer_.compute_gradient({own.end - own.begin, features_.raw(), labels_.raw(), order_at(own.begin),
+                                    all.end - all.begin, loss_at(own.begin)});
 }
 
-Result<void> Course::update() {
+Result<void> TrainingRun::update() {
   GPUACTORS_TRY(trainer_.update());
   ++position_;
   last_loss_.reset();
   return {};
 }
 
-void Course::end_epoch_if_over() {
+void TrainingRun::end_epoch_if_over() {
   if (position_ < steps_per_epoch())
     return;
   position_ = 0;
@@ -216,14 +216,14 @@ void Course::end_epoch_if_over() {
   ++epoch_;
 }
 
-Result<Stretch> Course::advance(std::uint64_t most, std::uint64_t last_epoch) {
+Result<StepReport> TrainingRun::advance(std::uint64_t most, std::uint64_t last_epoch) {
   segments_.resize(std::max<std::size_t>(segments_.size(), 1));
   std::size_t used = 0;
   while (most > 0 && epoch_ < last_epoch && used < epochs_at_once) {
     const auto first = position_;
     const auto count = std::min(most, steps_per_epoch() - first);
     for (std::uint64_t i = 0; i < count; ++i) {
-      GPUACTORS_TRY(find_gradient());
+      GPUACTORS_TRY(compute_gradient());
       GPUACTORS_TRY(update());
     }
     segments_.resize(std::max(segments_.size(), used + 1));
@@ -232,27 +232,27 @@ Result<Stretch> Course::advance(std::uint64_t most, std::uint64_t last_epoch) {
     most -= count;
   }
   GPUACTORS_TRY(stream_->synchronize());
-  Stretch stretch;
+  StepReport report;
   for (std::size_t i = 0; i < used; ++i)
-    collect(segments_[i], stretch);
-  stretch.epochs = epoch_;
-  stretch.steps = trainer_.steps();
-  return stretch;
+    collect(segments_[i], report);
+  report.epochs = epoch_;
+  report.steps = trainer_.steps();
+  return report;
 }
 
-Result<Stretch> Course::report() {
+Result<StepReport> TrainingRun::report() {
   Segment segment;
   GPUACTORS_TRY(fetch_losses(segment, 0, position_));
   GPUACTORS_TRY(stream_->synchronize());
-  Stretch stretch;
-  collect(segment, stretch);
+  StepReport report;
+  collect(segment, report);
   end_epoch_if_over();
-  stretch.epochs = epoch_;
-  stretch.steps = trainer_.steps();
-  return stretch;
+  report.epochs = epoch_;
+  report.steps = trainer_.steps();
+  return report;
 }
 
-Result<void> Course::fetch_losses(Segment& segment, std::uint64_t first, std::uint64_t count) {
+Result<void> TrainingRun::fetch_losses(Segment& segment, std::uint64_t first, std::uint64_t count) {
   segment.first = first;
   segment.count = count;
   if (count == 0)
@@ -263,7 +263,7 @@ Result<void> Course::fetch_losses(Segment& segment, std::uint64_t first, std::ui
   return stream_->download(segment.losses.data(), loss_at(begin), segment.losses.size());
 }
 
-void Course::collect(const Segment& segment, Stretch& stretch) {
+void TrainingRun::collect(const Segment& segment, StepReport& report) {
   const auto begin = batch_rows(segment.first).begin;
   const auto value = [&](std::int64_t row) {
     const auto at = static_cast<std::size_t>(row - begin);
@@ -277,14 +277,14 @@ void Course::collect(const Segment& segment, Stretch& stretch) {
     double sum = 0;
     for (auto row = own.begin; row < own.end; ++row)
       sum += value(row);
-    stretch.losses.push_back(sum / static_cast<double>(all.end - all.begin));
-    stretch.rows += static_cast<std::uint64_t>(own.end - own.begin);
+    report.losses.push_back(sum / static_cast<double>(all.end - all.begin));
+    report.rows += static_cast<std::uint64_t>(own.end - own.begin);
   }
-  if (membership_.members == 1 && !stretch.losses.empty())
-    last_loss_ = stretch.losses.back();
+  if (membership_.members == 1 && !report.losses.empty())
+    last_loss_ = report.losses.back();
 }
 
-Result<double> Course::step_on(std::span<const float> features, std::span<const std::int32_t> labels) {
+Result<double> TrainingRun::step_on(std::span<const float> features, std::span<const std::int32_t> labels) {
   const auto& network = spec_.trainer.network;
   const auto rows = static_cast<std::int64_t>(labels.size());
   if (rows < 1 || rows > network.max_rows
@@ -317,12 +317,12 @@ Result<double> Course::step_on(std::span<const float> features, std::span<const 
 
 // -- evaluation ----------------------------------------------------------------------------------
 
-Result<Quality> Course::evaluate() {
+Result<Quality> TrainingRun::evaluate() {
   return spec_.trainer.network.dtype == DType::f32 ? evaluate_as<float>() : evaluate_as<double>();
 }
 
 template <class T>
-Result<Quality> Course::evaluate_as() {
+Result<Quality> TrainingRun::evaluate_as() {
   const auto& network = spec_.trainer.network;
   const auto rows = static_cast<std::int64_t>(test_labels_.size());
   const auto tiling = gpuactors::kernels::Tiling::of(static_cast<std::uint64_t>(network.inputs()),
@@ -354,12 +354,12 @@ Result<Quality> Course::evaluate_as() {
 // -- checkpoints ---------------------------------------------------------------------------------
 
 template <class T>
-Result<bool> Course::has_numbers_as() {
+Result<bool> TrainingRun::has_numbers_as() {
   GPUACTORS_LET(values, stream_->to_host<T>(trainer_.network().values()));
   return std::all_of(values.begin(), values.end(), [](T value) { return std::isfinite(value); });
 }
 
-Result<void> Course::check_numbers(std::optional<double> loss) {
+Result<void> TrainingRun::check_numbers(std::optional<double> loss) {
   GPUACTORS_LET(numbers,
                 spec_.trainer.network.dtype == DType::f32 ? has_numbers_as<float>() : has_numbers_as<double>());
   if (numbers && std::isfinite(loss.value_or(0)))
@@ -370,7 +370,7 @@ Result<void> Course::check_numbers(std::optional<double> loss) {
                                      trainer_.steps(), numbers ? "the loss is" : "a parameter of the network is"));
 }
 
-Result<void> Course::save(const std::filesystem::path& path, std::optional<double> loss) {
+Result<void> TrainingRun::save(const std::filesystem::path& path, std::optional<double> loss) {
   if (last_loss_)
     loss = last_loss_;
   GPUACTORS_TRY(check_numbers(loss));
@@ -383,8 +383,8 @@ Result<void> Course::save(const std::filesystem::path& path, std::optional<doubl
   return nn::save_training(path, trainer_, spec_.seed, notes);
 }
 
-Result<void> Course::load(const std::filesystem::path& path) {
-  // What it says is held against this course before anything is changed.
+Result<void> TrainingRun::load(const std::filesystem::path& path) {
+  // What it says is held against this training before anything is changed.
   GPUACTORS_LET(head, nn::read_safetensors_head(path));
   GPUACTORS_LET(epoch, number_in(head.metadata, epoch_note, path));
   GPUACTORS_LET(position, number_in(head.metadata, position_note, path));
@@ -412,29 +412,29 @@ Result<void> Course::load(const std::filesystem::path& path) {
   return {};
 }
 
-Result<void> Course::remember() {
+Result<void> TrainingRun::take_snapshot() {
   std::vector<const gpuactors::Tensor*> sources{&trainer_.network().values()};
   for (const auto& memory : trainer_.memory())
     sources.push_back(&memory.values);
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (remembered_.size() == i) {
+    if (snapshot_.size() == i) {
       GPUACTORS_LET(copy, stream_->tensor(sources[i]->dtype(), sources[i]->shape()));
-      remembered_.push_back(std::move(copy));
+      snapshot_.push_back(std::move(copy));
     }
-    GPUACTORS_TRY(stream_->copy(remembered_[i], *sources[i]));
+    GPUACTORS_TRY(stream_->copy(snapshot_[i], *sources[i]));
   }
-  remembered_steps_ = trainer_.steps();
-  remembered_epoch_ = epoch_;
+  snapshot_steps_ = trainer_.steps();
+  snapshot_epoch_ = epoch_;
   return {};
 }
 
-Result<void> Course::go_back() {
-  if (!remembered_.empty()) {
-    GPUACTORS_TRY(stream_->copy(trainer_.network().values(), remembered_[0]));
+Result<void> TrainingRun::restore_snapshot() {
+  if (!snapshot_.empty()) {
+    GPUACTORS_TRY(stream_->copy(trainer_.network().values(), snapshot_[0]));
     for (std::size_t i = 0; i < trainer_.memory().size(); ++i)
-      GPUACTORS_TRY(stream_->copy(trainer_.memory()[i].values, remembered_[i + 1]));
-    trainer_.set_steps(remembered_steps_);
-    epoch_ = remembered_epoch_;
+      GPUACTORS_TRY(stream_->copy(trainer_.memory()[i].values, snapshot_[i + 1]));
+    trainer_.set_steps(snapshot_steps_);
+    epoch_ = snapshot_epoch_;
   }
   position_ = 0;
   ordered_ = false;

@@ -1,4 +1,4 @@
-// How the members of a group sum their slopes up: what a member asks of it, whoever does it.
+// How the members of a group sum their gradients up: what a member asks of it, whoever does it.
 #pragma once
 
 #include "train.pb.h"
@@ -9,20 +9,20 @@
 
 namespace train {
 
-/// Puts the sum of all members' slopes in the place of each one's own, step after step. Used on the thread of its
+/// Puts the sum of all members' gradients in the place of each one's own, step after step. Used on the thread of its
 /// member.
 ///
 /// Nothing in it waits for another member: what cannot go on says so, and the member asks again when a piece has come,
 /// or when it is woken.
-class SlopeSum {
+class GradientSum {
 public:
-  SlopeSum() = default;
-  SlopeSum(const SlopeSum&) = delete;
-  SlopeSum& operator=(const SlopeSum&) = delete;
+  GradientSum() = default;
+  GradientSum(const GradientSum&) = delete;
+  GradientSum& operator=(const GradientSum&) = delete;
   /// Gives up what is under way.
-  virtual ~SlopeSum() = default;
+  virtual ~GradientSum() = default;
 
-  /// Begins with the slopes that the stream finds for step `step`.
+  /// Begins with the gradients that the stream finds for step `step`.
   virtual gpuactors::Result<void> begin(std::uint64_t step) = 0;
 
   /// Whether work that is queued on the stream from now on sees the sum of what was begun; true when nothing was.

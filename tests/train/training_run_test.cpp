@@ -1,9 +1,9 @@
-// A course by itself: the order of its rows, and that it goes on from any step as if nothing had been.
+// A training run by itself: the order of its rows, and that it goes on from any step as if nothing had been.
 #include "lessons.hpp"
 
 #include <gpuactors/device/discovery.hpp>
 
-#include <apps/train/course.hpp>
+#include <apps/train/training_run.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <algorithm>
@@ -15,66 +15,66 @@ using gpuactors::test::TemporaryFolder;
 
 namespace {
 
-CourseSpec small_course(gpuactors::DType dtype = gpuactors::DType::f32) {
-  CourseSpec spec;
+TrainingSpec small_training(gpuactors::DType dtype = gpuactors::DType::f32) {
+  TrainingSpec spec;
   spec.trainer.network = {{6, 20, 3}, nn::Activation::tanh, dtype, 0.25, 64};
   spec.trainer.optimizer = {.rate = 0.1, .momentum = 0.9};
   spec.batch = 7;
   return spec;
 }
 
-/// A course on a device of its own.
+/// A run on a device of its own.
 struct Study {
-  explicit Study(const CourseSpec& spec, std::int64_t rows = 100) : table(make_table(rows, 6, 3, 1)) {
+  explicit Study(const TrainingSpec& spec, std::int64_t rows = 100) : table(make_table(rows, 6, 3, 1)) {
     const auto specs = must(gpuactors::parse_device_specs("host:1x64MiB"));
     const auto devices = must(gpuactors::make_devices(specs, gpuactors::discovery_options("test")));
     context = must(gpuactors::Context::open(devices.at(0), {}));
-    course.emplace(must(Course::make(context->stream(), spec, table.features, table.labels)));
+    training.emplace(must(TrainingRun::make(context->stream(), spec, table.features, table.labels)));
   }
 
   std::vector<double> learn(std::uint64_t steps) {
     std::vector<double> losses;
     while (losses.size() < steps) {
-      const auto stretch = must(course->advance(steps - losses.size(), 100));
-      losses.insert(losses.end(), stretch.losses.begin(), stretch.losses.end());
+      const auto report = must(training->advance(steps - losses.size(), 100));
+      losses.insert(losses.end(), report.losses.begin(), report.losses.end());
     }
     return losses;
   }
 
   Table table;
   std::unique_ptr<gpuactors::Context> context;
-  std::optional<Course> course;
+  std::optional<TrainingRun> training;
 };
 
 } // namespace
 
-TEST_CASE("a course goes on from any step, bit for bit", "[train]") {
+TEST_CASE("a run goes on from any step, bit for bit", "[train]") {
   const TemporaryFolder folder;
   for (const auto dtype : {gpuactors::DType::f32, gpuactors::DType::f64}) {
-    Study whole{small_course(dtype)};
-    CHECK(whole.course->steps_per_epoch() == 12);
+    Study whole{small_training(dtype)};
+    CHECK(whole.training->steps_per_epoch() == 12);
     const auto expected = whole.learn(30);
-    must(whole.course->save(folder / "whole"));
+    must(whole.training->save(folder / "whole"));
     for (const std::uint64_t at : {0, 5, 12, 23}) {
-      Study first{small_course(dtype)};
+      Study first{small_training(dtype)};
       auto losses = first.learn(at);
-      must(first.course->save(folder / "part"));
-      Study second{small_course(dtype)};
+      must(first.training->save(folder / "part"));
+      Study second{small_training(dtype)};
       second.learn(3); // of which nothing must be left
-      must(second.course->load(folder / "part"));
-      CHECK(second.course->position() == at % 12);
-      CHECK(second.course->epochs() == at / 12);
+      must(second.training->load(folder / "part"));
+      CHECK(second.training->position() == at % 12);
+      CHECK(second.training->epochs() == at / 12);
       const auto rest = second.learn(30 - at);
       losses.insert(losses.end(), rest.begin(), rest.end());
       CHECK(losses == expected);
-      must(second.course->save(folder / "part"));
+      must(second.training->save(folder / "part"));
       CHECK(read_text(folder / "part") == read_text(folder / "whole"));
     }
   }
 }
 
 TEST_CASE("each epoch has another order, which the seed decides", "[train]") {
-  auto spec = small_course();
+  auto spec = small_training();
   spec.trainer.optimizer = {.rate = 1e-30}; // losses then tell which rows they are of
   Study first{spec};
   Study same{spec};
@@ -89,41 +89,41 @@ TEST_CASE("each epoch has another order, which the seed decides", "[train]") {
 }
 
 TEST_CASE("what was remembered comes back, with its place", "[train]") {
-  Study study{small_course()};
+  Study study{small_training()};
   study.learn(12);
-  must(study.course->remember());
+  must(study.training->take_snapshot());
   const auto losses = study.learn(8);
-  CHECK(study.course->position() == 8);
-  must(study.course->go_back());
-  CHECK(study.course->steps() == 12);
-  CHECK(study.course->position() == 0);
+  CHECK(study.training->position() == 8);
+  must(study.training->restore_snapshot());
+  CHECK(study.training->steps() == 12);
+  CHECK(study.training->position() == 0);
   CHECK(study.learn(8) == losses);
 }
 
 TEST_CASE("a checkpoint of the middle of an epoch needs batches of the same size", "[train]") {
   const TemporaryFolder folder;
-  Study study{small_course()};
+  Study study{small_training()};
   study.learn(5);
-  must(study.course->save(folder / "middle"));
+  must(study.training->save(folder / "middle"));
   study.learn(7);
-  must(study.course->save(folder / "end"));
-  auto spec = small_course();
+  must(study.training->save(folder / "end"));
+  auto spec = small_training();
   spec.batch = 8;
   Study other{spec};
-  CHECK(says(other.course->load(folder / "middle").error(),
+  CHECK(says(other.training->load(folder / "middle").error(),
              "it is of the middle of an epoch with batches of 7 rows, not 8"));
-  must(other.course->load(folder / "end"));
-  CHECK(other.course->epochs() == 1);
+  must(other.training->load(folder / "end"));
+  CHECK(other.training->epochs() == 1);
 }
 
-TEST_CASE("a course without rows for the test has nothing to say of its quality", "[train]") {
-  auto spec = small_course();
+TEST_CASE("a run without rows for the test has nothing to say of its quality", "[train]") {
+  auto spec = small_training();
   spec.test_part = 0;
   Study study{spec};
-  CHECK(study.course->split().train.size() == 100);
-  CHECK(must(study.course->evaluate()).rows == 0);
+  CHECK(study.training->split().train.size() == 100);
+  CHECK(must(study.training->evaluate()).rows == 0);
   spec.test_part = 1;
-  CHECK(says(Course::make(study.context->stream(), spec, study.table.features, study.table.labels).error(),
+  CHECK(says(TrainingRun::make(study.context->stream(), spec, study.table.features, study.table.labels).error(),
              "at least 0 and below 1, not 1"));
 }
 

@@ -1,6 +1,6 @@
-// A course of training on one device: the data, the order in which they come, and how far it is.
+// A training run on one device: the data, the order in which they come, and how far it is.
 //
-// Everything that happens is decided by the spec and the data: two courses that are alike learn the same, bit for bit
+// Everything that happens is decided by the spec and the data: two runs that are alike learn the same, bit for bit
 // on host devices of equal shares, whether they run in one piece or go on from checkpoints.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace train {
 
 /// What is learnt, and how. A plain value.
-struct CourseSpec {
+struct TrainingSpec {
   nn::TrainerSpec trainer;
   /// Decides initial weights and the order of rows in each epoch.
   std::uint64_t seed = 1;
@@ -28,14 +28,14 @@ struct CourseSpec {
   std::int64_t batch = 64;
 };
 
-/// Which part of each batch a course works on: one of several members that share it. A plain value.
+/// Which part of each batch a training works on: one of several members that share it. A plain value.
 struct Membership {
   std::int64_t rank = 0;
   std::int64_t members = 1;
 };
 
 /// What some steps have brought: their losses, in order. Of several members, the sum of what they report counts.
-struct Stretch {
+struct StepReport {
   /// Epochs that are over, and updates that were made, after it.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
@@ -53,17 +53,17 @@ struct Quality {
 };
 
 /// Movable; used on the thread of its stream.
-class Course {
+class TrainingRun {
 public:
   /// Features are rows x inputs, labels one a row. Both are on the device afterwards, in the type of the network.
   /// @returns `invalid_argument` when data and network do not fit, `out_of_memory`.
-  static gpuactors::Result<Course> make(gpuactors::Stream& stream, const CourseSpec& spec,
-                                        std::span<const float> features, std::span<const std::int32_t> labels);
+  static gpuactors::Result<TrainingRun> make(gpuactors::Stream& stream, const TrainingSpec& spec,
+                                             std::span<const float> features, std::span<const std::int32_t> labels);
 
   /// Makes at most `most` steps, not beyond the end of epoch `last_epoch`, and waits for them once.
-  gpuactors::Result<Stretch> advance(std::uint64_t most, std::uint64_t last_epoch);
+  gpuactors::Result<StepReport> advance(std::uint64_t most, std::uint64_t last_epoch);
 
-  /// One step on other rows than those of the course: returns their mean loss before it.
+  /// One step on other rows than those of the training: returns their mean loss before it.
   gpuactors::Result<double> step_on(std::span<const float> features, std::span<const std::int32_t> labels);
 
   gpuactors::Result<Quality> evaluate();
@@ -101,7 +101,7 @@ public:
     return split_;
   }
 
-  [[nodiscard]] const CourseSpec& spec() const noexcept {
+  [[nodiscard]] const TrainingSpec& spec() const noexcept {
     return spec_;
   }
 
@@ -110,16 +110,16 @@ public:
   /// Sets which part of each batch it works on. At the beginning of an epoch only.
   void join(const Membership& membership);
 
-  /// The first half of the next step: leaves the slopes of its rows in `trainer().gradient()`.
-  gpuactors::Result<void> find_gradient();
+  /// The first half of the next step: leaves the gradients of its rows in `trainer().gradient()`.
+  gpuactors::Result<void> compute_gradient();
   /// The second half, once the gradient is that of all members.
   gpuactors::Result<void> update();
   /// What has been brought since the epoch began. Waits for the stream.
-  gpuactors::Result<Stretch> report();
+  gpuactors::Result<StepReport> report();
 
   /// Keeps a copy of all that learning changes, and goes back to it.
-  gpuactors::Result<void> remember();
-  gpuactors::Result<void> go_back();
+  gpuactors::Result<void> take_snapshot();
+  gpuactors::Result<void> restore_snapshot();
 
   [[nodiscard]] nn::Trainer& trainer() noexcept {
     return trainer_;
@@ -132,7 +132,7 @@ private:
     std::int64_t end = 0;
   };
 
-  Course(gpuactors::Stream& stream, const CourseSpec& spec, nn::Trainer trainer, Split split)
+  TrainingRun(gpuactors::Stream& stream, const TrainingSpec& spec, nn::Trainer trainer, Split split)
     : stream_(&stream), spec_(spec), trainer_(std::move(trainer)), split_(std::move(split)) {
     // nop
   }
@@ -154,7 +154,7 @@ private:
   /// Has the losses of steps of this epoch brought to the host.
   gpuactors::Result<void> fetch_losses(Segment& segment, std::uint64_t first, std::uint64_t count);
   /// Adds the losses of a segment that has arrived.
-  void collect(const Segment& segment, Stretch& stretch);
+  void collect(const Segment& segment, StepReport& report);
   [[nodiscard]] void* loss_at(std::int64_t row) const;
   [[nodiscard]] const std::int32_t* order_at(std::int64_t row) const;
   template <class T>
@@ -165,7 +165,7 @@ private:
   gpuactors::Result<bool> has_numbers_as();
 
   gpuactors::Stream* stream_;
-  CourseSpec spec_;
+  TrainingSpec spec_;
   nn::Trainer trainer_;
   Split split_;
   Membership membership_;
@@ -186,9 +186,9 @@ private:
   gpuactors::Tensor some_x_;
   gpuactors::Tensor some_labels_;
   gpuactors::Tensor logits_;
-  std::vector<gpuactors::Tensor> remembered_;
-  std::uint64_t remembered_steps_ = 0;
-  std::uint64_t remembered_epoch_ = 0;
+  std::vector<gpuactors::Tensor> snapshot_;
+  std::uint64_t snapshot_steps_ = 0;
+  std::uint64_t snapshot_epoch_ = 0;
   std::uint64_t epoch_ = 0;
   /// Steps of this epoch that were made, and whether its order is on the device.
   std::uint64_t position_ = 0;
