@@ -257,6 +257,61 @@ TEST_CASE("cancelling two pieces of work withdraws the one that is under way", "
   CHECK(both.get().error().code() == Errc::cancelled);
 }
 
+TEST_CASE("work that is over for its future can still be cancelled by force", "[base]") {
+  struct Stubborn : detail::FutureState<int> {
+    explicit Stubborn(std::vector<Cancel>& list) : asked(list) {
+      // nop
+    }
+    void cancel(Cancel how) override {
+      asked.push_back(how);
+      complete(fail(Errc::cancelled, "withdrawn"));
+    }
+    std::vector<Cancel>& asked;
+  };
+  std::vector<Cancel> asked;
+  int calls = 0;
+  auto both = Future<int>{std::make_shared<Stubborn>(asked)}.and_then([&](int value) {
+    ++calls;
+    return Future<int>::ready_with(value);
+  });
+  both.cancel();
+  both.cancel(Cancel::force);
+  CHECK(asked == std::vector{Cancel::ask, Cancel::force});
+  CHECK(both.get().error().code() == Errc::cancelled);
+  CHECK(calls == 0);
+}
+
+TEST_CASE("a callback behind two pieces of work runs on the cluster's thread if one of them is its", "[base]") {
+  const auto executor = std::make_shared<Executor>();
+  const auto runs_there = [&](bool of_first, bool of_second, bool made) {
+    Promise<int> first;
+    Promise<int> second;
+    auto one = first.future();
+    auto two = second.future();
+    if (of_first)
+      one.state()->executor = executor;
+    if (of_second)
+      two.state()->executor = executor;
+    std::promise<std::thread::id> where;
+    auto both = std::move(one).and_then([&](int) -> Result<Future<int>> {
+      if (made)
+        return std::move(two);
+      return fail(Errc::unavailable, "away");
+    });
+    std::move(both).transform([](int value) { return value; }).then([&](Result<int>) {
+      where.set_value(std::this_thread::get_id());
+    });
+    CHECK(first.set(1));
+    CHECK(second.set(2));
+    return where.get_future().get() != std::this_thread::get_id();
+  };
+  CHECK_FALSE(runs_there(false, false, true));
+  CHECK(runs_there(true, false, true));
+  CHECK(runs_there(false, true, true));
+  CHECK(runs_there(true, true, true));
+  CHECK(runs_there(true, false, false));
+}
+
 TEST_CASE("a future is waited for without taking its result, and an error of the work is none of the waiting",
           "[base]") {
   Promise<int> promise;

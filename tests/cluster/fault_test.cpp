@@ -15,11 +15,7 @@ Cluster embed_faulty(const std::shared_ptr<faulty::Plan>& plan) {
   EmbeddedNode node;
   node.name = "local";
   node.devices = "host:2x64MiB";
-  node.decorate = [plan](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
-    if (device->info().index != 0)
-      return device;
-    return std::make_shared<faulty::FaultyDevice>(std::move(device), plan);
-  };
+  node.decorate = faulty::decorator(plan, 0);
   EmbedOptions options;
   options.nodes.push_back(std::move(node));
   options.registry = types();

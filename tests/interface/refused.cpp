@@ -33,6 +33,8 @@ void all() {
   giver.method(item, &Giver::give_one);
   // refused: the function streams: its name is a StreamTask or a StreamMethod
   giver.method(item, &Giver::give);
+  // refused: no matching function for call to
+  define_task(item, [](TaskContext&, const Empty&) { return DoubleValue{}; });
   // refused: a concurrent method is a const member function: R name(const In&) const
   giver.concurrent_method("one", &Giver::give_one);
   // refused: a concurrent method does not stream: others would wait

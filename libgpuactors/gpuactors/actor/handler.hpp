@@ -128,8 +128,8 @@ struct ItemOf<S, true> {
 /// The signature of what `ActorTypeBuilder::method` takes: a member function, or a function of the object.
 template <class F>
 using SignatureOfMember =
-    std::conditional_t<std::is_member_function_pointer_v<F>, std::type_identity<MethodSignature<F>>,
-                       std::type_identity<Signature<F>>>::type;
+    typename std::conditional_t<std::is_member_function_pointer_v<F>, std::type_identity<MethodSignature<F>>,
+                                std::type_identity<Signature<F>>>::type;
 
 template <class F>
 inline constexpr bool is_const_member = false;
@@ -138,12 +138,11 @@ inline constexpr bool is_const_member<R (C::*)(As...) const> = true;
 template <class R, class C, class... As>
 inline constexpr bool is_const_member<R (C::*)(As...) const noexcept> = true;
 
-/// A name with message types, of a task or a method.
+/// `Task` and `StreamTask`; `Method` and `StreamMethod`.
 template <class T>
-concept Declared = std::derived_from<T, TypeName> && requires {
-  typename T::Input;
-  typename T::Output;
-};
+concept DeclaredTask = std::derived_from<T, TaskName>;
+template <class T>
+concept DeclaredMethod = std::derived_from<T, MethodName>;
 
 /// Stops the compilation of a function that is not what its name says.
 template <class D, class S>

@@ -53,12 +53,15 @@ private:
   std::string_view name_;
 };
 
+struct TaskName : TypeName {};
+struct MethodName : TypeName {};
+
 } // namespace detail
 
 /// A task that takes an `In` and answers with an `Out`.
 template <ProtobufMessage In = google::protobuf::Empty, ProtobufMessage Out = google::protobuf::Empty>
-struct Task : detail::TypeName {
-  constexpr explicit Task(TypeName name) : TypeName(name) {
+struct Task : detail::TaskName {
+  constexpr explicit Task(TypeName name) : TaskName{name} {
     // nop
   }
 
@@ -69,8 +72,8 @@ struct Task : detail::TypeName {
 
 /// A task that takes an `In` and answers with a stream of `Item`s.
 template <ProtobufMessage In, ProtobufMessage Item>
-struct StreamTask : detail::TypeName {
-  constexpr explicit StreamTask(TypeName name) : TypeName(name) {
+struct StreamTask : detail::TaskName {
+  constexpr explicit StreamTask(TypeName name) : TaskName{name} {
     // nop
   }
 
@@ -81,8 +84,8 @@ struct StreamTask : detail::TypeName {
 
 /// A method that takes an `In` and answers with an `Out`. Several actor types may have it.
 template <ProtobufMessage In = google::protobuf::Empty, ProtobufMessage Out = google::protobuf::Empty>
-struct Method : detail::TypeName {
-  constexpr explicit Method(TypeName name) : TypeName(name) {
+struct Method : detail::MethodName {
+  constexpr explicit Method(TypeName name) : MethodName{name} {
     // nop
   }
 
@@ -93,8 +96,8 @@ struct Method : detail::TypeName {
 
 /// A method that takes an `In` and answers with a stream of `Item`s.
 template <ProtobufMessage In, ProtobufMessage Item>
-struct StreamMethod : detail::TypeName {
-  constexpr explicit StreamMethod(TypeName name) : TypeName(name) {
+struct StreamMethod : detail::MethodName {
+  constexpr explicit StreamMethod(TypeName name) : MethodName{name} {
     // nop
   }
 

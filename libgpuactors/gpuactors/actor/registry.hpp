@@ -127,9 +127,8 @@ TaskTypeBuilder define_task(std::string name, F function, TypeRegistry& registry
 }
 
 /// Registers the function of a task whose messages `task` (`Task` or `StreamTask`) names.
-template <class T, class F>
-requires detail::Declared<T> TaskTypeBuilder define_task(const T& task, F function,
-                                                         TypeRegistry& registry = TypeRegistry::global()) {
+template <detail::DeclaredTask T, class F>
+TaskTypeBuilder define_task(const T& task, F function, TypeRegistry& registry = TypeRegistry::global()) {
   detail::check_implementation<T, detail::Signature<F>>();
   return define_task(std::string{task.name()}, std::move(function), registry);
 }
@@ -153,8 +152,8 @@ public:
   }
 
   /// Registers the function of a method whose messages `method` (`Method` or `StreamMethod`) names.
-  template <class M, class F>
-  requires detail::Declared<M> ActorTypeBuilder& method(const M& method, F function) {
+  template <detail::DeclaredMethod M, class F>
+  ActorTypeBuilder& method(const M& method, F function) {
     detail::check_implementation<M, detail::SignatureOfMember<F>>();
     return this->method(std::string{method.name()}, std::move(function));
   }
@@ -171,8 +170,8 @@ public:
     return add<detail::MethodSignature<F>>(std::move(name), std::mem_fn(function), true);
   }
 
-  template <class M, class F>
-  requires detail::Declared<M> ActorTypeBuilder& concurrent_method(const M& method, F function) {
+  template <detail::DeclaredMethod M, class F>
+  ActorTypeBuilder& concurrent_method(const M& method, F function) {
     detail::check_implementation<M, detail::SignatureOfMember<F>>();
     return concurrent_method(std::string{method.name()}, std::move(function));
   }

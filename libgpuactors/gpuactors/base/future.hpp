@@ -75,15 +75,15 @@ public:
     auto run = [state = std::move(state), function = std::move(function)]() mutable {
       detail::call_back(function, state->take());
     };
-    if (auto executor = core->executor)
-      core->on_ready([executor, run = std::make_shared<decltype(run)>(std::move(run))]() mutable {
-        // Moved, not copied: what the function owns must not be destroyed on the completing thread, which may be one
-        // that the cluster waits for at its end. After that end there is no thread for callbacks any more.
-        if (const auto back = executor->post([run = std::move(run)] { (*run)(); }))
-          back();
-      });
-    else
-      core->on_ready([run = std::make_shared<decltype(run)>(std::move(run))] { (*run)(); });
+    core->on_ready([core, run = std::make_shared<decltype(run)>(std::move(run))]() mutable {
+      const auto executor = core->executor;
+      if (executor == nullptr)
+        return (*run)();
+      // Moved, not copied: what the function owns must not be destroyed on the completing thread, which may be one
+      // that the cluster waits for at its end. After that end there is no thread for callbacks any more.
+      if (const auto back = executor->post([run = std::move(run)] { (*run)(); }))
+        back();
+    });
   }
 
   /// Returns a future of what `function(T)` makes of the value: a value, a `Result` or nothing. Errors pass by it, and
@@ -99,7 +99,8 @@ public:
 
   /// Returns a future of the work that `function(T)` starts with the value: it returns a `Future<U>`, or a
   /// `Result<Future<U>>` if it may refuse. Errors pass by it. The function runs like one of `then`, also when nobody
-  /// waits, so it must not wait for what other callbacks do. Cancelling the returned future withdraws whichever work is
+  /// waits, so it must not wait for what other callbacks do; in an actor, it runs beside the actor's methods, perhaps
+  /// after its end, and must not use `this`. Cancelling the returned future withdraws whichever work is
   /// under way. Consumes this future.
   template <class F>
   [[nodiscard]] auto and_then(F function) && {
@@ -114,7 +115,7 @@ public:
       if (second && second->valid())
         chain->follow(second->state());
       else
-        chain->complete(second ? Result<Made>{detail::taken_already()} : Result<Made>{fail(second.error())});
+        chain->fail_with(second ? Result<Made>{detail::taken_already()} : Result<Made>{fail(second.error())});
     });
     return Future<Made>{std::move(chain)};
   }

@@ -59,7 +59,8 @@ public:
   /// Asks the producer to stop. Does nothing by default.
   virtual void cancel(Cancel how);
 
-  /// The executor for the function of `Future::then`; null means the completing thread.
+  /// The executor for the function of `Future::then`; null means the completing thread. Not changed any more once the
+  /// result is there, and not read before.
   std::shared_ptr<Executor> executor;
 
   /// Whether a thread of this process is expected to produce the answer; if so, a waiter polls longer before it sleeps.
@@ -177,15 +178,17 @@ public:
     auto state = std::make_shared<TransformState>(std::move(source), std::move(function));
     // Weak: a future that nobody wants is not kept.
     state->source_->on_ready([weak = std::weak_ptr<TransformState>{state}] {
-      if (const auto self = weak.lock(); self != nullptr && self->claim())
-        self->publish();
+      const auto self = weak.lock();
+      if (self == nullptr || !self->claim())
+        return;
+      self->executor = self->source_->executor;
+      self->publish();
     });
     return state;
   }
 
   TransformState(std::shared_ptr<FutureState<T>> source, F function)
     : source_(std::move(source)), function_(std::move(function)) {
-    this->executor = source_->executor;
     this->near = source_->near;
   }
 
@@ -208,13 +211,20 @@ private:
 template <class Made>
 class ChainState : public FutureState<Made>, public std::enable_shared_from_this<ChainState<Made>> {
 public:
-  explicit ChainState(const std::shared_ptr<FutureCore>& first) : under_way_(first) {
-    this->executor = first->executor;
+  explicit ChainState(std::shared_ptr<FutureCore> first) : under_way_(std::move(first)) {
+    // nop
+  }
+
+  /// There is no second piece.
+  void fail_with(Result<Made> error) {
+    this->executor = under_way_->executor;
+    this->complete(std::move(error));
   }
 
   /// The second piece has been started. Its result stays where it is until it is taken.
   void follow(std::shared_ptr<FutureState<Made>> second) {
     second_ = std::move(second);
+    const auto first = under_way_->executor;
     std::optional<Cancel> cancelled;
     {
       const std::lock_guard lock{mutex_};
@@ -222,9 +232,13 @@ public:
       cancelled = cancelled_;
     }
     // Weak: a future that nobody wants is not kept.
-    second_->on_ready([weak = this->weak_from_this()] {
-      if (const auto self = weak.lock(); self != nullptr && self->claim())
-        self->publish();
+    second_->on_ready([weak = this->weak_from_this(), first] {
+      const auto self = weak.lock();
+      if (self == nullptr || !self->claim())
+        return;
+      // One of the two may have been ready from the beginning, without a cluster.
+      self->executor = first != nullptr ? first : self->second_->executor;
+      self->publish();
     });
     if (cancelled)
       second_->cancel(*cancelled);
@@ -238,19 +252,20 @@ public:
     std::shared_ptr<FutureCore> work;
     {
       const std::lock_guard lock{mutex_};
-      cancelled_ = how;
-      work = under_way_.lock();
+      if (cancelled_ != Cancel::force)
+        cancelled_ = how;
+      work = under_way_;
     }
-    if (work != nullptr)
-      work->cancel(how);
+    work->cancel(how);
   }
 
 private:
   // Written before the state is published, read afterwards.
   std::shared_ptr<FutureState<Made>> second_;
   std::mutex mutex_;
-  // Guarded by the mutex. Between the two pieces, the first one's state.
-  std::weak_ptr<FutureCore> under_way_;
+  // Guarded by the mutex; changed by `follow` alone. Between the two pieces, the first one: it may be over for its
+  // future, and still be running.
+  std::shared_ptr<FutureCore> under_way_;
   std::optional<Cancel> cancelled_;
 };
 

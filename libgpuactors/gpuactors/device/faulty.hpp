@@ -127,7 +127,9 @@ private:
   std::shared_ptr<Plan> plan_;
 };
 
-/// Returns what makes every device of a node fail by `plan`, for `EmbeddedNode::decorate`.
-[[nodiscard]] std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan);
+/// Returns what makes the devices of a node fail by `plan`, for `EmbeddedNode::decorate`: the one of this index, or all
+/// of them.
+[[nodiscard]] std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan,
+                                                                                        std::optional<int> index = {});
 
 } // namespace gpuactors::faulty
