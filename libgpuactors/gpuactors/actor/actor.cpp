@@ -25,6 +25,15 @@ Result<void> Actor::save_payload(const Payload& state) {
   return {};
 }
 
+v1::ActorHandle Actor::own_handle() const {
+  v1::ActorHandle handle;
+  handle.set_id(host_->id.value());
+  handle.set_name(host_->name);
+  handle.set_type(host_->type);
+  handle.set_origin(host_->origin);
+  return handle;
+}
+
 Metrics& Actor::metrics() noexcept {
   return host_->control->metrics();
 }

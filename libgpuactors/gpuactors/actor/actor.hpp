@@ -14,6 +14,7 @@
 #include <gpuactors/actor/holder_context.hpp>
 #include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/v1/actor.pb.h>
 #include <gpuactors/wire/payload.hpp>
 
 #include <memory>
@@ -43,6 +44,8 @@ struct ActorHost {
   ActorId id;
   std::string name;
   std::string type;
+  /// As in v1::ActorHandle.
+  std::uint64_t origin = 0;
   int restarts = 0;
   /// State saved in an earlier life; empty if there is none.
   Payload saved;
@@ -95,6 +98,10 @@ public:
   [[nodiscard]] const std::string& name() const noexcept {
     return host_->name;
   }
+
+  /// Returns the reference to this actor as a message, like `ActorRef::to_message`: so that others can call it back.
+  /// Works in the constructor too; `Cluster::find` then waits until that is done.
+  [[nodiscard]] v1::ActorHandle own_handle() const;
 
   /// Returns how often the actor was restarted after a death or a move. Only state stored with `save` survives.
   [[nodiscard]] int restarts() const noexcept {

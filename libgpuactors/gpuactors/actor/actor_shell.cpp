@@ -108,6 +108,7 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.id = ActorId{order.actor()};
   host_.name = order.spec().name();
   host_.type = order.spec().type();
+  host_.origin = order.spec().origin();
   host_.restarts = order.restarts();
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());

@@ -395,8 +395,11 @@ private:
 
   // -- actors: actors.cpp ---------------------------------------------------------------
 
-  /// Error text for callers who ask for an actor that no longer exists.
+  /// Error texts for callers who ask for an actor that no longer exists, or never did.
   [[nodiscard]] std::string how_ended(std::uint64_t id) const;
+  [[nodiscard]] std::string why_not_there(const v1::ActorHandle& handle) const;
+  /// Null if the broker does not know of its end any more.
+  [[nodiscard]] const v1::EndedActor* find_ended(std::uint64_t id) const;
   /// Whether a node that has not come back yet may bring the actor back.
   [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
   /// Answers early questions for types, and look-ups and kills of actors, as far as those are back now.
