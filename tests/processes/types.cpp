@@ -180,6 +180,12 @@ public:
     return number(sum);
   }
 
+  /// Ends itself for this reason.
+  Number finish(const Text& reason) {
+    end(reason.text());
+    return number(sum_);
+  }
+
 private:
   double sum_;
   int turns_ = 0;
@@ -212,7 +218,8 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("submit_pid", &Counter::submit_pid)
     .method("add_at", &Counter::add_at)
     .method("me", &Counter::me)
-    .method("add_at_peers", &Counter::add_at_peers);
+    .method("add_at_peers", &Counter::add_at_peers)
+    .method("finish", &Counter::finish);
 
 GPUACTORS_TASK("pid", [](TaskContext&, const google::protobuf::Empty&) { return number(::getpid()); });
 GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {

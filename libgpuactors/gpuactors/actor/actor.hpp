@@ -53,6 +53,14 @@ struct ActorHost {
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
   caf::event_based_actor* self = nullptr;
+  /// A method runs.
+  bool in_call = false;
+  /// Whether the actor ends itself, and whether the message that ends it is under way.
+  bool ends_itself = false;
+  bool end_sent = false;
+
+  /// Has the actor end when it has answered what is in its mailbox now. Actor's thread.
+  void end_behind_queue();
 };
 
 } // namespace detail
@@ -128,6 +136,15 @@ public:
     GPUACTORS_LET(state, Payload{host_->saved}.take_as<T>());
     return std::optional<T>{std::move(state)};
   }
+
+  /// Ends this actor for good, also if it has restarts left: its work is done, or cannot go on. Returns at once. The
+  /// running method goes on and is answered; calls that have returned a `Future` have `limits::stop_grace` to be
+  /// answered, but for those of concurrent methods; calls that wait, and later ones, fail with `actor_died` and
+  /// `reason`. Then the destructor runs and the lease is free. The broker's list of ended actors and its events have
+  /// the reason; if the broker is away, it hears of it when it is back. In a constructor, the actor starts and ends
+  /// before its first call. The first reason counts, up to `limits::end_reason_bytes`. `Cluster::kill` is for others:
+  /// an actor would wait for its own end.
+  void end(std::string reason);
 
   /// Returns the numbers that this actor publishes: `metrics().gauge("train_loss")`. Each life begins without any.
   [[nodiscard]] Metrics& metrics() noexcept;

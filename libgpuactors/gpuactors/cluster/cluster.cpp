@@ -322,6 +322,7 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
+  message.set_from_lease(parent_.value());
   return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message)).get();
 }
 

@@ -159,7 +159,8 @@ public:
   /// free.
   /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer
   ///          than the grace, or after the timeout; `permission_denied` if this program has a client's certificate, and
-  ///          the actor belongs to another name.
+  ///          the actor belongs to another name; `invalid_argument` for an actor that would end itself, which is what
+  ///          `Actor::end` is for.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
   Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
 

@@ -167,6 +167,10 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   if (auto permitted = check_owner(caller, fmt::format("actor {}", record->request.name()), record->spec.owner());
       !permitted)
     return answer.deliver(std::move(permitted));
+  if (message.from_lease() != 0 && record->lease && record->lease->id() == message.from_lease())
+    return answer.deliver(fail(Errc::invalid_argument,
+                               fmt::format("actor {} would wait for its own end: an actor ends itself by Actor::end",
+                                           record->request.name())));
   // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
   const bool between =
       record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
@@ -286,8 +290,9 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
     seeker.deliver(FoundActor{info_of(actor), actor.handle, actor.control});
 }
 
-void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
+void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   auto& record = actors_.at(id);
+  const auto error = record.own_end.value_or(said);
   record.last = full_info_of(record);
   record.handle = nullptr;
   record.control = nullptr;
