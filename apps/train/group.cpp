@@ -110,7 +110,7 @@ Result<void> Group::join() {
   places.set_generation(++generation_);
   places.set_epochs(epochs_);
   for (const auto& member : members_)
-    places.add_members(member.name());
+    *places.add_members() = member.to_message();
   if (by_nccl_) {
     GPUACTORS_LET(id, members_.front().call<NcclId>("nccl_id").get());
     places.set_nccl_id(id.id());

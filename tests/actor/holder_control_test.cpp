@@ -200,3 +200,19 @@ TEST_CASE("a lease that is taken back stops what runs, and what waits is told wh
   control.end();
   CHECK(control.begin(CallId{2}, 0).error() == error);
 }
+
+TEST_CASE("a holder that ends itself goes on with what has begun, and what waits is told why", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).has_value());
+  CHECK_FALSE(control.ends_itself());
+  bool withdrawn = false;
+  control.defer(CallId{1}, [&] { withdrawn = true; });
+  const Error error{Errc::actor_died, "its work is done"};
+  control.end_itself(error);
+  control.end_itself(Error{Errc::actor_died, "it has nothing to do"});
+  CHECK_FALSE(control.stop_requested());
+  CHECK_FALSE(withdrawn);
+  CHECK(control.ends_itself() == error);
+  control.end();
+  CHECK(control.begin(CallId{2}, 0).error() == error);
+}

@@ -347,6 +347,48 @@ TEST_CASE("what a broker had from an earlier one and was ended comes back to no 
   CHECK(third.core.state({}).actors_size() == 0);
 }
 
+TEST_CASE("a later broker does not restore a bundle whose place others got while its node was away", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.add_node();
+    first.add_node("n1", 8);
+    v1::SubmitGroup group;
+    group.set_client(1);
+    group.set_client_request(++first.last_request);
+    group.set_detached(true);
+    group.set_strategy(v1::SubmitGroup::STRICT_SPREAD);
+    group.add_bundles()->set_cpu_units(60'000);
+    group.add_bundles()->set_cpu_units(60'000);
+    first.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[](const Result<v1::GroupInfo>& placed) {
+                              CHECK(must(placed).state() == "placed");
+                            }});
+    first.core.finish();
+  }
+  v1::StartActor order;
+  {
+    Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+    second.greet(1);
+    second.add_node("n1", 8);
+    second.run(2s); // the other node is not back in time
+    auto actor = Scene::actor_of(1, "a");
+    actor.mutable_request()->set_cpu_units(60'000);
+    actor.mutable_request()->set_priority(1);
+    actor.mutable_request()->set_wait_for_nodes(true);
+    second.ask(actor);
+    second.add_node();
+    REQUIRE(second.world.starts.size() == 1);
+    order = second.world.starts.back();
+    second.core.finish();
+  }
+  Scene third{{.last_id = 2U << 30U, .settle = 1s, .store = store}};
+  third.add_node("n1", 8);
+  third.add_node({held_by(order)});
+  CHECK(third.world.ends.empty());
+  CHECK(third.core.state({}).leases_size() == 1);
+}
+
 TEST_CASE("a client with the highest number leaves like any other", "[broker][core]") {
   Scene scene;
   scene.greet(5);

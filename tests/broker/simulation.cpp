@@ -181,8 +181,9 @@ void Cluster::lose_broker() {
   for (auto& client : clients_)
     cut(client->link);
   start_broker();
+  // Where nothing else is lost, all nodes are back before a broker goes on without them.
   for (auto& node : nodes_)
-    time_.at(time_.now() + soon(3000), [this, &node = *node] { come(node); });
+    time_.at(time_.now() + soon(faults_.lost_connections > 0 ? 3'000 : 1'500), [this, &node = *node] { come(node); });
   for (auto& client : clients_)
     time_.at(time_.now() + soon(3000), [this, &client = *client] { greet(client); });
 }
@@ -224,6 +225,8 @@ void Cluster::come(Node& node) {
   message.set_registration(++node.registration);
   for (const auto& [id, held] : node.held)
     *message.add_held() = held;
+  for (const auto& own : node.own_ends)
+    *message.add_own_ends() = own;
   const auto link = node.link;
   note("node comes", message);
   to_broker(link, [this, link, &node, message](BrokerCore& core) {
@@ -257,6 +260,12 @@ void Cluster::start(Node& node, const v1::HeldLease& held) {
     for (const auto& [lease, there] : other->held)
       if (told && held.has_actor() && there.actor().actor() == actor.actor())
         violations_.push_back(fmt::format("actor {} is started beside its life under lease {}", actor.actor(), lease));
+  // A node tells it to each broker that it comes to, and each waits for all nodes.
+  const bool repeated = faults_.lost_connections + faults_.lost_nodes + faults_.standstills == 0;
+  for (const auto& other : nodes_)
+    for (const auto& own : other->own_ends)
+      if ((told || repeated) && held.has_actor() && own.actor() == actor.actor())
+        violations_.push_back(fmt::format("actor {} is started after it has ended itself", actor.actor()));
   node.held[id] = held;
   check_room(node);
   time_.at(time_.now() + soon(30), [this, &node, id, agent = node.agent] {
@@ -294,6 +303,20 @@ void Cluster::end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool cra
   to_broker(node.link, [message](BrokerCore& core) { core.lease_ended(message); });
 }
 
+void Cluster::end_itself(Node& node, std::uint64_t lease) {
+  const auto held = node.held.extract(lease);
+  note(fmt::format("actor {} ends itself under lease {}", held.mapped().actor().actor(), lease));
+  ++coverage_["own end"];
+  v1::OwnEnd own;
+  own.set_actor(held.mapped().actor().actor());
+  own.mutable_end()->set_lease(lease);
+  own.mutable_end()->set_epoch(held.mapped().lease().epoch());
+  own.mutable_end()->set_error(static_cast<std::uint32_t>(Errc::actor_died));
+  own.mutable_end()->set_by_itself(true);
+  node.own_ends.push_back(own);
+  to_broker(node.link, [own](BrokerCore& core) { core.lease_ended(own.end()); });
+}
+
 void Cluster::check_room(const Node& node) {
   for (const auto& device : node.offer.devices()) {
     std::int64_t units = 0;
@@ -316,6 +339,7 @@ void Cluster::restart(Node& node) {
   for (const auto& [lease, held] : std::exchange(node.held, {}))
     for (auto& client : clients_)
       client->leases.erase(lease);
+  node.own_ends.clear();
   node.agent = ++last_agent_;
   node.registration = 0;
   time_.at(time_.now() + soon(2000), [this, &node] { come(node); });

@@ -26,6 +26,8 @@ struct Faults {
   int lost_nodes = 0;
   int lost_clients = 0;
   int lost_holders = 0;
+  /// Actors that end themselves.
+  int own_ends = 0;
   int lost_brokers = 0;
   int drains = 0;
   /// Nodes and clients that say that they go.
@@ -130,6 +132,7 @@ private:
   void start(Node& node, const gpuactors::v1::HeldLease& held);
   void started(Node& node, std::uint64_t lease);
   void end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool crashed);
+  void end_itself(Node& node, std::uint64_t lease);
   void check_room(const Node& node);
   void restart(Node& node);
 

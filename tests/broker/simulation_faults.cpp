@@ -2,6 +2,8 @@
 #include <broker/simulation_parts.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace simulation {
 
 void Cluster::fail_something() {
@@ -37,6 +39,12 @@ void Cluster::fail_something() {
       const auto& lease = node.held.begin()->second.lease();
       end(node, lease.id(), lease.epoch(), true);
     }
+  } else if (turns_up(faults_.own_ends)) {
+    const auto actor = std::find_if(node.held.begin(), node.held.end(), [](const auto& item) {
+      return item.second.has_actor() && item.second.has_started();
+    });
+    if (actor != node.held.end())
+      end_itself(node, actor->first);
   } else if (turns_up(faults_.lost_brokers)) {
     lose_broker();
   } else if (turns_up(faults_.drains)) {

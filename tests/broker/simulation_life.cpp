@@ -310,6 +310,13 @@ std::vector<std::string> Cluster::disagreements() {
     std::erase_if(
         known, [&](const auto& item) { return item.second == node->offer.name() && node->held.count(item.first) > 0; });
   }
+  // A life that began later was started in ignorance of the end.
+  for (const auto& node : nodes_)
+    for (const auto& own : node->own_ends)
+      for (const auto& other : nodes_)
+        for (const auto& [lease, held] : other->held)
+          if (held.has_actor() && held.actor().actor() == own.actor() && lease <= own.end().lease())
+            complain(fmt::format("actor {} lives under lease {}, though it has ended itself", own.actor(), lease));
   for (const auto& [lease, where] : known)
     complain(fmt::format("the broker knows lease {}, which node {} does not hold", lease, where));
   std::size_t waiting = 0;

@@ -19,6 +19,8 @@ struct Cluster::Node {
   bool registered = false;
   /// By lease.
   std::map<std::uint64_t, v1::HeldLease> held;
+  /// Actors that have ended themselves here.
+  std::vector<v1::OwnEnd> own_ends;
 };
 
 /// Something that a client has asked for.

@@ -63,10 +63,12 @@ TEST_CASE("a cluster in which holders and nodes die ends as it began", "[simulat
   Faults faults;
   faults.lost_holders = 10;
   faults.lost_nodes = 3;
+  faults.own_ends = 5;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
   CHECK(coverage["holder lost"] > seeds);
   CHECK(coverage["node lost"] > seeds);
+  CHECK(coverage["own end"] > seeds);
 }
 
 TEST_CASE("a cluster in which connections are lost ends as it began", "[simulation]") {
@@ -75,9 +77,21 @@ TEST_CASE("a cluster in which connections are lost ends as it began", "[simulati
   faults.lost_connections = 8;
   faults.lost_clients = 2;
   faults.drains = 3;
+  faults.own_ends = 4;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
-  for (const auto* what : {"connection lost", "client lost", "node drained", "node undrained"})
+  for (const auto* what : {"connection lost", "client lost", "node drained", "node undrained", "own end"})
+    CHECK(coverage[what] > seeds);
+}
+
+TEST_CASE("a cluster whose broker dies brings no actor back that has ended itself", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_brokers = 3;
+  faults.own_ends = 8;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  for (const auto* what : {"broker lost", "own end"})
     CHECK(coverage[what] > seeds);
 }
 
@@ -115,6 +129,7 @@ TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]")
   faults.drains = 2;
   faults.goodbyes = 1;
   faults.standstills = 1;
+  faults.own_ends = 4;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
   CHECK(coverage["broker lost"] > seeds);

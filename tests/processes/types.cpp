@@ -162,6 +162,30 @@ public:
     return number(1'000);
   }
 
+  /// The reference to itself that it gives to others.
+  Peers me(const google::protobuf::Empty&) {
+    Peers result;
+    *result.add_actors() = own_handle();
+    return result;
+  }
+
+  /// Adds to the number of each of them.
+  Result<Number> add_at_peers(const Peers& peers) {
+    double sum = 0;
+    for (const auto& peer : peers.actors()) {
+      GPUACTORS_LET(other, Cluster::from(*this).find(peer));
+      GPUACTORS_LET(answer, other.call<Number>("add", number(1)).get());
+      sum += answer.value();
+    }
+    return number(sum);
+  }
+
+  /// Ends itself for this reason.
+  Number finish(const Text& reason) {
+    end(reason.text());
+    return number(sum_);
+  }
+
 private:
   double sum_;
   int turns_ = 0;
@@ -192,7 +216,10 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("count", &Counter::count)
     .method("spawn", &Counter::spawn)
     .method("submit_pid", &Counter::submit_pid)
-    .method("add_at", &Counter::add_at);
+    .method("add_at", &Counter::add_at)
+    .method("me", &Counter::me)
+    .method("add_at_peers", &Counter::add_at_peers)
+    .method("finish", &Counter::finish);
 
 GPUACTORS_TASK("pid", [](TaskContext&, const google::protobuf::Empty&) { return number(::getpid()); });
 GPUACTORS_TASK("fall", [](TaskContext&, const Text& how) {

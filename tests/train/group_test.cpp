@@ -122,12 +122,10 @@ TEST_CASE("a member that is alone leaves in the middle of an epoch", "[train]") 
   auto cluster = embed();
   auto lesson = make_lesson(cluster, make_table(40'000, 12, 4, 1));
   lesson.plan.set_batch(1);
-  auto options = half();
-  options.name = "alone";
-  const auto member = must(cluster.spawn("train_member", lesson.plan, options));
+  const auto member = must(cluster.spawn("train_member", lesson.plan, half()));
   Places places;
   places.set_generation(1);
-  places.add_members("alone");
+  *places.add_members() = member.to_message();
   must(member.call<Status>("join", places).get());
   EpochRequest request;
   request.set_generation(1);

@@ -2,6 +2,7 @@
 // nodes of two versions could not talk to each other: add a field or a message instead of changing one.
 #include "system.hpp"
 
+#include <gpuactors/v1/actor.pb.h>
 #include <gpuactors/v1/serving.pb.h>
 #include <gpuactors/v1/source.pb.h>
 #include <gpuactors/v1/tensor.pb.h>
@@ -173,8 +174,9 @@ TEST_CASE("a call keeps its bytes", "[wire]") {
 
 TEST_CASE("the fields of control messages are those of tests/wire/fields.txt, which only grows", "[wire]") {
   std::set<std::string> fields;
-  for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::TensorRef::descriptor()->file(),
-                           v1::SourceTask::descriptor()->file(), v1::ReplicaConfig::descriptor()->file()}) {
+  for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::ActorHandle::descriptor()->file(),
+                           v1::TensorRef::descriptor()->file(), v1::SourceTask::descriptor()->file(),
+                           v1::ReplicaConfig::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i)
       collect(*file->message_type(i), fields);
     for (int i = 0; i < file->enum_type_count(); ++i)

@@ -3,10 +3,18 @@
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/wire/messages.hpp>
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gpuactors {
+
+void detail::ActorHost::end_behind_queue() {
+  if (!std::exchange(end_sent, true))
+    caf_version::enqueue(caf::actor_cast<caf::strong_actor_ptr>(self), nullptr, 0, v1::Tick{});
+}
 
 Actor::Actor(Init init)
   : HolderContext(*init.host_->placement, *init.host_->control, *init.host_->services, nullptr), host_(init.host_) {
@@ -23,6 +31,25 @@ Result<void> Actor::save_payload(const Payload& state) {
   host_->control->save(encoded);
   host_->saved = std::move(encoded);
   return {};
+}
+
+void Actor::end(std::string reason) {
+  if (reason.size() > limits::end_reason_bytes)
+    reason.resize(limits::end_reason_bytes); // Error replaces a character that is cut
+  host_->control->end_itself(Error{Errc::actor_died, "the actor has ended itself: " + reason});
+  host_->ends_itself = true;
+  // What comes while the running method goes on is refused with the reason, too.
+  if (!host_->in_call)
+    host_->end_behind_queue();
+}
+
+v1::ActorHandle Actor::own_handle() const {
+  v1::ActorHandle handle;
+  handle.set_id(host_->id.value());
+  handle.set_name(host_->name);
+  handle.set_type(host_->type);
+  handle.set_origin(host_->origin);
+  return handle;
 }
 
 Metrics& Actor::metrics() noexcept {

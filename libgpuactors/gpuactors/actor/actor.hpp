@@ -14,6 +14,7 @@
 #include <gpuactors/actor/holder_context.hpp>
 #include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/v1/actor.pb.h>
 #include <gpuactors/wire/payload.hpp>
 
 #include <memory>
@@ -43,6 +44,8 @@ struct ActorHost {
   ActorId id;
   std::string name;
   std::string type;
+  /// As in v1::ActorHandle.
+  std::uint64_t origin = 0;
   int restarts = 0;
   /// State saved in an earlier life; empty if there is none.
   Payload saved;
@@ -50,6 +53,14 @@ struct ActorHost {
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
   caf::event_based_actor* self = nullptr;
+  /// A method runs.
+  bool in_call = false;
+  /// Whether the actor ends itself, and whether the message that ends it is under way.
+  bool ends_itself = false;
+  bool end_sent = false;
+
+  /// Has the actor end when it has answered what is in its mailbox now. Actor's thread.
+  void end_behind_queue();
 };
 
 } // namespace detail
@@ -96,6 +107,10 @@ public:
     return host_->name;
   }
 
+  /// Returns the reference to this actor as a message, like `ActorRef::to_message`: so that others can call it back.
+  /// Works in the constructor too; `Cluster::find` then waits until that is done.
+  [[nodiscard]] v1::ActorHandle own_handle() const;
+
   /// Returns how often the actor was restarted after a death or a move. Only state stored with `save` survives.
   [[nodiscard]] int restarts() const noexcept {
     return host_->restarts;
@@ -121,6 +136,15 @@ public:
     GPUACTORS_LET(state, Payload{host_->saved}.take_as<T>());
     return std::optional<T>{std::move(state)};
   }
+
+  /// Ends this actor for good, also if it has restarts left: its work is done, or cannot go on. Returns at once. The
+  /// running method goes on and is answered; calls that have returned a `Future` have `limits::stop_grace` to be
+  /// answered, but for those of concurrent methods; calls that wait, and later ones, fail with `actor_died` and
+  /// `reason`. Then the destructor runs and the lease is free. The broker's list of ended actors and its events have
+  /// the reason; if the broker is away, it hears of it when it is back. In a constructor, the actor starts and ends
+  /// before its first call. The first reason counts, up to `limits::end_reason_bytes`. `Cluster::kill` is for others:
+  /// an actor would wait for its own end.
+  void end(std::string reason);
 
   /// Returns the numbers that this actor publishes: `metrics().gauge("train_loss")`. Each life begins without any.
   [[nodiscard]] Metrics& metrics() noexcept;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuactors {
 
@@ -57,7 +58,14 @@ caf::behavior ActorShell::make_behavior() {
         call.payload = input;
         return serve(call);
       },
-      [this](const v1::Tick&) { answers_->deliver(); },
+      [this](const v1::Tick& message) {
+        // Answers have tickets; the actor's own end has none.
+        if (message.id() == 0)
+          return end_itself(message.what() != 0);
+        answers_->deliver();
+        if (awaits_answers_)
+          end_itself(false);
+      },
       // The mailbox is in order: all calls that arrived before the fault have been answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
@@ -79,12 +87,23 @@ void ActorShell::on_exit() {
     // Whoever learns of this actor's end has its answers.
     shared_->await_end();
   }
-  answers_->fail_all(host_.control->revoked().value_or(Error{Errc::actor_died, "the actor ended before it answered"}));
+  answers_->fail_all(host_.control->why_ended());
   object_.reset();
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
   host_.placement.reset();
   host_.control->half_ended();
+}
+
+void ActorShell::end_itself(bool grace_is_over) {
+  if (grace_is_over || answers_->empty())
+    return quit(caf::exit_reason::user_shutdown);
+  // Whoever fulfils the promise may never do so: it may wait for a message that is refused now.
+  if (std::exchange(awaits_answers_, true))
+    return;
+  v1::Tick tick;
+  tick.set_what(1);
+  caf_version::post_later(this, limits::stop_grace, std::move(tick));
 }
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
@@ -108,6 +127,7 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.id = ActorId{order.actor()};
   host_.name = order.spec().name();
   host_.type = order.spec().type();
+  host_.origin = order.spec().origin();
   host_.restarts = order.restarts();
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
@@ -154,6 +174,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     return to_caf(Error{Errc::unavailable, "the actor was not started"});
   detail::HostedCall frame{this, call, *host_.control, *answers_};
   object_->frame_ = &frame;
+  host_.in_call = true;
   auto answer = detail::run_call(call, *host_.control, [&]() -> Answer {
     auto method = type_->find_method(call.method);
     if (!method)
@@ -161,6 +182,9 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     return (*method)->run(*object_, frame);
   });
   object_->frame_ = nullptr;
+  host_.in_call = false;
+  if (host_.ends_itself)
+    host_.end_behind_queue();
   // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
   if (!host_.placement->lost_devices().empty())
     quit(caf::exit_reason::user_shutdown);

@@ -16,7 +16,7 @@ namespace gpuactors {
 ///
 /// Lifecycle: spawned on its own thread by a worker -> `StartActor` constructs the object (answered with `Started`, or
 /// the error of its devices or its constructor) -> serves `Call` and `(std::string method, Payload)` -> ended by an
-/// exit message; then it destroys the object and closes the devices. All on its own thread.
+/// exit message, or by `Actor::end`; then it destroys the object and closes the devices. All on its own thread.
 class ActorShell : public Guarded<OwnThreads::ActorBase, HolderFromClients> {
 public:
   ActorShell(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<const ProcessServices> services,
@@ -39,12 +39,16 @@ private:
   Result<void> make_object(const v1::StartActor& order, const Payload& config);
   Result<void> start_concurrent();
   caf::result<Payload> serve(const Call& call);
+  /// The actor ends itself, and what was in its mailbox is answered.
+  void end_itself(bool grace_is_over);
 
   LeaseInfo lease_;
   detail::ActorHost host_;
   const ActorType* type_ = nullptr;
   std::unique_ptr<Actor> object_;
   std::shared_ptr<detail::Answers> answers_;
+  /// The actor has ended itself, and waits for answers that methods have promised.
+  bool awaits_answers_ = false;
   // Null without concurrent methods. Kept until this actor is gone, because others may be passing calls on.
   std::shared_ptr<SharedObject> shared_;
   caf::actor concurrent_;

@@ -3,14 +3,6 @@
 
 namespace gpuactors {
 
-namespace {
-
-Error ended() {
-  return {Errc::actor_died, "the actor ended before it answered"};
-}
-
-} // namespace
-
 ConcurrentShell::ConcurrentShell(caf::actor_config& config, OwnThreads::Thread thread,
                                  std::shared_ptr<SharedObject> shared)
   : OwnThreads::ActorBase(config, std::move(thread)), shared_(std::move(shared)),
@@ -32,7 +24,7 @@ caf::behavior ConcurrentShell::make_behavior() {
 }
 
 void ConcurrentShell::on_exit() {
-  answers_->fail_all(shared_->control->revoked().value_or(ended()));
+  answers_->fail_all(shared_->control->why_ended());
   shared_->end();
 }
 
@@ -40,7 +32,7 @@ caf::result<Payload> ConcurrentShell::serve(const Call& call) {
   set_output_holder(shared_->lease);
   const std::lock_guard lock{shared_->serving};
   if (shared_->object == nullptr)
-    return to_caf(shared_->control->revoked().value_or(ended()));
+    return to_caf(shared_->control->why_ended());
   detail::HostedCall frame{this, call, *shared_->control, *answers_};
   const detail::ConcurrentCall running{frame};
   auto answer = detail::run_call(call, *shared_->control, [&]() -> Answer {

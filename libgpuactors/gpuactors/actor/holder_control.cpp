@@ -7,6 +7,8 @@ Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items) {
   const std::lock_guard lock{mutex_};
   if (revoked_)
     return fail(*revoked_);
+  if (ends_itself_)
+    return fail(*ends_itself_);
   if (ending_)
     return fail(Errc::actor_died, "it was ended before the call began");
   if (!cancelled_.empty() && cancelled_.erase(call) > 0)
@@ -71,6 +73,7 @@ std::shared_ptr<HolderControl> HolderControl::concurrent() {
     concurrent_ = std::make_shared<HolderControl>();
     concurrent_->ending_ = ending_;
     concurrent_->revoked_ = revoked_;
+    concurrent_->ends_itself_ = ends_itself_;
   }
   return concurrent_;
 }
@@ -159,6 +162,31 @@ void HolderControl::revoke(Error error) {
 std::optional<Error> HolderControl::revoked() const {
   const std::lock_guard lock{mutex_};
   return revoked_;
+}
+
+void HolderControl::end_itself(Error error) {
+  std::shared_ptr<HolderControl> concurrent;
+  {
+    const std::lock_guard lock{mutex_};
+    if (ends_itself_)
+      return;
+    ends_itself_ = error;
+    concurrent = concurrent_;
+  }
+  if (concurrent != nullptr)
+    concurrent->end_itself(std::move(error));
+}
+
+Error HolderControl::why_ended() const {
+  const std::lock_guard lock{mutex_};
+  if (revoked_)
+    return *revoked_;
+  return ends_itself_.value_or(Error{Errc::actor_died, "the actor ended before it answered"});
+}
+
+std::optional<Error> HolderControl::ends_itself() const {
+  const std::lock_guard lock{mutex_};
+  return ends_itself_;
 }
 
 void HolderControl::on_end(std::function<void()> report) {

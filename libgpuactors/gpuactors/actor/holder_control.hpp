@@ -29,8 +29,8 @@ class HolderControl {
 public:
   /// Marks `call` as the running one, with `stream_items` items of stream credit. Holder's thread.
   /// @returns false if the call was taken back and nobody waits for its answer; `cancelled` if it was cancelled while
-  ///          it waited, `actor_died` if the holder is ending, or the error with which its lease was revoked. In all
-  ///          these cases, the call must not run.
+  ///          it waited, `actor_died` if the holder is ending or has ended itself, or the error with which its lease
+  ///          was revoked. In all these cases, the call must not run.
   Result<bool> begin(CallId call, std::uint32_t stream_items);
 
   /// Ends the running call. Holder's thread.
@@ -74,6 +74,15 @@ public:
   /// Returns why the lease was revoked; nothing if it was not. Any thread.
   [[nodiscard]] std::optional<Error> revoked() const;
 
+  /// The holder ends itself: later calls fail with this error, and those that have begun go on. The first error counts.
+  void end_itself(Error error);
+
+  /// Returns with which error the holder ends itself; nothing if it does not. Any thread.
+  [[nodiscard]] std::optional<Error> ends_itself() const;
+
+  /// Returns what calls get that the holder has not answered at its end. Any thread.
+  [[nodiscard]] Error why_ended() const;
+
   /// Sets the function that keeps the holder's saved state. Call before others know the holder.
   void on_save(std::function<void(const Payload&)> keep);
 
@@ -114,6 +123,7 @@ private:
   std::uint32_t credits_ = 0;
   bool ending_ = false;
   std::optional<Error> revoked_;
+  std::optional<Error> ends_itself_;
   std::unordered_map<CallId, std::function<void()>> deferred_;
   // Calls cancelled before they began. A cancellation may arrive after the call's answer, so the oldest entries are
   // forgotten.

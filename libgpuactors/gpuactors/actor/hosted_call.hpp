@@ -81,6 +81,11 @@ public:
     }
   }
 
+  /// Whether no answer is still to come. Host's thread.
+  [[nodiscard]] bool empty() const noexcept {
+    return open_.empty();
+  }
+
   /// Delivers the answers that are ready, and answers all other open calls with `error`. Host's thread, at its end.
   void fail_all(const Error& error) {
     deliver();

@@ -167,6 +167,8 @@ private:
   void send_saves();
   void used(const v1::HolderUsage& message);
   void report(v1::LeaseEnded message);
+  /// Keeps the end of an actor that has ended itself, to be repeated at each registration.
+  void keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message);
 
   // -- devices that fail: process_agent_faults.cpp ---------------------------------------------
 
@@ -208,6 +210,8 @@ private:
   bool saves_wait_ = false;
   // Saved state of actors that ended while the broker was out of reach.
   std::vector<v1::ActorSaved> unsent_saves_;
+  // Actors that have ended themselves here, the latest last, for a broker that may not know.
+  std::deque<v1::OwnEnd> own_ends_;
   // By device: when sticky errors cost a worker process the device.
   std::map<int, std::deque<TimePoint>> losses_;
   // Pending answers to readers of the log, by ticket.

@@ -56,6 +56,8 @@ void ProcessAgent::register_node() {
   message.set_registration(++registration_);
   message.set_release(release);
   message.set_held_ahead(tell_held());
+  for (const auto& own : own_ends_)
+    *message.add_own_ends() = own;
   const auto broker = caf::actor_cast<BrokerHandle>(broker_);
   caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
       .then(
@@ -185,6 +187,15 @@ void ProcessAgent::used(const v1::HolderUsage& message) {
   caf_version::post(broker_, message);
 }
 
+void ProcessAgent::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message) {
+  // A broker that does not answer may hear of it, and die before its store does: no answer says that it is known.
+  auto& own = own_ends_.emplace_back();
+  own.set_actor(actor);
+  *own.mutable_end() = message;
+  if (own_ends_.size() > limits::own_ends)
+    own_ends_.pop_front();
+}
+
 void ProcessAgent::report(v1::LeaseEnded message) {
   const LeaseId id{message.lease()};
   // Gives the units back before the broker hears of the end and grants them to others.
@@ -192,6 +203,8 @@ void ProcessAgent::report(v1::LeaseEnded message) {
   if (const auto lease = leases_.extract(id); !lease.empty()) {
     const auto& held = lease.mapped().held;
     const bool fresh = fresh_saves_.erase(id) > 0;
+    if (message.by_itself())
+      keep_own_end(held.actor().actor(), message);
     // Keeps the save until the broker can be reached again. The broker learns of the end when the lease is missing from
     // the next registration.
     if (broker_ == nullptr && !held.actor().saved_type().empty())

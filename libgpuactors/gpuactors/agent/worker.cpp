@@ -88,11 +88,18 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
   slot.holder = std::move(*holder);
   slot.control->on_end([worker = caf::actor_cast<caf::strong_actor_ptr>(this), control = std::weak_ptr{slot.control},
                         ended = lease_end(lease.id(), lease.epoch())]() mutable {
-    if (const auto known = control.lock())
+    const auto known = control.lock();
+    if (known != nullptr)
       for (const auto index : known->lost_devices())
         ended.add_lost_devices(index);
     if (ended.lost_devices_size() > 0)
       ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
+    if (known != nullptr)
+      if (const auto own = known->ends_itself()) {
+        ended.set_error(static_cast<std::uint32_t>(own->code()));
+        ended.set_text(own->message());
+        ended.set_by_itself(true);
+      }
     caf_version::enqueue(worker, nullptr, 0, ended);
   });
   slot.control->on_save([agent = agent_, id = lease.id(), epoch = lease.epoch()](const Payload& state) {
@@ -179,7 +186,9 @@ void Worker::ended(v1::LeaseEnded message) {
   const auto slot = slots_.extract(LeaseId{message.lease()});
   if (slot.empty())
     return;
-  if (const auto& failure = slot.mapped().failure; failure && message.error() == 0) {
+  // A constructor that ends its actor and fails has failed.
+  const bool unsaid = message.error() == 0 || (message.by_itself() && !slot.mapped().started);
+  if (const auto& failure = slot.mapped().failure; failure && unsaid) {
     message.set_error(static_cast<std::uint32_t>(failure->code()));
     message.set_text(failure->message());
   }

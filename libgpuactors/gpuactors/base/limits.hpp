@@ -128,11 +128,17 @@ inline constexpr std::chrono::milliseconds restart_pause{100};
 inline constexpr std::chrono::seconds restart_pause_most{30};
 inline constexpr std::chrono::minutes restart_calm{1};
 
+/// Bytes of the reason with which an actor ends itself; the rest of a longer one is dropped.
+inline constexpr std::size_t end_reason_bytes = 4U << 10;
+
 /// Ended actors that the broker still reports.
 inline constexpr std::size_t ended_actors = 1'000;
 
 /// Ended actors that a restarted broker does not take from nodes that were cut off: so many, the latest.
 inline constexpr std::size_t buried_actors = 10'000;
+
+/// Actors that have ended themselves, of which a node tells each broker that it registers with: so many, the latest.
+inline constexpr std::size_t own_ends = 1'000;
 
 /// Withdrawn requests that the broker remembers of one client, the latest, for nodes that bring what was asked for.
 inline constexpr std::size_t withdrawn_requests = 1'000;
@@ -279,6 +285,7 @@ inline constexpr std::chrono::seconds bulk_idle{60};
 
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
 static_assert(held_bytes + payload_bytes + saved_bytes < link_message_bytes / 2);
+static_assert(held_bytes + 4 * own_ends * end_reason_bytes < link_message_bytes / 2);
 static_assert(usage_bytes + metrics_per_actor * 2 * metric_name_length < link_message_bytes / 2);
 static_assert(metrics_in_state_bytes < link_message_bytes / 2);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);

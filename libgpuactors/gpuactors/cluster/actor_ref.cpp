@@ -218,6 +218,17 @@ const std::string& ActorRef::type() const noexcept {
   return cell_ != nullptr ? cell_->type : no_text;
 }
 
+v1::ActorHandle ActorRef::to_message() const {
+  v1::ActorHandle handle;
+  if (cell_ == nullptr)
+    return handle;
+  handle.set_id(cell_->id.value());
+  handle.set_name(cell_->name);
+  handle.set_type(cell_->type);
+  handle.set_origin(cell_->origin);
+  return handle;
+}
+
 v1::ActorInfo ActorRef::info() const {
   if (cell_ == nullptr)
     return {};

@@ -4,6 +4,7 @@
 #include <gpuactors/actor/interface.hpp>
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/cluster/pending.hpp>
+#include <gpuactors/v1/actor.pb.h>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <concepts>
@@ -92,6 +93,12 @@ public:
   [[nodiscard]] ActorId id() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] const std::string& type() const noexcept;
+
+  /// Returns the reference as a message, to be a field of the program's own: `*message.mutable_peer() =
+  /// ref.to_message()`. Whoever gets the message, in any process of the cluster, finds the actor by
+  /// `Cluster::find(message.peer())`. It stays good over restarts of the actor and of the broker, and does not keep the
+  /// actor alive. For an empty reference, it is an empty message, which `find` refuses.
+  [[nodiscard]] v1::ActorHandle to_message() const;
 
   /// Returns node, devices, process and lease as of the actor's last start; empty for an empty reference.
   [[nodiscard]] v1::ActorInfo info() const;

@@ -1,3 +1,4 @@
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
@@ -76,6 +77,7 @@ private:
     cell->id = ActorId{info.id()};
     cell->name = info.name();
     cell->type = info.type();
+    cell->origin = info.origin();
     cell->max_pending = info.max_pending_calls();
     cell->max_retries = info.max_task_retries();
     if (place) {
@@ -252,6 +254,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   if (options.spawn_timeout)
     spec->set_spawn_timeout_ms(detail::to_limit_ms(*options.spawn_timeout));
   spec->set_name_space(options.name_space);
+  spec->set_origin(random_id());
   message.set_get_if_exists(options.get_if_exists);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
@@ -271,6 +274,22 @@ Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_spac
   v1::FindActor message;
   message.set_name(std::string{name});
   message.set_name_space(std::string{name_space});
+  return find(std::move(message), name, timeout);
+}
+
+Result<ActorRef> Cluster::find(const v1::ActorHandle& actor, Duration timeout) {
+  if (core_ == nullptr)
+    return closed();
+  if (actor.id() == 0)
+    return fail(Errc::invalid_argument, "the reference to an actor is empty");
+  v1::FindActor message;
+  message.set_id(actor.id());
+  *message.mutable_handle() = actor;
+  return find(std::move(message),
+              actor.name().empty() ? fmt::format("{} ({})", actor.id(), actor.type()) : actor.name(), timeout);
+}
+
+Result<ActorRef> Cluster::find(v1::FindActor message, std::string_view who, Duration timeout) {
   auto reply = std::make_shared<ActorReply>(core_, 0);
   core_->ask_broker(reply, deadline_after(Clock::now(), timeout), std::move(message));
   auto found = Future<ActorRef>{reply}.get();
@@ -278,7 +297,7 @@ Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_spac
     return fail(
         Errc::deadline_exceeded,
         fmt::format("actor {} has not been ready within {:.1f} s: it waits for a place, starts, or the broker is away",
-                    name, to_seconds(timeout)));
+                    who, to_seconds(timeout)));
   return found;
 }
 
@@ -303,6 +322,7 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
+  message.set_from_lease(parent_.value());
   return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message)).get();
 }
 

@@ -148,11 +148,19 @@ public:
   Result<ActorRef> find(std::string_view name, std::string_view name_space = {},
                         Duration timeout = limits::call_deadline);
 
+  /// Finds the actor that a reference in a message names (`ActorRef::to_message`, `Actor::own_handle`), whichever
+  /// program spawned it; waits while it is starting, at most `timeout`. Any thread, also those of tasks and actors, by
+  /// `Cluster::from`.
+  /// @returns `not_found` if it has ended for good, with its name, type and end as far as the broker still knows, or if
+  ///          it is of another cluster; `invalid_argument` for an empty reference; `deadline_exceeded` after `timeout`.
+  Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
+
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
   /// free.
   /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer
   ///          than the grace, or after the timeout; `permission_denied` if this program has a client's certificate, and
-  ///          the actor belongs to another name.
+  ///          the actor belongs to another name; `invalid_argument` for an actor that would end itself, which is what
+  ///          `Actor::end` is for.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
   Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
 
@@ -259,6 +267,7 @@ private:
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
   Result<void> kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options);
+  Result<ActorRef> find(v1::FindActor message, std::string_view who, Duration timeout);
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;

@@ -96,6 +96,8 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   ActorId id;
   std::string name;
   std::string type;
+  /// As in v1::ActorHandle.
+  std::uint64_t origin = 0;
   std::size_t max_pending = 0;
   int max_retries = 0;
   std::atomic<std::size_t> pending{0};

@@ -21,6 +21,23 @@ Error no_actor(const Names& names, const std::string& name_space, const std::str
   return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name, did_you_mean(name, known))};
 }
 
+std::string describe(const v1::ActorHandle& handle) {
+  return fmt::format("actor {} ({})", handle.name().empty() ? std::to_string(handle.id()) : handle.name(),
+                     handle.type());
+}
+
+/// Whether the actor that has the handle's number here is another one. Programs of earlier releases draw no origins.
+bool is_of_elsewhere(const v1::ActorHandle& handle, std::uint64_t origin) {
+  return handle.origin() != 0 && origin != 0 && handle.origin() != origin;
+}
+
+Error of_elsewhere(const v1::ActorHandle& handle) {
+  return Error{Errc::not_found,
+               fmt::format("{} is not in this cluster: another actor has its number here, so it was spawned in another "
+                           "cluster",
+                           describe(handle))};
+}
+
 } // namespace
 
 // -- requests of clients --------------------------------------------------------------------------
@@ -73,22 +90,39 @@ void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer) {
 
 void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
   if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
-    record->shared = record->shared || !message.name().empty();
+    if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
+      return answer.deliver(fail(of_elsewhere(message.handle())));
+    // A call that looks its actor up again has no new user.
+    record->shared = record->shared || !message.name().empty() || message.has_handle();
     return answer_with(*record, std::move(answer));
   }
   if (may_come_back(message.name(), message.id())) {
     early_finds_.emplace_back(message, std::move(answer));
     return;
   }
+  if (message.has_handle())
+    return answer.deliver(fail(Errc::not_found, why_not_there(message.handle())));
   if (message.name().empty())
     return answer.deliver(fail(Errc::actor_died, how_ended(message.id())));
   answer.deliver(fail(no_actor(names_, message.name_space(), message.name())));
 }
 
-std::string BrokerCore::how_ended(std::uint64_t id) const {
+std::string BrokerCore::why_not_there(const v1::ActorHandle& handle) const {
+  if (const auto* ended = find_ended(handle.id()))
+    return is_of_elsewhere(handle, ended->actor().origin()) ? of_elsewhere(handle).message() : how_ended(handle.id());
+  return fmt::format("{} is not in this cluster: it has ended long ago, or was spawned in another cluster",
+                     describe(handle));
+}
+
+const v1::EndedActor* BrokerCore::find_ended(std::uint64_t id) const {
   const auto found =
       std::find_if(ended_.rbegin(), ended_.rend(), [id](const auto& entry) { return entry.actor().id() == id; });
-  if (found == ended_.rend())
+  return found != ended_.rend() ? &*found : nullptr;
+}
+
+std::string BrokerCore::how_ended(std::uint64_t id) const {
+  const auto* found = find_ended(id);
+  if (found == nullptr)
     return fmt::format("actor {} has ended", id);
   const auto& actor = found->actor();
   return fmt::format("actor {} ({}) has ended: {}", actor.name().empty() ? std::to_string(id) : actor.name(),
@@ -133,6 +167,10 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   if (auto permitted = check_owner(caller, fmt::format("actor {}", record->request.name()), record->spec.owner());
       !permitted)
     return answer.deliver(std::move(permitted));
+  if (message.from_lease() != 0 && record->lease && record->lease->id() == message.from_lease())
+    return answer.deliver(fail(Errc::invalid_argument,
+                               fmt::format("actor {} would wait for its own end: an actor ends itself by Actor::end",
+                                           record->request.name())));
   // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
   const bool between =
       record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
@@ -252,8 +290,9 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
     seeker.deliver(FoundActor{info_of(actor), actor.handle, actor.control});
 }
 
-void BrokerCore::actor_down(ActorId id, const Error& error, LifeEnd why) {
+void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   auto& record = actors_.at(id);
+  const auto error = record.own_end.value_or(said);
   record.last = full_info_of(record);
   record.handle = nullptr;
   record.control = nullptr;
@@ -384,6 +423,7 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   info.set_restarts(record.lives.restarts());
   info.set_forgiven(record.lives.forgiven());
   info.set_owner(record.spec.owner());
+  info.set_origin(record.spec.origin());
   if (record.lease)
     *info.mutable_lease() = *record.lease;
   info.set_pid(record.pid);

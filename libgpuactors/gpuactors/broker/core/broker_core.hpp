@@ -241,6 +241,8 @@ private:
     bool no_restart = false;
     /// A life was lost with its place: it may go on where the broker cannot see it.
     bool strayed = false;
+    /// Set when the actor has ended itself: what its callers get.
+    std::optional<Error> own_end;
     /// Why the actor was told to end; empty: it was not, or by an earlier broker.
     std::string end_reason;
     /// Somebody looked the actor up by name or joined it with `get_if_exists`: withdrawing its spawn leaves it alone.
@@ -395,8 +397,11 @@ private:
 
   // -- actors: actors.cpp ---------------------------------------------------------------
 
-  /// Error text for callers who ask for an actor that no longer exists.
+  /// Error texts for callers who ask for an actor that no longer exists, or never did.
   [[nodiscard]] std::string how_ended(std::uint64_t id) const;
+  [[nodiscard]] std::string why_not_there(const v1::ActorHandle& handle) const;
+  /// Null if the broker does not know of its end any more.
+  [[nodiscard]] const v1::EndedActor* find_ended(std::uint64_t id) const;
   /// Whether a node that has not come back yet may bring the actor back.
   [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
   /// Answers early questions for types, and look-ups and kills of actors, as far as those are back now.
@@ -408,7 +413,15 @@ private:
   /// What its node, and the file, have to know of an actor; without its lease and its configuration.
   static v1::StartActor order_of(const ActorRecord& record);
   void actor_started(ActorRecord& record, const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
-  void actor_down(ActorId id, const Error& error, LifeEnd why);
+  void actor_down(ActorId id, const Error& said, LifeEnd why);
+  /// The holder of a lease has ended itself: it is not restarted, whatever else becomes of the lease.
+  void note_own_end(const v1::LeaseEnded& message);
+  /// What a node that registers tells of an actor that has ended itself there.
+  void take_own_end(const v1::OwnEnd& own);
+  /// Ends an actor that has ended itself, unless a later life of it is there.
+  void apply_own_end(ActorId id, const v1::LeaseEnded& end);
+  /// Whether a life under this lease is earlier than one that has ended itself.
+  [[nodiscard]] bool is_before_own_end(ActorId id, LeaseId lease) const;
   /// The actor's pause is over, or its first start has taken too long.
   void actor_due(ActorRecord& record);
   void limit_first_start(ActorRecord& record);
@@ -489,6 +502,8 @@ private:
   // Actors of an earlier broker that have ended since: their nodes may not know. And those of them that the store has.
   std::set<ActorId> forgotten_;
   std::set<ActorId> buried_;
+  // Actors of an earlier broker that have ended themselves, as their nodes tell: the latest such life of each.
+  std::map<ActorId, v1::LeaseEnded> own_ends_;
   // Leases that nodes sent ahead of their registration, by agent id.
   std::map<std::uint64_t, HeldParts> held_ahead_;
   std::vector<Arrival> arrivals_;

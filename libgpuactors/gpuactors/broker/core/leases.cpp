@@ -182,6 +182,8 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is
   // lost, not released.
   const auto node = lease->node;
+  if (message.by_itself())
+    note_own_end(message);
   for (const auto index : message.lost_devices())
     fail_device(node, index, "a sticky error lost it to the process that used it");
   if (ledger_.find_lease(id) == nullptr)

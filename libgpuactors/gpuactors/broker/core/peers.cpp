@@ -36,6 +36,9 @@ void BrokerCore::settled() {
   settling_ = false;
   if (!arrivals_.empty())
     admit(std::exchange(arrivals_, {}));
+  // No node has brought a later life of these.
+  for (const auto& [id, end] : own_ends_)
+    apply_own_end(id, end);
   restore_groups();
   // Clients that have not come back by now are given up.
   std::set<ClientId> gone;
@@ -165,9 +168,12 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
             [](const auto& a, const auto& b) { return a.first->lease().id() < b.first->lease().id(); });
   for (const auto& [lease, node] : held)
     adopt(*lease, *node);
-  for (const auto& arrival : arrivals)
+  for (const auto& arrival : arrivals) {
+    for (const auto& own : arrival.message.own_ends())
+      take_own_end(own);
     for (const auto& report : arrival.reports)
       hear(report);
+  }
   apply(ledger_.resume(world_.now()));
   answer_early();
 }
@@ -177,6 +183,9 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
   log_.add(EventKind::node_returned, node.name());
   nodes_.at(node.name()).leaves = false;
   fail_faulty_devices(node.name(), node);
+  // Before what is missing counts as lost.
+  for (const auto& own : message.own_ends())
+    take_own_end(own);
   std::set<LeaseId> there;
   for (const auto& held : message.held())
     there.insert(LeaseId{held.lease().id()});
@@ -242,7 +251,8 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   last_request_ = std::max(last_request_, lease.request.value());
   // A lease that this broker granted itself was lost here, or ended, before the node came back.
   const bool ours = options_.last_id < id.value();
-  if (held.has_actor() && !ours && forgotten_.count(ActorId{held.actor().actor()}) == 0) {
+  if (held.has_actor() && !ours && forgotten_.count(ActorId{held.actor().actor()}) == 0
+      && !is_before_own_end(ActorId{held.actor().actor()}, id)) {
     const auto known = actors_.find(ActorId{held.actor().actor()});
     if (known == actors_.end() || known->second.state == ActorState::returning)
       return adopt_actor(held);

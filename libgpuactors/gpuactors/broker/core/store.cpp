@@ -104,6 +104,9 @@ void BrokerCore::restore_groups() {
       forget_group(id, done.error());
       continue;
     }
+    // Others may get the places of bundles that are missing: no later broker is to restore those.
+    if (ledger_.bundles_of(id).size() < static_cast<std::size_t>(stored.bundles_size()))
+      keep(id);
     // A client may have repeated its request for the group before the nodes were back.
     auto& record = groups_.at(id);
     if (auto info = info_of(id, record); info.state() == "placed")

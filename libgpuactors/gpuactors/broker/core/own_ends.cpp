@@ -1,0 +1,72 @@
+// Actors that have ended themselves for good: nodes report it when it happens, and repeat it whenever they register, so
+// that no broker takes such an actor for one that it has lost.
+#include <gpuactors/broker/core/broker_core.hpp>
+
+#include <chrono>
+
+namespace gpuactors {
+
+namespace {
+
+Error error_of(const v1::LeaseEnded& end) {
+  return {end.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(end.error())) : Errc::actor_died, end.text()};
+}
+
+} // namespace
+
+void BrokerCore::note_own_end(const v1::LeaseEnded& message) {
+  const auto holder = actor_leases_.find(LeaseId{message.lease()});
+  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
+  if (actor == actors_.end())
+    return;
+  actor->second.no_restart = true;
+  actor->second.own_end = error_of(message);
+}
+
+void BrokerCore::take_own_end(const v1::OwnEnd& own) {
+  const ActorId id{own.actor()};
+  const LeaseId lease{own.end().lease()};
+  if (const auto* held = ledger_.find_lease(lease); held != nullptr && held->epoch == own.end().epoch())
+    lease_ended(own.end());
+  // Another node may be about to bring back an earlier life, or a later one.
+  if (id.value() <= options_.last_id && !is_before_own_end(id, lease)) {
+    own_ends_[id] = own.end();
+    if (own_ends_.size() > limits::buried_actors)
+      own_ends_.erase(own_ends_.begin());
+  }
+  if (const auto known = actors_.find(id);
+      known != actors_.end() && (known->second.state != ActorState::returning || !settling_))
+    apply_own_end(id, own.end());
+}
+
+void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end) {
+  const auto found = actors_.find(id);
+  if (found == actors_.end())
+    return;
+  auto& record = found->second;
+  // Of two lives the one with the later lease is the actor: the other was taken for lost when that one began.
+  if (LeaseId{end.lease()} < last_lease_of(record))
+    return;
+  const auto error = error_of(end);
+  record.no_restart = true;
+  record.own_end = error;
+  if (record.lease) { // an earlier life, on a node that was cut off
+    if (record.state != ActorState::stopping)
+      kill(record, std::chrono::milliseconds{limits::stop_grace}.count(), error.message());
+    return;
+  }
+  if (record.state == ActorState::waiting) {
+    actor_requests_.erase(record.waiting_for);
+    apply(ledger_.cancel(record.waiting_for, world_.now()), "own end");
+  }
+  log_.add(EventKind::died, record.request.name()).set_reason(error.message());
+  log_.count(std::string{to_string(EventKind::died)} + '/' + std::string{to_string(error.code())});
+  forget_actor(id, error);
+}
+
+bool BrokerCore::is_before_own_end(ActorId id, LeaseId lease) const {
+  const auto own = own_ends_.find(id);
+  return own != own_ends_.end() && lease < LeaseId{own->second.lease()};
+}
+
+} // namespace gpuactors

@@ -1,0 +1,145 @@
+// Looking actors up by the references that came in messages.
+#include <broker/core_scene.hpp>
+#include <broker/memory_store.hpp>
+
+using namespace broker_test;
+
+namespace {
+
+v1::ActorHandle handle_of(const v1::StartActor& order) {
+  v1::ActorHandle handle;
+  handle.set_id(order.actor());
+  handle.set_name(order.spec().name());
+  handle.set_type(order.spec().type());
+  handle.set_origin(order.spec().origin());
+  return handle;
+}
+
+/// An actor without a name, which ends with its client.
+v1::SpawnActor nameless(std::uint64_t client, std::uint64_t origin) {
+  auto message = Scene::actor_of(client, "");
+  message.mutable_spec()->set_detached(false);
+  message.mutable_spec()->set_origin(origin);
+  return message;
+}
+
+/// The answer, as far as there is one.
+using Found = std::shared_ptr<std::optional<Result<FoundActor>>>;
+
+Found look_up(Scene& scene, const v1::ActorHandle& handle) {
+  v1::FindActor message;
+  message.set_id(handle.id());
+  *message.mutable_handle() = handle;
+  auto found = std::make_shared<std::optional<Result<FoundActor>>>();
+  scene.core.find(message,
+                  BrokerAnswer<FoundActor>{[found](Result<FoundActor> result) { *found = std::move(result); }});
+  return found;
+}
+
+Error error_of(const Found& found) {
+  REQUIRE(found->has_value());
+  REQUIRE_FALSE((**found).has_value());
+  return (**found).error();
+}
+
+} // namespace
+
+TEST_CASE("a reference finds an actor without a name, and waits while it is started again", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto first = scene.spawn(nameless(1, 77));
+  const auto found = look_up(scene, handle_of(first));
+  REQUIRE(found->has_value());
+  CHECK(must(**found).info.id() == first.actor());
+  CHECK(must(**found).info.origin() == 77);
+  scene.end(first);
+  const auto later = look_up(scene, handle_of(first));
+  CHECK_FALSE(later->has_value());
+  REQUIRE(scene.world.starts.back().restarts() == 1);
+  scene.start(scene.world.starts.back());
+  REQUIRE(later->has_value());
+  CHECK(must(**later).info.restarts() == 1);
+}
+
+TEST_CASE("a reference to an actor that has ended says what it was and how it ended", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  auto order = scene.spawn(1, "a", {}, 0);
+  scene.end(order);
+  CHECK(error_of(look_up(scene, handle_of(order)))
+        == Error{Errc::not_found, "actor a (T) has ended: the actor has ended by itself"});
+  // The broker remembers so many ends.
+  auto long_ago = handle_of(order);
+  long_ago.set_id(order.actor() + 1'000);
+  CHECK(error_of(look_up(scene, long_ago))
+        == Error{Errc::not_found,
+                 "actor a (T) is not in this cluster: it has ended long ago, or was spawned in another cluster"});
+}
+
+TEST_CASE("a reference of another cluster finds nobody, whatever number it has", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(nameless(1, 77));
+  auto others = handle_of(order);
+  others.set_origin(78);
+  CHECK(code_of(**look_up(scene, others)) == Errc::not_found);
+  CHECK(says(error_of(look_up(scene, others)), "spawned in another cluster"));
+  // Also when the one of that number here is gone.
+  v1::KillActor kill;
+  kill.set_id(order.actor());
+  kill.set_no_restart(true);
+  scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  scene.end(order);
+  CHECK(says(error_of(look_up(scene, others)), "spawned in another cluster"));
+  CHECK(says(error_of(look_up(scene, handle_of(order))), "it was killed"));
+  // A program of an earlier release has drawn no origin.
+  const auto old = scene.spawn(nameless(1, 0));
+  auto handle = handle_of(old);
+  CHECK(must(**look_up(scene, handle)).info.id() == old.actor());
+  handle.set_origin(5);
+  CHECK(must(**look_up(scene, handle)).info.id() == old.actor());
+}
+
+TEST_CASE("a reference is good at a broker that was restarted, when the actor's node is back", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto order = earlier.spawn(nameless(1, 77));
+  auto gone = handle_of(order);
+  gone.set_id(order.actor() + 1);
+  Scene scene{{.last_id = 1'000, .settle = 5s}};
+  scene.greet(1);
+  const auto found = look_up(scene, handle_of(order));
+  const auto missing = look_up(scene, gone);
+  auto others = handle_of(order);
+  others.set_origin(78);
+  const auto other = look_up(scene, others);
+  CHECK_FALSE(found->has_value());
+  auto held = held_by(order);
+  held.mutable_started()->set_lease(order.lease().id());
+  held.mutable_started()->set_epoch(order.lease().epoch());
+  scene.add_node({held});
+  REQUIRE(found->has_value());
+  CHECK(must(**found).info.id() == order.actor());
+  CHECK(error_of(other).code() == Errc::not_found);
+  CHECK_FALSE(missing->has_value()); // another node may bring it
+  scene.run(6s);
+  CHECK(error_of(missing).code() == Errc::not_found);
+}
+
+TEST_CASE("who was given a reference keeps the actor when the request for it is withdrawn", "[broker][core]") {
+  // As with names: somebody else uses it.
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(nameless(1, 77));
+  look_up(scene, handle_of(order));
+  v1::Withdraw withdrawal;
+  withdrawal.set_client(1);
+  withdrawal.set_client_request(order.client_request());
+  scene.core.withdraw(withdrawal, BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  CHECK(scene.world.ends.empty());
+}

@@ -1,0 +1,241 @@
+// Actors that end themselves: for good, and whatever becomes of the report of it.
+#include <broker/core_scene.hpp>
+#include <broker/memory_store.hpp>
+
+using namespace broker_test;
+
+namespace {
+
+v1::LeaseEnded own_end_of(const v1::StartActor& order, const std::string& reason = "done") {
+  v1::LeaseEnded ended;
+  ended.set_lease(order.lease().id());
+  ended.set_epoch(order.lease().epoch());
+  ended.set_error(static_cast<std::uint32_t>(Errc::actor_died));
+  ended.set_text("the actor has ended itself: " + reason);
+  ended.set_by_itself(true);
+  return ended;
+}
+
+/// Registers a node of two lives: what it holds, and what has ended itself there.
+std::uint64_t register_node(Scene& scene, const std::string& name, std::uint64_t agent,
+                            const std::vector<v1::HeldLease>& held, const std::vector<v1::StartActor>& ended) {
+  v1::RegisterNode message;
+  message.mutable_node()->set_name(name);
+  message.mutable_node()->set_cpu_units(100'000);
+  message.set_agent(agent);
+  for (const auto& lease : held)
+    *message.add_held() = lease;
+  for (const auto& order : ended) {
+    auto& own = *message.add_own_ends();
+    own.set_actor(order.actor());
+    *own.mutable_end() = own_end_of(order);
+  }
+  scene.core.add_node(message, std::make_shared<Somebody>(),
+                      BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  return scene.world.last_peer;
+}
+
+v1::HeldLease started(const v1::StartActor& order) {
+  auto held = held_by(order);
+  held.mutable_started()->set_lease(order.lease().id());
+  held.mutable_started()->set_epoch(order.lease().epoch());
+  return held;
+}
+
+std::size_t actors_of(const Scene& scene) {
+  return static_cast<std::size_t>(scene.core.state({}).actors_size());
+}
+
+const std::string as_it_said = "the actor has ended itself: done";
+
+} // namespace
+
+TEST_CASE("an actor that ends itself is not started again, and its end is told with its reason", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  scene.core.lease_ended(own_end_of(order));
+  CHECK(actors_of(scene) == 0);
+  CHECK(scene.core.state({}).leases_size() == 0);
+  CHECK(scene.world.starts.size() == 1);
+  CHECK(scene.last_end() == as_it_said);
+  CHECK(scene.count("died") == 1);
+  CHECK(scene.count("restarting") == 0);
+  v1::GetState events;
+  events.set_events_from(1);
+  const auto state = scene.core.state(events);
+  CHECK(std::any_of(state.events().begin(), state.events().end(),
+                    [](const auto& event) { return event.kind() == "died" && event.reason() == as_it_said; }));
+  // The name is free.
+  CHECK(scene.spawn(1, "a").restarts() == 0);
+}
+
+TEST_CASE("an actor that ends itself while it is asked to live elsewhere has ended", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  bool answered = false;
+  v1::KillActor kill;
+  kill.set_name("a");
+  scene.core.kill(kill, {}, BrokerAnswer<void>{[&](const Result<void>& result) { answered = result.has_value(); }});
+  CHECK_FALSE(answered);
+  scene.core.lease_ended(own_end_of(order));
+  CHECK(answered);
+  CHECK(actors_of(scene) == 0);
+}
+
+TEST_CASE("an actor that ends itself on a device that it has lost has ended", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  v1::RegisterNode message;
+  message.mutable_node()->set_name("n0");
+  auto& device = *message.mutable_node()->add_devices();
+  device.set_kind("host");
+  device.set_memory_bytes(1U << 20U);
+  message.set_agent(7);
+  scene.core.add_node(message, std::make_shared<Somebody>(),
+                      BrokerAnswer<void>{[](const Result<void>& result) { must(result); }});
+  auto wanted = Scene::actor_of(1, "a");
+  wanted.mutable_request()->set_gpu_units(10'000);
+  const auto order = scene.spawn(wanted);
+  auto ended = own_end_of(order);
+  ended.add_lost_devices(0);
+  scene.core.lease_ended(ended);
+  CHECK(actors_of(scene) == 0);
+  CHECK(scene.last_end() == as_it_said);
+}
+
+TEST_CASE("an end that was reported while the connection was lost is told at the next registration", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  register_node(scene, "n0", 7, {}, {});
+  const auto a = scene.spawn(1, "a");
+  const auto b = scene.spawn(1, "b");
+  register_node(scene, "n0", 7, {started(b)}, {a});
+  CHECK(actors_of(scene) == 1);
+  CHECK(scene.last_end() == as_it_said);
+  CHECK(scene.world.starts.size() == 2);
+  // It is repeated for as long as the node is there.
+  register_node(scene, "n0", 7, {started(b)}, {a});
+  CHECK(scene.count("died") == 1);
+}
+
+TEST_CASE("an actor that was taken for lost with its node ends when the node tells that it has ended itself",
+          "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  const auto peer = register_node(scene, "n0", 7, {}, {});
+  const auto order = scene.spawn(1, "a");
+  scene.core.peer_down(peer);
+  REQUIRE(scene.core.state({}).queue_size() == 1); // it waits for a node
+  register_node(scene, "n1", 8, {}, {});
+  const auto second = scene.world.starts.back();
+  REQUIRE(second.restarts() == 1);
+
+  SECTION("while it waits for a place again") {
+    scene.end(second); // the first crash is made good at once
+    scene.end(scene.world.starts.back());
+    REQUIRE(scene.core.state({}).actors(0).state() == "restarting");
+    register_node(scene, "n0", 7, {}, {scene.world.starts.back()});
+    CHECK(actors_of(scene) == 0);
+    CHECK(scene.last_end() == as_it_said);
+    scene.run(1min);
+    CHECK(actors_of(scene) == 0);
+  }
+  SECTION("but not when it lives elsewhere by now") {
+    scene.start(second);
+    register_node(scene, "n0", 7, {}, {order});
+    CHECK(actors_of(scene) == 1);
+    CHECK(scene.world.ends.empty());
+  }
+}
+
+TEST_CASE("a restarted broker does not bring an actor back that has ended itself while there was none",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StartActor order;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.add_node();
+    order = first.spawn(1, "a");
+    first.core.finish();
+  }
+  Scene scene{{.last_id = 1'000, .settle = 1s, .store = store}};
+  scene.greet(1);
+  REQUIRE(actors_of(scene) == 1);
+
+  SECTION("its node is back in time") {
+    register_node(scene, "n0", 7, {}, {order});
+    scene.run(2s);
+    CHECK(actors_of(scene) == 0);
+    CHECK(scene.world.starts.empty());
+    CHECK(scene.last_end() == as_it_said);
+    // Nor does the next one.
+    scene.core.finish();
+    Scene third{{.last_id = 2'000, .settle = 1s, .store = store}};
+    CHECK(actors_of(third) == 0);
+  }
+  SECTION("another node brings an earlier life of it, before or after") {
+    auto earlier = started(order);
+    earlier.mutable_lease()->set_node("n1");
+    order.mutable_lease()->set_id(order.lease().id() + 1);
+    const bool before = GENERATE(true, false);
+    if (before)
+      register_node(scene, "n1", 8, {earlier}, {});
+    register_node(scene, "n0", 7, {}, {order});
+    if (!before)
+      register_node(scene, "n1", 8, {earlier}, {});
+    REQUIRE(scene.world.ends.size() == 1);
+    CHECK(scene.world.ends.back().lease() == earlier.lease().id());
+    v1::LeaseEnded ended;
+    ended.set_lease(earlier.lease().id());
+    ended.set_epoch(earlier.lease().epoch());
+    scene.core.lease_ended(ended);
+    scene.run(2s);
+    CHECK(actors_of(scene) == 0);
+    CHECK(scene.core.state({}).leases_size() == 0);
+    CHECK(scene.last_end() == as_it_said);
+  }
+  SECTION("another node brings a later life of it, before or after") {
+    auto later = order;
+    later.mutable_lease()->set_id(order.lease().id() + 1);
+    later.mutable_lease()->set_node("n1");
+    later.set_restarts(1);
+    const bool before = GENERATE(true, false);
+    if (before)
+      register_node(scene, "n1", 8, {started(later)}, {});
+    register_node(scene, "n0", 7, {}, {order});
+    if (!before)
+      register_node(scene, "n1", 8, {started(later)}, {});
+    scene.run(2s);
+    REQUIRE(actors_of(scene) == 1);
+    CHECK(scene.core.state({}).actors(0).state() == "alive");
+    CHECK(scene.world.ends.empty());
+  }
+}
+
+TEST_CASE("an actor that kills itself is refused, since it would wait for its own end", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto a = scene.spawn(1, "a");
+  const auto b = scene.spawn(1, "b");
+  const auto kill = [&](const std::string& name, std::uint64_t from) {
+    v1::KillActor message;
+    message.set_name(name);
+    message.set_no_restart(true);
+    message.set_from_lease(from);
+    std::optional<Result<void>> answer;
+    scene.core.kill(message, {}, BrokerAnswer<void>{[&](const Result<void>& result) { answer = result; }});
+    scene.end(b);
+    return answer;
+  };
+  const auto own = kill("a", a.lease().id());
+  REQUIRE(own);
+  CHECK(code_of(*own) == Errc::invalid_argument);
+  CHECK(says(*own, "Actor::end"));
+  CHECK(scene.world.ends.empty());
+}

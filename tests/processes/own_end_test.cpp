@@ -1,0 +1,86 @@
+// Actors in worker processes that end themselves.
+#include "fixture.hpp"
+
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <csignal>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// How many ended actors have this reason.
+std::ptrdiff_t ended_with(Cluster& cluster, const std::string& reason) {
+  StateOptions options;
+  options.ended = 100;
+  const auto state = must(cluster.state(options));
+  return std::count_if(state.ended().begin(), state.ended().end(), [&](const v1::EndedActor& ended) {
+    return ended.reason() == "the actor has ended itself: " + reason;
+  });
+}
+
+} // namespace
+
+TEST_CASE("an actor that ends itself is not started again, and its process serves the others", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  const auto neighbour = must(cluster.spawn("counter", number(1), {.gpus = 0.25}));
+  const auto shared = must(cluster.spawn("counter", number(2), {.gpus = 0.25, .max_restarts = -1}));
+  const auto alone =
+      must(cluster.spawn("counter", number(3), {.gpus = 0.25, .max_restarts = -1, .isolation = Isolation::process}));
+  CHECK(pid_of(neighbour) == pid_of(shared));
+  CHECK(must(shared.call<Number>("finish", text("done")).get(20s)).value() == 2);
+  CHECK(must(alone.call<Number>("finish", text("done")).get(20s)).value() == 3);
+  CHECK(eventually([&] { return must(cluster.state()).leases_size() == 1; }));
+  CHECK(ended_with(cluster, "done") == 2);
+  for (const auto* actor : {&shared, &alone}) {
+    const auto call = actor->call<Number>("pid").get(20s);
+    REQUIRE_FALSE(call);
+    CHECK(call.error().code() == Errc::actor_died);
+    CHECK(call.error().message().find("the actor has ended itself: done") != std::string::npos);
+  }
+  CHECK(must(neighbour.call<Number>("add", number(0)).get(20s)).value() == 1);
+  CHECK(must(cluster.state()).counters().count("restarting") == 0);
+}
+
+TEST_CASE("an actor that ends itself while the broker is away does not come back with the broker", "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0");
+  auto cluster = processes.connect();
+  const Options always{.gpus = 0.25, .name = "shared", .max_restarts = -1, .detached = true};
+  auto isolated = always;
+  isolated.name = "alone";
+  isolated.isolation = Isolation::process;
+  auto stays = always;
+  stays.name = "stays";
+  std::vector<ActorRef> ends;
+  for (const auto& options : {always, isolated})
+    ends.push_back(must(cluster.spawn("counter", number(2), options)));
+  const auto other = must(cluster.spawn("counter", number(2), stays));
+  processes.signal("broker", SIGKILL);
+  const auto process = pid_of(ends.back());
+  for (const auto& actor : ends)
+    CHECK(must(actor.call<Number>("finish", text("done")).get(20s)).value() == 2);
+  // The process of its own is gone when its node has the end to tell.
+  REQUIRE(eventually([&] { return ::kill(process, 0) != 0; }));
+  processes.start_broker({"--store", store});
+  // An actor that was taken for lost would be started again, and never be gone.
+  REQUIRE(eventually([&] { return must(cluster.state()).actors_size() == 1; }));
+  CHECK(must(cluster.state()).actors(0).name() == "stays");
+  CHECK(ended_with(cluster, "done") == 2);
+  CHECK(must(other.call<Number>("restarts").get(20s)).value() == 0);
+  // Nor with the next one.
+  processes.signal("broker", SIGKILL);
+  processes.start_broker({"--store", store});
+  REQUIRE(eventually([&] {
+    const auto state = must(cluster.state());
+    return state.actors_size() == 1 && state.actors(0).state() == "alive";
+  }));
+  CHECK(must(cluster.state()).leases_size() == 1);
+}
