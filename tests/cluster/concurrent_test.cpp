@@ -1,6 +1,9 @@
 // Methods that run beside the others of their actor.
 #include "fixtures.hpp"
 
+#include <gpuactors/device/faulty.hpp>
+#include <gpuactors/wire/errors.hpp>
+
 #include <support/catch.hpp>
 #include <support/eventually.hpp>
 
@@ -23,6 +26,9 @@ constexpr Method<Empty, Number> linger{"linger"};
 constexpr Method<Text, Number> stumble{"stumble"};
 constexpr Method<Empty, Number> pass_on{"pass_on"};
 constexpr Method<Empty, Text> about{"about"};
+constexpr Method<> touch{"touch"};
+constexpr Method<Empty, Number> ask_itself{"ask_itself"};
+constexpr Method<Empty, Number> wait_for_task{"wait_for_task"};
 
 Gate& side_gate() {
   static Gate instance;
@@ -66,11 +72,29 @@ public:
     return text(fmt::format("{} {} {} {}", name(), restarts(), gpu_count(), deadline() == never ? "never" : "limited"));
   }
 
+  /// Uses the device.
+  Result<void> touch(const Empty&) {
+    GPUACTORS_TRY(gpu().stream().allocate(1024));
+    return {};
+  }
+
+  /// Calls its own actor when it is asked to stop.
+  [[nodiscard]] Result<Number> ask_itself(const Empty&) const {
+    GPUACTORS_LET(self, Cluster::from(*this).find(name()));
+    side_gate().pass([this] { return stop_requested(); });
+    const auto answer = self.call(Method<Number, Number>{"work"}, number(1), Duration::max()).get();
+    return number(answer ? 0 : static_cast<double>(answer.error().code()));
+  }
+
+  [[nodiscard]] Future<Number> wait_for_task(const Empty&) const {
+    return Cluster::from(*this).submit(Task<Number, Number>{"wait"}, number(1));
+  }
+
 private:
   std::atomic<int> done_{0};
 };
 
-Cluster with_laborers() {
+Cluster with_laborers(const std::shared_ptr<faulty::Plan>& plan = std::make_shared<faulty::Plan>()) {
   gate().close();
   side_gate().close();
   auto types = std::make_shared<TypeRegistry>();
@@ -78,13 +102,25 @@ Cluster with_laborers() {
       Task<Number, Number>{"twice"}, [](TaskContext&, const Number& in) { return number(2 * in.value()); }, *types);
   define_actor<Laborer>(worker, *types)
       .method(work, &Laborer::work)
+      .method(touch, &Laborer::touch)
       .concurrent_method(progress, &Laborer::progress)
       .concurrent_method(linger, &Laborer::linger)
       .concurrent_method(stumble, &Laborer::stumble)
       .concurrent_method(pass_on, &Laborer::pass_on)
+      .concurrent_method(ask_itself, &Laborer::ask_itself)
+      .concurrent_method(wait_for_task, &Laborer::wait_for_task)
       .concurrent_method("about", &Laborer::about);
+  define_task(
+      Task<Number, Number>{"wait"},
+      [](TaskContext& ctx, const Number& in) {
+        gate().pass([&] { return ctx.stop_requested(); });
+        return in;
+      },
+      *types);
+  EmbeddedNode node{.name = "local", .devices = "host:2x64MiB", .cpus = -1};
+  node.decorate = faulty::decorator(plan, 0);
   EmbedOptions options;
-  options.devices = "host:1x64MiB";
+  options.nodes = {node};
   options.registry = types;
   return must(Cluster::embed(std::move(options)));
 }
@@ -153,7 +189,7 @@ TEST_CASE("cancelling a concurrent call asks it to stop, and no other", "[cluste
 
 TEST_CASE("an actor that is killed waits for its concurrent method, which is asked to stop", "[cluster]") {
   auto cluster = with_laborers();
-  auto actor = must(cluster.spawn(worker, {}, {.gpus = 1}));
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 2}));
   auto lingering = actor.call(linger);
   auto behind = actor.call(progress);
   side_gate().await(1);
@@ -162,7 +198,67 @@ TEST_CASE("an actor that is killed waits for its concurrent method, which is ask
   CHECK(behind.get().error().code() == Errc::actor_died);
   CHECK(actor.call(progress).get().error().code() == Errc::actor_died);
   // Its place is free.
-  CHECK(cluster.spawn(worker, {}, {.gpus = 1, .queue_timeout = 0s}).has_value());
+  CHECK(cluster.spawn(worker, {}, {.gpus = 2, .queue_timeout = 0s}).has_value());
+}
+
+TEST_CASE("an actor that a CAF program ends waits for its concurrent method, which is asked to stop", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 2}));
+  auto lingering = actor.call(linger);
+  side_gate().await(1);
+  caf::anon_send_exit(actor.handle(), caf::exit_reason::user_shutdown);
+  CHECK(must(lingering.get()).value() == 1);
+  CHECK(eventually([&] { return actor.away(); }));
+  CHECK(cluster.spawn(worker, {}, {.gpus = 2, .queue_timeout = 1min}).has_value());
+}
+
+TEST_CASE("an actor that loses its device asks its concurrent method to stop, and starts anew", "[cluster]") {
+  const auto plan = std::make_shared<faulty::Plan>();
+  auto cluster = with_laborers(plan);
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 1, .max_restarts = 1}));
+  auto lingering = actor.call(linger);
+  side_gate().await(1);
+  plan->lose_context_at(faulty::Call::allocate, 1);
+  CHECK(actor.call(touch).get().error().code() == Errc::context_lost);
+  CHECK(must(lingering.get()).value() == 1);
+  const auto serves = [&] { return actor.call(progress).get().has_value(); };
+  CHECK(eventually(serves));
+  CHECK(actor.lease().devices.front().index == 1);
+}
+
+TEST_CASE("a concurrent method that waits for its own actor when that ends does not wait for ever", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 1, .name = "w"}));
+  auto waiting = actor.call(ask_itself);
+  side_gate().await(1);
+  must(cluster.kill(actor));
+  CHECK(must(waiting.get()).value() == static_cast<double>(Errc::actor_died));
+}
+
+TEST_CASE("an answer that a concurrent method has promised is withdrawn when its actor ends", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker));
+  auto promised = actor.call(wait_for_task);
+  gate().await(1);
+  must(cluster.kill(actor));
+  CHECK_FALSE(promised.get().has_value());
+}
+
+TEST_CASE("only concurrent methods can be called at the address that their answers come from", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker));
+  caf::scoped_actor self{cluster.system()};
+  caf::strong_actor_ptr concurrent;
+  self->send(actor.handle(), std::string{"progress"}, Payload::of(Empty{}));
+  self->receive([&](const Payload&) { concurrent = self->current_sender(); });
+  REQUIRE(concurrent != nullptr);
+  const auto handle = caf::actor_cast<caf::actor>(concurrent);
+  self->request(handle, caf::infinite, std::string{"work"}, Payload::of(number(1)))
+      .receive([](const Payload&) { FAIL("it has run"); },
+               [](caf::error& error) { CHECK(from_caf(error).code() == Errc::invalid_argument); });
+  // Without it its actor ends, too: calls would not be answered any more.
+  caf::anon_send_exit(handle, caf::exit_reason::user_shutdown);
+  CHECK(eventually([&] { return actor.away(); }));
 }
 
 TEST_CASE("a restarted actor has its concurrent methods", "[cluster]") {

@@ -29,8 +29,14 @@ Result<void> Actor::save_payload(const Payload& state) {
                             host_->name.empty() ? host_->type : host_->name, format_bytes(encoded.bytes().size()),
                             format_bytes(limits::saved_bytes)));
   host_->control->save(encoded);
+  const std::lock_guard lock{host_->saving};
   host_->saved = std::move(encoded);
   return {};
+}
+
+Payload Actor::saved_payload() const {
+  const std::lock_guard lock{host_->saving};
+  return host_->saved;
 }
 
 void Actor::end(std::string reason) {

@@ -18,6 +18,7 @@
 #include <gpuactors/wire/payload.hpp>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -47,8 +48,9 @@ struct ActorHost {
   /// As in v1::ActorHandle.
   std::uint64_t origin = 0;
   int restarts = 0;
-  /// State saved in an earlier life; empty if there is none.
+  /// What was saved last; empty if nothing was. Guarded by the mutex, for concurrent methods read it.
   Payload saved;
+  std::mutex saving;
   std::unique_ptr<Placement> placement;
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
@@ -85,11 +87,11 @@ private:
 /// An actor with any lease, even one without a device.
 ///
 /// Lifecycle: constructed -> serves its methods one message at a time -> destroyed; all three on the actor's own
-/// thread, never on CAF's scheduler, so it may block, wait for the device and call others. An ordinary CAF actor
-/// (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop, counting and errors to each method: an
-/// exception that leaves a method becomes the error `task_failed` of that call, and the actor keeps working. Memory
-/// allocated through `gpu()` is freed when the actor ends, however it ends. Call members only on the actor's own
-/// thread.
+/// thread (concurrent methods have a second one), never on CAF's scheduler, so it may block, wait for the device and
+/// call others. An ordinary CAF actor (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop, counting
+/// and errors to each method: an exception that leaves a method becomes the error `task_failed` of that call, and the
+/// actor keeps working. Memory allocated through `gpu()` is freed when the actor ends, however it ends. Call members
+/// only on the actor's own thread; const ones also in concurrent methods.
 class Actor : public HolderContext {
 public:
   static constexpr Ownership ownership = Ownership::any;
@@ -131,9 +133,10 @@ public:
   /// @returns `invalid_argument` if the saved state is of another type.
   template <ProtobufMessage T>
   [[nodiscard]] Result<std::optional<T>> saved() const {
-    if (host_->saved.empty())
+    auto payload = saved_payload();
+    if (payload.empty())
       return std::optional<T>{};
-    GPUACTORS_LET(state, Payload{host_->saved}.take_as<T>());
+    GPUACTORS_LET(state, std::move(payload).template take_as<T>());
     return std::optional<T>{std::move(state)};
   }
 
@@ -156,6 +159,7 @@ public:
 
 private:
   Result<void> save_payload(const Payload& state);
+  [[nodiscard]] Payload saved_payload() const;
 
   detail::ActorHost* host_;
 };

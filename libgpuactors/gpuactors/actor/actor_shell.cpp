@@ -26,6 +26,10 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
   return check_ownership(type.ownership, gpus, 0, type.name);
 }
 
+/// What a tick without a number says: 0, the actor ends itself, or one of these.
+constexpr std::uint32_t grace_over = 1;
+constexpr std::uint32_t concurrent_ended = 2;
+
 /// Whether a message is a call of a concurrent method.
 bool is_concurrent(const ActorType& type, const caf_version::Content& content) {
   const std::string* name = nullptr;
@@ -59,15 +63,17 @@ caf::behavior ActorShell::make_behavior() {
         return serve(call);
       },
       [this](const v1::Tick& message) {
-        // Answers have tickets; the actor's own end has none.
+        // Answers have tickets; what ends this actor has none.
+        if (message.id() == 0 && message.what() == concurrent_ended)
+          return quit(reason_);
         if (message.id() == 0)
-          return end_itself(message.what() != 0);
+          return end_itself(message.what() == grace_over);
         answers_->deliver();
         if (awaits_answers_)
           end_itself(false);
       },
       // The mailbox is in order: all calls that arrived before the fault have been answered.
-      [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
+      [this](const v1::DeviceFault&) { leave(); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
   };
 }
@@ -81,11 +87,11 @@ caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element,
 }
 
 void ActorShell::on_exit() {
+  // Usually it has ended before. Not if the program, or CAF, ends this actor in a way of its own.
   if (shared_ != nullptr) {
-    shared_->close();
+    host_.control->stop_all();
     caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
-    // Whoever learns of this actor's end has its answers.
-    shared_->await_end();
+    shared_->ended.get_future().wait();
   }
   answers_->fail_all(host_.control->why_ended());
   object_.reset();
@@ -97,13 +103,25 @@ void ActorShell::on_exit() {
 
 void ActorShell::end_itself(bool grace_is_over) {
   if (grace_is_over || answers_->empty())
-    return quit(caf::exit_reason::user_shutdown);
+    return leave();
   // Whoever fulfils the promise may never do so: it may wait for a message that is refused now.
   if (std::exchange(awaits_answers_, true))
     return;
   v1::Tick tick;
-  tick.set_what(1);
+  tick.set_what(grace_over);
   caf_version::post_later(this, limits::stop_grace, std::move(tick));
+}
+
+void ActorShell::leave(caf::error reason) {
+  if (shared_ == nullptr)
+    return quit(std::move(reason));
+  if (std::exchange(leaves_, true))
+    return;
+  reason_ = std::move(reason);
+  // From now on calls are refused, so that a concurrent method which waits for one of them does not wait for ever. It
+  // ends first: whoever learns of this actor's end has all its answers.
+  host_.control->stop_all();
+  caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
 }
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
@@ -161,10 +179,16 @@ Result<void> ActorShell::start_concurrent() {
   shared->type = type_;
   shared->lease = lease_.id;
   shared->services = host_.services;
-  shared->control = host_.control->concurrent();
+  shared->control = host_.control;
+  shared->on_end = [self = caf::actor_cast<caf::actor_addr>(this)] {
+    v1::Tick tick;
+    tick.set_what(concurrent_ended);
+    caf_version::post(self, std::move(tick));
+  };
   GPUACTORS_LET(concurrent, host_.services->threads->spawn<ConcurrentShell>(system(), shared));
   shared_ = std::move(shared);
   concurrent_ = std::move(concurrent);
+  set_exit_handler([this](caf::exit_msg& message) { leave(std::move(message.reason)); });
   takes_calls_.store(caf::actor_cast<caf::abstract_actor*>(concurrent_), std::memory_order_release);
   return {};
 }
@@ -175,7 +199,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   detail::HostedCall frame{this, call, *host_.control, *answers_};
   object_->frame_ = &frame;
   host_.in_call = true;
-  auto answer = detail::run_call(call, *host_.control, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, [&]() -> Answer {
     auto method = type_->find_method(call.method);
     if (!method)
       return Result<Payload>{fail(method.error())};
@@ -187,7 +211,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     host_.end_behind_queue();
   // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
   if (!host_.placement->lost_devices().empty())
-    quit(caf::exit_reason::user_shutdown);
+    leave();
   if (!answer)
     return caf::delegated<Payload>{};
   if (!answer->has_value())

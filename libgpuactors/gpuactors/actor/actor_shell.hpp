@@ -41,6 +41,8 @@ private:
   caf::result<Payload> serve(const Call& call);
   /// The actor ends itself, and what was in its mailbox is answered.
   void end_itself(bool grace_is_over);
+  /// Ends the actor: at once, or after its concurrent methods.
+  void leave(caf::error reason = caf::exit_reason::user_shutdown);
 
   LeaseInfo lease_;
   detail::ActorHost host_;
@@ -49,6 +51,9 @@ private:
   std::shared_ptr<detail::Answers> answers_;
   /// The actor has ended itself, and waits for answers that methods have promised.
   bool awaits_answers_ = false;
+  /// The actor ends when its concurrent methods have.
+  bool leaves_ = false;
+  caf::error reason_{caf::exit_reason::user_shutdown};
   // Null without concurrent methods. Kept until this actor is gone, because others may be passing calls on.
   std::shared_ptr<SharedObject> shared_;
   caf::actor concurrent_;

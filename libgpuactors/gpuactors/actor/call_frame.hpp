@@ -16,8 +16,9 @@ using Answer = std::optional<Result<Payload>>;
 /// One call: its input, its limits, and the ways to answer it. Exists on the holder's thread while the call runs.
 class CallFrame {
 public:
-  CallFrame(const Payload& input, CallId id, TimePoint deadline, bool stream, HolderControl& control)
-    : input_(input), id_(id), deadline_(deadline), stream_(stream), control_(control) {
+  CallFrame(const Payload& input, CallId id, TimePoint deadline, bool stream, HolderControl& control,
+            CallThread thread = CallThread::own)
+    : input_(input), id_(id), deadline_(deadline), stream_(stream), thread_(thread), control_(control) {
     // nop
   }
 
@@ -46,8 +47,13 @@ public:
     return control_;
   }
 
+  /// Returns the thread that the call runs on.
+  [[nodiscard]] CallThread thread() const noexcept {
+    return thread_;
+  }
+
   [[nodiscard]] bool stop_requested() const noexcept {
-    return control_.stop_requested();
+    return control_.stop_requested(thread_);
   }
 
   /// Sends one item of a streamed reply.
@@ -65,6 +71,7 @@ private:
   CallId id_;
   TimePoint deadline_;
   bool stream_;
+  CallThread thread_;
   HolderControl& control_;
 };
 

@@ -5,7 +5,7 @@ namespace gpuactors {
 
 ConcurrentShell::ConcurrentShell(caf::actor_config& config, OwnThreads::Thread thread,
                                  std::shared_ptr<SharedObject> shared)
-  : OwnThreads::ActorBase(config, std::move(thread)), shared_(std::move(shared)),
+  : Guarded(config, shared->services->lanes, std::move(thread)), shared_(std::move(shared)),
     answers_(std::make_shared<detail::Answers>(shared_->control, shared_->services->lanes)) {
   // nop
 }
@@ -25,20 +25,22 @@ caf::behavior ConcurrentShell::make_behavior() {
 
 void ConcurrentShell::on_exit() {
   answers_->fail_all(shared_->control->why_ended());
-  shared_->end();
+  shared_->on_end();
+  shared_->ended.set_value();
 }
 
 caf::result<Payload> ConcurrentShell::serve(const Call& call) {
   set_output_holder(shared_->lease);
-  const std::lock_guard lock{shared_->serving};
-  if (shared_->object == nullptr)
-    return to_caf(shared_->control->why_ended());
-  detail::HostedCall frame{this, call, *shared_->control, *answers_};
+  detail::HostedCall frame{this, call, *shared_->control, *answers_, CallThread::concurrent};
   const detail::ConcurrentCall running{frame};
-  auto answer = detail::run_call(call, *shared_->control, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, [&]() -> Answer {
     auto method = shared_->type->find_method(call.method);
     if (!method)
       return Result<Payload>{fail(method.error())};
+    // Its address is known from its answers.
+    if (!(*method)->concurrent)
+      return Result<Payload>{
+          fail(Errc::invalid_argument, fmt::format("{} is no concurrent method: call its actor", call.method))};
     return (*method)->run(*shared_->object, frame);
   });
   if (!answer)

@@ -5,49 +5,30 @@
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
+#include <gpuactors/wire/guarded.hpp>
 #include <gpuactors/wire/own_threads.hpp>
 
-#include <condition_variable>
-#include <mutex>
+#include <functional>
+#include <future>
 
 namespace gpuactors {
 
-/// What the two shells of an actor share. The mutex is held while a concurrent method runs: the object outlives it.
+/// What an `ActorShell` shares with its `ConcurrentShell`. The object lives until the latter's end.
 struct SharedObject {
-  std::mutex serving;
-  /// Null after the actor's end. Guarded by the mutex.
   Actor* object = nullptr;
   const ActorType* type = nullptr;
   LeaseId lease;
   std::shared_ptr<const ProcessServices> services;
-  /// Of the concurrent calls.
   std::shared_ptr<HolderControl> control;
-
-  /// Whether the shell of concurrent methods has sent its last answer. Guarded by the mutex.
-  bool ended = false;
-  std::condition_variable has_ended;
-
-  /// Lets no method begin any more, and waits for the one that runs.
-  void close() {
-    const std::lock_guard lock{serving};
-    object = nullptr;
-  }
-
-  void end() {
-    const std::lock_guard lock{serving};
-    ended = true;
-    has_ended.notify_all();
-  }
-
-  void await_end() {
-    std::unique_lock lock{serving};
-    has_ended.wait(lock, [this] { return ended; });
-  }
+  /// Called at the end, when the last answer has been sent. It only posts.
+  std::function<void()> on_end;
+  /// Ready at the end.
+  std::promise<void> ended;
 };
 
 /// Hosts the concurrent methods of an object that an `ActorShell` hosts, which passes their calls on. One call at a
-/// time, all on its own thread.
-class ConcurrentShell : public OwnThreads::ActorBase {
+/// time, all on its own thread. When it ends, whyever, the other one ends too.
+class ConcurrentShell : public Guarded<OwnThreads::ActorBase, HolderFromClients> {
 public:
   ConcurrentShell(caf::actor_config& config, OwnThreads::Thread thread, std::shared_ptr<SharedObject> shared);
 

@@ -19,7 +19,8 @@ class Placement;
 class TensorStore;
 struct ProcessServices;
 
-/// The base of `TaskContext` and `Actor`, for functions of the program that both of them call. Holder's thread only.
+/// The base of `TaskContext` and `Actor`, for functions of the program that both of them call. Holder's thread only;
+/// const members also in concurrent methods.
 class HolderContext {
 public:
   HolderContext(const HolderContext&) = delete;

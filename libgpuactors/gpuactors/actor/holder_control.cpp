@@ -1,9 +1,12 @@
 #include <gpuactors/actor/holder_control.hpp>
 #include <gpuactors/base/limits.hpp>
 
+#include <algorithm>
+#include <utility>
+
 namespace gpuactors {
 
-Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items) {
+Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallThread thread) {
   const std::lock_guard lock{mutex_};
   if (revoked_)
     return fail(*revoked_);
@@ -15,16 +18,18 @@ Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items) {
     return fail(Errc::cancelled, "the call was cancelled before it began");
   if (!taken_back_.empty() && taken_back_.erase(call) > 0)
     return false;
-  running_ = call;
-  credits_ = stream_items;
-  stop_.store(false, std::memory_order_relaxed);
+  auto& running = running_on(thread);
+  running.call = call;
+  running.stop.store(false, std::memory_order_relaxed);
+  if (thread == CallThread::own)
+    credits_ = stream_items;
   return true;
 }
 
-void HolderControl::end() {
+void HolderControl::end(CallThread thread) {
   const std::lock_guard lock{mutex_};
-  last_ended_ = running_;
-  running_ = CallId{};
+  auto& running = running_on(thread);
+  running.last_ended = std::exchange(running.call, CallId{});
   calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -49,12 +54,12 @@ bool HolderControl::take_credit(TimePoint deadline, const std::function<bool()>&
   return true;
 }
 
-void HolderControl::defer(CallId call, std::function<void()> withdraw) {
+void HolderControl::defer(CallId call, std::function<void()> withdraw, CallThread thread) {
   {
     const std::lock_guard lock{mutex_};
     if (!call)
       return;
-    if (!stop_requested()) {
+    if (!stop_requested(thread)) {
       deferred_.emplace(call, std::move(withdraw));
       return;
     }
@@ -67,56 +72,45 @@ void HolderControl::settle(CallId call) {
   deferred_.erase(call);
 }
 
-std::shared_ptr<HolderControl> HolderControl::concurrent() {
-  const std::lock_guard lock{mutex_};
-  if (concurrent_ == nullptr) {
-    concurrent_ = std::make_shared<HolderControl>();
-    concurrent_->ending_ = ending_;
-    concurrent_->revoked_ = revoked_;
-    concurrent_->ends_itself_ = ends_itself_;
-  }
-  return concurrent_;
-}
-
-std::uint64_t HolderControl::calls() const {
-  const std::lock_guard lock{mutex_};
-  return calls_.load(std::memory_order_relaxed) + (concurrent_ != nullptr ? concurrent_->calls() : 0);
-}
-
 bool HolderControl::cancel(CallId call) {
   std::function<void()> withdraw;
-  std::shared_ptr<HolderControl> concurrent;
-  bool running = false;
+  bool has_begun = true;
   {
     const std::lock_guard lock{mutex_};
     if (!call)
       return false;
+    const auto running =
+        std::find_if(running_.begin(), running_.end(), [call](const Running& one) { return one.call == call; });
     if (auto deferred = deferred_.extract(call); !deferred.empty()) {
-      running = true;
       withdraw = std::move(deferred.mapped());
-    } else if (running_ == call) {
-      running = true;
-      stop_.store(true, std::memory_order_relaxed);
+    } else if (running != running_.end()) {
+      running->stop.store(true, std::memory_order_relaxed);
       wake_.notify_all();
-    } else if (cancelled_.insert(call).second) {
-      cancelled_order_.push_back(call);
-      if (cancelled_order_.size() > limits::remembered_cancellations) {
-        cancelled_.erase(cancelled_order_.front());
-        cancelled_order_.pop_front();
-      }
+    } else {
+      has_begun = false;
+      remember_cancelled(call);
     }
-    concurrent = concurrent_;
   }
   if (withdraw)
     withdraw();
-  // Which of the two a call that has not begun belongs to is not known here.
-  return running || (concurrent != nullptr && concurrent->cancel(call));
+  return has_begun;
+}
+
+void HolderControl::remember_cancelled(CallId call) {
+  if (!cancelled_.insert(call).second)
+    return;
+  cancelled_order_.push_back(call);
+  if (cancelled_order_.size() > limits::remembered_cancellations) {
+    cancelled_.erase(cancelled_order_.front());
+    cancelled_order_.pop_front();
+  }
 }
 
 bool HolderControl::take_back(CallId call) {
   const std::lock_guard lock{mutex_};
+  const auto& own = running_on(CallThread::own);
   // Calls run in order of arrival, so a call that somebody wants back is either the last that ended or comes later.
-  if (!call || call == running_ || call == last_ended_ || deferred_.count(call) > 0)
+  if (!call || call == own.call || call == own.last_ended || deferred_.count(call) > 0)
     return false;
   // The call travels on the same path as this request and before it, so `begin` sees the call and erases the entry.
   return cancelled_.count(call) == 0 && taken_back_.insert(call).second;
@@ -124,7 +118,7 @@ bool HolderControl::take_back(CallId call) {
 
 void HolderControl::credit(CallId call, std::uint32_t items) {
   const std::lock_guard lock{mutex_};
-  if (running_ != call)
+  if (running_on(CallThread::own).call != call)
     return;
   credits_ += items;
   wake_.notify_all();
@@ -132,30 +126,23 @@ void HolderControl::credit(CallId call, std::uint32_t items) {
 
 void HolderControl::stop_all() {
   std::unordered_map<CallId, std::function<void()>> deferred;
-  std::shared_ptr<HolderControl> concurrent;
   {
     const std::lock_guard lock{mutex_};
     ending_ = true;
-    stop_.store(true, std::memory_order_relaxed);
+    for (auto& running : running_)
+      running.stop.store(true, std::memory_order_relaxed);
     wake_.notify_all();
     deferred.swap(deferred_);
-    concurrent = concurrent_;
   }
   for (const auto& [call, withdraw] : deferred)
     withdraw();
-  if (concurrent != nullptr)
-    concurrent->stop_all();
 }
 
 void HolderControl::revoke(Error error) {
-  std::shared_ptr<HolderControl> concurrent;
   {
     const std::lock_guard lock{mutex_};
-    revoked_ = error;
-    concurrent = concurrent_;
+    revoked_ = std::move(error);
   }
-  if (concurrent != nullptr)
-    concurrent->revoke(std::move(error));
   stop_all();
 }
 
@@ -165,16 +152,9 @@ std::optional<Error> HolderControl::revoked() const {
 }
 
 void HolderControl::end_itself(Error error) {
-  std::shared_ptr<HolderControl> concurrent;
-  {
-    const std::lock_guard lock{mutex_};
-    if (ends_itself_)
-      return;
-    ends_itself_ = error;
-    concurrent = concurrent_;
-  }
-  if (concurrent != nullptr)
-    concurrent->end_itself(std::move(error));
+  const std::lock_guard lock{mutex_};
+  if (!ends_itself_)
+    ends_itself_ = std::move(error);
 }
 
 Error HolderControl::why_ended() const {

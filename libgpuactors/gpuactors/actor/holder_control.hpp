@@ -7,11 +7,11 @@
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/wire/payload.hpp>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -20,25 +20,29 @@
 
 namespace gpuactors {
 
+/// The threads of a holder that run calls, each one at a time: its own, and the one for concurrent methods.
+enum class CallThread : std::uint8_t { own, concurrent };
+
 /// Shared by a runner or actor (which begins and ends calls on its own thread) and its worker (which cancels them and
 /// passes stream credit from any thread).
 ///
-/// A call goes: waiting -> running -> over. Cancelling a waiting call keeps it from running; cancelling the running one
-/// asks it to stop. Once the holder is ending, every call is asked to stop.
+/// A call goes: waiting -> running -> over. "Holder's thread" is the one that runs the call. Cancelling a waiting call
+/// keeps it from running; cancelling the running one asks it to stop. Once the holder is ending, every call is asked to
+/// stop.
 class HolderControl {
 public:
   /// Marks `call` as the running one, with `stream_items` items of stream credit. Holder's thread.
   /// @returns false if the call was taken back and nobody waits for its answer; `cancelled` if it was cancelled while
   ///          it waited, `actor_died` if the holder is ending or has ended itself, or the error with which its lease
   ///          was revoked. In all these cases, the call must not run.
-  Result<bool> begin(CallId call, std::uint32_t stream_items);
+  Result<bool> begin(CallId call, std::uint32_t stream_items, CallThread thread = CallThread::own);
 
   /// Ends the running call. Holder's thread.
-  void end();
+  void end(CallThread thread = CallThread::own);
 
   /// Returns whether the running call should stop. Any thread; cheap enough for loops.
-  [[nodiscard]] bool stop_requested() const noexcept {
-    return stop_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool stop_requested(CallThread thread = CallThread::own) const noexcept {
+    return running_on(thread).stop.load(std::memory_order_relaxed);
   }
 
   /// Takes one item of credit from the running call's stream; waits until there is one. Holder's thread.
@@ -49,7 +53,7 @@ public:
 
   /// Defers the answer of the running call: until `settle`, cancelling it (or the end of the holder) runs `withdraw`
   /// once, on the cancelling thread; at once if that has already happened. Holder's thread.
-  void defer(CallId call, std::function<void()> withdraw);
+  void defer(CallId call, std::function<void()> withdraw, CallThread thread = CallThread::own);
 
   /// Records that a deferred call has its answer.
   void settle(CallId call);
@@ -89,12 +93,10 @@ public:
   /// Saves `state` for the holder's next life. Holder's thread.
   void save(const Payload& state);
 
-  /// Returns the control of calls that run beside the others, on a thread of their own: cancelling, stopping and
-  /// revoking reach them too. The first call makes it. Any thread.
-  [[nodiscard]] std::shared_ptr<HolderControl> concurrent();
-
   /// Returns the number of calls that have ended, with whatever result. Any thread.
-  [[nodiscard]] std::uint64_t calls() const;
+  [[nodiscard]] std::uint64_t calls() const noexcept {
+    return calls_.load(std::memory_order_relaxed);
+  }
 
   /// Returns what the holder publishes. Any thread.
   [[nodiscard]] Metrics& metrics() noexcept {
@@ -114,12 +116,27 @@ public:
   [[nodiscard]] std::vector<int> lost_devices() const;
 
 private:
-  std::atomic<bool> stop_{false};
+  /// What one of the threads runs. Guarded by the mutex, but for `stop`.
+  struct Running {
+    std::atomic<bool> stop{false};
+    CallId call;
+    CallId last_ended;
+  };
+
+  [[nodiscard]] Running& running_on(CallThread thread) noexcept {
+    return running_[static_cast<std::size_t>(thread)];
+  }
+  [[nodiscard]] const Running& running_on(CallThread thread) const noexcept {
+    return running_[static_cast<std::size_t>(thread)];
+  }
+
+  /// The mutex is held.
+  void remember_cancelled(CallId call);
+
+  std::array<Running, 2> running_;
   std::atomic<std::uint64_t> calls_{0};
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  CallId running_;
-  CallId last_ended_;
   std::uint32_t credits_ = 0;
   bool ending_ = false;
   std::optional<Error> revoked_;
@@ -135,7 +152,6 @@ private:
   std::function<void()> report_;
   std::function<void(const Payload&)> keep_;
   int halves_ = 0;
-  std::shared_ptr<HolderControl> concurrent_;
   Metrics metrics_;
 };
 

@@ -129,8 +129,9 @@ private:
 /// The frame of a call that came as a CAF message to `host`.
 class HostedCall final : public CallFrame {
 public:
-  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers)
-    : CallFrame(call.payload, call.id, call.deadline, call.stream, control), host_(host), answers_(answers) {
+  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers,
+             CallThread thread = CallThread::own)
+    : CallFrame(call.payload, call.id, call.deadline, call.stream, control, thread), host_(host), answers_(answers) {
     // nop
   }
 
@@ -145,7 +146,7 @@ public:
 
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
     auto reply = answers_.add(host_, id(), host_->make_response_promise());
-    control().defer(id(), std::move(withdraw));
+    control().defer(id(), std::move(withdraw), thread());
     return reply;
   }
 
@@ -168,25 +169,26 @@ public:
 
 /// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes.
 template <class Serve>
-Answer run_call(const Call& call, HolderControl& control, Serve&& serve) {
-  const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0);
+Answer run_call(const Call& call, CallFrame& frame, Serve&& serve) {
+  auto& control = frame.control();
+  const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0, frame.thread());
   if (!begun)
     return Result<Payload>{fail(begun.error())};
   if (!*begun)
     return std::nullopt;
   struct End {
-    HolderControl& control;
+    CallFrame& frame;
     ~End() {
-      control.end();
+      frame.control().end(frame.thread());
     }
-  } const end{control};
+  } const end{frame};
   if (call.deadline != never && Clock::now() >= call.deadline)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
   try {
     Answer answer = serve();
     // The lease was revoked during the call, because a device failed: a result computed on that device cannot be
     // trusted.
-    if (answer && control.stop_requested())
+    if (answer && frame.stop_requested())
       if (auto revoked = control.revoked())
         return Result<Payload>{fail(std::move(*revoked))};
     return answer;

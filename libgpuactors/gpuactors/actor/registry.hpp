@@ -160,8 +160,8 @@ public:
 
   /// Registers a const member function `(const In&) const` as `name`, which runs beside the other methods: it answers
   /// while one of those runs for long, on a second thread of the actor, one call at a time. What both of them use is
-  /// atomic or has a mutex; `Actor`'s const members may be called. For progress, health, reading what was computed:
-  /// without device memory (`gpu` is not const), without a stream.
+  /// atomic or has a mutex; `Actor`'s const members may be called. For progress, health, reading what was computed: it
+  /// must not use the device (contexts and streams belong to the actor's own thread) and does not stream.
   template <class F>
   ActorTypeBuilder& concurrent_method(std::string name, F function) {
     static_assert(detail::is_const_member<F>,

@@ -54,7 +54,7 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
   if (placement_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the runner has not opened its devices"});
   detail::HostedCall frame{this, call, *control_, *answers_};
-  auto answer = detail::run_call(call, *control_, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, [&]() -> Answer {
     auto type = services_->registry->find_task(call.method);
     if (!type)
       return Result<Payload>{fail(type.error())};
