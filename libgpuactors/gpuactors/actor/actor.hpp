@@ -88,10 +88,10 @@ private:
 ///
 /// Lifecycle: constructed -> serves its methods one message at a time -> destroyed; all three on the actor's own
 /// thread (concurrent methods have a second one), never on CAF's scheduler, so it may block, wait for the device and
-/// call others. An ordinary CAF actor (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop, counting
-/// and errors to each method: an exception that leaves a method becomes the error `task_failed` of that call, and the
-/// actor keeps working. Memory allocated through `gpu()` is freed when the actor ends, however it ends. Call members
-/// only on the actor's own thread; const ones also in concurrent methods.
+/// call others. An ordinary CAF actor (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop,
+/// counting and errors to each method: an exception that leaves a method becomes the error `task_failed` of that call,
+/// and the actor keeps working. Memory allocated through `gpu()` is freed when the actor ends, however it ends. Call
+/// members only on the actor's own thread; const ones also in concurrent methods.
 class Actor : public HolderContext {
 public:
   static constexpr Ownership ownership = Ownership::any;

@@ -164,7 +164,8 @@ Result<std::unique_ptr<Backend>> FaultyDevice::open(const BackendOptions& option
   return std::make_unique<FaultyBackend>(std::move(inner), plan_);
 }
 
-std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan, std::optional<int> index) {
+std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan,
+                                                                          std::optional<int> index) {
   return [plan = std::move(plan), index](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
     if (index && device->info().index != *index)
       return device;
