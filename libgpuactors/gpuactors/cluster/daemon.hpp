@@ -76,6 +76,8 @@ struct NodeDaemon {
   /// actors run). The node ends earlier when nothing is left, and at once on another signal. Zero: the node and all its
   /// work end at once.
   Duration stop_grace{};
+  /// Called each time that the broker has accepted the node; any thread, which it must not block.
+  std::function<void()> registered = [] {};
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before any other is started.
