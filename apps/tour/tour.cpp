@@ -126,6 +126,19 @@ Result<Cluster> open(const std::string& devices) {
   return std::move(cluster);
 }
 
+Result<gpuactors::LocalCluster> start_processes(gpuactors::LocalNode node) {
+  gpuactors::LocalClusterOptions options;
+  // The driver of a GPU takes seconds to start, and may keep all threads of its process meanwhile.
+  if (!node.devices.starts_with("host"))
+    options.link_timeout *= 2;
+  options.on_line = [](std::string_view process, std::string_view line) {
+    fmt::print(stderr, "gpuactors-tour, {}: {}\n", process, line);
+  };
+  node.name = "local";
+  options.nodes = {std::move(node)};
+  return gpuactors::LocalCluster::start(std::move(options));
+}
+
 Result<OneDevice> open_one(const Tour& tour, const std::string& device) {
   const auto& machine = tour.machine();
   GPUACTORS_LET(cluster, open(connection || device.empty() ? machine.exactly(1) : device));
