@@ -126,6 +126,17 @@ std::filesystem::path this_program() {
 
 } // namespace
 
+// Leaves a process of its own below the worker, without end. @returns its pid.
+GPUACTORS_TASK("leave_child", [](TaskContext&, const google::protobuf::Empty&) -> Result<Number> {
+  const auto child = ::fork();
+  if (child == 0)
+    for (;;)
+      ::pause();
+  if (child < 0)
+    return fail(Errc::task_failed, "no child");
+  return number(child);
+});
+
 TEST_CASE("a local cluster is processes of this program, and leaves nothing behind", "[local]") {
   std::vector<pid_t> pids;
   std::filesystem::path folder;
@@ -161,8 +172,10 @@ TEST_CASE("an actor with restarts serves on another node when its own is killed"
   INFO(local.output());
   auto actor = must(
       local.cluster().spawn("counter", number(3), {.gpus = 1, .node = "a", .node_is_soft = true, .max_restarts = 1}));
+  const auto child = must(local.cluster().submit<Number>("leave_child", {}, {.node = "a"}).get(20s)).value();
   const auto pids = must(local.pids("a"));
   CHECK(std::count(pids.begin(), pids.end(), pid_of(actor)) == 1);
+  CHECK(std::count(pids.begin(), pids.end(), static_cast<pid_t>(child)) == 1);
   must(local.kill_node("a"));
   CHECK(std::all_of(pids.begin(), pids.end(), is_dead));
   CHECK(eventually([&] { return serves(actor); }));

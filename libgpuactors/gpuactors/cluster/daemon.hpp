@@ -117,8 +117,9 @@ int main(int argc, char** argv, const std::function<int(int, char**)>& program);
 int main(int argc, char** argv, const std::function<Result<void>(int, char**)>& program);
 
 /// Does the first step of `main`, for programs with their own main function. If a node started this program as its
-/// worker, works until the node ends it and returns the exit code of the process; otherwise returns nothing.
-/// `Cluster::open` does the same, which is enough if the program calls it before anything else.
+/// worker, or a `LocalCluster` as one of its processes, works until it is ended and returns the exit code of the
+/// process; otherwise returns nothing. `Cluster::open` does the same, which is enough if the program calls it before
+/// anything else.
 std::optional<int> run_if_worker(int argc, const char* const* argv);
 
 } // namespace gpuactors

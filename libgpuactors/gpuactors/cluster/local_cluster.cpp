@@ -23,11 +23,6 @@ namespace {
 /// How long a process may take to end in order, beside the grace of its node.
 constexpr Duration ending_patience = std::chrono::seconds{10};
 
-const std::string& broker_process() {
-  static const std::string name{LocalCluster::broker};
-  return name;
-}
-
 } // namespace
 
 void LocalClusterOptions::write_line(std::string_view process, std::string_view line) {
@@ -55,13 +50,13 @@ public:
     // All nodes at once, and then the broker, to which they say goodbye. What has ended already needs nothing.
     const auto running = processes_->names();
     for (const auto& name : running)
-      if (name != broker_process())
+      if (name != broker)
         static_cast<void>(processes_->ask_to_end(name));
     for (const auto& name : running)
-      if (name != broker_process())
+      if (name != broker)
         processes_->insist_on_end(name, ending_patience);
-    if (processes_->ask_to_end(broker_process()))
-      processes_->insist_on_end(broker_process(), ending_patience);
+    if (processes_->ask_to_end(broker))
+      processes_->insist_on_end(broker, ending_patience);
   }
 
   Result<void> begin(const LocalClusterOptions& options) {
@@ -82,22 +77,22 @@ public:
   }
 
   Result<void> start_broker() {
-    if (runs(broker_process()))
+    if (runs(broker))
       return fail(Errc::already_exists, "the broker runs");
     auto role = new_role();
     role.is_broker = true;
     role.broker.listen = connect_.broker.empty() ? "127.0.0.1:0" : connect_.broker;
     if (store_)
       role.broker.store = (folder_.path() / "broker.db").string();
-    GPUACTORS_TRY(processes_->start(broker_process(), role, {}));
-    GPUACTORS_LET(address, processes_->await_ready(broker_process()));
+    GPUACTORS_TRY(processes_->start(std::string{broker}, role, {}));
+    GPUACTORS_LET(address, processes_->await_ready(std::string{broker}));
     if (connect_.broker.empty())
       connect_.broker = address;
     return {};
   }
 
   Result<std::string> add_node(const LocalNode& node) {
-    if (!runs(broker_process()))
+    if (!runs(broker))
       return fail(Errc::unavailable, "the broker does not run, and takes no node: start it first");
     GPUACTORS_LET(name, spawn_node(node));
     GPUACTORS_TRY(processes_->await_ready(name));
@@ -131,7 +126,7 @@ public:
   }
 
 private:
-  [[nodiscard]] bool runs(const std::string& name) const {
+  [[nodiscard]] bool runs(std::string_view name) const {
     const auto names = processes_->names();
     return std::find(names.begin(), names.end(), name) != names.end();
   }
@@ -235,7 +230,7 @@ ConnectOptions LocalCluster::connect_options() const {
 
 std::vector<std::string> LocalCluster::nodes() const {
   auto names = impl_->processes().names();
-  std::erase(names, broker_process());
+  std::erase(names, std::string{broker});
   return names;
 }
 
