@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -126,6 +127,10 @@ std::filesystem::path this_program() {
 
 } // namespace
 
+GPUACTORS_TASK("say", [](TaskContext&, const Text& words) {
+  std::cout << words.text() << std::endl;
+  return words;
+});
 // Leaves a process of its own below the worker, without end. @returns its pid.
 GPUACTORS_TASK("leave_child", [](TaskContext&, const google::protobuf::Empty&) -> Result<Number> {
   const auto child = ::fork();
@@ -261,6 +266,8 @@ TEST_CASE("nodes of a local cluster have what their options say", "[local]") {
   wanted.resources = {{"tokens", 0.1}};
   CHECK(must(local.cluster().submit<Text>("variable", text("COLOUR"), wanted).get(20s)).text() == "red");
   CHECK(must(local.cluster().submit<Text>("variable", text("COLOUR"), {.node = "n1"}).get(20s)).text() == "(not set)");
+  must(local.cluster().submit<Text>("say", text("good morning"), {.node = "n1"}).get(20s));
+  CHECK(eventually([&] { return local.output().find("] good morning\n") != std::string::npos; }));
   must(local.stop_node("n0"));
   CHECK(eventually([&] { return state_of(local, "n0").empty(); }));
   CHECK(must(local.cluster().state()).counters().count("node_lost") == 0);
@@ -281,6 +288,8 @@ TEST_CASE("what a local cluster cannot be is refused in words", "[local]") {
   CHECK(says(bad, "hosts:1"));
   const auto strange = LocalCluster::start(quiet({{.devices = one_device, .program = "/bin/true"}}));
   CHECK(says(strange, "/bin/true is no program of gpuactors"));
+  const auto plugin = LocalCluster::start(quiet({{.devices = one_device, .plugins = {"first.so", "second.so"}}}));
+  CHECK(says(plugin, "first.so"));
 
   auto local = must(LocalCluster::start(quiet({{.name = "first", .devices = one_device}})));
   const auto unknown = local.kill_node("frist");
