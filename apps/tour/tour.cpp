@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -132,7 +133,7 @@ Result<gpuactors::LocalCluster> start_processes(gpuactors::LocalNode node) {
   if (!node.devices.starts_with("host"))
     options.link_timeout *= 2;
   options.on_line = [](std::string_view process, std::string_view line) {
-    fmt::print(stderr, "gpuactors-tour, {}: {}\n", process, line);
+    std::fputs(fmt::format("gpuactors-tour, {}: {}\n", process, line).c_str(), stderr);
   };
   node.name = "local";
   options.nodes = {std::move(node)};

@@ -64,15 +64,16 @@ std::string node_of_counter(LocalCluster& local) {
   return state && state->actors_size() == 1 ? state->actors(0).lease().node() : std::string{};
 }
 
-/// A program of its own, its output and its end.
+/// A program of its own, its standard output and its end.
 class Program {
 public:
   Program(std::filesystem::path path, std::vector<std::string> arguments,
           std::map<std::string, std::string> variables) {
     ProcessHandlers handlers;
-    handlers.on_line = [this](const Process&, OutputStream, std::string_view line, LogTime) {
+    handlers.on_line = [this](const Process&, OutputStream stream, std::string_view line, LogTime) {
       const std::lock_guard lock{mutex_};
-      lines_.emplace_back(line);
+      if (stream == OutputStream::out)
+        lines_.emplace_back(line);
     };
     handlers.on_exit = [this](const Process&, const ExitStatus& status) {
       const std::lock_guard lock{mutex_};

@@ -26,7 +26,8 @@ constexpr Duration ending_patience = std::chrono::seconds{10};
 } // namespace
 
 void LocalClusterOptions::write_line(std::string_view process, std::string_view line) {
-  fmt::print(stderr, "{}: {}\n", process, line);
+  // In one piece, and without an exception where nobody reads.
+  std::fputs(fmt::format("{}: {}\n", process, line).c_str(), stderr);
 }
 
 // -- Impl -----------------------------------------------------------------------------------------

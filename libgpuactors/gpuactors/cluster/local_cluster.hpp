@@ -103,8 +103,8 @@ public:
   /// "127.0.0.1:PORT", for `--broker`. The same for the cluster's life, whatever happens to the broker.
   [[nodiscard]] std::string broker_address() const;
 
-  /// The folder with the certificates, for `--certs`; empty with plaintext. It has the authority's key too, which issues
-  /// others (`CertificateFolder::issue`).
+  /// The folder with the certificates, for `--certs`; empty with plaintext. It has the authority's key too, which
+  /// issues others (`CertificateFolder::issue`).
   [[nodiscard]] std::string certificates() const;
 
   /// What further clients of this program connect with; without the grace of `cluster`.

@@ -88,7 +88,7 @@ std::optional<Result<std::string>> LocalProcesses::outcome(const std::string& na
     return fail(Errc::internal, "nobody has started " + name);
   const auto& process = running != running_.end() ? running->second : ended->second.last;
   if (process.failed)
-    return fail(*process.failed);
+    return fail(process.failed->code(), fmt::format("{}: {}", name, process.failed->message()));
   if (process.strayed)
     return never_began(name, "has gone past that, and was about to start a LocalCluster too");
   if (running == running_.end()) {

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace gpuactors::detail {
@@ -44,13 +45,13 @@ std::optional<ProcStat> read_stat(const std::filesystem::path& folder) {
 
 /// Whether no thread of it runs: they stop one after the other, a moment after the signal.
 bool stands_still(pid_t pid) {
+  constexpr std::string_view still{"TtZX"};
   std::error_code gone;
-  const std::filesystem::directory_iterator threads{fmt::format("/proc/{}/task", pid), gone};
-  return gone || std::all_of(begin(threads), end(threads), [](const auto& thread) {
-           const auto stat = read_stat(thread.path());
-           constexpr std::string_view still{"TtZX"};
-           return !stat || still.find(stat->state) != std::string_view::npos;
-         });
+  for (std::filesystem::directory_iterator thread{fmt::format("/proc/{}/task", pid), gone}, last;
+       !gone && thread != last; thread.increment(gone))
+    if (const auto stat = read_stat(thread->path()); stat && still.find(stat->state) == std::string_view::npos)
+      return false;
+  return true;
 }
 
 void stop_and_wait(pid_t pid) {
