@@ -1,6 +1,5 @@
 // gpuactors-tour: runs the programs that the library is for, checks every result and prints one table.
 #include "options.hpp"
-#include "processes.hpp"
 #include "programs.hpp"
 
 #include <gpuactors/cluster/daemon.hpp>
@@ -71,8 +70,6 @@ int run_command(int argc, char** argv) {
 int main(int argc, char** argv) {
   // First of all, since clusters of processes start this program as their own.
   if (const auto code = gpuactors::run_if_worker(argc, argv))
-    return *code;
-  if (const auto code = tour::run_if_cluster(argc, argv))
     return *code;
   return tour::run_command(argc, argv);
 }

@@ -1,5 +1,4 @@
 // T8, T9: memory that a service cannot take beyond its own, and memory that comes back although nobody freed it.
-#include "processes.hpp"
 #include "programs.hpp"
 #include "reference.hpp"
 
@@ -244,10 +243,10 @@ Result<void> run_t9(Tour& tour) {
     GPUACTORS_TRY(leak_often(row, cluster, true, kept_by_driver(tour)));
   }
   auto& row = tour.row("the same in one worker of a cluster of processes");
-  GPUACTORS_LET(processes, Processes::start(device));
-  GPUACTORS_TRY(leak_often(row, processes->cluster(), false, kept_by_driver(tour)));
+  GPUACTORS_LET(processes, start_processes({.devices = device}));
+  GPUACTORS_TRY(leak_often(row, processes.cluster(), false, kept_by_driver(tour)));
   auto& fresh = tour.row("the same with a fresh process for each call (max_calls = 1)");
-  return leak_in_fresh_processes(fresh, processes->cluster());
+  return leak_in_fresh_processes(fresh, processes.cluster());
 }
 
 } // namespace tour

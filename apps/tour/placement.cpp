@@ -1,5 +1,4 @@
 // T4, T6, T10, T11, T12, T13: where tasks and actors land, and what is said when they cannot.
-#include "processes.hpp"
 #include "programs.hpp"
 
 #include <unistd.h>
@@ -120,9 +119,9 @@ void check_visible(Row& row, const Place& place, const gpuactors::v1::ClusterSta
 
 Result<void> see_own_devices(Tour& tour) {
   auto& row = tour.row("the same in a cluster of processes, CUDA_VISIBLE_DEVICES of each");
-  GPUACTORS_LET(processes, Processes::start(tour.machine().exactly(2)));
-  GPUACTORS_LET(places, actor_and_task(row, processes->cluster()));
-  GPUACTORS_LET(state, processes->cluster().state());
+  GPUACTORS_LET(processes, start_processes({.devices = tour.machine().exactly(2)}));
+  GPUACTORS_LET(places, actor_and_task(row, processes.cluster()));
+  GPUACTORS_LET(state, processes.cluster().state());
   check_visible(row, places.first, state);
   check_visible(row, places.second, state);
   const std::set<std::uint32_t> pids{static_cast<std::uint32_t>(getpid()), places.first.pid(), places.second.pid()};
@@ -194,8 +193,8 @@ Result<void> run_t10(Tour& tour) {
 Result<void> run_t11(Tour& tour) {
   auto& row = tour.row("NEURON_RT_VISIBLE_CORES of two actors, and of a task beside an actor");
   row.device = "neuron_cores 0-1, one each";
-  GPUACTORS_LET(processes, Processes::start("host:1", {"neuron_cores=2"}));
-  auto& cluster = processes->cluster();
+  GPUACTORS_LET(processes, start_processes({.devices = "host:1", .resources = {{"neuron_cores", 2}}}));
+  auto& cluster = processes.cluster();
   gpuactors::Options one_core;
   one_core.resources["neuron_cores"] = 1;
   GPUACTORS_LET(first, cluster.spawn("plain_reporter", Empty{}, one_core));
@@ -231,8 +230,8 @@ std::vector<std::size_t> some_of(std::size_t gpus) {
 /// A node that is shown these GPUs offers exactly them, and hands them on.
 Result<void> show_some(Row& row, const std::vector<std::size_t>& shown) {
   const auto list = fmt::format("{}", fmt::join(shown, ","));
-  GPUACTORS_LET(processes, Processes::start("cuda", {}, {"CUDA_VISIBLE_DEVICES=" + list}));
-  GPUACTORS_LET(state, processes->cluster().state());
+  GPUACTORS_LET(processes, start_processes({.devices = "cuda", .environment = {{"CUDA_VISIBLE_DEVICES", list}}}));
+  GPUACTORS_LET(state, processes.cluster().state());
   std::vector<std::uint32_t> offered;
   std::vector<std::string> uuids;
   for (const auto& node : state.nodes())
@@ -242,9 +241,9 @@ Result<void> show_some(Row& row, const std::vector<std::size_t>& shown) {
     }
   const auto offers = fmt::format("{}", fmt::join(offered, ","));
   row.check(offers == list, "the node was expected to offer {}, it offers {}", list, offers);
-  GPUACTORS_LET(place, processes->cluster()
-                           .submit<Place>("gpu_ids", Empty{}, {.gpus = static_cast<double>(shown.size())})
-                           .get(patience));
+  GPUACTORS_LET(
+      place,
+      processes.cluster().submit<Place>("gpu_ids", Empty{}, {.gpus = static_cast<double>(shown.size())}).get(patience));
   const auto seen = variable(place, "CUDA_VISIBLE_DEVICES");
   const auto wanted = fmt::format("{}", fmt::join(uuids, ","));
   row.result = "a task on all of them sees " + seen;
@@ -266,8 +265,8 @@ Result<void> run_t12(Tour& tour) {
   }
   // Without a GPU: whoever was granted none is shown none, whatever the node is shown.
   row.device = "host 0; this machine has no GPU";
-  GPUACTORS_LET(processes, Processes::start("host:1", {}, {"CUDA_VISIBLE_DEVICES=1,3"}));
-  GPUACTORS_LET(place, processes->cluster().submit<Place>("gpu_ids").get(patience));
+  GPUACTORS_LET(processes, start_processes({.devices = "host:1", .environment = {{"CUDA_VISIBLE_DEVICES", "1,3"}}}));
+  GPUACTORS_LET(place, processes.cluster().submit<Place>("gpu_ids").get(patience));
   const auto seen = variable(place, "CUDA_VISIBLE_DEVICES");
   row.result = "a task that asked for none sees " + (seen.empty() ? std::string{"none"} : seen);
   row.check(seen.empty(), "no device was expected to be shown, {} came", seen);

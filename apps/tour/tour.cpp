@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -124,6 +125,19 @@ Result<Cluster> open(const std::string& devices) {
   if (state.events_size() > 0)
     first_event = state.events(state.events_size() - 1).sequence() + 1;
   return std::move(cluster);
+}
+
+Result<gpuactors::LocalCluster> start_processes(gpuactors::LocalNode node) {
+  gpuactors::LocalClusterOptions options;
+  // The driver of a GPU takes seconds to start, and may keep all threads of its process meanwhile.
+  if (!node.devices.starts_with("host"))
+    options.link_timeout *= 2;
+  options.on_line = [](std::string_view process, std::string_view line) {
+    std::fputs(fmt::format("gpuactors-tour, {}: {}\n", process, line).c_str(), stderr);
+  };
+  node.name = "local";
+  options.nodes = {std::move(node)};
+  return gpuactors::LocalCluster::start(std::move(options));
 }
 
 Result<OneDevice> open_one(const Tour& tour, const std::string& device) {

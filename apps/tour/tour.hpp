@@ -4,6 +4,7 @@
 #include "report.hpp"
 #include "tour.pb.h"
 
+#include <gpuactors/cluster/local_cluster.hpp>
 #include <gpuactors/gpuactors.hpp>
 
 #include <string>
@@ -93,6 +94,9 @@ gpuactors::Result<gpuactors::Cluster> open(const std::string& devices);
 
 /// The same, embedded in any case: for what is about this process, or about devices that no other cluster has.
 gpuactors::Result<gpuactors::Cluster> embed(const std::string& devices);
+
+/// A cluster of processes of this program with one node, for the programs that look at processes.
+gpuactors::Result<gpuactors::LocalCluster> start_processes(gpuactors::LocalNode node);
 
 /// A cluster of which the program uses one whole device, set aside: a running one may have more of them.
 struct OneDevice {

@@ -104,7 +104,7 @@ void check_all() {
       rows, [&](Arrays<T>& a) { return pack_arguments(tiling, static_cast<const T*>(a[0].data()), a[1].data()); }));
   CHECK(agrees<BiasTanh<T>, T>(
       rows, [&](Arrays<T>& a) { return pack_arguments(tiling, static_cast<const T*>(a[0].data()), a[1].data()); }));
-  CHECK(agrees<BiasBackward<T, ReluSlope<T>>, T>(1, [&](Arrays<T>& a) {
+  CHECK(agrees<BiasBackward<T, ReluDerivative<T>>, T>(1, [&](Arrays<T>& a) {
     return pack_arguments(rows, tiling, static_cast<const T*>(a[0].data()), a[1].data(), a[2].data());
   }));
   const std::vector<std::int32_t> labels(rows, 3);

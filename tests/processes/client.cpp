@@ -2,9 +2,12 @@
 
 #include "fixture.hpp"
 
+#include <gpuactors/cluster/local_cluster.hpp>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 namespace gpuactors::test {
 
@@ -89,6 +92,34 @@ int run_reader(int argc, char** argv) {
   std::fprintf(stderr, "it reads\n");
   for (;;)
     pause();
+}
+
+int run_local() {
+  auto local = LocalCluster::start({.nodes = {{.devices = "host:1x64MiB"}, {.devices = "host:1x64MiB"}}});
+  if (!local)
+    return 1;
+  std::printf("%s\n", std::filesystem::path{local->certificates()}.parent_path().c_str());
+  for (const auto& node : local->nodes())
+    if (!local->cluster().spawn("counter", number(0), {.gpus = 1, .node = node}))
+      return 1;
+  for (const auto& name : {"broker", "n0", "n1"})
+    for (const auto pid : value_or_throw(local->pids(name)))
+      std::printf("%d\n", pid);
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (;;)
+    pause();
+}
+
+int run_misuse(const std::string& how, int argc) {
+  if (how == "leaves" && argc > 1)
+    return 3;
+  const char* const other = "program";
+  if (how != "never")
+    static_cast<void>(run_if_worker(1, &other));
+  const auto local = LocalCluster::start();
+  std::printf("%s\n", local ? "it started" : to_string(local.error()).c_str());
+  return 0;
 }
 
 } // namespace gpuactors::test

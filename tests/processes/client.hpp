@@ -22,4 +22,13 @@ int run_guest(int argc, char** argv);
 /// on standard error, and reads no more.
 int run_reader(int argc, char** argv);
 
+/// `local`: starts a `LocalCluster` of two nodes with an actor on each, prints its folder and then the pids of all its
+/// processes, and waits until it is killed.
+int run_local();
+
+/// Starts a `LocalCluster` although the program does not begin as it must, in one of these ways: "never" asks whether
+/// it is a worker; "strays", asking about other arguments than its own; "leaves" when it is started again. Prints the
+/// error.
+int run_misuse(const std::string& how, int argc);
+
 } // namespace gpuactors::test

@@ -3,10 +3,14 @@
 
 #include <gpuactors/cluster/daemon.hpp>
 
+#include <cstdlib>
+
 #define CATCH_CONFIG_RUNNER
 #include <support/catch.hpp>
 
 int main(int argc, char** argv) {
+  if (const auto* how = std::getenv("GPUACTORS_TEST_MISUSE"); how != nullptr)
+    return gpuactors::test::run_misuse(how, argc);
   if (const auto code = gpuactors::run_if_worker(argc, argv))
     return *code;
   if (argc > 1 && std::string{argv[1]} == "client")
@@ -15,5 +19,7 @@ int main(int argc, char** argv) {
     return gpuactors::test::run_guest(argc, argv);
   if (argc > 1 && std::string{argv[1]} == "reader")
     return gpuactors::test::run_reader(argc, argv);
+  if (argc > 1 && std::string{argv[1]} == "local")
+    return gpuactors::test::run_local();
   return Catch::Session().run(argc, argv);
 }

@@ -76,6 +76,8 @@ struct NodeDaemon {
   /// actors run). The node ends earlier when nothing is left, and at once on another signal. Zero: the node and all its
   /// work end at once.
   Duration stop_grace{};
+  /// Called each time that the broker has accepted the node; any thread, which it must not block.
+  std::function<void()> registered = [] {};
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before any other is started.
@@ -115,8 +117,9 @@ int main(int argc, char** argv, const std::function<int(int, char**)>& program);
 int main(int argc, char** argv, const std::function<Result<void>(int, char**)>& program);
 
 /// Does the first step of `main`, for programs with their own main function. If a node started this program as its
-/// worker, works until the node ends it and returns the exit code of the process; otherwise returns nothing.
-/// `Cluster::open` does the same, which is enough if the program calls it before anything else.
+/// worker, or a `LocalCluster` as one of its processes, works until it is ended and returns the exit code of the
+/// process; otherwise returns nothing. `Cluster::open` does the same, which is enough if the program calls it before
+/// anything else.
 std::optional<int> run_if_worker(int argc, const char* const* argv);
 
 } // namespace gpuactors

@@ -7,6 +7,7 @@
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/local_role.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -169,6 +170,8 @@ Result<void> run(int argc, const char* const* argv) {
   constexpr int describe_arguments = 6;
   if (argc >= describe_arguments && std::string_view{argv[2]} == "--describe")
     return describe(argv[3], argv[4], argv[5], {argv + describe_arguments, argv + argc});
+  if (argc > 2 && argv[2] == detail::local_role_argument)
+    return detail::play_local_role({argv + 3, argv + argc});
   constexpr int worker_arguments = 3;
   if (argc != worker_arguments)
     return fail(Errc::invalid_argument, "a worker is started by its node");
@@ -182,6 +185,7 @@ Result<void> run(int argc, const char* const* argv) {
 } // namespace
 
 std::optional<int> run_if_worker(int argc, const char* const* argv) {
+  detail::note_beginning();
   if (argc < 2 || std::string_view{argv[1]} != "worker")
     return std::nullopt;
   const auto done = run(argc, argv);

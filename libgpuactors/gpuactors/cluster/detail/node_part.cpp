@@ -118,6 +118,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
                              const DaemonOptions& daemon, const caf::strong_actor_ptr& local) {
   stop_grace_ = options.stop_grace;
   notice_ = daemon.notice;
+  on_registered_ = options.registered;
   GPUACTORS_LET(plugins, paths_of(options.plugins));
   GPUACTORS_LET(offer, offer_of(options, plugins));
   const auto node = offer.node();
@@ -172,7 +173,11 @@ ProcessAgentOptions NodePart::agent_options(const Links& links) const {
   options.heartbeat = links.options().heartbeat;
   options.link_timeout = links.options().timeout;
   options.notice = notice_;
-  options.registered = [state = registered_] { state->complete({}); };
+  options.registered = [state = registered_, tell = on_registered_] {
+    state->complete({});
+    if (tell)
+      tell();
+  };
   options.emptied = [state = emptied_] { state->complete({}); };
   options.parted = [state = parted_] { state->complete({}); };
   return options;

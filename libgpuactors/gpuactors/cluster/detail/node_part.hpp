@@ -61,6 +61,7 @@ private:
   caf::strong_actor_ptr agent_;
   Duration stop_grace_{};
   std::function<void(std::string_view)> notice_;
+  std::function<void()> on_registered_;
 };
 
 } // namespace gpuactors::detail
