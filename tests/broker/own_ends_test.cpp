@@ -6,6 +6,7 @@ using namespace broker_test;
 
 namespace {
 
+/// As its node tells it.
 v1::LeaseEnded own_end_of(const v1::StartActor& order, const std::string& reason = "done") {
   v1::LeaseEnded ended;
   ended.set_lease(order.lease().id());
@@ -13,6 +14,7 @@ v1::LeaseEnded own_end_of(const v1::StartActor& order, const std::string& reason
   ended.set_error(static_cast<std::uint32_t>(Errc::actor_died));
   ended.set_text("the actor has ended itself: " + reason);
   ended.set_by_itself(true);
+  ended.set_actor(order.actor());
   return ended;
 }
 
@@ -105,6 +107,44 @@ TEST_CASE("an actor that ends itself on a device that it has lost has ended", "[
   scene.core.lease_ended(ended);
   CHECK(actors_of(scene) == 0);
   CHECK(scene.last_end() == as_it_said);
+}
+
+TEST_CASE("an actor that has ended itself stays ended when the fault of its device is told first", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  v1::RegisterNode message;
+  message.mutable_node()->set_name("n0");
+  message.mutable_node()->set_cpu_units(100'000);
+  for (const int index : {0, 1}) {
+    auto& device = *message.mutable_node()->add_devices();
+    device.set_index(index);
+    device.set_uuid("d" + std::to_string(index));
+    device.set_kind("host");
+    device.set_memory_bytes(1U << 20U);
+  }
+  message.set_agent(7);
+  scene.core.add_node(message, std::make_shared<Somebody>(),
+                      BrokerAnswer<void>{[](const Result<void>& result) { must(result); }});
+  auto wanted = Scene::actor_of(1, "a");
+  wanted.mutable_request()->set_gpu_units(10'000);
+  wanted.mutable_spec()->set_max_restarts(5);
+  const auto order = scene.spawn(wanted);
+  v1::DeviceFault fault;
+  fault.set_node("n0");
+  fault.add_devices(order.lease().devices(0).index());
+  scene.core.devices_failed(fault);
+  scene.core.lease_ended(own_end_of(order));
+  // A life may have begun on the other device meanwhile: it is ended, too.
+  if (actors_of(scene) > 0) {
+    REQUIRE(scene.world.starts.size() == 2);
+    const auto second = scene.world.starts.back();
+    v1::LeaseEnded ended;
+    ended.set_lease(second.lease().id());
+    ended.set_epoch(second.lease().epoch());
+    scene.core.lease_ended(ended);
+  }
+  CHECK(actors_of(scene) == 0);
+  CHECK(scene.world.starts.size() <= 2);
 }
 
 TEST_CASE("an end that was reported while the connection was lost is told at the next registration", "[broker][core]") {
@@ -215,6 +255,31 @@ TEST_CASE("a restarted broker does not bring an actor back that has ended itself
     CHECK(scene.core.state({}).actors(0).state() == "alive");
     CHECK(scene.world.ends.empty());
   }
+}
+
+TEST_CASE("an end that a later life has overruled does not end that life at the next broker", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StartActor order;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    const auto peer = register_node(first, "n0", 7, {}, {});
+    order = first.spawn(1, "a");
+    first.core.peer_down(peer);
+    register_node(first, "n1", 8, {}, {});
+    first.run(1min);
+    REQUIRE(first.world.starts.size() == 2);
+    first.start(first.world.starts.back());
+    // It had ended itself while it was cut off, and went on elsewhere since.
+    register_node(first, "n0", 7, {}, {order});
+    CHECK(actors_of(first) == 1);
+    first.core.finish();
+  }
+  Scene scene{{.last_id = 1'000, .settle = 1s, .store = store}};
+  scene.greet(1);
+  register_node(scene, "n0", 7, {}, {order});
+  scene.run(2s);
+  CHECK(actors_of(scene) == 1);
 }
 
 TEST_CASE("an actor that kills itself is refused, since it would wait for its own end", "[broker][core]") {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 using namespace gpuactors;
@@ -27,6 +28,8 @@ constexpr Method<Text, Number> stumble{"stumble"};
 constexpr Method<Empty, Number> pass_on{"pass_on"};
 constexpr Method<Empty, Text> about{"about"};
 constexpr Method<> touch{"touch"};
+constexpr Method<> link_to_another{"link_to_another"};
+constexpr Method<Empty, Number> linger_on{"linger_on"};
 constexpr Method<Empty, Number> ask_itself{"ask_itself"};
 constexpr Method<Empty, Number> wait_for_task{"wait_for_task"};
 
@@ -35,10 +38,34 @@ Gate& side_gate() {
   return instance;
 }
 
+Gate& stop_gate() {
+  static Gate instance;
+  return instance;
+}
+
+std::thread::id& constructed_on() {
+  static std::thread::id thread;
+  return thread;
+}
+
+std::thread::id& destroyed_on() {
+  static std::thread::id thread;
+  return thread;
+}
+
 /// Works until the gate opens; says meanwhile how far it is.
 class Laborer : public Actor {
 public:
-  using Actor::Actor;
+  explicit Laborer(Init init) : Actor(std::move(init)) {
+    constructed_on() = std::this_thread::get_id();
+  }
+
+  Laborer(const Laborer&) = delete;
+  Laborer& operator=(const Laborer&) = delete;
+
+  ~Laborer() override {
+    destroyed_on() = std::this_thread::get_id();
+  }
 
   Number work(const Number& steps) {
     for (int i = 0; i < static_cast<int>(steps.value()); ++i)
@@ -55,6 +82,18 @@ public:
   [[nodiscard]] Number linger(const Empty&) const {
     side_gate().pass([this] { return stop_requested(); });
     return number(stop_requested() ? 1 : 0);
+  }
+
+  /// Waits for that, and then for another gate.
+  [[nodiscard]] Number linger_on(const Empty&) const {
+    side_gate().pass([this] { return stop_requested(); });
+    stop_gate().pass();
+    return number(1);
+  }
+
+  /// Links to an actor that ends at once.
+  void link_to_another(const Empty&) {
+    self().spawn<caf::linked>([](caf::event_based_actor* other) { other->quit(); });
   }
 
   [[nodiscard]] Result<Number> stumble(const Text& how) const {
@@ -97,12 +136,15 @@ private:
 Cluster with_laborers(const std::shared_ptr<faulty::Plan>& plan = std::make_shared<faulty::Plan>()) {
   gate().close();
   side_gate().close();
+  stop_gate().close();
   auto types = std::make_shared<TypeRegistry>();
   define_task(
       Task<Number, Number>{"twice"}, [](TaskContext&, const Number& in) { return number(2 * in.value()); }, *types);
   define_actor<Laborer>(worker, *types)
       .method(work, &Laborer::work)
       .method(touch, &Laborer::touch)
+      .method(link_to_another, &Laborer::link_to_another)
+      .concurrent_method(linger_on, &Laborer::linger_on)
       .concurrent_method(progress, &Laborer::progress)
       .concurrent_method(linger, &Laborer::linger)
       .concurrent_method(stumble, &Laborer::stumble)
@@ -259,6 +301,35 @@ TEST_CASE("only concurrent methods can be called at the address that their answe
   // Without it its actor ends, too: calls would not be answered any more.
   caf::anon_send_exit(handle, caf::exit_reason::user_shutdown);
   CHECK(eventually([&] { return actor.away(); }));
+}
+
+TEST_CASE("an actor with concurrent methods goes on when a CAF actor that it is linked to ends in order", "[cluster]") {
+  auto cluster = with_laborers();
+  auto actor = must(cluster.spawn(worker, {}, {.gpus = 0.5}));
+  must(actor.call(link_to_another).get());
+  // The other one's end has come before this answer.
+  for (int i = 0; i < 3; ++i)
+    must(actor.call(touch).get());
+  CHECK(actor.call(progress).get().has_value());
+  CHECK_FALSE(actor.away());
+}
+
+TEST_CASE("an actor that waits for its concurrent method ends on its own thread, whoever drops it", "[cluster]") {
+  auto cluster = std::make_optional(with_laborers());
+  auto actor = must(cluster->spawn(worker));
+  auto handle = actor.handle();
+  auto lingering = actor.call(linger_on);
+  side_gate().await(1);
+  // While it waits, and does not stop yet, nobody else refers to it.
+  actor = ActorRef{};
+  std::thread dropper{[&] {
+    stop_gate().await(1);
+    handle = nullptr;
+    stop_gate().open();
+  }};
+  cluster.reset();
+  dropper.join();
+  CHECK(destroyed_on() == constructed_on());
 }
 
 TEST_CASE("a restarted actor has its concurrent methods", "[cluster]") {

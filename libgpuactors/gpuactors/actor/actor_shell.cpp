@@ -30,6 +30,10 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
 constexpr std::uint32_t grace_over = 1;
 constexpr std::uint32_t concurrent_ended = 2;
 
+bool is_call(const caf_version::Content& content) {
+  return content.match_elements<Call>() || content.match_elements<std::string, Payload>();
+}
+
 /// Whether a message is a call of a concurrent method.
 bool is_concurrent(const ActorType& type, const caf_version::Content& content) {
   const std::string* name = nullptr;
@@ -65,7 +69,7 @@ caf::behavior ActorShell::make_behavior() {
       [this](const v1::Tick& message) {
         // Answers have tickets; what ends this actor has none.
         if (message.id() == 0 && message.what() == concurrent_ended)
-          return quit(reason_);
+          return end(reason_);
         if (message.id() == 0)
           return end_itself(message.what() == grace_over);
         answers_->deliver();
@@ -79,6 +83,11 @@ caf::behavior ActorShell::make_behavior() {
 }
 
 caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) {
+  // The object's destructor may take its time.
+  if (ended_.load(std::memory_order_acquire) && element->mid.is_request() && is_call(element->content())) {
+    caf_version::refuse(*element, caf::actor_cast<caf::strong_actor_ptr>(this), to_caf(host_.control->why_ended()));
+    return caf_version::EnqueueResult(true);
+  }
   // Clients may call, so that nothing has to be refused here.
   if (auto* concurrent = takes_calls_.load(std::memory_order_acquire);
       concurrent != nullptr && is_concurrent(*type_, element->content()))
@@ -87,6 +96,7 @@ caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element,
 }
 
 void ActorShell::on_exit() {
+  stays_ = nullptr;
   // Usually it has ended before. Not if the program, or CAF, ends this actor in a way of its own.
   if (shared_ != nullptr) {
     host_.control->stop_all();
@@ -114,14 +124,23 @@ void ActorShell::end_itself(bool grace_is_over) {
 
 void ActorShell::leave(caf::error reason) {
   if (shared_ == nullptr)
-    return quit(std::move(reason));
+    return end(std::move(reason));
   if (std::exchange(leaves_, true))
     return;
   reason_ = std::move(reason);
+  // Otherwise whoever drops the last reference meanwhile would destroy the object, on a thread of its own.
+  stays_ = caf::actor_cast<caf::strong_actor_ptr>(this);
   // From now on calls are refused, so that a concurrent method which waits for one of them does not wait for ever. It
   // ends first: whoever learns of this actor's end has all its answers.
   host_.control->stop_all();
   caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
+}
+
+void ActorShell::end(caf::error reason) {
+  ended_.store(true, std::memory_order_release);
+  // CAF 1.x tells others of the end before it calls `on_exit`.
+  answers_->fail_all(host_.control->why_ended());
+  quit(std::move(reason));
 }
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
@@ -188,7 +207,11 @@ Result<void> ActorShell::start_concurrent() {
   GPUACTORS_LET(concurrent, host_.services->threads->spawn<ConcurrentShell>(system(), shared));
   shared_ = std::move(shared);
   concurrent_ = std::move(concurrent);
-  set_exit_handler([this](caf::exit_msg& message) { leave(std::move(message.reason)); });
+  caf_version::set_exit_handler(this, [this](caf::exit_msg& message) {
+    // As CAF does: an actor that it is linked to may end in order.
+    if (message.reason)
+      leave(std::move(message.reason));
+  });
   takes_calls_.store(caf::actor_cast<caf::abstract_actor*>(concurrent_), std::memory_order_release);
   return {};
 }

@@ -43,6 +43,7 @@ private:
   void end_itself(bool grace_is_over);
   /// Ends the actor: at once, or after its concurrent methods.
   void leave(caf::error reason = caf::exit_reason::user_shutdown);
+  void end(caf::error reason);
 
   LeaseInfo lease_;
   detail::ActorHost host_;
@@ -51,8 +52,11 @@ private:
   std::shared_ptr<detail::Answers> answers_;
   /// The actor has ended itself, and waits for answers that methods have promised.
   bool awaits_answers_ = false;
-  /// The actor ends when its concurrent methods have.
+  /// The actor ends when its concurrent methods have; it refers to itself until then.
   bool leaves_ = false;
+  caf::strong_actor_ptr stays_;
+  /// It takes no more calls. Any thread.
+  std::atomic<bool> ended_{false};
   caf::error reason_{caf::exit_reason::user_shutdown};
   // Null without concurrent methods. Kept until this actor is gone, because others may be passing calls on.
   std::shared_ptr<SharedObject> shared_;

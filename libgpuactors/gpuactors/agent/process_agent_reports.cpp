@@ -192,6 +192,9 @@ void ProcessAgent::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& messa
   auto& own = own_ends_.emplace_back();
   own.set_actor(actor);
   *own.mutable_end() = message;
+  // A constructor's failure may say more; Error replaces a character that is cut.
+  if (message.text().size() > limits::end_reason_bytes)
+    own.mutable_end()->set_text(Error{Errc::actor_died, message.text().substr(0, limits::end_reason_bytes)}.message());
   if (own_ends_.size() > limits::own_ends)
     own_ends_.pop_front();
 }
@@ -203,8 +206,10 @@ void ProcessAgent::report(v1::LeaseEnded message) {
   if (const auto lease = leases_.extract(id); !lease.empty()) {
     const auto& held = lease.mapped().held;
     const bool fresh = fresh_saves_.erase(id) > 0;
-    if (message.by_itself())
+    if (message.by_itself()) {
+      message.set_actor(held.actor().actor());
       keep_own_end(held.actor().actor(), message);
+    }
     // Keeps the save until the broker can be reached again. The broker learns of the end when the lease is missing from
     // the next registration.
     if (broker_ == nullptr && !held.actor().saved_type().empty())

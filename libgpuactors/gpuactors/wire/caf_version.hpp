@@ -501,6 +501,16 @@ using RunnerBase = caf::scheduler;
 using EnqueueResult = bool;
 #endif
 
+/// Calls `handler(caf::exit_msg&)` instead of CAF's own. In 1.x that may be a handler of the behavior too, which 0.17
+/// never calls.
+template <class Handler>
+void set_exit_handler(caf::event_based_actor* self, Handler handler) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  self->set_exit_handler(std::move(handler));
+#pragma GCC diagnostic pop
+}
+
 /// An actor that is always run by its own runner, no matter which thread sends to it.
 class RunActor : public caf::event_based_actor {
 public:

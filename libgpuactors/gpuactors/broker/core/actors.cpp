@@ -93,7 +93,10 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
       return answer.deliver(fail(of_elsewhere(message.handle())));
     // A call that looks its actor up again has no new user.
-    record->shared = record->shared || !message.name().empty() || message.has_handle();
+    // A client may guess a number, but not its origin.
+    const bool knows =
+        message.has_handle() && message.handle().origin() != 0 && message.handle().origin() == record->spec.origin();
+    record->shared = record->shared || !message.name().empty() || knows;
     return answer_with(*record, std::move(answer));
   }
   if (may_come_back(message.name(), message.id())) {
@@ -259,6 +262,7 @@ void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
   record.end_reason.clear();
   record.lease = to_wire(lease);
   actor_leases_[lease.id] = record.id;
+  keep(record);
   auto order = order_of(record);
   *order.mutable_lease() = *record.lease;
   if (const auto& agent = nodes_.at(lease.node).agent)

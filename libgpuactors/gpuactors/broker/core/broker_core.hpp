@@ -249,6 +249,8 @@ private:
     bool shared = false;
     RequestId waiting_for;
     std::optional<v1::Lease> lease;
+    /// The latest one that an earlier broker knew; null if it did not.
+    LeaseId stored_lease;
     /// When the pause before the restart is over.
     std::optional<TimePoint> due;
     /// Deadline of the first start; not set once the actor has been alive.
@@ -419,7 +421,9 @@ private:
   /// What a node that registers tells of an actor that has ended itself there.
   void take_own_end(const v1::OwnEnd& own);
   /// Ends an actor that has ended itself, unless a later life of it is there.
-  void apply_own_end(ActorId id, const v1::LeaseEnded& end);
+  /// @param also_later whether it ends the life after that one, too: the actor had ended itself when its place was
+  /// lost.
+  void apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later = false);
   /// Whether a life under this lease is earlier than one that has ended itself.
   [[nodiscard]] bool is_before_own_end(ActorId id, LeaseId lease) const;
   /// The actor's pause is over, or its first start has taken too long.

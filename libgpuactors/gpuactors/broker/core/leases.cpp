@@ -176,8 +176,12 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
     return;
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);
-  if (lease == nullptr || lease->epoch != message.epoch())
+  if (lease == nullptr || lease->epoch != message.epoch()) {
+    // It was lost with its device, of which others told first.
+    if (message.by_itself() && message.actor() != 0)
+      apply_own_end(ActorId{message.actor()}, message, true);
     return;
+  }
   graces_.erase(id);
   // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is
   // lost, not released.

@@ -39,18 +39,19 @@ void BrokerCore::take_own_end(const v1::OwnEnd& own) {
     apply_own_end(id, own.end());
 }
 
-void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end) {
+void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later) {
   const auto found = actors_.find(id);
   if (found == actors_.end())
     return;
   auto& record = found->second;
   // Of two lives the one with the later lease is the actor: the other was taken for lost when that one began.
-  if (LeaseId{end.lease()} < last_lease_of(record))
+  const bool was_last = record.last && record.last->lease().id() == end.lease();
+  if (LeaseId{end.lease()} < last_lease_of(record) && !(also_later && was_last))
     return;
   const auto error = error_of(end);
   record.no_restart = true;
   record.own_end = error;
-  if (record.lease) { // an earlier life, on a node that was cut off
+  if (record.lease) { // an earlier life, on a node that was cut off, or one that has just begun
     if (record.state != ActorState::stopping)
       kill(record, std::chrono::milliseconds{limits::stop_grace}.count(), error.message());
     return;

@@ -169,6 +169,9 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
   for (const auto& [lease, node] : held)
     adopt(*lease, *node);
   for (const auto& arrival : arrivals) {
+    const auto admitted = nodes_.find(arrival.message.node().name());
+    if (admitted == nodes_.end() || admitted->second.agent_id != arrival.message.agent())
+      continue;
     for (const auto& own : arrival.message.own_ends())
       take_own_end(own);
     for (const auto& report : arrival.reports)
@@ -274,7 +277,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
 LeaseId BrokerCore::last_lease_of(const ActorRecord& record) {
   if (record.lease)
     return LeaseId{record.lease->id()};
-  return record.last ? LeaseId{record.last->lease().id()} : LeaseId{};
+  return record.last ? LeaseId{record.last->lease().id()} : record.stored_lease;
 }
 
 void BrokerCore::replace_life(ActorRecord& record) {

@@ -62,6 +62,7 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.lives = Lives{order.restarts(), order.forgiven(), true};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
+  record.stored_lease = LeaseId{stored.lease().id()};
   record.state = ActorState::returning;
   spawns_[{record.client, record.client_request}] = record.id;
   if (!record.spec.name().empty())
@@ -132,6 +133,7 @@ void BrokerCore::keep(const ActorRecord& record) {
     return;
   v1::HeldLease stored;
   *stored.mutable_actor() = order_of(record);
+  stored.mutable_lease()->set_id(last_lease_of(record).value());
   if (const auto config = record.config.encoded()) {
     stored.set_config_type(std::string{config->type_name()});
     stored.set_config(std::string{config->bytes()});
