@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -49,6 +50,15 @@ private:
 };
 
 } // namespace
+
+TEST_CASE("a cluster may be closed by another thread than the one that opened it and goes on", "[cluster]") {
+  auto cluster = std::make_optional(embed());
+  CHECK(cluster->submit<Text>("echo", text("x")).get().has_value());
+  const auto actor = must(cluster->spawn("fraction", {}, {.gpus = 0.5}));
+  CHECK(actor.call<Names>("ids").get().has_value());
+  std::thread{[&] { cluster.reset(); }}.join();
+  CHECK_FALSE(actor.call<Names>("ids").get().has_value());
+}
 
 TEST_CASE("arguments choose the cluster, in both spellings, and the program's own are left alone", "[cluster]") {
   const BrokerVariable none{nullptr};

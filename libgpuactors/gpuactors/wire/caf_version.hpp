@@ -22,6 +22,7 @@
 #if CAF_MAJOR_VERSION == 0 && CAF_MINOR_VERSION < 18
 #define GPUACTORS_CAF_017 1
 #include <caf/all.hpp>
+#include <caf/logger.hpp>
 #include <caf/make_type_erased_tuple_view.hpp>
 #else
 #define GPUACTORS_CAF_017 0
@@ -500,6 +501,15 @@ private:
 using RunnerBase = caf::scheduler;
 using EnqueueResult = bool;
 #endif
+
+/// Lets go of what this thread keeps of the system that it has made or spawned in. With 0.17 that is the system's
+/// logger, and the end of a system waits until no thread keeps it: a thread that goes on would keep another one from
+/// ending it.
+inline void forget_system() {
+#if GPUACTORS_CAF_017
+  caf::logger::set_current_actor_system(nullptr);
+#endif
+}
 
 /// Calls `handler(caf::exit_msg&)` instead of CAF's own. In 1.x that may be a handler of the behavior too, which 0.17
 /// never calls.

@@ -97,6 +97,7 @@ Result<std::shared_ptr<ClusterCore>> ClusterCore::embed(EmbedOptions options) {
     core->shutdown();
     return fail(started.error());
   }
+  caf_version::forget_system();
   return core;
 }
 
@@ -107,6 +108,7 @@ Result<std::shared_ptr<ClusterCore>> ClusterCore::connect(const ConnectOptions& 
     core->shutdown();
     return fail(started.error());
   }
+  caf_version::forget_system();
   return core;
 }
 
