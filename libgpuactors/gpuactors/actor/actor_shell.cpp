@@ -60,12 +60,7 @@ ActorShell::ActorShell(caf::actor_config& config, OwnThreads::Thread thread,
 caf::behavior ActorShell::make_behavior() {
   return {
       [this](const Call& call) { return serve(call); },
-      [this](const std::string& method, const Payload& input) {
-        Call call;
-        call.method = method;
-        call.payload = input;
-        return serve(call);
-      },
+      [this](const std::string& method, const Payload& input) { return serve(detail::plain_call(method, input)); },
       [this](const v1::Tick& message) {
         // Answers have tickets; what ends this actor has none.
         if (message.id() == 0 && message.what() == concurrent_ended)
@@ -235,11 +230,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
   if (!host_.placement->lost_devices().empty())
     leave();
-  if (!answer)
-    return caf::delegated<Payload>{};
-  if (!answer->has_value())
-    return to_caf(answer->error());
-  return answers_->answer_now(this, std::move(**answer));
+  return answers_->give(this, std::move(answer));
 }
 
 } // namespace gpuactors

@@ -43,6 +43,7 @@ private:
   void end_itself(bool grace_is_over);
   /// Ends the actor: at once, or after its concurrent methods.
   void leave(caf::error reason = caf::exit_reason::user_shutdown);
+  /// The last step: answers what is open, refuses what comes, and has CAF end this actor.
   void end(caf::error reason);
 
   LeaseInfo lease_;

@@ -13,12 +13,7 @@ ConcurrentShell::ConcurrentShell(caf::actor_config& config, OwnThreads::Thread t
 caf::behavior ConcurrentShell::make_behavior() {
   return {
       [this](const Call& call) { return serve(call); },
-      [this](const std::string& method, const Payload& input) {
-        Call call;
-        call.method = method;
-        call.payload = input;
-        return serve(call);
-      },
+      [this](const std::string& method, const Payload& input) { return serve(detail::plain_call(method, input)); },
       [this](const v1::Tick&) { answers_->deliver(); },
   };
 }
@@ -43,11 +38,7 @@ caf::result<Payload> ConcurrentShell::serve(const Call& call) {
           fail(Errc::invalid_argument, fmt::format("{} is no concurrent method: call its actor", call.method))};
     return (*method)->run(*shared_->object, frame);
   });
-  if (!answer)
-    return caf::delegated<Payload>{};
-  if (!answer->has_value())
-    return to_caf(answer->error());
-  return answers_->answer_now(this, std::move(**answer));
+  return answers_->give(this, std::move(answer));
 }
 
 } // namespace gpuactors

@@ -35,6 +35,15 @@ public:
     return caf::delegated<Payload>{};
   }
 
+  /// The same with what `run_call` returns: an answer, an error, or nothing yet.
+  caf::result<Payload> give(caf::event_based_actor* host, Answer answer) {
+    if (!answer)
+      return caf::delegated<Payload>{};
+    if (!answer->has_value())
+      return to_caf(answer->error());
+    return answer_now(host, std::move(**answer));
+  }
+
   /// Sends `item` to the caller that `host` serves now.
   void send_item(caf::event_based_actor* host, StreamItem item) {
     if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host->current_sender()))
@@ -154,6 +163,14 @@ private:
   caf::event_based_actor* host_;
   Answers& answers_;
 };
+
+/// The call that a CAF program sends as `(std::string method, Payload)`: without a number, deadline or stream.
+inline Call plain_call(const std::string& method, const Payload& input) {
+  Call call;
+  call.method = method;
+  call.payload = input;
+  return call;
+}
 
 /// Marks a call as the one that this thread runs beside its actor's other calls, as long as the object lives.
 class ConcurrentCall {

@@ -65,13 +65,9 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
   auto reclaimed = placement_->reclaim();
   if (!placement_->lost_devices().empty())
     quit(caf::exit_reason::user_shutdown);
-  if (!answer)
-    return caf::delegated<Payload>{};
-  if (answer->has_value() && !reclaimed)
+  if (answer && answer->has_value() && !reclaimed)
     return to_caf(reclaimed.error());
-  if (!answer->has_value())
-    return to_caf(answer->error());
-  return answers_->answer_now(this, std::move(**answer));
+  return answers_->give(this, std::move(answer));
 }
 
 } // namespace gpuactors
