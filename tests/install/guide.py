@@ -36,8 +36,9 @@ def read(page):
 
 def run(page, command):
     expected = re.sub(r"\n +", " ", OUTPUT.search(read(page)).group(1)) # long lines are broken and indented
-    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120).stdout.decode()
-    if printed != expected:
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=120)
+    printed = done.stdout.decode()
+    if done.returncode != 0 or printed != expected:
         sys.exit(f"the guide says\n{expected}\nbut the program prints\n{printed}")
 
 

@@ -30,10 +30,6 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
 constexpr std::uint32_t grace_over = 1;
 constexpr std::uint32_t concurrent_ended = 2;
 
-bool is_call(const caf_version::Content& content) {
-  return content.match_elements<Call>() || content.match_elements<std::string, Payload>();
-}
-
 /// Whether a message is a call of a concurrent method.
 bool is_concurrent(const ActorType& type, const caf_version::Content& content) {
   const std::string* name = nullptr;
@@ -78,11 +74,6 @@ caf::behavior ActorShell::make_behavior() {
 }
 
 caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) {
-  // The object's destructor may take its time.
-  if (ended_.load(std::memory_order_acquire) && element->mid.is_request() && is_call(element->content())) {
-    caf_version::refuse(*element, caf::actor_cast<caf::strong_actor_ptr>(this), to_caf(host_.control->why_ended()));
-    return caf_version::EnqueueResult(true);
-  }
   // Clients may call, so that nothing has to be refused here.
   if (auto* concurrent = takes_calls_.load(std::memory_order_acquire);
       concurrent != nullptr && is_concurrent(*type_, element->content()))
@@ -132,7 +123,6 @@ void ActorShell::leave(caf::error reason) {
 }
 
 void ActorShell::end(caf::error reason) {
-  ended_.store(true, std::memory_order_release);
   // CAF 1.x tells others of the end before it calls `on_exit`.
   answers_->fail_all(host_.control->why_ended());
   quit(std::move(reason));

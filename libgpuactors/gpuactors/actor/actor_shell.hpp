@@ -43,7 +43,8 @@ private:
   void end_itself(bool grace_is_over);
   /// Ends the actor: at once, or after its concurrent methods.
   void leave(caf::error reason = caf::exit_reason::user_shutdown);
-  /// The last step: answers what is open, refuses what comes, and has CAF end this actor.
+  /// The last step: answers what is open, and has CAF end this actor. Calls that still come wait for that: a retry that
+  /// is refused at once would be used up before the next life begins.
   void end(caf::error reason);
 
   LeaseInfo lease_;
@@ -56,8 +57,6 @@ private:
   /// The actor ends when its concurrent methods have; it refers to itself until then.
   bool leaves_ = false;
   caf::strong_actor_ptr stays_;
-  /// It takes no more calls. Any thread.
-  std::atomic<bool> ended_{false};
   caf::error reason_{caf::exit_reason::user_shutdown};
   // Null without concurrent methods. Kept until this actor is gone, because others may be passing calls on.
   std::shared_ptr<SharedObject> shared_;
