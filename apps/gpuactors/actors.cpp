@@ -26,10 +26,6 @@ struct ActorsArguments {
 
 constexpr std::uint32_t ended_when_left_out = 20;
 
-std::string full_name(const v1::ActorInfo& actor) {
-  return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
-}
-
 /// Returns the id of the actor's process; 0 while it has none.
 std::uint32_t pid_of(const v1::ActorInfo& actor) {
   return actor.has_lease() && actor.state() != "starting" ? actor.pid() : 0;
@@ -105,15 +101,31 @@ Result<void> run_actors(const ActorsArguments& arguments) {
   return {};
 }
 
-/// Returns the values that the actor publishes by their names; one that is no finite number is null in JSON.
+/// Returns a histogram as an object; another value as it is, where one that is no finite number is null in JSON.
+Json json_of(const v1::Metric& metric) {
+  if (metric.kind() != v1::Metric::HISTOGRAM)
+    return metric.value();
+  auto counts = Json::array();
+  for (const auto count : metric.counts())
+    counts.push_back(cli::json_of(count));
+  return {{"sum", metric.value()},
+          {"bounds", std::vector<double>{metric.bounds().begin(), metric.bounds().end()}},
+          {"counts", std::move(counts)}};
+}
+
+/// Returns what the actor publishes by its names.
 Json metrics_of(const v1::ActorInfo& actor) {
   auto result = Json::object();
   for (const auto& metric : actor.metrics())
-    result[metric.name()] = metric.value();
+    result[metric.name()] = json_of(metric);
   return result;
 }
 
 } // namespace
+
+std::string full_name(const v1::ActorInfo& actor) {
+  return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
+}
 
 Json json_of(const v1::ActorInfo& actor) {
   return {{"name", actor.name()},

@@ -25,6 +25,7 @@ Command add_certs(CLI::App& program);
 Command add_status(CLI::App& program);
 Command add_nodes(CLI::App& program);
 Command add_actors(CLI::App& program);
+Command add_calls(CLI::App& program);
 Command add_leases(CLI::App& program);
 Command add_queue(CLI::App& program);
 Command add_drain(CLI::App& program);

@@ -1,6 +1,7 @@
 // The families of metrics. Dashboards and alerts depend on their names and labels: change none, only add.
 #include "metrics_text.hpp"
 
+#include "call_metrics.hpp"
 #include "published_metrics.hpp"
 
 #include <gpuactors/base/event_kind.hpp>
@@ -224,7 +225,27 @@ void MetricsWriter::family(std::string_view name, std::string_view type, std::st
 }
 
 void MetricsWriter::sample(const Labels& labels, double value) {
+  write("", labels, value);
+}
+
+void MetricsWriter::histogram(const Labels& labels, const std::vector<double>& bounds,
+                              const std::vector<std::uint64_t>& counts, double sum) {
+  std::uint64_t within = 0;
+  auto bucket = labels;
+  bucket.emplace_back("le", "");
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    within += counts[i];
+    const auto bound = i < bounds.size() ? number(bounds[i]) : "+Inf";
+    bucket.back().second = bound;
+    write("_bucket", bucket, static_cast<double>(within));
+  }
+  write("_sum", labels, sum);
+  write("_count", labels, static_cast<double>(within));
+}
+
+void MetricsWriter::write(std::string_view suffix, const Labels& labels, double value) {
   text_ += name_;
+  text_ += suffix;
   const char* before = "{";
   for (const auto& [label, text] : labels)
     text_ += fmt::format("{}{}=\"{}\"", std::exchange(before, ","), label, escaped(text, true));
@@ -237,6 +258,7 @@ std::string metrics_text(const v1::ClusterState& state) {
   write_nodes(out, state);
   write_devices(out, state);
   write_actors(out, state);
+  write_calls(out, state);
   write_work(out, state);
   write_events(out, state);
   write_published(out, state);

@@ -17,7 +17,22 @@ std::string_view type_of(const std::vector<Published>& family) {
   for (const auto& [actor, metric] : family)
     if (metric->kind() != kind)
       return "untyped";
-  return kind == v1::Metric::COUNTER ? "counter" : "gauge";
+  switch (kind) {
+  case v1::Metric::COUNTER:
+    return "counter";
+  case v1::Metric::HISTOGRAM:
+    return "histogram";
+  default:
+    return "gauge";
+  }
+}
+
+/// Returns what the first of them that says anything says it is.
+std::string_view help_of(const std::vector<Published>& family) {
+  for (const auto& [actor, metric] : family)
+    if (!metric->help().empty())
+      return metric->help();
+  return "Published by actors.";
 }
 
 } // namespace
@@ -28,14 +43,22 @@ void write_published(MetricsWriter& out, const v1::ClusterState& state) {
     for (const auto& metric : actor.metrics())
       families[metric.name()].push_back({&actor, &metric});
   for (const auto& [name, family] : families) {
-    out.family(name, type_of(family), "Published by actors.");
-    for (const auto& [actor, metric] : family)
-      out.sample({{"name_space", actor->name_space()},
-                  {"actor", actor->name()},
-                  {"id", std::to_string(actor->id())},
-                  {"type", actor->type()},
-                  {"node", actor->lease().node()}},
-                 metric->value());
+    const auto type = type_of(family);
+    out.family(name, type, help_of(family));
+    for (const auto& [actor, metric] : family) {
+      const auto id = std::to_string(actor->id());
+      const MetricsWriter::Labels labels{{"name_space", actor->name_space()},
+                                         {"actor", actor->name()},
+                                         {"id", id},
+                                         {"type", actor->type()},
+                                         {"node", actor->lease().node()}};
+      // Beside metrics of other kinds, of a histogram only its sum has a place.
+      if (type == "histogram")
+        out.histogram(labels, {metric->bounds().begin(), metric->bounds().end()},
+                      {metric->counts().begin(), metric->counts().end()}, metric->value());
+      else
+        out.sample(labels, metric->value());
+    }
   }
 }
 

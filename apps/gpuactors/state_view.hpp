@@ -42,6 +42,9 @@ Command add_state_view(CLI::App& program, const StateView& view);
 /// Returns "a=1, b=0.5", in the order of the names.
 [[nodiscard]] std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units);
 
+/// Returns "NAME", or "NAME_SPACE/NAME".
+[[nodiscard]] std::string full_name(const v1::ActorInfo& actor);
+
 /// Returns an actor as `actors` and `spawn` show it.
 [[nodiscard]] Json json_of(const v1::ActorInfo& actor);
 

@@ -93,3 +93,56 @@ TEST_CASE("threads count together, and a metric outlives what it is of", "[actor
   count.add();
   CHECK(count.value() == 4'001);
 }
+
+TEST_CASE("a histogram counts values at the first bound that they do not exceed, and sums them up", "[actor]") {
+  Metrics metrics;
+  auto rows = must(metrics.histogram("rows", {1, 4, 16}, "Rows of a batch."));
+  for (const double value : {0.0, 1.0, 1.5, 4.0, 100.0, -2.0})
+    rows.observe(value);
+  const auto values = metrics.values();
+  REQUIRE(values.size() == 1);
+  CHECK(values[0].kind == MetricKind::histogram);
+  CHECK(values[0].help == "Rows of a batch.");
+  CHECK(values[0].value == 104.5);
+  CHECK(values[0].histogram.bounds == std::vector<double>{1, 4, 16});
+  CHECK(values[0].histogram.counts == std::vector<std::uint64_t>{3, 2, 0, 1});
+  for (const double value : {std::nan(""), std::numeric_limits<double>::infinity()})
+    CHECK_THROWS_AS(rows.observe(value), std::invalid_argument);
+  CHECK(metrics.values() == values);
+}
+
+TEST_CASE("a histogram has the bounds that it was made with", "[actor]") {
+  Metrics metrics;
+  must(metrics.histogram("rows", {1, 4}));
+  CHECK(metrics.histogram("rows", {1, 4}));
+  const auto other = metrics.histogram("rows", {1, 5});
+  REQUIRE_FALSE(other);
+  CHECK(other.error().message() == "histogram rows has other bounds already: 1, 4");
+  CHECK(metrics.gauge("rows").error().message() == "metric rows is a histogram already, and cannot be a gauge");
+  must(metrics.gauge("loss"));
+  CHECK(metrics.histogram("loss", {1}).error().message()
+        == "metric loss is a gauge already, and cannot be a histogram");
+}
+
+TEST_CASE("bounds that do not rise, or are none or too many, are refused", "[actor]") {
+  Metrics metrics;
+  CHECK(metrics.histogram("a", {}).error().message() == "histogram a has 0 bounds: 1 to 32 are allowed");
+  CHECK_FALSE(metrics.histogram("a", std::vector<double>(limits::histogram_bounds + 1)));
+  CHECK(metrics.histogram("a", {1, 1}).error().message()
+        == "bound 2 of histogram a is 1: a finite number above the bound before it is expected");
+  CHECK_FALSE(metrics.histogram("a", {std::nan("")}));
+  CHECK_FALSE(metrics.histogram("a", {1, std::numeric_limits<double>::infinity()}));
+  CHECK(metrics.values().empty());
+}
+
+TEST_CASE("the first words about a metric count, and they are short text", "[actor]") {
+  Metrics metrics;
+  must(metrics.gauge("loss"));
+  must(metrics.gauge("loss", "Of the last step."));
+  must(metrics.gauge("loss", "Of all steps."));
+  CHECK(metrics.values().front().help == "Of the last step.");
+  CHECK(metrics.counter("n", std::string(limits::metric_help_bytes + 1, 'a')).error().message()
+        == "the help of metric n has 257 bytes: at most 256 are allowed");
+  CHECK(metrics.counter("n", "\xff").error().message() == "the help of metric n is not UTF-8");
+  CHECK(metrics.values().size() == 1);
+}

@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 using namespace broker_test;
 
@@ -28,6 +31,32 @@ void report(Scene& scene, const v1::HolderUsage::Entry& entry) {
   v1::HolderUsage message;
   *message.add_entries() = entry;
   scene.core.used(message);
+}
+
+void add_stats(google::protobuf::RepeatedPtrField<v1::CallStats>& to, const std::string& name, std::uint64_t ran,
+               int bounds = static_cast<int>(limits::call_seconds.size())) {
+  auto& stats = *to.Add();
+  stats.set_name(name);
+  stats.add_ran(ran);
+  for (int i = 0; i < bounds; ++i)
+    stats.add_ran(0);
+}
+
+void report_tasks(Scene& scene, const std::string& node,
+                  const std::vector<std::pair<std::string, std::uint64_t>>& tasks) {
+  v1::HolderUsage message;
+  message.set_node(node);
+  for (const auto& [name, ran] : tasks)
+    add_stats(*message.mutable_tasks(), name, ran);
+  scene.core.used(message);
+}
+
+/// "name=ran" of each, in their order.
+std::string in_words(const google::protobuf::RepeatedPtrField<v1::CallStats>& all) {
+  std::string result;
+  for (const auto& stats : all)
+    result += (result.empty() ? "" : " ") + stats.name() + "=" + std::to_string(stats.ran(0));
+  return result;
 }
 
 /// What the only actor publishes, "name=value" in the order of the reports.
@@ -151,11 +180,13 @@ TEST_CASE("what a node reports while it waits to be admitted is not lost", "[bro
   entry.set_calls(3);
   add_metric(entry, "steps", 7);
   report(later, entry);
+  report_tasks(later, "n0", {{"square", 5}});
   CHECK(later.core.state({}).nodes_size() == 0);
   later.add_node("n1", 8);
   REQUIRE(later.core.state({}).nodes_size() == 2);
   CHECK(published(later) == "steps=7");
   CHECK(later.core.state({}).actors(0).calls() == 3);
+  CHECK(in_words(later.core.state({}).nodes(0).tasks()) == "square=5");
 }
 
 TEST_CASE("only so many metrics with names of their own that may stand on a page are taken", "[broker][core]") {
@@ -195,4 +226,76 @@ TEST_CASE("the state fits on a link, however much actors publish", "[broker][cor
   CHECK(state.actors(0).metrics_size() == limits::metrics_per_actor);
   CHECK(state.actors(count - 1).metrics_size() == 0);
   CHECK(state.ByteSizeLong() < 2 * limits::metrics_in_state_bytes);
+}
+
+TEST_CASE("how the methods of an actor went begins anew with each life", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a", {}, 1);
+  auto entry = use_of(order);
+  add_stats(*entry.mutable_methods(), "add", 3);
+  add_stats(*entry.mutable_methods(), "sub", 1);
+  report(scene, entry);
+  CHECK(in_words(scene.core.state({}).actors(0).methods()) == "add=3 sub=1");
+  end(scene, order);
+  CHECK(scene.core.state({}).actors(0).methods().empty());
+}
+
+TEST_CASE("how the tasks of a node went is what its last report says, and ends with the node", "[broker][core]") {
+  Scene scene;
+  scene.add_node();
+  scene.add_node("n1", 8);
+  report_tasks(scene, "n0", {{"square", 3}});
+  report_tasks(scene, "n1", {{"square", 1}});
+  report_tasks(scene, "n0", {{"square", 7}, {"cube", 1}});
+  report_tasks(scene, "n2", {{"square", 1}});
+  const auto state = scene.core.state({});
+  REQUIRE(state.nodes_size() == 2);
+  CHECK(in_words(state.nodes(0).tasks()) == "square=7 cube=1");
+  CHECK(in_words(state.nodes(1).tasks()) == "square=1");
+  // Reports about holders alone say nothing of tasks.
+  v1::HolderUsage other;
+  other.set_node("n0");
+  scene.core.used(other);
+  CHECK(in_words(scene.core.state({}).nodes(0).tasks()) == "square=7 cube=1");
+}
+
+TEST_CASE("counts of a form that is not known, or without a name, are not taken", "[broker][core]") {
+  Scene scene;
+  scene.add_node();
+  v1::HolderUsage message;
+  message.set_node("n0");
+  add_stats(*message.mutable_tasks(), "a", 1);
+  add_stats(*message.mutable_tasks(), "a", 2);
+  add_stats(*message.mutable_tasks(), "", 1);
+  add_stats(*message.mutable_tasks(), std::string(limits::name_length + 1, 'a'), 1);
+  add_stats(*message.mutable_tasks(), "short", 1, static_cast<int>(limits::call_seconds.size()) - 1);
+  add_stats(*message.mutable_tasks(), "long", 1, static_cast<int>(limits::call_seconds.size()) + 1);
+  add_stats(*message.mutable_tasks(), "b", 4);
+  scene.core.used(message);
+  CHECK(in_words(scene.core.state({}).nodes(0).tasks()) == "a=1 b=4");
+}
+
+TEST_CASE("a histogram has one count more than bounds, and other metrics have none", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  auto entry = use_of(scene.spawn(1, "a"));
+  for (const auto& [name, kind, bounds, counts] :
+       {std::tuple{"good", v1::Metric::HISTOGRAM, 2, 3}, std::tuple{"few", v1::Metric::HISTOGRAM, 2, 2},
+        std::tuple{"many", v1::Metric::HISTOGRAM, static_cast<int>(limits::histogram_bounds) + 1,
+                   static_cast<int>(limits::histogram_bounds) + 2},
+        std::tuple{"gauge", v1::Metric::GAUGE, 0, 1}}) {
+    add_metric(entry, name, 1, kind);
+    auto& metric = *entry.mutable_metrics(entry.metrics_size() - 1);
+    for (int i = 0; i < bounds; ++i)
+      metric.add_bounds(i);
+    for (int i = 0; i < counts; ++i)
+      metric.add_counts(1);
+  }
+  add_metric(entry, "wordy", 1);
+  entry.mutable_metrics(entry.metrics_size() - 1)->set_help(std::string(limits::metric_help_bytes + 1, 'a'));
+  report(scene, entry);
+  CHECK(published(scene) == "good=1");
 }

@@ -148,6 +148,63 @@ TEST_CASE("what actors publish is a family for each name, with a sample for each
            "train_steps_total{name_space=\"lab\",actor=\"t1\",id=\"8\",type=\"trainer\",node=\"n0\"} 40\n");
 }
 
+TEST_CASE("a histogram counts what is at most each bound, and says in words what it is") {
+  v1::ClusterState state;
+  for (const auto* help : {"", "Rows of a batch."}) {
+    auto& actor = *state.add_actors();
+    publish(actor, "rows", v1::Metric::HISTOGRAM, 10.5);
+    auto& metric = *actor.mutable_metrics(0);
+    metric.set_help(help);
+    for (const double bound : {0.5, 8.0})
+      metric.add_bounds(bound);
+    for (const std::uint64_t count : {2U, 3U, 1U})
+      metric.add_counts(count);
+    actor.set_name(help);
+  }
+  const auto text = metrics_text(state);
+  CHECK(has_line(text, "# HELP rows Rows of a batch."));
+  CHECK(has_line(text, "# TYPE rows histogram"));
+  const std::string labels = "name_space=\"\",actor=\"\",id=\"0\",type=\"\",node=\"\"";
+  CHECK(has_line(text, "rows_bucket{" + labels + ",le=\"0.5\"} 2"));
+  CHECK(has_line(text, "rows_bucket{" + labels + ",le=\"8\"} 5"));
+  CHECK(has_line(text, "rows_bucket{" + labels + ",le=\"+Inf\"} 6"));
+  CHECK(has_line(text, "rows_sum{" + labels + "} 10.5"));
+  CHECK(has_line(text, "rows_count{" + labels + "} 6"));
+}
+
+TEST_CASE("calls of actors with a name and tasks of nodes are histograms in seconds, with failures and lateness") {
+  v1::ClusterState state;
+  const auto fill = [](v1::CallStats& stats, const std::string& name) {
+    stats.set_name(name);
+    for (std::size_t i = 0; i <= limits::call_seconds.size(); ++i)
+      stats.add_ran(i < 2 ? 1 : 0);
+    stats.set_nanoseconds(1'500'000'000);
+    stats.set_failed(2);
+    stats.set_late(3);
+  };
+  auto* actor = state.add_actors();
+  actor->set_name("c0");
+  actor->set_name_space("lab");
+  fill(*actor->add_methods(), "add");
+  fill(*state.add_actors()->add_methods(), "of_nobody");
+  auto* node = state.add_nodes();
+  node->mutable_node()->set_name("n0");
+  fill(*node->add_tasks(), "square");
+  const auto text = metrics_text(state);
+  const std::string of_actor = "{name_space=\"lab\",actor=\"c0\",method=\"add\"";
+  CHECK(has_line(text, "# TYPE gpuactors_actor_call_seconds histogram"));
+  CHECK(has_line(text, "gpuactors_actor_call_seconds_bucket" + of_actor + ",le=\"1e-05\"} 1"));
+  CHECK(has_line(text, "gpuactors_actor_call_seconds_bucket" + of_actor + ",le=\"0.0001\"} 2"));
+  CHECK(has_line(text, "gpuactors_actor_call_seconds_bucket" + of_actor + ",le=\"+Inf\"} 2"));
+  CHECK(has_line(text, "gpuactors_actor_call_seconds_sum" + of_actor + "} 1.5"));
+  CHECK(has_line(text, "gpuactors_actor_call_seconds_count" + of_actor + "} 2"));
+  CHECK(has_line(text, "gpuactors_actor_call_failed_total" + of_actor + "} 2"));
+  CHECK(has_line(text, "gpuactors_actor_call_late_total" + of_actor + "} 3"));
+  CHECK(has_line(text, "gpuactors_task_seconds_count{node=\"n0\",task=\"square\"} 2"));
+  CHECK(has_line(text, "gpuactors_task_failed_total{node=\"n0\",task=\"square\"} 2"));
+  CHECK(text.find("of_nobody") == std::string::npos);
+}
+
 TEST_CASE("a name under which some publish gauges and others counters is one family, of no type") {
   v1::ClusterState state;
   publish(*state.add_actors(), "a", v1::Metric::GAUGE, 1);

@@ -335,6 +335,33 @@ def published_metrics(cluster):
 
 
 @case
+def calls_and_tasks(cluster):
+    """calls tells how often methods and tasks ran, failed, and how long they took; the page has the same"""
+    cluster.run("spawn", "counter", "--name", "k0")
+    for number in ("1", "2"):
+        cluster.run("call", "k0", "add", '{"n": %s}' % number)
+    cluster.run("submit", "gpu_ids")
+
+    def counted():
+        rows = json.loads(cluster.run("calls", "--json"))
+        return [row for row in rows if row.get("name") == "k0"], [row for row in rows if row.get("task") == "gpu_ids"]
+
+    # Workers report once a second.
+    until(lambda: [row["ran"] for row in counted()[0]] == ["2"] and counted()[1], "calls and tasks are not counted")
+    (add,), (task,) = counted()
+    same((add["method"], add["ran"], add["failed"], add["late"], add["type"]), ("add", "2", "0", "0", "counter"))
+    same((add["seconds"] > 0, add["mean_seconds"] > 0, add["p50_seconds"] <= add["p99_seconds"]), (True, True, True))
+    same((task["node"], int(task["ran"]) >= 1), ("n0", True))
+    fits(r"(?m)^k0 +add +n0 +2 +0 +0 +[0-9.]+ [mu]?s +<= ", cluster.run("calls"))
+    with exporter(cluster) as read:
+        values = samples(read("/metrics")[1])
+    same(values['gpuactors_actor_call_seconds_count{name_space="",actor="k0",method="add"}'], 2)
+    same(values['gpuactors_actor_call_seconds_bucket{name_space="",actor="k0",method="add",le="+Inf"}'], 2)
+    same(values['gpuactors_task_failed_total{node="n0",task="gpu_ids"}'], int(task["failed"]))
+    cluster.run("kill", "k0")
+
+
+@case
 def metrics_without_a_broker(cluster):
     """metrics starts without a broker, and says that it is not ready and why"""
     with exporter(cluster, broker="127.0.0.1:1") as read:

@@ -146,6 +146,8 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   GPUACTORS_LET(type, host_.services->registry->find_actor(order.spec().type()));
   type_ = type;
   GPUACTORS_TRY(check_lease(*type_, lease_));
+  methods_ = std::make_shared<CallTable>(type_->method_names());
+  host_.control->set_methods(methods_);
   host_.id = ActorId{order.actor()};
   host_.name = order.spec().name();
   host_.type = order.spec().type();
@@ -181,6 +183,7 @@ Result<void> ActorShell::start_concurrent() {
   auto shared = std::make_shared<SharedObject>();
   shared->object = object_.get();
   shared->type = type_;
+  shared->methods = methods_;
   shared->lease = lease_.id;
   shared->services = host_.services;
   shared->control = host_.control;
@@ -204,11 +207,11 @@ Result<void> ActorShell::start_concurrent() {
 caf::result<Payload> ActorShell::serve(const Call& call) {
   if (object_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the actor was not started"});
-  detail::HostedCall frame{this, call, *host_.control, *answers_};
+  const auto method = type_->find_method(call.method);
+  detail::HostedCall frame{this, call, *host_.control, *answers_, method ? methods_->find((*method)->number) : nullptr};
   object_->frame_ = &frame;
   host_.in_call = true;
   auto answer = detail::run_call(call, frame, [&]() -> Answer {
-    auto method = type_->find_method(call.method);
     if (!method)
       return Result<Payload>{fail(method.error())};
     return (*method)->run(*object_, frame);

@@ -50,6 +50,8 @@ private:
   LeaseInfo lease_;
   detail::ActorHost host_;
   const ActorType* type_ = nullptr;
+  /// How the calls of its methods went, by their numbers.
+  std::shared_ptr<CallTable> methods_;
   std::unique_ptr<Actor> object_;
   std::shared_ptr<detail::Answers> answers_;
   /// The actor has ended itself, and waits for answers that methods have promised.

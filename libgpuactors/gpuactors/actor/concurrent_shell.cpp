@@ -26,14 +26,20 @@ void ConcurrentShell::on_exit() {
 
 caf::result<Payload> ConcurrentShell::serve(const Call& call) {
   set_output_holder(shared_->lease);
-  detail::HostedCall frame{this, call, *shared_->control, *answers_, CallThread::concurrent};
+  const auto method = shared_->type->find_method(call.method);
+  // Its address is known from its answers, also to those who call other methods there.
+  const bool fits = method && (*method)->concurrent;
+  detail::HostedCall frame{this,
+                           call,
+                           *shared_->control,
+                           *answers_,
+                           fits ? shared_->methods->find((*method)->number) : nullptr,
+                           CallThread::concurrent};
   const detail::ConcurrentCall running{frame};
   auto answer = detail::run_call(call, frame, [&]() -> Answer {
-    auto method = shared_->type->find_method(call.method);
     if (!method)
       return Result<Payload>{fail(method.error())};
-    // Its address is known from its answers.
-    if (!(*method)->concurrent)
+    if (!fits)
       return Result<Payload>{
           fail(Errc::invalid_argument, fmt::format("{} is no concurrent method: call its actor", call.method))};
     return (*method)->run(*shared_->object, frame);

@@ -17,6 +17,7 @@ namespace gpuactors {
 struct SharedObject {
   Actor* object = nullptr;
   const ActorType* type = nullptr;
+  std::shared_ptr<CallTable> methods;
   LeaseId lease;
   std::shared_ptr<const ProcessServices> services;
   std::shared_ptr<HolderControl> control;

@@ -37,6 +37,18 @@ void HolderControl::on_save(std::function<void(const Payload&)> keep) {
   keep_ = std::move(keep);
 }
 
+void HolderControl::set_methods(std::shared_ptr<const CallTable> methods) {
+  const std::lock_guard lock{mutex_};
+  methods_ = std::move(methods);
+}
+
+std::vector<CallCounts> HolderControl::methods() const {
+  std::unique_lock lock{mutex_};
+  const auto methods = methods_;
+  lock.unlock();
+  return methods != nullptr ? methods->counts() : std::vector<CallCounts>{};
+}
+
 void HolderControl::save(const Payload& state) {
   keep_(state);
 }

@@ -1,6 +1,7 @@
 // HolderControl: control of a lease holder's calls by others: cancel, stop, grant stream credit.
 #pragma once
 
+#include <gpuactors/actor/call_stats.hpp>
 #include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
@@ -12,6 +13,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -98,6 +100,12 @@ public:
     return calls_.load(std::memory_order_relaxed);
   }
 
+  /// Sets where the holder counts the calls of its methods. Holder's thread.
+  void set_methods(std::shared_ptr<const CallTable> methods);
+
+  /// Returns how the calls of its methods went; nothing for holders that do not count them. Any thread.
+  [[nodiscard]] std::vector<CallCounts> methods() const;
+
   /// Returns what the holder publishes. Any thread.
   [[nodiscard]] Metrics& metrics() noexcept {
     return metrics_;
@@ -151,6 +159,7 @@ private:
   std::vector<int> lost_devices_;
   std::function<void()> report_;
   std::function<void(const Payload&)> keep_;
+  std::shared_ptr<const CallTable> methods_;
   int halves_ = 0;
   Metrics metrics_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/actor/call_stats.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/lanes.hpp>
@@ -13,8 +14,36 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace gpuactors::detail {
+
+/// Counts one call when it has its answer, from the moment in which it was made.
+class Count {
+public:
+  /// @param stats null for a call of something that does not exist, which is not counted.
+  explicit Count(CallStats* stats) noexcept : stats_(stats) {
+    // nop
+  }
+
+  [[nodiscard]] TimePoint begun() const noexcept {
+    return begun_;
+  }
+
+  void answered(bool failed) const noexcept {
+    if (stats_ != nullptr)
+      stats_->ran(Clock::now() - begun_, failed);
+  }
+
+  void was_late() const noexcept {
+    if (stats_ != nullptr)
+      stats_->was_late();
+  }
+
+private:
+  CallStats* stats_;
+  TimePoint begun_ = Clock::now();
+};
 
 /// Delivers the answers of a host. An immediate answer goes out at once. A deferred answer may come from any thread: it
 /// is queued here, and a message makes the host deliver it on its own thread.
@@ -53,9 +82,10 @@ public:
 
   /// Keeps `promise` of `call` and returns the function that answers it. Host's thread; the returned function may be
   /// called on any thread.
-  std::function<void(Result<Payload>)> add(caf::event_based_actor* host, CallId call, caf::response_promise promise) {
+  std::function<void(Result<Payload>)> add(caf::event_based_actor* host, CallId call, caf::response_promise promise,
+                                           const Count& count) {
     const auto ticket = ++last_ticket_;
-    open_.emplace(ticket, Open{call, std::move(promise), caf::actor_cast<caf::actor_addr>(host)});
+    open_.emplace(ticket, Open{call, std::move(promise), caf::actor_cast<caf::actor_addr>(host), count});
     return [self = shared_from_this(), ticket,
             host = caf::actor_cast<caf::strong_actor_ptr>(host)](Result<Payload> result) {
       {
@@ -79,7 +109,8 @@ public:
       auto found = open_.extract(ticket);
       if (found.empty())
         continue;
-      auto& [call, promise, host] = found.mapped();
+      auto& [call, promise, host, count] = found.mapped();
+      count.answered(!result);
       if (result)
         answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
       else
@@ -99,6 +130,7 @@ public:
   void fail_all(const Error& error) {
     deliver();
     for (auto& [ticket, open] : open_) {
+      open.count.answered(true);
       open.promise.deliver(to_caf(error));
       control_->settle(open.call);
     }
@@ -110,6 +142,7 @@ private:
     CallId call;
     caf::response_promise promise;
     caf::actor_addr host;
+    Count count;
   };
 
   void answer(caf::response_promise& promise, const caf::strong_actor_ptr& host, Payload payload) {
@@ -138,10 +171,16 @@ private:
 /// The frame of a call that came as a CAF message to `host`.
 class HostedCall final : public CallFrame {
 public:
-  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers,
+  /// @param stats of what is called; null if it does not exist.
+  HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers, CallStats* stats,
              CallThread thread = CallThread::own)
-    : CallFrame(call.payload, call.id, call.deadline, call.stream, control, thread), host_(host), answers_(answers) {
+    : CallFrame(call.payload, call.id, call.deadline, call.stream, control, thread), host_(host), answers_(answers),
+      count_(stats) {
     // nop
+  }
+
+  [[nodiscard]] const Count& count() const noexcept {
+    return count_;
   }
 
   void send_item(Payload item) override {
@@ -154,7 +193,7 @@ public:
   }
 
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
-    auto reply = answers_.add(host_, id(), host_->make_response_promise());
+    auto reply = answers_.add(host_, id(), host_->make_response_promise(), count_);
     control().defer(id(), std::move(withdraw), thread());
     return reply;
   }
@@ -162,6 +201,7 @@ public:
 private:
   caf::event_based_actor* host_;
   Answers& answers_;
+  const Count count_;
 };
 
 /// The call that a CAF program sends as `(std::string method, Payload)`: without a number, deadline or stream.
@@ -184,11 +224,32 @@ public:
   [[nodiscard]] static const CallFrame* running() noexcept;
 };
 
-/// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes.
+/// Returns what `serve` does, so that no exception escapes.
 template <class Serve>
-Answer run_call(const Call& call, CallFrame& frame, Serve&& serve) {
+Answer answer_of(const Call& call, Serve&& serve) {
+  try {
+    return serve();
+  } catch (const FailedResult& failed) {
+    return Result<Payload>{fail(failed.error())};
+  } catch (const std::exception& exception) {
+    return Result<Payload>{
+        fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};
+  } catch (...) {
+    return Result<Payload>{
+        fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", call.method))};
+  }
+}
+
+/// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes. Counts what
+/// ran, unless its answer is still to come, and what was late.
+template <class Serve>
+Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
   auto& control = frame.control();
   const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0, frame.thread());
+  const bool late = call.deadline != never && frame.count().begun() >= call.deadline;
+  // Whoever waits for it may have cancelled it at its deadline.
+  if (late && (begun ? *begun : begun.error().code() == Errc::cancelled))
+    frame.count().was_late();
   if (!begun)
     return Result<Payload>{fail(begun.error())};
   if (!*begun)
@@ -199,25 +260,16 @@ Answer run_call(const Call& call, CallFrame& frame, Serve&& serve) {
       frame.control().end(frame.thread());
     }
   } const end{frame};
-  if (call.deadline != never && Clock::now() >= call.deadline)
+  if (late)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
-  try {
-    Answer answer = serve();
-    // The lease was revoked during the call, because a device failed: a result computed on that device cannot be
-    // trusted.
-    if (answer && frame.stop_requested())
-      if (auto revoked = control.revoked())
-        return Result<Payload>{fail(std::move(*revoked))};
-    return answer;
-  } catch (const FailedResult& failed) {
-    return Result<Payload>{fail(failed.error())};
-  } catch (const std::exception& exception) {
-    return Result<Payload>{
-        fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};
-  } catch (...) {
-    return Result<Payload>{
-        fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", call.method))};
-  }
+  Answer answer = answer_of(call, std::forward<Serve>(serve));
+  // The lease was revoked during the call, because a device failed: a result computed on that device cannot be trusted.
+  if (answer && frame.stop_requested())
+    if (auto revoked = control.revoked())
+      answer = Result<Payload>{fail(std::move(*revoked))};
+  if (answer)
+    frame.count().answered(!answer->has_value());
+  return answer;
 }
 
 } // namespace gpuactors::detail

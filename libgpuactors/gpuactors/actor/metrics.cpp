@@ -1,9 +1,11 @@
 #include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/metric_name.hpp>
+#include <gpuactors/base/utf8.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
@@ -13,14 +15,73 @@ namespace gpuactors {
 namespace {
 
 std::string_view in_words(MetricKind kind) {
-  return kind == MetricKind::gauge ? "gauge" : "counter";
+  switch (kind) {
+  case MetricKind::gauge:
+    return "gauge";
+  case MetricKind::counter:
+    return "counter";
+  case MetricKind::histogram:
+    break;
+  }
+  return "histogram";
+}
+
+Result<void> check_bounds(const std::string& name, const std::vector<double>& bounds) {
+  if (bounds.empty() || bounds.size() > limits::histogram_bounds)
+    return fail(Errc::invalid_argument, fmt::format("histogram {} has {} bounds: 1 to {} are allowed", name,
+                                                    bounds.size(), limits::histogram_bounds));
+  for (std::size_t i = 0; i < bounds.size(); ++i)
+    if (!std::isfinite(bounds[i]) || (i > 0 && bounds[i] <= bounds[i - 1]))
+      return fail(Errc::invalid_argument,
+                  fmt::format("bound {} of histogram {} is {}: a finite number above the bound before it is expected",
+                              i + 1, name, bounds[i]));
+  return {};
 }
 
 } // namespace
 
+namespace detail {
+
+/// The numbers behind a `Metrics::Histogram` and its copies.
+class HistogramCell {
+public:
+  explicit HistogramCell(const std::vector<double>& bounds) : bounds_(bounds), counts_(bounds.size() + 1) {
+    // nop
+  }
+
+  [[nodiscard]] const std::vector<double>& bounds() const noexcept {
+    return bounds_;
+  }
+
+  void observe(double value) noexcept {
+    const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+    counts_[static_cast<std::size_t>(bound - bounds_.begin())].fetch_add(1, std::memory_order_relaxed);
+    sum_.fetch_add(value, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] double sum() const noexcept {
+    return sum_.load(std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] HistogramValue value() const {
+    HistogramValue result{bounds_, {}};
+    for (const auto& count : counts_)
+      result.counts.push_back(count.load(std::memory_order_relaxed));
+    return result;
+  }
+
+private:
+  const std::vector<double> bounds_;
+  std::vector<std::atomic<std::uint64_t>> counts_;
+  std::atomic<double> sum_{0};
+};
+
+} // namespace detail
+
 bool operator==(const MetricValue& a, const MetricValue& b) noexcept {
   return a.name == b.name && a.kind == b.kind
-         && std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+         && std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value) && a.help == b.help
+         && a.histogram.bounds == b.histogram.bounds && a.histogram.counts == b.histogram.counts;
 }
 
 void Metrics::Counter::add(double amount) {
@@ -29,14 +90,30 @@ void Metrics::Counter::add(double amount) {
   cell_->fetch_add(amount, std::memory_order_relaxed);
 }
 
-Result<Metrics::Gauge> Metrics::gauge(const std::string& name) {
-  GPUACTORS_LET(cell, find_or_make(name, MetricKind::gauge));
-  return Gauge{std::move(cell)};
+void Metrics::Histogram::observe(double value) {
+  if (!std::isfinite(value))
+    throw std::invalid_argument{fmt::format("a histogram cannot count {}: a finite number is expected", value)};
+  cell_->observe(value);
 }
 
-Result<Metrics::Counter> Metrics::counter(const std::string& name) {
-  GPUACTORS_LET(cell, find_or_make(name, MetricKind::counter));
-  return Counter{std::move(cell)};
+Result<Metrics::Gauge> Metrics::gauge(const std::string& name, std::string_view help) {
+  GPUACTORS_LET(entry, find_or_make(name, MetricKind::gauge, help));
+  return Gauge{entry->cell};
+}
+
+Result<Metrics::Counter> Metrics::counter(const std::string& name, std::string_view help) {
+  GPUACTORS_LET(entry, find_or_make(name, MetricKind::counter, help));
+  return Counter{entry->cell};
+}
+
+Result<Metrics::Histogram> Metrics::histogram(const std::string& name, const std::vector<double>& bounds,
+                                              std::string_view help) {
+  GPUACTORS_TRY(check_bounds(name, bounds));
+  GPUACTORS_LET(entry, find_or_make(name, MetricKind::histogram, help, bounds));
+  if (entry->histogram->bounds() != bounds)
+    return fail(Errc::invalid_argument, fmt::format("histogram {} has other bounds already: {}", name,
+                                                    fmt::join(entry->histogram->bounds(), ", ")));
+  return Histogram{entry->histogram};
 }
 
 std::vector<MetricValue> Metrics::values() const {
@@ -44,23 +121,39 @@ std::vector<MetricValue> Metrics::values() const {
   const std::lock_guard lock{mutex_};
   result.reserve(entries_.size());
   for (const auto& [name, entry] : entries_)
-    result.push_back({name, entry.kind, entry.cell->load(std::memory_order_relaxed)});
+    if (entry.kind == MetricKind::histogram)
+      result.push_back({name, entry.kind, entry.histogram->sum(), entry.help, entry.histogram->value()});
+    else
+      result.push_back({name, entry.kind, entry.cell->load(std::memory_order_relaxed), entry.help});
   return result;
 }
 
-Result<Metrics::Cell> Metrics::find_or_make(const std::string& name, MetricKind kind) {
+Result<const Metrics::Entry*> Metrics::find_or_make(const std::string& name, MetricKind kind, std::string_view help,
+                                                    const std::vector<double>& bounds) {
   GPUACTORS_TRY(check_metric_name(name));
+  if (help.size() > limits::metric_help_bytes)
+    return fail(Errc::invalid_argument, fmt::format("the help of metric {} has {} bytes: at most {} are allowed", name,
+                                                    help.size(), limits::metric_help_bytes));
+  if (!is_utf8(help))
+    return fail(Errc::invalid_argument, fmt::format("the help of metric {} is not UTF-8", name));
   const std::lock_guard lock{mutex_};
   if (const auto known = entries_.find(name); known != entries_.end()) {
     if (known->second.kind != kind)
       return fail(Errc::invalid_argument, fmt::format("metric {} is a {} already, and cannot be a {}", name,
                                                       in_words(known->second.kind), in_words(kind)));
-    return known->second.cell;
+    if (known->second.help.empty())
+      known->second.help = help;
+    return &known->second;
   }
   if (entries_.size() >= limits::metrics_per_actor)
     return fail(Errc::invalid_argument, fmt::format("metric {} would be one too many: an actor may publish {}", name,
                                                     limits::metrics_per_actor));
-  return entries_.emplace(name, Entry{kind, std::make_shared<std::atomic<double>>(0)}).first->second.cell;
+  Entry entry{kind, std::string{help}, nullptr, nullptr};
+  if (kind == MetricKind::histogram)
+    entry.histogram = std::make_shared<detail::HistogramCell>(bounds);
+  else
+    entry.cell = std::make_shared<std::atomic<double>>(0);
+  return &entries_.emplace(name, std::move(entry)).first->second;
 }
 
 } // namespace gpuactors

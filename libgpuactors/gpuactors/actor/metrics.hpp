@@ -2,10 +2,11 @@
 //
 //   class Trainer : public gpuactors::Actor {
 //     ...
-//     gpuactors::Metrics::Gauge loss_ = gpuactors::value_or_throw(metrics().gauge("loss"));
+//     gpuactors::Metrics::Gauge loss_ = gpuactors::value_or_throw(metrics().gauge("loss", "Of the last step."));
 //     gpuactors::Metrics::Counter steps_ = gpuactors::value_or_throw(metrics().counter("steps_total"));
+//     gpuactors::Metrics::Histogram rows_ = gpuactors::value_or_throw(metrics().histogram("rows", {1, 4, 16, 64}));
 //   };
-//   ... loss_.set(0.25); steps_.add();
+//   ... loss_.set(0.25); steps_.add(); rows_.observe(12);
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -16,21 +17,39 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace gpuactors {
 
+namespace detail {
+class HistogramCell;
+}
+
 enum class MetricKind : std::uint8_t {
   gauge,
   counter,
+  histogram,
+};
+
+/// How many values were observed, by size.
+struct HistogramValue {
+  /// Upper bounds, rising.
+  std::vector<double> bounds = {};
+  /// For each bound, how many values were at most that, and more than the bound before it; at last, how many were more
+  /// than all bounds.
+  std::vector<std::uint64_t> counts = {};
 };
 
 /// A metric's name and its value at one moment.
 struct MetricValue {
   std::string name;
   MetricKind kind = MetricKind::gauge;
+  /// Of a histogram, the sum of the values.
   double value = 0;
+  std::string help = {};
+  HistogramValue histogram = {};
 
   /// Bit by bit: a value that is no number stays what it is.
   friend bool operator==(const MetricValue& a, const MetricValue& b) noexcept;
@@ -96,14 +115,44 @@ public:
     Cell cell_;
   };
 
+  /// Values by size: the rows of batches, the lengths of texts, seconds. Prometheus computes quantiles of many actors
+  /// together from it. It starts without values in each life of its actor. (How long calls take, the library counts
+  /// itself.)
+  ///
+  /// Copies are the same histogram. Threads and lifetime as for `Gauge`; costs a look through the bounds and two atomic
+  /// operations.
+  class Histogram {
+  public:
+    /// Counts `value`. One that is no finite number is a programming error and throws std::invalid_argument, which
+    /// fails the call.
+    void observe(double value);
+
+  private:
+    friend class Metrics;
+
+    explicit Histogram(std::shared_ptr<detail::HistogramCell> cell) : cell_(std::move(cell)) {
+      // nop
+    }
+
+    std::shared_ptr<detail::HistogramCell> cell_;
+  };
+
   /// Returns the gauge of this name; makes it when it is asked for first.
   /// @param name `[a-zA-Z_][a-zA-Z0-9_]*`, under which Prometheus gets it; not one that begins with "gpuactors_".
-  /// @returns `invalid_argument` if the name is none, or is that of a counter, or for more metrics than
-  ///          `limits::metrics_per_actor`.
-  Result<Gauge> gauge(const std::string& name);
+  /// @param help says in words what it is, in UTF-8, for people who look at the page; the first one given counts.
+  /// @returns `invalid_argument` if the name is none, or is that of a metric of another kind, for more metrics than
+  ///          `limits::metrics_per_actor`, and for help beyond `limits::metric_help_bytes`.
+  Result<Gauge> gauge(const std::string& name, std::string_view help = {});
 
   /// Returns the counter of this name, by the same rules. By custom, its name ends in "_total".
-  Result<Counter> counter(const std::string& name);
+  Result<Counter> counter(const std::string& name, std::string_view help = {});
+
+  /// Returns the histogram of this name, by the same rules. By custom, its name ends in its unit: "_seconds", "_bytes".
+  /// @param bounds 1 to `limits::histogram_bounds` finite numbers, each more than the one before it: the upper bounds
+  /// of
+  ///        what is counted together. Values above the last one are counted too.
+  /// @returns also `invalid_argument` for bounds that are none, or not those that the histogram has.
+  Result<Histogram> histogram(const std::string& name, const std::vector<double>& bounds, std::string_view help = {});
 
   /// Returns all values as they are now, in the order of names.
   [[nodiscard]] std::vector<MetricValue> values() const;
@@ -111,10 +160,16 @@ public:
 private:
   struct Entry {
     MetricKind kind;
+    std::string help;
+    /// Of a gauge or counter.
     Cell cell;
+    /// Of a histogram.
+    std::shared_ptr<detail::HistogramCell> histogram;
   };
 
-  Result<Cell> find_or_make(const std::string& name, MetricKind kind);
+  /// @param bounds of a histogram.
+  Result<const Entry*> find_or_make(const std::string& name, MetricKind kind, std::string_view help,
+                                    const std::vector<double>& bounds = {});
 
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;

@@ -22,6 +22,15 @@ std::vector<std::string> names_of(const Map& map) {
   return names;
 }
 
+/// The names of types in a map, by their numbers.
+template <class Map, class TypeOf>
+std::vector<std::string> names_by_number(const Map& map, TypeOf type_of) {
+  std::vector<std::string> names(map.size());
+  for (const auto& [name, value] : map)
+    names[type_of(value).number] = name;
+  return names;
+}
+
 } // namespace
 
 Result<const MethodType*> ActorType::find_method(std::string_view method) const {
@@ -29,6 +38,11 @@ Result<const MethodType*> ActorType::find_method(std::string_view method) const 
     return &found->second;
   return fail(Errc::not_found, fmt::format("actor type {} has no method \"{}\"{}", name, method,
                                            did_you_mean(method, names_of(methods))));
+}
+
+std::vector<std::string> ActorType::method_names() const {
+  return names_by_number(
+      methods, [](const MethodType& method) -> const auto& { return method; });
 }
 
 TypeRegistry& TypeRegistry::global() {
@@ -42,6 +56,7 @@ TypeRegistry& TypeRegistry::global() {
 
 std::shared_ptr<TaskType> TypeRegistry::add(TaskType task) {
   auto type = std::make_shared<TaskType>(std::move(task));
+  type->number = tasks_.size();
   if (!is_type_name(type->name))
     add_problem(fmt::format("\"{}\" is no name for a task type: 1 to {} letters, digits, _ - . /", type->name,
                             limits::name_length));
@@ -66,6 +81,7 @@ void TypeRegistry::add_problem(std::string problem) {
 
 void TypeRegistry::add_method(ActorType& type, MethodType method) {
   const auto name = method.name;
+  method.number = type.methods.size();
   if (!is_type_name(name))
     add_problem(fmt::format("actor type {}: \"{}\" is no name for a method: 1 to {} letters, digits, _ - . /",
                             type.name, name, limits::name_length));
@@ -117,6 +133,11 @@ Result<const ActorType*> TypeRegistry::find_actor(std::string_view name) const {
   if (const auto found = actors_.find(name); found != actors_.end())
     return found->second.get();
   return no_type("actor", name, names_of(actors_));
+}
+
+std::vector<std::string> TypeRegistry::task_names() const {
+  return names_by_number(
+      tasks_, [](const auto& task) -> const auto& { return *task; });
 }
 
 std::vector<const TaskType*> TypeRegistry::tasks() const {

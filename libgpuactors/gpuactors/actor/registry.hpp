@@ -30,6 +30,8 @@ struct Needs {
 /// A task type. Immutable once registered.
 struct TaskType {
   std::string name;
+  /// Its place among all tasks of its registry, from 0.
+  std::size_t number = 0;
   Needs needs;
   const google::protobuf::Descriptor* input = nullptr;
   /// Type of the answer, or of the items when it is streamed.
@@ -41,6 +43,8 @@ struct TaskType {
 /// A method of an actor type.
 struct MethodType {
   std::string name;
+  /// Its place among all methods of its type, from 0.
+  std::size_t number = 0;
   const google::protobuf::Descriptor* input = nullptr;
   /// Type of the answer, or of the items when it is streamed.
   const google::protobuf::Descriptor* output = nullptr;
@@ -61,6 +65,9 @@ struct ActorType {
 
   /// Finds a method by name. @returns `not_found` with similar names.
   [[nodiscard]] Result<const MethodType*> find_method(std::string_view method) const;
+
+  /// Returns the names of methods by their numbers.
+  [[nodiscard]] std::vector<std::string> method_names() const;
 };
 
 /// A set of types. Filled before a cluster opens, read by any thread afterwards.
@@ -86,6 +93,9 @@ public:
   /// Find a type by name. @returns `not_found` with similar names.
   [[nodiscard]] Result<const TaskType*> find_task(std::string_view name) const;
   [[nodiscard]] Result<const ActorType*> find_actor(std::string_view name) const;
+
+  /// Returns the names of tasks by their numbers.
+  [[nodiscard]] std::vector<std::string> task_names() const;
 
   /// Return all types in the order of their names.
   [[nodiscard]] std::vector<const TaskType*> tasks() const;

@@ -1,6 +1,7 @@
 // The services of a process for the tasks and actors in it.
 #pragma once
 
+#include <gpuactors/actor/call_stats.hpp>
 #include <gpuactors/actor/placement.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
 
@@ -26,6 +27,8 @@ struct ProcessServices {
   /// The node's devices; a lease names them by `DeviceInfo::index`.
   std::vector<std::shared_ptr<Device>> devices;
   std::shared_ptr<const TypeRegistry> registry;
+  /// How the tasks of the registry went here, by their numbers.
+  std::shared_ptr<CallTable> tasks;
   std::shared_ptr<QuotaTable> quotas;
   std::shared_ptr<TensorStore> tensors;
   std::weak_ptr<ClusterLink> cluster;

@@ -20,12 +20,7 @@ caf::behavior TaskRunner::make_behavior() {
       [this](const v1::Tick&) { answers_->deliver(); },
       // The mailbox is in order: all calls that arrived before the fault have been answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
-      [this](const std::string& task, const Payload& input) {
-        Call call;
-        call.method = task;
-        call.payload = input;
-        return run(call);
-      },
+      [this](const std::string& task, const Payload& input) { return run(detail::plain_call(task, input)); },
   };
 }
 
@@ -53,9 +48,9 @@ caf::result<v1::Started> TaskRunner::open() {
 caf::result<Payload> TaskRunner::run(const Call& call) {
   if (placement_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the runner has not opened its devices"});
-  detail::HostedCall frame{this, call, *control_, *answers_};
+  const auto type = services_->registry->find_task(call.method);
+  detail::HostedCall frame{this, call, *control_, *answers_, type ? services_->tasks->find((*type)->number) : nullptr};
   auto answer = detail::run_call(call, frame, [&]() -> Answer {
-    auto type = services_->registry->find_task(call.method);
     if (!type)
       return Result<Payload>{fail(type.error())};
     TaskContext context{*placement_, frame, *services_};

@@ -40,7 +40,10 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
                                                "output of the program"});
       },
       [this](const v1::ActorSaved& message) { caf_version::post(broker_, message); },
-      [this](const v1::HolderUsage& message) { caf_version::post(broker_, message); },
+      [this](v1::HolderUsage message) {
+        message.set_node(services_->node);
+        caf_version::post(broker_, std::move(message));
+      },
       [this](const v1::DeviceFault& message) { device_failed(message); },
       [this](const v1::DeviceUse& message) { device_used(message); },
       [](const v1::DrainNode&) {},

@@ -357,6 +357,7 @@ void ProcessAgent::kill_worker(WorkerRecord& worker) {
 
 void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
   auto worker = workers_.extract(message.worker());
+  tasks_.ended(message.worker());
   if (worker.empty())
     return;
   options_.sources->remove_worker(message.worker());

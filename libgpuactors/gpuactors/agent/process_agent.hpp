@@ -3,6 +3,7 @@
 
 #include <gpuactors/agent/instance_table.hpp>
 #include <gpuactors/agent/log_readers.hpp>
+#include <gpuactors/agent/usage.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
@@ -166,6 +167,7 @@ private:
   void saved(const v1::ActorSaved& message);
   void send_saves();
   void used(const v1::HolderUsage& message);
+  void tasks_done(const v1::HolderUsage& message);
   void report(v1::LeaseEnded message);
   /// Keeps the end of an actor that has ended itself, to be repeated at each registration.
   void keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message);
@@ -205,6 +207,7 @@ private:
   std::map<std::uint64_t, WorkerRecord> workers_;
   std::map<std::string, std::uint64_t> by_key_;
   std::map<LeaseId, LeaseRecord> leases_;
+  TaskTotals tasks_;
   // Leases whose latest saved state the broker does not have yet, and whether further saves wait for a tick.
   std::set<LeaseId> fresh_saves_;
   bool saves_wait_ = false;

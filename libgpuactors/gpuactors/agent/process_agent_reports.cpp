@@ -1,6 +1,5 @@
 // ProcessAgent: reports to the broker about the node, its leases, and the state that actors save.
 #include <gpuactors/agent/process_agent.hpp>
-#include <gpuactors/agent/usage.hpp>
 #include <gpuactors/base/version.hpp>
 
 #include <fmt/format.h>
@@ -89,6 +88,8 @@ void ProcessAgent::register_node() {
       usage.push_back(*lease.usage);
   for (auto& report : in_messages(std::move(usage)))
     caf_version::post(broker_, std::move(report));
+  if (!tasks_.empty())
+    caf_version::post(broker_, tasks_.report(options_.node.name()));
 }
 
 void ProcessAgent::leave(const v1::DrainNode& message) {
@@ -179,12 +180,24 @@ void ProcessAgent::send_saves() {
 }
 
 void ProcessAgent::used(const v1::HolderUsage& message) {
+  if (message.tasks_size() > 0)
+    return tasks_done(message);
   for (const auto& entry : message.entries())
     if (const auto lease = leases_.find(LeaseId{entry.lease()}); lease != leases_.end())
       lease->second.usage = entry;
   // Saves go first: once the broker counts a call, it has the state saved in that call.
   send_saves();
   caf_version::post(broker_, message);
+}
+
+void ProcessAgent::tasks_done(const v1::HolderUsage& message) {
+  // One that has been replaced may still have something to say.
+  const auto from = std::find_if(workers_.begin(), workers_.end(),
+                                 [&](const auto& worker) { return worker.second.control == current_sender(); });
+  if (from == workers_.end())
+    return;
+  tasks_.take(from->first, message.tasks());
+  caf_version::post(broker_, tasks_.report(options_.node.name()));
 }
 
 void ProcessAgent::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message) {

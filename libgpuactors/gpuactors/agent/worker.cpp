@@ -192,6 +192,8 @@ void Worker::ended(v1::LeaseEnded message) {
     message.set_error(static_cast<std::uint32_t>(failure->code()));
     message.set_text(failure->message());
   }
+  // This process may end with the lease.
+  report_tasks();
   caf_version::post(agent_, std::move(message));
 }
 
@@ -200,25 +202,39 @@ void Worker::report_usage() {
   if (!reporting_)
     return;
   caf_version::post_later(this, limits::usage_report, v1::Tick{});
+  report_tasks();
   std::vector<v1::HolderUsage::Entry> entries;
   for (auto& [id, slot] : slots_) {
     const auto memory = services_->quotas->used(id);
     const auto calls = slot.control->calls();
     auto metrics = slot.control->metrics().values();
-    if (memory == slot.memory_bytes && calls == slot.calls && metrics == slot.metrics)
+    auto methods = slot.control->methods();
+    if (memory == slot.memory_bytes && calls == slot.calls && metrics == slot.metrics && methods == slot.methods)
       continue;
     slot.memory_bytes = memory;
     slot.calls = calls;
     slot.metrics = std::move(metrics);
+    slot.methods = std::move(methods);
     auto& entry = entries.emplace_back();
     entry.set_lease(id.value());
     entry.set_epoch(slot.epoch);
     entry.set_memory_bytes(memory);
     entry.set_calls(calls);
     add_metrics(entry, slot.metrics);
+    add_counts(*entry.mutable_methods(), slot.methods);
   }
   for (auto& report : in_messages(std::move(entries)))
     caf_version::post(agent_, std::move(report));
+}
+
+void Worker::report_tasks() {
+  auto tasks = services_->tasks->counts();
+  if (tasks == tasks_)
+    return;
+  tasks_ = std::move(tasks);
+  v1::HolderUsage report;
+  add_counts(*report.mutable_tasks(), tasks_);
+  caf_version::post(agent_, std::move(report));
 }
 
 void Worker::take_back(const v1::DeviceFault& message) {

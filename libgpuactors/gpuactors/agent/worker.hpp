@@ -50,6 +50,7 @@ private:
     std::uint64_t memory_bytes = 0;
     std::uint64_t calls = 0;
     std::vector<MetricValue> metrics;
+    std::vector<CallCounts> methods;
   };
 
   template <class Holder, class Order, class... Ins>
@@ -67,12 +68,15 @@ private:
   void grace_over(LeaseId lease);
   void stuck(LeaseId lease, const Slot& slot, std::string text);
   void report_usage();
+  void report_tasks();
 
   std::shared_ptr<const ProcessServices> services_;
   caf::strong_actor_ptr agent_;
   bool hands_out_handles_;
   std::map<LeaseId, Slot> slots_;
   bool reporting_ = false;
+  /// Of the last report.
+  std::vector<CallCounts> tasks_;
 };
 
 } // namespace gpuactors

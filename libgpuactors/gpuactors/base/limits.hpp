@@ -1,6 +1,7 @@
 // Every bound of the library in one place, and how the bounds relate.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +18,21 @@ inline constexpr std::size_t saved_bytes = 256U << 10;
 /// Longest name of an actor, node, type, method, label or resource, in characters.
 inline constexpr std::size_t name_length = 128;
 
-/// Metrics that one actor may publish, the longest name of one in characters, and the bytes of metrics of all actors
-/// in one answer about the state of a cluster: those of further actors are left out.
+/// Metrics that one actor may publish, the longest name of one in characters, the longest text about one in bytes, the
+/// bounds of a histogram, and the bytes of metrics and counts of calls in one answer about the state of a cluster:
+/// those of further actors are left out.
 inline constexpr std::size_t metrics_per_actor = 64;
 inline constexpr std::size_t metric_name_length = 128;
+inline constexpr std::size_t metric_help_bytes = 256;
+inline constexpr std::size_t histogram_bounds = 32;
 inline constexpr std::size_t metrics_in_state_bytes = 16U << 20;
+
+/// The bounds, in seconds, by which calls are counted. Reports between processes have one count for each of them.
+inline constexpr std::array call_seconds = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2,
+                                            1e-1, 3e-1, 1.0,  3.0,  10.0, 30.0, 100.0};
+
+/// Methods of one actor, and tasks of one node, of which the broker keeps how their calls went.
+inline constexpr std::size_t call_stats_kept = 1024;
 
 /// Longest full name of a message type, in bytes.
 inline constexpr std::size_t message_name_bytes = 1'024;
@@ -154,8 +165,8 @@ inline constexpr std::size_t error_text_bytes = 256U << 10;
 inline constexpr std::size_t notice_bytes = 1U << 20;
 inline constexpr std::chrono::seconds notice_last_words{1};
 
-/// How often a worker reports the memory that its actors use, the calls that they served and the metrics that they
-/// publish; and the approximate size in bytes of the messages with such reports.
+/// How often a worker reports the memory that its actors use, how their calls and its tasks went, and the metrics that
+/// actors publish; and the approximate size in bytes of the messages with such reports.
 inline constexpr std::chrono::seconds usage_report{1};
 inline constexpr std::size_t usage_bytes = 4U << 20;
 
@@ -286,7 +297,9 @@ inline constexpr std::chrono::seconds bulk_idle{60};
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
 static_assert(held_bytes + payload_bytes + saved_bytes < link_message_bytes / 2);
 static_assert(held_bytes + 4 * own_ends * end_reason_bytes < link_message_bytes / 2);
-static_assert(usage_bytes + metrics_per_actor * 2 * metric_name_length < link_message_bytes / 2);
+static_assert(usage_bytes + metrics_per_actor * (2 * metric_name_length + metric_help_bytes + 32 * histogram_bounds)
+              < link_message_bytes / 2);
+static_assert(usage_bytes + call_stats_kept * (2 * name_length + 16 * call_seconds.size()) < link_message_bytes / 2);
 static_assert(metrics_in_state_bytes < link_message_bytes / 2);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);

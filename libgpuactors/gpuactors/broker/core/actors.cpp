@@ -302,9 +302,7 @@ void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   record.control = nullptr;
   record.address.clear();
   record.pid = 0;
-  record.memory_used_bytes = 0;
-  record.calls = 0;
-  record.metrics.Clear();
+  record.usage.Clear();
   record.lease.reset();
   record.strayed = record.strayed || why == LifeEnd::lost_place;
   const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};
@@ -436,8 +434,8 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   info.set_max_task_retries(record.spec.max_task_retries());
   info.set_detached(record.spec.detached());
   info.set_max_restarts(record.spec.max_restarts());
-  info.set_memory_used_bytes(record.memory_used_bytes);
-  info.set_calls(record.calls);
+  info.set_memory_used_bytes(record.usage.memory_bytes());
+  info.set_calls(record.usage.calls());
   if (const auto node = nodes_.find(info.lease().node()); node != nodes_.end())
     info.set_agent_address(node->second.node.address());
   return info;
@@ -445,7 +443,8 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
 
 v1::ActorInfo BrokerCore::full_info_of(const ActorRecord& record) const {
   auto info = info_of(record);
-  *info.mutable_metrics() = record.metrics;
+  *info.mutable_metrics() = record.usage.metrics();
+  *info.mutable_methods() = record.usage.methods();
   return info;
 }
 

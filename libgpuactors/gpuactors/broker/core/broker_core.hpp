@@ -121,6 +121,8 @@ private:
     std::set<int> failed;
     /// Last reported utilization, by device index.
     std::map<int, v1::DeviceUse::Use> uses;
+    /// How its tasks went.
+    google::protobuf::RepeatedPtrField<v1::CallStats> tasks;
     std::string release;
     /// It has said goodbye: the end of its connection is its own end.
     bool leaves = false;
@@ -169,7 +171,8 @@ private:
     GrantAnswer answer;
   };
 
-  using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry>;
+  using Report =
+      std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry, v1::HolderUsage>;
 
   /// A kill of an actor that has not come back yet.
   struct EarlyKill {
@@ -268,11 +271,8 @@ private:
     std::string saved;
     /// The lease under which that was saved; null if an earlier broker knew.
     LeaseId saved_in;
-    /// Memory in use and calls, of the current life.
-    std::uint64_t memory_used_bytes = 0;
-    std::uint64_t calls = 0;
-    /// What the actor publishes in this life.
-    google::protobuf::RepeatedPtrField<v1::Metric> metrics;
+    /// The last report about the current life.
+    v1::HolderUsage::Entry usage;
     /// Callers who wait until the actor is alive.
     std::vector<FindAnswer> seekers;
     std::vector<DoneAnswer> killers;
@@ -360,6 +360,7 @@ private:
                                          std::int64_t link_timeout_ms) const;
   /// What one holder uses and publishes.
   void used(const v1::HolderUsage::Entry& report);
+  void tasks_done(const v1::HolderUsage& message);
 
   // -- devices that fail: faults.cpp ----------------------------------------------------
 

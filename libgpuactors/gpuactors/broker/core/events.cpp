@@ -256,6 +256,13 @@ v1::Lease BrokerCore::to_wire(const Lease& lease) const {
 // -- state ----------------------------------------------------------------------------------------
 
 void BrokerCore::add_present(v1::ClusterState& result) const {
+  // The message must fit on a link, however much programs publish and have called.
+  std::size_t bytes = 0;
+  const auto fits = [&bytes](const auto& messages) {
+    for (const auto& message : messages)
+      bytes += message.ByteSizeLong();
+    return bytes <= limits::metrics_in_state_bytes;
+  };
   for (const auto& view : ledger_.nodes()) {
     const auto& record = nodes_.at(view.name);
     const auto& known = record.node;
@@ -264,6 +271,8 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
     node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
     node->set_agent_address(known.address());
     node->set_release(record.release);
+    if (fits(record.tasks))
+      *node->mutable_tasks() = record.tasks;
     for (const auto& device_view : view.devices) {
       auto* device = result.add_devices();
       device->set_node(view.name);
@@ -280,13 +289,9 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
   }
   for (const auto& lease : ledger_.leases())
     *result.add_leases() = to_wire(lease);
-  // The message must fit on a link, however much programs publish.
-  std::size_t metric_bytes = 0;
-  for (const auto& [id, record] : actors_) {
-    for (const auto& metric : record.metrics)
-      metric_bytes += metric.ByteSizeLong();
-    *result.add_actors() = metric_bytes <= limits::metrics_in_state_bytes ? full_info_of(record) : info_of(record);
-  }
+  for (const auto& [id, record] : actors_)
+    *result.add_actors() =
+        fits(record.usage.metrics()) && fits(record.usage.methods()) ? full_info_of(record) : info_of(record);
   for (const auto& [id, record] : groups_)
     *result.add_groups() = info_of(id, record);
   for (const auto& [id, record] : clients_) {

@@ -130,6 +130,8 @@ void BrokerCore::hear(const Report& report) {
     lease_ended(*ended);
   else if (const auto* use = std::get_if<v1::HolderUsage::Entry>(&report))
     used(*use);
+  else if (const auto* tasks = std::get_if<v1::HolderUsage>(&report))
+    tasks_done(*tasks);
   else
     saved(std::get<v1::ActorSaved>(report));
 }
@@ -287,9 +289,7 @@ void BrokerCore::replace_life(ActorRecord& record) {
   record.control = nullptr;
   record.address.clear();
   record.pid = 0;
-  record.memory_used_bytes = 0;
-  record.calls = 0;
-  record.metrics.Clear();
+  record.usage.Clear();
   if (record.state == ActorState::waiting) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);

@@ -17,15 +17,27 @@ double seconds(std::int64_t milliseconds) {
   return static_cast<double>(milliseconds) / in_a_second;
 }
 
-/// Returns the metrics that may stand on a page: a bounded number, each with a name that is one and that no other has.
-google::protobuf::RepeatedPtrField<v1::Metric>
-acceptable(const google::protobuf::RepeatedPtrField<v1::Metric>& reported) {
-  google::protobuf::RepeatedPtrField<v1::Metric> result;
+bool is_acceptable(const v1::Metric& metric) {
+  const auto bounds = static_cast<std::size_t>(metric.bounds_size());
+  const auto counts = static_cast<std::size_t>(metric.counts_size());
+  return check_metric_name(metric.name()) && metric.help().size() <= limits::metric_help_bytes
+         && bounds <= limits::histogram_bounds && counts == (metric.kind() == v1::Metric::HISTOGRAM ? bounds + 1 : 0);
+}
+
+bool is_acceptable(const v1::CallStats& stats) {
+  return !stats.name().empty() && stats.name().size() <= limits::name_length
+         && stats.ran_size() == static_cast<int>(limits::call_seconds.size() + 1);
+}
+
+/// Returns what may stand on a page: a bounded number, each of a form that is known and with a name that no other has.
+template <class Message>
+google::protobuf::RepeatedPtrField<Message> acceptable(const google::protobuf::RepeatedPtrField<Message>& reported,
+                                                       std::size_t most) {
+  google::protobuf::RepeatedPtrField<Message> result;
   std::set<std::string_view> names;
-  for (const auto& metric : reported)
-    if (names.size() < limits::metrics_per_actor && check_metric_name(metric.name())
-        && names.insert(metric.name()).second)
-      *result.Add() = metric;
+  for (const auto& message : reported)
+    if (names.size() < most && is_acceptable(message) && names.insert(message.name()).second)
+      *result.Add() = message;
   return result;
 }
 
@@ -101,6 +113,18 @@ void BrokerCore::saved(const v1::ActorSaved& message) {
 void BrokerCore::used(const v1::HolderUsage& message) {
   for (const auto& entry : message.entries())
     used(entry);
+  if (message.tasks_size() > 0)
+    tasks_done(message);
+}
+
+void BrokerCore::tasks_done(const v1::HolderUsage& message) {
+  for (auto& arrival : arrivals_)
+    if (arrival.message.node().name() == message.node()) {
+      arrival.reports.emplace_back(message);
+      return;
+    }
+  if (const auto node = nodes_.find(message.node()); node != nodes_.end())
+    node->second.tasks = acceptable(message.tasks(), limits::call_stats_kept);
 }
 
 void BrokerCore::used(const v1::HolderUsage::Entry& report) {
@@ -111,9 +135,10 @@ void BrokerCore::used(const v1::HolderUsage::Entry& report) {
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
   if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != report.epoch())
     return;
-  actor->second.memory_used_bytes = report.memory_bytes();
-  actor->second.calls = report.calls();
-  actor->second.metrics = acceptable(report.metrics());
+  auto& usage = actor->second.usage;
+  usage = report;
+  *usage.mutable_metrics() = acceptable(report.metrics(), limits::metrics_per_actor);
+  *usage.mutable_methods() = acceptable(report.methods(), limits::call_stats_kept);
 }
 
 } // namespace gpuactors

@@ -243,6 +243,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
 
 void ClusterCore::fill(ProcessServices& services) {
   services.registry = registry_;
+  services.tasks = std::make_shared<CallTable>(registry_->task_names());
   services.quotas = quotas_;
   services.tensors = tensors_;
   tensors_->use_devices(services.devices);
