@@ -130,9 +130,9 @@ TEST_CASE("the deadline of the running call is that of its operations too", "[co
   const auto members = spawn_peers(cluster, 2);
   must(form_collective(members));
   CHECK(code_of(members[0].call(meet, {}, 50ms).get()) == Errc::deadline_exceeded);
-  CHECK(code_of(members[1].call(meet).get()) != Errc::none);
-  // The method has ended: the actor answers.
+  // The actor answers when the method has ended.
   CHECK(must(members[0].call(place_of).get()).text() == "0 of 2");
+  CHECK(code_of(members[1].call(meet).get()) == Errc::deadline_exceeded);
 }
 
 TEST_CASE("members that call different operations learn what two of them called", "[collective]") {
@@ -245,4 +245,38 @@ TEST_CASE("a group that cannot be is refused, with the rank that is wrong", "[co
   CHECK(says(dead, "of 2 ("));
   // Who had joined does not wait for those who could not.
   CHECK_FALSE(members[0].call(meet).get().has_value());
+}
+
+TEST_CASE("what no member would send is refused or ends the group, and how much may wait is bounded", "[collective]") {
+  auto cluster = embed_peers();
+  const auto members = spawn_peers(cluster, 2);
+  const auto group = must(form_collective(members));
+  const auto tell = [&](const v1::CollectiveCall& call) {
+    return static_cast<Errc>(must(members[0].call(collective_method, call).get()).code());
+  };
+  v1::CollectiveCall call;
+  CHECK(code_of(members[0].call(collective_method, call).get()) == Errc::invalid_argument);
+  call.set_generation(group.generation() ^ 2U);
+  call.mutable_piece()->set_number(1);
+  CHECK(tell(call) == Errc::stale_epoch);
+  call.set_generation(group.generation());
+  SECTION("pieces that come before their turn") {
+    std::vector<Future<v1::CollectiveAnswer>> early;
+    for (int i = 0; i < 33; ++i)
+      early.push_back(members[0].call(collective_method, call));
+    for (auto& piece : early)
+      CHECK(must(piece.get()).code() == static_cast<std::uint32_t>(Errc::internal));
+    CHECK(says(members[0].call(meet).get(), "33 pieces came to rank 0 of 2 (a) before their turn, and 32 are allowed"));
+  }
+  SECTION("an operation that is not known") {
+    auto meeting = begin_to_meet({members[0]});
+    call.mutable_piece()->mutable_operation()->set_kind(99);
+    static_cast<void>(members[0].call(collective_method, call).get());
+    CHECK(says(meeting[0].get(), "kind 99"));
+  }
+  SECTION("a piece of an operation that is over") {
+    call.mutable_piece()->set_number(0);
+    CHECK(tell(call) == Errc::internal);
+    CHECK(says(members[1].call(meet).get(), "a piece of operation 0 came to rank 0 of 2 (a), which is at operation 0"));
+  }
 }

@@ -65,6 +65,7 @@ Result<CollectiveGroup> form_collective(std::vector<ActorRef> members, Duration 
   for (const auto& member : members)
     *call.mutable_join()->add_members() = member.to_message();
   std::vector<Future<v1::CollectiveAnswer>> joining;
+  joining.reserve(members.size());
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     call.mutable_join()->set_rank(rank);
     joining.push_back(members[rank].call(collective_method, call, timeout));
@@ -73,6 +74,7 @@ Result<CollectiveGroup> form_collective(std::vector<ActorRef> members, Duration 
   if (formed) {
     call.set_start(true);
     std::vector<Future<v1::CollectiveAnswer>> starting;
+    starting.reserve(members.size());
     for (const auto& member : members)
       starting.push_back(member.call(collective_method, call, timeout));
     formed = await_all(std::move(starting), members);

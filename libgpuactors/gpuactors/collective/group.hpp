@@ -39,7 +39,7 @@ private:
 
 /// Makes the actors members of one group, with ranks in the order of the list, and returns when all have joined. A
 /// group that a member was in before is over, for all its members; so the same call forms a group anew after one of
-/// them was started anew or replaced. Any thread, also in tasks and actors that are not members.
+/// them was started anew or replaced. Any thread, also those of tasks and actors.
 /// @param timeout bounds each of the two steps: all join, all begin.
 /// @returns `invalid_argument` for an empty list, an empty reference or an actor that is in the list twice;
 ///          `not_found` if an actor's type has not registered `collective_method`; `deadline_exceeded` after the

@@ -351,8 +351,7 @@ Result<void> Member::run(std::uint64_t generation, const Operation& operation, s
   }
   pump(lock);
   // Another group has none: only this thread begins one.
-  const auto ended =
-      await(lock, generation, patience, to_string(operation), [&] { return running_ && running_->done(); });
+  auto ended = await(lock, generation, patience, to_string(operation), [&] { return running_ && running_->done(); });
   running_.reset();
   return ended;
 }
