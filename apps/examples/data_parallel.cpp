@@ -69,6 +69,8 @@ gpuactors::Result<void> learn(const std::vector<gpuactors::ActorRef>& workers, d
   std::vector<gpuactors::Future<Line>> learning;
   for (const auto& worker : workers)
     learning.push_back(worker.call<Line>("learn", request));
+  // All of them, also after an error: a call that has not begun yet would begin in the next group.
+  gpuactors::wait(learning, learning.size());
   GPUACTORS_LET(lines, gpuactors::get_all(learning));
   for (const auto& line : lines)
     fmt::print("a worker of {}: y = {:.3f} x + {:.3f}\n", lines.size(), line.slope(), line.intercept());

@@ -39,7 +39,8 @@ private:
 
 /// Makes the actors members of one group, with ranks in the order of the list, and returns when all have joined. A
 /// group that a member was in before is over, for all its members; so the same call forms a group anew after one of
-/// them was started anew or replaced. Any thread, also those of tasks and actors.
+/// them was started anew or replaced. Wait for the answers of all members' calls first: one that waits for its turn
+/// would begin in the new group. Any thread, also those of tasks and actors.
 /// @param timeout bounds each of the two steps: all join, all begin.
 /// @returns `invalid_argument` for an empty list, an empty reference or an actor that is in the list twice;
 ///          `not_found` if an actor's type has not registered `collective_method`; `deadline_exceeded` after the
