@@ -28,6 +28,29 @@ void check_sums(const Values& sums, const std::vector<Vector>& arrays) {
   CHECK(wrong == 0);
 }
 
+/// Sums, broadcasts and gathers tensors of members that have a tenth of a device.
+void check_tensors(Cluster cluster) {
+  for (const std::size_t count : {1, 3}) {
+    const auto members = spawn_peers(cluster, count, 0.1);
+    must(form_collective(members));
+    const auto arrays = arrays_of(count, 1000);
+    check_sums(values_of(call_each(members, reduce_tensor, arrays)), arrays);
+    std::vector<Vector> rooted;
+    Vector whole;
+    for (const auto& array : arrays) {
+      rooted.push_back(vector_of({static_cast<float>(count - 1)}));
+      rooted.back().mutable_values()->MergeFrom(array.values());
+      whole.mutable_values()->MergeFrom(array.values());
+    }
+    const std::vector<float> last(arrays.back().values().begin(), arrays.back().values().end());
+    CHECK(values_of(call_each(members, spread_tensor, rooted)) == Values(count, last));
+    const std::vector<float> all(whole.values().begin(), whole.values().end());
+    CHECK(values_of(call_each(members, gather_tensor, arrays)) == Values(count, all));
+    for (const auto& member : members)
+      must(cluster.kill(member));
+  }
+}
+
 } // namespace
 
 TEST_CASE("members of groups of any size sum arrays of any size, to the same bits, again and again", "[collective]") {
@@ -106,26 +129,11 @@ TEST_CASE("a member knows its place", "[collective]") {
 }
 
 TEST_CASE("tensors on devices are summed, broadcast and gathered", "[collective]") {
-  auto cluster = embed_peers();
-  for (const std::size_t count : {1, 3}) {
-    const auto members = spawn_peers(cluster, count, 0.1);
-    must(form_collective(members));
-    const auto arrays = arrays_of(count, 1000);
-    check_sums(values_of(call_each(members, reduce_tensor, arrays)), arrays);
-    std::vector<Vector> rooted;
-    Vector whole;
-    for (const auto& array : arrays) {
-      rooted.push_back(vector_of({static_cast<float>(count - 1)}));
-      rooted.back().mutable_values()->MergeFrom(array.values());
-      whole.mutable_values()->MergeFrom(array.values());
-    }
-    const std::vector<float> last(arrays.back().values().begin(), arrays.back().values().end());
-    CHECK(values_of(call_each(members, spread_tensor, rooted)) == Values(count, last));
-    const std::vector<float> all(whole.values().begin(), whole.values().end());
-    CHECK(values_of(call_each(members, gather_tensor, arrays)) == Values(count, all));
-    for (const auto& member : members)
-      must(cluster.kill(member));
-  }
+  check_tensors(embed_peers());
+}
+
+TEST_CASE("tensors on CUDA devices are summed, broadcast and gathered", "[.][cuda]") {
+  check_tensors(must(Cluster::embed({.devices = "cuda"})));
 }
 
 TEST_CASE("nobody leaves a barrier before all have come to it", "[collective]") {
