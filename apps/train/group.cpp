@@ -106,11 +106,11 @@ Result<Status> Group::await_join(gpuactors::Future<Status> joined) {
 }
 
 Result<void> Group::join() {
+  GPUACTORS_LET(peers, gpuactors::form_collective(members_, sign_of_life));
+  peers_ = peers;
   Places places;
-  places.set_generation(++generation_);
+  places.set_members(static_cast<std::int64_t>(members_.size()));
   places.set_epochs(epochs_);
-  for (const auto& member : members_)
-    *places.add_members() = member.to_message();
   if (by_nccl_) {
     GPUACTORS_LET(id, members_.front().call<NcclId>("nccl_id").get());
     places.set_nccl_id(id.id());
@@ -141,6 +141,8 @@ Result<void> Group::join_all() {
 
 std::vector<bool> Group::leave() {
   joined_ = false;
+  if (peers_)
+    peers_->abort("the epoch was given up");
   std::vector<gpuactors::Future<google::protobuf::Empty>> leaving;
   for (const auto& member : members_)
     leaving.push_back(member.call("leave", google::protobuf::Empty{}, sign_of_life));

@@ -41,11 +41,9 @@ void Group::note(const std::vector<Progress>& parts) {
 }
 
 Result<bool> Group::learn_epoch() {
-  EpochRequest request;
-  request.set_generation(generation_);
   std::vector<gpuactors::Future<Progress>> learning;
   for (const auto& member : members_)
-    learning.push_back(member.call<Progress>("epoch", request, gpuactors::Duration::max()));
+    learning.push_back(member.call<Progress>("epoch", google::protobuf::Empty{}, gpuactors::Duration::max()));
   std::vector<std::optional<Progress>> parts(learning.size());
   for (std::size_t done = 0; done < learning.size();) {
     if (watcher_.stop()) {

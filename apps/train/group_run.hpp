@@ -65,7 +65,8 @@ private:
   std::vector<gpuactors::ActorRef> members_;
   bool by_nccl_ = false;
   bool joined_ = false;
-  std::uint64_t generation_ = 0;
+  /// What the members sum in; formed anew for those that are left.
+  std::optional<gpuactors::CollectiveGroup> peers_;
   std::uint64_t epochs_ = 0;
   /// Of the last batch.
   std::optional<double> loss_;

@@ -1,30 +1,28 @@
 // An actor that trains together with others of its kind: each has the whole network and a part of every batch, and the
-// gradients of all are summed up by NCCL, or around a ring of messages.
+// gradients of all are summed up by NCCL, or by the library's collectives.
 //
 //   method    in             out
 //   join      Places         Status       makes it part of a group, at the beginning of the epoch under way
-//   epoch     EpochRequest   Progress     learns one epoch; answered when it is over, while other messages are served
-//   pass      Piece          Empty        from the member before it in the ring
-//   wake      EpochRequest   Empty        from itself, when the sum may go on
-//   resume    EpochRequest   Empty        from itself, when it made steps for long enough to look what else there is
-//   leave     Empty          Empty        gives the epoch under way up
+//   epoch     Empty          Progress     learns one epoch; an error when the group is over before that
+//   leave     Empty          Empty        nothing: answered when no epoch is under way
 //   nccl_id   Empty          NcclId       a name for a group that sums by NCCL
-//   evaluate, save, status                as those of a trainer
+//   status    Empty          Status       also while an epoch is under way
+//   evaluate, save                        as those of a trainer
 //
-// A member waits for nobody: what comes is worked on when it comes, so that a neighbour's death can be told to it.
+// The program forms a collective group of all members before they join, and ends an epoch by ending that group.
 #pragma once
 
-#include "gradient_sum.hpp"
+#include "nccl_sum.hpp"
 #include "plan.hpp"
 #include "progress_metrics.hpp"
 
-#include <functional>
+#include <condition_variable>
 #include <memory>
-#include <vector>
+#include <mutex>
 
 namespace train {
 
-class MemberActor : public gpuactors::Actor {
+class MemberActor : public gpuactors::WithPeers<gpuactors::Actor> {
 public:
   /// Throws what `make_training` or a checkpoint reports.
   MemberActor(gpuactors::Init init, const Plan& plan);
@@ -33,48 +31,43 @@ public:
   ~MemberActor() override;
 
   gpuactors::Result<Status> join(const Places& places);
-  gpuactors::Future<Progress> epoch(const EpochRequest& request);
-  gpuactors::Result<void> pass(const Piece& piece);
-  gpuactors::Result<void> wake(const EpochRequest& request);
-  gpuactors::Result<void> resume(const EpochRequest& request);
-  gpuactors::Result<void> leave(const google::protobuf::Empty& request);
+  gpuactors::Result<Progress> epoch(const google::protobuf::Empty& request);
+  void leave(const google::protobuf::Empty& request);
   gpuactors::Result<NcclId> nccl_id(const google::protobuf::Empty& request);
   gpuactors::Result<Evaluation> evaluate(const google::protobuf::Empty& request);
   gpuactors::Result<Status> save_to(const Path& path);
-  gpuactors::Result<Status> status(const google::protobuf::Empty& request);
+  [[nodiscard]] Status status(const google::protobuf::Empty& request) const;
 
 private:
-  using EpochPromise = gpuactors::Promise<Progress>;
+  /// Wakes who waits for NCCL. Shared with NCCL's callbacks.
+  struct Alarm {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool rung = false;
+  };
 
-  gpuactors::Result<void> make_sum(const Places& places);
-  /// Does what can be done: steps until one waits for others, the epoch is over or its turn is.
-  gpuactors::Result<void> go_on();
-  /// Goes on behind the messages that have come.
-  void take_turns();
-  /// The same, and a failure is the end of the epoch.
-  gpuactors::Result<void> go_on_or_give_up();
-  void send(Piece piece);
-  /// What takes the answer to a message without which the epoch under way cannot go on.
-  [[nodiscard]] std::function<void(const gpuactors::Result<google::protobuf::Empty>&)> fails_epoch() const;
-  gpuactors::Result<void> finish_epoch();
-  void give_up(const gpuactors::Error& error);
+  gpuactors::Result<void> learn_epoch();
+  /// Puts the sum of all gradients in the place of the own ones.
+  gpuactors::Result<void> sum();
+  /// Why no further step is made; nothing if there is no reason.
+  [[nodiscard]] gpuactors::Result<void> may_go_on() const;
+  /// Asks NCCL until the answer is yes.
+  gpuactors::Result<void> await(gpuactors::Result<bool> (NcclSum::*question)());
+  /// Keeps for `status` how far it is. @returns the same.
+  Status note_status();
+  void note_position();
 
   Plan plan_;
   TrainingRun training_;
   ProgressMetrics metrics_{metrics()};
-  std::uint64_t generation_ = 0;
-  std::unique_ptr<GradientSum> sum_;
-  gpuactors::ActorRef self_;
-  /// A message to itself is under way.
-  bool resumes_ = false;
-  /// In the ring.
-  gpuactors::ActorRef next_;
-  /// The epoch under way; shared with the answers to pieces, which may fail it.
-  std::shared_ptr<EpochPromise> promise_;
+  std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
+  /// Null where members sum by messages.
+  std::unique_ptr<NcclSum> nccl_;
   /// The gradients of a step were found, and are not followed yet.
   bool open_ = false;
-  /// Pieces from a member that joined sooner.
-  std::vector<Piece> early_;
+  mutable std::mutex mutex_;
+  /// Guarded by the mutex.
+  Status status_;
 };
 
 } // namespace train

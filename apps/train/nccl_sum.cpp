@@ -126,7 +126,7 @@ Result<void> NcclSum::ask_to_land() {
   });
 }
 
-Result<void> NcclSum::begin(std::uint64_t) {
+Result<void> NcclSum::begin() {
   GPUACTORS_LET(native, stream_.native());
   const std::lock_guard lock{mutex_};
   if (failed_)
@@ -160,11 +160,6 @@ Result<bool> NcclSum::settled() {
     return false;
   GPUACTORS_TRY(ask_to_land());
   return landing_->landed == begun_;
-}
-
-Result<void> NcclSum::take(const Piece& piece) {
-  return gpuactors::fail(Errc::invalid_argument,
-                         fmt::format("a piece of step {} came to a member that sums by NCCL", piece.step()));
 }
 
 } // namespace train

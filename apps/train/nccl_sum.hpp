@@ -1,8 +1,9 @@
 // Sums of gradients by NCCL, on the stream itself: for members on CUDA devices of their own.
 #pragma once
 
-#include "gradient_sum.hpp"
 #include "nccl.hpp"
+
+#include <gpuactors/gpuactors.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -17,9 +18,13 @@
 
 namespace train {
 
+/// Puts the sum of all members' gradients in the place of each one's own, step after step. Used on the thread of its
+/// member.
+///
+/// Nothing in it waits for another member: what cannot go on says so, and the member asks again when it is woken.
 /// A thread of its own asks NCCL for errors, as NCCL tells them to nobody; nothing here is ever waited for. A member
 /// that dies leaves the others' sums on their streams: `abandon` ends them.
-class NcclSum final : public GradientSum {
+class NcclSum {
 public:
   /// Who takes part: `id` is the same for all.
   struct Place {
@@ -38,13 +43,23 @@ public:
   /// says.
   static gpuactors::Result<std::unique_ptr<NcclSum>> join(gpuactors::Stream& stream, const gpuactors::Tensor& gradients,
                                                           const Place& place, std::function<void()> wake);
-  ~NcclSum() override;
+  NcclSum(const NcclSum&) = delete;
+  NcclSum& operator=(const NcclSum&) = delete;
+  /// Gives up what is under way.
+  ~NcclSum();
 
-  gpuactors::Result<void> begin(std::uint64_t step) override;
-  gpuactors::Result<bool> ready() override;
-  gpuactors::Result<bool> settled() override;
-  gpuactors::Result<void> take(const Piece& piece) override;
-  void abandon() noexcept override;
+  /// Begins with the gradients that the stream finds.
+  gpuactors::Result<void> begin();
+
+  /// Whether work that is queued on the stream from now on sees the sum of what was begun; true when nothing was.
+  /// @returns why the sum will never come.
+  gpuactors::Result<bool> ready();
+
+  /// Whether nothing is under way any more, on the stream either, so that it can be waited for without others.
+  gpuactors::Result<bool> settled();
+
+  /// Gives up what is under way: the stream gets to its end, with whatever numbers. No step is begun after it.
+  void abandon() noexcept;
 
 private:
   /// How far the stream is, for its callbacks.

@@ -9,4 +9,6 @@
 #include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/collective/collective.hpp>
+#include <gpuactors/collective/group.hpp>
 #include <gpuactors/wire/json.hpp>

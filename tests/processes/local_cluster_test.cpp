@@ -3,6 +3,8 @@
 
 #include <gpuactors/cluster/local_cluster.hpp>
 
+#include <fmt/format.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>

@@ -2,6 +2,7 @@
 #include "lessons.hpp"
 
 #include <apps/train/group.hpp>
+#include <support/eventually.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <algorithm>
@@ -124,18 +125,19 @@ TEST_CASE("a member that is alone leaves in the middle of an epoch", "[train]") 
   lesson.plan.set_batch(1);
   const auto member = must(cluster.spawn("train_member", lesson.plan, half()));
   Places places;
-  places.set_generation(1);
-  *places.add_members() = member.to_message();
+  places.set_members(1);
+  auto group = must(gpuactors::form_collective({member}));
   must(member.call<Status>("join", places).get());
-  EpochRequest request;
-  request.set_generation(1);
-  auto epoch = member.call<Progress>("epoch", request, gpuactors::Duration::max());
+  auto epoch = member.call<Progress>("epoch", google::protobuf::Empty{}, gpuactors::Duration::max());
+  // It says how far it is meanwhile.
+  CHECK(gpuactors::test::eventually([&] { return must(member.call<Status>("status").get()).position() > 0; }));
+  group.abort("it is given up");
   must(member.call("leave", google::protobuf::Empty{}).get());
   const auto left = epoch.get();
   REQUIRE_FALSE(left);
   CHECK(left.error().code() == Errc::cancelled);
-  // What it had queued for itself is of no group any more, and it can begin again.
-  places.set_generation(2);
+  // It can begin again.
+  must(gpuactors::form_collective({member}));
   CHECK(must(member.call<Status>("join", places).get()).steps() == 0);
 }
 

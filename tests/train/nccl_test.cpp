@@ -143,7 +143,7 @@ void check_sums(int members) {
       place.await_ready();
       const auto own = T(0.5) * static_cast<T>(rank + 1) + static_cast<T>(step);
       place.template fill<T>(own);
-      must(place.sum->begin(step));
+      must(place.sum->begin());
       expected += own;
     }
     for (const auto& place : group) {
@@ -176,7 +176,7 @@ TEST_CASE("nobody waits for a member that has not come", "[nccl]") {
     alone.sum->abandon();
     CHECK(take_calls() == "ncclCommAbort 0");
     CHECK(alone.sum->ready().error().code() == Errc::cancelled);
-    CHECK(alone.sum->begin(1).error().code() == Errc::cancelled);
+    CHECK(alone.sum->begin().error().code() == Errc::cancelled);
   }
   alone.sum.reset();
   CHECK(live() == 0);
@@ -189,7 +189,7 @@ TEST_CASE("a member that dies in a sum is waited for until the sum is given up, 
   take_calls();
   for (const std::size_t rank : {0, 1}) {
     group[rank]->fill<float>(1);
-    must(group[rank]->sum->begin(0));
+    must(group[rank]->sum->begin());
     CHECK(must(group[rank]->sum->ready())); // more could be queued
     CHECK_FALSE(must(group[rank]->sum->settled()));
   }
@@ -210,7 +210,7 @@ TEST_CASE("queueing stops before it could block behind a member that died", "[nc
   place.await_ready();
   std::uint64_t begun = 0;
   for (; must(place.sum->ready()); ++begun)
-    must(place.sum->begin(begun));
+    must(place.sum->begin());
   CHECK(begun == 32);
   place.sum->abandon();
   must(place.context->stream().synchronize());
@@ -229,7 +229,7 @@ TEST_CASE("steps of many operations are fewer at once", "[nccl]") {
     place.await_ready();
     int begun = 0;
     for (; must(place.sum->ready()); ++begun)
-      must(place.sum->begin(static_cast<std::uint64_t>(begun)));
+      must(place.sum->begin());
     CHECK(begun == expected);
     place.sum->abandon();
     must(place.context->stream().synchronize());
@@ -243,7 +243,7 @@ TEST_CASE("a member is woken soon after NCCL has begun a sum on a thread of its 
   for (std::uint64_t step = 0; step < 200; ++step)
     for (const auto& place : group) {
       place->await_ready();
-      must(place->sum->begin(step));
+      must(place->sum->begin());
     }
   for (const auto& place : group)
     must(place->alarm->await([&] { return place->sum->settled(); }));
@@ -268,7 +268,7 @@ TEST_CASE("what is settled is on no stream any more", "[nccl]") {
   auto group = make_group(2);
   for (const auto& place : group) {
     place->await_ready();
-    must(place->sum->begin(0));
+    must(place->sum->begin());
   }
   for (const auto& place : group)
     must(place->alarm->await([&] { return place->sum->settled(); }));
@@ -295,7 +295,7 @@ TEST_CASE("what goes wrong in NCCL is told in its words, and its communicator is
   }
   SECTION("in a sum") {
     const Failing failing{"ncclAllReduce", 3};
-    CHECK(wrong(place.sum->begin(0)) == "ncclAllReduce: it failed (3)");
+    CHECK(wrong(place.sum->begin()) == "ncclAllReduce: it failed (3)");
   }
   SECTION("in the beginning") {
     const Failing failing{"ncclCommInitRankConfig", 2};
@@ -317,7 +317,6 @@ TEST_CASE("what is no group of NCCL's is refused", "[nccl]") {
   Place on_host{gpuactors::DType::f32, "host:1"};
   CHECK(on_host.join(id, 2, 0).error().code() == Errc::unsupported);
   must(place.join(id, 2, 0));
-  CHECK(place.sum->take({}).error().code() == Errc::invalid_argument);
 }
 
 TEST_CASE("NCCL sums for groups on CUDA devices of their own, and messages for all others", "[nccl]") {

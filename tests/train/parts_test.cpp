@@ -1,100 +1,14 @@
-// The pure parts of training: splits, sums around a ring, sweeps, curves.
+// The pure parts of training: splits, sweeps, curves.
 #include "lessons.hpp"
 
-#include <apps/nn/random.hpp>
 #include <apps/train/curve.hpp>
 #include <apps/train/options.hpp>
-#include <apps/train/ring.hpp>
 
-#include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <set>
 
 namespace train::test {
-
-namespace {
-
-/// Sums the arrays of all members, with messages in the order that the seed draws; no two of one sender change places.
-std::vector<std::vector<double>> sum_around(std::vector<std::vector<double>> arrays, std::size_t most,
-                                            std::uint64_t seed) {
-  struct Message {
-    PieceSpan piece;
-    std::vector<double> values;
-  };
-  const auto members = arrays.size();
-  std::vector<Ring> rings;
-  std::vector<std::deque<Message>> inbox(members);
-  const auto send = [&](std::size_t from, const PieceSpan& piece) {
-    const auto begin = arrays[from].begin() + static_cast<std::ptrdiff_t>(piece.offset);
-    inbox[(from + 1) % members].push_back({piece, {begin, begin + static_cast<std::ptrdiff_t>(piece.count)}});
-  };
-  for (std::size_t rank = 0; rank < members; ++rank) {
-    rings.emplace_back(members, rank, arrays[rank].size(), most);
-    for (const auto& piece : rings[rank].begin())
-      send(rank, piece);
-  }
-  nn::Random random{seed};
-  while (std::any_of(inbox.begin(), inbox.end(), [](const auto& messages) { return !messages.empty(); })) {
-    const auto rank = static_cast<std::size_t>(random.below(members));
-    if (inbox[rank].empty())
-      continue;
-    const auto message = std::move(inbox[rank].front());
-    inbox[rank].pop_front();
-    bool known = false;
-    const auto onward = rings[rank].take<double>(message.piece, message.values, arrays[rank], known);
-    REQUIRE(known);
-    if (onward)
-      send(rank, *onward);
-  }
-  for (const auto& ring : rings)
-    CHECK(ring.done());
-  return arrays;
-}
-
-} // namespace
-
-TEST_CASE("a ring sums any number of arrays of any size, to the same bits everywhere", "[train]") {
-  for (const std::size_t members : {1, 2, 3, 5, 8})
-    for (const std::size_t elements : {1, 7, 64, 1000})
-      for (const std::size_t most : {1, 64, 5000}) {
-        nn::Random random{members * 1000 + elements};
-        std::vector<std::vector<double>> arrays(members);
-        std::vector<double> expected(elements);
-        for (auto& array : arrays)
-          for (std::size_t i = 0; i < elements; ++i) {
-            array.push_back(random.uniform());
-            expected[i] += array.back();
-          }
-        const auto sums = sum_around(arrays, most, elements);
-        for (const auto& sum : sums)
-          CHECK(sum == sums.front());
-        for (std::size_t i = 0; i < elements; ++i)
-          CHECK(std::abs(sums[0][i] - expected[i]) < 1e-12);
-        CHECK(sum_around(arrays, most, elements + 1) == sums);
-      }
-}
-
-TEST_CASE("a ring takes no piece that none of its members would send", "[train]") {
-  Ring ring{3, 1, 30, 10};
-  std::vector<double> own(30, 1);
-  const auto takes = [&](const PieceSpan& piece, std::size_t values) {
-    bool known = true;
-    static_cast<void>(ring.take<double>(piece, std::vector<double>(values, 1), own, known));
-    return known;
-  };
-  CHECK_FALSE(takes({0, 0, 10}, 10)); // before it began
-  static_cast<void>(ring.begin());
-  CHECK_FALSE(takes({0, 10, 10}, 10)); // another chunk
-  CHECK_FALSE(takes({0, 5, 10}, 10));
-  CHECK_FALSE(takes({0, 0, 10}, 9));
-  CHECK_FALSE(takes({0, 0, 9}, 9));
-  CHECK_FALSE(takes({4, 0, 10}, 10));
-  CHECK(own == std::vector<double>(30, 1));
-  CHECK(takes({0, 0, 10}, 10));
-  CHECK(own[0] == 2);
-}
 
 TEST_CASE("a split keeps the part of every label, and its seed decides it", "[train]") {
   std::vector<std::int32_t> labels;

@@ -3,6 +3,7 @@
 #include "system.hpp"
 
 #include <gpuactors/v1/actor.pb.h>
+#include <gpuactors/v1/collective.pb.h>
 #include <gpuactors/v1/serving.pb.h>
 #include <gpuactors/v1/source.pb.h>
 #include <gpuactors/v1/tensor.pb.h>
@@ -176,7 +177,7 @@ TEST_CASE("the fields of control messages are those of tests/wire/fields.txt, wh
   std::set<std::string> fields;
   for (const auto* file : {v1::ResourceRequest::descriptor()->file(), v1::ActorHandle::descriptor()->file(),
                            v1::TensorRef::descriptor()->file(), v1::SourceTask::descriptor()->file(),
-                           v1::ReplicaConfig::descriptor()->file()}) {
+                           v1::ReplicaConfig::descriptor()->file(), v1::CollectiveCall::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i)
       collect(*file->message_type(i), fields);
     for (int i = 0; i < file->enum_type_count(); ++i)
