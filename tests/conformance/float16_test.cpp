@@ -186,6 +186,46 @@ TEMPLATE_TEST_CASE("products of 16-bit elements sum in f32 and round once, to ei
   }
 }
 
+TEMPLATE_TEST_CASE("large products of 16-bit elements are right in every element", "", Float16, BFloat16) {
+  using T = TestType;
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    // Larger than what is computed at once, in each dimension. All sums are whole numbers that both types have.
+    constexpr std::int64_t m = 530;
+    constexpr std::int64_t n = 1050;
+    constexpr std::int64_t k = 261;
+    const auto a_at = [](std::int64_t row, std::int64_t p) { return p % 9 == row % 9 ? 1 + row % 2 : 0; };
+    const auto b_at = [](std::int64_t p, std::int64_t column) { return (p + column) % 3; };
+    std::vector<T> a;
+    std::vector<T> b;
+    for (std::int64_t row = 0; row < m; ++row)
+      for (std::int64_t p = 0; p < k; ++p)
+        a.push_back(T{static_cast<int>(a_at(row, p))});
+    for (std::int64_t p = 0; p < k; ++p)
+      for (std::int64_t column = 0; column < n; ++column)
+        b.push_back(T{static_cast<int>(b_at(p, column))});
+    auto da = stream.tensor_from(a, {m, k});
+    auto db = stream.tensor_from(b, {k, n});
+    auto dc = stream.tensor(dtype_of<T>, {m, n});
+    REQUIRE(da);
+    REQUIRE(db);
+    REQUIRE(dc);
+    REQUIRE(stream.gemm(*da, *db, *dc));
+    const auto c = stream.to_host<T>(*dc);
+    REQUIRE(c);
+    std::int64_t wrong = 0;
+    for (std::int64_t row = 0; row < m; ++row)
+      for (std::int64_t column = 0; column < n; ++column) {
+        std::int64_t sum = 0;
+        for (auto p = row % 9; p < k; p += 9)
+          sum += a_at(row, p) * b_at(p, column);
+        wrong += (*c)[static_cast<std::size_t>(row * n + column)] == static_cast<float>(sum) ? 0 : 1;
+      }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("products of 16-bit elements with a result of another type are refused, with those that there are") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);

@@ -127,7 +127,7 @@ Result<void> run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::siz
   else if (product.dtype == DType::f64)
     run_tile<double>(product, extent, blas()->dgemm);
   else
-    return run_16_bit_tile(product, extent, blas()->sgemm);
+    return run_16_bit_tile(product, extent, [](const Gemm& g) { run_tile<float>(g, {0, 0, g.m, g.n}, blas()->sgemm); });
   return {};
 }
 

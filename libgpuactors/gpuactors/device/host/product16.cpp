@@ -78,14 +78,12 @@ private:
   std::int64_t rows_;
   std::int64_t columns_;
   std::int64_t depth_;
-  std::unique_ptr<float[]> floats_; // NOLINT(*-avoid-c-arrays): uninitialized, and may be missing
+  std::unique_ptr<float[]> floats_; // uninitialized, and may be missing
 };
 
 /// Sums one part of C, at most a block, over all of k.
 template <class T>
-void sum_up(const Gemm& g, const GemmTile& part, const Blocks& blocks, decltype(&cblas_sgemm) sgemm) {
-  const auto op = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
-  const auto narrow = [](std::int64_t value) { return static_cast<blasint>(value); };
+void sum_up(const Gemm& g, const GemmTile& part, const Blocks& blocks, MultiplyFloats multiply) {
   const auto* a = static_cast<const T*>(g.a) + (g.transpose_a ? part.row : part.row * g.lda);
   const auto* b = static_cast<const T*>(g.b) + (g.transpose_b ? part.column * g.ldb : part.column);
   for (std::int64_t at = 0; at < g.k; at += most_depth) {
@@ -99,9 +97,20 @@ void sum_up(const Gemm& g, const GemmTile& part, const Blocks& blocks, decltype(
       widen(b + at, g.ldb, part.columns, depth, blocks.b());
     else
       widen(b + at * g.ldb, g.ldb, depth, part.columns, blocks.b());
-    sgemm(CblasRowMajor, op(g.transpose_a), op(g.transpose_b), narrow(part.rows), narrow(part.columns), narrow(depth),
-          1.0F, blocks.a(), narrow(g.transpose_a ? part.rows : depth), blocks.b(),
-          narrow(g.transpose_b ? depth : part.columns), at == 0 ? 0.0F : 1.0F, blocks.sums(), narrow(part.columns));
+    Gemm sums;
+    sums.transpose_a = g.transpose_a;
+    sums.transpose_b = g.transpose_b;
+    sums.m = part.rows;
+    sums.n = part.columns;
+    sums.k = depth;
+    sums.a = blocks.a();
+    sums.lda = g.transpose_a ? part.rows : depth;
+    sums.b = blocks.b();
+    sums.ldb = g.transpose_b ? depth : part.columns;
+    sums.beta = at == 0 ? 0.0 : 1.0;
+    sums.c = blocks.sums();
+    sums.ldc = part.columns;
+    multiply(sums);
   }
 }
 
@@ -120,7 +129,7 @@ void finish(const Gemm& g, const GemmTile& part, const float* sums) {
 }
 
 template <class T>
-Result<void> run_tile(const Gemm& g, const GemmTile& tile, decltype(&cblas_sgemm) sgemm) {
+Result<void> run_tile(const Gemm& g, const GemmTile& tile, MultiplyFloats multiply) {
   const Blocks blocks{g, tile};
   if (blocks.a() == nullptr)
     return fail(Errc::out_of_memory, fmt::format("the machine has no {} B of memory left for a product of {}",
@@ -129,7 +138,7 @@ Result<void> run_tile(const Gemm& g, const GemmTile& tile, decltype(&cblas_sgemm
     for (std::int64_t column = 0; column < tile.columns; column += most_columns) {
       const GemmTile part{tile.row + row, tile.column + column, std::min(most_rows, tile.rows - row),
                           std::min(most_columns, tile.columns - column)};
-      sum_up<T>(g, part, blocks, sgemm);
+      sum_up<T>(g, part, blocks, multiply);
       if (g.result_type() == DType::f32)
         finish<float>(g, part, blocks.sums());
       else
@@ -140,9 +149,9 @@ Result<void> run_tile(const Gemm& g, const GemmTile& tile, decltype(&cblas_sgemm
 
 } // namespace
 
-Result<void> run_16_bit_tile(const Gemm& product, const GemmTile& tile, decltype(&cblas_sgemm) sgemm) {
-  return product.dtype == DType::f16 ? run_tile<Float16>(product, tile, sgemm)
-                                     : run_tile<BFloat16>(product, tile, sgemm);
+Result<void> run_16_bit_tile(const Gemm& product, const GemmTile& tile, MultiplyFloats multiply) {
+  return product.dtype == DType::f16 ? run_tile<Float16>(product, tile, multiply)
+                                     : run_tile<BFloat16>(product, tile, multiply);
 }
 
 } // namespace gpuactors::host

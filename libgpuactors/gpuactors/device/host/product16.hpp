@@ -4,8 +4,6 @@
 
 #include <gpuactors/device/backend.hpp>
 
-#include <cblas.h>
-
 #include <cstdint>
 
 namespace gpuactors::host {
@@ -18,9 +16,12 @@ struct GemmTile {
   std::int64_t columns = 0;
 };
 
+/// Computes a whole product of f32 on the calling thread.
+using MultiplyFloats = void (*)(const Gemm& product);
+
 /// Computes one tile of a product of f16 or bf16 on the calling thread. Sums and scales in f32. Takes up to 2 MiB of
 /// the machine's memory meanwhile, which no quota counts.
 /// @returns `out_of_memory` if the machine has not that much.
-Result<void> run_16_bit_tile(const Gemm& product, const GemmTile& tile, decltype(&cblas_sgemm) sgemm);
+Result<void> run_16_bit_tile(const Gemm& product, const GemmTile& tile, MultiplyFloats multiply);
 
 } // namespace gpuactors::host
