@@ -8,6 +8,7 @@
 
 namespace nn {
 
+using gpuactors::DType;
 using gpuactors::Errc;
 using gpuactors::Result;
 using gpuactors::Tensor;
@@ -100,6 +101,32 @@ std::string memory_prefix(std::string_view name) {
 
 // -- reading -------------------------------------------------------------------------------------
 
+/// The type that a network computes in if a file has its parameters in `stored`.
+DType computed_in(DType stored) {
+  return stored == DType::f16 || stored == DType::bf16 ? DType::f32 : stored;
+}
+
+/// Copies elements of 16 bits as f32.
+template <class T>
+void widen(std::span<const std::byte> from, std::byte* to) {
+  for (std::size_t at = 0; at < from.size(); at += sizeof(T), to += sizeof(float)) {
+    T value;
+    std::memcpy(&value, from.data() + at, sizeof value);
+    const float wide = value;
+    std::memcpy(to, &wide, sizeof wide);
+  }
+}
+
+/// Copies an array as elements of `computed_in` its type.
+void copy_elements(const NamedArray& array, std::byte* to) {
+  if (array.dtype == DType::f16)
+    widen<gpuactors::Float16>(array.bytes, to);
+  else if (array.dtype == DType::bf16)
+    widen<gpuactors::BFloat16>(array.bytes, to);
+  else
+    std::memcpy(to, array.bytes.data(), array.bytes.size());
+}
+
 /// Derives sizes and type from "layers.N.weight" and "layers.N.bias", and reads the rest.
 Result<NetworkSpec> spec_of(const std::filesystem::path& path, const Safetensors& file) {
   const auto format = file.metadata.find(std::string{format_key});
@@ -107,6 +134,7 @@ Result<NetworkSpec> spec_of(const std::filesystem::path& path, const Safetensors
     return wrong_checkpoint(path, fmt::format("it is no checkpoint of a network: its metadata do not say {} \"{}\"",
                                               format_key, format_name));
   NetworkSpec spec;
+  auto stored = spec.dtype;
   for (std::size_t layer = 0;; ++layer) {
     const auto weight = file.arrays.find(fmt::format("layers.{}.weight", layer));
     if (weight == file.arrays.end())
@@ -115,14 +143,15 @@ Result<NetworkSpec> spec_of(const std::filesystem::path& path, const Safetensors
     const auto& shape = weight->second.shape;
     if (layer == 0 && shape.size() == 2) {
       spec.sizes.push_back(shape[1]);
-      spec.dtype = weight->second.dtype;
+      stored = weight->second.dtype;
     }
-    if (shape.size() != 2 || shape[1] != spec.sizes.back() || weight->second.dtype != spec.dtype
-        || bias == file.arrays.end() || bias->second.dtype != spec.dtype || bias->second.shape != std::vector{shape[0]})
+    if (shape.size() != 2 || shape[1] != spec.sizes.back() || weight->second.dtype != stored
+        || bias == file.arrays.end() || bias->second.dtype != stored || bias->second.shape != std::vector{shape[0]})
       return wrong_checkpoint(
           path, fmt::format("the weight and bias of its layer {} do not fit each other, or the layer before", layer));
     spec.sizes.push_back(shape[0]);
   }
+  spec.dtype = computed_in(stored);
   const auto activation = file.metadata.find(std::string{activation_key});
   if (spec.sizes.empty() || activation == file.metadata.end())
     return wrong_checkpoint(path, "it has no layers.0.weight, or its metadata have no activation");
@@ -144,11 +173,11 @@ Result<std::vector<std::byte>> gather(const std::filesystem::path& path, const S
   std::vector<std::byte> bytes(parameter_elements(network.spec()) * width);
   for (const auto& parameter : network.parameters()) {
     const auto found = file.arrays.find(prefix + parameter.name);
-    if (found == file.arrays.end() || found->second.dtype != network.spec().dtype
+    if (found == file.arrays.end() || computed_in(found->second.dtype) != network.spec().dtype
         || found->second.shape != parameter.shape)
       return wrong_checkpoint(
           path, fmt::format("it has no array {}{} of the shape that the network has", prefix, parameter.name));
-    std::memcpy(bytes.data() + parameter.offset * width, found->second.bytes.data(), parameter.size * width);
+    copy_elements(found->second, bytes.data() + parameter.offset * width);
   }
   return bytes;
 }

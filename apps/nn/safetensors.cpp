@@ -32,8 +32,13 @@ constexpr std::size_t length_bytes = 8;
 /// Where arrays begin: what readers that map a file expect.
 constexpr std::size_t array_alignment = 8;
 
-constexpr std::array<std::pair<DType, std::string_view>, 5> type_names{
-    {{DType::f32, "F32"}, {DType::f64, "F64"}, {DType::i32, "I32"}, {DType::i64, "I64"}, {DType::u8, "U8"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 7> type_names{{{DType::f32, "F32"},
+                                                                        {DType::f64, "F64"},
+                                                                        {DType::f16, "F16"},
+                                                                        {DType::bf16, "BF16"},
+                                                                        {DType::i32, "I32"},
+                                                                        {DType::i64, "I64"},
+                                                                        {DType::u8, "U8"}}};
 
 std::string_view name_of(DType dtype) {
   return std::find_if(type_names.begin(), type_names.end(), [&](const auto& known) { return known.first == dtype; })

@@ -3,10 +3,10 @@
 
 namespace gpuactors::kernels {
 
-GPUACTORS_DEFINE_TYPED_KERNEL(fill_value, FillValue)
-GPUACTORS_DEFINE_TYPED_KERNEL(polynomial, Polynomial)
-GPUACTORS_DEFINE_TYPED_KERNEL(axpy, Axpy)
-GPUACTORS_DEFINE_TYPED_KERNEL(scale, Scale)
-GPUACTORS_DEFINE_TYPED_KERNEL(add, Add)
+GPUACTORS_DEFINE_FLOAT_KERNEL(fill_value, FillValue)
+GPUACTORS_DEFINE_FLOAT_KERNEL(polynomial, Polynomial)
+GPUACTORS_DEFINE_FLOAT_KERNEL(axpy, Axpy)
+GPUACTORS_DEFINE_FLOAT_KERNEL(scale, Scale)
+GPUACTORS_DEFINE_FLOAT_KERNEL(add, Add)
 
 } // namespace gpuactors::kernels

@@ -229,7 +229,7 @@ class ProgramTest(unittest.TestCase):
     def test_rows_beside_bare_cuda_do_without_a_host_device(self):
         done = bench("--filter", "gpu_matmul", "--device", "host")
         self.assertEqual(done.returncode, 77, done.stderr)
-        self.assertIn("1 rows stand beside bare CUDA and are left out on a host device", done.stderr)
+        self.assertIn("2 rows stand beside bare CUDA and are left out on a host device", done.stderr)
 
     def test_growth_is_written_as_tables_and_pictures(self):
         done = bench("--growth", self.path("growth"), "--quick")

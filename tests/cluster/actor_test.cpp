@@ -291,6 +291,13 @@ TEST_CASE("a program puts and gets tensors of its own", "[cluster]") {
   REQUIRE(shared.has_value());
   CHECK(*cluster.get(shared->ref())->to_host<double>() == std::vector<double>{1, 2, 3, 4});
   CHECK(cluster.put(std::vector<double>{1, 2, 3}, {2, 2}).error().code() == Errc::invalid_argument);
+  const std::vector<BFloat16> brain{BFloat16{1.5F}, BFloat16{-2}};
+  auto narrow = cluster.put(brain, {2});
+  REQUIRE(narrow.has_value());
+  const auto ref = narrow->ref();
+  CHECK(ref.dtype() == v1::BF16);
+  CHECK(*cluster.get(ref)->to_host<BFloat16>() == brain);
+  CHECK(narrow->to_host<Float16>().error().message() == "the tensor holds bf16, not f16");
 }
 
 TEST_CASE("CAF programs call, monitor and end an actor as any other", "[cluster]") {

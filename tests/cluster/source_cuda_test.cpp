@@ -125,6 +125,27 @@ TEST_CASE("numbers go and come in messages where they are few") {
         == std::vector<std::int64_t>{9'007'199'254'740'993});
 }
 
+TEST_CASE("numbers of 16 bits are rounded where they go in, and come back as they are") {
+  if (!can_compile())
+    return;
+  auto cluster = embed_cuda();
+  for (const auto& [dtype, third] : {std::pair{v1::F16, 0x1.554p-2}, {v1::BF16, 0x1.56p-2}}) {
+    v1::SourceTask task = SourceTask{{add_to, "add_to"}}.message();
+    auto& tensor = *task.add_arguments()->mutable_in_out();
+    tensor.set_dtype(dtype);
+    tensor.add_shape(1);
+    tensor.add_values(1.0 / 3);
+    task.add_arguments()->mutable_scalar()->set_f64(1);
+    task.add_arguments()->mutable_scalar()->set_i64(0); // the kernel adds to no element
+    task.set_return_values(true);
+    const auto result = must(run(cluster, task));
+    REQUIRE(result.outputs_size() == 1);
+    CHECK(result.outputs(0).dtype() == dtype);
+    REQUIRE(result.outputs(0).values_size() == 1);
+    CHECK(result.outputs(0).values(0) == third);
+  }
+}
+
 TEST_CASE("source that does not compile comes back with the compiler's lines, and the next task runs") {
   if (!can_compile())
     return;

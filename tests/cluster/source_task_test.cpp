@@ -127,6 +127,10 @@ TEST_CASE("values that an element type cannot hold are refused", "[cluster]") {
   CHECK(is_refused(with_values(v1::I64, {1}, {1e19}), "is I64"));
   CHECK(is_refused(with_values(v1::I64, {1}, {std::numeric_limits<double>::quiet_NaN()}), "is I64"));
   CHECK(is_refused(with_values(v1::F32, {1}, {1e300}), "is F32"));
+  CHECK(check_source_task(with_values(v1::F16, {3}, {65504, -0.1, -std::numeric_limits<double>::infinity()})));
+  CHECK(check_source_task(with_values(v1::BF16, {2}, {3e38, std::numeric_limits<double>::quiet_NaN()})));
+  CHECK(is_refused(with_values(v1::F16, {1}, {65505}), "is F16 and has the value 65505"));
+  CHECK(is_refused(with_values(v1::BF16, {1}, {3.4e38}), "is BF16"));
 }
 
 TEST_CASE("a tensor is a reference or values, and an output is neither", "[cluster]") {

@@ -1,5 +1,6 @@
 // Shows this program's kernels to the fake CUDA driver, if that is the driver that was loaded.
 #include <gpuactors/kernels/activation.hpp>
+#include <gpuactors/kernels/convert.hpp>
 #include <gpuactors/kernels/elementwise.hpp>
 #include <gpuactors/kernels/layers.hpp>
 #include <gpuactors/kernels/loss.hpp>
@@ -26,14 +27,28 @@ const fake::FakeKernel* find(const char* entry) {
       fake_kernel(no_arguments),
       fake_kernel(fill_value_f32),
       fake_kernel(fill_value_f64),
+      fake_kernel(fill_value_f16),
+      fake_kernel(fill_value_bf16),
       fake_kernel(polynomial_f32),
       fake_kernel(polynomial_f64),
+      fake_kernel(polynomial_f16),
+      fake_kernel(polynomial_bf16),
       fake_kernel(axpy_f32),
       fake_kernel(axpy_f64),
+      fake_kernel(axpy_f16),
+      fake_kernel(axpy_bf16),
       fake_kernel(scale_f32),
       fake_kernel(scale_f64),
+      fake_kernel(scale_f16),
+      fake_kernel(scale_bf16),
       fake_kernel(add_f32),
       fake_kernel(add_f64),
+      fake_kernel(add_f16),
+      fake_kernel(add_bf16),
+      fake_kernel(convert_f32_to_f16),
+      fake_kernel(convert_f16_to_f32),
+      fake_kernel(convert_f32_to_bf16),
+      fake_kernel(convert_bf16_to_f32),
       fake_kernel(relu_f32),
       fake_kernel(relu_f64),
       fake_kernel(relu_backward_f32),

@@ -22,43 +22,66 @@ struct Case {
 };
 
 template <class T>
-double element(const std::vector<T>& x, std::int64_t leading, bool transposed, std::int64_t row, std::int64_t column) {
-  return static_cast<double>(x[static_cast<std::size_t>(transposed ? column * leading + row : row * leading + column)]);
+std::vector<double> widened(const std::vector<T>& x) {
+  return {x.begin(), x.end()};
 }
 
-/// Runs one product and returns the largest error, relative to what rounding in `T` may do to sums of k terms.
-template <class T>
+double element(const std::vector<double>& x, std::int64_t leading, bool transposed, std::int64_t row,
+               std::int64_t column) {
+  return x[static_cast<std::size_t>(transposed ? column * leading + row : row * leading + column)];
+}
+
+/// Half a step of `T` at `value`, which the rounding of a sum in `Sum` costs; 0 if they are the same type.
+template <class T, class Sum>
+double rounding_error(double value) {
+  using Limits = std::numeric_limits<T>;
+  if (std::is_same_v<T, Sum>)
+    return 0;
+  return std::max(std::abs(value) * static_cast<double>(Limits::epsilon()), static_cast<double>(Limits::denorm_min()))
+         / 2;
+}
+
+/// Runs one product of `T` with a result of `C` and returns the largest error but for the rounding to `C`, relative to
+/// what rounding may do to sums of k terms: in f64 for f64, in f32 for all other types.
+template <class T, class C = T>
 double error_of(Stream& stream, const Case& c) {
   const auto lda = (c.transpose_a ? c.m : c.k) + c.pad;
   const auto ldb = (c.transpose_b ? c.k : c.n) + c.pad;
   const auto ldc = c.n + c.pad;
   const auto a = values<T>(static_cast<std::size_t>((c.transpose_a ? c.k : c.m) * lda), 1);
   const auto b = values<T>(static_cast<std::size_t>((c.transpose_b ? c.n : c.k) * ldb), 2);
-  const auto before = values<T>(static_cast<std::size_t>(c.m * ldc), 3);
+  const auto before = values<C>(static_cast<std::size_t>(c.m * ldc), 3);
   auto da = stream.tensor_from(a, {static_cast<std::int64_t>(a.size())});
   auto db = stream.tensor_from(b, {static_cast<std::int64_t>(b.size())});
   auto dc = stream.tensor_from(before, {static_cast<std::int64_t>(before.size())});
   REQUIRE(da);
   REQUIRE(db);
   REQUIRE(dc);
-  const Gemm product{dtype_of<T>, c.transpose_a, c.transpose_b, c.m, c.n,    c.k,       c.alpha,
-                     da->raw(),   lda,           db->raw(),     ldb, c.beta, dc->raw(), ldc};
+  const Gemm product{dtype_of<T>, c.transpose_a, c.transpose_b, c.m,    c.n,       c.k, c.alpha,    da->raw(),
+                     lda,         db->raw(),     ldb,           c.beta, dc->raw(), ldc, dtype_of<C>};
   REQUIRE(stream.gemm(product));
-  const auto after = stream.to_host<T>(*dc);
+  const auto after = stream.to_host<C>(*dc);
   REQUIRE(after);
+  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const auto wide_a = widened(a);
+  const auto wide_b = widened(b);
+  const auto wide_before = widened(before);
+  const auto wide_after = widened(*after);
   double worst = 0;
   for (std::int64_t i = 0; i < c.m; ++i)
     for (std::int64_t j = 0; j < ldc; ++j) {
-      double expected = element(before, ldc, false, i, j);
+      double expected = element(wide_before, ldc, false, i, j);
+      double allowed = 0;
       if (j < c.n) {
         double sum = 0;
         for (std::int64_t p = 0; p < c.k; ++p)
-          sum += element(a, lda, c.transpose_a, i, p) * element(b, ldb, c.transpose_b, p, j);
+          sum += element(wide_a, lda, c.transpose_a, i, p) * element(wide_b, ldb, c.transpose_b, p, j);
         expected = c.alpha * sum + c.beta * expected;
+        allowed = rounding_error<C, Sum>(expected);
       }
-      worst = std::max(worst, std::abs(expected - element(*after, ldc, false, i, j)));
+      worst = std::max(worst, std::abs(expected - element(wide_after, ldc, false, i, j)) - allowed);
     }
-  return worst / (static_cast<double>(c.k) * static_cast<double>(std::numeric_limits<T>::epsilon()));
+  return worst / (static_cast<double>(c.k) * static_cast<double>(std::numeric_limits<Sum>::epsilon()));
 }
 
 } // namespace
@@ -81,6 +104,10 @@ TEST_CASE("matrix products are right for all shapes, transposes, factors and lea
                   fmt::format("m={} n={} k={} ta={} tb={} alpha={} beta={} pad={}", m, n, k, ta, tb, alpha, beta, pad));
               CHECK(error_of<float>(context->stream(), c) < 8);
               CHECK(error_of<double>(context->stream(), c) < 8);
+              CHECK(error_of<Float16>(context->stream(), c) < 8);
+              CHECK(error_of<BFloat16>(context->stream(), c) < 8);
+              CHECK(error_of<Float16, float>(context->stream(), c) < 8);
+              CHECK(error_of<BFloat16, float>(context->stream(), c) < 8);
             }
   }
 }
@@ -98,20 +125,21 @@ TEST_CASE("a product with beta 0 does not read what C held before") {
   }
 }
 
-TEST_CASE("the same product gives the same bits every time") {
+TEMPLATE_TEST_CASE("the same product gives the same bits every time", "", float, Float16, BFloat16) {
+  using T = TestType;
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);
     auto& stream = context->stream();
     constexpr std::int64_t n = 300;
-    auto a = stream.tensor_from(values<float>(n * n, 4), {n, n});
-    auto c = stream.tensor(DType::f32, {n, n});
+    auto a = stream.tensor_from(values<T>(n * n, 4), {n, n});
+    auto c = stream.tensor(dtype_of<T>, {n, n});
     REQUIRE(a);
     REQUIRE(c);
     REQUIRE(stream.gemm(*a, *a, *c, {false, true, 1.0, 0.0}));
-    const auto first = *stream.to_host<float>(*c);
+    const auto first = *stream.to_host<T>(*c);
     for (int i = 0; i < 5; ++i) {
       REQUIRE(stream.gemm(*a, *a, *c, {false, true, 1.0, 0.0}));
-      CHECK(*stream.to_host<float>(*c) == first);
+      CHECK(*stream.to_host<T>(*c) == first);
     }
   }
 }

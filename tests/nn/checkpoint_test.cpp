@@ -5,6 +5,7 @@
 #include <apps/nn/checkpoint.hpp>
 #include <support/temporary_folder.hpp>
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -102,6 +103,42 @@ TEST_CASE("a network is loaded from the checkpoint of a training or from its own
     must(network.forward(student.x, logits));
     CHECK(download(stream, logits) == download(stream, expected));
   }
+}
+
+TEMPLATE_TEST_CASE("a network whose parameters were stored in 16 bits computes with them in float32", "[nn]",
+                   gpuactors::Float16, gpuactors::BFloat16) {
+  const TemporaryFolder folder;
+  const auto path = folder / "network.safetensors";
+  Student student{spec_with({.rate = 0.1})};
+  must(save_network(path, student.trainer.network()));
+  const auto whole = must(read_safetensors(path));
+  // Stores each array anew, rounded, as another program would.
+  std::vector<std::vector<TestType>> rounded;
+  auto arrays = whole.arrays;
+  for (auto& [name, array] : arrays) {
+    auto& values = rounded.emplace_back();
+    for (std::size_t at = 0; at < array.bytes.size(); at += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, array.bytes.data() + at, sizeof value);
+      values.push_back(TestType{value});
+    }
+    array.dtype = gpuactors::dtype_of<TestType>;
+    array.bytes = std::as_bytes(std::span{values});
+  }
+  must(write_safetensors(path, whole.metadata, arrays));
+  CHECK(must(read_spec(path)).dtype == DType::f32);
+  auto network = must(load_network(student.context->stream(), path, rows));
+  const auto expected = student.values();
+  const auto loaded = download(student.context->stream(), network.values());
+  REQUIRE(loaded.size() == expected.size());
+  bool all_rounded = true;
+  for (std::size_t i = 0; i < loaded.size(); ++i)
+    all_rounded = all_rounded && loaded[i] == static_cast<double>(TestType{expected[i]});
+  CHECK(all_rounded);
+  // All arrays have one type.
+  arrays.at("layers.0.bias") = whole.arrays.at("layers.0.bias");
+  must(write_safetensors(path, whole.metadata, arrays));
+  CHECK(says(load_network(student.context->stream(), path, rows).error(), "layer 0 do not fit each other"));
 }
 
 TEST_CASE("a file that was cut or altered anywhere is refused, and changes nothing", "[nn]") {

@@ -76,6 +76,40 @@ GPUACTORS_ACTOR("test/adder", Adder, wire::ReplicaConfig)
     .method("describe", &Adder::describe)
     .method("infer", &Adder::infer);
 
+/// Doubles a number of FP16 to one of BF16.
+class Doubler : public gpuactors::Actor {
+public:
+  Doubler(gpuactors::Init init, const wire::ReplicaConfig& /*config*/) : Actor(std::move(init)) {
+    // nop
+  }
+
+  wire::ReplicaDescription describe(const Empty& /*ask*/) {
+    wire::ReplicaDescription description;
+    auto& input = *description.add_inputs();
+    input.set_name("x");
+    input.set_datatype("FP16");
+    auto& output = *description.add_outputs();
+    output.set_name("y");
+    output.set_datatype("BF16");
+    return description;
+  }
+
+  Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
+    std::vector<gpuactors::Float16> x(static_cast<std::size_t>(batch.rows()));
+    std::memcpy(x.data(), batch.inputs(0).data(), batch.inputs(0).size());
+    std::vector<gpuactors::BFloat16> y;
+    for (const auto value : x)
+      y.emplace_back(2 * value);
+    wire::ReplicaReply reply;
+    reply.add_outputs()->assign(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(y[0]));
+    return reply;
+  }
+};
+
+GPUACTORS_ACTOR("test/doubler", Doubler, wire::ReplicaConfig)
+    .method("describe", &Doubler::describe)
+    .method("infer", &Doubler::infer);
+
 /// Types that lack something.
 class Halfway : public gpuactors::Actor {
 public:
@@ -171,6 +205,24 @@ TEST_CASE("an actor type with several inputs and outputs is served as it describ
   CHECK(only.outputs[0].data.view()[0] == std::byte{1});
   must(server.table.load("sums", {}));
   CHECK(must(ask(server.table, sum_of({5}, {1, 2}))).outputs[1].data.view()[0] == std::byte{2});
+}
+
+TEST_CASE("an actor type with numbers of 16 bits is served", "[serve]") {
+  using gpuactors::BFloat16;
+  using gpuactors::Float16;
+  Server server;
+  must(load_sums(server, "actor=test/doubler,max-batch=8"));
+  InferRequest request;
+  request.model = "sums";
+  const std::vector<Float16> x{Float16{0.5F}, Float16{-3}, Float16{65504}};
+  request.inputs.push_back({"x", DataType::fp16, {3}, Bytes::of(x)});
+  const auto reply = must(ask(server.table, std::move(request)));
+  REQUIRE(reply.outputs.size() == 1);
+  CHECK(reply.outputs[0].type == DataType::bf16);
+  std::vector<BFloat16> y(3);
+  REQUIRE(reply.outputs[0].data.size() == sizeof(y[0]) * y.size());
+  std::memcpy(y.data(), reply.outputs[0].data.view().data(), reply.outputs[0].data.size());
+  CHECK(y == std::vector<BFloat16>{BFloat16{1}, BFloat16{-6}, BFloat16{131072}});
 }
 
 TEST_CASE("a request that does not fit an actor's inputs is refused with what they are", "[serve]") {

@@ -148,6 +148,11 @@ gives("matmul in float64 is more exact, and returns rows", submit(
     "matmul", "--gpus", "1", '{"n":50,"dtype":"f64","return_rows":3,"repeat":2}'), replies(
         lambda r: r["relative_error"] < 1e-13 and [row["index"] for row in r["rows"]] == [0, 24, 49]
         and len(r["rows"][0]["values"]) == 50))
+for dtype, least, most in (("f16", 1e-5, 5e-4), ("bf16", 1e-4, 4e-3)):
+    gives(f"matmul in {dtype} sums in f32 and rounds once",
+          submit("matmul", "--gpus", "0.5", f'{{"n":200,"dtype":"{dtype}"}}'), replies(
+              lambda r, dtype=dtype, least=least, most=most: r["dtype"] == dtype
+              and least < r["relative_error"] < most))
 gives("the same seed gives the same product", submit("matmul", "--gpus", "1", "--count", "2", '{"n":32,"seed":1}'),
       lines(lambda r: len(r) == 2 and r[0]["norm"] == r[1]["norm"]))
 gives("matmul asks for a whole device by itself", submit("matmul", '{"n":32}'), replies(
@@ -240,8 +245,8 @@ for n in ("0", "-3", "2147483647"):
             submit("matmul", "--gpus", "1", f'{{"n":{n},"dtype":"f64"}}'),
             rf"gpuactors submit: n is {n}: rows and columns of a matrix, 1 to \d+, are expected")
 refuses("matmul without n is refused", submit("matmul", "--gpus", "1"), r"gpuactors submit: n is 0: ")
-refuses("matmul in an unknown type is refused", submit("matmul", "--gpus", "1", '{"n":1,"dtype":"f16"}'),
-        r'gpuactors submit: dtype is "f16": f32 or f64')
+refuses("matmul in an unknown type is refused", submit("matmul", "--gpus", "1", '{"n":1,"dtype":"f8"}'),
+        r'gpuactors submit: dtype is "f8": f32, f64, f16 or bf16')
 refuses("matmul with too many rows back is refused", submit("matmul", "--gpus", "1", '{"n":1,"return_rows":17}'),
         r"gpuactors submit: return_rows is 17: 0 to 16")
 refuses("elementwise of nothing is refused", submit("elementwise", "--gpus", "1"), r"gpuactors submit: n is 0: 1 to ")

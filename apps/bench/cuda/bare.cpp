@@ -60,7 +60,9 @@ BareCuda load() {
   find(blas, "cublasDestroy_v2", cuda.blas_destroy);
   find(blas, "cublasSetStream_v2", cuda.blas_set_stream);
   find(blas, "cublasSetWorkspace_v2", cuda.blas_set_workspace);
+  find(blas, "cublasSetMathMode", cuda.blas_set_math_mode);
   find(blas, "cublasSgemm_v2_64", cuda.sgemm);
+  find(blas, "cublasGemmEx_64", cuda.gemm_ex);
   return cuda;
 }
 
@@ -120,8 +122,8 @@ double bare_launch_ns(CUstream stream, int count) {
   return (now_ns() - start) / count;
 }
 
-double bare_product_ns(CUstream stream, std::int64_t n, const float* a, const float* b, float* c, void* workspace,
-                       std::size_t workspace_bytes, int count) {
+double bare_product_ns(CUstream stream, std::int64_t n, const void* a, const void* b, void* c, cudaDataType type,
+                       void* workspace, std::size_t workspace_bytes, int count) {
   const auto& cuda = BareCuda::get();
   cublasHandle_t handle = nullptr;
   check_cublas(cuda.blas_create(&handle), "cublasCreate");
@@ -129,10 +131,23 @@ double bare_product_ns(CUstream stream, std::int64_t n, const float* a, const fl
   check_cublas(cuda.blas_set_workspace(handle, workspace, workspace_bytes), "cublasSetWorkspace");
   const float one = 1.0F;
   const float zero = 0.0F;
+  if (type != CUDA_R_32F)
+    check_cublas(cuda.blas_set_math_mode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+                 "cublasSetMathMode");
+  // cuBLAS is column-major: the product of the operands in the other order is ours.
+  const auto multiply_once = [&] {
+    if (type == CUDA_R_32F)
+      check_cublas(cuda.sgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, static_cast<const float*>(b), n,
+                              static_cast<const float*>(a), n, &zero, static_cast<float*>(c), n),
+                   "cublasSgemm");
+    else
+      check_cublas(cuda.gemm_ex(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, type, n, a, type, n, &zero, c, type,
+                                n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                   "cublasGemmEx");
+  };
   const auto multiply = [&](int times) {
-    // cuBLAS is column-major: the product of the operands in the other order is ours.
     for (int i = 0; i < times; ++i)
-      check_cublas(cuda.sgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, n, a, n, &zero, c, n), "cublasSgemm");
+      multiply_once();
     wait_for(stream);
   };
   multiply(1); // the first of a handle costs more

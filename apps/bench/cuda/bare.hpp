@@ -25,7 +25,9 @@ struct BareCuda {
   decltype(&cublasDestroy_v2) blas_destroy = nullptr;
   decltype(&cublasSetStream_v2) blas_set_stream = nullptr;
   decltype(&cublasSetWorkspace_v2) blas_set_workspace = nullptr;
+  decltype(&cublasSetMathMode) blas_set_math_mode = nullptr;
   decltype(&cublasSgemm_v2_64) sgemm = nullptr;
+  decltype(&cublasGemmEx_64) gemm_ex = nullptr;
 
   static const BareCuda& get();
 };
@@ -39,10 +41,10 @@ void check_cublas(cublasStatus_t status, const char* function);
 /// A launch of the kernel that does nothing and the wait for it, `count` times.
 double bare_launch_ns(CUstream stream, int count);
 
-/// c = a * b for n x n matrices of float32 in row-major order, `count` times and then the wait. `workspace` is device
-/// memory for cuBLAS.
-double bare_product_ns(CUstream stream, std::int64_t n, const float* a, const float* b, float* c, void* workspace,
-                       std::size_t workspace_bytes, int count);
+/// c = a * b for n x n matrices of float32 or bfloat16 in row-major order, `count` times and then the wait. `workspace`
+/// is device memory for cuBLAS. Products of bfloat16 sum in float32, as ours do.
+double bare_product_ns(CUstream stream, std::int64_t n, const void* a, const void* b, void* c, cudaDataType type,
+                       void* workspace, std::size_t workspace_bytes, int count);
 
 /// Two n x n matrices from ordinary memory into `a` and `b`, their product `c`, and that into ordinary memory, with a
 /// wait after it; `count` times.

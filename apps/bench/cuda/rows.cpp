@@ -43,17 +43,11 @@ public:
 
   /// Makes two n x n matrices.
   Result<Empty> prepare_product(const Square& in) {
-    const auto count = static_cast<std::size_t>(in.n() * in.n());
-    GPUACTORS_LET(a, stream().tensor_from(std::vector<float>(count, float{left_value}), {in.n(), in.n()}));
-    GPUACTORS_LET(b, stream().tensor_from(std::vector<float>(count, float{right_value}), {in.n(), in.n()}));
-    GPUACTORS_LET(c, stream().tensor(DType::f32, {in.n(), in.n()}));
-    constexpr std::size_t workspace_bytes = 32 * mebi;
-    GPUACTORS_LET(workspace, stream().allocate(workspace_bytes));
-    a_ = std::move(a);
-    b_ = std::move(b);
-    c_ = std::move(c);
-    workspace_ = std::move(workspace);
-    return Empty{};
+    return prepare_as<float>(in);
+  }
+
+  Result<Empty> prepare_bf16_product(const Square& in) {
+    return prepare_as<BFloat16>(in);
   }
 
   /// Multiplies them `repeat` times.
@@ -65,20 +59,16 @@ public:
   }
 
   Result<Square> bare_multiply(const Square& in) {
+    const auto type = c_.dtype() == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
     return with_bare_stream(in, [&](CUstream bare) {
-      return bare_product_ns(bare, in.n(), a_.data<float>(), b_.data<float>(), c_.data<float>(), workspace_.data(),
-                             workspace_.bytes(), in.repeat());
+      return bare_product_ns(bare, in.n(), a_.raw(), b_.raw(), c_.raw(), type, workspace_.data(), workspace_.bytes(),
+                             in.repeat());
     });
   }
 
   /// Whether the product is right, and not there any more for the next to be asked.
   Result<Empty> check_product(const Square& in) {
-    GPUACTORS_LET(values, stream().to_host<float>(c_));
-    const auto wanted = static_cast<float>(left_value * right_value * static_cast<double>(in.n()));
-    if (values.front() != wanted || values.back() != wanted)
-      return fail(Errc::task_failed, "the product is wrong");
-    GPUACTORS_TRY(stream().fill(c_.raw(), 0, c_.bytes()));
-    return Empty{};
+    return c_.dtype() == DType::f32 ? check_as<float>(in) : check_as<BFloat16>(in);
   }
 
   /// Makes memory of `n` bytes: on the device, pinned and ordinary.
@@ -113,6 +103,31 @@ private:
     return gpu().stream();
   }
 
+  template <class T>
+  Result<Empty> prepare_as(const Square& in) {
+    const auto count = static_cast<std::size_t>(in.n() * in.n());
+    GPUACTORS_LET(a, stream().tensor_from(std::vector<T>(count, T{left_value}), {in.n(), in.n()}));
+    GPUACTORS_LET(b, stream().tensor_from(std::vector<T>(count, T{right_value}), {in.n(), in.n()}));
+    GPUACTORS_LET(c, stream().tensor(dtype_of<T>, {in.n(), in.n()}));
+    constexpr std::size_t workspace_bytes = 32 * mebi;
+    GPUACTORS_LET(workspace, stream().allocate(workspace_bytes));
+    a_ = std::move(a);
+    b_ = std::move(b);
+    c_ = std::move(c);
+    workspace_ = std::move(workspace);
+    return Empty{};
+  }
+
+  template <class T>
+  Result<Empty> check_as(const Square& in) {
+    GPUACTORS_LET(values, stream().to_host<T>(c_));
+    const auto wanted = static_cast<T>(left_value * right_value * static_cast<double>(in.n()));
+    if (values.front() != wanted || values.back() != wanted)
+      return fail(Errc::task_failed, "the product is wrong");
+    GPUACTORS_TRY(stream().fill(c_.raw(), 0, c_.bytes()));
+    return Empty{};
+  }
+
   Result<Empty> upload(const void* from) {
     GPUACTORS_TRY(stream().upload(target_.data(), from, target_.bytes()));
     GPUACTORS_TRY(stream().synchronize());
@@ -140,6 +155,7 @@ GPUACTORS_ACTOR("bench.cuda", CudaActor)
     .method("launch", &CudaActor::launch)
     .method("bare_launch", &CudaActor::bare_launch)
     .method("prepare_product", &CudaActor::prepare_product)
+    .method("prepare_bf16_product", &CudaActor::prepare_bf16_product)
     .method("multiply", &CudaActor::multiply)
     .method("bare_multiply", &CudaActor::bare_multiply)
     .method("check_product", &CudaActor::check_product)
@@ -196,12 +212,12 @@ Row kernel_row(const std::string& name, int repeat, bool smoke) {
 }
 
 /// Products through messages that ask for ten each, beside ten by cuBLAS on the same matrices.
-Row product_row(const std::string& name, int repeat, std::int64_t n) {
+Row product_row(const std::string& name, int repeat, std::int64_t n, const char* prepare) {
   CudaBed bed;
   constexpr int products = 10;
   const auto work = square_of(n, products);
   const auto side = static_cast<double>(n);
-  (void)bed.call("prepare_product", work);
+  (void)bed.call(prepare, work);
   const auto rate = [&](double seconds) {
     (void)bed.call("check_product", work);
     return 2e-12 * side * side * side / seconds;
@@ -265,7 +281,9 @@ std::vector<Benchmark> bare_cuda_benchmarks(bool smoke) {
   add("gpu_call_empty_kernel",
       [smoke](const std::string& name, int repeat) { return kernel_row(name, repeat, smoke); });
   add(fmt::format("gpu_matmul_{}", n),
-      [n](const std::string& name, int repeat) { return product_row(name, repeat, n); });
+      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, "prepare_product"); });
+  add(fmt::format("gpu_matmul_bf16_{}", n),
+      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, "prepare_bf16_product"); });
   add(fmt::format("gpu_upload_pinned_{}MiB", bytes / mebi),
       [bytes](const std::string& name, int repeat) { return upload_row(name, repeat, bytes, "upload_pinned", 0.95); });
   add(fmt::format("gpu_upload_ordinary_{}MiB", bytes / mebi),

@@ -81,6 +81,7 @@ Result<MatmulRun<T>> multiply(TaskContext& ctx, std::int64_t n, const v1::Matmul
 template <class T>
 Result<v1::Product> matmul_as(TaskContext& ctx, const v1::Matmul& in) {
   GPUACTORS_LET(n, check_order(in.n(), sizeof(T)));
+  GPUACTORS_TRY(check_device("matmul", ctx.gpu_count()));
   GPUACTORS_LET(run, multiply<T>(ctx, n, in));
   const auto columns = static_cast<std::size_t>(n);
   v1::Product out;
@@ -109,12 +110,15 @@ Result<v1::Product> matmul_as(TaskContext& ctx, const v1::Matmul& in) {
 Result<v1::Product> matmul(TaskContext& ctx, const v1::Matmul& in) {
   GPUACTORS_TRY(check_range("return_rows", in.return_rows(), most_returned_rows));
   GPUACTORS_TRY(check_range("repeat", in.repeat(), most_repeats));
-  const bool is_f64 = in.dtype() == "f64";
-  if (!is_f64 && !in.dtype().empty() && in.dtype() != "f32")
-    return fail(Errc::invalid_argument, fmt::format("dtype is \"{}\": f32 or f64 is expected", in.dtype()));
-  GPUACTORS_TRY(check_order(in.n(), is_f64 ? sizeof(double) : sizeof(float)));
-  GPUACTORS_TRY(check_device("matmul", ctx.gpu_count()));
-  return is_f64 ? matmul_as<double>(ctx, in) : matmul_as<float>(ctx, in);
+  if (in.dtype().empty() || in.dtype() == to_string(DType::f32))
+    return matmul_as<float>(ctx, in);
+  if (in.dtype() == to_string(DType::f64))
+    return matmul_as<double>(ctx, in);
+  if (in.dtype() == to_string(DType::f16))
+    return matmul_as<Float16>(ctx, in);
+  if (in.dtype() == to_string(DType::bf16))
+    return matmul_as<BFloat16>(ctx, in);
+  return fail(Errc::invalid_argument, fmt::format("dtype is \"{}\": f32, f64, f16 or bf16 is expected", in.dtype()));
 }
 
 // -- elementwise ----------------------------------------------------------------------------------

@@ -41,5 +41,7 @@ double frobenius_norm(std::span<const T> values) noexcept {
 
 template double frobenius_norm<float>(std::span<const float>) noexcept;
 template double frobenius_norm<double>(std::span<const double>) noexcept;
+template double frobenius_norm<Float16>(std::span<const Float16>) noexcept;
+template double frobenius_norm<BFloat16>(std::span<const BFloat16>) noexcept;
 
 } // namespace gpuactors::reference

@@ -1,6 +1,8 @@
 // Reference results in float64, and the random numbers to compute them from: pure functions to check devices against.
 #pragma once
 
+#include <gpuactors/device/float16.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -9,15 +11,15 @@
 
 namespace gpuactors::reference {
 
-/// Returns the first `count` numbers of the random sequence `seed`: uniform in [-1, 1), exact in float32 and float64,
-/// the same on every machine.
+/// Returns the first `count` numbers of the random sequence `seed`: uniform in [-1, 1), exact in float32 and float64
+/// and rounded in shorter types, the same on every machine.
 template <class T>
 [[nodiscard]] std::vector<T> random_values(std::uint64_t seed, std::size_t count) {
   std::mt19937_64 engine{seed};
   std::vector<T> values(count);
   for (auto& value : values)
     // The upper 24 bits, which float32 holds exactly, so that both precisions compute from the same numbers.
-    value = static_cast<T>(engine() >> 40) / static_cast<T>(1U << 23) - T{1};
+    value = static_cast<T>(static_cast<double>(engine() >> 40) / static_cast<double>(1U << 23) - 1.0);
   return values;
 }
 
@@ -91,5 +93,7 @@ template <class T>
 
 extern template double frobenius_norm<float>(std::span<const float>) noexcept;
 extern template double frobenius_norm<double>(std::span<const double>) noexcept;
+extern template double frobenius_norm<Float16>(std::span<const Float16>) noexcept;
+extern template double frobenius_norm<BFloat16>(std::span<const BFloat16>) noexcept;
 
 } // namespace gpuactors::reference

@@ -1,4 +1,4 @@
-// One result per element. Index space: the number of elements.
+// One result per element, in all floating-point types. Index space: the number of elements.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -17,14 +17,15 @@ struct FillValue {
 template <class T>
 struct Polynomial {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
-    y[i] = x[i] * x[i] + T{2} * x[i] + T{1};
+    const ComputeType<T> at = x[i];
+    y[i] = static_cast<T>(at * at + 2 * at + 1);
   }
 };
 
 /// y[i] = a x[i] + y[i]
 template <class T>
 struct Axpy {
-  GPUACTORS_FUNCTION void operator()(std::uint64_t i, T a, const T* x, T* y) const {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, ComputeType<T> a, const T* x, T* y) const {
     y[i] += a * x[i];
   }
 };
@@ -32,7 +33,7 @@ struct Axpy {
 /// x[i] = a x[i]
 template <class T>
 struct Scale {
-  GPUACTORS_FUNCTION void operator()(std::uint64_t i, T a, T* x) const {
+  GPUACTORS_FUNCTION void operator()(std::uint64_t i, ComputeType<T> a, T* x) const {
     x[i] *= a;
   }
 };
@@ -41,14 +42,14 @@ struct Scale {
 template <class T>
 struct Add {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, const T* y, T* z) const {
-    z[i] = x[i] + y[i];
+    z[i] = static_cast<T>(x[i] + y[i]);
   }
 };
 
-GPUACTORS_DECLARE_TYPED_KERNEL(fill_value, FillValue);
-GPUACTORS_DECLARE_TYPED_KERNEL(polynomial, Polynomial);
-GPUACTORS_DECLARE_TYPED_KERNEL(axpy, Axpy);
-GPUACTORS_DECLARE_TYPED_KERNEL(scale, Scale);
-GPUACTORS_DECLARE_TYPED_KERNEL(add, Add);
+GPUACTORS_DECLARE_FLOAT_KERNEL(fill_value, FillValue);
+GPUACTORS_DECLARE_FLOAT_KERNEL(polynomial, Polynomial);
+GPUACTORS_DECLARE_FLOAT_KERNEL(axpy, Axpy);
+GPUACTORS_DECLARE_FLOAT_KERNEL(scale, Scale);
+GPUACTORS_DECLARE_FLOAT_KERNEL(add, Add);
 
 } // namespace gpuactors::kernels

@@ -1,9 +1,18 @@
-// One name for the f32 and f64 versions of a kernel.
+// One name for the versions of a kernel for f32 and f64, or for all floating-point types.
 #pragma once
 
+#include <gpuactors/device/float16.hpp>
 #include <gpuactors/device/kernel.hpp>
 
 #include <type_traits>
+
+namespace gpuactors::kernels {
+
+/// What kernels compute in for elements of `T`: f32 for 16 bits, rounded once at the end.
+template <class T>
+using ComputeType = std::conditional_t<sizeof(T) == 2, float, T>;
+
+} // namespace gpuactors::kernels
 
 // `Functor` is the name of a template: it cannot stand in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
@@ -26,5 +35,33 @@
 #define GPUACTORS_DEFINE_TYPED_KERNEL(name, Functor)                                                                   \
   GPUACTORS_DEFINE_KERNEL(name##_f32, Functor<float>)                                                                  \
   GPUACTORS_DEFINE_KERNEL(name##_f64, Functor<double>)
+
+/// Declares `name_f32`, `name_f64`, `name_f16` and `name_bf16` for the functor template `Functor`, and `name<T>()`, the
+/// kernel for `T`.
+#define GPUACTORS_DECLARE_FLOAT_KERNEL(name, Functor)                                                                  \
+  GPUACTORS_DECLARE_KERNEL(name##_f32, Functor<float>);                                                                \
+  GPUACTORS_DECLARE_KERNEL(name##_f64, Functor<double>);                                                               \
+  GPUACTORS_DECLARE_KERNEL(name##_f16, Functor<::gpuactors::Float16>);                                                 \
+  GPUACTORS_DECLARE_KERNEL(name##_bf16, Functor<::gpuactors::BFloat16>);                                               \
+  template <class T>                                                                                                   \
+  [[nodiscard]] const ::gpuactors::KernelOf<Functor<T>>& name() {                                                      \
+    if constexpr (std::is_same_v<T, float>)                                                                            \
+      return name##_f32;                                                                                               \
+    else if constexpr (std::is_same_v<T, double>)                                                                      \
+      return name##_f64;                                                                                               \
+    else if constexpr (std::is_same_v<T, ::gpuactors::Float16>)                                                        \
+      return name##_f16;                                                                                               \
+    else {                                                                                                             \
+      static_assert(std::is_same_v<T, ::gpuactors::BFloat16>, "this kernel is in f32, f64, f16 and bf16");             \
+      return name##_bf16;                                                                                              \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static_assert(true)
+
+/// Defines all four, in a .cu file.
+#define GPUACTORS_DEFINE_FLOAT_KERNEL(name, Functor)                                                                   \
+  GPUACTORS_DEFINE_TYPED_KERNEL(name, Functor)                                                                         \
+  GPUACTORS_DEFINE_KERNEL(name##_f16, Functor<::gpuactors::Float16>)                                                   \
+  GPUACTORS_DEFINE_KERNEL(name##_bf16, Functor<::gpuactors::BFloat16>)
 
 // NOLINTEND(bugprone-macro-parentheses)

@@ -67,6 +67,10 @@ auto with_element_of(DType dtype, F function) {
     return function(float{});
   case DType::f64:
     return function(double{});
+  case DType::f16:
+    return function(Float16{});
+  case DType::bf16:
+    return function(BFloat16{});
   case DType::i32:
     return function(std::int32_t{});
   case DType::i64:

@@ -125,11 +125,20 @@ Result<void> check_code(const v1::SourceTask& task) {
   return {};
 }
 
-/// Returns whether the element type can hold the value: integers exactly, f32 within its range.
+template <class T>
+bool is_in_range(double value) {
+  return !std::isfinite(value) || std::abs(value) <= static_cast<double>(std::numeric_limits<T>::max());
+}
+
+/// Returns whether the element type can hold the value: integers exactly, floating-point numbers within their range.
 bool holds(v1::DType dtype, double value) {
   switch (dtype) {
   case v1::F32:
-    return !std::isfinite(value) || std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max());
+    return is_in_range<float>(value);
+  case v1::F16:
+    return is_in_range<Float16>(value);
+  case v1::BF16:
+    return is_in_range<BFloat16>(value);
   case v1::F64:
     return true;
   case v1::I32:
@@ -144,7 +153,8 @@ bool holds(v1::DType dtype, double value) {
 /// @returns the number of elements.
 Result<std::size_t> check_shape(const std::string& name, const v1::SourceTensor& tensor) {
   if (!v1::DType_IsValid(tensor.dtype()) || tensor.dtype() == v1::DTYPE_UNSPECIFIED)
-    return fail(Errc::invalid_argument, fmt::format("{} has no dtype: F32, F64, I32, I64 or U8 is expected", name));
+    return fail(Errc::invalid_argument,
+                fmt::format("{} has no dtype: F32, F64, F16, BF16, I32, I64 or U8 is expected", name));
   if (tensor.shape().empty() || static_cast<std::size_t>(tensor.shape_size()) > limits::tensor_rank)
     return fail(Errc::invalid_argument, fmt::format("{} has {} dimensions: 1 to {} are expected", name,
                                                     tensor.shape_size(), limits::tensor_rank));

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,7 +21,10 @@ class Device;
 
 /// Row-major matrix product C = alpha * op(A) * op(B) + beta * C, where op(X) is X or its transpose. A is m x k (k x m
 /// if transposed), B is k x n (n x k if transposed), C is m x n; leading dimensions are the number of elements between
-/// the starts of two rows. `dtype` is f32 or f64 for all three.
+/// the starts of two rows.
+///
+/// A and B are of `dtype`, C is of `result`: both f32 or both f64; or f16 or bf16, with a C of the same type or of f32.
+/// Products of 16-bit elements sum and scale in f32 and round once, to C.
 struct Gemm {
   DType dtype = DType::f32;
   bool transpose_a = false;
@@ -36,6 +40,12 @@ struct Gemm {
   double beta = 0.0;
   void* c = nullptr;
   std::int64_t ldc = 0;
+  /// Empty: `dtype`.
+  std::optional<DType> result = {};
+
+  [[nodiscard]] DType result_type() const noexcept {
+    return result.value_or(dtype);
+  }
 };
 
 /// Direction of a copy. "host" is ordinary memory of the process.

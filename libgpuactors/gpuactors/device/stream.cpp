@@ -19,6 +19,15 @@ Result<void> check_transfer(const void* target, const void* source, std::size_t 
   return {};
 }
 
+bool has_16_bits(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
+
+/// Returns whether a matrix product of elements of `dtype` may have this type.
+bool may_result_in(DType dtype, DType result) {
+  return result == dtype || (has_16_bits(dtype) && result == DType::f32);
+}
+
 /// Returns whether a matrix of rows x columns with this leading dimension is addressable.
 bool fits(std::int64_t rows, std::int64_t columns, std::int64_t leading) {
   std::int64_t elements = 0;
@@ -26,8 +35,13 @@ bool fits(std::int64_t rows, std::int64_t columns, std::int64_t leading) {
 }
 
 Result<void> check_gemm(const Gemm& g) {
-  if (g.dtype != DType::f32 && g.dtype != DType::f64)
-    return fail(Errc::unsupported, fmt::format("matrix products are of f32 or f64, not {}", to_string(g.dtype)));
+  if (g.dtype != DType::f32 && g.dtype != DType::f64 && !has_16_bits(g.dtype))
+    return fail(Errc::unsupported,
+                fmt::format("matrix products are of f32, f64, f16 or bf16, not {}", to_string(g.dtype)));
+  if (!may_result_in(g.dtype, g.result_type()))
+    return fail(Errc::unsupported,
+                fmt::format("a matrix product of {0} has a result of {0}{1}, not {2}", to_string(g.dtype),
+                            has_16_bits(g.dtype) ? " or f32" : "", to_string(g.result_type())));
   if (g.m < 1 || g.n < 1 || g.k < 1)
     return fail(Errc::invalid_argument,
                 fmt::format("a matrix product needs dimensions of at least 1, not m={} n={} k={}", g.m, g.n, g.k));
@@ -179,10 +193,12 @@ Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const Gem
   };
   if (a.shape().size() != 2 || b.shape().size() != 2 || c.shape().size() != 2)
     return fail(Errc::invalid_argument, "a matrix product needs 2 dimensions each: " + describe());
-  if (a.dtype() != b.dtype() || a.dtype() != c.dtype())
-    return fail(Errc::invalid_argument, "a matrix product needs one element type: " + describe());
+  if (a.dtype() != b.dtype() || !may_result_in(a.dtype(), c.dtype()))
+    return fail(Errc::invalid_argument,
+                "a matrix product needs one element type, but for an f32 result of f16 or bf16: " + describe());
   Gemm product;
   product.dtype = a.dtype();
+  product.result = c.dtype();
   product.transpose_a = options.transpose_a;
   product.transpose_b = options.transpose_b;
   product.m = a.shape()[options.transpose_a ? 1 : 0];

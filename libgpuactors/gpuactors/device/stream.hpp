@@ -221,8 +221,10 @@ public:
     return launch(kernel, shape, std::span{arguments.begin(), arguments.size()});
   }
 
-  /// Computes c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional, all f32 or all f64), in stream order.
-  /// @returns `invalid_argument` with the shapes if they do not match.
+  /// Computes c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional), in stream order. `a` and `b` are of
+  /// one type: f32, f64, f16 or bf16; `c` is of the same type, or f32 if theirs has 16 bits. Products of 16-bit
+  /// elements sum and scale in f32 and round once.
+  /// @returns `invalid_argument` with the shapes and types if they do not match, `unsupported` for other types.
   Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
 
   /// Computes the same product on raw pointers, for sub-matrices; see `Gemm` for shapes.

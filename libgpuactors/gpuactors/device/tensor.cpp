@@ -14,8 +14,9 @@ std::string format_shape(const std::vector<std::int64_t>& shape) {
 
 Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
   if (size_of(dtype) == 0)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is no element type; there are f32, f64, i32, i64 and u8", static_cast<int>(dtype)));
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("{} is no element type; there are f32, f64, f16, bf16, i32, i64 and u8", static_cast<int>(dtype)));
   if (shape.empty() || shape.size() > limits::tensor_rank)
     return fail(Errc::invalid_argument,
                 fmt::format("a tensor has 1 to {} dimensions, not {}", limits::tensor_rank, shape.size()));

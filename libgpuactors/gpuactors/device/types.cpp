@@ -49,6 +49,9 @@ std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
   case DType::u8:
     return 1;
+  case DType::f16:
+  case DType::bf16:
+    return 2;
   case DType::f32:
   case DType::i32:
     return 4;
@@ -71,6 +74,10 @@ std::string_view to_string(DType dtype) noexcept {
     return "i64";
   case DType::u8:
     return "u8";
+  case DType::f16:
+    return "f16";
+  case DType::bf16:
+    return "bf16";
   }
   return "unknown";
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/device/float16.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -90,8 +91,8 @@ struct DeviceMemory {
   std::uint64_t total_bytes = 0;
 };
 
-/// Element type of a tensor.
-enum class DType : std::uint8_t { f32 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5 };
+/// Element type of a tensor. The numbers are those of messages, and are only added to.
+enum class DType : std::uint8_t { f32 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5, f16 = 6, bf16 = 7 };
 
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
 [[nodiscard]] std::string_view to_string(DType dtype) noexcept;
@@ -112,11 +113,21 @@ template <>
 inline constexpr DType dtype_of<std::int64_t> = DType::i64;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+template <>
+inline constexpr DType dtype_of<Float16> = DType::f16;
+template <>
+inline constexpr DType dtype_of<BFloat16> = DType::bf16;
+
+namespace detail {
+
+template <class T, class... Others>
+concept OneOf = (std::same_as<T, Others> || ...);
+
+} // namespace detail
 
 /// The element types of tensors.
 template <class T>
-concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<
-    T, std::int32_t> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t>;
+concept TensorElement = detail::OneOf<T, float, double, Float16, BFloat16, std::int32_t, std::int64_t, std::uint8_t>;
 
 /// The type of the elements that lie in a row in an `R`.
 template <class R>

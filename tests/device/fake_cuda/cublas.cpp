@@ -14,6 +14,7 @@ struct FakeHandle {
   void* workspace = nullptr;
   /// 0: the whole device.
   int sm_target = 0;
+  cublasMath_t math_mode = CUBLAS_DEFAULT_MATH;
   /// Between setting a stream and the end of the product.
   std::atomic<bool> used = false;
 };
@@ -21,26 +22,27 @@ struct FakeHandle {
 std::atomic<int> created{0};
 std::atomic<int> destroyed{0};
 
-template <class T>
+/// `In` is the type of A and B, `Out` of C, `Factor` of alpha and beta.
+template <class In, class Out = In, class Factor = In>
 struct Product {
   bool transpose_a;
   bool transpose_b;
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  T alpha;
-  const T* a;
+  Factor alpha;
+  const In* a;
   std::int64_t lda;
-  const T* b;
+  const In* b;
   std::int64_t ldb;
-  T beta;
-  T* c;
+  Factor beta;
+  Out* c;
   std::int64_t ldc;
 };
 
-template <class T>
+template <class In, class Out, class Factor>
 void multiply(std::uint64_t, std::uint64_t, const void* pack) {
-  const auto& p = *static_cast<const Product<T>*>(pack);
+  const auto& p = *static_cast<const Product<In, Out, Factor>*>(pack);
   for (std::int64_t column = 0; column < p.n; ++column)
     for (std::int64_t row = 0; row < p.m; ++row) {
       double sum = 0;
@@ -50,13 +52,13 @@ void multiply(std::uint64_t, std::uint64_t, const void* pack) {
         sum += static_cast<double>(a) * static_cast<double>(b);
       }
       auto& c = p.c[column * p.ldc + row];
-      const auto before = p.beta == T{0} ? 0.0 : static_cast<double>(p.beta) * static_cast<double>(c);
-      c = static_cast<T>(static_cast<double>(p.alpha) * sum + before);
+      const auto before = p.beta == Factor{0} ? 0.0 : static_cast<double>(p.beta) * static_cast<double>(c);
+      c = static_cast<Out>(static_cast<double>(p.alpha) * sum + before);
     }
 }
 
-template <class T>
-cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
+template <class In, class Out, class Factor>
+cublasStatus_t submit(cublasHandle_t handle, Product<In, Out, Factor> product) {
   fake::need_context("cublasGemm");
   auto* fake = reinterpret_cast<FakeHandle*>(handle);
   if (fake->workspace == nullptr)
@@ -72,9 +74,18 @@ cublasStatus_t submit(cublasHandle_t handle, Product<T> product) {
   const auto rows_b = product.transpose_b ? product.n : product.k;
   if (product.lda < rows_a || product.ldb < rows_b || product.ldc < product.m)
     return CUBLAS_STATUS_INVALID_VALUE;
-  const KernelInfo info{"gemm", &multiply<T>, nullptr};
+  const KernelInfo info{"gemm", &multiply<In, Out, Factor>, nullptr};
   const auto queued = machine().backend->launch(info, 1, &product, sizeof(product), {fake->stream});
   return queued ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+/// C of the type of A and B or of float32, as cuBLAS has it for sums in float32.
+template <class In>
+cublasStatus_t submit_16_bit(cublasHandle_t handle, cudaDataType out, Product<In, In, float> p) {
+  if (out != CUDA_R_32F)
+    return submit(handle, p);
+  return submit<In, float, float>(handle, {p.transpose_a, p.transpose_b, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb,
+                                           p.beta, reinterpret_cast<float*>(p.c), p.ldc});
 }
 
 } // namespace
@@ -126,6 +137,11 @@ cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int sms) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  reinterpret_cast<FakeHandle*>(handle)->math_mode = mode;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 const char* cublasGetStatusName(cublasStatus_t) {
   return "CUBLAS_STATUS_FAKE";
 }
@@ -133,14 +149,34 @@ const char* cublasGetStatusName(cublasStatus_t) {
 cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int64_t m,
                                  int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda, const float* b,
                                  int64_t ldb, const float* beta, float* c, int64_t ldc) {
-  return submit<float>(handle,
-                       {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc});
+  return submit<float, float, float>(
+      handle, {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc});
 }
 
 cublasStatus_t cublasDgemm_v2_64(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int64_t m,
                                  int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
                                  const double* b, int64_t ldb, const double* beta, double* c, int64_t ldc) {
-  return submit<double>(handle,
-                        {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc});
+  return submit<double, double, double>(
+      handle, {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc});
+}
+
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int64_t m,
+                               int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType atype, int64_t lda,
+                               const void* b, cudaDataType btype, int64_t ldb, const void* beta, void* c,
+                               cudaDataType ctype, int64_t ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
+  if (reinterpret_cast<FakeHandle*>(handle)->math_mode != CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
+    fake::misuse("a product of 16-bit elements that may round its sums before they are complete");
+  if (compute != CUBLAS_COMPUTE_32F || atype != btype || (ctype != atype && ctype != CUDA_R_32F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto submit_as = [&](auto element) {
+    using In = decltype(element);
+    return submit_16_bit<In>(handle, ctype,
+                             {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, *static_cast<const float*>(alpha),
+                              static_cast<const In*>(a), lda, static_cast<const In*>(b), ldb,
+                              *static_cast<const float*>(beta), static_cast<In*>(c), ldc});
+  };
+  if (atype == CUDA_R_16F)
+    return submit_as(Float16{});
+  return atype == CUDA_R_16BF ? submit_as(BFloat16{}) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 }

@@ -14,10 +14,12 @@ namespace gpuactors::cuda {
   X(destroy, cublasDestroy_v2)                                                                                         \
   X(set_stream, cublasSetStream_v2)                                                                                    \
   X(set_workspace, cublasSetWorkspace_v2)                                                                              \
+  X(set_math_mode, cublasSetMathMode)                                                                                  \
   X(set_sm_count_target, cublasSetSmCountTarget)                                                                       \
   X(get_status_name, cublasGetStatusName)                                                                              \
   X(sgemm, cublasSgemm_v2_64)                                                                                          \
-  X(dgemm, cublasDgemm_v2_64)
+  X(dgemm, cublasDgemm_v2_64)                                                                                          \
+  X(gemm_ex, cublasGemmEx_64)
 
 /// The table. Filled once, then only read: any thread.
 struct Cublas {

@@ -5,6 +5,20 @@
 
 namespace gpuactors::cuda {
 
+namespace {
+
+/// cuBLAS is column-major: read so, our C is its transpose, which is op(B)^T op(A)^T. So the operands swap places and
+/// keep their flags.
+cublasOperation_t op(bool transpose) {
+  return transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+cudaDataType type_of(DType dtype) {
+  return dtype == DType::f16 ? CUDA_R_16F : dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+} // namespace
+
 Products::~Products() {
   const Current current{*primary_};
   for (auto* handle : idle_)
@@ -50,9 +64,6 @@ Result<void> Products::start(cublasHandle_t handle, const Gemm& g, const Place& 
                       "cublasSetWorkspace", device));
   // It chooses its kernels for the whole device unless it is told.
   GPUACTORS_TRY(check(cublas_, cublas_.set_sm_count_target(handle, place.sms), "cublasSetSmCountTarget", device));
-  // cuBLAS is column-major: read so, our C is its transpose, which is op(B)^T op(A)^T. So the operands swap places and
-  // keep their flags.
-  const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
   if (g.dtype == DType::f32) {
     const auto alpha = static_cast<float>(g.alpha);
     const auto beta = static_cast<float>(g.beta);
@@ -62,11 +73,26 @@ Result<void> Products::start(cublasHandle_t handle, const Gemm& g, const Place& 
                                static_cast<float*>(g.c), g.ldc),
                  "cublasSgemm", device);
   }
+  if (g.dtype != DType::f64)
+    return start_16_bit(handle, g);
   return check(cublas_,
                cublas_.dgemm(handle, op(g.transpose_b), op(g.transpose_a), g.n, g.m, g.k, &g.alpha,
                              static_cast<const double*>(g.b), g.ldb, static_cast<const double*>(g.a), g.lda, &g.beta,
                              static_cast<double*>(g.c), g.ldc),
                "cublasDgemm", device);
+}
+
+Result<void> Products::start_16_bit(cublasHandle_t handle, const Gemm& g) const {
+  // Without this flag the sums of parts of k, which meet at the end, may be rounded to the type of C first.
+  GPUACTORS_TRY(check(cublas_, cublas_.set_math_mode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+                      "cublasSetMathMode", primary_->ordinal()));
+  const auto alpha = static_cast<float>(g.alpha);
+  const auto beta = static_cast<float>(g.beta);
+  return check(cublas_,
+               cublas_.gemm_ex(handle, op(g.transpose_b), op(g.transpose_a), g.n, g.m, g.k, &alpha, g.b,
+                               type_of(g.dtype), g.ldb, g.a, type_of(g.dtype), g.lda, &beta, g.c,
+                               type_of(g.result_type()), g.ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+               "cublasGemmEx", primary_->ordinal());
 }
 
 } // namespace gpuactors::cuda

@@ -40,6 +40,8 @@ public:
 private:
   Result<cublasHandle_t> take();
   Result<void> start(cublasHandle_t handle, const Gemm& product, const Place& place) const;
+  /// Starts a product of f16 or bf16 on a handle that is set up.
+  Result<void> start_16_bit(cublasHandle_t handle, const Gemm& product) const;
 
   const Cublas& cublas_;
   std::shared_ptr<Primary> primary_;

@@ -254,8 +254,16 @@ Result<void> HostBackend::gemm(const Gemm& product, StreamHandle stream) {
   }
   core_->submit_plain(native(stream), [this, product]() -> Result<void> {
     const auto tiles = cut_gemm(product.m, product.n, product.k, core_->permits());
-    core_->parallel(tiles.count, [&](std::size_t tile) { run_gemm_tile(product, tiles, tile); });
-    return {};
+    std::mutex mutex;
+    Result<void> outcome;
+    core_->parallel(tiles.count, [&](std::size_t tile) {
+      auto result = run_gemm_tile(product, tiles, tile);
+      if (result)
+        return;
+      const std::lock_guard guard{mutex};
+      outcome = std::move(result);
+    });
+    return outcome;
   });
   return {};
 }

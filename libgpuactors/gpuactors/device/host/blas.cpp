@@ -1,5 +1,6 @@
 // Tiles of a matrix product, each a single-threaded call of OpenBLAS.
 #include <gpuactors/device/host/blas.hpp>
+#include <gpuactors/device/host/product16.hpp>
 
 #include <cblas.h>
 #include <dlfcn.h>
@@ -88,17 +89,19 @@ CBLAS_TRANSPOSE op(bool transpose) {
   return transpose ? CblasTrans : CblasNoTrans;
 }
 
-template <class T, class Call>
-void run_tile(const Gemm& g, const GemmTiles& tiles, std::size_t tile, Call call) {
+GemmTile extent_of(const Gemm& g, const GemmTiles& tiles, std::size_t tile) {
   const auto row = static_cast<std::int64_t>(tile / tiles.across) * tiles.tile_rows;
   const auto column = static_cast<std::int64_t>(tile % tiles.across) * tiles.tile_columns;
-  const auto rows = std::min(tiles.tile_rows, g.m - row);
-  const auto columns = std::min(tiles.tile_columns, g.n - column);
-  const auto* a = static_cast<const T*>(g.a) + (g.transpose_a ? row : row * g.lda);
-  const auto* b = static_cast<const T*>(g.b) + (g.transpose_b ? column * g.ldb : column);
-  auto* c = static_cast<T*>(g.c) + row * g.ldc + column;
+  return {row, column, std::min(tiles.tile_rows, g.m - row), std::min(tiles.tile_columns, g.n - column)};
+}
+
+template <class T, class Call>
+void run_tile(const Gemm& g, const GemmTile& tile, Call call) {
+  const auto* a = static_cast<const T*>(g.a) + (g.transpose_a ? tile.row : tile.row * g.lda);
+  const auto* b = static_cast<const T*>(g.b) + (g.transpose_b ? tile.column * g.ldb : tile.column);
+  auto* c = static_cast<T*>(g.c) + tile.row * g.ldc + tile.column;
   const auto narrow = [](std::int64_t value) { return static_cast<blasint>(value); };
-  call(CblasRowMajor, op(g.transpose_a), op(g.transpose_b), narrow(rows), narrow(columns), narrow(g.k),
+  call(CblasRowMajor, op(g.transpose_a), op(g.transpose_b), narrow(tile.rows), narrow(tile.columns), narrow(g.k),
        static_cast<T>(g.alpha), a, narrow(g.lda), b, narrow(g.ldb), static_cast<T>(g.beta), c, narrow(g.ldc));
 }
 
@@ -117,11 +120,15 @@ GemmTiles cut_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int threads) 
   return tiles;
 }
 
-void run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile) {
+Result<void> run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile) {
+  const auto extent = extent_of(product, tiles, tile);
   if (product.dtype == DType::f32)
-    run_tile<float>(product, tiles, tile, blas()->sgemm);
+    run_tile<float>(product, extent, blas()->sgemm);
+  else if (product.dtype == DType::f64)
+    run_tile<double>(product, extent, blas()->dgemm);
   else
-    run_tile<double>(product, tiles, tile, blas()->dgemm);
+    return run_16_bit_tile(product, extent, [](const Gemm& g) { run_tile<float>(g, {0, 0, g.m, g.n}, blas()->sgemm); });
+  return {};
 }
 
 Result<void> load_blas() {

@@ -29,6 +29,7 @@ struct GemmTiles {
 [[nodiscard]] Result<void> load_blas();
 
 /// Computes one tile of `product` on the calling thread. Only after `load_blas`.
-void run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile);
+/// @returns `out_of_memory` if the machine has no memory left for a product of 16-bit elements.
+Result<void> run_gemm_tile(const Gemm& product, const GemmTiles& tiles, std::size_t tile);
 
 } // namespace gpuactors::host
