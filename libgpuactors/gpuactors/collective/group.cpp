@@ -11,11 +11,11 @@ namespace gpuactors {
 
 namespace {
 
-std::string name_of(const ActorRef& member) {
+std::string name_of_actor(const ActorRef& member) {
   return member.name().empty() ? fmt::format("{} #{}", member.type(), member.id().value()) : member.name();
 }
 
-Result<void> check(const std::vector<ActorRef>& members) {
+Result<void> check_members(const std::vector<ActorRef>& members) {
   if (members.empty())
     return fail(Errc::invalid_argument, "a group has at least one member");
   std::map<ActorId, std::size_t> ranks;
@@ -25,7 +25,7 @@ Result<void> check(const std::vector<ActorRef>& members) {
     const auto [known, added] = ranks.emplace(members[rank].id(), rank);
     if (!added)
       return fail(Errc::invalid_argument, fmt::format("{} would have the ranks {} and {}: a member has one",
-                                                      name_of(members[rank]), known->second, rank));
+                                                      name_of_actor(members[rank]), known->second, rank));
   }
   return {};
 }
@@ -42,7 +42,7 @@ Result<void> await_all(std::vector<Future<v1::CollectiveAnswer>> answers, const 
                            ? "; an actor's type registers .concurrent_method(gpuactors::collective_method, ...)"
                            : "";
     result = fail(error.code(), fmt::format("rank {} of {} ({}) did not join: {}{}", rank, members.size(),
-                                            name_of(members[rank]), error.message(), hint));
+                                            name_of_actor(members[rank]), error.message(), hint));
   }
   return result;
 }
@@ -58,7 +58,7 @@ void CollectiveGroup::abort(std::string_view reason) const {
 }
 
 Result<CollectiveGroup> form_collective(std::vector<ActorRef> members, Duration timeout) {
-  GPUACTORS_TRY(check(members));
+  GPUACTORS_TRY(check_members(members));
   CollectiveGroup group{random_id(), members};
   v1::CollectiveCall call;
   call.set_generation(group.generation());
