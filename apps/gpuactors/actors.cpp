@@ -102,12 +102,12 @@ Result<void> run_actors(const ActorsArguments& arguments) {
 }
 
 /// Returns a histogram as an object; another value as it is, where one that is no finite number is null in JSON.
-Json json_of(const v1::Metric& metric) {
+Json published_value(const v1::Metric& metric) {
   if (metric.kind() != v1::Metric::HISTOGRAM)
     return metric.value();
   auto counts = Json::array();
   for (const auto count : metric.counts())
-    counts.push_back(cli::json_of(count));
+    counts.push_back(json_of(count));
   return {{"sum", metric.value()},
           {"bounds", std::vector<double>{metric.bounds().begin(), metric.bounds().end()}},
           {"counts", std::move(counts)}};
@@ -117,7 +117,7 @@ Json json_of(const v1::Metric& metric) {
 Json metrics_of(const v1::ActorInfo& actor) {
   auto result = Json::object();
   for (const auto& metric : actor.metrics())
-    result[metric.name()] = json_of(metric);
+    result[metric.name()] = published_value(metric);
   return result;
 }
 

@@ -138,7 +138,7 @@ Command add_calls(CLI::App& program) {
        "gpuactors metrics has the same for Prometheus.\n\n"
        "Examples:\n"
        "  gpuactors calls --broker 127.0.0.1:7711\n"
-       "  gpuactors calls --broker 127.0.0.1:7711 --json | jq '.[] | select(.failed > 0)'",
+       "  gpuactors calls --broker 127.0.0.1:7711 --json | jq '.[] | select(.failed != \"0\")'",
        ClusterOptions::Kinds::running, print_calls, json_calls});
 }
 

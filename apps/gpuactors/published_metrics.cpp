@@ -1,6 +1,11 @@
 #include "published_metrics.hpp"
 
+#include <gpuactors/base/metric_name.hpp>
+
 #include <map>
+#include <set>
+#include <string>
+#include <utility>
 
 namespace gpuactors::cli {
 
@@ -42,7 +47,15 @@ void write_published(MetricsWriter& out, const v1::ClusterState& state) {
   for (const auto& actor : state.actors())
     for (const auto& metric : actor.metrics())
       families[metric.name()].push_back({&actor, &metric});
+  // One actor cannot have both, but two can: a page with one sample twice would be refused.
+  std::set<std::string, std::less<>> parts;
+  for (const auto& [name, family] : families)
+    if (type_of(family) == "histogram")
+      for (auto& part : histogram_parts(name))
+        parts.insert(std::move(part));
   for (const auto& [name, family] : families) {
+    if (parts.contains(name))
+      continue;
     const auto type = type_of(family);
     out.family(name, type, help_of(family));
     for (const auto& [actor, metric] : family) {

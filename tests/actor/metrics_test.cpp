@@ -135,6 +135,17 @@ TEST_CASE("bounds that do not rise, or are none or too many, are refused", "[act
   CHECK(metrics.values().empty());
 }
 
+TEST_CASE("a metric with the name of a histogram's part is refused, whichever comes first", "[actor]") {
+  Metrics metrics;
+  must(metrics.histogram("rows", {1}));
+  CHECK(metrics.counter("rows_count").error().message()
+        == "metric rows_count and histogram rows cannot be of one actor: Prometheus takes one for a part of the other");
+  must(metrics.gauge("text_sum"));
+  CHECK(metrics.histogram("text", {1}).error().message()
+        == "metric text_sum and histogram text cannot be of one actor: Prometheus takes one for a part of the other");
+  CHECK(metrics.gauge("rows_total"));
+}
+
 TEST_CASE("the first words about a metric count, and they are short text", "[actor]") {
   Metrics metrics;
   must(metrics.gauge("loss"));

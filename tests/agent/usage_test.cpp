@@ -33,7 +33,7 @@ Counts counts_of(const std::vector<std::pair<std::string, std::uint64_t>>& tasks
 
 std::map<std::string, std::uint64_t> ran_of(const TaskTotals& totals) {
   std::map<std::string, std::uint64_t> result;
-  const auto report = totals.report("n0");
+  const auto report = totals.report();
   for (const auto& task : report.tasks())
     result[task.name()] = task.ran(0);
   return result;
@@ -97,8 +97,7 @@ TEST_CASE("the tasks of a node are the sum over its workers, also over those tha
   CHECK(ran_of(totals) == std::map<std::string, std::uint64_t>{{"a", 15}, {"b", 1}});
   totals.take(3, counts_of({{"b", 2}}));
   CHECK(ran_of(totals) == std::map<std::string, std::uint64_t>{{"a", 15}, {"b", 3}});
-  const auto report = totals.report("n0");
-  CHECK(report.node() == "n0");
+  const auto report = totals.report();
   CHECK(report.tasks(0).nanoseconds() == 15'000);
   CHECK(report.tasks(0).failed() == 15);
   CHECK(report.tasks(0).late() == 15);

@@ -43,9 +43,10 @@ void add_stats(google::protobuf::RepeatedPtrField<v1::CallStats>& to, const std:
 }
 
 void report_tasks(Scene& scene, const std::string& node,
-                  const std::vector<std::pair<std::string, std::uint64_t>>& tasks) {
+                  const std::vector<std::pair<std::string, std::uint64_t>>& tasks, std::uint64_t agent = 7) {
   v1::HolderUsage message;
   message.set_node(node);
+  message.set_agent(agent);
   for (const auto& [name, ran] : tasks)
     add_stats(*message.mutable_tasks(), name, ran);
   scene.core.used(message);
@@ -247,7 +248,7 @@ TEST_CASE("how the tasks of a node went is what its last report says, and ends w
   scene.add_node();
   scene.add_node("n1", 8);
   report_tasks(scene, "n0", {{"square", 3}});
-  report_tasks(scene, "n1", {{"square", 1}});
+  report_tasks(scene, "n1", {{"square", 1}}, 8);
   report_tasks(scene, "n0", {{"square", 7}, {"cube", 1}});
   report_tasks(scene, "n2", {{"square", 1}});
   const auto state = scene.core.state({});
@@ -266,6 +267,7 @@ TEST_CASE("counts of a form that is not known, or without a name, are not taken"
   scene.add_node();
   v1::HolderUsage message;
   message.set_node("n0");
+  message.set_agent(7);
   add_stats(*message.mutable_tasks(), "a", 1);
   add_stats(*message.mutable_tasks(), "a", 2);
   add_stats(*message.mutable_tasks(), "", 1);
@@ -277,7 +279,15 @@ TEST_CASE("counts of a form that is not known, or without a name, are not taken"
   CHECK(in_words(scene.core.state({}).nodes(0).tasks()) == "a=1 b=4");
 }
 
-TEST_CASE("a histogram has one count more than bounds, and other metrics have none", "[broker][core]") {
+TEST_CASE("the tasks of another node that asks for a name are not those of the node that has it", "[broker][core]") {
+  Scene scene;
+  scene.add_node("n0", 7);
+  report_tasks(scene, "n0", {{"square", 3}}, 7);
+  report_tasks(scene, "n0", {{"square", 1}}, 8);
+  CHECK(in_words(scene.core.state({}).nodes(0).tasks()) == "square=3");
+}
+
+TEST_CASE("a histogram has one count more than bounds, which rise, and other metrics have none", "[broker][core]") {
   Scene scene;
   scene.greet(1);
   scene.add_node();
@@ -286,11 +296,12 @@ TEST_CASE("a histogram has one count more than bounds, and other metrics have no
        {std::tuple{"good", v1::Metric::HISTOGRAM, 2, 3}, std::tuple{"few", v1::Metric::HISTOGRAM, 2, 2},
         std::tuple{"many", v1::Metric::HISTOGRAM, static_cast<int>(limits::histogram_bounds) + 1,
                    static_cast<int>(limits::histogram_bounds) + 2},
-        std::tuple{"gauge", v1::Metric::GAUGE, 0, 1}}) {
+        std::tuple{"gauge", v1::Metric::GAUGE, 0, 1}, std::tuple{"bounded", v1::Metric::GAUGE, 1, 0},
+        std::tuple{"level", v1::Metric::HISTOGRAM, 2, 3}}) {
     add_metric(entry, name, 1, kind);
     auto& metric = *entry.mutable_metrics(entry.metrics_size() - 1);
     for (int i = 0; i < bounds; ++i)
-      metric.add_bounds(i);
+      metric.add_bounds(name == std::string{"level"} ? 1 : i);
     for (int i = 0; i < counts; ++i)
       metric.add_counts(1);
   }

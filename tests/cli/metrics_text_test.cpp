@@ -172,6 +172,19 @@ TEST_CASE("a histogram counts what is at most each bound, and says in words what
   CHECK(has_line(text, "rows_count{" + labels + "} 6"));
 }
 
+TEST_CASE("what has the name of a part of another's histogram is left out") {
+  v1::ClusterState state;
+  auto& actor = *state.add_actors();
+  publish(actor, "rows", v1::Metric::HISTOGRAM, 1);
+  actor.mutable_metrics(0)->add_bounds(1);
+  actor.mutable_metrics(0)->add_counts(1);
+  actor.mutable_metrics(0)->add_counts(0);
+  publish(*state.add_actors(), "rows_count", v1::Metric::GAUGE, 7);
+  const auto text = metrics_text(state);
+  CHECK(text.find("rows_count{") == text.rfind("rows_count{"));
+  CHECK(text.find("# TYPE rows_count") == std::string::npos);
+}
+
 TEST_CASE("calls of actors with a name and tasks of nodes are histograms in seconds, with failures and lateness") {
   v1::ClusterState state;
   const auto fill = [](v1::CallStats& stats, const std::string& name) {

@@ -144,7 +144,7 @@ TEST_CASE("a call whose deadline passes before its turn is late, and did not run
   gate().close();
   auto running = clerk.call<Number>("wait", Empty{});
   gate().await(1);
-  auto late = clerk.call<Number>("refuse", number(1), 1ms);
+  auto late = clerk.call<Number>("refuse", number(1), 50ms);
   CHECK(late.get().error().code() == Errc::deadline_exceeded);
   gate().open();
   must(running.get());

@@ -96,6 +96,38 @@ TEST_CASE("arrays of integers are summed, and their least and largest elements f
   CHECK(by(Reduction::max) == std::vector<float>{3, 5, 9});
 }
 
+TEST_CASE("arrays of all element types are gathered, broadcast and summed", "[collective]") {
+  auto cluster = embed_peers();
+  const auto members = spawn_peers(cluster, 3);
+  must(form_collective(members));
+  const std::vector<float> all{1, 2, 10, 20, 100, 50};
+  std::vector<float> expected;
+  for (int type = 0; type < 7; ++type) {
+    expected.insert(expected.end(), all.begin(), all.end());
+    expected.insert(expected.end(), {1, 2});
+    if (type != 4) // bytes are not summed
+      expected.insert(expected.end(), {111, 72});
+  }
+  const auto results =
+      values_of(call_each(members, every_type, {vector_of({1, 2}), vector_of({10, 20}), vector_of({100, 50})}));
+  CHECK(results == Values(3, expected));
+}
+
+TEST_CASE("16-bit sums are rounded after each addition, to the same bits everywhere", "[collective]") {
+  for (const auto dtype : {DType::f16, DType::bf16}) {
+    CHECK(is_reducible(dtype));
+    const auto step = dtype == DType::f16 ? 2048.0F : 256.0F;
+    const auto bits = [&](float value) { return dtype == DType::f16 ? Float16{value}.bits() : BFloat16{value}.bits(); };
+    // 1 is half a step at this size: the tie goes to the even neighbour.
+    std::vector<std::uint16_t> into{bits(step), bits(step + 2), bits(3)};
+    const std::vector<std::uint16_t> values{bits(1), bits(1), bits(4)};
+    combine(Reduction::sum, dtype, values.data(), into.data(), into.size());
+    CHECK(into == std::vector<std::uint16_t>{bits(step), bits(step + 4), bits(7)});
+    combine(Reduction::min, dtype, values.data(), into.data(), into.size());
+    CHECK(into == std::vector<std::uint16_t>{bits(1), bits(1), bits(4)});
+  }
+}
+
 TEST_CASE("every member can be the root of a broadcast", "[collective]") {
   auto cluster = embed_peers();
   const auto members = spawn_peers(cluster, 3);

@@ -64,6 +64,19 @@ public:
     return vector_of(values);
   }
 
+  /// A value for each type and operation, in the order of the types.
+  Result<Vector> every_type(const Vector& array) {
+    Vector results;
+    GPUACTORS_TRY(use_type<float>(array, results));
+    GPUACTORS_TRY(use_type<double>(array, results));
+    GPUACTORS_TRY(use_type<std::int32_t>(array, results));
+    GPUACTORS_TRY(use_type<std::int64_t>(array, results));
+    GPUACTORS_TRY(use_type<std::uint8_t>(array, results));
+    GPUACTORS_TRY(use_type<Float16>(array, results));
+    GPUACTORS_TRY(use_type<BFloat16>(array, results));
+    return results;
+  }
+
   Result<void> meet(const Number& milliseconds) {
     ++meetings();
     const auto timeout = std::chrono::milliseconds{static_cast<int>(milliseconds.value())};
@@ -77,6 +90,29 @@ public:
   Text place_of(const google::protobuf::Empty&) {
     return text(fmt::format("{} of {}", peers().rank(), peers().size()));
   }
+
+private:
+  /// The array in elements of this type: as rank 0 has it, of all, and summed unless it is bytes.
+  template <class T>
+  Result<void> use_type(const Vector& array, Vector& results) {
+    std::vector<T> values;
+    for (const auto value : array.values())
+      values.push_back(T(value));
+    const auto keep = [&](const std::vector<T>& result) {
+      for (const auto value : result)
+        results.add_values(static_cast<float>(value));
+    };
+    GPUACTORS_LET(all, peers().all_gather(values));
+    keep(all);
+    auto first = values;
+    GPUACTORS_TRY(peers().broadcast(first));
+    keep(first);
+    if constexpr (sizeof(T) > 1) {
+      GPUACTORS_TRY(peers().all_reduce(values));
+      keep(values);
+    }
+    return {};
+  }
 };
 
 GPUACTORS_ACTOR(peer, Peer)
@@ -87,6 +123,7 @@ GPUACTORS_ACTOR(peer, Peer)
     .method(reduce_tensor, &Peer::reduce_tensor)
     .method(spread_tensor, &Peer::spread_tensor)
     .method(gather_tensor, &Peer::gather_tensor)
+    .method(every_type, &Peer::every_type)
     .method(meet, &Peer::meet)
     .method(give_up, &Peer::give_up)
     .method(place_of, &Peer::place_of)

@@ -23,6 +23,8 @@ inline constexpr Method<Vector, Vector> spread{"spread"};
 inline constexpr Method<Vector, Vector> reduce_tensor{"reduce_tensor"};
 inline constexpr Method<Vector, Vector> gather_tensor{"gather_tensor"};
 inline constexpr Method<Vector, Vector> spread_tensor{"spread_tensor"};
+/// Arrays of all types, gathered, broadcast from rank 0, and summed unless they are of bytes.
+inline constexpr Method<Vector, Vector> every_type{"every_type"};
 /// A barrier, with a timeout in milliseconds; 0: none.
 inline constexpr Method<Number> meet{"meet"};
 inline constexpr Method<Text> give_up{"give_up"};

@@ -26,16 +26,13 @@ std::string_view in_words(MetricKind kind) {
   return "histogram";
 }
 
-Result<void> check_bounds(const std::string& name, const std::vector<double>& bounds) {
-  if (bounds.empty() || bounds.size() > limits::histogram_bounds)
-    return fail(Errc::invalid_argument, fmt::format("histogram {} has {} bounds: 1 to {} are allowed", name,
-                                                    bounds.size(), limits::histogram_bounds));
-  for (std::size_t i = 0; i < bounds.size(); ++i)
-    if (!std::isfinite(bounds[i]) || (i > 0 && bounds[i] <= bounds[i - 1]))
-      return fail(Errc::invalid_argument,
-                  fmt::format("bound {} of histogram {} is {}: a finite number above the bound before it is expected",
-                              i + 1, name, bounds[i]));
-  return {};
+/// Whether one of two metrics is a histogram and the other has the name of one of its parts.
+bool are_one_in_parts(const std::string& a, MetricKind kind_of_a, const std::string& b, MetricKind kind_of_b) {
+  const auto is_part = [](const std::string& part, const std::string& whole, MetricKind kind) {
+    const auto parts = histogram_parts(whole);
+    return kind == MetricKind::histogram && std::find(parts.begin(), parts.end(), part) != parts.end();
+  };
+  return is_part(a, b, kind_of_b) || is_part(b, a, kind_of_a);
 }
 
 } // namespace
@@ -108,7 +105,7 @@ Result<Metrics::Counter> Metrics::counter(const std::string& name, std::string_v
 
 Result<Metrics::Histogram> Metrics::histogram(const std::string& name, const std::vector<double>& bounds,
                                               std::string_view help) {
-  GPUACTORS_TRY(check_bounds(name, bounds));
+  GPUACTORS_TRY(check_histogram_bounds(name, bounds));
   GPUACTORS_LET(entry, find_or_make(name, MetricKind::histogram, help, bounds));
   if (entry->histogram->bounds() != bounds)
     return fail(Errc::invalid_argument, fmt::format("histogram {} has other bounds already: {}", name,
@@ -145,6 +142,13 @@ Result<const Metrics::Entry*> Metrics::find_or_make(const std::string& name, Met
       known->second.help = help;
     return &known->second;
   }
+  for (const auto& [other, entry] : entries_)
+    if (are_one_in_parts(name, kind, other, entry.kind))
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("metric {} and histogram {} cannot be of one actor: Prometheus takes one for a part of the "
+                      "other",
+                      kind == MetricKind::histogram ? other : name, kind == MetricKind::histogram ? name : other));
   if (entries_.size() >= limits::metrics_per_actor)
     return fail(Errc::invalid_argument, fmt::format("metric {} would be one too many: an actor may publish {}", name,
                                                     limits::metrics_per_actor));

@@ -5,6 +5,7 @@
 #include <gpuactors/actor/placement.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ public:
 /// Shared by a worker and all its holders. Immutable after construction.
 struct ProcessServices {
   std::string node;
+  /// The number by which the node's agent knows this process; 0 in an embedded cluster.
+  std::uint64_t worker = 0;
   /// The node's devices; a lease names them by `DeviceInfo::index`.
   std::vector<std::shared_ptr<Device>> devices;
   std::shared_ptr<const TypeRegistry> registry;

@@ -53,15 +53,17 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
   auto answer = detail::run_call(call, frame, [&]() -> Answer {
     if (!type)
       return Result<Payload>{fail(type.error())};
-    TaskContext context{*placement_, frame, *services_};
-    return (*type)->run(context, frame);
+    auto result = detail::answer_of(call, [&]() -> Answer {
+      TaskContext context{*placement_, frame, *services_};
+      return (*type)->run(context, frame);
+    });
+    // Leftover memory is freed before the answer, so that the caller then finds the device as free as before the task.
+    if (auto reclaimed = placement_->reclaim(); !reclaimed && result && result->has_value())
+      return Result<Payload>{fail(reclaimed.error())};
+    return result;
   });
-  // Leftover memory is freed before the answer, so that the caller then finds the device as free as before the task.
-  auto reclaimed = placement_->reclaim();
   if (!placement_->lost_devices().empty())
     quit(caf::exit_reason::user_shutdown);
-  if (answer && answer->has_value() && !reclaimed)
-    return to_caf(reclaimed.error());
   return answers_->give(this, std::move(answer));
 }
 

@@ -168,6 +168,7 @@ private:
   void send_saves();
   void used(const v1::HolderUsage& message);
   void tasks_done(const v1::HolderUsage& message);
+  void report_tasks();
   void report(v1::LeaseEnded message);
   /// Keeps the end of an actor that has ended itself, to be repeated at each registration.
   void keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message);

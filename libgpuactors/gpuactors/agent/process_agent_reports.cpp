@@ -89,7 +89,7 @@ void ProcessAgent::register_node() {
   for (auto& report : in_messages(std::move(usage)))
     caf_version::post(broker_, std::move(report));
   if (!tasks_.empty())
-    caf_version::post(broker_, tasks_.report(options_.node.name()));
+    report_tasks();
 }
 
 void ProcessAgent::leave(const v1::DrainNode& message) {
@@ -191,13 +191,18 @@ void ProcessAgent::used(const v1::HolderUsage& message) {
 }
 
 void ProcessAgent::tasks_done(const v1::HolderUsage& message) {
-  // One that has been replaced may still have something to say.
-  const auto from = std::find_if(workers_.begin(), workers_.end(),
-                                 [&](const auto& worker) { return worker.second.control == current_sender(); });
-  if (from == workers_.end())
+  // After its end nobody would know what it has already counted.
+  if (workers_.count(message.worker()) == 0)
     return;
-  tasks_.take(from->first, message.tasks());
-  caf_version::post(broker_, tasks_.report(options_.node.name()));
+  tasks_.take(message.worker(), message.tasks());
+  report_tasks();
+}
+
+void ProcessAgent::report_tasks() {
+  auto report = tasks_.report();
+  report.set_node(options_.node.name());
+  report.set_agent(id_);
+  caf_version::post(broker_, std::move(report));
 }
 
 void ProcessAgent::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message) {

@@ -83,9 +83,8 @@ void TaskTotals::ended(std::uint64_t worker) {
   last_.erase(worker);
 }
 
-v1::HolderUsage TaskTotals::report(const std::string& node) const {
+v1::HolderUsage TaskTotals::report() const {
   v1::HolderUsage result;
-  result.set_node(node);
   for (const auto& [name, total] : totals_)
     *result.add_tasks() = total;
   return result;

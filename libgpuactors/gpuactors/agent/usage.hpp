@@ -34,8 +34,8 @@ public:
     return totals_.empty();
   }
 
-  /// Returns the report of node `node`.
-  [[nodiscard]] v1::HolderUsage report(const std::string& node) const;
+  /// Returns a report of all; it does not say yet of which node.
+  [[nodiscard]] v1::HolderUsage report() const;
 
 private:
   using ByName = std::map<std::string, v1::CallStats>;

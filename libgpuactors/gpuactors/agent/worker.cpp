@@ -192,8 +192,9 @@ void Worker::ended(v1::LeaseEnded message) {
     message.set_error(static_cast<std::uint32_t>(failure->code()));
     message.set_text(failure->message());
   }
-  // This process may end with the lease.
-  report_tasks();
+  // This process may end with its last lease, before the next report would be due.
+  if (slots_.empty())
+    report_tasks();
   caf_version::post(agent_, std::move(message));
 }
 
@@ -233,6 +234,7 @@ void Worker::report_tasks() {
     return;
   tasks_ = std::move(tasks);
   v1::HolderUsage report;
+  report.set_worker(services_->worker);
   add_counts(*report.mutable_tasks(), tasks_);
   caf_version::post(agent_, std::move(report));
 }

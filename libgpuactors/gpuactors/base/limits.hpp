@@ -19,20 +19,22 @@ inline constexpr std::size_t saved_bytes = 256U << 10;
 inline constexpr std::size_t name_length = 128;
 
 /// Metrics that one actor may publish, the longest name of one in characters, the longest text about one in bytes, the
-/// bounds of a histogram, and the bytes of metrics and counts of calls in one answer about the state of a cluster:
-/// those of further actors are left out.
+/// bounds of a histogram, and the bytes of metrics of all actors in one answer about the state of a cluster, and again
+/// of those that have ended: those of further actors are left out.
 inline constexpr std::size_t metrics_per_actor = 64;
 inline constexpr std::size_t metric_name_length = 128;
 inline constexpr std::size_t metric_help_bytes = 256;
 inline constexpr std::size_t histogram_bounds = 32;
-inline constexpr std::size_t metrics_in_state_bytes = 16U << 20;
+inline constexpr std::size_t metrics_in_state_bytes = 8U << 20;
 
 /// The bounds, in seconds, by which calls are counted. Reports between processes have one count for each of them.
 inline constexpr std::array call_seconds = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2,
                                             1e-1, 3e-1, 1.0,  3.0,  10.0, 30.0, 100.0};
 
-/// Methods of one actor, and tasks of one node, of which the broker keeps how their calls went.
+/// Methods of one actor, and tasks of one node, of which the broker keeps how their calls went; and the bytes of that
+/// in one answer about the state of a cluster: those of further nodes and actors are left out.
 inline constexpr std::size_t call_stats_kept = 1024;
+inline constexpr std::size_t call_stats_in_state_bytes = 16U << 20;
 
 /// Longest full name of a message type, in bytes.
 inline constexpr std::size_t message_name_bytes = 1'024;
@@ -300,7 +302,7 @@ static_assert(held_bytes + 4 * own_ends * end_reason_bytes < link_message_bytes 
 static_assert(usage_bytes + metrics_per_actor * (2 * metric_name_length + metric_help_bytes + 32 * histogram_bounds)
               < link_message_bytes / 2);
 static_assert(usage_bytes + call_stats_kept * (2 * name_length + 16 * call_seconds.size()) < link_message_bytes / 2);
-static_assert(metrics_in_state_bytes < link_message_bytes / 2);
+static_assert(2 * metrics_in_state_bytes + call_stats_in_state_bytes <= link_message_bytes / 2);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace gpuactors {
 
@@ -32,6 +33,23 @@ Result<void> check_metric_name(std::string_view name) {
     return fail(Errc::invalid_argument,
                 fmt::format("metric {}: names that begin with gpuactors_ are the cluster's own", name));
   return {};
+}
+
+Result<void> check_histogram_bounds(std::string_view name, const std::vector<double>& bounds) {
+  if (bounds.empty() || bounds.size() > limits::histogram_bounds)
+    return fail(Errc::invalid_argument, fmt::format("histogram {} has {} bounds: 1 to {} are allowed", name,
+                                                    bounds.size(), limits::histogram_bounds));
+  for (std::size_t i = 0; i < bounds.size(); ++i)
+    if (!std::isfinite(bounds[i]) || (i > 0 && bounds[i] <= bounds[i - 1]))
+      return fail(Errc::invalid_argument,
+                  fmt::format("bound {} of histogram {} is {}: a finite number above the bound before it is expected",
+                              i + 1, name, bounds[i]));
+  return {};
+}
+
+std::array<std::string, 3> histogram_parts(std::string_view name) {
+  const std::string base{name};
+  return {base + "_bucket", base + "_sum", base + "_count"};
 }
 
 } // namespace gpuactors

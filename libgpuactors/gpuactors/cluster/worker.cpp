@@ -135,6 +135,7 @@ private:
     }
     GPUACTORS_LET(devices, open_devices(described, discovery_options(setup.node())));
     services.node = setup.node();
+    services.worker = setup.number();
     services.devices = std::move(devices);
     services.runtime_source = !setup.no_jit();
     return {};

@@ -75,8 +75,8 @@ public:
 
   // -- operations: the actor's thread --------------------------------------------------------------
 
-  /// Puts the combination of all members' arrays in the place of each one's own: float, double and integers of 32 and
-  /// 64 bits, as many at each member.
+  /// Puts the combination of all members' arrays in the place of each one's own: numbers of any element type but bytes,
+  /// as many at each member.
   template <TensorValues R>
   Result<void> all_reduce(R&& values, Reduction reduction = Reduction::sum, Duration timeout = Duration::max()) {
     return reduce(std::ranges::data(values), std::ranges::size(values), dtype_of<ElementOf<R>>, reduction, timeout);

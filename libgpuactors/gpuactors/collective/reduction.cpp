@@ -14,7 +14,7 @@ T sum_of(T a, T b) noexcept {
     using Wrapping = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
   } else {
-    return a + b;
+    return T{a + b};
   }
 }
 
@@ -54,7 +54,7 @@ std::string_view to_string(Reduction reduction) noexcept {
 }
 
 bool is_reducible(DType dtype) noexcept {
-  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64;
+  return size_of(dtype) > 0 && dtype != DType::u8;
 }
 
 void combine(Reduction reduction, DType dtype, const void* values, void* into, std::size_t count) noexcept {
@@ -66,6 +66,10 @@ void combine(Reduction reduction, DType dtype, const void* values, void* into, s
     combine_as<std::int32_t>(reduction, values, into, count);
   else if (dtype == DType::i64)
     combine_as<std::int64_t>(reduction, values, into, count);
+  else if (dtype == DType::f16)
+    combine_as<Float16>(reduction, values, into, count);
+  else if (dtype == DType::bf16)
+    combine_as<BFloat16>(reduction, values, into, count);
 }
 
 } // namespace gpuactors

@@ -11,7 +11,8 @@ namespace gpuactors {
 
 /// The numbers are part of the wire format: append only.
 enum class Reduction : std::uint8_t {
-  /// Integers wrap around.
+  /// Integers wrap around. Numbers of 16 bits are rounded after each addition, once for each member but one: sums over
+  /// many members, or over many steps, belong into f32.
   sum = 1,
   min = 2,
   max = 3,

@@ -297,7 +297,8 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
 void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   auto& record = actors_.at(id);
   const auto error = record.own_end.value_or(said);
-  record.last = full_info_of(record);
+  record.last = info_of(record);
+  *record.last->mutable_metrics() = record.usage.metrics();
   record.handle = nullptr;
   record.control = nullptr;
   record.address.clear();
@@ -438,13 +439,6 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   info.set_calls(record.usage.calls());
   if (const auto node = nodes_.find(info.lease().node()); node != nodes_.end())
     info.set_agent_address(node->second.node.address());
-  return info;
-}
-
-v1::ActorInfo BrokerCore::full_info_of(const ActorRecord& record) const {
-  auto info = info_of(record);
-  *info.mutable_metrics() = record.usage.metrics();
-  *info.mutable_methods() = record.usage.methods();
   return info;
 }
 

@@ -436,8 +436,6 @@ private:
   void answer_with(ActorRecord& record, FindAnswer answer);
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
-  /// With the metrics that the actor publishes: for those who look at the state, not for those who call the actor.
-  v1::ActorInfo full_info_of(const ActorRecord& record) const;
 
   // -- placement groups: groups.cpp -----------------------------------------------------
 

@@ -31,6 +31,25 @@ EventKind kind_of(const Event& event) noexcept {
   return EventKind::error;
 }
 
+/// Adds up the sizes of messages until there are more bytes than may be.
+class Allowance {
+public:
+  explicit Allowance(std::size_t bytes) : left_(bytes) {
+    // nop
+  }
+
+  /// Returns whether these still fit. From the first ones that do not on, none do.
+  template <class Message>
+  bool takes(const google::protobuf::RepeatedPtrField<Message>& messages) {
+    for (const auto& message : messages)
+      left_ -= std::min(left_, message.ByteSizeLong());
+    return left_ > 0;
+  }
+
+private:
+  std::size_t left_;
+};
+
 } // namespace
 
 void BrokerCore::apply(Result<Ledger::Events> events, std::string_view what) {
@@ -257,12 +276,8 @@ v1::Lease BrokerCore::to_wire(const Lease& lease) const {
 
 void BrokerCore::add_present(v1::ClusterState& result) const {
   // The message must fit on a link, however much programs publish and have called.
-  std::size_t bytes = 0;
-  const auto fits = [&bytes](const auto& messages) {
-    for (const auto& message : messages)
-      bytes += message.ByteSizeLong();
-    return bytes <= limits::metrics_in_state_bytes;
-  };
+  Allowance metrics{limits::metrics_in_state_bytes};
+  Allowance counts{limits::call_stats_in_state_bytes};
   for (const auto& view : ledger_.nodes()) {
     const auto& record = nodes_.at(view.name);
     const auto& known = record.node;
@@ -271,7 +286,7 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
     node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
     node->set_agent_address(known.address());
     node->set_release(record.release);
-    if (fits(record.tasks))
+    if (counts.takes(record.tasks))
       *node->mutable_tasks() = record.tasks;
     for (const auto& device_view : view.devices) {
       auto* device = result.add_devices();
@@ -289,9 +304,14 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
   }
   for (const auto& lease : ledger_.leases())
     *result.add_leases() = to_wire(lease);
-  for (const auto& [id, record] : actors_)
-    *result.add_actors() =
-        fits(record.usage.metrics()) && fits(record.usage.methods()) ? full_info_of(record) : info_of(record);
+  for (const auto& [id, record] : actors_) {
+    auto& actor = *result.add_actors();
+    actor = info_of(record);
+    if (metrics.takes(record.usage.metrics()))
+      *actor.mutable_metrics() = record.usage.metrics();
+    if (counts.takes(record.usage.methods()))
+      *actor.mutable_methods() = record.usage.methods();
+  }
   for (const auto& [id, record] : groups_)
     *result.add_groups() = info_of(id, record);
   for (const auto& [id, record] : clients_) {
@@ -317,8 +337,13 @@ v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
   if (message.events_from() > 0)
     log_.for_each_from(message.events_from(), [&](const v1::Event& event) { *result.add_events() = event; });
   const auto ended = std::min<std::size_t>(message.ended(), ended_.size());
-  for (auto it = ended_.rbegin(); it != ended_.rbegin() + static_cast<std::ptrdiff_t>(ended); ++it)
-    *result.add_ended() = *it;
+  Allowance metrics{limits::metrics_in_state_bytes};
+  for (auto it = ended_.rbegin(); it != ended_.rbegin() + static_cast<std::ptrdiff_t>(ended); ++it) {
+    auto& entry = *result.add_ended();
+    entry = *it;
+    if (!metrics.takes(it->actor().metrics()))
+      entry.mutable_actor()->clear_metrics();
+  }
   for (const auto& [what, count] : log_.counts())
     (*result.mutable_counters())[what] = count;
   result.set_started_unix_ns(log_.started_unix_ns());

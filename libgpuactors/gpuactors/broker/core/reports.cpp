@@ -5,8 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 namespace gpuactors {
 
@@ -18,10 +21,12 @@ double seconds(std::int64_t milliseconds) {
 }
 
 bool is_acceptable(const v1::Metric& metric) {
-  const auto bounds = static_cast<std::size_t>(metric.bounds_size());
-  const auto counts = static_cast<std::size_t>(metric.counts_size());
-  return check_metric_name(metric.name()) && metric.help().size() <= limits::metric_help_bytes
-         && bounds <= limits::histogram_bounds && counts == (metric.kind() == v1::Metric::HISTOGRAM ? bounds + 1 : 0);
+  const std::vector<double> bounds{metric.bounds().begin(), metric.bounds().end()};
+  const bool fits = metric.kind() == v1::Metric::HISTOGRAM
+                        ? check_histogram_bounds(metric.name(), bounds)
+                              && static_cast<std::size_t>(metric.counts_size()) == bounds.size() + 1
+                        : bounds.empty() && metric.counts().empty();
+  return fits && check_metric_name(metric.name()) && metric.help().size() <= limits::metric_help_bytes;
 }
 
 bool is_acceptable(const v1::CallStats& stats) {
@@ -118,12 +123,15 @@ void BrokerCore::used(const v1::HolderUsage& message) {
 }
 
 void BrokerCore::tasks_done(const v1::HolderUsage& message) {
+  // Another node may ask for the name of one that is there.
   for (auto& arrival : arrivals_)
-    if (arrival.message.node().name() == message.node()) {
+    if (arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent()) {
+      std::erase_if(arrival.reports,
+                    [](const auto& report) { return std::holds_alternative<v1::HolderUsage>(report); });
       arrival.reports.emplace_back(message);
       return;
     }
-  if (const auto node = nodes_.find(message.node()); node != nodes_.end())
+  if (const auto node = nodes_.find(message.node()); node != nodes_.end() && node->second.agent_id == message.agent())
     node->second.tasks = acceptable(message.tasks(), limits::call_stats_kept);
 }
 

@@ -33,8 +33,9 @@ Result<Operation> from_message(const v1::CollectiveOperation& message) {
   const auto is_in = [](std::uint32_t number, auto first, auto last) {
     return number >= static_cast<std::uint32_t>(first) && number <= static_cast<std::uint32_t>(last);
   };
-  if (!is_in(message.kind(), OperationKind::all_reduce, OperationKind::barrier)
-      || !is_in(message.dtype(), DType::f32, DType::u8) || !is_in(message.reduction(), Reduction::sum, Reduction::max))
+  const bool is_type = message.dtype() <= 0xFF && size_of(static_cast<DType>(message.dtype())) > 0;
+  if (!is_in(message.kind(), OperationKind::all_reduce, OperationKind::barrier) || !is_type
+      || !is_in(message.reduction(), Reduction::sum, Reduction::max))
     return fail(Errc::invalid_argument,
                 fmt::format("a collective operation of kind {} on elements of type {} by {} is not known here: all "
                             "members must be of one version",
