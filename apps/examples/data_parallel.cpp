@@ -21,6 +21,8 @@ public:
     auto& stream = gpu().stream();
     const auto rank = static_cast<int>(peers().rank());
     const auto workers = static_cast<int>(peers().size());
+    if (workers == 0)
+      return gpuactors::fail(gpuactors::Errc::invalid_argument, "this worker is in no group");
     std::vector<float> points, values;
     for (int i = rank; i <= 24; i += workers) {
       const auto x = static_cast<float>(i - 12) / 12;
@@ -69,7 +71,8 @@ gpuactors::Result<void> learn(const std::vector<gpuactors::ActorRef>& workers, d
   std::vector<gpuactors::Future<Line>> learning;
   for (const auto& worker : workers)
     learning.push_back(worker.call<Line>("learn", request));
-  // All of them, also after an error: a call that has not begun yet would begin in the next group.
+  // All of them, also after an error: a call that has not begun yet would begin in the next group. One whose deadline
+  // passed may still run after its answer; it takes no part in that group.
   gpuactors::wait(learning, learning.size());
   GPUACTORS_LET(lines, gpuactors::get_all(learning));
   for (const auto& line : lines)

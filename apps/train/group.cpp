@@ -105,9 +105,24 @@ Result<Status> Group::await_join(gpuactors::Future<Status> joined) {
   }
 }
 
+Result<void> Group::form() {
+  for (bool again = true;;) {
+    auto peers = gpuactors::form_collective(members_, sign_of_life);
+    if (peers) {
+      peers_ = *peers;
+      return {};
+    }
+    const auto before = members_.size();
+    // Nothing is summed yet: no matter for NCCL.
+    const auto lost = lose(peers.error(), false);
+    // All live: one of them was late, or away for a moment.
+    const bool is_whole = members_.size() == before;
+    if (!lost && !(is_whole && std::exchange(again, false)))
+      return lost;
+  }
+}
+
 Result<void> Group::join() {
-  GPUACTORS_LET(peers, gpuactors::form_collective(members_, sign_of_life));
-  peers_ = peers;
   Places places;
   places.set_members(static_cast<std::int64_t>(members_.size()));
   places.set_epochs(epochs_);
@@ -133,9 +148,11 @@ Result<void> Group::join() {
 }
 
 Result<void> Group::join_all() {
-  while (!joined_)
+  while (!joined_) {
+    GPUACTORS_TRY(form());
     if (const auto made = join(); !made)
       GPUACTORS_TRY(lose(made.error(), true));
+  }
   return {};
 }
 

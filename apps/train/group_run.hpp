@@ -37,6 +37,8 @@ private:
   /// Takes the places of all members together: two groups with half of theirs each would wait for each other.
   gpuactors::Result<void> take_places();
   gpuactors::Result<void> start();
+  /// Puts the members together, without those that died meanwhile.
+  gpuactors::Result<void> form();
   gpuactors::Result<void> join();
   gpuactors::Result<Status> await_join(gpuactors::Future<Status> joined);
   /// The same with those that live, however many die over it.

@@ -141,6 +141,8 @@ TEST_CASE("a ring takes no piece that none of its members would send", "[collect
   REQUIRE(taken);
   CHECK(taken->combines);
   CHECK(taken->onward == PieceSpan{1, 0, 10});
+  CHECK_FALSE(ring.take({0, 0, 10})); // again
+  CHECK(ring.missing() == 3);
   Ring last{{Course::broadcast, 3, 0, 30, 30, 1}};
   CHECK(last.begin().empty());
   CHECK_FALSE(last.take({0, 0, 30})); // it has been through two hands

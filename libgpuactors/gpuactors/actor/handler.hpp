@@ -143,6 +143,11 @@ template <class T>
 concept DeclaredTask = std::derived_from<T, TaskName>;
 template <class T>
 concept DeclaredMethod = std::derived_from<T, MethodName>;
+/// A method that is of use only while others of its actor run.
+template <class T>
+concept ConcurrentOnly = DeclaredMethod<T> && requires {
+  requires T::concurrent_only;
+};
 
 /// Stops the compilation of a function that is not what its name says.
 template <class D, class S>

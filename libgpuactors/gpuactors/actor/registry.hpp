@@ -168,6 +168,10 @@ public:
     return this->method(std::string{method.name()}, std::move(function));
   }
 
+  /// This one must answer while others run: register it with `concurrent_method`.
+  template <detail::ConcurrentOnly M, class F>
+  ActorTypeBuilder& method(const M& method, F function) = delete;
+
   /// Registers a const member function `(const In&) const` as `name`, which runs beside the other methods: it answers
   /// while one of those runs for long, on a second thread of the actor, one call at a time. What both of them use is
   /// atomic or has a mutex; `Actor`'s const members may be called. For progress, health, reading what was computed: it

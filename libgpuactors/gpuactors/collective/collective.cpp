@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 namespace gpuactors {
@@ -25,6 +27,26 @@ Error not_reducible(DType dtype) {
 
 Error no_such_rank(std::size_t rank, const detail::Place& place) {
   return {Errc::invalid_argument, fmt::format("rank {} is none of 0 to {}", rank, place.size() - 1)};
+}
+
+Failure no_neighbour(const std::string& member, const Error& error) {
+  if (error.code() == Errc::not_found)
+    return fail(Errc::unavailable, fmt::format("{} is gone: {}", member, error.message()));
+  return fail(error.code(), fmt::format("{} was not found: {}", member, error.message()));
+}
+
+/// Runs an operation in the group that `member` is in. What it has no memory for ends the group.
+template <class F>
+Result<void> take_part(detail::Member& member, std::string_view what, const detail::Patience& limits, F operation) {
+  GPUACTORS_LET(place, member.await_place(limits));
+  const Error no_memory{Errc::out_of_memory, "there is no host memory for its arrays"};
+  try {
+    return operation(place);
+  } catch (const std::bad_alloc&) {
+    return member.refuse(place.generation, what, no_memory);
+  } catch (const std::length_error&) {
+    return member.refuse(place.generation, what, no_memory);
+  }
 }
 
 Result<void> check_tensor(const Tensor& tensor) {
@@ -53,7 +75,7 @@ std::optional<Error> Collective::ended() const {
   return member_->ended();
 }
 
-void Collective::abort(std::string_view reason) {
+void Collective::abort(std::string_view reason) const {
   const auto place = member_->place();
   if (place.generation != 0)
     member_->abort(place.generation, {Errc::cancelled, fmt::format("rank {} of {} ({}) gave up: {}", place.rank,
@@ -95,9 +117,15 @@ Result<void> Collective::join(std::uint64_t generation, const v1::CollectiveJoin
     place.names.push_back(name_of(member));
   ActorRef next;
   if (members > 1) {
-    const auto& neighbour = join.members(static_cast<int>((place.rank + 1) % members));
-    GPUACTORS_LET(found, Cluster::from(actor_).find(neighbour));
-    next = found;
+    const auto rank = (place.rank + 1) % members;
+    const auto& neighbour = join.members(static_cast<int>(rank));
+    // Other concurrent calls wait for this one: not longer than its caller does.
+    const auto deadline = actor_.deadline();
+    auto found =
+        Cluster::from(actor_).find(neighbour, deadline == never ? limits::call_deadline : deadline - Clock::now());
+    if (!found)
+      return no_neighbour(fmt::format("rank {} of {} ({})", rank, members, place.names[rank]), found.error());
+    next = std::move(*found);
   }
   member_->join(std::move(place), std::move(next));
   return {};
@@ -106,47 +134,52 @@ Result<void> Collective::join(std::uint64_t generation, const v1::CollectiveJoin
 // -- operations -----------------------------------------------------------------------------------
 
 detail::Patience Collective::patience(Duration timeout) const {
-  return {[this] { return actor_.stop_requested(); },
-          std::min(actor_.deadline(), deadline_after(Clock::now(), timeout))};
+  const auto deadline = actor_.deadline();
+  return {[this] { return actor_.stop_requested(); }, deadline,
+          std::min(deadline, deadline_after(Clock::now(), timeout))};
 }
 
 Result<void> Collective::reduce(void* values, std::size_t count, DType dtype, Reduction reduction, Duration timeout) {
-  const Operation operation{OperationKind::all_reduce, dtype, reduction, count};
-  if (!is_reducible(dtype))
-    return member_->refuse(to_string(operation), not_reducible(dtype));
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  return member_->run(place.generation, operation, {static_cast<std::byte*>(values), count * size_of(dtype)}, limits);
+  return take_part(*member_, "all_reduce", limits, [&](const detail::Place& place) -> Result<void> {
+    const Operation operation{OperationKind::all_reduce, dtype, reduction, count};
+    if (!is_reducible(dtype))
+      return member_->refuse(place.generation, to_string(operation), not_reducible(dtype));
+    return member_->run(place.generation, operation, {static_cast<std::byte*>(values), count * size_of(dtype)}, limits);
+  });
 }
 
 Result<void> Collective::spread(void* values, std::size_t count, DType dtype, std::size_t root, Duration timeout) {
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  const Operation operation{OperationKind::broadcast, dtype, Reduction::sum, count, root};
-  if (root >= place.size())
-    return member_->refuse(to_string(operation), no_such_rank(root, place));
-  return member_->run(place.generation, operation, {static_cast<std::byte*>(values), count * size_of(dtype)}, limits);
+  return take_part(*member_, "broadcast", limits, [&](const detail::Place& place) -> Result<void> {
+    const Operation operation{OperationKind::broadcast, dtype, Reduction::sum, count, root};
+    if (root >= place.size())
+      return member_->refuse(place.generation, to_string(operation), no_such_rank(root, place));
+    return member_->run(place.generation, operation, {static_cast<std::byte*>(values), count * size_of(dtype)}, limits);
+  });
 }
 
 Result<void> Collective::gather(const void* own, std::size_t count, DType dtype,
                                 const std::function<void*(std::size_t)>& room, Duration timeout) {
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  const Operation operation{OperationKind::all_gather, dtype, Reduction::sum, count * place.size()};
-  const auto bytes = count * size_of(dtype);
-  auto* all = static_cast<std::byte*>(room(operation.elements));
-  if (bytes != 0)
-    std::memcpy(all + place.rank * bytes, own, bytes);
-  return member_->run(place.generation, operation, {all, place.size() * bytes}, limits);
+  return take_part(*member_, "all_gather", limits, [&](const detail::Place& place) {
+    const Operation operation{OperationKind::all_gather, dtype, Reduction::sum, count * place.size()};
+    const auto bytes = count * size_of(dtype);
+    auto* all = static_cast<std::byte*>(room(operation.elements));
+    if (bytes != 0)
+      std::memcpy(all + place.rank * bytes, own, bytes);
+    return member_->run(place.generation, operation, {all, place.size() * bytes}, limits);
+  });
 }
 
 Result<void> Collective::barrier(Duration timeout) {
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  // The sum of one element of all members: nobody has it before all have begun.
-  std::int32_t one = 1;
-  return member_->run(place.generation, {OperationKind::barrier, DType::i32, Reduction::sum, 1},
-                      std::as_writable_bytes(std::span{&one, 1}), limits);
+  return take_part(*member_, "barrier", limits, [&](const detail::Place& place) {
+    // The sum of one element of all members: nobody has it before all have begun.
+    std::int32_t one = 1;
+    return member_->run(place.generation, {OperationKind::barrier, DType::i32, Reduction::sum, 1},
+                        std::as_writable_bytes(std::span{&one, 1}), limits);
+  });
 }
 
 // -- tensors --------------------------------------------------------------------------------------
@@ -166,57 +199,61 @@ Result<void> Collective::store(Stream& stream, Tensor& tensor) {
 
 Result<void> Collective::all_reduce(Stream& stream, Tensor& tensor, Reduction reduction, Duration timeout) {
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  const Operation operation{OperationKind::all_reduce, tensor.dtype(), reduction,
-                            static_cast<std::size_t>(tensor.size())};
-  if (!is_reducible(tensor.dtype()))
-    return member_->refuse(to_string(operation), not_reducible(tensor.dtype()));
-  if (place.size() == 1)
-    return member_->run(place.generation, operation, {}, limits);
-  if (const auto fetched = fetch(stream, tensor, 0); !fetched)
-    return member_->refuse(to_string(operation), fetched.error());
-  GPUACTORS_TRY(member_->run(place.generation, operation, std::span{scratch_}.first(tensor.bytes()), limits));
-  if (const auto stored = store(stream, tensor); !stored)
-    return member_->refuse(to_string(operation), stored.error());
-  return {};
+  return take_part(*member_, "all_reduce of a tensor", limits, [&](const detail::Place& place) -> Result<void> {
+    const Operation operation{OperationKind::all_reduce, tensor.dtype(), reduction,
+                              static_cast<std::size_t>(tensor.size())};
+    if (!is_reducible(tensor.dtype()))
+      return member_->refuse(place.generation, to_string(operation), not_reducible(tensor.dtype()));
+    if (place.size() == 1)
+      return member_->run(place.generation, operation, {}, limits);
+    if (const auto fetched = fetch(stream, tensor, 0); !fetched)
+      return member_->refuse(place.generation, to_string(operation), fetched.error());
+    GPUACTORS_TRY(member_->run(place.generation, operation, std::span{scratch_}.first(tensor.bytes()), limits));
+    if (const auto stored = store(stream, tensor); !stored)
+      return member_->refuse(place.generation, to_string(operation), stored.error());
+    return {};
+  });
 }
 
 Result<void> Collective::broadcast(Stream& stream, Tensor& tensor, std::size_t root, Duration timeout) {
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  const Operation operation{OperationKind::broadcast, tensor.dtype(), Reduction::sum,
-                            static_cast<std::size_t>(tensor.size()), root};
-  if (root >= place.size())
-    return member_->refuse(to_string(operation), no_such_rank(root, place));
-  if (place.size() == 1)
-    return member_->run(place.generation, operation, {}, limits);
-  scratch_.resize(std::max(scratch_.size(), tensor.bytes()));
-  if (const auto fetched = place.rank == root ? fetch(stream, tensor, 0) : check_tensor(tensor); !fetched)
-    return member_->refuse(to_string(operation), fetched.error());
-  GPUACTORS_TRY(member_->run(place.generation, operation, std::span{scratch_}.first(tensor.bytes()), limits));
-  if (const auto stored = place.rank == root ? Result<void>{} : store(stream, tensor); !stored)
-    return member_->refuse(to_string(operation), stored.error());
-  return {};
+  return take_part(*member_, "broadcast of a tensor", limits, [&](const detail::Place& place) -> Result<void> {
+    const Operation operation{OperationKind::broadcast, tensor.dtype(), Reduction::sum,
+                              static_cast<std::size_t>(tensor.size()), root};
+    if (root >= place.size())
+      return member_->refuse(place.generation, to_string(operation), no_such_rank(root, place));
+    if (place.size() == 1)
+      return member_->run(place.generation, operation, {}, limits);
+    scratch_.resize(std::max(scratch_.size(), tensor.bytes()));
+    if (const auto fetched = place.rank == root ? fetch(stream, tensor, 0) : check_tensor(tensor); !fetched)
+      return member_->refuse(place.generation, to_string(operation), fetched.error());
+    GPUACTORS_TRY(member_->run(place.generation, operation, std::span{scratch_}.first(tensor.bytes()), limits));
+    if (const auto stored = place.rank == root ? Result<void>{} : store(stream, tensor); !stored)
+      return member_->refuse(place.generation, to_string(operation), stored.error());
+    return {};
+  });
 }
 
 Result<void> Collective::all_gather(Stream& stream, const Tensor& own, Tensor& all, Duration timeout) {
   const auto limits = patience(timeout);
-  GPUACTORS_LET(place, member_->await_place(limits));
-  const auto what = "all_gather of a tensor";
-  const auto count = static_cast<std::size_t>(own.size());
-  if (!all || own.dtype() != all.dtype() || static_cast<std::size_t>(all.size()) != count * place.size())
-    return member_->refuse(
-        what, {Errc::invalid_argument, fmt::format("{} {} of each of {} members do not fill a tensor of {} {}", count,
-                                                   gpuactors::to_string(own.dtype()), place.size(), all.size(),
-                                                   gpuactors::to_string(all.dtype()))});
-  scratch_.resize(std::max(scratch_.size(), all.bytes()));
-  if (const auto fetched = fetch(stream, own, place.rank * own.bytes()); !fetched)
-    return member_->refuse(what, fetched.error());
-  const Operation operation{OperationKind::all_gather, own.dtype(), Reduction::sum, count * place.size()};
-  GPUACTORS_TRY(member_->run(place.generation, operation, std::span{scratch_}.first(all.bytes()), limits));
-  if (const auto stored = store(stream, all); !stored)
-    return member_->refuse(what, stored.error());
-  return {};
+  return take_part(*member_, "all_gather of a tensor", limits, [&](const detail::Place& place) -> Result<void> {
+    const auto what = "all_gather of a tensor";
+    const auto count = static_cast<std::size_t>(own.size());
+    if (!all || own.dtype() != all.dtype() || static_cast<std::size_t>(all.size()) != count * place.size())
+      return member_->refuse(
+          place.generation, what,
+          {Errc::invalid_argument, fmt::format("{} {} of each of {} members do not fill a tensor of {} {}", count,
+                                               gpuactors::to_string(own.dtype()), place.size(), all.size(),
+                                               gpuactors::to_string(all.dtype()))});
+    scratch_.resize(std::max(scratch_.size(), all.bytes()));
+    if (const auto fetched = fetch(stream, own, place.rank * own.bytes()); !fetched)
+      return member_->refuse(place.generation, what, fetched.error());
+    const Operation operation{OperationKind::all_gather, own.dtype(), Reduction::sum, count * place.size()};
+    GPUACTORS_TRY(member_->run(place.generation, operation, std::span{scratch_}.first(all.bytes()), limits));
+    if (const auto stored = store(stream, all); !stored)
+      return member_->refuse(place.generation, what, stored.error());
+    return {};
+  });
 }
 
 } // namespace gpuactors

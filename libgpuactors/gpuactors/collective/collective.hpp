@@ -42,8 +42,15 @@ struct Operation;
 struct Patience;
 } // namespace detail
 
-/// The method by which members reach each other. Its name is reserved.
-inline constexpr Method<v1::CollectiveCall, v1::CollectiveAnswer> collective_method{"gpuactors.collective"};
+/// The type of `collective_method`: only `concurrent_method` registers it, as members wait for each other in others.
+struct CollectiveMethod : Method<v1::CollectiveCall, v1::CollectiveAnswer> {
+  using Method::Method;
+  static constexpr bool concurrent_only = true;
+};
+
+/// The method by which members reach each other. Its name is reserved. Another concurrent method of the same actor
+/// that waits holds up all members meanwhile: an actor has one thread for all of them.
+inline constexpr CollectiveMethod collective_method{"gpuactors.collective"};
 
 /// An actor's part in a collective group, which `form_collective` makes.
 ///
@@ -53,12 +60,21 @@ inline constexpr Method<v1::CollectiveCall, v1::CollectiveAnswer> collective_met
 /// error, and arrays have undefined contents; the program forms a new group. Operations that are alike give the same
 /// bits on every member, and again when they are repeated with members in the same order.
 ///
+/// A call whose deadline has passed, or that was cancelled, takes part in no group that it has not begun an operation
+/// in: its operations fail, and that group does not end by it.
+///
+/// A member must not end before all members have answered: what another one has not taken yet ends with it.
+/// Answers of members are taken on the thread that also runs a program's callbacks (`Future::then`): a callback that
+/// blocks holds up the operations of all members in its process.
+///
 /// Errors of all operations:
 /// - `invalid_argument`: the members called different operations, with what two of them called; or the actor is in no
 ///   group, or arguments are wrong;
-/// - `unavailable`: a member died or was asked to stop, with its rank and name;
+/// - `unavailable`: a member died, was asked to stop, has lost its device, or takes no more calls
+///   (`max_pending_calls`), with its rank and name;
 /// - `cancelled`: this actor was asked to stop (`stop_requested`), the group was formed anew, or somebody called
-/// `abort`;
+///   `abort`;
+/// - `out_of_memory`: this member, or another one, has no memory for what it was called with;
 /// - `deadline_exceeded`: the timeout, or the deadline of the running call, came first here or at another member, with
 ///   what it waited for;
 /// - `stale_epoch` and others of the stream, where tensors are used.
@@ -116,7 +132,7 @@ public:
 
   /// Ends the group for all its members: operations fail with `cancelled`, this member's rank and `reason`. For a
   /// member that cannot go on and knows that others wait for it. Any thread of the actor.
-  void abort(std::string_view reason);
+  void abort(std::string_view reason) const;
 
   // -- the group: any thread of the actor ----------------------------------------------------------
 

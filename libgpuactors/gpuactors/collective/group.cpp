@@ -30,14 +30,15 @@ Result<void> check_members(const std::vector<ActorRef>& members) {
   return {};
 }
 
-/// Waits for all, and returns the first error.
+/// Waits for all, and returns the first error; before others that of a member which is dead itself.
 Result<void> await_all(std::vector<Future<v1::CollectiveAnswer>> answers, const std::vector<ActorRef>& members) {
   Result<void> result;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const auto answer = answers[rank].get();
-    if (answer || !result)
+    if (answer || (!result && (is_loss(result.error().code()) || !is_loss(answer.error().code()))))
       continue;
     const auto& error = answer.error();
+    // Nothing else is not found: neighbours that are gone are `unavailable`.
     const auto* hint = error.code() == Errc::not_found
                            ? "; an actor's type registers .concurrent_method(gpuactors::collective_method, ...)"
                            : "";

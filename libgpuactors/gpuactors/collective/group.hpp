@@ -40,11 +40,12 @@ private:
 /// Makes the actors members of one group, with ranks in the order of the list, and returns when all have joined. A
 /// group that a member was in before is over, for all its members; so the same call forms a group anew after one of
 /// them was started anew or replaced. Wait for the answers of all members' calls first: one that waits for its turn
-/// would begin in the new group. Any thread, also those of tasks and actors.
+/// would begin in the new group. An answer `deadline_exceeded` or `cancelled` is not the end of its method: that may
+/// still run, and its operations fail in the new group, which goes on. Any thread, also those of tasks and actors.
 /// @param timeout bounds each of the two steps: all join, all begin.
 /// @returns `invalid_argument` for an empty list, an empty reference or an actor that is in the list twice;
 ///          `not_found` if an actor's type has not registered `collective_method`; `deadline_exceeded` after the
-///          timeout; the error of a member that has died, with its rank and name.
+///          timeout; `actor_died` or `worker_died` for a member that is dead, with its rank and name.
 Result<CollectiveGroup> form_collective(std::vector<ActorRef> members, Duration timeout = limits::call_deadline);
 
 } // namespace gpuactors

@@ -6,8 +6,10 @@ namespace gpuactors {
 
 Ring::Ring(const Plan& plan) : plan_(plan) {
   plan_.most = std::max<std::size_t>(plan_.most, 1);
-  for (std::uint64_t round = 0; round < rounds(); ++round)
-    due_ += cut(incoming(round)).size();
+  for (std::uint64_t round = 0; round < rounds(); ++round) {
+    first_of_round_.push_back(due_);
+    due_ += pieces_of(incoming(round));
+  }
   taken_ = due_;
 }
 
@@ -40,8 +42,14 @@ std::vector<PieceSpan> Ring::cut(const Chunk& chunk) const {
   return pieces;
 }
 
+std::size_t Ring::pieces_of(const Chunk& chunk) const {
+  const auto elements = chunk.end - chunk.begin;
+  return elements / plan_.most + (elements % plan_.most != 0 ? 1 : 0);
+}
+
 std::vector<PieceSpan> Ring::begin() {
   taken_ = 0;
+  came_.assign(due_, false);
   if (plan_.members == 1)
     return {};
   if (plan_.course != Course::broadcast)
@@ -56,6 +64,10 @@ std::optional<Ring::Taken> Ring::take(const PieceSpan& piece) {
   if (piece.offset < from.begin || piece.offset >= from.end || (piece.offset - from.begin) % plan_.most != 0
       || piece.count != std::min(plan_.most, from.end - piece.offset))
     return std::nullopt;
+  const auto index = first_of_round_[static_cast<std::size_t>(piece.round)] + (piece.offset - from.begin) / plan_.most;
+  if (came_[index])
+    return std::nullopt;
+  came_[index] = true;
   ++taken_;
   Taken taken;
   taken.combines = piece.round < combining_rounds();

@@ -62,7 +62,7 @@ public:
   [[nodiscard]] std::vector<PieceSpan> begin();
 
   /// Takes a piece from the member before. Pieces may come in any order in which such a ring sends them.
-  /// @returns nothing for a piece that no member of this ring would send now.
+  /// @returns nothing for a piece that no member of this ring would send now, or that came before.
   std::optional<Taken> take(const PieceSpan& piece);
 
   /// Whether every piece has come.
@@ -92,11 +92,16 @@ private:
   [[nodiscard]] Chunk incoming(std::uint64_t round) const;
   [[nodiscard]] std::size_t hops_from_root() const;
   [[nodiscard]] std::vector<PieceSpan> cut(const Chunk& chunk) const;
+  /// How many pieces that makes.
+  [[nodiscard]] std::size_t pieces_of(const Chunk& chunk) const;
 
   Plan plan_;
   /// Pieces of one array that come to this member, and those that came.
   std::size_t due_ = 0;
   std::size_t taken_ = 0;
+  /// Which of them came, by round; and where those of each round begin.
+  std::vector<bool> came_;
+  std::vector<std::size_t> first_of_round_;
 };
 
 } // namespace gpuactors

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace gpuactors::detail {
@@ -16,6 +18,9 @@ constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 
 /// Pieces that a member sends before the next one has used any. It bounds what waits there for its turn.
 constexpr std::size_t most_on_their_way = 16;
+
+/// Of `max_pending_calls`: pieces, the one call that is open until the end, and some of others.
+constexpr std::size_t least_pending_calls = most_on_their_way + 4;
 
 /// How often an operation looks whether it should stop.
 constexpr std::chrono::milliseconds attention_span{10};
@@ -35,7 +40,14 @@ Error to_error(const Member::Answer& answer) {
 
 /// The answer to whoever asks about a group that this member is not in.
 Member::Answer not_in_group() {
-  return to_answer({Errc::stale_epoch, "the member is not in this group"});
+  auto answer = to_answer({Errc::stale_epoch, "the member is not in this group"});
+  answer.set_elsewhere(true);
+  return answer;
+}
+
+/// What a member's error is for the others: their own devices and leases stand, and their calls need no other actor.
+Errc code_for_others(Errc code) {
+  return is_loss(code) || code == Errc::stale_epoch ? Errc::unavailable : code;
 }
 
 Future<Member::Answer> at_once(Member::Answer answer) {
@@ -69,11 +81,13 @@ Place Member::place() const {
 
 std::optional<Error> Member::ended() const {
   const std::lock_guard lock{mutex_};
-  return over_;
+  return own_end_;
 }
 
 void Member::forget_group(const Error& error) {
-  running_.reset();
+  // What is done was done in time, whether its thread has seen it or not.
+  if (running_ && !running_->done())
+    running_.reset();
   for (auto& early : std::exchange(early_, {}))
     early.used.set(to_answer(error));
   for (auto& watcher : std::exchange(watchers_, {}))
@@ -81,10 +95,11 @@ void Member::forget_group(const Error& error) {
   changed_.notify_all();
 }
 
-void Member::break_off(const Error& error) {
+void Member::break_off(const Error& error, std::optional<Error> own) {
   if (over_)
     return;
   over_ = error;
+  own_end_ = own ? std::move(own) : error;
   forget_group(error);
 }
 
@@ -96,6 +111,7 @@ void Member::join(Place place, ActorRef next) {
   next_ = std::move(next);
   started_ = false;
   over_.reset();
+  own_end_.reset();
   number_ = 0;
   on_their_way_ = 0;
 }
@@ -143,19 +159,22 @@ Future<Member::Answer> Member::take(std::uint64_t generation, const v1::Collecti
     return at_once(not_in_group());
   if (over_)
     return at_once(to_answer(*over_));
-  if (piece.number() > number_) {
-    if (early_.size() >= 2 * most_on_their_way) {
-      break_off({Errc::internal, fmt::format("{} pieces came to {} before their turn, and {} are allowed",
-                                             early_.size() + 1, self(), 2 * most_on_their_way)});
-      return at_once(to_answer(*over_));
+  Result<void> used;
+  try {
+    if (piece.number() > number_) {
+      used = check_early(piece);
+      if (used)
+        return early_.emplace_back(Early{piece, {}}).used.future();
+    } else if (running_ && number_ != 0 && piece.number() == number_) {
+      used = use(piece);
+    } else {
+      used = fail(Errc::internal, fmt::format("a piece of operation {} came to {}, which is at operation {}",
+                                              piece.number(), self(), number_));
     }
-    return early_.emplace_back(Early{piece, {}}).used.future();
+  } catch (const std::bad_alloc&) {
+    used =
+        fail(Errc::out_of_memory, fmt::format("{} has no memory for a piece of {} B", self(), piece.values().size()));
   }
-  const auto used =
-      running_ && piece.number() == number_
-          ? use(piece)
-          : fail(Errc::internal, fmt::format("a piece of operation {} came to {}, which is at operation {}",
-                                             piece.number(), self(), number_));
   if (!used) {
     break_off(used.error());
     return at_once(to_answer(*over_));
@@ -164,6 +183,21 @@ Future<Member::Answer> Member::take(std::uint64_t generation, const v1::Collecti
     changed_.notify_all();
   pump(lock);
   return at_once({});
+}
+
+Result<void> Member::check_early(const v1::CollectivePiece& piece) const {
+  if (early_.size() >= 2 * most_on_their_way)
+    return fail(Errc::internal, fmt::format("{} pieces came to {} before their turn, and {} are allowed",
+                                            early_.size() + 1, self(), 2 * most_on_their_way));
+  // Each operation has a piece at least, and the member before waits for the answers of the earlier ones.
+  const auto last = number_ + most_on_their_way;
+  const auto first = early_.empty() ? number_ + 1 : early_.back().piece.number();
+  if (piece.values().size() > piece_bytes || piece.number() < first || piece.number() > last)
+    return fail(Errc::internal,
+                fmt::format("a piece of {} B of operation {} came to {} before its turn; {} B at most, of operations "
+                            "{} to {}, may come now",
+                            piece.values().size(), piece.number(), self(), piece_bytes, first, last));
+  return {};
 }
 
 Result<void> Member::use(const v1::CollectivePiece& piece) {
@@ -226,11 +260,21 @@ void Member::pump(Lock& lock) {
   if (pumping_)
     return;
   pumping_ = true;
-  while (auto call = next_call()) {
-    const auto next = next_;
-    lock.unlock();
-    send(next, std::move(*call));
-    lock.lock();
+  auto generation = place_.generation;
+  try {
+    while (auto call = next_call()) {
+      const auto next = next_;
+      generation = call->generation();
+      lock.unlock();
+      send(next, std::move(*call));
+      lock.lock();
+    }
+  } catch (const std::exception& exception) {
+    if (!lock.owns_lock())
+      lock.lock();
+    if (place_.generation == generation)
+      break_off(
+          {Errc::out_of_memory, fmt::format("{} could not send to the next member: {}", self(), exception.what())});
   }
   pumping_ = false;
   if (running_ && running_->done())
@@ -252,9 +296,12 @@ void Member::answered(std::uint64_t generation, bool was_piece, const Result<Ans
   Lock lock{mutex_};
   if (generation != place_.generation || over_)
     return;
+  if (!answer && answer.error().code() == Errc::queue_full)
+    return break_off({Errc::unavailable, fmt::format("{} takes no more calls: {}; members of groups allow {} or more",
+                                                     who(after()), answer.error().message(), least_pending_calls)});
   if (!answer)
     return break_off({Errc::unavailable, fmt::format("{} is gone: {}", who(after()), answer.error().message())});
-  if (answer->code() == static_cast<std::uint32_t>(Errc::stale_epoch))
+  if (answer->elsewhere())
     return break_off({Errc::unavailable, fmt::format("{} has left this group: it was started anew, or put into another "
                                                      "group; form the group anew",
                                                      who(after()))});
@@ -268,30 +315,41 @@ void Member::answered(std::uint64_t generation, bool was_piece, const Result<Ans
 
 // -- operations -----------------------------------------------------------------------------------
 
+Result<void> Member::look(const Patience& patience, const std::string& what) {
+  // The stop first, as its reason may be the deadline: a caller takes its call back then.
+  const bool stopped = patience.stop();
+  const auto now = Clock::now();
+  const bool is_in_group = number_ != 0 || !(stopped || now >= patience.call_deadline);
+  if (now >= patience.deadline) {
+    const Error late{Errc::deadline_exceeded,
+                     fmt::format("{} came to the end of its time in {}: {}", self(), what, why_not_done())};
+    if (is_in_group)
+      break_off(late);
+    return fail(late);
+  }
+  if (stopped) {
+    const Error own{Errc::cancelled, fmt::format("this member, {}, was asked to stop during {}", self(), what)};
+    if (is_in_group)
+      break_off({Errc::unavailable, fmt::format("{} was asked to stop during {}", self(), what)}, own);
+    return fail(own);
+  }
+  return {};
+}
+
 Result<void> Member::await(Lock& lock, std::uint64_t generation, const Patience& patience, const std::string& what,
                            const std::function<bool()>& done) {
   while (!done()) {
     if (place_.generation != generation)
       return fail(Errc::cancelled, fmt::format("the group was formed anew during {}", what));
     if (over_)
-      return fail(*over_);
-    if (patience.stop()) {
-      break_off({Errc::unavailable, fmt::format("{} was asked to stop during {}", self(), what)});
-      return fail(Errc::cancelled, fmt::format("this actor, {}, was asked to stop during {}", self(), what));
-    }
-    const auto now = Clock::now();
-    if (now >= patience.deadline) {
-      const Error late{Errc::deadline_exceeded,
-                       fmt::format("{} came to the end of its time in {}: {}", self(), what, why_not_done())};
-      break_off(late);
-      return fail(late);
-    }
+      return fail(*own_end_);
+    GPUACTORS_TRY(look(patience, what));
     // Calls wait for an actor that is away until it is back, which may be never.
     if (place_.size() > 1 && next_.away()) {
       break_off({Errc::unavailable, fmt::format("{} is gone", who(after()))});
       continue;
     }
-    changed_.wait_until(lock, std::min(patience.deadline, now + attention_span));
+    changed_.wait_until(lock, std::min(patience.deadline, Clock::now() + attention_span));
   }
   return {};
 }
@@ -299,7 +357,9 @@ Result<void> Member::await(Lock& lock, std::uint64_t generation, const Patience&
 std::string Member::why_not_done() const {
   if (!started_)
     return "not all members had joined";
-  if (!running_ || !running_->met)
+  if (!running_)
+    return "it had not begun";
+  if (!running_->met)
     return fmt::format("{} had not begun", who(before()));
   if (!running_->ring.done())
     return fmt::format("{} pieces were to come from {}", running_->ring.missing(), who(before()));
@@ -312,8 +372,10 @@ Result<Place> Member::await_place(const Patience& patience) {
     return fail(Errc::invalid_argument,
                 "this actor is in no group: its program forms one with form_collective, again after each restart");
   if (over_)
-    return fail(*over_);
+    return fail(*own_end_);
   const auto generation = place_.generation;
+  if (number_ == 0 && place_.size() > 1)
+    GPUACTORS_TRY(look(patience, "the first operation of its group"));
   GPUACTORS_TRY(await(lock, generation, patience, "the forming of the group",
                       [&] { return started_ && place_.generation == generation; }));
   return place_;
@@ -325,10 +387,11 @@ Result<void> Member::run(std::uint64_t generation, const Operation& operation, s
   if (place_.generation != generation)
     return fail(Errc::cancelled, fmt::format("the group was formed anew before {}", to_string(operation)));
   if (over_)
-    return fail(*over_);
-  ++number_;
+    return fail(*own_end_);
   if (place_.size() == 1)
     return {};
+  GPUACTORS_TRY(look(patience, to_string(operation)));
+  ++number_;
   const Ring::Plan plan{course_of(operation.kind),
                         place_.size(),
                         place_.rank,
@@ -336,6 +399,13 @@ Result<void> Member::run(std::uint64_t generation, const Operation& operation, s
                         piece_bytes / size_of(operation.dtype),
                         operation.root};
   running_.emplace(Running{operation, Ring{plan}, values, {}, false, false});
+  // However this ends: the array is the caller's.
+  struct End {
+    std::optional<Running>& running;
+    ~End() {
+      running.reset();
+    }
+  } const end{running_};
   const auto first = running_->ring.begin();
   running_->outgoing.assign(first.begin(), first.end());
   running_->announces = first.empty();
@@ -351,15 +421,14 @@ Result<void> Member::run(std::uint64_t generation, const Operation& operation, s
   }
   pump(lock);
   // Another group has none: only this thread begins one.
-  auto ended = await(lock, generation, patience, to_string(operation), [&] { return running_ && running_->done(); });
-  running_.reset();
-  return ended;
+  return await(lock, generation, patience, to_string(operation), [&] { return running_ && running_->done(); });
 }
 
-Failure Member::refuse(std::string_view what, const Error& error) {
+Failure Member::refuse(std::uint64_t generation, std::string_view what, const Error& error) {
   const std::lock_guard lock{mutex_};
-  if (place_.generation != 0)
-    break_off({error.code(), fmt::format("{} could not take part in {}: {}", self(), what, error.message())});
+  if (place_.generation == generation)
+    break_off({code_for_others(error.code()),
+               fmt::format("{} could not take part in {}: {}", self(), what, error.message())});
   return fail(error);
 }
 

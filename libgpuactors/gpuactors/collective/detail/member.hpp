@@ -1,9 +1,9 @@
 // Member: one actor's part in a collective group. Internal to the layer.
 //
-// Two threads work on it: the actor's own, in an operation, and the one of its concurrent methods, which takes what
-// comes from the member before. Whichever of them has something for the next member sends it, one at a time, without
-// the mutex. Nothing here waits for room: what the next member has not used yet is bounded, and the rest stays in the
-// array.
+// Three threads work on it: the actor's own, in an operation; the one of its concurrent methods, which takes what comes
+// from the member before; and the one of its process that runs callbacks, which takes the answers of the next member.
+// Whichever of them has something for the next member sends it, one at a time, without the mutex. Nothing here waits
+// for room: what the next member has not used yet is bounded, and the rest stays in the array.
 //
 // The end of a group goes around against the ring: each member has one call open at the next one, which is answered
 // when the group is over there, or fails with its death.
@@ -43,6 +43,9 @@ struct Place {
 struct Patience {
   /// Asked again and again on the thread of the operation; must not block.
   std::function<bool()> stop;
+  /// Of the running call: nobody waits for its answer then.
+  TimePoint call_deadline = never;
+  /// Of the operation; not after that of the call.
   TimePoint deadline = never;
 };
 
@@ -69,13 +72,13 @@ public:
 
   // -- the actor's thread --------------------------------------------------------------------------
 
-  /// Returns its place when all members have joined.
+  /// Returns its place when all members have joined; an error for a call that is over and has begun nothing here.
   Result<Place> await_place(const Patience& patience);
   /// Takes part in `operation` of a group, with the whole array at `values`. Any error is the end of the group.
   Result<void> run(std::uint64_t generation, const Operation& operation, std::span<std::byte> values,
                    const Patience& patience);
-  /// Ends the group because this member cannot take part in what it was asked for. @returns `error`.
-  Failure refuse(std::string_view what, const Error& error);
+  /// Ends the group `generation` because this member cannot take part in what it was asked for. @returns `error`.
+  Failure refuse(std::uint64_t generation, std::string_view what, const Error& error);
 
 private:
   /// The operation under way.
@@ -109,9 +112,14 @@ private:
   [[nodiscard]] std::size_t after() const;
   /// Works a piece of the operation under way into its array.
   Result<void> use(const v1::CollectivePiece& piece);
-  /// The group is over. The first error counts.
-  void break_off(const Error& error);
+  /// Whether a piece may wait for its turn.
+  [[nodiscard]] Result<void> check_early(const v1::CollectivePiece& piece) const;
+  /// The group is over. The first error counts. `own`: what this member's operations fail with, if it is another one.
+  void break_off(const Error& error, std::optional<Error> own = std::nullopt);
   void forget_group(const Error& error);
+  /// Whether an operation may go on. A call that is over ends no group that it has begun nothing in: it may be an old
+  /// one, which a program that has its answer already does not wait for.
+  Result<void> look(const Patience& patience, const std::string& what);
   /// Sends what may be sent; unlocks meanwhile.
   void pump(Lock& lock);
   [[nodiscard]] std::optional<v1::CollectiveCall> next_call();
@@ -129,7 +137,9 @@ private:
   Place place_;
   ActorRef next_;
   bool started_ = false;
+  /// Why the group is over: for others, and for this member.
   std::optional<Error> over_;
+  std::optional<Error> own_end_;
   /// Operations that were begun.
   std::uint64_t number_ = 0;
   std::optional<Running> running_;
