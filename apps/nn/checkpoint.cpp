@@ -166,9 +166,12 @@ Result<NetworkSpec> spec_of(const std::filesystem::path& path, const Safetensors
   return spec;
 }
 
+/// Whether arrays may have fewer bits in a file than in a network.
+enum class Widening { allowed, refused };
+
 /// The arrays of a file in the layout of the parameters.
 Result<std::vector<std::byte>> gather(const std::filesystem::path& path, const Safetensors& file,
-                                      const std::string& prefix, const Network& network) {
+                                      const std::string& prefix, const Network& network, Widening widening) {
   const auto width = gpuactors::size_of(network.spec().dtype);
   std::vector<std::byte> bytes(parameter_elements(network.spec()) * width);
   for (const auto& parameter : network.parameters()) {
@@ -177,6 +180,11 @@ Result<std::vector<std::byte>> gather(const std::filesystem::path& path, const S
         || found->second.shape != parameter.shape)
       return wrong_checkpoint(
           path, fmt::format("it has no array {}{} of the shape that the network has", prefix, parameter.name));
+    if (widening == Widening::refused && found->second.dtype != network.spec().dtype)
+      return wrong_checkpoint(path, fmt::format("a training goes on with arrays in {} only, and its {}{} was rounded "
+                                                "to {}: the file can be served, not learned from",
+                                                gpuactors::to_string(network.spec().dtype), prefix, parameter.name,
+                                                gpuactors::to_string(found->second.dtype)));
     copy_elements(found->second, bytes.data() + parameter.offset * width);
   }
   return bytes;
@@ -233,10 +241,10 @@ Result<Progress> load_training(const std::filesystem::path& path, Trainer& train
     if (key.starts_with(notes_prefix))
       progress.notes.emplace(key, text);
   // Everything is read before anything is changed.
-  GPUACTORS_LET(values, gather(path, file, "", network));
+  GPUACTORS_LET(values, gather(path, file, "", network, Widening::refused));
   std::vector<std::vector<std::byte>> remembered;
   for (const auto& memory : trainer.memory()) {
-    GPUACTORS_LET(bytes, gather(path, file, memory_prefix(memory.name), network));
+    GPUACTORS_LET(bytes, gather(path, file, memory_prefix(memory.name), network, Widening::refused));
     remembered.push_back(std::move(bytes));
   }
   auto& stream = network.stream();
@@ -254,11 +262,11 @@ Result<NetworkSpec> read_spec(const std::filesystem::path& path) {
 }
 
 Result<Network> load_network(gpuactors::Stream& stream, const std::filesystem::path& path, std::int64_t max_rows) {
-  GPUACTORS_LET(file, read_safetensors(path));
+  GPUACTORS_LET(file, read_safetensors(path, Checksum::optional));
   GPUACTORS_LET(spec, spec_of(path, file));
   spec.max_rows = max_rows;
   GPUACTORS_LET(network, Network::make(stream, spec, 0));
-  GPUACTORS_LET(values, gather(path, file, "", network));
+  GPUACTORS_LET(values, gather(path, file, "", network, Widening::allowed));
   GPUACTORS_TRY(stream.upload(network.values().raw(), values.data(), values.size()));
   GPUACTORS_TRY(stream.synchronize());
   return std::move(network);

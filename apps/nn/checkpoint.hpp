@@ -26,8 +26,8 @@ gpuactors::Result<void> save_training(const std::filesystem::path& path, Trainer
                                       const Metadata& notes = {});
 
 /// Sets `trainer` to what a checkpoint says, so that it goes on as if it had not stopped. Waits for the stream.
-/// @returns `not_found`; `invalid_argument` when the file is damaged, or of another network, loss or optimizer: the
-///          trainer is then as it was.
+/// @returns `not_found`; `invalid_argument` when the file is damaged or has no checksum, is of another network, loss or
+///          optimizer, or has arrays of another type than the network: the trainer is then as it was.
 gpuactors::Result<Progress> load_training(const std::filesystem::path& path, Trainer& trainer);
 
 /// Writes the parameters only, for who serves them.
@@ -38,7 +38,8 @@ gpuactors::Result<void> save_network(const std::filesystem::path& path, Network&
 /// @returns `not_found`; `invalid_argument` when it is no checkpoint of a network.
 gpuactors::Result<NetworkSpec> read_spec(const std::filesystem::path& path);
 
-/// The same network on a device, for at most `max_rows` rows at once. The file is held against its checksum.
+/// The same network on a device, for at most `max_rows` rows at once; parameters of 16 bits become f32. The file is
+/// held against its checksum, if it has one: files that other programs wrote have none.
 /// @returns as `read_spec`, and `invalid_argument` when the file is damaged, `out_of_memory`.
 gpuactors::Result<Network> load_network(gpuactors::Stream& stream, const std::filesystem::path& path,
                                         std::int64_t max_rows);

@@ -41,10 +41,14 @@ struct Safetensors {
 gpuactors::Result<void> write_safetensors(const std::filesystem::path& path, const Metadata& metadata,
                                           const NamedArrays& arrays);
 
+/// Whether a file must have a checksum to be read. One that it has is always held against the file.
+enum class Checksum { required, optional };
+
 /// Reads a file and holds it against its checksum.
 /// @returns `not_found` when there is none; `invalid_argument` naming the path and what is wrong with it: truncated,
-///          altered, without a checksum, or no such file at all.
-gpuactors::Result<Safetensors> read_safetensors(const std::filesystem::path& path);
+///          altered, without a checksum where one is required, or no such file at all.
+gpuactors::Result<Safetensors> read_safetensors(const std::filesystem::path& path,
+                                                Checksum checksum = Checksum::required);
 
 /// The same without the bytes of the arrays, which are empty: reads the head of the file only, whose arrays must lie
 /// within it. The checksum is not held against it.

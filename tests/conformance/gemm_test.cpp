@@ -26,9 +26,15 @@ std::vector<double> widened(const std::vector<T>& x) {
   return {x.begin(), x.end()};
 }
 
-double element(const std::vector<double>& x, std::int64_t leading, bool transposed, std::int64_t row,
-               std::int64_t column) {
-  return x[static_cast<std::size_t>(transposed ? column * leading + row : row * leading + column)];
+/// A matrix row by row, without gaps. `transposed`: it lies column by column.
+std::vector<double> dense(const std::vector<double>& x, std::int64_t leading, bool transposed, std::int64_t rows,
+                          std::int64_t columns) {
+  std::vector<double> result;
+  result.reserve(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      result.push_back(x[static_cast<std::size_t>(transposed ? column * leading + row : row * leading + column)]);
+  return result;
 }
 
 /// Half a step of `T` at `value`, which the rounding of a sum in `Sum` costs; 0 if they are the same type.
@@ -63,23 +69,28 @@ double error_of(Stream& stream, const Case& c) {
   const auto after = stream.to_host<C>(*dc);
   REQUIRE(after);
   using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const auto wide_a = widened(a);
-  const auto wide_b = widened(b);
+  // Both with k in one piece.
+  const auto rows_of_a = dense(widened(a), lda, c.transpose_a, c.m, c.k);
+  const auto columns_of_b = dense(widened(b), ldb, !c.transpose_b, c.n, c.k);
   const auto wide_before = widened(before);
   const auto wide_after = widened(*after);
   double worst = 0;
   for (std::int64_t i = 0; i < c.m; ++i)
     for (std::int64_t j = 0; j < ldc; ++j) {
-      double expected = element(wide_before, ldc, false, i, j);
+      const auto at = static_cast<std::size_t>(i * ldc + j);
+      double expected = wide_before[at];
       double allowed = 0;
       if (j < c.n) {
         double sum = 0;
+        const auto* row = rows_of_a.data() + i * c.k;
+        const auto* column = columns_of_b.data() + j * c.k;
         for (std::int64_t p = 0; p < c.k; ++p)
-          sum += element(wide_a, lda, c.transpose_a, i, p) * element(wide_b, ldb, c.transpose_b, p, j);
+          sum += row[p] * column[p];
         expected = c.alpha * sum + c.beta * expected;
         allowed = rounding_error<C, Sum>(expected);
       }
-      worst = std::max(worst, std::abs(expected - element(wide_after, ldc, false, i, j)) - allowed);
+      const auto error = std::abs(expected - wide_after[at]) - allowed;
+      worst = std::isnan(error) ? HUGE_VAL : std::max(worst, error);
     }
   return worst / (static_cast<double>(c.k) * static_cast<double>(std::numeric_limits<Sum>::epsilon()));
 }
@@ -109,6 +120,30 @@ TEST_CASE("matrix products are right for all shapes, transposes, factors and lea
               CHECK(error_of<Float16, float>(context->stream(), c) < 8);
               CHECK(error_of<BFloat16, float>(context->stream(), c) < 8);
             }
+  }
+}
+
+TEMPLATE_TEST_CASE("large products of 16-bit elements are right for all transposes", "", Float16, BFloat16) {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    // A little more than what host devices compute at once, in columns and in k.
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        const Case c{530, 520, 261, ta, tb, 1.0, 2.0, 3};
+        INFO(fmt::format("ta={} tb={}", ta, tb));
+        CHECK(error_of<TestType>(context->stream(), c) < 8);
+        CHECK(error_of<TestType, float>(context->stream(), c) < 8);
+      }
+  }
+}
+
+TEMPLATE_TEST_CASE("products of 16-bit elements with a large k do not round the sums of its parts", "", Float16,
+                   BFloat16) {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    // So few elements in C, and so many in k, that a GPU is likely to divide k among its SMs. Sums rounded to 16 bits
+    // before they are added would be wrong by more than what sums in f32 are.
+    CHECK(error_of<TestType>(context->stream(), {64, 64, 16384, false, false, 1.0, 0.0, 0}) < 8);
   }
 }
 

@@ -75,6 +75,13 @@ static_assert(std::numeric_limits<BFloat16>::max() == 0x1.FEp127F && std::numeri
 static_assert(std::numeric_limits<BFloat16>::epsilon() == 0x1p-7F);
 static_assert(std::numeric_limits<Float16>::digits10 == 3 && std::numeric_limits<Float16>::max_digits10 == 5);
 static_assert(std::numeric_limits<Float16>::max_exponent == 16 && std::numeric_limits<Float16>::min_exponent == -13);
+static_assert(std::numeric_limits<Float16>::max_exponent10 == 4 && std::numeric_limits<Float16>::min_exponent10 == -4);
+static_assert(std::numeric_limits<BFloat16>::max_exponent10 == std::numeric_limits<float>::max_exponent10
+              && std::numeric_limits<BFloat16>::min_exponent10 == std::numeric_limits<float>::min_exponent10);
+static_assert(std::numeric_limits<Float16>::has_denorm == std::denorm_present
+              && !std::numeric_limits<BFloat16>::has_denorm_loss);
+static_assert(Float16{2049U} == 2048 && Float16{std::size_t{3}} == 3 && BFloat16{-257L} == -256 && Float16{true} == 1);
+static_assert(!std::is_convertible_v<std::uint64_t, Float16> && !std::is_constructible_v<Float16, const void*>);
 
 TEMPLATE_TEST_CASE("every pattern of 16 bits is its number, and the number is the pattern again", "", Float16,
                    BFloat16) {
@@ -133,6 +140,53 @@ TEMPLATE_TEST_CASE("what has no number of 16 bits becomes infinite, zero or a qu
   CHECK(std::isnan(Limits::signaling_NaN()));
   CHECK(std::isinf(Limits::infinity()));
   CHECK(Limits::lowest() == -Limits::max());
+}
+
+TEMPLATE_TEST_CASE("whole numbers of all sizes and signs are rounded once", "", Float16, BFloat16) {
+  using T = TestType;
+  constexpr auto digits = static_cast<unsigned>(std::numeric_limits<T>::digits);
+  unsigned wrong = 0;
+  // Around the middle between 2 numbers, once below an even one and once above: by way of a float or a double, what is
+  // 1 beside it would become the middle first.
+  for (unsigned exponent = digits; exponent < 64; ++exponent)
+    for (const std::uint64_t odd : {0U, 1U}) {
+      const auto step = std::uint64_t{1} << (exponent + 1 - digits);
+      const auto below = (std::uint64_t{1} << exponent) + odd * step;
+      const T number{static_cast<double>(below)}; // exact but for infinity
+      const auto low = number.bits();
+      const auto high = static_cast<std::uint16_t>(low + (std::isinf(number) ? 0 : 1));
+      for (const auto& [value, expected] : {std::pair{below, low},
+                                            {below + step / 2 - (step > 2 ? 1 : 0), step > 2 || odd == 0 ? low : high},
+                                            {below + step / 2, odd == 0 ? low : high},
+                                            {below + step / 2 + (step > 2 ? 1 : 0), step > 2 || odd == 1 ? high : low},
+                                            {below + step, high}}) {
+        wrong += T{value}.bits() == expected ? 0 : 1;
+        if (exponent < 63) {
+          const auto whole = static_cast<std::int64_t>(value);
+          wrong += converts_to<T>(whole, expected) ? 0 : 1;
+        }
+        if (exponent < 31) {
+          const auto narrow = static_cast<std::int32_t>(value);
+          wrong += converts_to<T>(narrow, expected) && T{static_cast<std::uint32_t>(narrow)}.bits() == expected ? 0 : 1;
+        }
+      }
+    }
+  CHECK(wrong == 0);
+  // All that have 16 bits or fewer.
+  for (int value = -32768; value < 65536; ++value) {
+    const auto expected = T{static_cast<float>(value)}.bits();
+    wrong += T{value}.bits() == expected ? 0 : 1;
+    if (value < 32768)
+      wrong += T{static_cast<std::int16_t>(value)}.bits() == expected ? 0 : 1;
+    if (value >= 0)
+      wrong += T{static_cast<std::uint16_t>(value)}.bits() == expected ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+  CHECK(T{std::numeric_limits<std::int64_t>::min()}.bits() == T{-0x1p63}.bits());
+  CHECK(T{std::numeric_limits<std::uint64_t>::max()}.bits() == T{0x1p64}.bits());
+  CHECK(T{0}.bits() == 0);
+  CHECK(T{static_cast<unsigned char>(200)} == 200.0F);
+  CHECK(T{static_cast<signed char>(-100)} == -100.0F);
 }
 
 TEST_CASE("numbers of 16 bits compute like floats and round on the way back") {

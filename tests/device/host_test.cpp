@@ -7,6 +7,7 @@
 #include <support/catch.hpp>
 
 #include <atomic>
+#include <cmath>
 #include <future>
 #include <mutex>
 #include <random>
@@ -261,6 +262,45 @@ TEST_CASE("memory whose free is queued counts until it is free, and an allocatio
   std::thread later{[&go] { go.set_value(); }};
   CHECK(side->allocate(1 << 20));
   later.join();
+}
+
+namespace {
+
+/// Checks a product whose alpha is 0 and that has what is no number in A and B.
+template <class T, class C>
+void check_without_product(Stream& stream) {
+  // Large enough for two threads.
+  constexpr std::int64_t m = 70;
+  constexpr std::int64_t n = 600;
+  auto a = stream.tensor_from(std::vector<T>(m * n, T{std::nanf("")}), {m, n});
+  auto b = stream.tensor_from(std::vector<T>(n * n, T{HUGE_VALF}), {n, n});
+  REQUIRE(a);
+  REQUIRE(b);
+  const auto product = [&](C before, double alpha, double beta) {
+    auto c = stream.tensor_from(std::vector<C>(m * n, before), {m, n});
+    REQUIRE(c);
+    REQUIRE(stream.gemm(*a, *b, *c, {.alpha = alpha, .beta = beta}));
+    return *stream.to_host<C>(*c);
+  };
+  // The second alpha is 0 in f32.
+  for (const double alpha : {0.0, std::is_same_v<T, double> ? 0.0 : 1e-60}) {
+    CHECK(product(C{1.5F}, alpha, -2.0) == std::vector<C>(m * n, C{-3.0F}));
+    CHECK(product(C{std::nanf("")}, alpha, 0.0) == std::vector<C>(m * n, C{0.0F}));
+  }
+}
+
+} // namespace
+
+TEST_CASE("a product with alpha 0 does not read A and B on a host device") {
+  const auto device = make_device(2);
+  const auto context = open(device, Share::one);
+  auto& stream = context->stream();
+  check_without_product<float, float>(stream);
+  check_without_product<double, double>(stream);
+  check_without_product<Float16, Float16>(stream);
+  check_without_product<BFloat16, BFloat16>(stream);
+  check_without_product<Float16, float>(stream);
+  check_without_product<BFloat16, float>(stream);
 }
 
 TEST_CASE("tiles cover a product exactly, keep k whole and depend on nothing but sizes and threads") {

@@ -5,6 +5,10 @@
 #include <apps/nn/checkpoint.hpp>
 #include <support/temporary_folder.hpp>
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -58,6 +62,48 @@ void write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream{path, std::ios::binary} << text;
 }
 
+/// The f32 arrays of a file in 16 bits.
+template <class T>
+struct Rounded {
+  explicit Rounded(const NamedArrays& whole) : arrays(whole) {
+    for (auto& [name, array] : arrays) {
+      auto& rounded = values.emplace_back();
+      for (std::size_t at = 0; at < array.bytes.size(); at += sizeof(float)) {
+        float value = 0;
+        std::memcpy(&value, array.bytes.data() + at, sizeof value);
+        rounded.push_back(T{value});
+      }
+      array.dtype = gpuactors::dtype_of<T>;
+      array.bytes = std::as_bytes(std::span{rounded});
+    }
+  }
+
+  NamedArrays arrays;
+  std::vector<std::vector<T>> values;
+};
+
+/// A file as another program may write it: spaces in its head, arrays in an order of its own, and no checksum.
+std::string written_elsewhere(const Metadata& metadata, const NamedArrays& arrays) {
+  std::string head = R"({"__metadata__": {"format": "pt")";
+  for (const auto& [key, value] : metadata)
+    head += fmt::format(R"(, "{}": "{}")", key, value);
+  head += "}";
+  std::string bytes;
+  for (auto at = arrays.rbegin(); at != arrays.rend(); ++at) {
+    const auto& [name, array] = *at;
+    auto type = std::string{gpuactors::to_string(array.dtype)};
+    std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::toupper(c); });
+    head += fmt::format(R"(, "{}": {{"dtype": "{}", "shape": [{}], "data_offsets": [{}, {}]}})", name, type,
+                        fmt::join(array.shape, ", "), bytes.size(), bytes.size() + array.bytes.size());
+    bytes.append(reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size());
+  }
+  head += "}";
+  const std::uint64_t length = head.size();
+  std::string text(sizeof length, '\0');
+  std::memcpy(text.data(), &length, sizeof length);
+  return text + head + bytes;
+}
+
 } // namespace
 
 TEST_CASE("a training that was saved goes on bit for bit", "[nn]") {
@@ -105,40 +151,82 @@ TEST_CASE("a network is loaded from the checkpoint of a training or from its own
   }
 }
 
-TEMPLATE_TEST_CASE("a network whose parameters were stored in 16 bits computes with them in float32", "[nn]",
+TEMPLATE_TEST_CASE("a network that another program stored in 16 bits computes with its parameters in float32", "[nn]",
                    gpuactors::Float16, gpuactors::BFloat16) {
   const TemporaryFolder folder;
   const auto path = folder / "network.safetensors";
   Student student{spec_with({.rate = 0.1})};
+  auto& stream = student.context->stream();
   must(save_network(path, student.trainer.network()));
   const auto whole = must(read_safetensors(path));
-  // Stores each array anew, rounded, as another program would.
-  std::vector<std::vector<TestType>> rounded;
-  auto arrays = whole.arrays;
-  for (auto& [name, array] : arrays) {
-    auto& values = rounded.emplace_back();
-    for (std::size_t at = 0; at < array.bytes.size(); at += sizeof(float)) {
-      float value = 0;
-      std::memcpy(&value, array.bytes.data() + at, sizeof value);
-      values.push_back(TestType{value});
-    }
-    array.dtype = gpuactors::dtype_of<TestType>;
-    array.bytes = std::as_bytes(std::span{values});
-  }
-  must(write_safetensors(path, whole.metadata, arrays));
+  const Rounded<TestType> rounded{whole.arrays};
+  write(path, written_elsewhere(whole.metadata, rounded.arrays));
   CHECK(must(read_spec(path)).dtype == DType::f32);
-  auto network = must(load_network(student.context->stream(), path, rows));
+  auto network = must(load_network(stream, path, rows));
   const auto expected = student.values();
-  const auto loaded = download(student.context->stream(), network.values());
+  const auto loaded = download(stream, network.values());
   REQUIRE(loaded.size() == expected.size());
   bool all_rounded = true;
   for (std::size_t i = 0; i < loaded.size(); ++i)
     all_rounded = all_rounded && loaded[i] == static_cast<double>(TestType{expected[i]});
   CHECK(all_rounded);
   // All arrays have one type.
-  arrays.at("layers.0.bias") = whole.arrays.at("layers.0.bias");
-  must(write_safetensors(path, whole.metadata, arrays));
-  CHECK(says(load_network(student.context->stream(), path, rows).error(), "layer 0 do not fit each other"));
+  auto mixed = rounded.arrays;
+  mixed.at("layers.0.bias") = whole.arrays.at("layers.0.bias");
+  write(path, written_elsewhere(whole.metadata, mixed));
+  CHECK(says(load_network(stream, path, rows).error(), "layer 0 do not fit each other"));
+}
+
+TEST_CASE("a file without a checksum is loaded as a network only, and never one with a wrong checksum", "[nn]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "network.safetensors";
+  Student student{spec_with({.rate = 0.1})};
+  student.learn(3);
+  auto& stream = student.context->stream();
+  must(save_training(path, student.trainer, 1));
+  const auto whole = must(read_safetensors(path));
+  const auto text = written_elsewhere(whole.metadata, whole.arrays);
+  write(path, text);
+  CHECK(download(stream, must(load_network(stream, path, rows)).values()) == student.values());
+  CHECK(says(load_training(path, student.trainer).error(), "has no checksum"));
+  CHECK(says(read_safetensors(path).error(), "has no checksum"));
+  write(path, text.substr(0, text.size() - 1));
+  CHECK(says(load_network(stream, path, rows).error(), "truncated"));
+  // As programs leave it that change a file and keep its metadata; then what is no checksum at all.
+  auto metadata = whole.metadata;
+  for (const auto* checksum : {"0000000000000000000000000000000000000000000000000000000000000000", "", "0"}) {
+    metadata["gpuactors.sha256"] = checksum;
+    write(path, written_elsewhere(metadata, whole.arrays));
+    CHECK(says(load_network(stream, path, rows).error(), "its checksum does not fit"));
+    CHECK(says(load_training(path, student.trainer).error(), "its checksum does not fit"));
+  }
+}
+
+TEMPLATE_TEST_CASE("a training does not go on with arrays that were rounded to 16 bits", "[nn]", gpuactors::Float16,
+                   gpuactors::BFloat16) {
+  const TemporaryFolder folder;
+  const auto path = folder / "training.safetensors";
+  Student student{spec_with({.kind = OptimizerKind::adam, .rate = 0.01})};
+  student.learn(3);
+  must(save_training(path, student.trainer, 1));
+  const auto whole = must(read_safetensors(path));
+  const Rounded<TestType> rounded{whole.arrays};
+  const auto before = student.values();
+  const auto refusal_of = [&](const NamedArrays& arrays) {
+    must(write_safetensors(path, whole.metadata, arrays));
+    return load_training(path, student.trainer).error();
+  };
+  const auto type = gpuactors::to_string(gpuactors::dtype_of<TestType>);
+  CHECK(says(refusal_of(rounded.arrays), fmt::format("layers.0.weight was rounded to {}", type)));
+  // It can be served all the same.
+  must(load_network(student.context->stream(), path, rows));
+  // Of the memory of the optimizer only.
+  auto partly = whole.arrays;
+  partly.at("optimizer.second.layers.1.bias") = rounded.arrays.at("optimizer.second.layers.1.bias");
+  CHECK(says(refusal_of(partly), fmt::format("optimizer.second.layers.1.bias was rounded to {}", type)));
+  CHECK(student.values() == before);
+  must(write_safetensors(path, whole.metadata, whole.arrays));
+  must(load_training(path, student.trainer));
 }
 
 TEST_CASE("a file that was cut or altered anywhere is refused, and changes nothing", "[nn]") {

@@ -24,7 +24,8 @@ class Device;
 /// the starts of two rows.
 ///
 /// A and B are of `dtype`, C is of `result`: both f32 or both f64; or f16 or bf16, with a C of the same type or of f32.
-/// Products of 16-bit elements sum and scale in f32 and round once, to C.
+/// Products of 16-bit elements sum and scale in f32 and round once, to C. With a beta of 0, C is not read before; with
+/// an alpha of 0, host devices do not read A and B.
 struct Gemm {
   DType dtype = DType::f32;
   bool transpose_a = false;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace gpuactors {
 
@@ -41,6 +42,27 @@ constexpr std::uint32_t float_infinity = 0x7F80'0000U;
   const bool is_beyond = value < 0 ? back < value : back > value;
   return float_of((bits_of(near) - (is_beyond ? 1U : 0U)) | 1U);
 }
+
+/// The same for a whole number. What 64 bits have beyond a double's 53 becomes one odd bit first.
+[[nodiscard]] GPUACTORS_FUNCTION constexpr float round_to_odd(std::uint64_t value) noexcept {
+  constexpr std::uint64_t dropped = 0x7FF;
+  if (value >> 53 != 0)
+    value = (value & ~dropped) | ((value & dropped) != 0 ? dropped + 1 : 0);
+  return round_to_odd(static_cast<double>(value));
+}
+
+[[nodiscard]] GPUACTORS_FUNCTION constexpr float round_to_odd(std::int64_t value) noexcept {
+  const auto bits = static_cast<std::uint64_t>(value);
+  return value < 0 ? -round_to_odd(0 - bits) : round_to_odd(bits);
+}
+
+template <class T>
+concept WholeNumber = std::is_integral_v<T> && sizeof(T) <= sizeof(std::uint64_t);
+
+/// A type that has all values of a whole number's type, and that `round_to_odd` takes.
+template <WholeNumber T>
+using Widest = std::conditional_t<(sizeof(T) < sizeof(std::uint64_t)), double,
+                                  std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 
 /// IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of fraction. Values up to 65504, with 3 decimal digits.
 struct Binary16 {
@@ -118,7 +140,9 @@ public:
     // nop
   }
 
-  GPUACTORS_FUNCTION constexpr explicit SmallFloat(int value) noexcept : SmallFloat(static_cast<double>(value)) {
+  template <detail::WholeNumber Whole>
+  GPUACTORS_FUNCTION constexpr explicit SmallFloat(Whole value) noexcept
+    : SmallFloat(detail::round_to_odd(static_cast<detail::Widest<Whole>>(value))) {
     // nop
   }
 
@@ -185,6 +209,8 @@ public:
   static constexpr bool has_infinity = true;
   static constexpr bool has_quiet_NaN = true;
   static constexpr bool has_signaling_NaN = true;
+  static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+  static constexpr bool has_denorm_loss = false;
   static constexpr bool traps = false;
   static constexpr bool tinyness_before = false;
   static constexpr std::float_round_style round_style = std::round_to_nearest;
@@ -194,6 +220,9 @@ public:
   static constexpr int max_digits10 = 2 + digits * 30103 / 100000;
   static constexpr int max_exponent = 1 << (Format::exponent_bits - 1);
   static constexpr int min_exponent = 3 - max_exponent;
+  // Rounded towards 0: the powers of ten between the least normal number and the largest.
+  static constexpr int max_exponent10 = max_exponent * 30103 / 100000;
+  static constexpr int min_exponent10 = (min_exponent - 1) * 30103 / 100000;
 
   static constexpr Number min() noexcept {
     return Number::from_bits(least_normal);

@@ -164,10 +164,14 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa, 
                                int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType atype, int64_t lda,
                                const void* b, cudaDataType btype, int64_t ldb, const void* beta, void* c,
                                cudaDataType ctype, int64_t ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
-  if (reinterpret_cast<FakeHandle*>(handle)->math_mode != CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
+  auto* fake = reinterpret_cast<FakeHandle*>(handle);
+  if (fake->math_mode != CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
     fake::misuse("a product of 16-bit elements that may round its sums before they are complete");
-  if (compute != CUBLAS_COMPUTE_32F || atype != btype || (ctype != atype && ctype != CUDA_R_32F))
+  if (compute != CUBLAS_COMPUTE_32F || (atype != CUDA_R_16F && atype != CUDA_R_16BF) || atype != btype
+      || (ctype != atype && ctype != CUDA_R_32F)) {
+    fake->used = false;
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   const auto submit_as = [&](auto element) {
     using In = decltype(element);
     return submit_16_bit<In>(handle, ctype,
@@ -175,8 +179,6 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa, 
                               static_cast<const In*>(a), lda, static_cast<const In*>(b), ldb,
                               *static_cast<const float*>(beta), static_cast<In*>(c), ldc});
   };
-  if (atype == CUDA_R_16F)
-    return submit_as(Float16{});
-  return atype == CUDA_R_16BF ? submit_as(BFloat16{}) : CUBLAS_STATUS_NOT_SUPPORTED;
+  return atype == CUDA_R_16F ? submit_as(Float16{}) : submit_as(BFloat16{});
 }
 }

@@ -38,6 +38,13 @@ struct ScaleAndAdd {
   }
 };
 
+template <class T>
+struct Shrink {
+  void operator()(std::uint64_t i, float beta, T* c) const {
+    c[i] = T{beta * c[i]};
+  }
+};
+
 /// Runs a functor for the indices 0..n-1 with the widest vectors that the processor has.
 template <class F, class... Args>
 void run(std::int64_t n, Args... args) {
@@ -128,8 +135,29 @@ void finish(const Gemm& g, const GemmTile& part, const float* sums) {
   }
 }
 
+/// Computes a tile of a product whose alpha is 0: A and B are not read, so that what is no number there stays there.
+template <class T>
+void finish_without_sums(const Gemm& g, const GemmTile& tile) {
+  const auto beta = static_cast<float>(g.beta);
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    auto* c = static_cast<T*>(g.c) + (tile.row + row) * g.ldc + tile.column;
+    if (beta == 0.0F)
+      std::fill_n(c, tile.columns, T{0.0F});
+    else
+      run<Shrink<T>>(tile.columns, beta, c);
+  }
+}
+
 template <class T>
 Result<void> run_tile(const Gemm& g, const GemmTile& tile, MultiplyFloats multiply) {
+  const bool is_wide = g.result_type() == DType::f32;
+  if (static_cast<float>(g.alpha) == 0.0F) {
+    if (is_wide)
+      finish_without_sums<float>(g, tile);
+    else
+      finish_without_sums<T>(g, tile);
+    return {};
+  }
   const Blocks blocks{g, tile};
   if (blocks.a() == nullptr)
     return fail(Errc::out_of_memory, fmt::format("the machine has no {} B of memory left for a product of {}",
@@ -139,7 +167,7 @@ Result<void> run_tile(const Gemm& g, const GemmTile& tile, MultiplyFloats multip
       const GemmTile part{tile.row + row, tile.column + column, std::min(most_rows, tile.rows - row),
                           std::min(most_columns, tile.columns - column)};
       sum_up<T>(g, part, blocks, multiply);
-      if (g.result_type() == DType::f32)
+      if (is_wide)
         finish<float>(g, part, blocks.sums());
       else
         finish<T>(g, part, blocks.sums());
