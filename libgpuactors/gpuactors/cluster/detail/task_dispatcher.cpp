@@ -4,6 +4,7 @@
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <algorithm>
+#include <atomic>
 
 namespace gpuactors::detail {
 
@@ -55,11 +56,10 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
   task->shape_ = std::move(wanted);
   if (deadline) {
     task->call.deadline = deadline_after(Clock::now(), *deadline);
-    task->timers_[0] =
-        start_timer(task, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
+    start_timer(task, Timer::deadline, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"});
   }
   if (queue_timeout)
-    task->timers_[1] = start_timer(task, *queue_timeout, waited_too_long(), true);
+    start_timer(task, Timer::queue, *queue_timeout, waited_too_long());
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
@@ -74,6 +74,9 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
     }
   }
   flush(outbox);
+  // One timer may have ended it before the other one was known.
+  if (task->finished())
+    stop_timers(*task);
 }
 
 void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) {
@@ -261,8 +264,8 @@ bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error
   if (task->retries_left > 0)
     --task->retries_left;
   if (task->call.deadline != never)
-    task->timers_[0] = start_timer(task, task->call.deadline - now,
-                                   Error{Errc::deadline_exceeded, "the task's deadline passed"}, false);
+    start_timer(task, Timer::deadline, task->call.deadline - now,
+                Error{Errc::deadline_exceeded, "the task's deadline passed"});
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
@@ -464,14 +467,13 @@ void TaskDispatcher::schedule_sweep() {
   sweeping_ = false;
 }
 
-RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,
-                                                bool while_waiting) {
-  auto due = [weak = weak_from_this(), weak_task = std::weak_ptr{task}, error = std::move(error), while_waiting] {
+void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer timer, Duration wait, Error error) {
+  auto due = [weak = weak_from_this(), weak_task = std::weak_ptr{task}, error = std::move(error), timer] {
     const auto dispatcher = weak.lock();
     const auto late = weak_task.lock();
     if (dispatcher == nullptr || late == nullptr)
       return;
-    if (while_waiting) {
+    if (timer == Timer::queue) {
       const std::lock_guard lock{dispatcher->mutex_};
       late->waited_long_ = true;
       if (late->lease_)
@@ -479,12 +481,13 @@ RequestPort::Ticket TaskDispatcher::start_timer(const std::shared_ptr<PendingTas
     }
     dispatcher->cancel(*late, error);
   };
-  return port_.after(wait, std::move(due)).value_or(0);
+  // It may be due at once, or the other one, and end the task on another thread.
+  std::atomic_ref{task->timers_[static_cast<std::size_t>(timer)]} = port_.after(wait, std::move(due)).value_or(0);
 }
 
 void TaskDispatcher::stop_timers(PendingTask& task) {
-  for (const auto timer : task.timers_)
-    if (timer != 0)
+  for (auto& each : task.timers_)
+    if (const auto timer = std::atomic_ref{each}.load(); timer != 0)
       port_.abandon(timer, Error{Errc::cancelled, "the task is over"});
 }
 

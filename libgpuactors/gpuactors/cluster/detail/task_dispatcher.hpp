@@ -7,6 +7,7 @@
 #include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/pending.hpp>
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -149,8 +150,10 @@ private:
   void drop_if_unused(const Shape& shape);
   void flush(Outbox& outbox);
   void schedule_sweep();
-  RequestPort::Ticket start_timer(const std::shared_ptr<PendingTask>& task, Duration wait, Error error,
-                                  bool while_waiting);
+  /// The places of `PendingTask::timers_`.
+  enum class Timer : std::uint8_t { deadline, queue };
+
+  void start_timer(const std::shared_ptr<PendingTask>& task, Timer timer, Duration wait, Error error);
   void stop_timers(PendingTask& task);
 
   RequestPort& port_;
