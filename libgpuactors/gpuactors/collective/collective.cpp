@@ -17,12 +17,8 @@ using detail::OperationKind;
 
 namespace {
 
-std::string name_of(const v1::ActorHandle& member) {
-  return member.name().empty() ? fmt::format("{} #{}", member.type(), member.id()) : member.name();
-}
-
 Error not_reducible(DType dtype) {
-  return {Errc::invalid_argument, fmt::format("{} cannot be reduced: f32, f64, i32 and i64 can", to_string(dtype))};
+  return {Errc::invalid_argument, fmt::format("{} cannot be reduced: all other types can", to_string(dtype))};
 }
 
 Error no_such_rank(std::size_t rank, const detail::Place& place) {
@@ -114,7 +110,7 @@ Result<void> Collective::join(std::uint64_t generation, const v1::CollectiveJoin
                 fmt::format("rank {} of {} members in group {} is none", join.rank(), members, generation));
   detail::Place place{generation, static_cast<std::size_t>(join.rank()), {}};
   for (const auto& member : join.members())
-    place.names.push_back(name_of(member));
+    place.names.push_back(detail::name_of(member));
   ActorRef next;
   if (members > 1) {
     const auto rank = (place.rank + 1) % members;

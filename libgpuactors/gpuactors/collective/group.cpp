@@ -1,5 +1,6 @@
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/collective/collective.hpp>
+#include <gpuactors/collective/detail/member.hpp>
 #include <gpuactors/collective/group.hpp>
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@ namespace gpuactors {
 namespace {
 
 std::string name_of_actor(const ActorRef& member) {
-  return member.name().empty() ? fmt::format("{} #{}", member.type(), member.id().value()) : member.name();
+  return detail::name_of(member.to_message());
 }
 
 Result<void> check_members(const std::vector<ActorRef>& members) {

@@ -56,6 +56,10 @@ Future<Member::Answer> at_once(Member::Answer answer) {
 
 } // namespace
 
+std::string name_of(const v1::ActorHandle& member) {
+  return member.name().empty() ? fmt::format("{} #{}", member.type(), member.id()) : member.name();
+}
+
 std::string Member::who(std::size_t rank) const {
   return fmt::format("rank {} of {} ({})", rank, place_.size(), place_.names[rank]);
 }

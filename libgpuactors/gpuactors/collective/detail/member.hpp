@@ -26,6 +26,9 @@
 
 namespace gpuactors::detail {
 
+/// Returns what a member is called in texts: its name, or its type and number.
+[[nodiscard]] std::string name_of(const v1::ActorHandle& member);
+
 /// A group from the view of one member. A plain value.
 struct Place {
   /// 0: in no group.
