@@ -11,6 +11,7 @@
 //   GPUACTORS_ACTOR("scaler", Scaler, ScalerConfig).method("scale", &Scaler::scale);
 #pragma once
 
+#include <gpuactors/actor/actor_thread.hpp>
 #include <gpuactors/actor/holder_context.hpp>
 #include <gpuactors/actor/metrics.hpp>
 #include <gpuactors/base/result.hpp>
@@ -54,8 +55,9 @@ struct ActorHost {
   std::unique_ptr<Placement> placement;
   std::shared_ptr<HolderControl> control;
   std::shared_ptr<const ProcessServices> services;
+  std::shared_ptr<Posts> posts;
   caf::event_based_actor* self = nullptr;
-  /// A method runs.
+  /// A method, or a function that was posted, runs.
   bool in_call = false;
   /// Whether the actor ends itself, and whether the message that ends it is under way.
   bool ends_itself = false;
@@ -148,6 +150,26 @@ public:
   /// before its first call. The first reason counts, up to `limits::end_reason_bytes`. `Cluster::kill` is for others:
   /// an actor would wait for its own end.
   void end(std::string reason);
+
+  /// Runs `function()` once on this actor's thread, behind the messages and functions that have come by now: the next
+  /// step of work that goes on between calls. Also in the constructor. In its turn, `stop_requested` says whether the
+  /// actor is to stop. An exception that leaves it ends the actor, as a crash would: it restarts if it has restarts
+  /// left. Functions that have not run when the actor ends are destroyed before it.
+  template <std::invocable F>
+  void post(F function) const {
+    static_cast<void>(own_thread().post(std::move(function)));
+  }
+
+  /// The same, not before `wait` has passed. A function that posts itself again is a timer.
+  template <std::invocable F>
+  void post_after(Duration wait, F function) const {
+    static_cast<void>(own_thread().post_after(wait, std::move(function)));
+  }
+
+  /// Returns the handle by which callbacks on other threads do the same: those of `Future::then`, for example.
+  [[nodiscard]] ActorThread own_thread() const {
+    return ActorThread{host_->posts};
+  }
 
   /// Returns the numbers that this actor publishes: `metrics().gauge("train_loss")`. Each life begins without any.
   [[nodiscard]] Metrics& metrics() noexcept;

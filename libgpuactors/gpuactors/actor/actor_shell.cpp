@@ -1,4 +1,5 @@
 #include <gpuactors/actor/actor_shell.hpp>
+#include <gpuactors/actor/posts.hpp>
 #include <gpuactors/base/output_holder.hpp>
 
 #include <unistd.h>
@@ -26,9 +27,23 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
   return check_ownership(type.ownership, gpus, 0, type.name);
 }
 
-/// What a tick without a number says: 0, the actor ends itself, or one of these.
+/// What a tick says: 0, that the answer with its id is there, or without an id, that the actor ends itself; or one of
+/// these.
 constexpr std::uint32_t grace_over = 1;
 constexpr std::uint32_t concurrent_ended = 2;
+/// A function was posted; if it waits, its id, and then when it is due.
+constexpr std::uint32_t posted = 3;
+constexpr std::uint32_t posted_later = 4;
+constexpr std::uint32_t posted_due = 5;
+/// It is time to look after streams that were kept.
+constexpr std::uint32_t look = 6;
+
+v1::Tick tick_of(std::uint32_t what, std::uint64_t id = 0) {
+  v1::Tick tick;
+  tick.set_what(what);
+  tick.set_id(id);
+  return tick;
+}
 
 /// Whether a message is a call of a concurrent method.
 bool is_concurrent(const ActorType& type, const caf_version::Content& content) {
@@ -57,20 +72,35 @@ caf::behavior ActorShell::make_behavior() {
   return {
       [this](const Call& call) { return serve(call); },
       [this](const std::string& method, const Payload& input) { return serve(detail::plain_call(method, input)); },
-      [this](const v1::Tick& message) {
-        // Answers have tickets; what ends this actor has none.
-        if (message.id() == 0 && message.what() == concurrent_ended)
-          return end(reason_);
-        if (message.id() == 0)
-          return end_itself(message.what() == grace_over);
-        answers_->deliver();
-        if (awaits_answers_)
-          end_itself(false);
-      },
+      [this](const v1::Tick& message) { tick(message); },
       // The mailbox is in order: all calls that arrived before the fault have been answered.
       [this](const v1::DeviceFault&) { leave(); },
       [this](const v1::StartActor& order, const Payload& config) { return start(order, config); },
   };
+}
+
+void ActorShell::tick(const v1::Tick& message) {
+  switch (message.what()) {
+  case concurrent_ended:
+    return end(reason_);
+  case posted:
+  case posted_due:
+    return run_posted(message.id());
+  case posted_later:
+    return caf_version::post_later(this, host_.posts->wait_of(message.id()), tick_of(posted_due, message.id()));
+  case look:
+    looks_ = answers_->look_after_streams();
+    if (looks_)
+      caf_version::post_later(this, limits::reader_look, tick_of(look));
+    return;
+  default:
+    break;
+  }
+  if (message.id() == 0)
+    return end_itself(message.what() == grace_over);
+  answers_->deliver();
+  if (awaits_answers_)
+    end_itself(false);
 }
 
 caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) {
@@ -90,6 +120,8 @@ void ActorShell::on_exit() {
     shared_->ended.get_future().wait();
   }
   answers_->fail_all(host_.control->why_ended());
+  if (host_.posts != nullptr)
+    host_.posts->close();
   object_.reset();
   if (host_.placement != nullptr)
     host_.control->report_lost(host_.placement->lost_devices());
@@ -103,9 +135,7 @@ void ActorShell::end_itself(bool grace_is_over) {
   // Whoever fulfils the promise may never do so: it may wait for a message that is refused now.
   if (std::exchange(awaits_answers_, true))
     return;
-  v1::Tick tick;
-  tick.set_what(grace_over);
-  caf_version::post_later(this, limits::stop_grace, std::move(tick));
+  caf_version::post_later(this, limits::stop_grace, tick_of(grace_over));
 }
 
 void ActorShell::leave(caf::error reason) {
@@ -153,6 +183,9 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   host_.type = order.spec().type();
   host_.origin = order.spec().origin();
   host_.restarts = order.restarts();
+  host_.posts = std::make_shared<detail::Posts>([self = caf::actor_cast<caf::actor_addr>(this)](std::uint64_t number) {
+    caf_version::post(self, tick_of(number == 0 ? posted : posted_later, number));
+  });
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
   GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, "actor " + type_->name,
@@ -188,9 +221,7 @@ Result<void> ActorShell::start_concurrent() {
   shared->services = host_.services;
   shared->control = host_.control;
   shared->on_end = [self = caf::actor_cast<caf::actor_addr>(this)] {
-    v1::Tick tick;
-    tick.set_what(concurrent_ended);
-    caf_version::post(self, std::move(tick));
+    caf_version::post(self, tick_of(concurrent_ended));
   };
   GPUACTORS_LET(concurrent, host_.services->threads->spawn<ConcurrentShell>(system(), shared));
   shared_ = std::move(shared);
@@ -208,7 +239,8 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   if (object_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the actor was not started"});
   const auto method = type_->find_method(call.method);
-  detail::HostedCall frame{this, call, *host_.control, *answers_, method ? methods_->find((*method)->number) : nullptr};
+  auto* const stats = method ? methods_->find((*method)->number) : nullptr;
+  detail::HostedCall frame{this, call, *host_.control, *answers_, stats, detail::Keeps::yes};
   object_->frame_ = &frame;
   host_.in_call = true;
   auto answer = detail::run_call(call, frame, [&]() -> Answer {
@@ -217,13 +249,36 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
     return (*method)->run(*object_, frame);
   });
   object_->frame_ = nullptr;
+  if (frame.kept() != nullptr && !std::exchange(looks_, true))
+    caf_version::post_later(this, limits::reader_look, tick_of(look));
+  after_turn();
+  return answers_->give(this, std::move(answer));
+}
+
+void ActorShell::run_posted(std::uint64_t number) {
+  const auto function = host_.posts->take(number);
+  if (!function || object_ == nullptr)
+    return;
+  host_.in_call = true;
+  auto done = detail::guarded("a function that the actor has posted", [&]() -> Answer {
+    function();
+    return Result<Payload>{Payload{}};
+  });
+  if (!*done) {
+    // It has no caller to tell. A loss is one of something that it has used: this actor's own lease stands.
+    host_.control->revoke(Error{Errc::actor_died, done->error().message()});
+    leave();
+  }
+  after_turn();
+}
+
+void ActorShell::after_turn() {
   host_.in_call = false;
   if (host_.ends_itself)
     host_.end_behind_queue();
   // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
   if (!host_.placement->lost_devices().empty())
     leave();
-  return answers_->give(this, std::move(answer));
 }
 
 } // namespace gpuactors

@@ -39,6 +39,11 @@ private:
   Result<void> make_object(const v1::StartActor& order, const Payload& config);
   Result<void> start_concurrent();
   caf::result<Payload> serve(const Call& call);
+  void tick(const v1::Tick& message);
+  /// Runs the function that was posted with this number, or the next one without.
+  void run_posted(std::uint64_t number);
+  /// What is due when a method, or a function that was posted, has returned.
+  void after_turn();
   /// The actor ends itself, and what was in its mailbox is answered.
   void end_itself(bool grace_is_over);
   /// Ends the actor: at once, or after its concurrent methods.
@@ -56,6 +61,8 @@ private:
   std::shared_ptr<detail::Answers> answers_;
   /// The actor has ended itself, and waits for answers that methods have promised.
   bool awaits_answers_ = false;
+  /// A look after streams that were kept is due.
+  bool looks_ = false;
   /// The actor ends when its concurrent methods have; it refers to itself until then.
   bool leaves_ = false;
   caf::strong_actor_ptr stays_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/holder_control.hpp>
+#include <gpuactors/actor/open_stream.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/wire/payload.hpp>
 
@@ -66,6 +67,9 @@ public:
   /// cancelled before that; see `HolderControl::defer`.
   virtual std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) = 0;
 
+  /// Keeps the stream of this call open behind the call; see `ReplyStream::keep`.
+  virtual Result<std::shared_ptr<detail::KeptStream>> keep() = 0;
+
 private:
   const Payload& input_;
   CallId id_;
@@ -77,7 +81,7 @@ private:
 
 /// The producing end of a streamed reply: items reach the caller in order and before the call's own answer.
 ///
-/// Only on the holder's thread, during its call.
+/// Only on the holder's thread, during its call; `keep` makes one that stays.
 template <ProtobufMessage T>
 class ReplyStream {
 public:
@@ -88,8 +92,10 @@ public:
   /// Sends `item`; waits while `limits::stream_window` items are in flight that the caller has not read
   /// (back-pressure).
   /// @returns `cancelled` if the caller withdrew or is gone, or the holder is ending; `deadline_exceeded` if the call's
-  ///          deadline came first; `invalid_argument` if the item is too large.
+  ///          deadline came first; `invalid_argument` if the item is too large, or the stream was kept.
   Result<void> write(T item) {
+    if (kept_)
+      return fail(Errc::invalid_argument, "the stream was kept: write to what keep() has returned");
     auto payload = Payload::of(std::move(item));
     GPUACTORS_TRY(payload.check_size());
     if (!frame_.control().take_credit(frame_.deadline(), [this] { return frame_.reader_is_there(); })) {
@@ -101,8 +107,19 @@ public:
     return {};
   }
 
+  /// Keeps the stream open when the method returns: what it returns then is an error, which ends the stream, or has no
+  /// effect; a `Future` ends the stream when it is ready. The actor serves other calls meanwhile.
+  /// @returns the stream that takes the place of this one; `unsupported` in a task, whose memory and lease end with it;
+  ///          `invalid_argument` for the second time.
+  [[nodiscard]] Result<OpenStream<T>> keep() {
+    GPUACTORS_LET(stream, frame_.keep());
+    kept_ = true;
+    return OpenStream<T>{std::move(stream)};
+  }
+
 private:
   CallFrame& frame_;
+  bool kept_ = false;
 };
 
 } // namespace gpuactors

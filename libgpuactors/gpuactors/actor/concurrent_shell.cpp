@@ -34,6 +34,7 @@ caf::result<Payload> ConcurrentShell::serve(const Call& call) {
                            *shared_->control,
                            *answers_,
                            fits ? shared_->methods->find((*method)->number) : nullptr,
+                           detail::Keeps::no,
                            CallThread::concurrent};
   const detail::ConcurrentCall running{frame};
   auto answer = detail::run_call(call, frame, [&]() -> Answer {

@@ -30,6 +30,8 @@ void HolderControl::end(CallThread thread) {
   const std::lock_guard lock{mutex_};
   auto& running = running_on(thread);
   running.last_ended = std::exchange(running.call, CallId{});
+  // What the holder does between calls was not asked to stop.
+  running.stop.store(ending_, std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -72,11 +74,24 @@ void HolderControl::defer(CallId call, std::function<void()> withdraw, CallThrea
     if (!call)
       return;
     if (!stop_requested(thread)) {
-      deferred_.emplace(call, std::move(withdraw));
+      deferred_.emplace(call, Deferred{std::move(withdraw), {}});
       return;
     }
   }
   withdraw();
+}
+
+std::uint32_t HolderControl::keep(CallId call, std::function<void()> withdraw,
+                                  std::function<void(std::uint32_t)> credit) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!stop_requested()) {
+      deferred_.emplace(call, Deferred{std::move(withdraw), std::move(credit)});
+      return std::exchange(credits_, 0);
+    }
+  }
+  withdraw();
+  return 0;
 }
 
 void HolderControl::settle(CallId call) {
@@ -94,7 +109,7 @@ bool HolderControl::cancel(CallId call) {
     const auto running =
         std::find_if(running_.begin(), running_.end(), [call](const Running& one) { return one.call == call; });
     if (auto deferred = deferred_.extract(call); !deferred.empty()) {
-      withdraw = std::move(deferred.mapped());
+      withdraw = std::move(deferred.mapped().withdraw);
     } else if (running != running_.end()) {
       running->stop.store(true, std::memory_order_relaxed);
       wake_.notify_all();
@@ -129,15 +144,22 @@ bool HolderControl::take_back(CallId call) {
 }
 
 void HolderControl::credit(CallId call, std::uint32_t items) {
-  const std::lock_guard lock{mutex_};
-  if (running_on(CallThread::own).call != call)
-    return;
-  credits_ += items;
-  wake_.notify_all();
+  std::function<void(std::uint32_t)> kept;
+  {
+    const std::lock_guard lock{mutex_};
+    if (const auto found = deferred_.find(call); found != deferred_.end()) {
+      kept = found->second.credit;
+    } else if (running_on(CallThread::own).call == call) {
+      credits_ += items;
+      wake_.notify_all();
+    }
+  }
+  if (kept)
+    kept(items);
 }
 
 void HolderControl::stop_all() {
-  std::unordered_map<CallId, std::function<void()>> deferred;
+  std::unordered_map<CallId, Deferred> deferred;
   {
     const std::lock_guard lock{mutex_};
     ending_ = true;
@@ -146,14 +168,15 @@ void HolderControl::stop_all() {
     wake_.notify_all();
     deferred.swap(deferred_);
   }
-  for (const auto& [call, withdraw] : deferred)
-    withdraw();
+  for (const auto& [call, one] : deferred)
+    one.withdraw();
 }
 
 void HolderControl::revoke(Error error) {
   {
     const std::lock_guard lock{mutex_};
-    revoked_ = std::move(error);
+    if (!revoked_)
+      revoked_ = std::move(error);
   }
   stop_all();
 }

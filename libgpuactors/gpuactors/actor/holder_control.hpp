@@ -57,6 +57,12 @@ public:
   /// once, on the cancelling thread; at once if that has already happened. Holder's thread.
   void defer(CallId call, std::function<void()> withdraw, CallThread thread = CallThread::own);
 
+  /// Defers the answer of the running call like `defer`, and keeps its stream open: from now on, `credit` gets what its
+  /// reader allows, on any thread. Holder's thread.
+  /// @returns the credit that the call has left.
+  [[nodiscard]] std::uint32_t keep(CallId call, std::function<void()> withdraw,
+                                   std::function<void(std::uint32_t)> credit);
+
   /// Records that a deferred call has its answer.
   void settle(CallId call);
 
@@ -68,16 +74,17 @@ public:
   /// @returns whether it was taken back: it has not run and never will.
   bool take_back(CallId call);
 
-  /// Grants the running call's stream `items` more items.
+  /// Grants the stream of the running call, or of one that was kept, `items` more items.
   void credit(CallId call, std::uint32_t items);
 
   /// Begins the end of the holder: asks running, deferred and all later calls to stop.
   void stop_all();
 
-  /// Revokes the lease: like `stop_all`, and calls without an answer fail with this error.
+  /// Takes the lease from the holder, or the holder from its callers because it cannot go on: like `stop_all`, and
+  /// calls without an answer fail with this error. The first one counts.
   void revoke(Error error);
 
-  /// Returns why the lease was revoked; nothing if it was not. Any thread.
+  /// Returns the error of `revoke`; nothing without one. Any thread.
   [[nodiscard]] std::optional<Error> revoked() const;
 
   /// The holder ends itself: later calls fail with this error, and those that have begun go on. The first error counts.
@@ -131,6 +138,13 @@ private:
     CallId last_ended;
   };
 
+  /// A call whose answer is still to come.
+  struct Deferred {
+    std::function<void()> withdraw;
+    /// Empty unless its stream was kept.
+    std::function<void(std::uint32_t)> credit;
+  };
+
   [[nodiscard]] Running& running_on(CallThread thread) noexcept {
     return running_[static_cast<std::size_t>(thread)];
   }
@@ -149,7 +163,7 @@ private:
   bool ending_ = false;
   std::optional<Error> revoked_;
   std::optional<Error> ends_itself_;
-  std::unordered_map<CallId, std::function<void()>> deferred_;
+  std::unordered_map<CallId, Deferred> deferred_;
   // Calls cancelled before they began. A cancellation may arrive after the call's answer, so the oldest entries are
   // forgotten.
   std::unordered_set<CallId> cancelled_;

@@ -3,6 +3,7 @@
 
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/call_stats.hpp>
+#include <gpuactors/actor/hosted_stream.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/lanes.hpp>
@@ -73,11 +74,47 @@ public:
     return answer_now(host, std::move(**answer));
   }
 
-  /// Sends `item` to the caller that `host` serves now.
-  void send_item(caf::event_based_actor* host, StreamItem item) {
-    if (const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host->current_sender()))
-      static_cast<void>(
-          send_message(lanes_.get(), caller, caf::actor_cast<caf::strong_actor_ptr>(host), 0, std::move(item)));
+  /// Sends `item` from `host` to `caller`. Any thread.
+  void send_item(const caf::strong_actor_ptr& caller, const caf::strong_actor_ptr& host, StreamItem item) {
+    if (caller != nullptr)
+      static_cast<void>(send_message(lanes_.get(), caller, host, 0, std::move(item)));
+  }
+
+  /// Keeps the stream of `call`, which `host` serves now. Host's thread.
+  std::shared_ptr<HostedStream> keep(caf::event_based_actor* host, CallId call, TimePoint deadline,
+                                     const Count& count) {
+    StreamWay way;
+    way.call = call;
+    way.deadline = deadline;
+    // The sender of the message is gone once it has a promise.
+    auto caller = caf::actor_cast<caf::strong_actor_ptr>(host->current_sender());
+    auto self = caf::actor_cast<caf::strong_actor_ptr>(host);
+    way.reader_is_there = [caller] { return caller != nullptr && caf_version::is_reachable(caller); };
+    way.send = [answers = shared_from_this(), caller, self](StreamItem item) {
+      answers->send_item(caller, self, std::move(item));
+    };
+    way.why_ended = [control = control_] { return control->why_ended(); };
+    way.reply = add(host, call, host->make_response_promise(), count);
+    auto stream = std::make_shared<HostedStream>(std::move(way));
+    const std::lock_guard lock{mutex_};
+    streams_.push_back(stream);
+    return stream;
+  }
+
+  /// Withdraws calls whose streams were kept, and whose readers are gone. Host's thread, now and then.
+  /// @returns whether there are streams to look at again.
+  bool look_after_streams() {
+    std::vector<std::shared_ptr<HostedStream>> streams;
+    {
+      const std::lock_guard lock{mutex_};
+      std::erase_if(streams_, [](const auto& stream) { return stream.expired(); });
+      for (const auto& stream : streams_)
+        if (auto kept = stream.lock())
+          streams.push_back(std::move(kept));
+    }
+    for (const auto& stream : streams)
+      stream->look();
+    return !streams.empty();
   }
 
   /// Keeps `promise` of `call` and returns the function that answers it. Host's thread; the returned function may be
@@ -166,16 +203,20 @@ private:
   std::map<std::uint64_t, Open> open_;
   std::mutex mutex_;
   std::vector<std::pair<std::uint64_t, Result<Payload>>> ready_;
+  std::vector<std::weak_ptr<HostedStream>> streams_;
 };
+
+/// Whether streams of calls may stay open when the calls have returned.
+enum class Keeps : bool { no, yes };
 
 /// The frame of a call that came as a CAF message to `host`.
 class HostedCall final : public CallFrame {
 public:
   /// @param stats of what is called; null if it does not exist.
   HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers, CallStats* stats,
-             CallThread thread = CallThread::own)
+             Keeps keeps = Keeps::no, CallThread thread = CallThread::own)
     : CallFrame(call.payload, call.id, call.deadline, call.stream, control, thread), host_(host), answers_(answers),
-      count_(stats) {
+      count_(stats), keeps_(keeps) {
     // nop
   }
 
@@ -184,7 +225,8 @@ public:
   }
 
   void send_item(Payload item) override {
-    answers_.send_item(host_, StreamItem{id(), std::move(item)});
+    answers_.send_item(caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender()),
+                       caf::actor_cast<caf::strong_actor_ptr>(host_), StreamItem{id(), std::move(item)});
   }
 
   [[nodiscard]] bool reader_is_there() const override {
@@ -193,15 +235,39 @@ public:
   }
 
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
+    if (kept_ != nullptr) {
+      kept_->on_withdraw(std::move(withdraw));
+      return [kept = kept_](Result<Payload> result) {
+        kept->finish(result ? Result<void>{} : Result<void>{fail(result.error())});
+      };
+    }
     auto reply = answers_.add(host_, id(), host_->make_response_promise(), count_);
     control().defer(id(), std::move(withdraw), thread());
     return reply;
+  }
+
+  Result<std::shared_ptr<KeptStream>> keep() override {
+    if (keeps_ == Keeps::no)
+      return fail(Errc::unsupported, "only an actor's method can keep its stream: a task's lease ends with the task");
+    if (kept_ != nullptr)
+      return fail(Errc::invalid_argument, "the stream was kept before");
+    kept_ = answers_.keep(host_, id(), deadline(), count_);
+    kept_->credit(control().keep(
+        id(), [kept = kept_] { kept->withdraw(); }, [kept = kept_](std::uint32_t items) { kept->credit(items); }));
+    return kept_;
+  }
+
+  /// Returns the stream that the call has kept; null if it has not. It answers the call.
+  [[nodiscard]] const std::shared_ptr<HostedStream>& kept() const noexcept {
+    return kept_;
   }
 
 private:
   caf::event_based_actor* host_;
   Answers& answers_;
   const Count count_;
+  const Keeps keeps_;
+  std::shared_ptr<HostedStream> kept_;
 };
 
 /// The call that a CAF program sends as `(std::string method, Payload)`: without a number, deadline or stream.
@@ -225,18 +291,17 @@ public:
 };
 
 /// Returns what `serve` does, so that no exception escapes.
+/// @param who threw it, for the error.
 template <class Serve>
-Answer answer_of(const Call& call, Serve&& serve) {
+Answer guarded(const std::string& who, Serve&& serve) {
   try {
     return serve();
   } catch (const FailedResult& failed) {
     return Result<Payload>{fail(failed.error())};
   } catch (const std::exception& exception) {
-    return Result<Payload>{
-        fail(Errc::task_failed, fmt::format("{} threw an exception: {}", call.method, exception.what()))};
+    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception: {}", who, exception.what()))};
   } catch (...) {
-    return Result<Payload>{
-        fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", call.method))};
+    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", who))};
   }
 }
 
@@ -262,11 +327,16 @@ Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
   } const end{frame};
   if (late)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
-  Answer answer = answer_of(call, std::forward<Serve>(serve));
+  Answer answer = guarded(call.method, std::forward<Serve>(serve));
   // The lease was revoked during the call, because a device failed: a result computed on that device cannot be trusted.
   if (answer && frame.stop_requested())
     if (auto revoked = control.revoked())
       answer = Result<Payload>{fail(std::move(*revoked))};
+  if (const auto& kept = frame.kept(); kept != nullptr && answer) {
+    if (!answer->has_value())
+      kept->finish(fail(answer->error()));
+    return std::nullopt;
+  }
   if (answer)
     frame.count().answered(!answer->has_value());
   return answer;

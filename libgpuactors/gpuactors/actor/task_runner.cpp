@@ -53,7 +53,7 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
   auto answer = detail::run_call(call, frame, [&]() -> Answer {
     if (!type)
       return Result<Payload>{fail(type.error())};
-    auto result = detail::answer_of(call, [&]() -> Answer {
+    auto result = detail::guarded(call.method, [&]() -> Answer {
       TaskContext context{*placement_, frame, *services_};
       return (*type)->run(context, frame);
     });

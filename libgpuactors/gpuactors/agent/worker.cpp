@@ -94,12 +94,14 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
         ended.add_lost_devices(index);
     if (ended.lost_devices_size() > 0)
       ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
-    if (known != nullptr)
-      if (const auto own = known->ends_itself()) {
-        ended.set_error(static_cast<std::uint32_t>(own->code()));
-        ended.set_text(own->message());
-        ended.set_by_itself(true);
-      }
+    if (const auto own = known != nullptr ? known->ends_itself() : std::nullopt) {
+      ended.set_error(static_cast<std::uint32_t>(own->code()));
+      ended.set_text(own->message());
+      ended.set_by_itself(true);
+    } else if (const auto why = known != nullptr ? known->revoked() : std::nullopt; why && ended.error() == 0) {
+      ended.set_error(static_cast<std::uint32_t>(why->code()));
+      ended.set_text(why->message());
+    }
     caf_version::enqueue(worker, nullptr, 0, ended);
   });
   slot.control->on_save([agent = agent_, id = lease.id(), epoch = lease.epoch()](const Payload& state) {

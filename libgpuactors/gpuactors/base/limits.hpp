@@ -89,6 +89,9 @@ inline constexpr std::chrono::milliseconds tasks_ahead_wait{20};
 /// Items of a streamed reply that may be in flight before the producer waits.
 inline constexpr std::uint32_t stream_window = 32;
 
+/// Bytes of a streamed reply that may wait for its reader where the producer does not wait (`OpenStream`).
+inline constexpr std::size_t open_stream_bytes = 4U << 20;
+
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
 inline constexpr std::size_t event_log = 4'096;
 

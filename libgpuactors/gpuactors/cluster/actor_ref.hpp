@@ -48,6 +48,27 @@ public:
     return source_->next(deadline_after(Clock::now(), timeout));
   }
 
+  /// Calls `function()` once, on the cluster's thread for callbacks, when `next` would not wait: an item or the end is
+  /// there. For programs that read many streams: call `next(Duration::zero())` until it says `deadline_exceeded`, then
+  /// this again; who reads later has the producer wait. A function that is given before the last one was called takes
+  /// its place. The end comes in any case, also when the reader is destroyed. After the end of the cluster, it runs on
+  /// whatever thread brings it, and at once for a reader that was moved from. An exception that it throws becomes a
+  /// line on standard error.
+  template <std::invocable F>
+  void when_ready(F function) {
+    auto run = [kept = std::make_shared<F>(std::move(function))] {
+      try {
+        (*kept)();
+      } catch (...) {
+        detail::report_exception();
+      }
+    };
+    if (source_ != nullptr)
+      source_->when_ready(std::move(run));
+    else
+      run();
+  }
+
   /// Calls `function(T)` with each item until the end; it returns nothing, or a `Result<void>` whose error ends the
   /// reading.
   /// @param timeout how long to wait for each item.

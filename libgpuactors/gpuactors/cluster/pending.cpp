@@ -52,6 +52,11 @@ void PendingTask::grant_credit(std::uint32_t items) {
     dispatcher->credit(*this, items);
 }
 
+std::shared_ptr<Executor> PendingTask::executor() const {
+  const auto kept = core.lock();
+  return kept != nullptr ? kept->executor() : nullptr;
+}
+
 // -- PendingCall ----------------------------------------------------------------------------------
 
 PendingCall::~PendingCall() {
@@ -125,6 +130,11 @@ void PendingCall::ask_to_stop(Cancel how) {
   }
   if (core != nullptr && control != nullptr)
     core->port().tell(control, std::move(message));
+}
+
+std::shared_ptr<Executor> PendingCall::executor() const {
+  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
+  return core != nullptr ? core->executor() : nullptr;
 }
 
 void PendingCall::grant_credit(std::uint32_t items) {

@@ -62,6 +62,9 @@ public:
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
 
+  /// Returns the cluster's thread for callbacks; null if the cluster is closed, or the task was never submitted.
+  [[nodiscard]] std::shared_ptr<Executor> executor() const;
+
   /// What the dispatcher uses; set before the task is submitted.
   std::weak_ptr<ClusterCore> core;
   Call call;
@@ -127,6 +130,9 @@ public:
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
 
+  /// Returns the cluster's thread for callbacks; null if the cluster is closed, or there is no actor.
+  [[nodiscard]] std::shared_ptr<Executor> executor() const;
+
 private:
   friend class CallStarter;
 
@@ -179,6 +185,9 @@ public:
   /// Returns the next item, nothing at the end, or `deadline_exceeded` if neither came in time.
   virtual Result<std::optional<T>> next(TimePoint deadline) = 0;
 
+  /// Calls `function` once when `next` would not wait.
+  virtual void when_ready(std::function<void()> function) = 0;
+
   /// Asks the producer to stop.
   virtual void stop() = 0;
 };
@@ -188,17 +197,19 @@ template <class T, class Work>
 class StreamState final : public Work, public StreamSource<T> {
 public:
   void on_item(Payload item) override {
-    const std::lock_guard lock{mutex_};
+    std::unique_lock lock{mutex_};
     items_.push_back(std::move(item));
     wake_.notify_one();
+    call_back(std::move(lock));
   }
 
   void finish(Result<Payload> result) override {
-    const std::lock_guard lock{mutex_};
+    std::unique_lock lock{mutex_};
     if (end_)
       return;
     end_.emplace(std::move(result));
     wake_.notify_all();
+    call_back(std::move(lock));
   }
 
   [[nodiscard]] bool finished() const noexcept override {
@@ -208,13 +219,33 @@ public:
 
   Result<std::optional<T>> next(TimePoint deadline) override;
 
+  void when_ready(std::function<void()> function) override {
+    std::unique_lock lock{mutex_};
+    when_ready_ = std::move(function);
+    if (!items_.empty() || end_)
+      call_back(std::move(lock));
+  }
+
   void stop() override {
     this->withdraw(Cancel::ask);
   }
 
 private:
+  /// With the lock, which it gives back: has the function called that waits, if there is one.
+  void call_back(std::unique_lock<std::mutex> lock) {
+    if (!when_ready_)
+      return;
+    auto function = std::exchange(when_ready_, {});
+    lock.unlock();
+    const auto executor = this->executor();
+    // Moved: what the function owns must not be destroyed on the thread that brings the item.
+    if (const auto back = executor != nullptr ? executor->post(std::move(function)) : std::move(function))
+      back();
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  std::function<void()> when_ready_;
   std::deque<Payload> items_;
   std::optional<Result<Payload>> end_;
   std::uint32_t taken_ = 0;

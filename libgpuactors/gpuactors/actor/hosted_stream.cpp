@@ -1,0 +1,116 @@
+#include <gpuactors/actor/hosted_stream.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+#include <google/protobuf/empty.pb.h>
+
+namespace gpuactors::detail {
+
+Result<void> HostedStream::write(Payload item) {
+  GPUACTORS_TRY(item.check_size());
+  const std::lock_guard lock{mutex_};
+  if (end_)
+    return fail(Errc::invalid_argument, "the stream was finished before");
+  if (withdrawn_ || !way_.reader_is_there())
+    return fail(Errc::cancelled, "the caller does not want more items or is gone, or this holder is ending");
+  if (is_late())
+    return fail(Errc::deadline_exceeded, "the call's deadline passed before the item");
+  if (waiting_.empty() && credits_ > 0) {
+    send(std::move(item));
+    return {};
+  }
+  const auto bytes = item.wire_size();
+  if (waiting_bytes_ + bytes > limits::open_stream_bytes)
+    return fail(Errc::queue_full,
+                fmt::format("{} items of {} wait for the caller, who reads too slowly: {} are allowed", waiting_.size(),
+                            format_bytes(waiting_bytes_), format_bytes(limits::open_stream_bytes)));
+  waiting_.push_back(std::move(item));
+  waiting_bytes_ += bytes;
+  return {};
+}
+
+void HostedStream::send(Payload item) {
+  --credits_;
+  way_.send(StreamItem{way_.call, std::move(item)});
+}
+
+void HostedStream::finish(Result<void> end) {
+  std::unique_lock lock{mutex_};
+  if (end_)
+    return;
+  end_ = std::move(end);
+  if (withdrawn_ || waiting_.empty() || !way_.reader_is_there())
+    answer(std::move(lock));
+}
+
+void HostedStream::answer(std::unique_lock<std::mutex> lock) {
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  if (std::exchange(answered_, true))
+    return;
+  auto end = *end_;
+  lock.unlock();
+  way_.reply(end ? Result<Payload>{Payload::of(google::protobuf::Empty{})} : Result<Payload>{fail(end.error())});
+}
+
+bool HostedStream::stop_requested() const {
+  {
+    const std::lock_guard lock{mutex_};
+    if (withdrawn_ || end_)
+      return true;
+  }
+  return !way_.reader_is_there() || is_late();
+}
+
+std::size_t HostedStream::waiting() const {
+  const std::lock_guard lock{mutex_};
+  return waiting_.size();
+}
+
+void HostedStream::credit(std::uint32_t items) {
+  std::unique_lock lock{mutex_};
+  credits_ += items;
+  while (credits_ > 0 && !waiting_.empty()) {
+    waiting_bytes_ -= waiting_.front().wire_size();
+    send(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  if (end_ && waiting_.empty())
+    answer(std::move(lock));
+}
+
+void HostedStream::withdraw() {
+  std::unique_lock lock{mutex_};
+  withdrawn_ = true;
+  // A caller that still reads would take what it has for all.
+  if (end_ && !waiting_.empty())
+    end_ = fail(way_.why_ended());
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  auto functions = std::exchange(withdrawals_, {});
+  if (end_)
+    answer(std::move(lock));
+  else
+    lock.unlock();
+  for (const auto& function : functions)
+    function();
+}
+
+void HostedStream::on_withdraw(std::function<void()> function) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!withdrawn_) {
+      withdrawals_.push_back(std::move(function));
+      return;
+    }
+  }
+  function();
+}
+
+void HostedStream::look() {
+  if (!way_.reader_is_there())
+    withdraw();
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,74 @@
+// HostedStream: the stream of a call that came as a CAF message and stays open when its method has returned. Internal
+// to the layer.
+#pragma once
+
+#include <gpuactors/actor/open_stream.hpp>
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/wire/messages.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace gpuactors::detail {
+
+/// Where the items and the answer of a call go.
+struct StreamWay {
+  CallId call;
+  TimePoint deadline = never;
+  /// Both any thread.
+  std::function<void(StreamItem)> send;
+  std::function<void(Result<Payload>)> reply;
+  std::function<bool()> reader_is_there;
+  /// What callers get when the actor has ended before its answer.
+  std::function<Error()> why_ended;
+};
+
+/// Any thread. Answers the call once: behind its last item, or when nobody reads it any more.
+class HostedStream final : public KeptStream {
+public:
+  explicit HostedStream(StreamWay way) : way_(std::move(way)) {
+    // nop
+  }
+
+  Result<void> write(Payload item) override;
+  void finish(Result<void> end) override;
+  [[nodiscard]] bool stop_requested() const override;
+  [[nodiscard]] std::size_t waiting() const override;
+
+  /// The reader has room for `items` more.
+  void credit(std::uint32_t items);
+
+  /// The call was cancelled, its reader is gone, or its actor ends. Idempotent.
+  void withdraw();
+
+  /// Has `function` called once if the call is withdrawn; at once if it was.
+  void on_withdraw(std::function<void()> function);
+
+  /// Withdraws the call if its reader is gone. To be called now and then.
+  void look();
+
+private:
+  [[nodiscard]] bool is_late() const {
+    return way_.deadline != never && Clock::now() >= way_.deadline;
+  }
+  void send(Payload item);
+  /// With the lock, which it gives back before it answers.
+  void answer(std::unique_lock<std::mutex> lock);
+
+  const StreamWay way_;
+  mutable std::mutex mutex_;
+  // Guarded by the mutex.
+  std::uint32_t credits_ = 0;
+  std::deque<Payload> waiting_;
+  std::size_t waiting_bytes_ = 0;
+  std::optional<Result<void>> end_;
+  bool answered_ = false;
+  bool withdrawn_ = false;
+  std::vector<std::function<void()>> withdrawals_;
+};
+
+} // namespace gpuactors::detail
