@@ -66,10 +66,11 @@ Result<void> say_what(const ModelTable& table, const std::string& name) {
                           fmt::join(spec.shape, ","));
     return text;
   };
-  say(fmt::format("model {}, version {}: {} to {}; {} of {}; batches of up to {} rows", model.name,
-                  model.versions.front(), list(model.inputs), list(model.outputs),
+  say(fmt::format("model {}, version {}: {} to {}{}; {} of {}; {}", model.name, model.versions.front(),
+                  list(model.inputs), model.generative ? "a stream of " : "", list(model.outputs),
                   model.replicas == 1 ? "1 replica" : fmt::format("{} replicas", model.replicas), model.gpus,
-                  model.max_batch));
+                  model.generative ? fmt::format("up to {} requests at once in each", model.max_running)
+                                   : fmt::format("batches of up to {} rows", model.max_batch)));
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace serve {
@@ -80,6 +81,9 @@ struct NamedTensor {
   Bytes data;
 };
 
+/// What a client says beside the inputs, for models that understand it.
+using Parameter = std::variant<bool, std::int64_t, double, std::string>;
+
 struct InferRequest {
   std::string model;
   /// Empty means the newest that is ready.
@@ -92,8 +96,13 @@ struct InferRequest {
   std::uint64_t priority = 0;
   /// The answer must come within this time of its arrival; none means the model's default.
   std::optional<gpuactors::Duration> timeout;
+  /// For generative models, without those that the server itself understands.
+  std::map<std::string, Parameter> parameters;
+  /// Whether the client wants a reply of its own that says that there are no more (fronts see to that).
+  bool wants_end = false;
 };
 
+/// One answer, or one of those of a generative model.
 struct InferReply {
   std::string model;
   std::string version;
@@ -127,6 +136,10 @@ struct ModelDescription {
   std::string platform;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
+  /// Whether it answers with a stream of replies: `Service::generate` asks it, and `infer` does not.
+  bool generative = false;
+  /// Requests that each replica of a generative model runs at once.
+  std::uint64_t max_running = 0;
   /// 0: no batching.
   std::uint64_t max_batch = 0;
   std::uint64_t max_queue = 0;
@@ -177,6 +190,22 @@ public:
     virtual void cancel() noexcept = 0;
   };
   virtual std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) = 0;
+
+  /// The replies to one request of a generative model, which come as they are asked for. One thread at a time asks.
+  class Replies : public Ticket {
+  public:
+    /// A reply; nothing at the end; or the error that ended them.
+    using Next = std::function<void(gpuactors::Result<std::optional<InferReply>>)>;
+    /// Calls `done` once, as soon as there is something, on any thread, perhaps before this returns. Not again before
+    /// that, nor after the end. Who does not ask holds up the model, once its buffers are full.
+    virtual void next(Next done) = 0;
+  };
+  /// Asks a generative model. The first `next` says what is wrong with the request, if something is. Whoever does not
+  /// want the rest must `cancel`.
+  virtual std::shared_ptr<Replies> generate(InferRequest request) = 0;
+
+  /// Whether a model is asked by `generate`. @returns the errors of `describe`.
+  [[nodiscard]] virtual gpuactors::Result<bool> generative(std::string_view model, std::string_view version) const = 0;
 
   /// Whether every model that should be ready is.
   [[nodiscard]] virtual bool ready() const = 0;

@@ -137,8 +137,8 @@ class HttpClients(Clients, unittest.TestCase):
                          [{"name": "y", "datatype": "FP32", "shape": [-1, 4]}])
         self.assertEqual(client.get_model_config("line")["max_batch_size"], 64)
         self.assertIn("success", client.get_inference_statistics("line")["model_stats"][0]["inference_stats"])
-        self.assertEqual(len(client.get_inference_statistics()["model_stats"]), 4)
-        self.assertEqual(len(client.get_model_repository_index()), 4)
+        self.assertEqual(len(client.get_inference_statistics()["model_stats"]), 5)
+        self.assertEqual(len(client.get_model_repository_index()), 5)
 
     def test_json_in_and_out(self):
         x = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -186,8 +186,8 @@ class GrpcClients(Clients, unittest.TestCase):
         self.assertIn("statistics", client.get_server_metadata().extensions)
         self.assertEqual(list(client.get_model_metadata("line").outputs[0].shape), [-1, 4])
         self.assertEqual(client.get_model_config("line").config.max_batch_size, 64)
-        self.assertEqual(len(client.get_inference_statistics().model_stats), 4)
-        self.assertEqual(len(client.get_model_repository_index().models), 4)
+        self.assertEqual(len(client.get_inference_statistics().model_stats), 5)
+        self.assertEqual(len(client.get_model_repository_index().models), 5)
         self.refused("UNIMPLEMENTED", "tracing", client.get_trace_settings)
         self.refused("UNIMPLEMENTED", "shared memory", client.get_system_shared_memory_status)
 

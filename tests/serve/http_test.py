@@ -66,7 +66,7 @@ class Requests(WithServer):
                          [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}])
         self.assertEqual(self.ask("GET", "/v2/models/line/versions/1/ready").json, {"name": "line", "ready": True})
         self.assertEqual(self.ask("GET", "/v2/models/line/config").json["max_batch_size"], 64)
-        self.assertEqual(len(self.ask("GET", "/v2/models/stats").json["model_stats"]), 4)
+        self.assertEqual(len(self.ask("GET", "/v2/models/stats").json["model_stats"]), 5)
         self.assertIn("nv_inference_count", self.ask("GET", "/metrics").text)
 
     def test_answers_are_counted_by_status(self):

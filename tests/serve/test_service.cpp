@@ -95,6 +95,7 @@ TestService::TestService() {
   models_["echo"] = described("echo", {{"text", DataType::bytes, {1}}}, {{"text", DataType::bytes, {1}}}, 0);
   models_["wait"] = described("wait", {x}, {}, 0);
   models_["big"] = described("big", {{"n", DataType::int32, {1}}}, {{"y", DataType::fp32, {-1}}}, 0);
+  models_["talk"] = describe_talk();
   watcher_ = std::thread{[this] { watch_deadlines(); }};
 }
 
@@ -112,10 +113,23 @@ std::shared_ptr<Service::Ticket> TestService::infer(InferRequest request, InferD
     done(fail(known.error()));
     return nullptr;
   }
+  if (request.model == "talk") {
+    done(fail(Errc::unsupported, "model \"talk\" answers with a stream"));
+    return nullptr;
+  }
   if (request.model == "wait")
     return wait(request, std::move(done));
   done(compute(request));
   return nullptr;
+}
+
+std::shared_ptr<Service::Replies> TestService::generate(InferRequest request) {
+  return begin_talk(std::move(request), talks_);
+}
+
+Result<bool> TestService::generative(std::string_view model, std::string_view version) const {
+  GPUACTORS_LET(known, describe(model, version));
+  return known.generative;
 }
 
 Result<InferReply> TestService::compute(const InferRequest& request) {
@@ -269,6 +283,11 @@ std::string TestService::metrics() const {
   for (const auto& [name, statistics] : statistics_)
     text += "nv_inference_count{model=\"" + name + "\"} " + std::to_string(statistics.inference_count) + "\n";
   text += "test_waiting " + std::to_string(waiting_.size()) + "\ntest_cancelled " + std::to_string(cancelled_) + "\n";
+  {
+    const std::lock_guard talking{talks_->mutex};
+    text += "test_talks_held " + std::to_string(talks_->held) + "\ntest_talks_cancelled "
+            + std::to_string(talks_->cancelled) + "\ntest_talk_replies " + std::to_string(talks_->replies) + "\n";
+  }
   for (const auto& [name, value] : load_parameters_)
     text += "test_load_parameter{name=\"" + name + "\",value=\"" + value + "\"} 1\n";
   return text;

@@ -1,6 +1,8 @@
 // A `Service` with a few small models of real arithmetic, for tests of the fronts.
 #pragma once
 
+#include "test_talk.hpp"
+
 #include <apps/serve/service.hpp>
 
 #include <condition_variable>
@@ -19,12 +21,15 @@ namespace serve::test {
 ///   echo   gives back every input under its own name, whatever its type
 ///   wait   never answers by itself: it ends by its timeout (100 s if there is none) or when the client has gone
 ///   big    FP32 y of as many elements as INT32 n says
+///   talk   a generative one, see test_talk.hpp
 class TestService final : public Service {
 public:
   TestService();
   ~TestService() override;
 
   std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) override;
+  std::shared_ptr<Replies> generate(InferRequest request) override;
+  [[nodiscard]] gpuactors::Result<bool> generative(std::string_view model, std::string_view version) const override;
   [[nodiscard]] bool ready() const override;
   [[nodiscard]] gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const override;
   [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model,
@@ -41,6 +46,10 @@ public:
   /// Requests that were given up by their clients.
   [[nodiscard]] std::size_t cancelled() const;
 
+  [[nodiscard]] TalkCounts& talks() const noexcept {
+    return *talks_;
+  }
+
 private:
   class WaitingTicket;
   struct Waiting {
@@ -54,6 +63,7 @@ private:
   void watch_deadlines();
 
   std::map<std::string, ModelDescription> models_;
+  const std::shared_ptr<TalkCounts> talks_ = std::make_shared<TalkCounts>();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::set<std::string> unloaded_;

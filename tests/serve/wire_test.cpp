@@ -73,7 +73,7 @@ TEST_CASE("the error of a stream is short, and can be parsed") {
   while (name.size() < 5'000)
     name += "\xf0\x9f\x98\x80";
   for (const auto& sentence : {name, "a" + name, "ab" + name, "abc" + name, input_name("a" + name)}) {
-    auto buffer = stream_error_of({Errc::invalid_argument, sentence}, "7");
+    auto buffer = stream_error_of({Errc::invalid_argument, sentence}, "7", true);
     grpc::Slice slice;
     REQUIRE(buffer.DumpToSingleSlice(&slice).ok());
     CHECK(slice.size() < 2'000);

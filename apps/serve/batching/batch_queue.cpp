@@ -47,6 +47,12 @@ Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const C
                                        "may",
                                        waiting_.size(), waiting_rows_, limits_.max_requests, limits_.max_rows));
   }
+  if (request->bytes > limits_.max_bytes - std::min(waiting_bytes_, limits_.max_bytes)) {
+    ++counts_.refused_full;
+    ++counts_.refused_busy;
+    return gpuactors::fail(Errc::queue_full, fmt::format("the queue is full: requests of {} bytes wait, and {} may",
+                                                         waiting_bytes_, limits_.max_bytes));
+  }
   GPUACTORS_TRY(check_deadline(*request, now, capacity));
   ++counts_.admitted;
   request->place = Place{request->priority, ++last_number_};
@@ -93,12 +99,14 @@ TimePoint BatchQueue::expected_end(const Request& request, TimePoint now, const 
 void BatchQueue::start_waiting(const RequestPtr& request) {
   request->state = Request::State::waiting;
   waiting_rows_ += request->rows;
+  waiting_bytes_ += request->bytes;
   rows_by_priority_[request->place.priority] += request->rows;
   waiting_.emplace(request->place, request);
 }
 
 void BatchQueue::stop_waiting(Request& request) {
   waiting_rows_ -= request.rows;
+  waiting_bytes_ -= request.bytes;
   const auto rows = rows_by_priority_.find(request.place.priority);
   rows->second -= request.rows;
   if (rows->second == 0)

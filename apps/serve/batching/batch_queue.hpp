@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -21,6 +22,8 @@ struct QueueLimits {
   /// Requests that may wait, and rows of all of them together.
   std::size_t max_requests = 1'024;
   std::uint64_t max_rows = 1U << 20;
+  /// Bytes of all of them together.
+  std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
   /// How long a batch that is not full may wait for more. Zero: it goes as soon as a replica is free.
   gpuactors::Duration max_delay = gpuactors::Duration::zero();
 };
@@ -143,8 +146,9 @@ private:
   std::uint64_t refused_idle_ = 0;
   std::map<Place, RequestPtr> waiting_;
   std::map<Place, RequestPtr> running_;
-  /// Rows that wait, in all and by priority.
+  /// Rows that wait, in all and by priority; bytes in all.
   std::uint64_t waiting_rows_ = 0;
+  std::uint64_t waiting_bytes_ = 0;
   std::map<std::uint64_t, std::uint64_t> rows_by_priority_;
   std::set<Due> dues_;
 };

@@ -17,7 +17,7 @@ struct Place {
   friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-/// One request. The first four members are set before it is admitted; the rest is the queue's. Guarded by whatever
+/// One request. The first five members are set before it is admitted; the rest is the queue's. Guarded by whatever
 /// guards the queue.
 struct Request {
   Request() = default;
@@ -26,6 +26,8 @@ struct Request {
   virtual ~Request() = default;
 
   std::uint64_t rows = 1;
+  /// What it carries, where `QueueLimits::max_bytes` counts that.
+  std::uint64_t bytes = 0;
   std::uint64_t priority = 1;
   gpuactors::TimePoint arrived{};
   /// When it is answered at the latest, with an error if need be.

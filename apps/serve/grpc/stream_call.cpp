@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,12 +24,30 @@ namespace {
 // Requests of one stream that are with the models or wait for their answer to be written.
 constexpr std::size_t stream_requests = 32;
 
-/// One request of a stream.
+/// One request to an ordinary model, which has one answer.
 struct Slot {
   std::string id;
   std::shared_ptr<Service::Ticket> ticket;
   std::optional<grpc::ByteBuffer> answer;
   HeldShare share;
+};
+
+/// One request to a generative model. The next reply is asked for when the one before has been written: who does not
+/// read holds up the model.
+struct Talk {
+  std::string id;
+  std::string model;
+  /// As the replies say.
+  std::string version;
+  bool wants_end = false;
+  std::shared_ptr<Service::Replies> replies;
+};
+
+/// What is to be written, and whose next reply is to be asked for then.
+struct Outgoing {
+  grpc::ByteBuffer bytes;
+  HeldShare share;
+  std::shared_ptr<Talk> talk;
 };
 
 class StreamCall;
@@ -64,26 +83,46 @@ public:
   void go_on() {
     if (finished_)
       return;
-    if (!writing_ && !slots_.empty() && slots_.front()->answer) {
-      outgoing_ = std::move(*slots_.front()->answer);
-      outgoing_share_ = std::move(slots_.front()->share);
-      slots_.pop_front();
+    if (!writing_ && take_next()) {
       writing_ = true;
-      state()->writes.begin(context_, outgoing_.Length());
-      StartWrite(&outgoing_);
+      state()->writes.begin(context_, outgoing_.bytes.Length());
+      StartWrite(&outgoing_.bytes);
     }
     const bool stopping = state()->front->stopping;
-    if (!reading_ && !all_read_ && !stopping && slots_.size() < stream_requests) {
+    if (!reading_ && !all_read_ && !stopping && slots_.size() + talks_.size() < stream_requests) {
       reading_ = true;
       wait_for_message();
       StartRead(&incoming_);
     }
-    if ((all_read_ || stopping) && !writing_ && slots_.empty())
+    if ((all_read_ || stopping) && !writing_ && !asking_ && !has_requests())
       finish(all_read_ ? grpc::Status::OK : grpc::Status{grpc::StatusCode::UNAVAILABLE, "the server ends"});
   }
 
 private:
   using Tickets = std::vector<std::shared_ptr<Service::Ticket>>;
+
+  /// With the lock: whether something is not answered yet, or not written.
+  [[nodiscard]] bool has_requests() const {
+    return !slots_.empty() || !talks_.empty() || !items_.empty();
+  }
+
+  /// With the lock: takes what is to be written next, if there is something. Answers of ordinary models, which come in
+  /// the order of their requests, and items of generative ones take turns.
+  bool take_next() {
+    const auto answered = !slots_.empty() && slots_.front()->answer;
+    const auto item = !items_.empty() && (!answered || items_first_);
+    if (!item && !answered)
+      return false;
+    items_first_ = !item;
+    if (item) {
+      outgoing_ = std::move(items_.front());
+      items_.pop_front();
+    } else {
+      outgoing_ = {std::move(*slots_.front()->answer), std::move(slots_.front()->share), nullptr};
+      slots_.pop_front();
+    }
+    return true;
+  }
 
   /// With the lock.
   void finish(const grpc::Status& status) {
@@ -106,7 +145,7 @@ private:
     if (!reading_ || finished_ || number != reads_)
       return;
     // Who waits for answers may do so before asking more.
-    if (writing_ || !slots_.empty())
+    if (writing_ || has_requests())
       return wait_for_message();
     const auto time = std::chrono::duration_cast<std::chrono::seconds>(state()->front->options.limits.idle);
     finish({grpc::StatusCode::UNAVAILABLE,
@@ -114,7 +153,6 @@ private:
   }
 
   void OnReadDone(bool ok) override {
-    auto slot = std::make_shared<Slot>();
     {
       const std::lock_guard lock{link_->mutex};
       state()->reads.end(read_);
@@ -123,20 +161,35 @@ private:
         all_read_ = true;
         return go_on();
       }
-      slots_.push_back(slot);
+      asking_ = true;
     }
     state()->front->grpc_requests.fetch_add(1, std::memory_order_relaxed);
-    ask(slot);
+    ask();
     const std::lock_guard lock{link_->mutex};
     // Not before: whoever answers meanwhile would have the next request read over this one.
-    reading_ = false;
+    reading_ = asking_ = false;
     go_on();
   }
 
   /// Without the lock: the model may answer at once.
-  void ask(const std::shared_ptr<Slot>& slot) {
+  void ask() {
     auto request = read_request(context_, incoming_, state()->front->held);
     incoming_.Clear();
+    auto& service = state()->front->service;
+    const auto generative = request ? service.generative(request->model, request->version) : Result<bool>{false};
+    // What is wrong with the model's name, its answer says.
+    if (generative && *generative)
+      begin_talk(std::move(*request));
+    else
+      fill_slot(std::move(request));
+  }
+
+  void fill_slot(Result<InferRequest> request) {
+    auto slot = std::make_shared<Slot>();
+    {
+      const std::lock_guard lock{link_->mutex};
+      slots_.push_back(slot);
+    }
     if (!request)
       return settle(link_, state()->front, slot, fail(request.error()));
     slot->id = request->id;
@@ -167,32 +220,106 @@ private:
     const std::lock_guard lock{link->mutex};
     slot->ticket = nullptr;
     if (!reply)
-      slot->answer = stream_error_of(reply.error(), slot->id);
+      slot->answer = stream_error_of(reply.error(), slot->id, true);
     else if (!share)
-      slot->answer = stream_error_of(share.error(), slot->id);
+      slot->answer = stream_error_of(share.error(), slot->id, true);
     else
-      slot->answer = stream_response_of(*reply);
+      slot->answer = stream_response_of(*reply, true);
     if (share)
       slot->share = std::move(*share);
     if (link->call != nullptr)
       link->call->go_on();
   }
 
+  // -- generative models -----------------------------------------------------------------------
+
+  void begin_talk(InferRequest request) {
+    auto talk = std::make_shared<Talk>(Talk{request.id, request.model, {}, request.wants_end, nullptr});
+    talk->replies = state()->front->service.generate(std::move(request));
+    bool late = false;
+    {
+      const std::lock_guard lock{link_->mutex};
+      late = finished_;
+      if (!late)
+        talks_.insert(talk);
+    }
+    if (late)
+      talk->replies->cancel();
+    else
+      ask_next(link_, state()->front, talk);
+  }
+
+  static void ask_next(const std::shared_ptr<StreamLink>& link, const std::shared_ptr<FrontState>& front,
+                       const std::shared_ptr<Talk>& talk) {
+    talk->replies->next([link, front, talk](Result<std::optional<InferReply>> reply) {
+      Outgoing outgoing;
+      const auto over = !write_reply(*front, talk, reply, outgoing);
+      bool wanted = false;
+      {
+        const std::lock_guard lock{link->mutex};
+        wanted = link->call != nullptr && link->call->take_item(talk, std::move(outgoing), over);
+      }
+      if (!wanted)
+        talk->replies->cancel();
+    });
+  }
+
+  /// Makes a message of a reply, of an error, and of the end where the client wants that.
+  /// @returns whether there may be more.
+  static bool write_reply(FrontState& front, const std::shared_ptr<Talk>& talk,
+                          const Result<std::optional<InferReply>>& reply, Outgoing& outgoing) {
+    auto error = reply ? std::nullopt : std::optional{reply.error()};
+    if (reply && *reply) {
+      talk->version = (*reply)->version;
+      auto share = hold(**reply, front.held);
+      if (share) {
+        outgoing = {stream_response_of(**reply, false), std::move(*share), talk};
+        return true;
+      }
+      error = share.error();
+      talk->replies->cancel();
+    }
+    front.grpc_answers.add(error ? grpc_status(error->code()) : 0);
+    if (error)
+      outgoing.bytes = stream_error_of(*error, talk->id, true);
+    else if (talk->wants_end)
+      outgoing.bytes = stream_response_of(InferReply{talk->model, talk->version, talk->id, {}}, true);
+    return false;
+  }
+
+  /// With the lock. @returns false if nobody is there to take it.
+  bool take_item(const std::shared_ptr<Talk>& talk, Outgoing outgoing, bool over) {
+    if (finished_)
+      return false;
+    if (outgoing.bytes.Length() > 0)
+      items_.push_back(std::move(outgoing));
+    if (over)
+      talks_.erase(talk);
+    go_on();
+    return true;
+  }
+
+  // -- gRPC ------------------------------------------------------------------------------------
+
   void OnWriteDone(bool ok) override {
     Tickets given_up;
+    std::shared_ptr<Talk> talk;
     {
       const std::lock_guard lock{link_->mutex};
       if (!finished_)
         state()->writes.end(context_);
       writing_ = false;
-      outgoing_.Clear();
-      outgoing_share_ = {};
+      if (ok && !finished_)
+        talk = outgoing_.talk;
+      outgoing_ = {};
       if (ok)
         go_on();
       else
         given_up = give_up();
     }
     cancel(given_up);
+    if (talk)
+      ask_next(link_, state()->front, talk);
   }
 
   void OnCancel() override {
@@ -211,7 +338,11 @@ private:
     for (const auto& slot : slots_)
       if (slot->ticket)
         tickets.push_back(slot->ticket);
+    for (const auto& talk : talks_)
+      tickets.push_back(talk->replies);
     slots_.clear();
+    talks_.clear();
+    items_.clear();
     if (!finished_)
       finish({grpc::StatusCode::CANCELLED, "the client has given up the stream"});
     return tickets;
@@ -238,12 +369,18 @@ private:
   grpc::CallbackServerContext& context_;
   std::shared_ptr<StreamLink> link_ = std::make_shared<StreamLink>();
   grpc::ByteBuffer incoming_;
-  grpc::ByteBuffer outgoing_;
-  HeldShare outgoing_share_;
+  Outgoing outgoing_;
   SlowReads::Key read_ = 0;
   std::size_t reads_ = 0;
+  /// In the order of the requests.
   std::deque<std::shared_ptr<Slot>> slots_;
+  /// Those that are not over, and replies of any that are not written.
+  std::set<std::shared_ptr<Talk>> talks_;
+  std::deque<Outgoing> items_;
+  bool items_first_ = true;
   bool reading_ = false;
+  /// A request has been read and is being handed to its model.
+  bool asking_ = false;
   bool all_read_ = false;
   bool writing_ = false;
   bool finished_ = false;

@@ -104,11 +104,19 @@ grpc::Slice slice_of(const Bytes& bytes) {
   return {data, kept->size(), [](void* user) { delete static_cast<Bytes*>(user); }, kept};
 }
 
+void say_last(inference::ModelInferResponse& message, bool last) {
+  (*message.mutable_parameters())["triton_final_response"].set_bool_param(last);
+}
+
 /// The slices of a ModelInferResponse: fields may come in any order, and one after the other is one message.
-std::vector<grpc::Slice> response_slices(const InferReply& reply) {
+/// @param last Said in a stream.
+std::vector<grpc::Slice> response_slices(const InferReply& reply, std::optional<bool> last = {}) {
   std::vector<grpc::Slice> slices;
   slices.reserve(1 + 2 * reply.outputs.size());
-  slices.emplace_back(head_of(reply).SerializeAsString());
+  auto head = head_of(reply);
+  if (last)
+    say_last(head, *last);
+  slices.emplace_back(head.SerializeAsString());
   for (const auto& output : reply.outputs) {
     append_prefix(slices, raw_output_tag, output.data.size());
     if (output.data.size() > 0)
@@ -146,8 +154,8 @@ grpc::ByteBuffer response_of(const InferReply& reply) {
   return {slices.data(), slices.size()};
 }
 
-grpc::ByteBuffer stream_response_of(const InferReply& reply) {
-  auto inner = response_slices(reply);
+grpc::ByteBuffer stream_response_of(const InferReply& reply, bool last) {
+  auto inner = response_slices(reply, last);
   std::size_t length = 0;
   for (const auto& slice : inner)
     length += slice.size();
@@ -158,10 +166,11 @@ grpc::ByteBuffer stream_response_of(const InferReply& reply) {
   return {slices.data(), slices.size()};
 }
 
-grpc::ByteBuffer stream_error_of(const gpuactors::Error& error, std::string_view id) {
+grpc::ByteBuffer stream_error_of(const gpuactors::Error& error, std::string_view id, bool last) {
   inference::ModelStreamInferResponse message;
   message.set_error_message(cut_text(error.message(), longest_sentence));
   message.mutable_infer_response()->set_id(std::string{id});
+  say_last(*message.mutable_infer_response(), last);
   const grpc::Slice slice{message.SerializeAsString()};
   return {&slice, 1};
 }

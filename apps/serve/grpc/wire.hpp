@@ -25,9 +25,10 @@ parse_request(const grpc::ByteBuffer& buffer, const std::shared_ptr<HeldBytes>& 
 /// A ModelInferResponse, whose bytes are those of the reply itself.
 [[nodiscard]] grpc::ByteBuffer response_of(const InferReply& reply);
 
-/// A ModelStreamInferResponse with a reply, or with a sentence and the id of the request.
-[[nodiscard]] grpc::ByteBuffer stream_response_of(const InferReply& reply);
-[[nodiscard]] grpc::ByteBuffer stream_error_of(const gpuactors::Error& error, std::string_view id);
+/// A ModelStreamInferResponse with a reply, or with a sentence and the id of the request. As in Triton, a parameter
+/// says whether it is the last one to its request.
+[[nodiscard]] grpc::ByteBuffer stream_response_of(const InferReply& reply, bool last);
+[[nodiscard]] grpc::ByteBuffer stream_error_of(const gpuactors::Error& error, std::string_view id, bool last);
 
 [[nodiscard]] grpc::Status status_of(const gpuactors::Error& error);
 

@@ -57,8 +57,14 @@ std::string answer_head(const HttpAnswer& answer, bool keep_alive, bool old) {
     head += "\r\nInference-Header-Content-Length: ";
     append_number(head, answer.text.size());
   }
-  head += "\r\nContent-Length: ";
-  append_number(head, bytes);
+  if (answer.stream == nullptr) {
+    head += "\r\nContent-Length: ";
+    append_number(head, bytes);
+  } else {
+    // Who stores answers must not wait for the end of this one. An old client knows it by the end of the connection.
+    head += "\r\nCache-Control: no-cache";
+    head += old ? "" : "\r\nTransfer-Encoding: chunked";
+  }
   if (!answer.allow.empty())
     head.append("\r\nAllow: ").append(answer.allow);
   if (answer.status == 401)

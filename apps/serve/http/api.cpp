@@ -1,4 +1,5 @@
 #include <apps/serve/http/api.hpp>
+#include <apps/serve/http/generation.hpp>
 #include <apps/serve/http/inference.hpp>
 #include <apps/serve/protocol/documents.hpp>
 #include <apps/serve/protocol/json_text.hpp>
@@ -82,7 +83,7 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
   }
   if (!is_supported(head.content_encoding)
       || (route->endpoint != EndpointKind::infer && !head.content_encoding.empty())) {
-    refused = refusal(415, "this Content-Encoding is not supported: gzip and deflate are, for inferences");
+    refused = refusal(415, "this Content-Encoding is not supported: gzip and deflate are, for /infer");
     return std::nullopt;
   }
   return route;
@@ -97,6 +98,9 @@ std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, Route rou
   switch (route.endpoint) {
   case EndpointKind::infer:
     return infer_over_http(state_, head, std::move(route), std::move(body), std::move(done));
+  case EndpointKind::generate:
+  case EndpointKind::generate_stream:
+    return generate_over_http(state_, std::move(route), std::move(body), std::move(done));
   case EndpointKind::load:
   case EndpointKind::unload:
     control(route, body, done);

@@ -30,6 +30,21 @@ struct HttpHead {
   bool expects_continue = false;
 };
 
+/// A part of an answer that comes in several.
+struct HttpPiece {
+  std::string text;
+  HeldShare share;
+};
+
+/// What follows the text of an answer, each piece when it is there.
+class AnswerStream {
+public:
+  virtual ~AnswerStream() = default;
+  /// Calls `done` once with the next piece, or with nothing at the end, on any thread, perhaps before this returns. Not
+  /// again before that.
+  virtual void next(std::function<void(std::optional<HttpPiece>)> done) = 0;
+};
+
 struct HttpAnswer {
   int status = 200;
   std::string_view content_type = "application/json";
@@ -41,6 +56,8 @@ struct HttpAnswer {
   /// The one method that the path allows, with status 405.
   std::string_view allow;
   HeldShare share;
+  /// If there is one, nobody knows yet how long the answer becomes.
+  std::shared_ptr<AnswerStream> stream;
 };
 
 /// {"error": sentence} with that status.

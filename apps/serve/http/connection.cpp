@@ -5,6 +5,7 @@
 #include <boost/beast/http/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -33,6 +34,14 @@ bool is_end(const boost::system::error_code& error) {
 }
 
 constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view line_end = "\r\n";
+constexpr std::string_view last_chunk = "0\r\n\r\n";
+
+/// What is before the bytes of a chunk: how many there are.
+std::string chunk_head(std::size_t bytes) {
+  char text[16];
+  return std::string{text, std::to_chars(text, text + sizeof text, bytes, 16).ptr}.append(line_end);
+}
 
 } // namespace
 
@@ -141,7 +150,7 @@ void Connection::on_input(const Code& error, std::size_t bytes) {
 }
 
 void Connection::on_end(const Code& error) {
-  if (state_ == State::working || (state_ == State::writing && error == asio::error::eof)) {
+  if (state_ == State::working || state_ == State::between || (state_ == State::writing && error == asio::error::eof)) {
     // Nobody waits for the answer any more. It still comes, and finds that out when it is written.
     keep_alive_ = false;
     cancel();
@@ -204,9 +213,8 @@ void Connection::begin_body() {
   if (!known)
     return refuse(413, "a request without a token may have no body here");
   const auto& limits = state.options.limits;
-  most_body_bytes_ = route_->endpoint == EndpointKind::infer
-                         ? limits.request_bytes
-                         : std::min(limits.request_bytes, limits.small_request_bytes);
+  most_body_bytes_ = is_inference(route_->endpoint) ? limits.request_bytes
+                                                    : std::min(limits.request_bytes, limits.small_request_bytes);
   body_ = BodyBuffer{state.held, most_body_bytes_};
   const auto expected = parser_->content_length().value_or(0);
   if (expected > most_body_bytes_)
@@ -323,12 +331,17 @@ void Connection::refuse(BodyBuffer::Growth growth) {
 }
 
 void Connection::respond(HttpAnswer answer) {
-  ticket_ = nullptr;
+  const auto old = parser_ && parser_->is_old();
   state_ = State::writing;
   answer_ = std::move(answer);
   loop_->state()->http_answers.add(answer_.status);
-  keep_alive_ = keep_alive_ && !loop_->state()->stopping;
-  answer_head_ = answer_head(answer_, keep_alive_, parser_ && parser_->is_old());
+  keep_alive_ = keep_alive_ && !loop_->state()->stopping && !(old && answer_.stream);
+  answer_head_ = answer_head(answer_, keep_alive_, old);
+  chunked_ = answer_.stream && !old;
+  if (!answer_.stream)
+    ticket_ = nullptr;
+  else if (chunked_ && !answer_.text.empty())
+    answer_.text = chunk_head(answer_.text.size()).append(answer_.text).append(line_end);
   std::vector<asio::const_buffer> buffers{asio::buffer(answer_head_)};
   if (!parser_ || parser_->head().method != "HEAD") {
     buffers.push_back(asio::buffer(answer_.text));
@@ -339,9 +352,44 @@ void Connection::respond(HttpAnswer answer) {
   send(buffers, [self = shared_from_this()](const Code& error, std::size_t) { self->on_written(error); });
 }
 
+void Connection::await_piece() {
+  state_ = State::between;
+  deadline_ = gpuactors::never;
+  answer_.text.clear();
+  answer_.share = {};
+  answer_.stream->next([self = shared_from_this()](std::optional<HttpPiece> piece) {
+    self->loop_->post([self, piece = std::move(piece)]() mutable {
+      if (self->state_ == State::between)
+        self->write_piece(std::move(piece));
+    });
+  });
+}
+
+void Connection::write_piece(std::optional<HttpPiece> piece) {
+  state_ = State::writing;
+  std::vector<asio::const_buffer> buffers;
+  if (piece) {
+    answer_.text = std::move(piece->text);
+    answer_.share = std::move(piece->share);
+    answer_head_ = chunked_ ? chunk_head(answer_.text.size()) : "";
+    buffers = {asio::buffer(answer_head_), asio::buffer(answer_.text)};
+    if (chunked_)
+      buffers.push_back(asio::buffer(line_end.data(), line_end.size()));
+  } else {
+    ticket_ = nullptr;
+    answer_.stream = nullptr;
+    if (chunked_)
+      buffers = {asio::buffer(last_chunk.data(), last_chunk.size())};
+  }
+  begin_transfer();
+  send(buffers, [self = shared_from_this()](const Code& error, std::size_t) { self->on_written(error); });
+}
+
 void Connection::on_written(const Code& error) {
   if (state_ != State::writing)
     return;
+  if (!error && answer_.stream)
+    return await_piece();
   answer_ = {};
   if (error)
     return close();

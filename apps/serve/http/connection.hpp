@@ -56,6 +56,8 @@ private:
     /// Waits for the answer.
     working,
     writing,
+    /// Waits for the next piece of an answer.
+    between,
     /// Has said the last word, and reads what the client still sends so that it sees that word.
     lingering,
     closed,
@@ -81,6 +83,8 @@ private:
   void refuse(int status, std::string_view sentence);
   void refuse(BodyBuffer::Growth growth);
   void respond(HttpAnswer answer);
+  void await_piece();
+  void write_piece(std::optional<HttpPiece> piece);
   void on_written(const Code& error);
   void next_request();
 
@@ -126,6 +130,8 @@ private:
   /// What is being written.
   HttpAnswer answer_;
   std::string answer_head_;
+  /// Whether pieces are framed; else the end of the connection is the end of the answer.
+  bool chunked_ = false;
   /// What is read when nobody wants it any more.
   std::vector<char> dropped_;
 };

@@ -82,6 +82,10 @@ std::optional<Route> model_route(const Segments& segments) {
   const auto& what = segments[next];
   if (what == "infer")
     route.endpoint = EndpointKind::infer;
+  else if (what == "generate")
+    route.endpoint = EndpointKind::generate;
+  else if (what == "generate_stream")
+    route.endpoint = EndpointKind::generate_stream;
   else if (what == "ready")
     route.endpoint = EndpointKind::model_ready;
   else if (what == "config")
@@ -129,9 +133,16 @@ std::optional<Route> find_route(std::string_view target) {
   return std::nullopt;
 }
 
+bool is_inference(EndpointKind endpoint) noexcept {
+  return endpoint == EndpointKind::infer || endpoint == EndpointKind::generate
+         || endpoint == EndpointKind::generate_stream;
+}
+
 std::string_view method_of(EndpointKind endpoint) noexcept {
   switch (endpoint) {
   case EndpointKind::infer:
+  case EndpointKind::generate:
+  case EndpointKind::generate_stream:
   case EndpointKind::index:
   case EndpointKind::load:
   case EndpointKind::unload:

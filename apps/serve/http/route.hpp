@@ -18,6 +18,8 @@ enum class EndpointKind : std::uint8_t {
   model_statistics,
   all_statistics,
   infer,
+  generate,
+  generate_stream,
   index,
   load,
   unload,
@@ -33,6 +35,9 @@ struct Route {
 
 /// The route of a request's target: a path with or without query, or a whole URL. None where there is nothing.
 [[nodiscard]] std::optional<Route> find_route(std::string_view target);
+
+/// Whether it asks a model, with a body that may be large.
+[[nodiscard]] bool is_inference(EndpointKind endpoint) noexcept;
 
 /// The method that an endpoint is asked with: "GET" (then also HEAD) or "POST".
 [[nodiscard]] std::string_view method_of(EndpointKind endpoint) noexcept;

@@ -26,4 +26,11 @@ inline void count(Timed& timed, gpuactors::Duration time) {
   timed.nanoseconds += static_cast<std::uint64_t>(std::max<std::int64_t>(nanoseconds, 0));
 }
 
+/// When that is, as statistics say it.
+inline std::uint64_t milliseconds_since_epoch() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
 } // namespace serve

@@ -83,13 +83,15 @@ void Dispatcher::run_timer() {
       return;
     const auto now = Clock::now();
     Actions actions;
-    for (const auto& request : queue_.expire(now))
+    const auto expired = queue_.expire(now);
+    for (const auto& request : expired)
       fail(request,
            Error{Errc::deadline_exceeded,
                  fmt::format("{} did not answer within the timeout of {:.3f} ms", options_.facts.title,
                              std::chrono::duration<double, std::milli>{request->deadline - request->arrived}.count())},
            reason::rejected, now, actions);
-    if (ask_again_ <= now)
+    // A request that was running in a generative model has made room for another.
+    if (ask_again_ <= now || (options_.facts.generative && !expired.empty()))
       pump(now, actions);
     note_drained();
     lock.unlock();
@@ -135,16 +137,24 @@ void Dispatcher::cancel(Pending& pending) {
     const std::lock_guard lock{mutex_};
     if (!queue_.cancel(pending))
       return;
+    const auto now = Clock::now();
     ++statistics_.failures[reason::cancelled];
-    count(statistics_.fail, Clock::now() - pending.arrived);
+    count(statistics_.fail, now - pending.arrived);
+    if (options_.facts.generative) {
+      leave_replica(pending, now);
+      pump(now, actions);
+      wake_timer();
+    }
     note_drained();
   }
   std::exchange(pending.done, nullptr)(gpuactors::fail(Errc::cancelled, "the client withdrew the request"));
+  act(std::move(actions));
 }
 
 void Dispatcher::fail(const RequestPtr& request, Error error, const char* reason, TimePoint now, Actions& actions) {
   ++statistics_.failures[reason];
   count(statistics_.fail, now - request->arrived);
+  leave_replica(*pending_of(request), now);
   actions.answers.emplace_back(pending_of(request), gpuactors::fail(std::move(error)));
 }
 
@@ -164,7 +174,7 @@ batching::Capacity Dispatcher::capacity(TimePoint now) const {
 
 // -- replicas -------------------------------------------------------------------------------------
 
-void Dispatcher::lose(std::uint64_t id) {
+void Dispatcher::lose(std::uint64_t id, const Error& why) {
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
@@ -172,7 +182,7 @@ void Dispatcher::lose(std::uint64_t id) {
     if (replica == replicas_.end())
       return;
     const auto now = Clock::now();
-    lose(replica->second, Error{Errc::actor_died, "the replica has ended"}, now, actions);
+    lose(replica->second, why, now, actions);
     pump(now, actions);
     wake_timer();
     note_drained();
@@ -181,12 +191,20 @@ void Dispatcher::lose(std::uint64_t id) {
 }
 
 void Dispatcher::add(ReplicaFacts facts, RunBatch run) {
+  add(std::move(facts), std::make_shared<const RunBatch>(std::move(run)), nullptr);
+}
+
+void Dispatcher::add_generative(ReplicaFacts facts, RunStream run) {
+  add(std::move(facts), nullptr, std::make_shared<const RunStream>(std::move(run)));
+}
+
+void Dispatcher::add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream) {
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
     const auto now = Clock::now();
     const auto id = facts.id;
-    replicas_.emplace(id, Replica{std::move(facts), std::make_shared<const RunBatch>(std::move(run)), {}, now, now});
+    replicas_.emplace(id, Replica{std::move(facts), std::move(run), std::move(stream), {}, now, now});
     pump(now, actions);
     wake_timer();
     note_drained();
@@ -241,7 +259,15 @@ std::size_t Dispatcher::replicas() const {
 
 DispatcherSnapshot Dispatcher::snapshot() const {
   const std::lock_guard lock{mutex_};
-  DispatcherSnapshot result{statistics_, queue_.counts(), {}, lost_count_, options_.limits.max_batch, latencies_};
+  DispatcherSnapshot result{statistics_,
+                            queue_.counts(),
+                            {},
+                            lost_count_,
+                            options_.limits.max_batch,
+                            latencies_,
+                            options_.facts.generative,
+                            queue_.running(),
+                            items_};
   result.statistics.pending = queue_.waiting();
   for (const auto& [id, replica] : replicas_)
     result.replicas.push_back(replica.facts);

@@ -1,6 +1,7 @@
 // The requests of one version of a model on their way to its replicas and back.
 #pragma once
 
+#include "generation.hpp"
 #include "histogram.hpp"
 #include "model_facts.hpp"
 #include "pending.hpp"
@@ -43,6 +44,8 @@ struct DispatcherOptions {
   batching::QueueLimits limits;
   /// Batches that may wait at a replica behind the one that runs.
   std::size_t ahead = 0;
+  /// Requests that a replica of a generative model runs at once.
+  std::size_t max_running = 1;
 };
 
 /// What happened so far, as of one moment.
@@ -54,13 +57,18 @@ struct DispatcherSnapshot {
   std::uint64_t lost = 0;
   std::uint64_t max_batch = 0;
   Latencies latencies;
+  bool generative = false;
+  /// Requests at replicas, and items that went to clients.
+  std::uint64_t running = 0;
+  std::uint64_t items = 0;
 };
 
 /// A queue of requests, and the replicas that take batches from it, the least loaded first.
 ///
 /// All members from any thread. Answers come on the threads of callers, of replicas' replies, or on a thread of its own
 /// which fires timeouts when they are due. Every request is answered once, whatever becomes of the replicas: a batch
-/// whose replica is lost waits again at its old place.
+/// whose replica is lost waits again at its old place. In a generative model each request is a batch of its own, of
+/// which a replica has several at once.
 class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
 public:
   /// @param replicas_changed  called without a lock when a replica was lost.
@@ -83,12 +91,13 @@ public:
   // -- replicas --------------------------------------------------------------------------------
 
   void add(ReplicaFacts replica, RunBatch run);
+  void add_generative(ReplicaFacts replica, RunStream run);
 
   /// Takes a replica out. @returns false when it is busy, or not here.
   bool remove_idle(std::uint64_t id);
 
-  /// A replica was found dead while it was idle; its batches go to others.
-  void lose(std::uint64_t id);
+  /// A replica was found dead, or stuck, not by an answer to a request; what it has goes to others.
+  void lose(std::uint64_t id, const gpuactors::Error& why);
 
   /// Those that were lost since the last call.
   std::vector<LostReplica> take_lost();
@@ -102,6 +111,17 @@ public:
   [[nodiscard]] batching::ScalingLook look() const;
   [[nodiscard]] std::size_t replicas() const;
 
+  // -- streams of generative models, told by `Generation` ----------------------------------------
+
+  /// An item of a flight is about to go to the client. @returns false if the request is not that flight's any more.
+  bool delivers(Pending& pending, std::uint64_t flight);
+
+  /// A stream has ended as it should. @returns false if the request was not that flight's any more.
+  bool stream_ended(const std::shared_ptr<Pending>& pending, std::uint64_t flight);
+
+  /// A stream has ended with an error: of the request, or of the replica.
+  void stream_failed(const std::shared_ptr<Pending>& pending, std::uint64_t flight, const gpuactors::Error& error);
+
   // -- state -----------------------------------------------------------------------------------
 
   [[nodiscard]] DispatcherSnapshot snapshot() const;
@@ -112,6 +132,10 @@ public:
 
   [[nodiscard]] const batching::QueueLimits& limits() const noexcept {
     return options_.limits;
+  }
+
+  [[nodiscard]] std::size_t max_running() const noexcept {
+    return options_.max_running;
   }
 
   /// Takes no more requests, waits until all are answered or `until`, and fails the rest with `unavailable`.
@@ -128,7 +152,9 @@ private:
 
   struct Replica {
     ReplicaFacts facts;
+    /// One of the two.
     std::shared_ptr<const RunBatch> run;
+    std::shared_ptr<const RunStream> stream;
     std::map<std::uint64_t, Flight> flights;
     /// When it will be done with its batches, by the table; since when it has been idle, without any.
     gpuactors::TimePoint free_at;
@@ -138,6 +164,7 @@ private:
   /// What is done without the lock.
   struct Launch {
     std::shared_ptr<const RunBatch> run;
+    std::shared_ptr<const RunStream> stream;
     std::uint64_t replica = 0;
     std::uint64_t flight = 0;
     std::uint64_t rows = 0;
@@ -164,6 +191,8 @@ private:
   void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::ReplicaReply> reply);
   void act(Actions actions);
   void launch(const Launch& launch);
+  void launch_stream(const Launch& launch);
+  void add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream);
 
   // With the lock.
   void pump(gpuactors::TimePoint now, Actions& actions);
@@ -172,6 +201,10 @@ private:
   void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
             Actions& actions);
+  void lose_stream(const batching::RequestPtr& request, const gpuactors::Error& error, gpuactors::TimePoint now,
+                   Actions& actions);
+  /// The request is not its replica's any more.
+  void leave_replica(Pending& pending, gpuactors::TimePoint now);
   Replica* least_loaded();
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();
@@ -190,6 +223,7 @@ private:
   std::uint64_t last_flight_ = 0;
   ModelStatistics statistics_;
   Latencies latencies_;
+  std::uint64_t items_ = 0;
   /// When a batch that is held back goes; what the timer sleeps until.
   gpuactors::TimePoint ask_again_ = gpuactors::never;
   gpuactors::TimePoint timer_until_ = gpuactors::never;

@@ -42,12 +42,6 @@ bool is_gone(Errc code) {
   }
 }
 
-std::uint64_t milliseconds_since_epoch() {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count());
-}
-
 /// The rows of one request within its batch.
 struct PartOfBatch {
   std::uint64_t first_row = 0;
@@ -79,10 +73,10 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
 
 Dispatcher::Replica* Dispatcher::least_loaded() {
   // Among equals the oldest, so that those that are not needed stay idle and can go.
+  const auto most = options_.facts.generative ? options_.max_running : options_.ahead + 1;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
-    if (replica.flights.size() <= options_.ahead
-        && (result == nullptr || replica.flights.size() < result->flights.size()))
+    if (replica.flights.size() < most && (result == nullptr || replica.flights.size() < result->flights.size()))
       result = &replica;
   return result;
 }
@@ -104,11 +98,17 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
       ask_again_ = next.ask_again;
       return;
     }
-    for (const auto& request : next.batch)
-      pending_of(request)->sent = now;
-    replica->free_at = deadline_after(start, times_.estimate(replica->facts.share, next.rows));
     const auto number = ++last_flight_;
-    actions.launches.push_back({replica->run, replica->facts.id, number, next.rows, next.batch});
+    for (const auto& request : next.batch) {
+      const auto pending = pending_of(request);
+      pending->sent = now;
+      if (options_.facts.generative) {
+        pending->replica = replica->facts.id;
+        pending->flight = number;
+      }
+    }
+    replica->free_at = deadline_after(start, times_.estimate(replica->facts.share, next.rows));
+    actions.launches.push_back({replica->run, replica->stream, replica->facts.id, number, next.rows, next.batch});
     replica->flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
   }
 }
@@ -123,6 +123,8 @@ void Dispatcher::act(Actions actions) {
 }
 
 void Dispatcher::launch(const Launch& launch) {
+  if (launch.stream != nullptr)
+    return launch_stream(launch);
   wire::ReplicaBatch batch;
   batch.set_rows(static_cast<std::int64_t>(launch.rows));
   for (const auto& input : options_.facts.inputs) {
@@ -238,6 +240,10 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
   actions.replicas_changed = true;
   for (const auto& [number, flight] : flights)
     for (const auto& member : flight.members) {
+      if (options_.facts.generative) {
+        lose_stream(member, error, now, actions);
+        continue;
+      }
       if (number != flights.begin()->first) {
         queue_.put_back(member); // it waited behind the batch that ran, and has no part in this
         continue;

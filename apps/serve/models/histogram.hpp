@@ -54,8 +54,10 @@ struct Latencies {
   /// From arrival to answer, of requests that succeeded; and of that the wait for their batch.
   Histogram request;
   Histogram queue;
-  /// Of batches, on the device.
+  /// Of batches, on the device; in generative models, of requests in a replica.
   Histogram infer;
+  /// Of generative models: from arrival to the first item.
+  Histogram first_item;
 };
 
 } // namespace serve

@@ -99,6 +99,8 @@ void write_latencies(Text& text, const Versions& versions) {
     const auto name = fmt::format("gpuactors_serve_{}_seconds", part);
     text.family(name, "histogram", help);
     for (const auto& version : versions) {
+      if (member == &Latencies::first_item && !version.generative)
+        continue;
       const auto& durations = version.latencies.*member;
       for (std::size_t i = 0; i < Histogram::bounds.size(); ++i)
         text.line(name + "_bucket", version, fmt::format(",le=\"{}\"", Histogram::bounds[i]), durations.at_most(i));
@@ -109,7 +111,10 @@ void write_latencies(Text& text, const Versions& versions) {
   };
   histogram("request", "Seconds from arrival to answer, of requests that succeeded", &Latencies::request);
   histogram("queue", "Seconds that requests that succeeded waited for their batch", &Latencies::queue);
-  histogram("infer", "Seconds of inference, of batches", &Latencies::infer);
+  histogram("infer", "Seconds of inference, of batches; of requests in replicas of generative models",
+            &Latencies::infer);
+  histogram("first_item", "Seconds from arrival to the first item, of requests to generative models",
+            &Latencies::first_item);
 }
 
 void write_replicas(Text& text, const Versions& versions) {
@@ -127,6 +132,17 @@ void write_replicas(Text& text, const Versions& versions) {
     for (const auto& replica : version.replicas)
       text.line("gpuactors_serve_memory_used_bytes", version, fmt::format(",replica=\"{}\"", replica.id),
                 replica.memory_used_bytes);
+}
+
+void write_streams(Text& text, const Versions& versions) {
+  text.family("gpuactors_serve_running", "gauge", "Requests that replicas of generative models run");
+  for (const auto& version : versions)
+    if (version.generative)
+      text.line("gpuactors_serve_running", version, "", version.running);
+  text.family("gpuactors_serve_items", "counter", "Items of generative models that went to clients");
+  for (const auto& version : versions)
+    if (version.generative)
+      text.line("gpuactors_serve_items", version, "", version.items);
 }
 
 void write_refusals(Text& text, const Versions& versions) {
@@ -150,6 +166,7 @@ std::string render_metrics(const std::vector<DispatcherSnapshot>& versions) {
   write_durations(text);
   write_batches(text, versions);
   write_latencies(text, versions);
+  write_streams(text, versions);
   write_replicas(text, versions);
   write_refusals(text, versions);
   return text.take();

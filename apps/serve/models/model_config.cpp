@@ -141,6 +141,8 @@ const std::vector<Key>& keys() {
                &ModelConfig::max_delay, 1e-3, 0),
       number_key("ahead", "batches sent to a replica before the one that runs is done: 0 or 1; 0 when left out",
                  &ModelConfig::ahead, 0, 1),
+      number_key("max-running", "requests that a replica of a generative model runs at once; 16 when left out",
+                 &ModelConfig::max_running, 1, many),
       time_key("timeout", "MS", "milliseconds in which a request is answered unless it says; none when left out",
                &ModelConfig::timeout, 1e-3, 1e-3),
       number_key("priority", "of requests that name none, 1 is served first; 2 when left out", &ModelConfig::priority,

@@ -49,6 +49,9 @@ struct ModelConfig {
   /// Batches that wait at a replica behind the one that runs.
   std::size_t ahead = 0;
 
+  /// Requests that a replica of a generative model runs at once.
+  std::size_t max_running = 16;
+
   std::optional<gpuactors::Duration> timeout;
   std::uint64_t priority = 2;
 

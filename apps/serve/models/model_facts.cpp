@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace serve {
 
@@ -46,7 +48,45 @@ Result<std::size_t> row_bytes(const std::string& what, std::size_t element, cons
   return bytes;
 }
 
-Result<TensorFacts> read_tensor(const char* kind, const wire::ReplicaTensor& tensor) {
+/// Keys that requests and answers have over HTTP beside the names of a generative model.
+bool is_reserved(std::string_view kind, std::string_view name) {
+  constexpr std::array<std::string_view, 2> of_requests{"id", "parameters"};
+  constexpr std::array<std::string_view, 4> of_answers{"id", "model_name", "model_version", "error"};
+  const auto in = [name](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  return kind == "input" ? in(of_requests) : in(of_answers);
+}
+
+Result<void> read_whole_shape(std::string_view kind, const std::string& what, const wire::ReplicaTensor& tensor,
+                              TensorFacts& facts) {
+  if (is_reserved(kind, tensor.name()))
+    return nonsense("{} has a name that means something else over HTTP", what);
+  if (tensor.row_shape_size() > 0)
+    return nonsense("{} has a row_shape: a generative model has no rows, and says the whole \"shape\"", what);
+  facts.whole_shape.emplace(tensor.shape().begin(), tensor.shape().end());
+  if (facts.whole_shape->size() > gpuactors::limits::tensor_rank)
+    return nonsense("{} has {} dimensions: at most {} are allowed", what, facts.whole_shape->size(),
+                    gpuactors::limits::tensor_rank);
+  for (const auto size : *facts.whole_shape)
+    if (size < 1 && size != -1)
+      return nonsense("{} has the shape [{}]: each dimension is at least 1, or -1 for any size", what,
+                      fmt::join(*facts.whole_shape, ","));
+  return {};
+}
+
+Result<void> read_rows(const std::string& what, const wire::ReplicaTensor& tensor, TensorFacts& facts) {
+  if (element_bytes(facts.type) == 0)
+    return nonsense("{} is of the datatype {}, whose elements have no fixed size: generative models may have them",
+                    what, tensor.datatype());
+  if (tensor.shape_size() > 0)
+    return nonsense("{} has a shape: a model with the method \"{}\" has rows, and says their \"row_shape\"", what,
+                    infer_method);
+  facts.row_shape.assign(tensor.row_shape().begin(), tensor.row_shape().end());
+  GPUACTORS_LET(bytes, row_bytes(what, element_bytes(facts.type), facts.row_shape));
+  facts.row_bytes = bytes;
+  return {};
+}
+
+Result<TensorFacts> read_tensor(const char* kind, const wire::ReplicaTensor& tensor, bool generative) {
   if (tensor.name().empty() || tensor.name().size() > gpuactors::limits::name_length)
     return nonsense("an {} has a name of {} bytes: 1 to {} are allowed", kind, tensor.name().size(),
                     gpuactors::limits::name_length);
@@ -55,21 +95,24 @@ Result<TensorFacts> read_tensor(const char* kind, const wire::ReplicaTensor& ten
   if (!type)
     return nonsense("{} is of the datatype \"{}\": one of the protocol, such as FP32, is expected", what,
                     cut_text(tensor.datatype(), gpuactors::limits::name_length));
-  if (element_bytes(*type) == 0)
-    return nonsense("{} is of the datatype {}, whose elements have no fixed size", what, tensor.datatype());
-  TensorFacts facts{tensor.name(), *type, {tensor.row_shape().begin(), tensor.row_shape().end()}, 0};
-  GPUACTORS_LET(bytes, row_bytes(what, element_bytes(*type), facts.row_shape));
-  facts.row_bytes = bytes;
+  TensorFacts facts;
+  facts.name = tensor.name();
+  facts.type = *type;
+  if (generative) {
+    GPUACTORS_TRY(read_whole_shape(kind, what, tensor, facts));
+  } else {
+    GPUACTORS_TRY(read_rows(what, tensor, facts));
+  }
   return facts;
 }
 
 template <class Tensors>
-Result<std::vector<TensorFacts>> read_tensors(const char* kind, const Tensors& tensors) {
+Result<std::vector<TensorFacts>> read_tensors(const char* kind, const Tensors& tensors, bool generative) {
   if (tensors.empty() || tensors.size() > most_row_tensors)
     return nonsense("it has {} {}s: 1 to {} are allowed", tensors.size(), kind, most_row_tensors);
   std::vector<TensorFacts> result;
   for (const auto& tensor : tensors) {
-    GPUACTORS_LET(facts, read_tensor(kind, tensor));
+    GPUACTORS_LET(facts, read_tensor(kind, tensor, generative));
     for (const auto& other : result)
       if (other.name == facts.name)
         return nonsense("it has two {}s with the name \"{}\"", kind, facts.name);
@@ -90,7 +133,7 @@ std::string text_of(const std::vector<TensorFacts>& tensors) {
   std::string text;
   for (const auto& tensor : tensors)
     text += fmt::format("{}{} {} [{}]", text.empty() ? "" : " and ", tensor.name, to_string(tensor.type),
-                        fmt::join(tensor.row_shape, ","));
+                        fmt::join(tensor.whole_shape.value_or(tensor.row_shape), ","));
   return text;
 }
 
@@ -102,24 +145,35 @@ std::vector<std::int64_t> TensorFacts::shape(std::int64_t rows) const {
   return result;
 }
 
+std::vector<std::int64_t> TensorFacts::shape_for_clients() const {
+  return whole_shape ? *whole_shape : shape(-1);
+}
+
 std::string title_of(std::string_view model, std::string_view version) {
   return fmt::format("model {}, version {}", model, version);
 }
 
-Result<ModelFacts> read_facts(const wire::ReplicaDescription& description) {
+Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool generative) {
   ModelFacts facts;
-  GPUACTORS_LET(inputs, read_tensors("input", description.inputs()));
-  GPUACTORS_LET(outputs, read_tensors("output", description.outputs()));
+  facts.generative = generative;
+  GPUACTORS_LET(inputs, read_tensors("input", description.inputs(), generative));
+  GPUACTORS_LET(outputs, read_tensors("output", description.outputs(), generative));
   facts.inputs = std::move(inputs);
   facts.outputs = std::move(outputs);
+  if (description.max_rows() < 0)
+    return nonsense("it takes batches of up to {} rows", description.max_rows());
+  if (description.max_running() < 0)
+    return nonsense("it runs up to {} requests at once", description.max_running());
+  if (generative) {
+    facts.max_running = static_cast<std::uint64_t>(description.max_running());
+    return facts;
+  }
   facts.row_in_bytes = sum_of_rows(facts.inputs);
   facts.row_out_bytes = sum_of_rows(facts.outputs);
   const auto row = std::max(facts.row_in_bytes, facts.row_out_bytes);
   if (row > most_row_bytes)
     return nonsense("rows of {} and {} bytes; a row has at most {}", facts.row_in_bytes, facts.row_out_bytes,
                     most_row_bytes);
-  if (description.max_rows() < 0)
-    return nonsense("it takes batches of up to {} rows", description.max_rows());
   facts.max_rows = most_row_bytes / row;
   if (description.max_rows() > 0)
     facts.max_rows = std::min(facts.max_rows, static_cast<std::uint64_t>(description.max_rows()));
@@ -127,15 +181,19 @@ Result<ModelFacts> read_facts(const wire::ReplicaDescription& description) {
 }
 
 Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription& description) {
-  auto other = read_facts(description);
+  auto other = read_facts(description, facts.generative);
   if (!other)
     return nonsense("it describes itself in a way that makes no sense: {}", other.error().message());
-  if (other->inputs == facts.inputs && other->outputs == facts.outputs && other->max_rows == facts.max_rows)
+  if (other->inputs == facts.inputs && other->outputs == facts.outputs && other->max_rows == facts.max_rows
+      && other->max_running == facts.max_running)
     return {};
-  return nonsense("it describes itself otherwise than the first replica of {}: {} to {}, up to {} rows, and not {} to "
-                  "{}, up to {} rows",
-                  facts.title, text_of(other->inputs), text_of(other->outputs), other->max_rows, text_of(facts.inputs),
-                  text_of(facts.outputs), facts.max_rows);
+  const auto bound = [](const ModelFacts& which) {
+    return which.generative ? fmt::format("up to {} requests at once", which.max_running)
+                            : fmt::format("up to {} rows", which.max_rows);
+  };
+  return nonsense("it describes itself otherwise than the first replica of {}: {} to {}, {}, and not {} to {}, {}",
+                  facts.title, text_of(other->inputs), text_of(other->outputs), bound(*other), text_of(facts.inputs),
+                  text_of(facts.outputs), bound(facts));
 }
 
 Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const wire::ReplicaReply& reply) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,14 @@ struct TensorFacts {
   /// Dimensions of one row.
   std::vector<std::int64_t> row_shape;
   std::size_t row_bytes = 0;
+  /// Of a generative model, which has no rows: its whole shape, with -1 where any size goes.
+  std::optional<std::vector<std::int64_t>> whole_shape;
 
   /// The shape of so many rows; -1 stands for any number.
   [[nodiscard]] std::vector<std::int64_t> shape(std::int64_t rows) const;
+
+  /// The shape as clients see it.
+  [[nodiscard]] std::vector<std::int64_t> shape_for_clients() const;
 
   friend bool operator==(const TensorFacts&, const TensorFacts&) = default;
 };
@@ -35,8 +41,12 @@ struct ModelFacts {
   std::string title;
   /// What kind of model it is, for clients.
   std::string platform;
+  /// Whether its replicas answer each request with a stream of its own. Then nothing below counts rows.
+  bool generative = false;
   std::vector<TensorFacts> inputs;
   std::vector<TensorFacts> outputs;
+  /// Requests that a replica of a generative model runs at once at most; 0: it does not say.
+  std::uint64_t max_running = 0;
   /// Bytes of one row of all inputs, and of all outputs.
   std::size_t row_in_bytes = 0;
   std::size_t row_out_bytes = 0;
@@ -49,7 +59,7 @@ struct ModelFacts {
 
 /// Reads what a replica says of itself. Pure. The caller sets names and titles.
 /// @returns `invalid_argument`, saying what makes no sense, or that one row does not fit into a message.
-gpuactors::Result<ModelFacts> read_facts(const wire::ReplicaDescription& description);
+gpuactors::Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool generative = false);
 
 /// Checks that another replica of the version says the same as the first one. Pure.
 /// @returns `invalid_argument`, with the difference.

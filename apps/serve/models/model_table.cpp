@@ -121,19 +121,57 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
     const auto found = route(wanted.model, wanted.version);
     if (!found)
       return refuse(found.error());
+    if (found->dispatcher->facts().generative)
+      return refuse(
+          {Errc::unsupported, fmt::format("model {} answers with a stream: ask it by ModelStreamInfer over gRPC, or by "
+                                          "/generate and /generate_stream over HTTP",
+                                          wanted.model)});
     const auto rows = check_request(wanted, found->dispatcher->facts(), found->dispatcher->limits().max_batch);
     if (!rows)
       return refuse(rows.error());
     pending->rows = *rows;
-    pending->priority = wanted.priority > 0 ? wanted.priority : found->priority;
-    pending->arrived = now;
-    if (const auto timeout = wanted.timeout ? wanted.timeout : found->timeout)
-      pending->deadline = deadline_after(now, *timeout);
+    set_terms(*pending, now, *found);
     auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
     if (found->dispatcher->submit(pending))
       return ticket;
     // Another version took its place in this moment: that one, or nothing, is found next.
   }
+}
+
+std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
+  const auto now = Clock::now();
+  const auto generation = Generation::of(std::move(request));
+  const auto& pending = generation->pending();
+  const auto& wanted = pending->request;
+  const auto refuse = [&generation](gpuactors::Error error) {
+    generation->end(gpuactors::fail(std::move(error)));
+    return generation;
+  };
+  for (;;) {
+    const auto found = route(wanted.model, wanted.version);
+    if (!found)
+      return refuse(found.error());
+    if (!found->dispatcher->facts().generative)
+      return refuse(
+          {Errc::unsupported, fmt::format("model {} answers with one reply, not with a stream", wanted.model)});
+    if (const auto fits = check_generation(wanted, found->dispatcher->facts()); !fits)
+      return refuse(fits.error());
+    for (const auto& input : wanted.inputs)
+      pending->bytes += input.data.size();
+    set_terms(*pending, now, *found);
+    generation->belongs_to(found->dispatcher);
+    if (found->dispatcher->submit(pending))
+      return generation;
+    pending->bytes = 0;
+  }
+}
+
+void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& route) {
+  const auto& wanted = pending.request;
+  pending.priority = wanted.priority > 0 ? wanted.priority : route.priority;
+  pending.arrived = arrived;
+  if (const auto timeout = wanted.timeout ? wanted.timeout : route.timeout)
+    pending.deadline = deadline_after(arrived, *timeout);
 }
 
 Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version) const {
@@ -200,6 +238,11 @@ Result<bool> ModelTable::model_ready(std::string_view name, std::string_view ver
   return false;
 }
 
+Result<bool> ModelTable::generative(std::string_view model, std::string_view version) const {
+  GPUACTORS_LET(found, route(model, version));
+  return found.dispatcher->facts().generative;
+}
+
 Result<ModelDescription> ModelTable::describe(std::string_view name, std::string_view version) const {
   const std::shared_lock lock{mutex_};
   GPUACTORS_LET(model, find(name));
@@ -211,10 +254,12 @@ Result<ModelDescription> ModelTable::describe(std::string_view name, std::string
   result.versions = {facts.version};
   result.platform = facts.platform;
   for (const auto& input : facts.inputs)
-    result.inputs.push_back({input.name, input.type, input.shape(-1)});
+    result.inputs.push_back({input.name, input.type, input.shape_for_clients()});
   for (const auto& output : facts.outputs)
-    result.outputs.push_back({output.name, output.type, output.shape(-1)});
-  result.max_batch = dispatcher.limits().max_batch;
+    result.outputs.push_back({output.name, output.type, output.shape_for_clients()});
+  result.generative = facts.generative;
+  result.max_batch = facts.generative ? 0 : dispatcher.limits().max_batch;
+  result.max_running = facts.generative ? dispatcher.max_running() : 0;
   result.max_queue = dispatcher.limits().max_requests;
   result.default_timeout = model->config.timeout;
   result.replicas = dispatcher.replicas();

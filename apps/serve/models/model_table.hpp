@@ -56,6 +56,8 @@ public:
   // -- Service ---------------------------------------------------------------------------------
 
   std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) override;
+  std::shared_ptr<Replies> generate(InferRequest request) override;
+  [[nodiscard]] gpuactors::Result<bool> generative(std::string_view model, std::string_view version) const override;
   [[nodiscard]] bool ready() const override;
   [[nodiscard]] gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const override;
   [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model,
@@ -104,6 +106,8 @@ private:
   [[nodiscard]] gpuactors::Result<ModelPtr> find(std::string_view model) const;
   [[nodiscard]] gpuactors::Result<const ModelVersion*> find_version(const Model& model, std::string_view version) const;
 
+  /// Sets what a request says of priority and time, or what its model says for it.
+  static void set_terms(Pending& pending, gpuactors::TimePoint arrived, const Route& route);
   [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
   /// The model, and the right to load or unload it.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace serve {
@@ -77,6 +78,12 @@ gpuactors::Options resources_of(const ModelConfig& config, bool wait_for_nodes) 
 /// As many rows as were asked for, as far as one message and the replicas take them.
 batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& facts) {
   batching::QueueLimits limits;
+  if (facts.generative) {
+    limits.max_batch = 1;
+    limits.max_requests = limits.max_rows = config.max_queue;
+    limits.max_bytes = queue_bytes;
+    return limits;
+  }
   limits.max_batch = std::min<std::uint64_t>(config.max_batch, facts.max_rows);
   limits.max_requests = config.max_queue;
   limits.max_rows = std::max<std::uint64_t>(queue_bytes / facts.row_in_bytes, limits.max_batch);
@@ -101,25 +108,39 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
     *kind.config.mutable_file() = version->file_.ref();
   kind.config.mutable_settings()->insert(config.settings.begin(), config.settings.end());
   kind.config.set_max_rows(static_cast<std::int64_t>(std::min<std::uint64_t>(config.max_batch, file.max_rows)));
+  kind.config.set_max_running(static_cast<std::int64_t>(config.max_running));
   kind.resources = resources_of(config, how.wait_for_nodes);
   auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
+  std::optional<bool> generative = false;
   if (!network) {
-    GPUACTORS_TRY(starter->check_type());
+    GPUACTORS_LET(checked, starter->check_type());
+    generative = checked;
   }
   GPUACTORS_LET(first, starter->spawn(how.wait));
-  GPUACTORS_TRY(version->serve(std::move(starter), std::move(first), config, kind, how));
+  // By now a node has the type.
+  if (!generative) {
+    auto checked = starter->check_type();
+    if (!checked) {
+      starter->kill(first.actor);
+      return gpuactors::fail(checked.error());
+    }
+    generative = *checked;
+  }
+  GPUACTORS_TRY(version->serve(std::move(starter), std::move(first), config, generative.value_or(false), how));
   return version;
 }
 
 Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Started first, const ModelConfig& config,
-                                 const ReplicaKind& kind, const LoadOptions& how) {
-  auto facts = starter->describe_first(first.actor);
+                                 bool generative, const LoadOptions& how) {
+  auto facts = starter->describe_first(first.actor, generative);
   if (facts) {
-    facts->name = kind.config.model();
-    facts->version = kind.config.version();
+    facts->name = config.name;
+    facts->version = starter->kind().config.version();
     facts->title = title_of(facts->name, facts->version);
     facts->platform = config.actor.empty() ? "gpuactors_nn" : "gpuactors_actor";
-    const DispatcherOptions options{*facts, queue_limits(config, *facts), config.ahead};
+    const auto running =
+        facts->max_running > 0 ? std::min<std::uint64_t>(config.max_running, facts->max_running) : config.max_running;
+    const DispatcherOptions options{*facts, queue_limits(config, *facts), config.ahead, running};
     auto dispatcher = Dispatcher::start(options, [bell = how.bell] { bell->ring(); });
     if (dispatcher)
       dispatcher_ = std::move(*dispatcher);

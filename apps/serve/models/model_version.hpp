@@ -57,7 +57,7 @@ private:
 
   /// Has a first replica that was started described, and builds the version around it.
   gpuactors::Result<void> serve(std::unique_ptr<ReplicaStarter> starter, Started first, const ModelConfig& config,
-                                const ReplicaKind& kind, const LoadOptions& how);
+                                bool generative, const LoadOptions& how);
 
   /// The bytes of the file, for replicas; empty without one.
   gpuactors::Shared<gpuactors::Tensor> file_;

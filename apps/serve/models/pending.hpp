@@ -4,10 +4,13 @@
 #include <apps/serve/batching/request.hpp>
 #include <apps/serve/service.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 namespace serve {
+
+class Generation;
 
 /// A request with its data. The data is read without a lock while it runs; `done` is taken by whoever answers.
 struct Pending : batching::Request {
@@ -19,6 +22,14 @@ struct Pending : batching::Request {
   InferDone done;
   /// When its batch went to a replica.
   gpuactors::TimePoint sent{};
+
+  // Of a generative model.
+  std::weak_ptr<Generation> generation;
+  /// The replica that answers, and the number of that; 0: none.
+  std::uint64_t replica = 0;
+  std::uint64_t flight = 0;
+  /// Items that went to the client: from the first on, no other replica can take it over.
+  std::uint64_t delivered = 0;
 };
 
 /// What a queue of a model holds.

@@ -12,8 +12,9 @@ namespace wire = gpuactors::v1;
 /// The actor type of networks, which programs with this library have registered.
 inline constexpr auto network_type = "serve/replica";
 
-/// The methods of each type that can be served.
+/// The methods of types that can be served: the first, and one of the other two.
 inline constexpr auto describe_method = "describe";
 inline constexpr auto infer_method = "infer";
+inline constexpr auto generate_method = "generate";
 
 } // namespace serve

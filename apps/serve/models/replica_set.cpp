@@ -1,5 +1,7 @@
 #include "replica_set.hpp"
 
+#include "actor_stream.hpp"
+
 #include <apps/serve/run_beside.hpp>
 
 #include <fmt/format.h>
@@ -29,7 +31,8 @@ namespace {
 constexpr auto needed_wait = 1s;
 constexpr auto wished_wait = 100ms;
 
-/// How long a batch may take before its replica counts as stuck, and how often idle ones are looked at.
+/// How long a batch, or a generative replica's answer to what it is, may take before the replica counts as stuck; and
+/// how often replicas are asked that.
 constexpr auto longest_batch = 60s;
 constexpr auto description_deadline = 10s;
 constexpr auto ask_every = 1s;
@@ -124,6 +127,7 @@ void ReplicaSet::end(std::uint64_t id) {
     return;
   starter_->kill(actor->second);
   actors_.erase(actor);
+  asked_.erase(id);
 }
 
 // -- the keeper -----------------------------------------------------------------------------------
@@ -165,26 +169,37 @@ void ReplicaSet::look_around() {
     note(fmt::format("replica {} has nothing to do and ends", *step.stop));
     end(*step.stop);
   }
-  ask_idle_ones(look);
+  ask_replicas(look);
 }
 
-void ReplicaSet::ask_idle_ones(const batching::ScalingLook& look) {
-  // One that dies while it has nothing to do is found before the next request needs it.
+void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
+  // One that dies while it has nothing to do is found before the next request needs it. A generative one answers
+  // between its steps, too, and nothing else tells that it is stuck: its requests may take any time.
   if (Clock::now() < next_ask_)
     return;
   next_ask_ = Clock::now() + ask_every;
+  const auto generative = dispatcher_->facts().generative;
   for (const auto& replica : look.replicas) {
     const auto actor = actors_.find(replica.id);
-    if (replica.busy || actor == actors_.end())
+    if ((replica.busy && !generative) || actor == actors_.end())
       continue;
-    auto answer =
-        actor->second.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, description_deadline);
-    std::move(answer).then([dispatcher = dispatcher_, id = replica.id](Result<wire::ReplicaDescription> description) {
-      if (description)
-        dispatcher->set_memory(id, description->memory_used_bytes());
-      else if (description.error().code() != Errc::deadline_exceeded) // it got a long batch meanwhile
-        dispatcher->lose(id);
-    });
+    auto& asked = asked_[replica.id];
+    if (asked == nullptr)
+      asked = std::make_shared<std::atomic<bool>>(false);
+    if (asked->exchange(true))
+      continue;
+    const Duration time = generative ? Duration{longest_batch} : Duration{description_deadline};
+    auto answer = actor->second.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, time);
+    std::move(answer).then(
+        [dispatcher = dispatcher_, generative, asked, id = replica.id](Result<wire::ReplicaDescription> description) {
+          *asked = false;
+          if (description)
+            dispatcher->set_memory(id, description->memory_used_bytes());
+          else if (generative)
+            dispatcher->lose(id, description.error());
+          else if (description.error().code() != Errc::deadline_exceeded) // it got a long batch meanwhile
+            dispatcher->lose(id, {Errc::actor_died, "the replica has ended"});
+        });
   }
 }
 
@@ -200,17 +215,26 @@ Result<void> ReplicaSet::bring_in(const Started& started) {
   actors_.emplace(id, actor);
   const auto share = share_of(actor);
   auto description = check_description(actor);
-  auto warm = description ? warm_up(actor, share) : Result<void>{gpuactors::fail(description.error())};
+  const auto generative = dispatcher_->facts().generative;
+  Result<void> warm;
+  if (!description)
+    warm = gpuactors::fail(description.error());
+  else if (!generative) // to what is generated, no zeros are the beginning
+    warm = warm_up(actor, share);
   if (!warm) {
     end(id);
     return warm;
   }
   if (keeping_)
     note(fmt::format("replica {} serves, on node {}", id, actor.lease().node));
-  dispatcher_->add(
-      {id, share, description->memory_used_bytes()}, [actor = actor](wire::ReplicaBatch batch, BatchDone done) {
-        actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
-      });
+  const ReplicaFacts facts{id, share, description->memory_used_bytes()};
+  if (generative) {
+    dispatcher_->add_generative(facts, stream_from(actor));
+    return {};
+  }
+  dispatcher_->add(facts, [actor = actor](wire::ReplicaBatch batch, BatchDone done) {
+    actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
+  });
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include <gpuactors/gpuactors.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -60,7 +61,7 @@ private:
   gpuactors::Result<void> bring_in(const Started& started);
   gpuactors::Result<wire::ReplicaDescription> check_description(const gpuactors::ActorRef& actor) const;
   gpuactors::Result<void> warm_up(const gpuactors::ActorRef& actor, gpuactors::Share share);
-  void ask_idle_ones(const batching::ScalingLook& look);
+  void ask_replicas(const batching::ScalingLook& look);
   void end(std::uint64_t id);
   void note(const std::string& what) const;
 
@@ -70,6 +71,8 @@ private:
   const ReplicaOptions options_;
   batching::Scaling scaling_;
   std::map<std::uint64_t, gpuactors::ActorRef> actors_;
+  /// Whether a replica has been asked for its description and has not answered yet.
+  std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> asked_;
   gpuactors::TimePoint next_ask_{};
   bool keeping_ = false;
   /// Why the last start failed: the same is not said again and again.

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,39 +21,49 @@ namespace {
 /// How long the end of a replica is waited for.
 constexpr auto longest_kill = std::chrono::seconds{10};
 
-/// A method that each replica must have.
+/// A method that a replica must have.
 struct WantedMethod {
   std::string_view name;
   std::string_view input;
   std::string_view output;
+  bool streamed = false;
 };
 
-const std::array<WantedMethod, 2>& wanted_methods() {
-  static const std::array<WantedMethod, 2> wanted{{
-      {describe_method, google::protobuf::Empty::descriptor()->full_name(),
-       wire::ReplicaDescription::descriptor()->full_name()},
-      {infer_method, wire::ReplicaBatch::descriptor()->full_name(), wire::ReplicaReply::descriptor()->full_name()},
-  }};
-  return wanted;
+template <class In, class Out>
+WantedMethod wanted(std::string_view name, bool streamed = false) {
+  return {name, In::descriptor()->full_name(), Out::descriptor()->full_name(), streamed};
+}
+
+std::string form_of(const WantedMethod& method) {
+  return fmt::format("{}: {} -> {}{}", method.name, method.input, method.streamed ? "stream of " : "", method.output);
+}
+
+template <class... Args>
+gpuactors::Failure cannot_serve(const gpuactors::v1::ActorDescription& actor, fmt::format_string<Args...> format,
+                                Args&&... args) {
+  return fail(Errc::invalid_argument, fmt::format("actor type {} cannot be served: {}", actor.name(),
+                                                  fmt::format(format, std::forward<Args>(args)...)));
+}
+
+bool has_method(const gpuactors::v1::ActorDescription& actor, std::string_view name) {
+  return std::any_of(actor.methods().begin(), actor.methods().end(),
+                     [name](const auto& method) { return method.name() == name; });
 }
 
 Result<void> check_method(const gpuactors::v1::ActorDescription& actor, const WantedMethod& wanted) {
-  const auto form = fmt::format("a method {}: {} -> {}", wanted.name, wanted.input, wanted.output);
   for (const auto& method : actor.methods()) {
     if (method.name() != wanted.name)
       continue;
-    if (method.input() == wanted.input && method.output() == wanted.output && !method.streamed())
+    if (method.input() == wanted.input && method.output() == wanted.output && method.streamed() == wanted.streamed)
       return {};
-    return fail(Errc::invalid_argument,
-                fmt::format("actor type {} cannot be served: {} is needed, and its method is {} -> {}{}", actor.name(),
-                            form, method.input(), method.streamed() ? "stream of " : "", method.output()));
+    return cannot_serve(actor, "a method {} is needed, and its method is {} -> {}{}", form_of(wanted), method.input(),
+                        method.streamed() ? "stream of " : "", method.output());
   }
   std::vector<std::string_view> names;
   for (const auto& method : actor.methods())
     names.push_back(method.name());
-  return fail(Errc::invalid_argument,
-              fmt::format("actor type {} cannot be served: {} is needed, and it has {}", actor.name(), form,
-                          names.empty() ? "no methods" : fmt::format("only {}", fmt::join(names, ", "))));
+  return cannot_serve(actor, "a method {} is needed, and it has {}", form_of(wanted),
+                      names.empty() ? "no methods" : fmt::format("only {}", fmt::join(names, ", ")));
 }
 
 } // namespace
@@ -62,19 +73,25 @@ ReplicaStarter::ReplicaStarter(gpuactors::Cluster& cluster, std::shared_ptr<Keep
   // nop
 }
 
-Result<void> ReplicaStarter::check_type() {
+Result<std::optional<bool>> ReplicaStarter::check_type() {
   GPUACTORS_LET(types, cluster_.described_types());
   const auto found = types.find_actor(kind_.type);
   if (!found)
-    return {}; // its node may not be there yet
+    return std::optional<bool>{}; // its node may not be there yet
   const auto& actor = **found;
   if (const auto& config = wire::ReplicaConfig::descriptor()->full_name(); actor.config() != config)
-    return fail(Errc::invalid_argument, fmt::format("actor type {} cannot be served: it is configured with a {}, not "
-                                                    "with a {}",
-                                                    actor.name(), actor.config(), config));
-  for (const auto& wanted : wanted_methods())
-    GPUACTORS_TRY(check_method(actor, wanted));
-  return {};
+    return cannot_serve(actor, "it is configured with a {}, not with a {}", actor.config(), config);
+  const auto generative = has_method(actor, generate_method);
+  if (generative && has_method(actor, infer_method))
+    return cannot_serve(actor, "it has both methods {} and {}, and a model has one of them", infer_method,
+                        generate_method);
+  GPUACTORS_TRY(check_method(actor, wanted<google::protobuf::Empty, wire::ReplicaDescription>(describe_method)));
+  if (generative) {
+    GPUACTORS_TRY(check_method(actor, wanted<wire::GenerateRequest, wire::GenerateReply>(generate_method, true)));
+  } else {
+    GPUACTORS_TRY(check_method(actor, wanted<wire::ReplicaBatch, wire::ReplicaReply>(infer_method)));
+  }
+  return std::optional{generative};
 }
 
 Result<Started> ReplicaStarter::spawn(Duration queue_timeout) {
@@ -92,12 +109,12 @@ Result<Started> ReplicaStarter::spawn(Duration queue_timeout) {
   }
 }
 
-Result<ModelFacts> ReplicaStarter::describe_first(const ActorRef& actor) const {
+Result<ModelFacts> ReplicaStarter::describe_first(const ActorRef& actor, bool generative) const {
   const auto description = describe(actor);
   if (!description)
     return fail(description.error().code(), fmt::format("actor type {} does not describe its model: {}", kind_.type,
                                                         description.error().message()));
-  auto facts = read_facts(*description);
+  auto facts = read_facts(*description, generative);
   if (!facts)
     return fail(facts.error().code(), fmt::format("actor type {} describes a model that cannot be served: {}",
                                                   kind_.type, facts.error().message()));

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace serve {
@@ -36,9 +37,9 @@ public:
   ReplicaStarter(gpuactors::Cluster& cluster, std::shared_ptr<KeeperBell> bell, ReplicaKind kind);
 
   /// Checks what the cluster's nodes say of the type, before anything is started: its configuration and its methods.
-  /// Types that the nodes do not describe are left to `spawn`.
-  /// @returns `invalid_argument`, naming what is missing, or the errors of `Cluster::described_types`.
-  gpuactors::Result<void> check_type();
+  /// @returns whether it is generative, or nothing if no node describes it, whose check is left to `spawn`;
+  ///          `invalid_argument`, naming what is missing, or the errors of `Cluster::described_types`.
+  gpuactors::Result<std::optional<bool>> check_type();
 
   /// Starts an actor, which waits for its share for so long at most.
   /// @returns the errors of `Cluster::spawn`, of the constructor too.
@@ -46,7 +47,7 @@ public:
 
   /// Asks the first replica of a version what it is.
   /// @returns also `invalid_argument` if that makes no sense, naming the type and the reason.
-  gpuactors::Result<ModelFacts> describe_first(const gpuactors::ActorRef& actor) const;
+  gpuactors::Result<ModelFacts> describe_first(const gpuactors::ActorRef& actor, bool generative) const;
 
   /// Asks an actor what it is.
   gpuactors::Result<wire::ReplicaDescription> describe(const gpuactors::ActorRef& actor) const;
@@ -67,6 +68,10 @@ public:
         return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends");
       }
     }
+  }
+
+  [[nodiscard]] const ReplicaKind& kind() const noexcept {
+    return kind_;
   }
 
 private:

@@ -4,6 +4,7 @@
 
 #include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,11 @@ using gpuactors::Errc;
 using gpuactors::Result;
 
 namespace {
+
+/// What a message to a generative model has at most beside the bytes of its inputs: in all and for each of them; and
+/// for each parameter.
+constexpr std::size_t generation_head = 256;
+constexpr std::size_t parameter_head = 32;
 
 template <class... Args>
 gpuactors::Failure misfit(const ModelFacts& facts, fmt::format_string<Args...> format, Args&&... args) {
@@ -46,6 +52,28 @@ std::string its(const char* kind, const std::vector<TensorFacts>& tensors) {
   return fmt::format("its {}{} {}", kind, tensors.size() == 1 ? " is" : "s are", names_of(tensors));
 }
 
+/// The inputs of a request are those of the model, by their names.
+Result<void> check_input_names(const InferRequest& request, const ModelFacts& facts) {
+  if (request.inputs.size() != facts.inputs.size())
+    return misfit(facts, "has {}, and the request has {}", inputs_of(facts), request.inputs.size());
+  for (const auto& input : request.inputs)
+    if (std::none_of(facts.inputs.begin(), facts.inputs.end(), [&](const auto& one) { return one.name == input.name; }))
+      return misfit(facts, "has no input {}: {}", in_quotes(input.name), its("input", facts.inputs));
+  for (const auto& takes : facts.inputs)
+    if (find_input(request, takes.name) == nullptr)
+      return misfit(facts, "takes \"{}\", which the request lacks", takes.name);
+  return {};
+}
+
+Result<void> check_the_rest(const InferRequest& request, const ModelFacts& facts) {
+  for (const auto& output : request.outputs)
+    if (std::none_of(facts.outputs.begin(), facts.outputs.end(), [&](const auto& one) { return one.name == output; }))
+      return misfit(facts, "has no output {}: {}", in_quotes(output), its("output", facts.outputs));
+  if (request.timeout && *request.timeout <= gpuactors::Duration::zero())
+    return misfit(facts, "cannot answer within a timeout of 0 or less");
+  return {};
+}
+
 Result<void> check_input(const NamedTensor& input, const TensorFacts& takes, const ModelFacts& facts) {
   if (input.type != takes.type)
     return misfit(facts, "takes \"{}\" as {}, not as {}", takes.name, to_string(takes.type), to_string(input.type));
@@ -65,17 +93,33 @@ const NamedTensor* find_input(const InferRequest& request, std::string_view name
   return nullptr;
 }
 
+Result<void> check_generation(const InferRequest& request, const ModelFacts& facts) {
+  GPUACTORS_TRY(check_input_names(request, facts));
+  auto bytes = request.id.size() + generation_head;
+  for (const auto& takes : facts.inputs) {
+    const auto& input = *find_input(request, takes.name);
+    if (input.type != takes.type)
+      return misfit(facts, "takes \"{}\" as {}, not as {}", takes.name, to_string(takes.type), to_string(input.type));
+    if (!fits_shape(input.shape, *takes.whole_shape))
+      return misfit(facts, "takes \"{}\" in the shape {}, not {}", takes.name, to_string(*takes.whole_shape),
+                    to_string(input.shape));
+    GPUACTORS_TRY(check_tensor(input_name(takes.name), input));
+    bytes += input.data.size() + generation_head;
+  }
+  for (const auto& [name, value] : request.parameters) {
+    const auto* text = std::get_if<std::string>(&value);
+    bytes += name.size() + (text != nullptr ? text->size() : 0) + parameter_head;
+  }
+  if (bytes > gpuactors::limits::payload_bytes)
+    return misfit(facts, "takes requests of up to {} bytes, not of {}", gpuactors::limits::payload_bytes, bytes);
+  return check_the_rest(request, facts);
+}
+
 Result<std::uint64_t> check_request(const InferRequest& request, const ModelFacts& facts, std::uint64_t max_batch) {
-  if (request.inputs.size() != facts.inputs.size())
-    return misfit(facts, "has {}, and the request has {}", inputs_of(facts), request.inputs.size());
-  for (const auto& input : request.inputs)
-    if (std::none_of(facts.inputs.begin(), facts.inputs.end(), [&](const auto& one) { return one.name == input.name; }))
-      return misfit(facts, "has no input {}: {}", in_quotes(input.name), its("input", facts.inputs));
+  GPUACTORS_TRY(check_input_names(request, facts));
   std::int64_t rows = 0;
   for (const auto& takes : facts.inputs) {
     const auto* input = find_input(request, takes.name);
-    if (input == nullptr)
-      return misfit(facts, "takes \"{}\", which the request lacks", takes.name);
     GPUACTORS_TRY(check_input(*input, takes, facts));
     if (&takes == &facts.inputs.front())
       rows = input->shape[0];
@@ -88,11 +132,7 @@ Result<std::uint64_t> check_request(const InferRequest& request, const ModelFact
     if (input->data.size() != expected)
       return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input->data.size());
   }
-  for (const auto& output : request.outputs)
-    if (std::none_of(facts.outputs.begin(), facts.outputs.end(), [&](const auto& one) { return one.name == output; }))
-      return misfit(facts, "has no output {}: {}", in_quotes(output), its("output", facts.outputs));
-  if (request.timeout && *request.timeout <= gpuactors::Duration::zero())
-    return misfit(facts, "cannot answer within a timeout of 0 or less");
+  GPUACTORS_TRY(check_the_rest(request, facts));
   return static_cast<std::uint64_t>(rows);
 }
 

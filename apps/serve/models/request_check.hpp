@@ -13,6 +13,10 @@ namespace serve {
 gpuactors::Result<std::uint64_t> check_request(const InferRequest& request, const ModelFacts& facts,
                                                std::uint64_t max_batch);
 
+/// Checks a request to a generative model: names, types, shapes and sizes, and that it fits into one message. Pure.
+/// @returns `invalid_argument`, saying what the model takes.
+gpuactors::Result<void> check_generation(const InferRequest& request, const ModelFacts& facts);
+
 /// The input of that name; null if there is none. Pure.
 [[nodiscard]] const NamedTensor* find_input(const InferRequest& request, std::string_view name);
 

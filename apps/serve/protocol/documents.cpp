@@ -95,6 +95,8 @@ std::string config_document(const ModelDescription& model) {
   json.key("max_batch_size").value(model.max_batch);
   write_config_tensors(json, "input", model, model.inputs);
   write_config_tensors(json, "output", model, model.outputs);
+  if (model.generative)
+    json.key("model_transaction_policy").object().key("decoupled").value(true).close();
   json.key("instance_group").array().object();
   json.key("name").value(model.name).key("kind").value("KIND_AUTO").key("count").value(model.replicas).close().close();
   if (model.max_batch > 0) {

@@ -20,8 +20,7 @@ using gpuactors::Result;
 namespace {
 
 Result<void> no_text(const NamedTensor& output, std::string_view why) {
-  return fail(Errc::invalid_argument,
-              fmt::format("output \"{}\" {}: ask for it with the parameter \"binary_data\"", output.name, why));
+  return fail(Errc::invalid_argument, fmt::format("output \"{}\" {}", output.name, why));
 }
 
 /// Elements of type T, which may lie anywhere in memory.
@@ -66,6 +65,15 @@ Result<void> append_strings(std::string& json, const NamedTensor& output) {
   return {};
 }
 
+void write_head(JsonText& json, const NamedTensor& output) {
+  json.key("name").value(output.name).key("datatype").value(to_string(output.type)).key("shape").array();
+  for (const auto size : output.shape)
+    json.value(size);
+  json.close();
+}
+
+} // namespace
+
 Result<void> append_elements(std::string& json, const NamedTensor& output) {
   switch (output.type) {
   case DataType::boolean:
@@ -100,15 +108,6 @@ Result<void> append_elements(std::string& json, const NamedTensor& output) {
   return no_text(output, fmt::format("is {}, of which JSON has no elements", to_string(output.type)));
 }
 
-void write_head(JsonText& json, const NamedTensor& output) {
-  json.key("name").value(output.name).key("datatype").value(to_string(output.type)).key("shape").array();
-  for (const auto size : output.shape)
-    json.value(size);
-  json.close();
-}
-
-} // namespace
-
 Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form) {
   HttpReply result;
   JsonText json;
@@ -127,7 +126,9 @@ Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form) {
     } else {
       Result<void> written;
       json.key("data").array().value_by([&](std::string& text) { written = append_elements(text, output); }).close();
-      GPUACTORS_TRY(written);
+      if (!written)
+        return fail(written.error().code(),
+                    written.error().message() + ": ask for it with the parameter \"binary_data\"");
     }
     json.close();
   }

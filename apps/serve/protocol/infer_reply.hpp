@@ -18,6 +18,10 @@ struct HttpReply {
   bool binary = false;
 };
 
+/// Appends the elements of an output as JSON, with commas between them.
+/// @returns `invalid_argument`, naming the output, for what JSON has no form for.
+[[nodiscard]] gpuactors::Result<void> append_elements(std::string& json, const NamedTensor& output);
+
 /// @returns `invalid_argument` for outputs that JSON has no form for: FP16, BF16, infinities, BYTES that are no text.
 [[nodiscard]] gpuactors::Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form);
 

@@ -31,7 +31,40 @@ Result<std::uint64_t> count_of(const inference::InferParameter& parameter, std::
   return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is not a whole number of at least 0", name));
 }
 
+/// Reads a parameter that is for the model.
+Result<void> read_parameter(const std::string& name, const inference::InferParameter& parameter,
+                            InferRequest& request) {
+  using Choice = inference::InferParameter;
+  auto& all = request.parameters;
+  switch (parameter.parameter_choice_case()) {
+  case Choice::kBoolParam:
+    all.emplace(name, parameter.bool_param());
+    break;
+  case Choice::kInt64Param:
+    all.emplace(name, std::int64_t{parameter.int64_param()});
+    break;
+  case Choice::kDoubleParam:
+    all.emplace(name, parameter.double_param());
+    break;
+  case Choice::kStringParam:
+    all.emplace(name, parameter.string_param());
+    break;
+  case Choice::kUint64Param:
+    if (!std::in_range<std::int64_t>(parameter.uint64_param()))
+      return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is {}: a whole number has at most 64 bits "
+                                                      "with its sign",
+                                                      name, parameter.uint64_param()));
+    all.emplace(name, static_cast<std::int64_t>(parameter.uint64_param()));
+    break;
+  case Choice::PARAMETER_CHOICE_NOT_SET:
+    break;
+  }
+  return {};
+}
+
 Result<void> read_parameters(const Parameters& parameters, InferRequest& request) {
+  if (parameters.size() > most_parameters)
+    return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_parameters));
   for (const auto& [name, parameter] : parameters) {
     GPUACTORS_TRY(refuse_parameter(name));
     if (name == "priority") {
@@ -40,6 +73,10 @@ Result<void> read_parameters(const Parameters& parameters, InferRequest& request
     } else if (name == "timeout") {
       GPUACTORS_LET(microseconds, count_of(parameter, name));
       request.timeout = timeout_of(microseconds);
+    } else if (name == wants_end_parameter) {
+      request.wants_end = parameter.bool_param();
+    } else if (!is_for_server(name)) {
+      GPUACTORS_TRY(read_parameter(name, parameter, request));
     }
   }
   return {};
@@ -280,6 +317,8 @@ inference::ModelConfigResponse config_of(const ModelDescription& model) {
   auto& group = *config.add_instance_group();
   group.set_name(model.name);
   group.set_count(capped<std::int32_t>(model.replicas));
+  if (model.generative)
+    config.mutable_model_transaction_policy()->set_decoupled(true);
   if (model.max_batch > 0) {
     auto& policy = *config.mutable_dynamic_batching()->mutable_default_queue_policy();
     policy.set_max_queue_size(capped<std::uint32_t>(model.max_queue));

@@ -68,6 +68,11 @@ Result<void> refuse_parameter(std::string_view name) {
   return {};
 }
 
+bool is_for_server(std::string_view name) noexcept {
+  return name == "priority" || name == "timeout" || name == "headers" || name == "binary_data_output"
+         || name.starts_with("triton_");
+}
+
 Result<void> check_load_parameters(std::size_t count) {
   if (count > most_load_parameters)
     return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_load_parameters));

@@ -19,6 +19,15 @@ namespace serve {
 /// @returns `invalid_argument`.
 [[nodiscard]] gpuactors::Result<void> refuse_parameter(std::string_view name);
 
+/// Whether a parameter is for the server, or reserved for it, and not for the model.
+[[nodiscard]] bool is_for_server(std::string_view name) noexcept;
+
+/// Parameters of one request that are for the model.
+inline constexpr std::size_t most_parameters = 256;
+
+/// By which a client wants to be told of the end of a stream.
+inline constexpr std::string_view wants_end_parameter = "triton_enable_empty_final_response";
+
 /// The parameters that a load may have.
 inline constexpr std::size_t most_load_parameters = 64;
 

@@ -108,6 +108,11 @@ Result<void> check_tensor(std::string_view what, const NamedTensor& tensor) {
   return {};
 }
 
+bool fits_shape(std::span<const std::int64_t> shape, std::span<const std::int64_t> described) noexcept {
+  return std::equal(shape.begin(), shape.end(), described.begin(), described.end(),
+                    [](auto size, auto expected) { return size >= 0 && (expected == -1 || size == expected); });
+}
+
 Result<void> check_id(std::string_view id) {
   if (id.size() > longest_id)
     return fail(Errc::invalid_argument,

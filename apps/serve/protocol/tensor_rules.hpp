@@ -43,6 +43,9 @@ void append_bytes_element(std::string& data, std::string_view element);
 /// @returns `invalid_argument`, beginning with `what`.
 [[nodiscard]] gpuactors::Result<void> check_tensor(std::string_view what, const NamedTensor& tensor);
 
+/// Whether a shape is what another one describes, which has -1 where any size goes.
+[[nodiscard]] bool fits_shape(std::span<const std::int64_t> shape, std::span<const std::int64_t> described) noexcept;
+
 /// Checks what holds for a whole request: it has inputs, and no input and no output is named twice or not at all.
 /// @returns `invalid_argument`.
 [[nodiscard]] gpuactors::Result<void> check_names(const InferRequest& request);

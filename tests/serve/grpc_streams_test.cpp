@@ -1,0 +1,186 @@
+// Streams of generative models over gRPC, as Triton's clients see them.
+#include "test_service.hpp"
+
+#include <apps/serve/fronts.hpp>
+#include <apps/serve/grpc/channel.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
+#include <support/results.hpp>
+
+#include <inference.grpc.pb.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace serve;
+using namespace serve::test;
+using gpuactors::test::must;
+
+namespace {
+
+/// The fronts over the test models, and one stream to them.
+struct Talking {
+  Talking() {
+    FrontOptions options;
+    options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
+    fronts.emplace(must(Fronts::open(service, options)));
+    stub = inference::GRPCInferenceService::NewStub(channel_to(*fronts->grpc()));
+    stream = stub->ModelStreamInfer(&context);
+  }
+
+  /// The next answer, whose id it returns.
+  std::string read() {
+    response.Clear();
+    REQUIRE(stream->Read(&response));
+    return response.infer_response().id();
+  }
+
+  [[nodiscard]] bool is_last() const {
+    return response.infer_response().parameters().at("triton_final_response").bool_param();
+  }
+
+  [[nodiscard]] std::string text() const {
+    return response.infer_response().raw_output_contents_size() == 0
+               ? ""
+               : response.infer_response().raw_output_contents(0).substr(4);
+  }
+
+  TestService service;
+  std::optional<Fronts> fronts;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelStreamInferResponse>> stream;
+  inference::ModelStreamInferResponse response;
+};
+
+inference::ModelInferRequest talk_about(const std::string& text, const std::string& id,
+                                        const std::map<std::string, std::int64_t>& parameters = {}) {
+  inference::ModelInferRequest request;
+  request.set_model_name("talk");
+  request.set_id(id);
+  auto& input = *request.add_inputs();
+  input.set_name("text");
+  input.set_datatype("BYTES");
+  input.add_shape(1);
+  std::string element;
+  append_bytes_element(element, text);
+  request.add_raw_input_contents(element);
+  for (const auto& [name, value] : parameters)
+    (*request.mutable_parameters())[name].set_int64_param(value);
+  return request;
+}
+
+inference::ModelInferRequest line(const std::string& id) {
+  inference::ModelInferRequest request;
+  request.set_model_name("line");
+  request.set_id(id);
+  auto& input = *request.add_inputs();
+  input.set_name("x");
+  input.set_datatype("FP32");
+  input.add_shape(1);
+  input.add_shape(4);
+  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F})
+    input.mutable_contents()->add_fp32_contents(value);
+  return request;
+}
+
+} // namespace
+
+TEST_CASE("a stream has all replies to a request in their order, and their end if that is wanted", "[serve]") {
+  Talking talking;
+  auto request = talk_about("abc", "7");
+  (*request.mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
+  REQUIRE(talking.stream->Write(request));
+  for (const auto* character : {"a", "b", "c"}) {
+    CHECK(talking.read() == "7");
+    CHECK(talking.response.error_message().empty());
+    CHECK(talking.text() == character);
+    CHECK(talking.response.infer_response().outputs(1).name() == "numbers");
+    CHECK_FALSE(talking.is_last());
+  }
+  CHECK(talking.read() == "7");
+  CHECK(talking.is_last());
+  CHECK(talking.response.infer_response().outputs_size() == 0);
+  CHECK(talking.response.infer_response().model_name() == "talk");
+  CHECK(talking.response.infer_response().model_version() == "1");
+  // Without the wish, the next request's replies come next.
+  REQUIRE(talking.stream->Write(talk_about("d", "8")));
+  REQUIRE(talking.stream->Write(line("9")));
+  std::map<std::string, bool> last;
+  for (int i = 0; i < 2; ++i) {
+    const auto id = talking.read();
+    last[id] = talking.is_last();
+  }
+  CHECK(last == std::map<std::string, bool>{{"8", false}, {"9", true}});
+  talking.stream->WritesDone();
+  CHECK_FALSE(talking.stream->Read(&talking.response));
+  CHECK(talking.stream->Finish().ok());
+  CHECK(talking.fronts->counts().grpc_answers == std::map<int, std::uint64_t>{{0, 3}});
+}
+
+TEST_CASE("a talk that stands still holds up no other request of its stream", "[serve]") {
+  Talking talking;
+  REQUIRE(talking.stream->Write(talk_about("abcdef", "slow", {{"hold_after", 1}})));
+  CHECK(talking.read() == "slow");
+  REQUIRE(talking.stream->Write(talk_about("xy", "quick")));
+  CHECK(talking.read() == "quick");
+  CHECK(talking.read() == "quick");
+  REQUIRE(talking.stream->Write(line("row")));
+  CHECK(talking.read() == "row");
+  talking.context.TryCancel();
+  const auto given_up = [&talks = talking.service.talks()] {
+    const std::lock_guard lock{talks.mutex};
+    return talks.cancelled == 1 && talks.held == 0;
+  };
+  while (!given_up())
+    std::this_thread::yield();
+}
+
+TEST_CASE("an error ends its request and not the stream", "[serve]") {
+  Talking talking;
+  REQUIRE(talking.stream->Write(talk_about("abc", "7", {{"fail_after", 1}})));
+  CHECK(talking.read() == "7");
+  CHECK(talking.text() == "a");
+  CHECK(talking.read() == "7");
+  CHECK(talking.response.error_message() == "the talk broke off");
+  CHECK(talking.is_last());
+  auto wrong = talk_about("abc", "8");
+  wrong.mutable_inputs(0)->set_name("txt");
+  REQUIRE(talking.stream->Write(wrong));
+  CHECK(talking.read() == "8");
+  CHECK(talking.response.error_message() == "model \"talk\" has one input, \"text\"");
+  REQUIRE(talking.stream->Write(talk_about("z", "9")));
+  CHECK(talking.read() == "9");
+  CHECK(talking.text() == "z");
+}
+
+TEST_CASE("a stream ends when the server does, after the replies to what it has asked", "[serve]") {
+  Talking talking;
+  REQUIRE(talking.stream->Write(talk_about("abc", "7")));
+  CHECK(talking.read() == "7");
+  std::thread stopping{[&] { talking.fronts->stop(20s); }};
+  CHECK(talking.read() == "7");
+  CHECK(talking.read() == "7");
+  CHECK_FALSE(talking.stream->Read(&talking.response));
+  CHECK(talking.stream->Finish().error_message() == "the server ends");
+  stopping.join();
+}
+
+TEST_CASE("a call with one answer is refused by a generative model, whose configuration says why", "[serve]") {
+  Talking talking;
+  grpc::ClientContext context;
+  inference::ModelInferResponse answer;
+  const auto status = talking.stub->ModelInfer(&context, talk_about("abc", "7"), &answer);
+  CHECK(status.error_code() == grpc::StatusCode::UNIMPLEMENTED);
+  grpc::ClientContext other;
+  inference::ModelConfigRequest ask;
+  ask.set_name("talk");
+  inference::ModelConfigResponse config;
+  REQUIRE(talking.stub->ModelConfig(&other, ask, &config).ok());
+  CHECK(config.config().model_transaction_policy().decoupled());
+  CHECK(config.config().max_batch_size() == 0);
+}
