@@ -134,7 +134,7 @@ class Requests(WithServer):
         self.assertEqual(self.ask("POST", "/v2/repository/models/echo/unload").status, 200)
         self.assertEqual(self.ask("GET", "/v2/models/echo/ready").status, 503)
         self.assertEqual(self.ask("GET", "/v2/health/ready").json, {"ready": False})
-        self.assertEqual(len(self.ask("POST", "/v2/repository/index", b'{"ready":true}').json), 3)
+        self.assertEqual(len(self.ask("POST", "/v2/repository/index", b'{"ready":true}').json), 4)
         self.assertEqual(self.ask("POST", "/v2/repository/models/echo/load",
                                   b'{"parameters":{"a":"b","n":3}}').status, 200)
         self.assertIn('test_load_parameter{name="n",value="3"}', self.ask("GET", "/metrics").text)
