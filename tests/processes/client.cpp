@@ -78,7 +78,7 @@ int run_guest(int argc, char** argv) {
 }
 
 int run_reader(int argc, char** argv) {
-  if (argc != 6)
+  if (argc != 7)
     return 2;
   auto cluster = connect_quickly(argv[2], argv[3], std::chrono::milliseconds{std::atoi(argv[4])});
   const auto actor = cluster ? cluster->find(argv[5]) : fail(cluster.error());
@@ -86,7 +86,7 @@ int run_reader(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", actor.error().message().c_str());
     return 1;
   }
-  auto stream = actor->stream<Number>("count", number(1e9));
+  auto stream = actor->stream<Number>(argv[6], number(1e9));
   if (!stream.next())
     return 1;
   std::fprintf(stderr, "it reads\n");

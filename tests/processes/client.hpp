@@ -18,8 +18,8 @@ int run_client(int argc, char** argv);
 /// its connection is lost. SIGTERM has it call the actor once more and close its cluster.
 int run_guest(int argc, char** argv);
 
-/// `reader BROKER CERTIFICATES LINK_MS NAME`: begins to read a stream without end from the actor of that name, says so
-/// on standard error, and reads no more.
+/// `reader BROKER CERTIFICATES LINK_MS NAME METHOD`: begins to read a stream without end from the actor of that name,
+/// says so on standard error, and reads no more.
 int run_reader(int argc, char** argv);
 
 /// `local`: starts a `LocalCluster` of two nodes with an actor on each, prints its folder and then the pids of all its

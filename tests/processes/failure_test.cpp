@@ -90,6 +90,41 @@ TEST_CASE("an actor serves others when the reader of its stream has died", "[pro
   CHECK(must(actor.call<Number>("add", number(1)).get(20s)).value() == 5);
 }
 
+TEST_CASE("streams that an actor keeps open cross processes, and end with their worker", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0)));
+  std::vector<StreamReader<Number>> readers;
+  for (int i = 0; i < 3; ++i)
+    readers.push_back(actor.stream<Number>("watch", number(-1)));
+  REQUIRE(must(actor.call<Number>("watchers").get()).value() == 3);
+  REQUIRE(actor.call("tell", number(1000)).get().has_value());
+  for (auto& reader : readers) {
+    for (int i = -1; i < 1000; ++i)
+      REQUIRE(must(reader.next())->value() == i);
+    CHECK_FALSE(must(reader.next()).has_value());
+  }
+  auto open = actor.stream<Number>("watch", number(7));
+  auto full = actor.stream<Number>("watch", number(8));
+  REQUIRE(must(open.next())->value() == 7);
+  CHECK(must(actor.call<Number>("watchers").get()).value() == 2);
+  REQUIRE(::kill(pid_of(actor), SIGKILL) == 0);
+  CHECK(open.next(20s).error().code() == Errc::worker_died);
+  CHECK(must(full.next())->value() == 8);
+  CHECK(full.next(20s).error().code() == Errc::worker_died);
+}
+
+TEST_CASE("an actor learns that the process of a watcher has died", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.name = "watched"}));
+  processes.start_reader("watcher", "watched", "watch");
+  REQUIRE(eventually([&] { return processes.output().find("it reads") != std::string::npos; }));
+  CHECK(must(actor.call<Number>("watchers").get()).value() == 1);
+  processes.signal("watcher", SIGKILL);
+  CHECK(eventually([&] { return must(actor.call<Number>("watchers").get()).value() == 0; }));
+}
+
 TEST_CASE("calls of one thread arrive in their order and whole, large among small", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

@@ -129,8 +129,8 @@ void Processes::start_guest(const std::string& name, std::chrono::seconds grace)
         own_program());
 }
 
-void Processes::start_reader(const std::string& name, const std::string& actor) {
-  start(name, {"reader", broker_, certificates(), std::to_string(link_.count()), actor}, own_program());
+void Processes::start_reader(const std::string& name, const std::string& actor, const std::string& method) {
+  start(name, {"reader", broker_, certificates(), std::to_string(link_.count()), actor, method}, own_program());
 }
 
 Cluster Processes::up(const std::string& devices) {

@@ -46,7 +46,7 @@ public:
   void start_guest(const std::string& name, std::chrono::seconds grace);
 
   /// Starts a client that reads a stream of the actor; see `run_reader`.
-  void start_reader(const std::string& name, const std::string& actor);
+  void start_reader(const std::string& name, const std::string& actor, const std::string& method = "count");
 
   /// Signals one of the processes; for SIGKILL returns when it is reaped.
   void signal(const std::string& name, int number);

@@ -134,6 +134,29 @@ public:
         return;
   }
 
+  /// Begins with this number; `tell` goes on.
+  Result<void> watch(const Number& from, ReplyStream<Number>& out) {
+    GPUACTORS_LET(kept, out.keep());
+    GPUACTORS_TRY(kept.write(number(from.value())));
+    watchers_.push_back(std::move(kept));
+    return {};
+  }
+
+  /// Returns how many watchers are still there.
+  Number watchers(const google::protobuf::Empty&) {
+    std::erase_if(watchers_, [](const auto& one) { return one.stop_requested(); });
+    return number(static_cast<double>(watchers_.size()));
+  }
+
+  /// Tells all watchers so many numbers, and ends their streams.
+  void tell(const Number& count) {
+    for (auto& watcher : watchers_) {
+      for (int i = 0; i < static_cast<int>(count.value()); ++i)
+        static_cast<void>(watcher.write(number(i)));
+      watcher.finish();
+    }
+  }
+
   /// Starts another actor where there is room, and adds to its number.
   Result<Number> spawn(const Text& name) {
     GPUACTORS_LET(child, Cluster::from(*this).spawn("counter", number(0), {.name = name.text()}));
@@ -189,6 +212,7 @@ public:
 private:
   double sum_;
   int turns_ = 0;
+  std::vector<OpenStream<Number>> watchers_;
 };
 
 } // namespace
@@ -205,6 +229,9 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("publish", &Counter::publish)
     .method("add_often_at", &Counter::add_often_at)
     .method("take_turn", &Counter::take_turn)
+    .method("watch", &Counter::watch)
+    .method("watchers", &Counter::watchers)
+    .method("tell", &Counter::tell)
     .method("text_of", &Counter::text_of)
     .method("save_bytes", &Counter::save_bytes)
     .method("saved_bytes", &Counter::saved_bytes)

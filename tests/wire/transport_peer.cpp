@@ -4,7 +4,7 @@
 //     SCHEME is local, tcp or tls. MODE is whole, or half: a server that falls silent in the middle of its answer.
 //     Prints its address.
 //   transport_peer ADDRESS fetch BYTES
-//     Prints the address when the region with the id 1 is here.
+//     Prints the address when the region with the id 1 is here, and its server is done with it.
 #include <gpuactors/wire/transport.hpp>
 #include <gpuactors/wire/transport/channel.hpp>
 
@@ -85,6 +85,10 @@ void fetch(const std::string& text, std::uint64_t bytes) {
   const auto address = must(parse_bulk_address(text));
   const auto client = must(BulkClient::create({}));
   const auto region = must(client->fetch(address, 1, bytes, never));
+  // The server serves one request of a connection after the other: it holds the region no more when it has answered this
+  // one. There is no region with this id.
+  if (client->fetch(address, 2, bytes, never))
+    std::exit(1);
   say(text);
   wait_for_end();
 }

@@ -1,9 +1,9 @@
 #include <gpuactors/actor/hosted_stream.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
-#include <google/protobuf/empty.pb.h>
 
 namespace gpuactors::detail {
 
