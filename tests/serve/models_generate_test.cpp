@@ -20,6 +20,7 @@ namespace {
 
 /// What the actors of this file have seen.
 struct Seen {
+  std::atomic<int> described{0};
   std::atomic<int> begun{0};
   std::atomic<int> stopped{0};
   std::atomic<bool> go_on{false};
@@ -31,7 +32,8 @@ Seen& seen() {
 }
 
 /// Answers as its requests say: "N" by so many items, "hold N" by so many and no end until the test says so, "crash N"
-/// by so many and its death, "bad" by an item that makes no sense, "refuse" by an error.
+/// by so many and its death, "stick N" by so many and no more answers to anybody, "bad" by an item that makes no sense,
+/// "refuse" by an error.
 class Chatter : public gpuactors::Actor {
 public:
   Chatter(gpuactors::Init init, const wire::ReplicaConfig& config) : Actor(std::move(init)), config_(config) {
@@ -39,6 +41,7 @@ public:
   }
 
   wire::ReplicaDescription describe(const Empty& /*ask*/) {
+    ++seen().described;
     wire::ReplicaDescription description;
     for (auto* tensor : {description.add_inputs(), description.add_outputs()}) {
       tensor->set_name("text");
@@ -64,6 +67,13 @@ public:
     if (what == "crash") {
       dying_.push_back(std::move(reply));
       post([] { throw std::runtime_error{"a cosmic ray"}; });
+    } else if (what == "stick") {
+      dying_.push_back(std::move(reply));
+      post([this] {
+        while (!seen().go_on && !stop_requested())
+          std::this_thread::yield();
+        dying_.clear();
+      });
     } else if (what == "hold" || text == "bad") {
       held_.push_back(std::move(reply));
       if (held_.size() == 1)
@@ -321,6 +331,29 @@ TEST_CASE("a request that kills its replicas before its first item fails, and th
   CHECK(code_of(failed) == Errc::worker_died);
   CHECK(says(failed, "3 replicas were lost with this request"));
   CHECK(read_all(*chat.server.table.generate(say("1", "a"))) == std::vector<std::string>{"a0", "END"});
+}
+
+TEST_CASE("a replica that generates counts as lost when it does not answer any more, however long that takes else",
+          "[serve]") {
+  TableOptions options;
+  options.longest_silence = 300ms;
+  ChatServer chat{"", std::move(options)};
+  must(chat.loaded);
+  auto& table = chat.server.table;
+  // Nothing comes for longer than that, but the actor answers.
+  const auto quiet = table.generate(say("hold 1", "a"));
+  CHECK(text_of(next_of(*quiet)) == "a0");
+  const auto before = seen().described.load();
+  chat.until([&] { return seen().described >= before + 2; });
+  CHECK(chat.metrics_have("gpuactors_serve_replicas_lost{model=\"chat\",version=\"1\"} 0"));
+  const auto stuck = table.generate(say("stick 1", "b"));
+  CHECK(text_of(next_of(*stuck)) == "b0");
+  const auto lost = next_of(*stuck);
+  seen().go_on = true;
+  CHECK(code_of(lost) == Errc::unavailable);
+  CHECK(says(lost, "the replica was lost after 1 items of the answer"));
+  CHECK(code_of(next_of(*quiet)) == Errc::unavailable);
+  CHECK(read_all(*table.generate(say("1", "c"))) == std::vector<std::string>{"c0", "END"});
 }
 
 TEST_CASE("a new version takes new requests, and the old one's streams come to their end", "[serve]") {

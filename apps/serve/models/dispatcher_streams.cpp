@@ -102,6 +102,9 @@ void Dispatcher::stream_failed(const std::shared_ptr<Pending>& pending, std::uin
     if (pending->flight != flight)
       return;
     const auto now = Clock::now();
+    // The timer is about to say so.
+    if (error.code() == Errc::deadline_exceeded && now >= pending->deadline)
+      return;
     const auto replica = replicas_.find(pending->replica);
     if (replica != replicas_.end() && ends_replica(error.code()))
       lose(replica->second, error, now, actions);

@@ -29,6 +29,8 @@ struct TableOptions {
   gpuactors::Duration drain = std::chrono::seconds{30};
   /// How long a version that is being loaded waits for the share of its first replica.
   gpuactors::Duration load_wait = std::chrono::seconds{10};
+  /// How long a replica may be silent before it counts as stuck: see `ReplicaOptions`.
+  gpuactors::Duration longest_silence = std::chrono::seconds{60};
   /// Whether it also waits for nodes that could give that share: those of a running cluster come and go.
   bool wait_for_nodes = false;
   /// Told of replicas that are lost and replaced, of versions that take the place of others, of loads and unloads; not

@@ -153,6 +153,7 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
   }
   ReplicaOptions options;
   options.notice = how.notice;
+  options.longest_silence = how.longest_silence;
   options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();
   options.initial = std::clamp(config.replicas, options.scaling.min_replicas, options.scaling.max_replicas);

@@ -19,6 +19,8 @@ struct LoadOptions {
   gpuactors::Duration wait = std::chrono::seconds{10};
   /// Whether it also waits for nodes that could give that share.
   bool wait_for_nodes = false;
+  /// See `ReplicaOptions`.
+  gpuactors::Duration longest_silence = std::chrono::seconds{60};
   /// Told of what becomes of the replicas.
   Notice notice = [](const std::string&) {};
   /// Stops the loading, and later the keeper of the replicas.

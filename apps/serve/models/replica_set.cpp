@@ -31,9 +31,7 @@ namespace {
 constexpr auto needed_wait = 1s;
 constexpr auto wished_wait = 100ms;
 
-/// How long a batch, or a generative replica's answer to what it is, may take before the replica counts as stuck; and
-/// how often replicas are asked that.
-constexpr auto longest_batch = 60s;
+/// How long an idle replica may take to say what it is, and how often replicas are asked that.
 constexpr auto description_deadline = 10s;
 constexpr auto ask_every = 1s;
 
@@ -188,7 +186,7 @@ void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
       asked = std::make_shared<std::atomic<bool>>(false);
     if (asked->exchange(true))
       continue;
-    const Duration time = generative ? Duration{longest_batch} : Duration{description_deadline};
+    const Duration time = generative ? options_.longest_silence : Duration{description_deadline};
     auto answer = actor->second.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, time);
     std::move(answer).then(
         [dispatcher = dispatcher_, generative, asked, id = replica.id](Result<wire::ReplicaDescription> description) {
@@ -232,8 +230,8 @@ Result<void> ReplicaSet::bring_in(const Started& started) {
     dispatcher_->add_generative(facts, stream_from(actor));
     return {};
   }
-  dispatcher_->add(facts, [actor = actor](wire::ReplicaBatch batch, BatchDone done) {
-    actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch).then(std::move(done));
+  dispatcher_->add(facts, [actor = actor, time = options_.longest_silence](wire::ReplicaBatch batch, BatchDone done) {
+    actor.call<wire::ReplicaReply>(infer_method, std::move(batch), time).then(std::move(done));
   });
   return {};
 }
@@ -253,7 +251,8 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     for (const auto& input : facts.inputs)
       batch.add_inputs()->resize(rows * input.row_bytes);
     const auto start = Clock::now();
-    auto reply = starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), longest_batch));
+    auto reply =
+        starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), options_.longest_silence));
     const auto took = Clock::now() - start;
     if (!reply && bell_->stopped())
       return gpuactors::fail(reply.error());

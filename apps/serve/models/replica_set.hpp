@@ -9,6 +9,7 @@
 #include <gpuactors/gpuactors.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,6 +28,9 @@ struct ReplicaOptions {
   std::size_t initial = 1;
   /// Whether replicas that answer zeros with NaN or infinity are refused.
   bool numbers_only = true;
+  /// How long a batch, or the answer of a generative replica to what it is, may take before the replica counts as
+  /// stuck.
+  gpuactors::Duration longest_silence = std::chrono::seconds{60};
   /// Told of replicas that are lost, and of those that come and go after the start.
   Notice notice = [](const std::string&) {};
 };
