@@ -1,6 +1,7 @@
 #include "requests.hpp"
 
 #include <apps/serve/grpc/quiet.hpp>
+#include <apps/serve/protocol/generate_json.hpp>
 #include <apps/serve/protocol/messages.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 #include <support/catch.hpp>
@@ -117,6 +118,36 @@ TEST_CASE("mutated JSON requests are refused with a sentence or accepted whole")
     }
   }
   // Some accidents are harmless, most are not: else nothing would have been tried.
+  CHECK(accepted > rounds / 100);
+  CHECK(accepted < rounds / 2);
+}
+
+TEST_CASE("mutated JSON of the generate extension is refused with a sentence or accepted whole") {
+  ModelDescription model;
+  model.name = "m";
+  model.generative = true;
+  model.inputs = {{"text", DataType::bytes, {1}},
+                  {"x", DataType::fp32, {-1, 2}},
+                  {"n", DataType::int16, {-1}},
+                  {"on", DataType::boolean, {1, 1}}};
+  const std::string json = R"({"text":"a \u00e9","x":[[1,2],[3,4]],"n":[1,-2],"on":true,"id":"7",)"
+                           R"("max_tokens":20,"parameters":{"seed":3,"temperature":0.5,"stop":".","timeout":10}})";
+  REQUIRE(read_generation(body_of(json), model));
+  Mutator mutator{20'261'123};
+  int accepted = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const auto mutated = mutator.mutate(json);
+    const auto request = read_generation(body_of(mutated), model);
+    if (request) {
+      if (!request->inputs.empty())
+        check_accepted(*request, mutated.size());
+      ++accepted;
+    } else {
+      REQUIRE(request.error().code() == gpuactors::Errc::invalid_argument);
+      REQUIRE(request.error().message().size() > 10);
+      REQUIRE(request.error().message().size() < 1'000);
+    }
+  }
   CHECK(accepted > rounds / 100);
   CHECK(accepted < rounds / 2);
 }
