@@ -33,6 +33,7 @@ struct SpawnArguments {
   std::optional<std::string> max_restarts;
   std::optional<std::string> restart_window;
   std::optional<std::string> spawn_timeout;
+  std::optional<std::string> stuck_after;
   std::optional<std::string> queue_timeout;
   std::optional<std::string> max_task_retries;
   std::string isolation = "thread";
@@ -75,6 +76,8 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   options.restart_window = restart_window;
   GPUACTORS_LET(spawn_timeout, read_duration("--spawn-timeout", arguments.spawn_timeout));
   options.spawn_timeout = spawn_timeout;
+  GPUACTORS_LET(stuck_after, read_duration("--stuck-after", arguments.stuck_after));
+  options.stuck_after = stuck_after;
   GPUACTORS_LET(queue_timeout, read_duration("--queue-timeout", arguments.queue_timeout));
   options.queue_timeout = queue_timeout;
   GPUACTORS_LET(max_task_retries, read_times("--max-task-retries", arguments.max_task_retries));
@@ -172,6 +175,11 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
       .add_option("--spawn-timeout", arguments.spawn_timeout,
                   "How long its first start may take, from the order to its node until its constructor is done. "
                   "Default: no limit")
+      ->type_name("SECONDS");
+  parser
+      .add_option("--stuck-after", arguments.stuck_after,
+                  "End its process, so that it restarts if it may, when a method runs for longer than this. Default: "
+                  "never")
       ->type_name("SECONDS");
   parser.add_option("--queue-timeout", arguments.queue_timeout, "How long it may wait for a place. Default: no limit")
       ->type_name("SECONDS");

@@ -217,3 +217,25 @@ TEST_CASE("a holder that ends itself goes on with what has begun, and what waits
   control.end();
   CHECK(control.begin(CallId{2}, 0).error() == error);
 }
+
+TEST_CASE("a holder says what it has been doing for longest", "[actor]") {
+  using std::chrono::seconds;
+  const TimePoint start{seconds{100}};
+  HolderControl control;
+  CHECK_FALSE(control.busy());
+  REQUIRE(control.begin(CallId{1}, 0, CallThread::own, "train", start + seconds{1}).has_value());
+  REQUIRE(control.begin(CallId{2}, 0, CallThread::concurrent, "progress", start + seconds{2}).has_value());
+  CHECK(control.busy()->what == "train");
+  CHECK(control.busy()->since == start + seconds{1});
+  control.end();
+  CHECK(control.busy()->what == "progress");
+  control.begin_turn("a step", start);
+  CHECK(control.busy()->what == "a step");
+  control.end_turn();
+  control.end(CallThread::concurrent);
+  CHECK_FALSE(control.busy());
+  // One that does not begin is none.
+  control.cancel(CallId{3});
+  CHECK_FALSE(control.begin(CallId{3}, 0, CallThread::own, "late", start).has_value());
+  CHECK_FALSE(control.busy());
+}

@@ -96,7 +96,7 @@ TEST_CASE("a stream whose reader is gone takes nothing, and lets go of what wait
   open.stream->look();
   CHECK(open.ends.empty());
   open.stream->finish({});
-  CHECK(open.ends == Ends{"end"});
+  CHECK(open.ends == Ends{"the actor is gone"});
 }
 
 TEST_CASE("a reader never takes a part of a stream for all of it", "[actor]") {
@@ -109,6 +109,30 @@ TEST_CASE("a reader never takes a part of a stream for all of it", "[actor]") {
   played.stream->credit(5);
   CHECK(played.items.empty());
   CHECK(played.ends.size() == 1);
+}
+
+TEST_CASE("a producer that is refused and then finishes in order does not make a part the whole", "[actor]") {
+  Played played;
+  REQUIRE(played.write("a").has_value());
+  played.stream->withdraw();
+  CHECK(played.write("b").error().code() == Errc::cancelled);
+  played.stream->finish({});
+  CHECK(played.ends == Ends{"the actor is gone"});
+
+  Played late{Clock::now()};
+  CHECK_FALSE(late.write("a").has_value());
+  late.stream->finish({});
+  CHECK(late.ends == Ends{"the call's deadline has passed"});
+}
+
+TEST_CASE("an error ends a stream at once, whatever waits for its reader", "[actor]") {
+  Played played;
+  REQUIRE(played.write("a").has_value());
+  played.stream->finish(fail(Errc::queue_full, "too slow"));
+  CHECK(played.ends == Ends{"too slow"});
+  CHECK(played.stream->waiting() == 0);
+  played.stream->credit(5);
+  CHECK(played.items.empty());
 }
 
 TEST_CASE("a stream that is withdrawn says so to its producer, once to each who asks", "[actor]") {
@@ -182,6 +206,18 @@ TEST_CASE("a stream that is kept in a call that was cancelled is withdrawn at on
   CHECK(control.keep(
             CallId{1}, [&] { ++withdrawn; }, [](std::uint32_t) {})
         == 0);
+  CHECK(withdrawn == 1);
+}
+
+TEST_CASE("a method that has kept its stream and still runs is asked to stop when its call is cancelled", "[actor]") {
+  HolderControl control;
+  int withdrawn = 0;
+  REQUIRE(control.begin(CallId{1}, 32).has_value());
+  CHECK(control.keep(
+            CallId{1}, [&] { ++withdrawn; }, [](std::uint32_t) {})
+        == 32);
+  CHECK(control.cancel(CallId{1}));
+  CHECK(control.stop_requested());
   CHECK(withdrawn == 1);
 }
 

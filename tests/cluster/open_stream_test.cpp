@@ -30,6 +30,7 @@ constexpr StreamMethod<Empty, Text> promised{"promised"};
 constexpr Method<Text> keep_promise{"keep_promise"};
 constexpr StreamMethod<Number, Number> generate{"generate"};
 constexpr Method<Empty, Text> run{"run"};
+constexpr Method<> leave{"leave"};
 
 /// How often the future of `promised` was withdrawn.
 std::atomic<int>& withdrawn() {
@@ -121,6 +122,15 @@ public:
     return done_.emplace_back().future();
   }
 
+  /// Ends, and has a thread of its own until nobody wants to hear of it.
+  void leave(const Empty&) {
+    own_ = std::jthread{[this] {
+      while (!watchers_.front().stop_requested())
+        std::this_thread::yield();
+    }};
+    end("it leaves");
+  }
+
 private:
   struct Running {
     double left;
@@ -130,10 +140,17 @@ private:
 
   void step() {
     steps_ += fmt::format(" {}", running_.size());
-    for (auto& one : running_)
-      if (!one.out.write(number(++one.last)) || --one.left == 0)
+    double waiting = 0;
+    for (auto& one : running_) {
+      if (auto written = one.out.write(number(++one.last)); !written)
+        one.out.finish(written.error());
+      else if (--one.left == 0)
         one.out.finish();
+      waiting += static_cast<double>(one.out.waiting());
+    }
     std::erase_if(running_, [](const Running& one) { return one.out.stop_requested(); });
+    if (!running_.empty() && waiting > 10'000)
+      return post_after(1ms, [this] { step(); });
     if (!running_.empty())
       return post([this] { step(); });
     for (auto& promise : done_)
@@ -145,6 +162,7 @@ private:
   std::vector<Running> running_;
   std::string steps_;
   std::deque<Promise<Text>> done_;
+  std::jthread own_;
 };
 
 Cluster with_tellers() {
@@ -159,7 +177,8 @@ Cluster with_tellers() {
       .method(promised, &Teller::promised)
       .method(keep_promise, &Teller::keep_promise)
       .method(generate, &Teller::generate)
-      .method(run, &Teller::run);
+      .method(run, &Teller::run)
+      .method(leave, &Teller::leave);
   define_task(
       StreamTask<Empty, Number>{"keeper"},
       [](TaskContext&, const Empty&, ReplyStream<Number>& out) -> Result<void> {
@@ -202,7 +221,7 @@ TEST_CASE("an actor generates for many callers together, an item for each in eac
 TEST_CASE("an actor serves other calls between the steps of what it generates", "[cluster]") {
   auto cluster = with_tellers();
   auto actor = must(cluster.spawn(teller));
-  // More than anybody generates; nobody reads it, and it waits in the stream.
+  // Nobody reads it, and it waits in the stream.
   auto endless = actor.stream(generate, number(1e9));
   auto ran = actor.call(run);
   for (int i = 0; i < 10; ++i)
@@ -296,6 +315,25 @@ TEST_CASE("callers learn of the end of an actor that has kept their streams", "[
   CHECK(items == limits::stream_window);
 }
 
+TEST_CASE("a stream whose end is a deadline is ready with it, and stays so", "[cluster]") {
+  auto cluster = with_tellers();
+  auto actor = must(cluster.spawn(teller));
+  auto reader = actor.stream(watch, {}, 1ms);
+  CHECK(eventually([&] { return reader.ready(); }));
+  CHECK(reader.next(Duration::zero()).error().code() == Errc::deadline_exceeded);
+  CHECK(reader.ready());
+}
+
+TEST_CASE("an actor that ends itself withdraws the streams that it keeps, before its destructor", "[cluster]") {
+  auto cluster = with_tellers();
+  auto actor = must(cluster.spawn(teller, {}, {.name = "teller"}));
+  auto reader = actor.stream(watch);
+  REQUIRE(actor.call(leave).get().has_value());
+  CHECK(reader.next(1min).error().code() == Errc::actor_died);
+  // The thread of its own, which writes until nobody wants more, has ended.
+  CHECK(eventually([&] { return must(cluster.state()).leases_size() == 0; }));
+}
+
 TEST_CASE("a method that keeps its stream and fails ends it", "[cluster]") {
   auto cluster = with_tellers();
   auto actor = must(cluster.spawn(teller));
@@ -341,6 +379,7 @@ TEST_CASE("a program that reads many streams is told when one is ready, and wait
     ++calls;
     told.pass();
   };
+  CHECK_FALSE(reader.ready());
   CHECK(reader.next(Duration::zero()).error().code() == Errc::deadline_exceeded);
   // Only the last one is called.
   reader.when_ready([&] { calls += 100; });
@@ -348,6 +387,7 @@ TEST_CASE("a program that reads many streams is told when one is ready, and wait
   REQUIRE(actor.call(tell, text("a")).get().has_value());
   REQUIRE(actor.call(tell, text("b")).get().has_value());
   told.await(1);
+  CHECK(reader.ready());
   CHECK(must(reader.next(Duration::zero()))->text() == "a");
   // At once: there is more.
   reader.when_ready(tell_me);

@@ -34,6 +34,7 @@ struct Left {
   std::atomic<int> dropped{0};
   std::atomic<int> dropped_at_end{-1};
   std::atomic<int> stops_seen{0};
+  std::atomic<int> strangers{0};
   std::shared_ptr<ActorThread> thread;
 };
 
@@ -73,10 +74,7 @@ public:
   }
 
   void post_note(const Text& what) {
-    post([this, what] {
-      write(what.text());
-      left().stops_seen += stop_requested() ? 1 : 0;
-    });
+    post([this, what] { write(what.text()); });
     write("before " + what.text());
   }
 
@@ -114,8 +112,10 @@ public:
     return {};
   }
 
+  /// Posts when it is let go, or asked to stop.
   void hold(const Empty&) {
-    gate().pass();
+    gate().pass([this] { return stop_requested(); });
+    post([this] { left().stops_seen += stop_requested() ? 1 : 0; });
   }
 
   void post_beside(const Text& what) const {
@@ -124,7 +124,7 @@ public:
 
 private:
   void write(const std::string& what) {
-    CHECK(std::this_thread::get_id() == thread_);
+    left().strangers += std::this_thread::get_id() == thread_ ? 0 : 1;
     notes_ += what + "; ";
   }
 
@@ -182,10 +182,9 @@ TEST_CASE("what is posted does not see that the call before it was to stop", "[c
   auto held = actor.call(hold);
   gate().await(1);
   held.cancel();
-  auto posting = actor.call(post_note, text("x"));
-  gate().open();
-  REQUIRE(posting.get().has_value());
-  CHECK(eventually([&] { return must(actor.call(notes).get()).text().ends_with("before x; x; "); }));
+  // What it posts runs between these two.
+  REQUIRE(actor.call(notes).get().has_value());
+  REQUIRE(actor.call(notes).get().has_value());
   CHECK(left().stops_seen == 0);
 }
 
@@ -242,4 +241,5 @@ TEST_CASE("a callback and a concurrent method go on on their actor's thread", "[
   CHECK(eventually([&] { return must(actor.call(notes).get()).text() == "constructed; other: constructed; ; "; }));
   REQUIRE(actor.call(post_beside, text("beside")).get().has_value());
   CHECK(eventually([&] { return must(actor.call(notes).get()).text().ends_with("beside; "); }));
+  CHECK(left().strangers == 0);
 }

@@ -127,6 +127,25 @@ TEST_CASE("a kill for another life brings an actor that waits for it back sooner
   CHECK(must(cluster.find("f")).info().restarts() > 1);
 }
 
+TEST_CASE("an actor that is stuck in an embedded cluster is told of, and goes on when its method returns",
+          "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  const auto actor = must(cluster.spawn("accumulator", number(0), {.name = "a", .stuck_after = 1ms}));
+  auto stuck = actor.call<Number>("wait", number(1), Duration::max());
+  REQUIRE(eventually([&] { return must(cluster.state()).counters().count("stuck") > 0; }));
+  gate().open();
+  CHECK(must(stuck.get()).value() == 1);
+  CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
+  const auto state = must(cluster.state(1));
+  const auto told = std::find_if(state.events().begin(), state.events().end(),
+                                 [](const auto& event) { return event.kind() == "stuck"; });
+  REQUIRE(told != state.events().end());
+  CHECK(told->name() == "a");
+  CHECK(told->reason().find("wait has run for ") == 0);
+  CHECK(told->reason().find("a thread cannot be ended from outside") != std::string::npos);
+}
+
 TEST_CASE("a call that was refused is none that waits", "[cluster]") {
   auto cluster = embed();
   gate().close();

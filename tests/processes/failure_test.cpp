@@ -206,6 +206,30 @@ TEST_CASE("a killed worker fails its callers at once, and what it held is free",
   CHECK(must(cluster.submit<Number>("pid", {}, {.gpus = 1}).get(20s)).value() != pid);
 }
 
+TEST_CASE("a method that does not return ends its process, and the actor lives again", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:2x64MiB");
+  Options options{.gpus = 0.5, .max_restarts = 1, .stuck_after = 1s};
+  options.isolation = Isolation::process;
+  auto actor = must(cluster.spawn("counter", number(5), options));
+  auto patient = must(cluster.spawn("counter", number(6), {.gpus = 0.5}));
+  const auto pid = pid_of(actor);
+  auto stuck = actor.call<Number>("fall", text("endless loop"), Duration::max());
+  auto waiting = actor.call<Number>("add", number(1), Duration::max());
+  const auto error = stuck.get(60s);
+  REQUIRE_FALSE(error);
+  CHECK(error.error().code() == Errc::worker_died);
+  REQUIRE_FALSE(waiting.get(60s));
+  CHECK(must(actor.call<Number>("add", number(1), 60s).get()).value() == 6);
+  CHECK(pid_of(actor) != pid);
+  CHECK(must(patient.call<Number>("add", number(1)).get()).value() == 7);
+  CHECK(eventually([&] {
+    const auto event = event_of(cluster, "restarting");
+    return event && event->reason().find("fall has run for ") != std::string::npos
+           && event->reason().find("counts as stuck after 1.0 s (stuck_after)") != std::string::npos;
+  }));
+}
+
 TEST_CASE("a frozen worker fails its callers within the link timeout", "[processes]") {
   Processes processes{Processes::link_timeout};
   auto cluster = processes.up("host:1x64MiB");

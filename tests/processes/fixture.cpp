@@ -211,6 +211,14 @@ pid_t pid_of(const ActorRef& actor) {
   return static_cast<pid_t>(must(actor.call<Number>("pid").get()).value());
 }
 
+std::optional<v1::Event> event_of(Cluster& cluster, const std::string& kind, const std::string& name) {
+  const auto state = must(cluster.state(1));
+  const auto event = std::find_if(state.events().begin(), state.events().end(), [&](const v1::Event& one) {
+    return one.kind() == kind && (name.empty() || one.name() == name);
+  });
+  return event == state.events().end() ? std::nullopt : std::optional{*event};
+}
+
 bool is_idle(Cluster& cluster) {
   const auto state = cluster.state();
   return state && state->leases().empty() && state->actors().empty() && state->queue().empty();

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,9 @@ private:
 
 /// The pid of the process that an actor runs in, as the actor says.
 pid_t pid_of(const ActorRef& actor);
+
+/// The first event of a kind, and of a name if there is one, that the broker still has.
+std::optional<v1::Event> event_of(Cluster& cluster, const std::string& kind, const std::string& name = {});
 
 /// Whether nothing is held any more, by what the broker says.
 bool is_idle(Cluster& cluster);

@@ -56,14 +56,6 @@ Number lender(TaskContext& ctx, const google::protobuf::Empty&) {
 }
 
 /// The first event of this kind, of that name if one is given.
-std::optional<v1::Event> event_of(Cluster& cluster, const std::string& kind, const std::string& name = {}) {
-  const auto state = must(cluster.state(1));
-  const auto event = std::find_if(state.events().begin(), state.events().end(), [&](const v1::Event& one) {
-    return one.kind() == kind && (name.empty() || one.name() == name);
-  });
-  return event == state.events().end() ? std::nullopt : std::optional{*event};
-}
-
 std::optional<v1::ActorInfo> info_of(Cluster& cluster, const std::string& actor) {
   const auto state = must(cluster.state());
   for (const auto& info : state.actors())

@@ -221,7 +221,7 @@ def environment_of(pid):
 def always(cluster):
     """spawn --max-restarts always: it comes back whenever it dies"""
     actor = cluster.json("spawn", "counter", "--name", "a0", "--max-restarts", "always", "--restart-window", "600",
-                         "--spawn-timeout", "60", "--json")
+                         "--spawn-timeout", "60", "--stuck-after", "60", "--json")
     same(actor["max_restarts"], -1)
     for life in (1, 2, 3):
         before = cluster.actor("a0")["pid"]
@@ -234,6 +234,8 @@ def always(cluster):
          cluster.run("spawn", "counter", "--name", "x", "--restart-window", "0", code=2))
     fits(r"--spawn-timeout is -1: more than 0",
          cluster.run("spawn", "counter", "--name", "x", "--spawn-timeout=-1", code=2))
+    fits(r"--stuck-after is 0: more than 0",
+         cluster.run("spawn", "counter", "--name", "x", "--stuck-after", "0", code=2))
 
 
 @case

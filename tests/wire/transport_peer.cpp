@@ -85,8 +85,8 @@ void fetch(const std::string& text, std::uint64_t bytes) {
   const auto address = must(parse_bulk_address(text));
   const auto client = must(BulkClient::create({}));
   const auto region = must(client->fetch(address, 1, bytes, never));
-  // The server serves one request of a connection after the other: it holds the region no more when it has answered this
-  // one. There is no region with this id.
+  // The server serves one request of a connection after the other: it holds the region no more when it has answered
+  // this one. There is no region with this id.
   if (client->fetch(address, 2, bytes, never))
     std::exit(1);
   say(text);

@@ -143,12 +143,12 @@ public:
   }
 
   /// Ends this actor for good, also if it has restarts left: its work is done, or cannot go on. Returns at once. The
-  /// running method goes on and is answered; calls that have returned a `Future` have `limits::stop_grace` to be
-  /// answered, but for those of concurrent methods; calls that wait, and later ones, fail with `actor_died` and
-  /// `reason`. Then the destructor runs and the lease is free. The broker's list of ended actors and its events have
-  /// the reason; if the broker is away, it hears of it when it is back. In a constructor, the actor starts and ends
-  /// before its first call. The first reason counts, up to `limits::end_reason_bytes`. `Cluster::kill` is for others:
-  /// an actor would wait for its own end.
+  /// running method goes on and is answered; calls that have returned a `Future`, and streams that were kept, have
+  /// `limits::stop_grace` to be answered, but for those of concurrent methods (so finish the streams of watchers
+  /// before); calls that wait, and later ones, fail with `actor_died` and `reason`. Then the destructor runs and the
+  /// lease is free. The broker's list of ended actors and its events have the reason; if the broker is away, it hears
+  /// of it when it is back. In a constructor, the actor starts and ends before its first call. The first reason counts,
+  /// up to `limits::end_reason_bytes`. `Cluster::kill` is for others: an actor would wait for its own end.
   void end(std::string reason);
 
   /// Runs `function()` once on this actor's thread, behind the messages and functions that have come by now: the next

@@ -31,12 +31,11 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
 /// these.
 constexpr std::uint32_t grace_over = 1;
 constexpr std::uint32_t concurrent_ended = 2;
-/// A function was posted; if it waits, its id, and then when it is due.
+/// A function was posted; one that has its id, and waits.
 constexpr std::uint32_t posted = 3;
 constexpr std::uint32_t posted_later = 4;
-constexpr std::uint32_t posted_due = 5;
 /// It is time to look after streams that were kept.
-constexpr std::uint32_t look = 6;
+constexpr std::uint32_t look = 5;
 
 v1::Tick tick_of(std::uint32_t what, std::uint64_t id = 0) {
   v1::Tick tick;
@@ -84,10 +83,13 @@ void ActorShell::tick(const v1::Tick& message) {
   case concurrent_ended:
     return end(reason_);
   case posted:
-  case posted_due:
     return run_posted(message.id());
   case posted_later:
-    return caf_version::post_later(this, host_.posts->wait_of(message.id()), tick_of(posted_due, message.id()));
+    // In steps, as CAF keeps an actor that has ended until its last timer.
+    if (const auto wait = host_.posts->wait_of(message.id()); wait > Duration::zero())
+      return caf_version::post_later(this, std::min<Duration>(wait, limits::timer_step),
+                                     tick_of(posted_later, message.id()));
+    return run_posted(message.id());
   case look:
     looks_ = answers_->look_after_streams();
     if (looks_)
@@ -113,9 +115,9 @@ caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element,
 
 void ActorShell::on_exit() {
   stays_ = nullptr;
+  host_.control->stop_all();
   // Usually it has ended before. Not if the program, or CAF, ends this actor in a way of its own.
   if (shared_ != nullptr) {
-    host_.control->stop_all();
     caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
     shared_->ended.get_future().wait();
   }
@@ -153,6 +155,7 @@ void ActorShell::leave(caf::error reason) {
 }
 
 void ActorShell::end(caf::error reason) {
+  host_.control->stop_all();
   // CAF 1.x tells others of the end before it calls `on_exit`.
   answers_->fail_all(host_.control->why_ended());
   quit(std::move(reason));
@@ -256,14 +259,20 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
 }
 
 void ActorShell::run_posted(std::uint64_t number) {
-  const auto function = host_.posts->take(number);
-  if (!function || object_ == nullptr)
+  // What it would use may be lost, or broken.
+  if (object_ == nullptr || leaves_)
     return;
+  const auto function = host_.posts->take(number);
+  if (!function)
+    return;
+  constexpr std::string_view what = "a function that the actor has posted";
   host_.in_call = true;
-  auto done = detail::guarded("a function that the actor has posted", [&]() -> Answer {
+  host_.control->begin_turn(what);
+  auto done = detail::guarded(std::string{what}, [&]() -> Answer {
     function();
     return Result<Payload>{Payload{}};
   });
+  host_.control->end_turn();
   if (!*done) {
     // It has no caller to tell. A loss is one of something that it has used: this actor's own lease stands.
     host_.control->revoke(Error{Errc::actor_died, done->error().message()});

@@ -14,13 +14,10 @@ namespace detail {
 
 class Posts;
 
-/// Wraps a function that cannot be copied, because it has a future or a stream in it.
+/// Wraps a function that perhaps cannot be copied, because it has a future or a stream in it.
 template <class F>
 std::function<void()> as_function(F function) {
-  if constexpr (std::copy_constructible<F>)
-    return function;
-  else
-    return [kept = std::make_shared<F>(std::move(function))] { (*kept)(); };
+  return [kept = std::make_shared<F>(std::move(function))] { (*kept)(); };
 }
 
 } // namespace detail

@@ -6,7 +6,8 @@
 
 namespace gpuactors {
 
-Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallThread thread) {
+Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallThread thread, std::string_view what,
+                                  TimePoint now) {
   const std::lock_guard lock{mutex_};
   if (revoked_)
     return fail(*revoked_);
@@ -20,6 +21,8 @@ Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallT
     return false;
   auto& running = running_on(thread);
   running.call = call;
+  running.what = what;
+  running.since = now;
   running.stop.store(false, std::memory_order_relaxed);
   if (thread == CallThread::own)
     credits_ = stream_items;
@@ -30,9 +33,31 @@ void HolderControl::end(CallThread thread) {
   const std::lock_guard lock{mutex_};
   auto& running = running_on(thread);
   running.last_ended = std::exchange(running.call, CallId{});
+  running.since = never;
   // What the holder does between calls was not asked to stop.
   running.stop.store(ending_, std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void HolderControl::begin_turn(std::string_view what, TimePoint now) {
+  const std::lock_guard lock{mutex_};
+  auto& running = running_on(CallThread::own);
+  running.what = what;
+  running.since = now;
+}
+
+void HolderControl::end_turn() {
+  const std::lock_guard lock{mutex_};
+  running_on(CallThread::own).since = never;
+}
+
+std::optional<HolderControl::Busy> HolderControl::busy() const {
+  const std::lock_guard lock{mutex_};
+  const auto& longest = *std::min_element(running_.begin(), running_.end(),
+                                          [](const auto& a, const auto& b) { return a.since < b.since; });
+  if (longest.since == never)
+    return std::nullopt;
+  return Busy{std::string{longest.what}, longest.since};
 }
 
 void HolderControl::on_save(std::function<void(const Payload&)> keep) {
@@ -108,12 +133,14 @@ bool HolderControl::cancel(CallId call) {
       return false;
     const auto running =
         std::find_if(running_.begin(), running_.end(), [call](const Running& one) { return one.call == call; });
-    if (auto deferred = deferred_.extract(call); !deferred.empty()) {
+    auto deferred = deferred_.extract(call);
+    if (!deferred.empty())
       withdraw = std::move(deferred.mapped().withdraw);
-    } else if (running != running_.end()) {
+    // A method that has kept its stream may still run.
+    if (running != running_.end()) {
       running->stop.store(true, std::memory_order_relaxed);
       wake_.notify_all();
-    } else {
+    } else if (deferred.empty()) {
       has_begun = false;
       remember_cancelled(call);
     }

@@ -16,6 +16,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -37,10 +39,24 @@ public:
   /// @returns false if the call was taken back and nobody waits for its answer; `cancelled` if it was cancelled while
   ///          it waited, `actor_died` if the holder is ending or has ended itself, or the error with which its lease
   ///          was revoked. In all these cases, the call must not run.
-  Result<bool> begin(CallId call, std::uint32_t stream_items, CallThread thread = CallThread::own);
+  /// @param what is called, for `busy`; not copied, and must live until `end`.
+  Result<bool> begin(CallId call, std::uint32_t stream_items, CallThread thread = CallThread::own,
+                     std::string_view what = {}, TimePoint now = Clock::now());
 
   /// Ends the running call. Holder's thread.
   void end(CallThread thread = CallThread::own);
+
+  /// Begin and end what the holder does between calls, for `busy`. Holder's own thread.
+  void begin_turn(std::string_view what, TimePoint now = Clock::now());
+  void end_turn();
+
+  struct Busy {
+    std::string what;
+    TimePoint since;
+  };
+
+  /// Returns what the holder runs now, and since when: the one that has run for longest. Any thread.
+  [[nodiscard]] std::optional<Busy> busy() const;
 
   /// Returns whether the running call should stop. Any thread; cheap enough for loops.
   [[nodiscard]] bool stop_requested(CallThread thread = CallThread::own) const noexcept {
@@ -136,6 +152,9 @@ private:
     std::atomic<bool> stop{false};
     CallId call;
     CallId last_ended;
+    std::string_view what;
+    /// `never` while nothing runs.
+    TimePoint since = never;
   };
 
   /// A call whose answer is still to come.

@@ -310,7 +310,8 @@ Answer guarded(const std::string& who, Serve&& serve) {
 template <class Serve>
 Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
   auto& control = frame.control();
-  const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0, frame.thread());
+  const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0, frame.thread(), call.method,
+                                   frame.count().begun());
   const bool late = call.deadline != never && frame.count().begun() >= call.deadline;
   // Whoever waits for it may have cancelled it at its deadline.
   if (late && (begun ? *begun : begun.error().code() == Errc::cancelled))

@@ -7,6 +7,14 @@
 
 namespace gpuactors::detail {
 
+namespace {
+
+Failure late() {
+  return fail(Errc::deadline_exceeded, "the call's deadline has passed");
+}
+
+} // namespace
+
 Result<void> HostedStream::write(Payload item) {
   GPUACTORS_TRY(item.check_size());
   const std::lock_guard lock{mutex_};
@@ -15,7 +23,7 @@ Result<void> HostedStream::write(Payload item) {
   if (withdrawn_ || !way_.reader_is_there())
     return fail(Errc::cancelled, "the caller does not want more items or is gone, or this holder is ending");
   if (is_late())
-    return fail(Errc::deadline_exceeded, "the call's deadline passed before the item");
+    return late();
   if (waiting_.empty() && credits_ > 0) {
     send(std::move(item));
     return {};
@@ -39,8 +47,13 @@ void HostedStream::finish(Result<void> end) {
   std::unique_lock lock{mutex_};
   if (end_)
     return;
+  // A caller that still reads would take what it has for all.
+  if (withdrawn_)
+    end = fail(way_.why_ended());
+  else if (end && is_late())
+    end = late();
   end_ = std::move(end);
-  if (withdrawn_ || waiting_.empty() || !way_.reader_is_there())
+  if (!*end_ || waiting_.empty() || !way_.reader_is_there())
     answer(std::move(lock));
 }
 
@@ -83,8 +96,7 @@ void HostedStream::credit(std::uint32_t items) {
 void HostedStream::withdraw() {
   std::unique_lock lock{mutex_};
   withdrawn_ = true;
-  // A caller that still reads would take what it has for all.
-  if (end_ && !waiting_.empty())
+  if (end_ && !waiting_.empty()) // as in `finish`
     end_ = fail(way_.why_ended());
   waiting_.clear();
   waiting_bytes_ = 0;

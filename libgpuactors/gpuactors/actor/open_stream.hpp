@@ -40,7 +40,7 @@ public:
 
 /// The producing end of a streamed reply that `ReplyStream::keep` has kept: items reach the caller in order and before
 /// the end. Movable; any thread, one at a time. Whoever drops it unfinished ends the stream with `task_failed`; when
-/// the actor ends, the caller gets `actor_died`.
+/// the actor ends, the caller gets `actor_died`. An end in order means that all items have reached the caller.
 ///
 /// Nothing here waits. What the caller has no room for (`limits::stream_window` items that it has not read) waits here,
 /// up to `limits::open_stream_bytes`.
@@ -79,10 +79,12 @@ public:
     return stream_->write(Payload::of(std::move(item)));
   }
 
-  /// Ends the stream behind what was written. The caller gets the end, or `error`.
+  /// Ends the stream in order, behind what was written.
   void finish() {
     end({});
   }
+
+  /// Ends the stream with `error` at once: what still waits for the caller is dropped.
   void finish(Error error) {
     end(fail(std::move(error)));
   }

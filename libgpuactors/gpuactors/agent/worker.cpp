@@ -26,6 +26,14 @@ bool is_isolated(const v1::StartActor& order) {
   return order.spec().isolated() || order.request().isolated();
 }
 
+Duration stuck_after(const v1::StartRunner&) {
+  return {};
+}
+
+Duration stuck_after(const v1::StartActor& order) {
+  return from_milliseconds(order.spec().stuck_after_ms());
+}
+
 LeaseInfo info_of(const v1::Lease& lease, const std::vector<std::shared_ptr<Device>>& devices) {
   auto result = to_lease_info(lease);
   result.environment = environment_of(result, devices);
@@ -128,6 +136,7 @@ void Worker::start(const Order& order, const Ins&... message) {
   if (slot == nullptr)
     return;
   slot->alone = !hands_out_handles_ && is_isolated(order);
+  slot->stuck_after = stuck_after(order);
   const auto holder = slot->holder;
   caf_version::ask(this, holder, order, message...)
       .then([this, lease = order.lease()](v1::Started& message) { started(lease, message.pid()); },
@@ -205,6 +214,7 @@ void Worker::report_usage() {
   if (!reporting_)
     return;
   caf_version::post_later(this, limits::usage_report, v1::Tick{});
+  look_for_stuck();
   report_tasks();
   std::vector<v1::HolderUsage::Entry> entries;
   for (auto& [id, slot] : slots_) {
@@ -228,6 +238,32 @@ void Worker::report_usage() {
   }
   for (auto& report : in_messages(std::move(entries)))
     caf_version::post(agent_, std::move(report));
+}
+
+void Worker::look_for_stuck() {
+  const auto now = Clock::now();
+  const auto passed = std::clamp<Duration>(now - last_look_, Duration::zero(), 2 * Duration{limits::usage_report});
+  last_look_ = now;
+  for (auto& [id, slot] : slots_) {
+    if (slot.stuck_after == Duration::zero() || slot.told_stuck || slot.ending)
+      continue;
+    const auto busy = slot.control->busy();
+    if (!busy) {
+      slot.busy_since = never;
+      continue;
+    }
+    if (std::exchange(slot.busy_since, busy->since) == busy->since)
+      slot.busy_for += passed;
+    else
+      slot.busy_for = std::min(now - busy->since, passed);
+    if (slot.busy_for < slot.stuck_after)
+      continue;
+    slot.told_stuck = true;
+    stuck(id, slot,
+          fmt::format("{} has run for {:.1f} s, and counts as stuck after {:.1f} s (stuck_after){}", busy->what,
+                      to_seconds(slot.busy_for), to_seconds(slot.stuck_after),
+                      hands_out_handles_ ? "; a thread cannot be ended from outside" : ": its process was ended"));
+  }
 }
 
 void Worker::report_tasks() {

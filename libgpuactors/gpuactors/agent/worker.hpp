@@ -46,6 +46,13 @@ private:
     bool revoked = false;
     /// Nothing else runs in the process, so it may be killed to cancel a call.
     bool alone = false;
+    /// After which time a method counts as stuck; zero: none does.
+    Duration stuck_after{};
+    /// What was running at the last look, and for how long by the looks of this actor: time in which the process stood
+    /// still does not count.
+    TimePoint busy_since = never;
+    Duration busy_for{};
+    bool told_stuck = false;
     /// Values of the last usage report.
     std::uint64_t memory_bytes = 0;
     std::uint64_t calls = 0;
@@ -69,12 +76,14 @@ private:
   void stuck(LeaseId lease, const Slot& slot, std::string text);
   void report_usage();
   void report_tasks();
+  void look_for_stuck();
 
   std::shared_ptr<const ProcessServices> services_;
   caf::strong_actor_ptr agent_;
   bool hands_out_handles_;
   std::map<LeaseId, Slot> slots_;
   bool reporting_ = false;
+  TimePoint last_look_ = never;
   /// Of the last report.
   std::vector<CallCounts> tasks_;
 };

@@ -24,6 +24,8 @@ enum class EventKind : std::uint8_t {
   restarting,
   died,
   moving,
+  /// A method does not return, and cannot be ended.
+  stuck,
   // of nodes
   node_added,
   node_returned,
@@ -46,11 +48,11 @@ enum class EventKind : std::uint8_t {
 };
 
 /// The names of all kinds, in the order of `EventKind`.
-inline constexpr std::array<std::string_view, 24> event_kind_names{
-    "granted",         "pending",    "infeasible",   "rejected",     "released",   "lost",          "adopted",
-    "spawned",         "restarting", "died",         "moving",       "node_added", "node_returned", "node_lost",
-    "node_left",       "node_away",  "node_drained", "node_resumed", "node_empty", "device_failed", "client_away",
-    "client_returned", "error",      "stood_still"};
+inline constexpr std::array<std::string_view, 25> event_kind_names{
+    "granted",     "pending",         "infeasible", "rejected",     "released",     "lost",       "adopted",
+    "spawned",     "restarting",      "died",       "moving",       "stuck",        "node_added", "node_returned",
+    "node_lost",   "node_left",       "node_away",  "node_drained", "node_resumed", "node_empty", "device_failed",
+    "client_away", "client_returned", "error",      "stood_still"};
 
 static_assert(event_kind_names.size() == static_cast<std::size_t>(EventKind::stood_still) + 1);
 

@@ -189,6 +189,9 @@ inline constexpr std::chrono::seconds link_timeout{5};
 inline constexpr std::chrono::milliseconds link_timeout_least{200};
 inline constexpr std::chrono::minutes link_timeout_most{10};
 
+/// The longest that an actor's timer sleeps at a time.
+inline constexpr std::chrono::minutes timer_step{1};
+
 /// How often a streamed reply that waits for its reader looks whether that is still there.
 inline constexpr std::chrono::seconds reader_look{1};
 

@@ -48,12 +48,17 @@ public:
     return source_->next(deadline_after(Clock::now(), timeout));
   }
 
+  /// Returns whether `next` would return at once: an item or the end is there, or the reader was moved from.
+  [[nodiscard]] bool ready() const {
+    return source_ == nullptr || source_->ready();
+  }
+
   /// Calls `function()` once, on the cluster's thread for callbacks, when `next` would not wait: an item or the end is
-  /// there. For programs that read many streams: call `next(Duration::zero())` until it says `deadline_exceeded`, then
-  /// this again; who reads later has the producer wait. A function that is given before the last one was called takes
-  /// its place. The end comes in any case, also when the reader is destroyed. After the end of the cluster, it runs on
-  /// whatever thread brings it, and at once for a reader that was moved from. An exception that it throws becomes a
-  /// line on standard error.
+  /// there. For programs that read many streams: call `next` while the reader is `ready`, then this again, unless
+  /// `next` has brought the end; who reads later has the producer wait. A function that is given before the last one
+  /// was called takes its place. The end comes in any case, also when the reader is destroyed. After the end of the
+  /// cluster, it runs on whatever thread brings it, and at once for a reader that was moved from. An exception that it
+  /// throws becomes a line on standard error.
   template <std::invocable F>
   void when_ready(F function) {
     auto run = [kept = std::make_shared<F>(std::move(function))] {

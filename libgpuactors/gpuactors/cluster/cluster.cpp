@@ -253,6 +253,8 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
     spec->set_restart_window_ms(detail::to_limit_ms(*options.restart_window));
   if (options.spawn_timeout)
     spec->set_spawn_timeout_ms(detail::to_limit_ms(*options.spawn_timeout));
+  if (options.stuck_after)
+    spec->set_stuck_after_ms(detail::to_limit_ms(*options.stuck_after));
   spec->set_name_space(options.name_space);
   spec->set_origin(random_id());
   message.set_get_if_exists(options.get_if_exists);

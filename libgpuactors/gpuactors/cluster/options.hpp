@@ -83,6 +83,12 @@ struct Options {
   /// Actors: how long the first start may take, from the order to its node until its constructor is done, before
   /// `spawn` fails with `deadline_exceeded` and the actor is killed. None: no limit.
   std::optional<Duration> spawn_timeout{};
+  /// Actors: a method, or a function that the actor has posted, that runs for longer than this counts as stuck, also
+  /// while it waits for others or for the reader of its stream. The worker process is ended, with all that runs in it
+  /// (`Isolation::process` gives the actor one of its own): callers get `worker_died`, and the actor restarts if it has
+  /// restarts left. Looked at about once a second. In an embedded cluster, where no thread can be ended, the event log
+  /// tells of it, and nothing else happens. None: never.
+  std::optional<Duration> stuck_after{};
   /// Actors: how often a call that the actor's death interrupted is repeated on the restarted actor; the method may
   /// then run more than once.
   int max_task_retries = 0;

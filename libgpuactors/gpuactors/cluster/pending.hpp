@@ -185,6 +185,9 @@ public:
   /// Returns the next item, nothing at the end, or `deadline_exceeded` if neither came in time.
   virtual Result<std::optional<T>> next(TimePoint deadline) = 0;
 
+  /// Returns whether `next` would not wait.
+  [[nodiscard]] virtual bool ready() const = 0;
+
   /// Calls `function` once when `next` would not wait.
   virtual void when_ready(std::function<void()> function) = 0;
 
@@ -219,9 +222,14 @@ public:
 
   Result<std::optional<T>> next(TimePoint deadline) override;
 
+  [[nodiscard]] bool ready() const override {
+    const std::lock_guard lock{mutex_};
+    return !items_.empty() || end_;
+  }
+
   void when_ready(std::function<void()> function) override {
     std::unique_lock lock{mutex_};
-    when_ready_ = std::move(function);
+    when_ready_.swap(function); // the last one is destroyed without the lock
     if (!items_.empty() || end_)
       call_back(std::move(lock));
   }

@@ -217,6 +217,7 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
   if (actor == actors_.end() || actor->second.lease->epoch() != message.epoch())
     return;
+  log_.add(EventKind::stuck, actor->second.request.name()).set_reason(message.text());
   for (auto& killer : actor->second.killers)
     killer.deliver(fail(Errc::deadline_exceeded, message.text()));
   actor->second.killers.clear();

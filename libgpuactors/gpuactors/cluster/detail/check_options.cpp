@@ -26,6 +26,8 @@ Result<void> check_for_task(const Options& options) {
     return refuse("restart_window");
   if (options.spawn_timeout)
     return refuse("spawn_timeout");
+  if (options.stuck_after)
+    return refuse("stuck_after");
   if (options.max_task_retries != 0)
     return fail(Errc::invalid_argument, "max_task_retries is for the calls of actors, and this is a task: max_retries "
                                         "says how often it is run again");
