@@ -20,7 +20,44 @@ public:
   }
 };
 
+/// Answers all of its callers together, an item for each in a step.
+class Generator : public Actor {
+public:
+  using Actor::Actor;
+
+  Result<void> generate(const Small& count, ReplyStream<Small>& out) {
+    GPUACTORS_LET(kept, out.keep());
+    running_.push_back({count.n(), std::move(kept)});
+    if (running_.size() == 1)
+      post([this] { step(); });
+    return {};
+  }
+
+private:
+  struct Running {
+    std::int64_t left;
+    OpenStream<Small> out;
+  };
+
+  void step() {
+    for (auto& one : running_) {
+      Small item;
+      item.set_n(one.left);
+      if (auto written = one.out.write(std::move(item)); !written)
+        one.out.finish(written.error());
+      else if (--one.left == 0)
+        one.out.finish();
+    }
+    std::erase_if(running_, [](const Running& one) { return one.out.stop_requested(); });
+    if (!running_.empty())
+      post([this] { step(); });
+  }
+
+  std::vector<Running> running_;
+};
+
 GPUACTORS_ACTOR("bench.echo", Echo).method("echo", &Echo::echo);
+GPUACTORS_ACTOR("bench.generator", Generator).method("generate", &Generator::generate);
 GPUACTORS_TASK("bench.echo", [](TaskContext&, const Small& in) { return in; });
 
 /// A cluster with one actor of ours and one plain actor, in one actor system.
@@ -33,6 +70,8 @@ struct CallBench {
 constexpr int lone_calls = 5'000;
 constexpr int flying = 1'000;
 constexpr int rounds = 50;
+constexpr int streams = 64;
+constexpr int items = 1'000;
 
 Small small(std::int64_t n) {
   Small message;
@@ -60,6 +99,18 @@ double task_lone(CallBench& bench) {
   for (int i = 0; i < lone_calls; ++i)
     check(bench.cluster.submit<Small>("bench.echo", small(i), {.gpus = 0.25}).get());
   return (now_ns() - start) / lone_calls / 1'000;
+}
+
+/// Items that a second brings to one reader of streams that are all open at once.
+double item_rate(const ActorRef& generator) {
+  std::vector<StreamReader<Small>> readers;
+  const auto start = now_ns();
+  for (int i = 0; i < streams; ++i)
+    readers.push_back(generator.stream<Small>("generate", small(items)));
+  for (int i = 0; i < items; ++i)
+    for (auto& reader : readers)
+      check(reader.next());
+  return streams * items / (now_ns() - start) * 1e9;
 }
 
 template <class Start>
@@ -99,6 +150,15 @@ std::vector<Benchmark> call_benchmarks() {
              [&] { return rate([&](int i) { return bench.actor.call<Small>("echo", small(i)); }); },
              [&] { return plain_rate(bench); });
          row.bound = 0.15;
+         row.at_most = false;
+         return row;
+       })},
+      {"stream_items_64_open", with_bench([](CallBench& bench, int repeat) {
+         auto generator = check(bench.cluster.spawn("bench.generator", google::protobuf::Empty{}, {.gpus = 0.25}));
+         auto row = measure(
+             "stream_items_64_open", "1/s", repeat, [&] { return item_rate(generator); },
+             [&] { return plain_rate(bench); });
+         row.bound = 0.5;
          row.at_most = false;
          return row;
        })},
