@@ -29,6 +29,7 @@ struct Played {
     way.reader_is_there = [this] { return reader_is_there; };
     way.why_ended = [] { return Error{Errc::actor_died, "the actor is gone"}; };
     stream = std::make_shared<HostedStream>(std::move(way));
+    stream->method_returned(Payload{});
   }
 
   Result<void> write(const std::string& item) const {

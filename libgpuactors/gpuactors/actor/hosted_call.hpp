@@ -333,9 +333,8 @@ Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
   if (answer && frame.stop_requested())
     if (auto revoked = control.revoked())
       answer = Result<Payload>{fail(std::move(*revoked))};
-  if (const auto& kept = frame.kept(); kept != nullptr && answer) {
-    if (!answer->has_value())
-      kept->finish(fail(answer->error()));
+  if (const auto& kept = frame.kept()) {
+    kept->method_returned(answer.value_or(Payload{}));
     return std::nullopt;
   }
   if (answer)

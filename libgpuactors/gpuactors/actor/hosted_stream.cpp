@@ -57,6 +57,30 @@ void HostedStream::finish(Result<void> end) {
     answer(std::move(lock));
 }
 
+void HostedStream::drop() noexcept {
+  {
+    const std::lock_guard lock{mutex_};
+    dropped_ = true;
+    // A method that fails drops it on its way, and what it says counts.
+    if (in_method_)
+      return;
+  }
+  finish(fail(Errc::task_failed, "the stream was dropped without an end"));
+}
+
+void HostedStream::method_returned(const Result<Payload>& answer) {
+  bool dropped = false;
+  {
+    const std::lock_guard lock{mutex_};
+    in_method_ = false;
+    dropped = dropped_;
+  }
+  if (!answer)
+    finish(fail(answer.error()));
+  else if (dropped)
+    drop();
+}
+
 void HostedStream::answer(std::unique_lock<std::mutex> lock) {
   waiting_.clear();
   waiting_bytes_ = 0;

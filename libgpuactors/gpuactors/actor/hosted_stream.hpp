@@ -36,8 +36,12 @@ public:
 
   Result<void> write(Payload item) override;
   void finish(Result<void> end) override;
+  void drop() noexcept override;
   [[nodiscard]] bool stop_requested() const override;
   [[nodiscard]] std::size_t waiting() const override;
+
+  /// The method that has kept the stream has returned: with an error, that is the end.
+  void method_returned(const Result<Payload>& answer);
 
   /// The reader has room for `items` more.
   void credit(std::uint32_t items);
@@ -66,6 +70,9 @@ private:
   std::deque<Payload> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::optional<Result<void>> end_;
+  /// The method that has kept the stream runs; its owner dropped it meanwhile.
+  bool in_method_ = true;
+  bool dropped_ = false;
   bool answered_ = false;
   bool withdrawn_ = false;
   std::vector<std::function<void()>> withdrawals_;

@@ -32,6 +32,8 @@ public:
   virtual Result<void> write(Payload item) = 0;
   /// Only the first one counts.
   virtual void finish(Result<void> end) = 0;
+  /// Its owner is gone.
+  virtual void drop() noexcept = 0;
   [[nodiscard]] virtual bool stop_requested() const = 0;
   [[nodiscard]] virtual std::size_t waiting() const = 0;
 };
@@ -39,8 +41,9 @@ public:
 } // namespace detail
 
 /// The producing end of a streamed reply that `ReplyStream::keep` has kept: items reach the caller in order and before
-/// the end. Movable; any thread, one at a time. Whoever drops it unfinished ends the stream with `task_failed`; when
-/// the actor ends, the caller gets `actor_died`. An end in order means that all items have reached the caller.
+/// the end. Movable; any thread, one at a time. Whoever drops it unfinished ends the stream with `task_failed`; in the
+/// method that has kept it, with the error that this returns, if it does. When the actor ends, the caller gets
+/// `actor_died`. An end in order means that all items have reached the caller.
 ///
 /// Nothing here waits. What the caller has no room for (`limits::stream_window` items that it has not read) waits here,
 /// up to `limits::open_stream_bytes`.
@@ -107,8 +110,8 @@ private:
   }
 
   void drop() noexcept {
-    if (stream_ != nullptr)
-      end(fail(Errc::task_failed, "the stream was dropped without an end"));
+    if (const auto stream = std::exchange(stream_, nullptr))
+      stream->drop();
   }
 
   std::shared_ptr<detail::KeptStream> stream_;
