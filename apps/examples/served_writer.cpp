@@ -53,8 +53,9 @@ struct Wishes {
 struct Text {
   gpuactors::OpenStream<v1::GenerateReply> reply;
   Wishes wishes;
+  // The end of it.
   std::string so_far;
-  std::size_t prompt;
+  std::size_t written;
   std::mt19937_64 random;
 };
 
@@ -81,11 +82,8 @@ public:
   // Keeps the reply, and goes on with it in steps behind the calls that have come.
   Result<void> generate(const v1::GenerateRequest& request, gpuactors::ReplyStream<v1::GenerateReply>& out) {
     GPUACTORS_LET(wishes, read_parameters(request));
-    auto prompt = text_of(request.inputs(0).data());
-    const auto length = prompt.size();
-    // From here on, only the reply itself tells how it ends.
     GPUACTORS_LET(reply, out.keep());
-    running_.push_back({std::move(reply), wishes, std::move(prompt), length, std::mt19937_64{wishes.seed}});
+    running_.push_back({std::move(reply), wishes, text_of(request.inputs(0).data()), 0, std::mt19937_64{wishes.seed}});
     if (!std::exchange(stepping_, true))
       post([this] { step(); });
     return {};
@@ -95,20 +93,22 @@ private:
   static Result<Wishes> read_parameters(const v1::GenerateRequest& request) {
     Wishes wishes;
     for (const auto& [name, value] : request.parameters()) {
+      const bool whole = value.has_int_value();
       // What JSON writes as 1 is no double.
       const auto number = value.double_value() + static_cast<double>(value.int_value());
       if (name == "max_tokens" && value.int_value() > 0)
         wishes.max_tokens = static_cast<std::size_t>(value.int_value());
-      else if (name == "temperature" && number >= 0)
+      else if (name == "temperature" && (whole || value.has_double_value()) && number >= 0)
         wishes.temperature = number;
-      else if (name == "seed")
+      else if (name == "seed" && whole)
         wishes.seed = static_cast<std::uint64_t>(value.int_value());
       else if (name == "stop" && !value.string_value().empty())
         wishes.stop = value.string_value();
       else
-        return gpuactors::fail(Errc::invalid_argument,
-                               "the parameter \"" + name
-                                   + "\" is none of max_tokens (from 1), temperature (from 0), seed and stop (a text)");
+        return gpuactors::fail(
+            Errc::invalid_argument,
+            "the parameter \"" + name
+                + "\" is none of max_tokens (from 1), temperature (from 0), seed (a whole number) and stop (a text)");
     }
     return wishes;
   }
@@ -155,7 +155,7 @@ private:
   void step() {
     std::erase_if(running_, [](const auto& text) { return text.reply.stop_requested(); });
     std::vector<Text*> now;
-    // There may be one more for a moment: the next request comes when a client has gone, not when that is seen here.
+    // There may be more for a moment: the next requests come when clients have gone, not when that is seen here.
     for (auto& text : running_)
       if (text.reply.waiting() < most_waiting && now.size() < static_cast<std::size_t>(most_))
         now.push_back(&text);
@@ -199,10 +199,17 @@ private:
     set_text(*output.mutable_data(), text.so_far.substr(text.so_far.size() - 1));
     if (const auto written = text.reply.write(std::move(item)); !written)
       return text.reply.finish(written.error());
-    const auto own = std::string_view{text.so_far}.substr(text.prompt);
     const auto& wishes = text.wishes;
-    if (own.size() >= wishes.max_tokens || (!wishes.stop.empty() && own.ends_with(wishes.stop)))
-      text.reply.finish();
+    const auto own = std::string_view{text.so_far}.substr(text.so_far.size() - std::min(++text.written, kept(wishes)));
+    if (text.written >= wishes.max_tokens || (!wishes.stop.empty() && own.ends_with(wishes.stop)))
+      return text.reply.finish();
+    if (text.so_far.size() > 2 * kept(wishes))
+      text.so_far.erase(0, text.so_far.size() - kept(wishes));
+  }
+
+  // How much of a text is still looked at.
+  static std::size_t kept(const Wishes& wishes) {
+    return std::max<std::size_t>(distances, wishes.stop.size());
   }
 
   [[nodiscard]] std::size_t choose(Text& text, const float* likely) const {

@@ -70,6 +70,26 @@ TEST_CASE("items go out as far as there is credit, and the rest in order when th
   CHECK(played.ends == Ends{"end"});
 }
 
+TEST_CASE("large items wait for those on their way to be taken, however much credit there is", "[actor]") {
+  Played played;
+  played.stream->begin(limits::stream_window - 2); // two went before
+  const std::string large(limits::stream_window_bytes / 2, 'x');
+  for (int i = 0; i < 3; ++i)
+    REQUIRE(played.write(large).has_value());
+  CHECK(played.items.size() == 2 * large.size());
+  CHECK(played.stream->waiting() == 1);
+  // These are the two before.
+  played.stream->credit(2);
+  CHECK(played.stream->waiting() == 1);
+  played.stream->credit(1);
+  CHECK(played.stream->waiting() == 0);
+  // One that is larger than the window goes when there is room for something.
+  REQUIRE(played.write(std::string(2 * limits::stream_window_bytes, 'y')).has_value());
+  CHECK(played.stream->waiting() == 1);
+  played.stream->credit(1);
+  CHECK(played.stream->waiting() == 0);
+}
+
 TEST_CASE("an end without items before it is told at once", "[actor]") {
   Played played;
   played.stream->finish(fail(Errc::unavailable, "not now"));

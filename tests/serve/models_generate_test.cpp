@@ -2,6 +2,7 @@
 #include "models_fixture.hpp"
 
 #include <apps/serve/protocol/tensor_rules.hpp>
+#include <support/eventually.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -32,8 +33,8 @@ Seen& seen() {
 }
 
 /// Answers as its requests say: "N" by so many items, "hold N" by so many and no end until the test says so, "crash N"
-/// by so many and its death, "stick N" by so many and no more answers to anybody, "bad" by an item that makes no sense,
-/// "refuse" by an error.
+/// by so many and its death, "mumble N" like "hold N" and by errors to who asks for its description from then on,
+/// "stick N" by so many and no more answers to anybody, "bad" by an item that makes no sense, "refuse" by an error.
 class Chatter : public gpuactors::Actor {
 public:
   Chatter(gpuactors::Init init, const wire::ReplicaConfig& config) : Actor(std::move(init)), config_(config) {
@@ -42,6 +43,8 @@ public:
 
   wire::ReplicaDescription describe(const Empty& /*ask*/) {
     ++seen().described;
+    if (mumbles_)
+      throw std::runtime_error{"it cannot say at the moment"};
     wire::ReplicaDescription description;
     for (auto* tensor : {description.add_inputs(), description.add_outputs()}) {
       tensor->set_name("text");
@@ -74,7 +77,8 @@ public:
           std::this_thread::yield();
         dying_.clear();
       });
-    } else if (what == "hold" || text == "bad") {
+    } else if (what == "hold" || what == "mumble" || text == "bad") {
+      mumbles_ = what == "mumble";
       held_.push_back(std::move(reply));
       if (held_.size() == 1)
         post([this] { look(); });
@@ -110,6 +114,7 @@ private:
   }
 
   wire::ReplicaConfig config_;
+  bool mumbles_ = false;
   std::vector<gpuactors::OpenStream<wire::GenerateReply>> held_;
   std::vector<gpuactors::OpenStream<wire::GenerateReply>> dying_;
 };
@@ -191,8 +196,7 @@ struct ChatServer {
 
   template <class F>
   void until(F holds) const {
-    while (!holds())
-      std::this_thread::yield();
+    REQUIRE(gpuactors::test::eventually(holds));
   }
 
   [[nodiscard]] bool metrics_have(const std::string& line) const {
@@ -336,7 +340,7 @@ TEST_CASE("a request that kills its replicas before its first item fails, and th
 TEST_CASE("a replica that generates counts as lost when it does not answer any more, however long that takes else",
           "[serve]") {
   TableOptions options;
-  options.longest_silence = 300ms;
+  options.longest_silence = 2s;
   ChatServer chat{"", std::move(options)};
   must(chat.loaded);
   auto& table = chat.server.table;
@@ -354,6 +358,18 @@ TEST_CASE("a replica that generates counts as lost when it does not answer any m
   CHECK(says(lost, "the replica was lost after 1 items of the answer"));
   CHECK(code_of(next_of(*quiet)) == Errc::unavailable);
   CHECK(read_all(*table.generate(say("1", "c"))) == std::vector<std::string>{"c0", "END"});
+}
+
+TEST_CASE("a replica whose description is an error for once goes on with its texts", "[serve]") {
+  ChatServer chat;
+  must(chat.loaded);
+  const auto running = chat.server.table.generate(say("mumble 1", "a"));
+  CHECK(text_of(next_of(*running)) == "a0");
+  const auto before = seen().described.load();
+  chat.until([&] { return seen().described >= before + 2; });
+  CHECK(chat.metrics_have("gpuactors_serve_replicas_lost{model=\"chat\",version=\"1\"} 0"));
+  seen().go_on = true;
+  CHECK(text_of(next_of(*running)) == "END");
 }
 
 TEST_CASE("a new version takes new requests, and the old one's streams come to their end", "[serve]") {

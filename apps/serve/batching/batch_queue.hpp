@@ -111,6 +111,11 @@ public:
     return waiting_.size();
   }
 
+  /// The request that `next` takes first; null when none waits.
+  [[nodiscard]] const Request* head() const noexcept {
+    return waiting_.empty() ? nullptr : waiting_.begin()->second.get();
+  }
+
   [[nodiscard]] std::uint64_t waiting_rows() const noexcept {
     return waiting_rows_;
   }

@@ -46,7 +46,13 @@ struct DispatcherOptions {
   std::size_t ahead = 0;
   /// Requests that a replica of a generative model runs at once.
   std::size_t max_running = 1;
+  /// Fills replicas of a generative model to a half before it gives the next one anything, so that those that are not
+  /// needed stay idle and can go.
+  bool fills = false;
 };
+
+/// Whether the error of a call to a replica says that it is gone. A deadline is the call's own.
+[[nodiscard]] bool ends_replica(gpuactors::Errc code) noexcept;
 
 /// What happened so far, as of one moment.
 struct DispatcherSnapshot {
@@ -206,6 +212,7 @@ private:
   /// The request is not its replica's any more.
   void leave_replica(Pending& pending, gpuactors::TimePoint now);
   Replica* least_loaded();
+  [[nodiscard]] bool waits_for_suspect() const;
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();
   void note_drained();

@@ -74,6 +74,10 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
 Dispatcher::Replica* Dispatcher::least_loaded() {
   // Among equals the oldest, so that those that are not needed stay idle and can go.
   const auto most = options_.facts.generative ? options_.max_running : options_.ahead + 1;
+  if (options_.fills)
+    for (auto& [id, replica] : replicas_)
+      if (2 * replica.flights.size() < most)
+        return &replica;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
     if (replica.flights.size() < most && (result == nullptr || replica.flights.size() < result->flights.size()))
@@ -85,7 +89,7 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
   ask_again_ = never;
   while (queue_.waiting() > 0) {
     auto* replica = least_loaded();
-    if (replica == nullptr)
+    if (replica == nullptr || waits_for_suspect())
       return;
     const auto start = replica->flights.empty() ? now : std::max(now, replica->free_at);
     auto next = queue_.next(start, replica->facts.share, !closing_);

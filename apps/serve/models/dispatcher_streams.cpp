@@ -24,12 +24,6 @@ namespace {
 /// After so many lost replicas a request is failed: it may be what kills them, and others run beside it.
 constexpr int losses_of_streams = 3;
 
-/// Whether the error of a stream says that its replica is gone. Its deadline is that of the request.
-bool ends_replica(Errc code) {
-  return code == Errc::unavailable || code == Errc::cancelled || code == Errc::lease_expired
-         || code == Errc::stale_epoch || gpuactors::is_loss(code);
-}
-
 /// What a client is told of an actor's error.
 Errc code_for_client(Errc code) {
   const auto passes = code == Errc::invalid_argument || code == Errc::queue_full || code == Errc::deadline_exceeded;
@@ -37,6 +31,25 @@ Errc code_for_client(Errc code) {
 }
 
 } // namespace
+
+bool ends_replica(Errc code) noexcept {
+  return code == Errc::unavailable || code == Errc::cancelled || code == Errc::lease_expired
+         || code == Errc::stale_epoch || gpuactors::is_loss(code);
+}
+
+bool Dispatcher::waits_for_suspect() const {
+  // Requests that were lost with a replica go one by one until they have an item: only the one that kills replicas is
+  // there each time, and fails.
+  const auto* head = queue_.head();
+  if (!options_.facts.generative || head == nullptr || head->losses == 0)
+    return false;
+  for (const auto& [id, replica] : replicas_)
+    for (const auto& [number, flight] : replica.flights)
+      for (const auto& member : flight.members)
+        if (member->losses > 0 && pending_of(member)->delivered == 0)
+          return true;
+  return false;
+}
 
 void Dispatcher::launch_stream(const Launch& launch) {
   const auto pending = pending_of(launch.members.front());
@@ -59,12 +72,20 @@ void Dispatcher::leave_replica(Pending& pending, TimePoint now) {
 }
 
 bool Dispatcher::delivers(Pending& pending, std::uint64_t flight) {
-  const std::lock_guard lock{mutex_};
-  if (pending.flight != flight)
-    return false;
-  if (pending.delivered++ == 0)
-    latencies_.first_item.add(Clock::now() - pending.arrived);
-  ++items_;
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    if (pending.flight != flight)
+      return false;
+    ++items_;
+    if (pending.delivered++ > 0)
+      return true;
+    const auto now = Clock::now();
+    latencies_.first_item.add(now - pending.arrived);
+    if (pending.losses > 0)
+      pump(now, actions);
+  }
+  act(std::move(actions));
   return true;
 }
 

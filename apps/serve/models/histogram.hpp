@@ -15,8 +15,8 @@ namespace serve {
 class Histogram {
 public:
   /// Upper bounds in seconds; what is longer counts too, in a last bucket without one.
-  static constexpr std::array<double, 16> bounds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                                 0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10};
+  static constexpr std::array<double, 19> bounds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                 0.25,   0.5,     1,      2.5,   5,      10,    30,   100,   300};
 
   void add(gpuactors::Duration duration) {
     const auto seconds = std::max(gpuactors::to_seconds(duration), 0.0);

@@ -140,7 +140,9 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
     facts->platform = config.actor.empty() ? "gpuactors_nn" : "gpuactors_actor";
     const auto running =
         facts->max_running > 0 ? std::min<std::uint64_t>(config.max_running, facts->max_running) : config.max_running;
-    const DispatcherOptions options{*facts, queue_limits(config, *facts), config.ahead, running};
+    const auto scaling = config.scaling();
+    const DispatcherOptions options{*facts, queue_limits(config, *facts), config.ahead, running,
+                                    generative && scaling.min_replicas < scaling.max_replicas};
     auto dispatcher = Dispatcher::start(options, [bell = how.bell] { bell->ring(); });
     if (dispatcher)
       dispatcher_ = std::move(*dispatcher);

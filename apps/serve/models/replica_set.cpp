@@ -193,9 +193,12 @@ void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
           *asked = false;
           if (description)
             dispatcher->set_memory(id, description->memory_used_bytes());
-          else if (generative)
-            dispatcher->lose(id, description.error());
-          else if (description.error().code() != Errc::deadline_exceeded) // it got a long batch meanwhile
+          else if (generative) {
+            // Any other error is an answer: its thread is alive, and its texts are not to blame.
+            const auto code = description.error().code();
+            if (code == Errc::deadline_exceeded || ends_replica(code))
+              dispatcher->lose(id, description.error());
+          } else if (description.error().code() != Errc::deadline_exceeded) // it got a long batch meanwhile
             dispatcher->lose(id, {Errc::actor_died, "the replica has ended"});
         });
   }

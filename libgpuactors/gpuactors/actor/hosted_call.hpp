@@ -252,7 +252,7 @@ public:
     if (kept_ != nullptr)
       return fail(Errc::invalid_argument, "the stream was kept before");
     kept_ = answers_.keep(host_, id(), deadline(), count_);
-    kept_->credit(control().keep(
+    kept_->begin(control().keep(
         id(), [kept = kept_] { kept->withdraw(); }, [kept = kept_](std::uint32_t items) { kept->credit(items); }));
     return kept_;
   }

@@ -1,5 +1,4 @@
 #include <gpuactors/actor/hosted_stream.hpp>
-#include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/units.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -24,22 +23,24 @@ Result<void> HostedStream::write(Payload item) {
     return fail(Errc::cancelled, "the caller does not want more items or is gone, or this holder is ending");
   if (is_late())
     return late();
-  if (waiting_.empty() && credits_ > 0) {
-    send(std::move(item));
+  const auto bytes = item.wire_size();
+  if (waiting_.empty() && has_room()) {
+    send(std::move(item), bytes);
     return {};
   }
-  const auto bytes = item.wire_size();
   if (waiting_bytes_ + bytes > limits::open_stream_bytes)
     return fail(Errc::queue_full,
                 fmt::format("{} items of {} wait for the caller, who reads too slowly: {} are allowed", waiting_.size(),
                             format_bytes(waiting_bytes_), format_bytes(limits::open_stream_bytes)));
-  waiting_.push_back(std::move(item));
+  waiting_.emplace_back(std::move(item), bytes);
   waiting_bytes_ += bytes;
   return {};
 }
 
-void HostedStream::send(Payload item) {
+void HostedStream::send(Payload item, std::size_t bytes) {
   --credits_;
+  on_way_.push_back(bytes);
+  on_way_bytes_ += bytes;
   way_.send(StreamItem{way_.call, std::move(item)});
 }
 
@@ -105,13 +106,27 @@ std::size_t HostedStream::waiting() const {
   return waiting_.size();
 }
 
+void HostedStream::begin(std::uint32_t left) {
+  const std::lock_guard lock{mutex_};
+  credits_ += left;
+  on_way_before_ += limits::stream_window - left;
+}
+
 void HostedStream::credit(std::uint32_t items) {
   std::unique_lock lock{mutex_};
   credits_ += items;
-  while (credits_ > 0 && !waiting_.empty()) {
-    waiting_bytes_ -= waiting_.front().wire_size();
-    send(std::move(waiting_.front()));
+  for (; items > 0; --items)
+    if (on_way_before_ > 0 || on_way_.empty()) { // also before `begin`
+      --on_way_before_;
+    } else {
+      on_way_bytes_ -= on_way_.front();
+      on_way_.pop_front();
+    }
+  while (has_room() && !waiting_.empty()) {
+    auto [item, bytes] = std::move(waiting_.front());
     waiting_.pop_front();
+    waiting_bytes_ -= bytes;
+    send(std::move(item), bytes);
   }
   if (end_ && waiting_.empty())
     answer(std::move(lock));

@@ -4,6 +4,7 @@
 
 #include <gpuactors/actor/open_stream.hpp>
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace gpuactors::detail {
@@ -43,7 +45,10 @@ public:
   /// The method that has kept the stream has returned: with an error, that is the end.
   void method_returned(const Result<Payload>& answer);
 
-  /// The reader has room for `items` more.
+  /// Begins with the credit that the call has left of `limits::stream_window`.
+  void begin(std::uint32_t left);
+
+  /// The reader has taken `items`, and has room for as many more.
   void credit(std::uint32_t items);
 
   /// The call was cancelled, its reader is gone, or its actor ends. Idempotent.
@@ -59,7 +64,10 @@ private:
   [[nodiscard]] bool is_late() const {
     return way_.deadline != never && Clock::now() >= way_.deadline;
   }
-  void send(Payload item);
+  [[nodiscard]] bool has_room() const {
+    return credits_ > 0 && on_way_bytes_ < limits::stream_window_bytes;
+  }
+  void send(Payload item, std::size_t bytes);
   /// With the lock, which it gives back before it answers.
   void answer(std::unique_lock<std::mutex> lock);
 
@@ -67,7 +75,12 @@ private:
   mutable std::mutex mutex_;
   // Guarded by the mutex.
   std::uint32_t credits_ = 0;
-  std::deque<Payload> waiting_;
+  /// Items that the reader has not taken: those that the method sent before it kept the stream, and the sizes of later
+  /// ones.
+  std::int64_t on_way_before_ = 0;
+  std::deque<std::size_t> on_way_;
+  std::size_t on_way_bytes_ = 0;
+  std::deque<std::pair<Payload, std::size_t>> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::optional<Result<void>> end_;
   /// The method that has kept the stream runs; its owner dropped it meanwhile.

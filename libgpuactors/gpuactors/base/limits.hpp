@@ -89,6 +89,9 @@ inline constexpr std::chrono::milliseconds tasks_ahead_wait{20};
 /// Items of a streamed reply that may be in flight before the producer waits.
 inline constexpr std::uint32_t stream_window = 32;
 
+/// Bytes of items of such a stream that are on their way to its reader, before further ones wait (`OpenStream`).
+inline constexpr std::size_t stream_window_bytes = 1U << 20;
+
 /// Bytes of a streamed reply that may wait for its reader where the producer does not wait (`OpenStream`).
 inline constexpr std::size_t open_stream_bytes = 4U << 20;
 

@@ -257,6 +257,7 @@ private:
   std::deque<Payload> items_;
   std::optional<Result<Payload>> end_;
   std::uint32_t taken_ = 0;
+  std::size_t taken_bytes_ = 0;
 };
 
 template <class T, class Work>
@@ -274,11 +275,15 @@ Result<std::optional<T>> StreamState<T, Work>::next(TimePoint deadline) {
   }
   auto item = std::move(items_.front());
   items_.pop_front();
-  // Credit is returned in halves of the window, so that the producer rarely waits and messages are few.
-  const bool refill = ++taken_ >= limits::stream_window / 2;
+  // Credit is returned in halves of the window, or for less than a half of its bytes: the producer rarely waits, and
+  // messages are few.
+  taken_bytes_ += item.wire_size();
+  const bool refill = ++taken_ >= limits::stream_window / 2 || taken_bytes_ >= limits::stream_window_bytes / 4;
   const auto credit = taken_;
-  if (refill)
+  if (refill) {
     taken_ = 0;
+    taken_bytes_ = 0;
+  }
   lock.unlock();
   if (refill)
     this->grant_credit(credit);
