@@ -5,11 +5,13 @@
 #include <apps/serve/grpc/channel.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 #include <support/results.hpp>
+#include <support/eventually.hpp>
 
 #include <inference.grpc.pb.h>
 
 #include <chrono>
 #include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,16 +21,18 @@ using namespace std::chrono_literals;
 using namespace serve;
 using namespace serve::test;
 using gpuactors::test::must;
+using gpuactors::test::eventually;
 
 namespace {
 
 /// The fronts over the test models, and one stream to them.
 struct Talking {
-  Talking() {
+  explicit Talking(const grpc::ChannelArguments& arguments = {}) {
     FrontOptions options;
     options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
     fronts.emplace(must(Fronts::open(service, options)));
-    stub = inference::GRPCInferenceService::NewStub(channel_to(*fronts->grpc()));
+    stub = inference::GRPCInferenceService::NewStub(
+        grpc::CreateCustomChannel(to_string(*fronts->grpc()), grpc::InsecureChannelCredentials(), arguments));
     stream = stub->ModelStreamInfer(&context);
   }
 
@@ -75,6 +79,13 @@ inference::ModelInferRequest talk_about(const std::string& text, const std::stri
 }
 
 inference::ModelInferRequest line(const std::string& id) {
+/// A request that fails at once, with an answer that is not small.
+inference::ModelInferRequest wrong_talk() {
+  auto request = talk_about("abc", std::string(1'000, 'i'));
+  request.mutable_inputs(0)->set_name("txt");
+  return request;
+}
+
   inference::ModelInferRequest request;
   request.set_model_name("line");
   request.set_id(id);
@@ -89,6 +100,17 @@ inference::ModelInferRequest line(const std::string& id) {
 }
 
 } // namespace
+/// Whether a number is still the same after the server has answered others for a while.
+bool stands_still(Talking& talking, const std::function<std::size_t()>& number) {
+  const auto before = number();
+  for (int i = 0; i < 200; ++i) {
+    grpc::ClientContext context;
+    inference::ModelInferResponse answer;
+    REQUIRE(talking.stub->ModelInfer(&context, line("row"), &answer).ok());
+  }
+  return number() == before;
+}
+
 
 TEST_CASE("a stream has all replies to a request in their order, and their end if that is wanted", "[serve]") {
   Talking talking;
@@ -136,8 +158,7 @@ TEST_CASE("a talk that stands still holds up no other request of its stream", "[
     const std::lock_guard lock{talks.mutex};
     return talks.cancelled == 1 && talks.held == 0;
   };
-  while (!given_up())
-    std::this_thread::yield();
+  CHECK(eventually(given_up));
 }
 
 TEST_CASE("an error ends its request and not the stream", "[serve]") {
@@ -166,6 +187,44 @@ TEST_CASE("a stream ends when the server does, after the replies to what it has 
   CHECK(talking.read() == "7");
   CHECK(talking.read() == "7");
   CHECK_FALSE(talking.stream->Read(&talking.response));
+TEST_CASE("requests of a client that does not read are not read either, although they fail at once", "[serve]") {
+  // The client's buffer for what it does not read stays as small as it begins.
+  grpc::ChannelArguments small;
+  small.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  Talking talking{small};
+  constexpr std::size_t sent = 2'000;
+  std::thread client{[&] {
+    for (std::size_t i = 0; i < sent; ++i)
+      if (!talking.stream->Write(wrong_talk()))
+        return;
+  }};
+  const auto asked = [&talks = talking.service.talks()] {
+    const std::lock_guard lock{talks.mutex};
+    return talks.replies;
+  };
+  CHECK(eventually([&] { return asked() > 32 && stands_still(talking, asked); }));
+  // Beside what the buffers between them hold, there are 32, and one that is being written.
+  CHECK(asked() < 500);
+  talking.context.TryCancel();
+  client.join();
+}
+
+TEST_CASE("a client that does not read holds up the replies of its talk", "[serve]") {
+  Talking talking;
+  REQUIRE(talking.stream->Write(talk_about("abc", "7", {{"bytes", 1 << 20}, {"times", 1'000}})));
+  const auto asked = [&talks = talking.service.talks()] {
+    const std::lock_guard lock{talks.mutex};
+    return talks.replies;
+  };
+  CHECK(eventually([&] { return asked() > 0 && stands_still(talking, asked); }));
+  CHECK(asked() < 500);
+  CHECK(talking.fronts->counts().held_bytes < 8 << 20);
+  // Once it reads, the others come.
+  for (int i = 0; i < 1'000; ++i)
+    CHECK(talking.read() == "7");
+  CHECK(asked() >= 1'000);
+}
+
   CHECK(talking.stream->Finish().error_message() == "the server ends");
   stopping.join();
 }
