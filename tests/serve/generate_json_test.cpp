@@ -147,10 +147,43 @@ TEST_CASE("what comes beside the inputs are parameters of the request, each once
   CHECK(has(refused(R"({"text":"a","sequence_id":1})", {text}), "which this server does not have"));
   // An ordinary model has nothing that would understand it.
   CHECK(has(refused(R"({"text":"a","seed":1})", {text}, false), "has no input \"seed\""));
-  std::string many = R"({"text":"a")";
-  for (int i = 0; i < 300; ++i)
+}
+
+TEST_CASE("parameters of a request are 256, with 64 KiB of names and texts") {
+  const TensorSpec text{"text", DataType::bytes, {1}};
+  std::string many = R"({"text":"a","id":"7","parameters":{})";
+  for (int i = 0; i < 256; ++i)
     many += ",\"p" + std::to_string(i) + "\":1";
-  CHECK(has(refused(many + "}", {text}), "more than 256 parameters"));
+  CHECK(must(read_generation(body_of(many + "}"), generator({text}))).parameters.size() == 256);
+  CHECK(has(refused(many + ",\"more\":1}", {text}), "more than 256 parameters"));
+  const auto with_stop = [](std::size_t bytes) {
+    return R"({"text":"a","seed":1,"stop":")" + std::string(bytes, 'x') + R"("})";
+  };
+  const auto fits = must(read_generation(body_of(with_stop(65'528)), generator({text})));
+  CHECK(std::get<std::string>(fits.parameters.at("stop")).size() == 65'528);
+  CHECK(has(refused(with_stop(65'529), {text}),
+            "have 65537 bytes with \"stop\", names and texts together: they may have 65536"));
+  CHECK(has(refused(R"({"text":"a",")" + std::string(65'537, 'x') + R"(":1})", {text}), "have 65537 bytes"));
+  // What an ordinary model would not understand is not kept for it.
+  const auto ordinary = generator({text}, false);
+  CHECK(must(read_generation(body_of(R"({"text":"a","parameters":{"seed":1}})"), ordinary)).parameters.empty());
+}
+
+TEST_CASE("inputs may stand among the parameters, each once") {
+  const TensorSpec text{"text", DataType::bytes, {1}};
+  const TensorSpec tokens{"max_tokens", DataType::int32, {1}};
+  for (const bool generative : {true, false}) {
+    const auto request = must(read_generation(body_of(R"({"text":"a","parameters":{"max_tokens":20}})"),
+                                              generator({text, tokens}, generative)));
+    REQUIRE(request.inputs.size() == 2);
+    CHECK(request.inputs[1].name == "max_tokens");
+    CHECK(values_of<std::int32_t>(request.inputs[1].data) == std::vector<std::int32_t>{20});
+    CHECK(request.parameters.empty());
+  }
+  CHECK(has(refused(R"({"text":"a","max_tokens":1,"parameters":{"max_tokens":2}})", {text, tokens}),
+            "has \"max_tokens\" twice"));
+  CHECK(has(refused(R"({"text":"a","parameters":{"max_tokens":{}}})", {text, tokens}),
+            "input \"max_tokens\" is not a value or a list of them"));
 }
 
 TEST_CASE("a reply of the generate extension has values under the names of its outputs") {

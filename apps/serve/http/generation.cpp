@@ -3,6 +3,7 @@
 #include <apps/serve/protocol/joined_reply.hpp>
 #include <apps/serve/protocol/json_text.hpp>
 #include <apps/serve/protocol/one_reply.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/status.hpp>
 
 #include <functional>
@@ -30,11 +31,10 @@ std::string event_of(std::string_view json) {
   return std::string{"data: "}.append(json).append("\n\n");
 }
 
-std::size_t bytes_of(const InferReply& reply) {
-  std::size_t bytes = 0;
-  for (const auto& output : reply.outputs)
-    bytes += output.data.size();
-  return bytes;
+/// What an answer says of itself that has no reply.
+InferReply empty_reply(const ModelDescription& model, const InferRequest& request) {
+  auto version = request.version.empty() && !model.versions.empty() ? model.versions.back() : request.version;
+  return {request.model, std::move(version), request.id, {}};
 }
 
 /// One request on its way. It is the handle, and what follows the beginning of the answer.
@@ -110,10 +110,7 @@ private:
     body_ = {};
     if (!request)
       return answer(refusal_by(request.error()));
-    std::size_t bytes = 0;
-    for (const auto& input : request->inputs)
-      bytes += input.data.size();
-    if (!share_.grow_to(bytes))
+    if (!share_.grow_to(bytes_of(*request)))
       return answer(refusal(503, held_too_much));
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
