@@ -70,8 +70,11 @@ class Events(unittest.TestCase):
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.json, {"model_name": "talk", "model_version": "1", "text": "Hello",
                                        "numbers": [0, 1, 2, 3, 4]})
-        answer = ask(self.server, "POST", "/v2/models/talk/generate", body_of("", times=0))
-        self.assertEqual((answer.status, answer.json), (200, {"model_name": "", "model_version": ""}))
+        # Without a reply, the answer still says whose it is.
+        for version in ("", "/versions/1"):
+            answer = ask(self.server, "POST", f"/v2/models/talk{version}/generate", body_of("", times=0, id="7"))
+            self.assertEqual((answer.status, answer.json),
+                             (200, {"id": "7", "model_name": "talk", "model_version": "1"}))
         answer = ask(self.server, "POST", "/v2/models/talk/generate", body_of("ab", score=True))
         self.assertEqual(answer.status, 501)
         self.assertIn("/generate_stream", answer.error)

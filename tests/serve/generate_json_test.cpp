@@ -66,6 +66,8 @@ NamedTensor numbers(Shape shape, std::vector<std::int32_t> values) {
   return {"numbers", DataType::int32, std::move(shape), Bytes::of(std::move(values))};
 }
 
+const InferReply head{"m", "2", "7", {}};
+
 } // namespace
 
 TEST_CASE("paths of the generate extension lead to a model") {
@@ -197,7 +199,7 @@ TEST_CASE("a reply of the generate extension has values under the names of its o
 }
 
 TEST_CASE("replies are put together along what their description leaves open, and texts to one") {
-  JoinedReply joined{describe_talk().outputs, 1'000, nullptr};
+  JoinedReply joined{head, describe_talk().outputs, 1'000, nullptr};
   must(joined.add({"m", "2", "7", {texts({"Gr\xc3"}), numbers({1}, {1})}}));
   must(joined.add({"m", "2", "7", {texts({"\xbc"}), numbers({0}, {})}}));
   must(joined.add({"m", "2", "7", {texts({"n"}), numbers({2}, {2, 3})}}));
@@ -205,25 +207,35 @@ TEST_CASE("replies are put together along what their description leaves open, an
   CHECK(must(write_generation(std::move(joined).take()))
         == R"({"id":"7","model_name":"m","model_version":"2","text":"Grün","numbers":[1,2,3],"score":0.5})");
 
-  JoinedReply one{describe_talk().outputs, 1'000, nullptr};
+  JoinedReply one{head, describe_talk().outputs, 1'000, nullptr};
   must(one.add({"m", "2", "", {texts({"a"}), numbers({1}, {1})}}));
   CHECK(must(write_generation(std::move(one).take()))
         == R"({"model_name":"m","model_version":"2","text":"a","numbers":1})");
+
+  CHECK(must(write_generation(JoinedReply{head, describe_talk().outputs, 1'000, nullptr}.take()))
+        == R"({"id":"7","model_name":"m","model_version":"2"})");
 }
 
 TEST_CASE("replies that do not make one, and too many of them, are refused with the way out") {
   const NamedTensor score{"score", DataType::fp32, {1}, Bytes::of(std::vector<float>{0.5F})};
-  JoinedReply joined{describe_talk().outputs, 1'000, nullptr};
+  JoinedReply joined{head, describe_talk().outputs, 1'000, nullptr};
   must(joined.add({"m", "2", "", {score}}));
   const auto twice = joined.add({"m", "2", "", {score}});
   CHECK(code_of(twice) == Errc::unsupported);
   CHECK(says(twice, "output \"score\" comes several times"));
 
-  JoinedReply small{describe_talk().outputs, 20, nullptr};
+  // Of several texts at once, none may be lost.
+  JoinedReply pairs{head, {{"text", DataType::bytes, {-1, -1}}}, 1'000, nullptr};
+  must(pairs.add({"m", "2", "", {{"text", DataType::bytes, {1, 1}, Bytes::of(elements({"a"}))}}}));
+  must(pairs.add({"m", "2", "", {{"text", DataType::bytes, {1, 1}, Bytes::of(elements({"b"}))}}}));
+  CHECK(code_of(pairs.add({"m", "2", "", {{"text", DataType::bytes, {2, 1}, Bytes::of(elements({"c", "d"}))}}}))
+        == Errc::unsupported);
+
+  JoinedReply small{head, describe_talk().outputs, 20, nullptr};
   must(small.add({"m", "2", "", {texts({"0123456789"})}}));
   CHECK(says(small.add({"m", "2", "", {texts({"0123456789"})}}), "more than the 20 bytes"));
 
-  JoinedReply held{describe_talk().outputs, 1'000, std::make_shared<HeldBytes>(20)};
+  JoinedReply held{head, describe_talk().outputs, 1'000, std::make_shared<HeldBytes>(20)};
   must(held.add({"m", "2", "", {texts({"0123456789"})}}));
-  CHECK(code_of(held.add({"m", "2", "", {texts({"0123456789"})}})) == Errc::queue_full);
+  CHECK(code_of(held.add({"m", "2", "", {texts({"0123456789"})}})) == Errc::no_capacity);
 }

@@ -130,6 +130,13 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   CHECK(talking.response.infer_response().model_name() == "talk");
   CHECK(talking.response.infer_response().model_version() == "1");
   // Without the wish, the next request's replies come next.
+  // Where there is nothing but the end, it says the same.
+  request = talk_about("abc", "empty", {{"times", 0}});
+  (*request.mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
+  REQUIRE(talking.stream->Write(request));
+  CHECK(talking.read() == "empty");
+  CHECK(talking.is_last());
+  CHECK(talking.response.infer_response().model_version() == "1");
   REQUIRE(talking.stream->Write(talk_about("d", "8")));
   REQUIRE(talking.stream->Write(line("9")));
   std::map<std::string, bool> last;
@@ -141,7 +148,7 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   talking.stream->WritesDone();
   CHECK_FALSE(talking.stream->Read(&talking.response));
   CHECK(talking.stream->Finish().ok());
-  CHECK(talking.fronts->counts().grpc_answers == std::map<int, std::uint64_t>{{0, 3}});
+  CHECK(talking.fronts->counts().grpc_answers == std::map<int, std::uint64_t>{{0, 4}});
 }
 
 TEST_CASE("a talk that stands still holds up no other request of its stream", "[serve]") {

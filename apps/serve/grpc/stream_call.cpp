@@ -237,7 +237,11 @@ private:
   // -- generative models -----------------------------------------------------------------------
 
   void begin_talk(InferRequest request) {
-    auto talk = std::make_shared<Talk>(Talk{request.id, request.model, {}, request.wants_end, nullptr});
+    auto talk = std::make_shared<Talk>(Talk{request.id, request.model, request.version, request.wants_end, nullptr});
+    // Without a reply, only its end says which version it was.
+    if (talk->wants_end && talk->version.empty())
+      if (const auto model = state()->front->service.describe(talk->model, {}); model && !model->versions.empty())
+        talk->version = model->versions.back();
     talk->replies = state()->front->service.generate(std::move(request));
     bool late = false;
     {

@@ -115,7 +115,8 @@ private:
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
     if (!is_stream())
-      joined_.emplace(model->outputs, state_->options.limits.request_bytes, state_->held);
+      joined_.emplace(empty_reply(*model, *request), model->outputs, state_->options.limits.request_bytes,
+                      state_->held);
     const std::shared_ptr<Service::Replies> replies = model->generative
                                                           ? state_->service.generate(std::move(*request))
                                                           : OneReply::of(state_->service, std::move(*request));
