@@ -3,15 +3,16 @@
 
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/grpc/channel.hpp>
+#include <apps/serve/grpc/request.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
-#include <support/results.hpp>
 #include <support/eventually.hpp>
+#include <support/results.hpp>
 
 #include <inference.grpc.pb.h>
 
 #include <chrono>
-#include <map>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,8 +21,8 @@
 using namespace std::chrono_literals;
 using namespace serve;
 using namespace serve::test;
-using gpuactors::test::must;
 using gpuactors::test::eventually;
+using gpuactors::test::must;
 
 namespace {
 
@@ -78,7 +79,6 @@ inference::ModelInferRequest talk_about(const std::string& text, const std::stri
   return request;
 }
 
-inference::ModelInferRequest line(const std::string& id) {
 /// A request that fails at once, with an answer that is not small.
 inference::ModelInferRequest wrong_talk() {
   auto request = talk_about("abc", std::string(1'000, 'i'));
@@ -86,6 +86,7 @@ inference::ModelInferRequest wrong_talk() {
   return request;
 }
 
+inference::ModelInferRequest line(const std::string& id) {
   inference::ModelInferRequest request;
   request.set_model_name("line");
   request.set_id(id);
@@ -99,7 +100,6 @@ inference::ModelInferRequest wrong_talk() {
   return request;
 }
 
-} // namespace
 /// Whether a number is still the same after the server has answered others for a while.
 bool stands_still(Talking& talking, const std::function<std::size_t()>& number) {
   const auto before = number();
@@ -111,6 +111,7 @@ bool stands_still(Talking& talking, const std::function<std::size_t()>& number) 
   return number() == before;
 }
 
+} // namespace
 
 TEST_CASE("a stream has all replies to a request in their order, and their end if that is wanted", "[serve]") {
   Talking talking;
@@ -129,7 +130,6 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   CHECK(talking.response.infer_response().outputs_size() == 0);
   CHECK(talking.response.infer_response().model_name() == "talk");
   CHECK(talking.response.infer_response().model_version() == "1");
-  // Without the wish, the next request's replies come next.
   // Where there is nothing but the end, it says the same.
   request = talk_about("abc", "empty", {{"times", 0}});
   (*request.mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
@@ -137,6 +137,7 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   CHECK(talking.read() == "empty");
   CHECK(talking.is_last());
   CHECK(talking.response.infer_response().model_version() == "1");
+  // Without the wish, the next request's replies come next.
   REQUIRE(talking.stream->Write(talk_about("d", "8")));
   REQUIRE(talking.stream->Write(line("9")));
   std::map<std::string, bool> last;
@@ -186,14 +187,6 @@ TEST_CASE("an error ends its request and not the stream", "[serve]") {
   CHECK(talking.text() == "z");
 }
 
-TEST_CASE("a stream ends when the server does, after the replies to what it has asked", "[serve]") {
-  Talking talking;
-  REQUIRE(talking.stream->Write(talk_about("abc", "7")));
-  CHECK(talking.read() == "7");
-  std::thread stopping{[&] { talking.fronts->stop(20s); }};
-  CHECK(talking.read() == "7");
-  CHECK(talking.read() == "7");
-  CHECK_FALSE(talking.stream->Read(&talking.response));
 TEST_CASE("requests of a client that does not read are not read either, although they fail at once", "[serve]") {
   // The client's buffer for what it does not read stays as small as it begins.
   grpc::ChannelArguments small;
@@ -232,8 +225,28 @@ TEST_CASE("a client that does not read holds up the replies of its talk", "[serv
   CHECK(asked() >= 1'000);
 }
 
+TEST_CASE("a stream ends when the server does, after the replies to what it has asked", "[serve]") {
+  Talking talking;
+  REQUIRE(talking.stream->Write(talk_about("abc", "7")));
+  CHECK(talking.read() == "7");
+  std::thread stopping{[&] { talking.fronts->stop(20s); }};
+  CHECK(talking.read() == "7");
+  CHECK(talking.read() == "7");
+  CHECK_FALSE(talking.stream->Read(&talking.response));
   CHECK(talking.stream->Finish().error_message() == "the server ends");
   stopping.join();
+}
+
+TEST_CASE("small replies of a stream go out when the server holds as much as it may, and large ones do not",
+          "[serve]") {
+  const auto held = std::make_shared<HeldBytes>(10);
+  const auto reply = [](std::size_t bytes) {
+    return InferReply{"talk", "1", "7", {{"text", DataType::bytes, {1}, Bytes::of(std::string(bytes, 'x'))}}};
+  };
+  CHECK(hold_item(reply(4'095), held));
+  CHECK(held->now() == 0);
+  const auto large = hold_item(reply(4'096), held);
+  CHECK(gpuactors::test::code_of(large) == gpuactors::Errc::queue_full);
 }
 
 TEST_CASE("a call with one answer is refused by a generative model, whose configuration says why", "[serve]") {

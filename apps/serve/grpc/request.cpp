@@ -34,4 +34,10 @@ Result<HeldShare> hold(const InferReply& reply, const std::shared_ptr<HeldBytes>
   return share;
 }
 
+Result<HeldShare> hold_item(const InferReply& reply, const std::shared_ptr<HeldBytes>& held) {
+  if (bytes_of(reply) < small_reply)
+    return HeldShare{};
+  return hold(reply, held);
+}
+
 } // namespace serve

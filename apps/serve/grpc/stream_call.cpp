@@ -278,7 +278,7 @@ private:
     auto error = reply ? std::nullopt : std::optional{reply.error()};
     if (reply && *reply) {
       talk->version = (*reply)->version;
-      auto share = hold(**reply, front.held);
+      auto share = hold_item(**reply, front.held);
       if (share) {
         outgoing = {stream_response_of(**reply, false), std::move(*share), nullptr, false};
         return true;

@@ -194,20 +194,21 @@ private:
 
   // -- events ----------------------------------------------------------------------------------
 
-  /// Has a reply written on a thread of its own if it is large.
+  /// Has a reply written on a thread of its own if it is large: each connection has one at most, which waits rather
+  /// than break off what has begun.
   template <class Write>
   void beside(Reply reply, Write write) {
     const auto large = reply && *reply && bytes_of(**reply) > heavy_reply;
     const auto kept = std::make_shared<const Reply>(std::move(reply));
-    if (!large || !state_->heavy.run([kept, write] { write(*kept); }))
+    if (!large || !state_->heavy.queue([kept, write] { write(*kept); }))
       write(*kept);
   }
 
   Result<HttpPiece> text_of(const InferReply& reply) const {
     GPUACTORS_LET(json, write_generation(reply));
     HttpPiece piece{event_of(json), HeldShare{state_->held}};
-    if (!piece.share.grow_to(piece.text.size()))
-      return gpuactors::fail(Errc::queue_full, std::string{held_too_much});
+    if (piece.text.size() >= small_reply && !piece.share.grow_to(piece.text.size()))
+      return gpuactors::fail(Errc::no_capacity, std::string{held_too_much});
     return piece;
   }
 
