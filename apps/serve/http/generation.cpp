@@ -102,7 +102,14 @@ private:
     replies_ = nullptr;
   }
 
+  [[nodiscard]] bool is_cancelled() {
+    const std::lock_guard lock{mutex_};
+    return cancelled_;
+  }
+
   void ask() {
+    if (is_cancelled())
+      return answer(refusal(499, "the client has gone"));
     const auto model = state_->service.describe(route_.model, route_.version);
     if (!model)
       return answer(refusal_by(model.error()));
