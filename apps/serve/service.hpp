@@ -116,7 +116,8 @@ struct InferReply {
 ///   queue_full         429, RESOURCE_EXHAUSTED   the model's queue is full, or the deadline cannot be met
 ///   deadline_exceeded  504, DEADLINE_EXCEEDED    the timeout passed
 ///   unavailable        503, UNAVAILABLE          the model is being loaded or unloaded, or the server ends
-///   no_capacity        503, RESOURCE_EXHAUSTED   a model that is to be loaded finds no room on the devices
+///   no_capacity        503, RESOURCE_EXHAUSTED   a model that is to be loaded finds no room on the devices, or the
+///                                                server holds as many bytes as it may
 ///   unsupported        501, UNIMPLEMENTED        nothing here does that
 ///   cancelled          499, CANCELLED            the client has gone
 ///   anything else      500, INTERNAL

@@ -70,8 +70,11 @@ class Events(unittest.TestCase):
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.json, {"model_name": "talk", "model_version": "1", "text": "Hello",
                                        "numbers": [0, 1, 2, 3, 4]})
-        answer = ask(self.server, "POST", "/v2/models/talk/generate", body_of("", times=0))
-        self.assertEqual((answer.status, answer.json), (200, {"model_name": "", "model_version": ""}))
+        # Without a reply, the answer still says whose it is.
+        for version in ("", "/versions/1"):
+            answer = ask(self.server, "POST", f"/v2/models/talk{version}/generate", body_of("", times=0, id="7"))
+            self.assertEqual((answer.status, answer.json),
+                             (200, {"id": "7", "model_name": "talk", "model_version": "1"}))
         answer = ask(self.server, "POST", "/v2/models/talk/generate", body_of("ab", score=True))
         self.assertEqual(answer.status, 501)
         self.assertIn("/generate_stream", answer.error)
@@ -171,6 +174,26 @@ class Events(unittest.TestCase):
             self.assertLess(self.server.metric("test_talk_replies") - before, 500)
             self.assertLess(self.server.metric("gpuactors_serve_held_bytes"), 8 << 20)
         eventually(lambda: self.server.metric("gpuactors_serve_held_bytes") == 0)
+
+
+class FullServer(unittest.TestCase):
+    def test_small_events_go_on_where_large_ones_are_refused(self):
+        with Server(PROGRAM, "--held-bytes", "6000") as server, \
+                server.connect() as connection, connection.makefile("rb") as stream:
+            # More than the buffers of the system hold: the talk goes on when the server is full.
+            connection.sendall(request_of("POST", STREAM, body_of(bytes=2_500, times=10_000)))
+            self.assertEqual(read_head(stream)[0], 200)
+            with server.connect() as other:
+                other.sendall(request_of("POST", "/v2/models/line/infer", b"{", ["Content-Length: 5000"]))
+                eventually(lambda: server.metric("gpuactors_serve_held_bytes") > 4_000)
+                for _ in range(10_000):
+                    self.assertEqual(len(event(read_chunk(stream))["text"]), 2_500)
+                self.assertEqual(read_chunk(stream), b"")
+        with Server(PROGRAM, "--held-bytes", "6000") as server:
+            for path in (STREAM, "/v2/models/talk/generate"):
+                answer = ask(server, "POST", path, body_of(bytes=8_000, times=1))
+                self.assertEqual(answer.status, 503, answer.text)
+                self.assertIn("holds as many bytes", answer.error)
 
 
 class SlowReaders(unittest.TestCase):

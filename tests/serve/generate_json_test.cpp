@@ -66,6 +66,8 @@ NamedTensor numbers(Shape shape, std::vector<std::int32_t> values) {
   return {"numbers", DataType::int32, std::move(shape), Bytes::of(std::move(values))};
 }
 
+const InferReply head{"m", "2", "7", {}};
+
 } // namespace
 
 TEST_CASE("paths of the generate extension lead to a model") {
@@ -147,10 +149,43 @@ TEST_CASE("what comes beside the inputs are parameters of the request, each once
   CHECK(has(refused(R"({"text":"a","sequence_id":1})", {text}), "which this server does not have"));
   // An ordinary model has nothing that would understand it.
   CHECK(has(refused(R"({"text":"a","seed":1})", {text}, false), "has no input \"seed\""));
-  std::string many = R"({"text":"a")";
-  for (int i = 0; i < 300; ++i)
+}
+
+TEST_CASE("parameters of a request are 256, with 64 KiB of names and texts") {
+  const TensorSpec text{"text", DataType::bytes, {1}};
+  std::string many = R"({"text":"a","id":"7","parameters":{})";
+  for (int i = 0; i < 256; ++i)
     many += ",\"p" + std::to_string(i) + "\":1";
-  CHECK(has(refused(many + "}", {text}), "more than 256 parameters"));
+  CHECK(must(read_generation(body_of(many + "}"), generator({text}))).parameters.size() == 256);
+  CHECK(has(refused(many + ",\"more\":1}", {text}), "more than 256 parameters"));
+  const auto with_stop = [](std::size_t bytes) {
+    return R"({"text":"a","seed":1,"stop":")" + std::string(bytes, 'x') + R"("})";
+  };
+  const auto fits = must(read_generation(body_of(with_stop(65'528)), generator({text})));
+  CHECK(std::get<std::string>(fits.parameters.at("stop")).size() == 65'528);
+  CHECK(has(refused(with_stop(65'529), {text}),
+            "have 65537 bytes with \"stop\", names and texts together: they may have 65536"));
+  CHECK(has(refused(R"({"text":"a",")" + std::string(65'537, 'x') + R"(":1})", {text}), "have 65537 bytes"));
+  // What an ordinary model would not understand is not kept for it.
+  const auto ordinary = generator({text}, false);
+  CHECK(must(read_generation(body_of(R"({"text":"a","parameters":{"seed":1}})"), ordinary)).parameters.empty());
+}
+
+TEST_CASE("inputs may stand among the parameters, each once") {
+  const TensorSpec text{"text", DataType::bytes, {1}};
+  const TensorSpec tokens{"max_tokens", DataType::int32, {1}};
+  for (const bool generative : {true, false}) {
+    const auto request = must(read_generation(body_of(R"({"text":"a","parameters":{"max_tokens":20}})"),
+                                              generator({text, tokens}, generative)));
+    REQUIRE(request.inputs.size() == 2);
+    CHECK(request.inputs[1].name == "max_tokens");
+    CHECK(values_of<std::int32_t>(request.inputs[1].data) == std::vector<std::int32_t>{20});
+    CHECK(request.parameters.empty());
+  }
+  CHECK(has(refused(R"({"text":"a","max_tokens":1,"parameters":{"max_tokens":2}})", {text, tokens}),
+            "has \"max_tokens\" twice"));
+  CHECK(has(refused(R"({"text":"a","parameters":{"max_tokens":{}}})", {text, tokens}),
+            "input \"max_tokens\" is not a value or a list of them"));
 }
 
 TEST_CASE("a reply of the generate extension has values under the names of its outputs") {
@@ -164,7 +199,7 @@ TEST_CASE("a reply of the generate extension has values under the names of its o
 }
 
 TEST_CASE("replies are put together along what their description leaves open, and texts to one") {
-  JoinedReply joined{describe_talk().outputs, 1'000, nullptr};
+  JoinedReply joined{head, describe_talk().outputs, 1'000, nullptr};
   must(joined.add({"m", "2", "7", {texts({"Gr\xc3"}), numbers({1}, {1})}}));
   must(joined.add({"m", "2", "7", {texts({"\xbc"}), numbers({0}, {})}}));
   must(joined.add({"m", "2", "7", {texts({"n"}), numbers({2}, {2, 3})}}));
@@ -172,25 +207,35 @@ TEST_CASE("replies are put together along what their description leaves open, an
   CHECK(must(write_generation(std::move(joined).take()))
         == R"({"id":"7","model_name":"m","model_version":"2","text":"Grün","numbers":[1,2,3],"score":0.5})");
 
-  JoinedReply one{describe_talk().outputs, 1'000, nullptr};
+  JoinedReply one{head, describe_talk().outputs, 1'000, nullptr};
   must(one.add({"m", "2", "", {texts({"a"}), numbers({1}, {1})}}));
   CHECK(must(write_generation(std::move(one).take()))
         == R"({"model_name":"m","model_version":"2","text":"a","numbers":1})");
+
+  CHECK(must(write_generation(JoinedReply{head, describe_talk().outputs, 1'000, nullptr}.take()))
+        == R"({"id":"7","model_name":"m","model_version":"2"})");
 }
 
 TEST_CASE("replies that do not make one, and too many of them, are refused with the way out") {
   const NamedTensor score{"score", DataType::fp32, {1}, Bytes::of(std::vector<float>{0.5F})};
-  JoinedReply joined{describe_talk().outputs, 1'000, nullptr};
+  JoinedReply joined{head, describe_talk().outputs, 1'000, nullptr};
   must(joined.add({"m", "2", "", {score}}));
   const auto twice = joined.add({"m", "2", "", {score}});
   CHECK(code_of(twice) == Errc::unsupported);
   CHECK(says(twice, "output \"score\" comes several times"));
 
-  JoinedReply small{describe_talk().outputs, 20, nullptr};
+  // Of several texts at once, none may be lost.
+  JoinedReply pairs{head, {{"text", DataType::bytes, {-1, -1}}}, 1'000, nullptr};
+  must(pairs.add({"m", "2", "", {{"text", DataType::bytes, {1, 1}, Bytes::of(elements({"a"}))}}}));
+  must(pairs.add({"m", "2", "", {{"text", DataType::bytes, {1, 1}, Bytes::of(elements({"b"}))}}}));
+  CHECK(code_of(pairs.add({"m", "2", "", {{"text", DataType::bytes, {2, 1}, Bytes::of(elements({"c", "d"}))}}}))
+        == Errc::unsupported);
+
+  JoinedReply small{head, describe_talk().outputs, 20, nullptr};
   must(small.add({"m", "2", "", {texts({"0123456789"})}}));
   CHECK(says(small.add({"m", "2", "", {texts({"0123456789"})}}), "more than the 20 bytes"));
 
-  JoinedReply held{describe_talk().outputs, 1'000, std::make_shared<HeldBytes>(20)};
+  JoinedReply held{head, describe_talk().outputs, 1'000, std::make_shared<HeldBytes>(20)};
   must(held.add({"m", "2", "", {texts({"0123456789"})}}));
-  CHECK(code_of(held.add({"m", "2", "", {texts({"0123456789"})}})) == Errc::queue_full);
+  CHECK(code_of(held.add({"m", "2", "", {texts({"0123456789"})}})) == Errc::no_capacity);
 }

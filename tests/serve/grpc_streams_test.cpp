@@ -3,12 +3,15 @@
 
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/grpc/channel.hpp>
+#include <apps/serve/grpc/request.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
+#include <support/eventually.hpp>
 #include <support/results.hpp>
 
 #include <inference.grpc.pb.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,17 +21,19 @@
 using namespace std::chrono_literals;
 using namespace serve;
 using namespace serve::test;
+using gpuactors::test::eventually;
 using gpuactors::test::must;
 
 namespace {
 
 /// The fronts over the test models, and one stream to them.
 struct Talking {
-  Talking() {
+  explicit Talking(const grpc::ChannelArguments& arguments = {}) {
     FrontOptions options;
     options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
     fronts.emplace(must(Fronts::open(service, options)));
-    stub = inference::GRPCInferenceService::NewStub(channel_to(*fronts->grpc()));
+    stub = inference::GRPCInferenceService::NewStub(
+        grpc::CreateCustomChannel(to_string(*fronts->grpc()), grpc::InsecureChannelCredentials(), arguments));
     stream = stub->ModelStreamInfer(&context);
   }
 
@@ -74,6 +79,13 @@ inference::ModelInferRequest talk_about(const std::string& text, const std::stri
   return request;
 }
 
+/// A request that fails at once, with an answer that is not small.
+inference::ModelInferRequest wrong_talk() {
+  auto request = talk_about("abc", std::string(1'000, 'i'));
+  request.mutable_inputs(0)->set_name("txt");
+  return request;
+}
+
 inference::ModelInferRequest line(const std::string& id) {
   inference::ModelInferRequest request;
   request.set_model_name("line");
@@ -86,6 +98,17 @@ inference::ModelInferRequest line(const std::string& id) {
   for (const float value : {1.0F, 2.0F, 3.0F, 4.0F})
     input.mutable_contents()->add_fp32_contents(value);
   return request;
+}
+
+/// Whether a number is still the same after the server has answered others for a while.
+bool stands_still(Talking& talking, const std::function<std::size_t()>& number) {
+  const auto before = number();
+  for (int i = 0; i < 200; ++i) {
+    grpc::ClientContext context;
+    inference::ModelInferResponse answer;
+    REQUIRE(talking.stub->ModelInfer(&context, line("row"), &answer).ok());
+  }
+  return number() == before;
 }
 
 } // namespace
@@ -107,6 +130,13 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   CHECK(talking.response.infer_response().outputs_size() == 0);
   CHECK(talking.response.infer_response().model_name() == "talk");
   CHECK(talking.response.infer_response().model_version() == "1");
+  // Where there is nothing but the end, it says the same.
+  request = talk_about("abc", "empty", {{"times", 0}});
+  (*request.mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
+  REQUIRE(talking.stream->Write(request));
+  CHECK(talking.read() == "empty");
+  CHECK(talking.is_last());
+  CHECK(talking.response.infer_response().model_version() == "1");
   // Without the wish, the next request's replies come next.
   REQUIRE(talking.stream->Write(talk_about("d", "8")));
   REQUIRE(talking.stream->Write(line("9")));
@@ -119,7 +149,7 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   talking.stream->WritesDone();
   CHECK_FALSE(talking.stream->Read(&talking.response));
   CHECK(talking.stream->Finish().ok());
-  CHECK(talking.fronts->counts().grpc_answers == std::map<int, std::uint64_t>{{0, 3}});
+  CHECK(talking.fronts->counts().grpc_answers == std::map<int, std::uint64_t>{{0, 4}});
 }
 
 TEST_CASE("a talk that stands still holds up no other request of its stream", "[serve]") {
@@ -136,8 +166,7 @@ TEST_CASE("a talk that stands still holds up no other request of its stream", "[
     const std::lock_guard lock{talks.mutex};
     return talks.cancelled == 1 && talks.held == 0;
   };
-  while (!given_up())
-    std::this_thread::yield();
+  CHECK(eventually(given_up));
 }
 
 TEST_CASE("an error ends its request and not the stream", "[serve]") {
@@ -158,6 +187,44 @@ TEST_CASE("an error ends its request and not the stream", "[serve]") {
   CHECK(talking.text() == "z");
 }
 
+TEST_CASE("requests of a client that does not read are not read either, although they fail at once", "[serve]") {
+  // The client's buffer for what it does not read stays as small as it begins.
+  grpc::ChannelArguments small;
+  small.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  Talking talking{small};
+  constexpr std::size_t sent = 2'000;
+  std::thread client{[&] {
+    for (std::size_t i = 0; i < sent; ++i)
+      if (!talking.stream->Write(wrong_talk()))
+        return;
+  }};
+  const auto asked = [&talks = talking.service.talks()] {
+    const std::lock_guard lock{talks.mutex};
+    return talks.replies;
+  };
+  CHECK(eventually([&] { return asked() > 32 && stands_still(talking, asked); }));
+  // Beside what the buffers between them hold, there are 32, and one that is being written.
+  CHECK(asked() < 500);
+  talking.context.TryCancel();
+  client.join();
+}
+
+TEST_CASE("a client that does not read holds up the replies of its talk", "[serve]") {
+  Talking talking;
+  REQUIRE(talking.stream->Write(talk_about("abc", "7", {{"bytes", 1 << 20}, {"times", 1'000}})));
+  const auto asked = [&talks = talking.service.talks()] {
+    const std::lock_guard lock{talks.mutex};
+    return talks.replies;
+  };
+  CHECK(eventually([&] { return asked() > 0 && stands_still(talking, asked); }));
+  CHECK(asked() < 500);
+  CHECK(talking.fronts->counts().held_bytes < 8 << 20);
+  // Once it reads, the others come.
+  for (int i = 0; i < 1'000; ++i)
+    CHECK(talking.read() == "7");
+  CHECK(asked() >= 1'000);
+}
+
 TEST_CASE("a stream ends when the server does, after the replies to what it has asked", "[serve]") {
   Talking talking;
   REQUIRE(talking.stream->Write(talk_about("abc", "7")));
@@ -168,6 +235,18 @@ TEST_CASE("a stream ends when the server does, after the replies to what it has 
   CHECK_FALSE(talking.stream->Read(&talking.response));
   CHECK(talking.stream->Finish().error_message() == "the server ends");
   stopping.join();
+}
+
+TEST_CASE("small replies of a stream go out when the server holds as much as it may, and large ones do not",
+          "[serve]") {
+  const auto held = std::make_shared<HeldBytes>(10);
+  const auto reply = [](std::size_t bytes) {
+    return InferReply{"talk", "1", "7", {{"text", DataType::bytes, {1}, Bytes::of(std::string(bytes, 'x'))}}};
+  };
+  CHECK(hold_item(reply(4'095), held));
+  CHECK(held->now() == 0);
+  const auto large = hold_item(reply(4'096), held);
+  CHECK(gpuactors::test::code_of(large) == gpuactors::Errc::queue_full);
 }
 
 TEST_CASE("a call with one answer is refused by a generative model, whose configuration says why", "[serve]") {

@@ -21,6 +21,7 @@ from serving import Answer, Server, ask, eventually, infer_body, make_certificat
 
 PROGRAM = sys.argv.pop(1)
 LINE = "/v2/models/line/infer"
+TALK = "/v2/models/talk"
 WAIT = "/v2/models/wait/infer"
 TOKEN = "0123456789abcdef"
 
@@ -375,7 +376,8 @@ class Access(unittest.TestCase):
                             [f"Host: evil.example:{server.http}", f"Origin: http://evil.example:{server.http}"],
                             [f"Host: {own}", "Origin: http://127.0.0.1:1"], [f"Host: {own}", f"Origin: https://{own}"],
                             ["Host: 127.evil.example"], ["Host: localhost.evil.example"]):
-                for method, path in (("POST", load), ("POST", LINE), ("GET", "/v2"), ("GET", "/metrics")):
+                for method, path in (("POST", load), ("POST", LINE), ("POST", f"{TALK}/generate"),
+                                     ("POST", f"{TALK}/generate_stream"), ("GET", "/v2"), ("GET", "/metrics")):
                     answer = ask(server, method, path, b"{}" if method == "POST" else None, headers)
                     self.assertEqual(answer.status, 403, headers)
                     self.assertIn("Host must be its own address", answer.error)
@@ -400,7 +402,8 @@ class Access(unittest.TestCase):
                     self.assertIn("token", answer.error)
                     self.assertEqual(ask(server, "GET", path, headers=["Authorization: Bearer 0"]).status, 401)
                 # A body is not even read.
-                self.assertEqual(ask(server, "POST", LINE, b"x", ["Content-Length: 1000"]).status, 401)
+                for path in (LINE, f"{TALK}/generate", f"{TALK}/generate_stream"):
+                    self.assertEqual(ask(server, "POST", path, b"x", ["Content-Length: 1000"]).status, 401)
                 headers = [f"Authorization: Bearer {TOKEN}"]
                 self.assertEqual(ask(server, "GET", "/metrics", headers=headers).status, 200)
                 self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4]), headers).status, 200)

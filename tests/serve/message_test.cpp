@@ -63,6 +63,17 @@ TEST_CASE("a message's id has a bound") {
   CHECK(is_refused(message, "the request's id has 1025 bytes: it may have 1024"));
 }
 
+TEST_CASE("names and texts of a message's parameters have a bound") {
+  auto message = message_with("FP32", {2});
+  message->add_raw_input_contents(raw_of<float>({1, 2}));
+  auto& parameters = *message->mutable_parameters();
+  parameters["seed"].set_int64_param(1);
+  parameters["stop"].set_string_param(std::string(65'528, 'x'));
+  CHECK(request_of(message)->parameters.size() == 2);
+  parameters["stop"].set_string_param(std::string(65'529, 'x'));
+  CHECK(is_refused(message, "the request's parameters have 65537 bytes"));
+}
+
 TEST_CASE("typed contents are read from the field of their type, within its range") {
   auto message = message_with("INT8", {2});
   message->mutable_inputs(0)->mutable_contents()->add_int_contents(-128);

@@ -162,15 +162,6 @@ def survives(machine):
                           r"model writer, version 1: replica \d serves, on node \S+"]) as server:
         replicas = until(lambda: len(cluster.replicas(TYPE)) == 2 and cluster.replicas(TYPE), "there are two replicas")
         endless = [Events(server, text="the ", max_tokens=10**9, seed=i) for i in range(6)]
-        for events in endless:
-            events.next()
-        os.kill(replicas[0]["pid"], signal.SIGKILL)
-        until(lambda: server.metric("gpuactors_serve_replicas_lost") == 1, "the loss is noticed")
-        until(lambda: server.metric("gpuactors_serve_running") == 3, "the others go on")
-        # Those of the dead one end with the reason; what they have had before is still there.
-        server.ask("POST", "/v2/models/writer/generate", {"text": "the ", "max_tokens": 5})
-        until(lambda: server.metric("gpuactors_serve_replicas") == 2, "two replicas serve")
-        assert server.metric("gpuactors_serve_running") == 3
         lost = []
 
         def read(events):
@@ -180,8 +171,17 @@ def survives(machine):
                         lost.append(event["error"])
 
         threads = [threading.Thread(target=read, args=(events,), daemon=True) for events in endless]
-        for thread in threads:
+        for events, thread in zip(endless, threads):
+            events.next()
+            # From now on all of it: the server cuts off whoever leaves its answer where it is.
             thread.start()
+        os.kill(replicas[0]["pid"], signal.SIGKILL)
+        until(lambda: server.metric("gpuactors_serve_replicas_lost") == 1, "the loss is noticed")
+        until(lambda: server.metric("gpuactors_serve_running") == 3, "the others go on")
+        # Those of the dead one end with the reason; what they have had before is still there.
+        server.ask("POST", "/v2/models/writer/generate", {"text": "the ", "max_tokens": 5})
+        until(lambda: server.metric("gpuactors_serve_replicas") == 2, "two replicas serve")
+        assert server.metric("gpuactors_serve_running") == 3
         until(lambda: len(lost) == 3, "three have ended")
         for sentence in lost:
             has(sentence, "the replica was lost after")

@@ -1,6 +1,7 @@
 #include <apps/serve/grpc/request.hpp>
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/messages.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -28,12 +29,15 @@ Result<InferRequest> read_request(const grpc::CallbackServerContext& context, co
 
 Result<HeldShare> hold(const InferReply& reply, const std::shared_ptr<HeldBytes>& held) {
   HeldShare share{held};
-  std::size_t bytes = 0;
-  for (const auto& output : reply.outputs)
-    bytes += output.data.size();
-  if (!share.grow_to(bytes))
+  if (!share.grow_to(bytes_of(reply)))
     return fail(Errc::queue_full, std::string{held_too_much});
   return share;
+}
+
+Result<HeldShare> hold_item(const InferReply& reply, const std::shared_ptr<HeldBytes>& held) {
+  if (bytes_of(reply) < small_reply)
+    return HeldShare{};
+  return hold(reply, held);
 }
 
 } // namespace serve

@@ -19,4 +19,8 @@ namespace serve {
 /// @returns `queue_full` when the server holds too much.
 [[nodiscard]] gpuactors::Result<HeldShare> hold(const InferReply& reply, const std::shared_ptr<HeldBytes>& held);
 
+/// Counts the bytes of one of many replies, unless it is small.
+/// @returns `queue_full` when the server holds too much.
+[[nodiscard]] gpuactors::Result<HeldShare> hold_item(const InferReply& reply, const std::shared_ptr<HeldBytes>& held);
+
 } // namespace serve

@@ -43,11 +43,12 @@ struct Talk {
   std::shared_ptr<Service::Replies> replies;
 };
 
-/// What is to be written, and whose next reply is to be asked for then.
+/// What is to be written, and whose next reply is to be asked for then, unless it was the last.
 struct Outgoing {
   grpc::ByteBuffer bytes;
   HeldShare share;
   std::shared_ptr<Talk> talk;
+  bool last = false;
 };
 
 class StreamCall;
@@ -117,8 +118,10 @@ private:
     if (item) {
       outgoing_ = std::move(items_.front());
       items_.pop_front();
+      if (outgoing_.last)
+        talks_.erase(outgoing_.talk);
     } else {
-      outgoing_ = {std::move(*slots_.front()->answer), std::move(slots_.front()->share), nullptr};
+      outgoing_ = {std::move(*slots_.front()->answer), std::move(slots_.front()->share), nullptr, false};
       slots_.pop_front();
     }
     return true;
@@ -234,7 +237,11 @@ private:
   // -- generative models -----------------------------------------------------------------------
 
   void begin_talk(InferRequest request) {
-    auto talk = std::make_shared<Talk>(Talk{request.id, request.model, {}, request.wants_end, nullptr});
+    auto talk = std::make_shared<Talk>(Talk{request.id, request.model, request.version, request.wants_end, nullptr});
+    // Without a reply, only its end says which version it was.
+    if (talk->wants_end && talk->version.empty())
+      if (const auto model = state()->front->service.describe(talk->model, {}); model && !model->versions.empty())
+        talk->version = model->versions.back();
     talk->replies = state()->front->service.generate(std::move(request));
     bool late = false;
     {
@@ -271,9 +278,9 @@ private:
     auto error = reply ? std::nullopt : std::optional{reply.error()};
     if (reply && *reply) {
       talk->version = (*reply)->version;
-      auto share = hold(**reply, front.held);
+      auto share = hold_item(**reply, front.held);
       if (share) {
-        outgoing = {stream_response_of(**reply, false), std::move(*share), talk};
+        outgoing = {stream_response_of(**reply, false), std::move(*share), nullptr, false};
         return true;
       }
       error = share.error();
@@ -291,10 +298,14 @@ private:
   bool take_item(const std::shared_ptr<Talk>& talk, Outgoing outgoing, bool over) {
     if (finished_)
       return false;
-    if (outgoing.bytes.Length() > 0)
+    if (outgoing.bytes.Length() > 0) {
+      // It counts until its last message is written: who does not read cannot go on to ask what fails at once.
+      outgoing.talk = talk;
+      outgoing.last = over;
       items_.push_back(std::move(outgoing));
-    if (over)
+    } else if (over) {
       talks_.erase(talk);
+    }
     go_on();
     return true;
   }
@@ -304,14 +315,15 @@ private:
   void OnWriteDone(bool ok) override {
     Tickets given_up;
     std::shared_ptr<Talk> talk;
+    Outgoing written; // let go without the lock
     {
       const std::lock_guard lock{link_->mutex};
       if (!finished_)
         state()->writes.end(context_);
       writing_ = false;
-      if (ok && !finished_)
-        talk = outgoing_.talk;
-      outgoing_ = {};
+      written = std::exchange(outgoing_, {});
+      if (ok && !finished_ && !written.last)
+        talk = written.talk;
       if (ok)
         go_on();
       else
@@ -374,7 +386,7 @@ private:
   std::size_t reads_ = 0;
   /// In the order of the requests.
   std::deque<std::shared_ptr<Slot>> slots_;
-  /// Those that are not over, and replies of any that are not written.
+  /// Those whose last message is not with gRPC yet, and the messages that are to be written.
   std::set<std::shared_ptr<Talk>> talks_;
   std::deque<Outgoing> items_;
   bool items_first_ = true;

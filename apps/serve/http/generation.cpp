@@ -3,6 +3,7 @@
 #include <apps/serve/protocol/joined_reply.hpp>
 #include <apps/serve/protocol/json_text.hpp>
 #include <apps/serve/protocol/one_reply.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/status.hpp>
 
 #include <functional>
@@ -30,11 +31,10 @@ std::string event_of(std::string_view json) {
   return std::string{"data: "}.append(json).append("\n\n");
 }
 
-std::size_t bytes_of(const InferReply& reply) {
-  std::size_t bytes = 0;
-  for (const auto& output : reply.outputs)
-    bytes += output.data.size();
-  return bytes;
+/// What an answer says of itself that has no reply.
+InferReply empty_reply(const ModelDescription& model, const InferRequest& request) {
+  auto version = request.version.empty() && !model.versions.empty() ? model.versions.back() : request.version;
+  return {request.model, std::move(version), request.id, {}};
 }
 
 /// One request on its way. It is the handle, and what follows the beginning of the answer.
@@ -102,7 +102,14 @@ private:
     replies_ = nullptr;
   }
 
+  [[nodiscard]] bool is_cancelled() {
+    const std::lock_guard lock{mutex_};
+    return cancelled_;
+  }
+
   void ask() {
+    if (is_cancelled())
+      return answer(refusal(499, "the client has gone"));
     const auto model = state_->service.describe(route_.model, route_.version);
     if (!model)
       return answer(refusal_by(model.error()));
@@ -110,15 +117,13 @@ private:
     body_ = {};
     if (!request)
       return answer(refusal_by(request.error()));
-    std::size_t bytes = 0;
-    for (const auto& input : request->inputs)
-      bytes += input.data.size();
-    if (!share_.grow_to(bytes))
+    if (!share_.grow_to(bytes_of(*request)))
       return answer(refusal(503, held_too_much));
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
     if (!is_stream())
-      joined_.emplace(model->outputs, state_->options.limits.request_bytes, state_->held);
+      joined_.emplace(empty_reply(*model, *request), model->outputs, state_->options.limits.request_bytes,
+                      state_->held);
     const std::shared_ptr<Service::Replies> replies = model->generative
                                                           ? state_->service.generate(std::move(*request))
                                                           : OneReply::of(state_->service, std::move(*request));
@@ -196,20 +201,21 @@ private:
 
   // -- events ----------------------------------------------------------------------------------
 
-  /// Has a reply written on a thread of its own if it is large.
+  /// Has a reply written on a thread of its own if it is large: each connection has one at most, which waits rather
+  /// than break off what has begun.
   template <class Write>
   void beside(Reply reply, Write write) {
     const auto large = reply && *reply && bytes_of(**reply) > heavy_reply;
     const auto kept = std::make_shared<const Reply>(std::move(reply));
-    if (!large || !state_->heavy.run([kept, write] { write(*kept); }))
+    if (!large || !state_->heavy.queue([kept, write] { write(*kept); }))
       write(*kept);
   }
 
   Result<HttpPiece> text_of(const InferReply& reply) const {
     GPUACTORS_LET(json, write_generation(reply));
     HttpPiece piece{event_of(json), HeldShare{state_->held}};
-    if (!piece.share.grow_to(piece.text.size()))
-      return gpuactors::fail(Errc::queue_full, std::string{held_too_much});
+    if (piece.text.size() >= small_reply && !piece.share.grow_to(piece.text.size()))
+      return gpuactors::fail(Errc::no_capacity, std::string{held_too_much});
     return piece;
   }
 

@@ -7,6 +7,7 @@
 #include <gpuactors/base/suggest.hpp>
 
 #include <apps/serve/cut_text.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 
 #include <fmt/format.h>
 
@@ -111,6 +112,8 @@ void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePo
 
 std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDone done) {
   const auto now = Clock::now();
+  // An ordinary model has nothing that would understand them, and they would only be kept.
+  request.parameters.clear();
   const auto pending = std::make_shared<Pending>(std::move(request), std::move(done));
   const auto refuse = [&pending](gpuactors::Error error) {
     std::exchange(pending->done, nullptr)(gpuactors::fail(std::move(error)));
@@ -156,8 +159,7 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
           {Errc::unsupported, fmt::format("model {} answers with one reply, not with a stream", wanted.model)});
     if (const auto fits = check_generation(wanted, found->dispatcher->facts()); !fits)
       return refuse(fits.error());
-    for (const auto& input : wanted.inputs)
-      pending->bytes += input.data.size();
+    pending->bytes = bytes_of(wanted);
     set_terms(*pending, now, *found);
     generation->belongs_to(found->dispatcher);
     if (found->dispatcher->submit(pending))

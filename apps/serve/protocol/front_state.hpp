@@ -38,6 +38,10 @@ struct FrontState {
   WorkPool heavy;
 };
 
+/// A reply of a stream that is smaller goes out however much is held: there is one for each connection, or request of a
+/// stream of gRPC, and it would break off what has long begun.
+inline constexpr std::size_t small_reply = 4U << 10;
+
 /// Sentences that both fronts say.
 inline constexpr std::string_view held_too_much = "the server holds as many bytes of requests and answers as it may: "
                                                   "try again";

@@ -163,11 +163,13 @@ private:
       return read_object(value, "\"parameters\"", [this](std::string_view inner, Value what) -> Result<void> {
         const std::string parameter{inner};
         GPUACTORS_TRY(note(parameter));
+        // Triton takes inputs from here, too, and clients send them here.
+        if (const auto* input = find_input(parameter))
+          return read_input(*input, what);
         return read_parameter(parameter, what);
       });
-    for (const auto& input : model_.inputs)
-      if (input.name == name)
-        return read_input(input, value);
+    if (const auto* input = find_input(name))
+      return read_input(*input, value);
     GPUACTORS_LET(kind, kind_of(value));
     if (!model_.generative || kind == Kind::object || kind == Kind::array || kind == Kind::null)
       return fail(
@@ -180,11 +182,14 @@ private:
   /// A key, or a parameter, that must not come twice.
   Result<void> note(const std::string& name) {
     bool seen = !seen_.insert(name).second;
-    GPUACTORS_TRY(once(seen, cut_text(name, gpuactors::limits::name_length)));
-    // What is small in JSON takes far more memory than text.
-    if (seen_.size() > most_parameters + model_.inputs.size())
-      return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_parameters));
-    return {};
+    return once(seen, cut_text(name, gpuactors::limits::name_length));
+  }
+
+  [[nodiscard]] const TensorSpec* find_input(std::string_view name) const {
+    for (const auto& input : model_.inputs)
+      if (input.name == name)
+        return &input;
+    return nullptr;
   }
 
   [[nodiscard]] std::string names() const {
@@ -196,6 +201,9 @@ private:
 
   Result<void> read_parameter(const std::string& name, Value value) {
     const auto what = fmt::format("the parameter \"{}\"", cut_text(name, gpuactors::limits::name_length));
+    // What is small in JSON takes far more memory than text.
+    if (++parameters_ > most_parameters)
+      return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_parameters));
     if (name == "priority") {
       GPUACTORS_LET(priority, read_count(value, what));
       request_.priority = priority;
@@ -208,7 +216,12 @@ private:
     }
     GPUACTORS_TRY(refuse_parameter(name));
     GPUACTORS_LET(parameter, read_any(value, what));
-    if (!is_for_server(name))
+    if (is_for_server(name))
+      return {};
+    const auto* text = std::get_if<std::string>(&parameter);
+    GPUACTORS_TRY(count_parameter(name, text != nullptr ? text->size() : 0, parameter_bytes_));
+    // An ordinary model has nothing that would understand it.
+    if (model_.generative)
       request_.parameters.emplace(name, std::move(parameter));
     return {};
   }
@@ -260,6 +273,8 @@ private:
   std::string_view json_;
   const ModelDescription& model_;
   std::set<std::string> seen_;
+  std::size_t parameters_ = 0;
+  std::size_t parameter_bytes_ = 0;
   std::vector<InputValue> values_;
   InferRequest request_;
 };

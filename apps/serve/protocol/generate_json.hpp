@@ -9,7 +9,8 @@ namespace serve {
 
 /// Reads {"NAME": value, ..., "id": text, "parameters": {...}}, where the names are those of the model's inputs. A
 /// value is one element, a list of all of them, or nested as the shape says; what the model leaves open of a shape
-/// follows from it. Other keys with single values are parameters, too, if the model is generative. Any thread.
+/// follows from it. Inputs may stand among the parameters. Other keys with single values are parameters, too, if the
+/// model is generative; an ordinary one has none but those of the server. Any thread.
 /// @param body At least `body_padding` bytes behind it may be read.
 /// @returns `invalid_argument` with a sentence for whatever is wrong with it.
 [[nodiscard]] gpuactors::Result<InferRequest> read_generation(const Bytes& body, const ModelDescription& model);

@@ -23,10 +23,9 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 } // namespace
 
-bool JoinedReply::is_text(const Output& output) {
-  const auto& shape = output.first.shape;
-  return output.first.type == DataType::bytes
-         && std::all_of(shape.begin(), shape.end(), [](auto size) { return size == 1; });
+bool JoinedReply::is_text(const NamedTensor& output) {
+  return output.type == DataType::bytes
+         && std::all_of(output.shape.begin(), output.shape.end(), [](auto size) { return size == 1; });
 }
 
 std::ptrdiff_t JoinedReply::growing_axis(const Output& output) const {
@@ -42,7 +41,7 @@ std::ptrdiff_t JoinedReply::growing_axis(const Output& output) const {
 
 Result<void> JoinedReply::join(Output& output, const NamedTensor& more) {
   const auto axis = growing_axis(output);
-  if (axis < 0 && !is_text(output))
+  if (axis < 0 && (!is_text(output.first) || !is_text(more)))
     return fail(Errc::unsupported,
                 fmt::format("output \"{}\" comes several times, in a way that does not make one: ask "
                             "for the stream, at /generate_stream",
@@ -71,7 +70,7 @@ Result<void> JoinedReply::add(const InferReply& reply) {
                               "the stream, at /generate_stream",
                               most_));
     if (!share_.grow_to(bytes_))
-      return fail(Errc::queue_full, std::string{held_too_much});
+      return fail(Errc::no_capacity, std::string{held_too_much});
     const auto known = std::find_if(outputs_.begin(), outputs_.end(),
                                     [&](const auto& output) { return output.first.name == more.name; });
     if (known == outputs_.end()) {

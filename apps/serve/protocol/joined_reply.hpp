@@ -15,18 +15,19 @@ namespace serve {
 /// none open, and each reply has one text, to one text. What came once stays as it is. One thread at a time.
 class JoinedReply {
 public:
+  /// @param head What it says of itself where nothing is added.
   /// @param described The outputs of the model.
   /// @param most The bytes that all outputs together may have.
-  JoinedReply(std::vector<TensorSpec> described, std::size_t most, std::shared_ptr<HeldBytes> held)
-    : described_(std::move(described)), most_(most), share_(std::move(held)) {
+  JoinedReply(InferReply head, std::vector<TensorSpec> described, std::size_t most, std::shared_ptr<HeldBytes> held)
+    : described_(std::move(described)), most_(most), share_(std::move(held)), head_(std::move(head)) {
     // nop
   }
 
-  /// @returns `unsupported` for outputs that cannot be put together, and for too many bytes; `queue_full` where the
+  /// @returns `unsupported` for outputs that cannot be put together, and for too many bytes; `no_capacity` where the
   ///          server holds too much.
   [[nodiscard]] gpuactors::Result<void> add(const InferReply& reply);
 
-  /// All that was added; empty if nothing was.
+  /// All that was added; the head alone if nothing was.
   [[nodiscard]] InferReply take() &&;
 
 private:
@@ -39,7 +40,7 @@ private:
 
   [[nodiscard]] gpuactors::Result<void> join(Output& output, const NamedTensor& more);
   /// Whether it is one text.
-  [[nodiscard]] static bool is_text(const Output& output);
+  [[nodiscard]] static bool is_text(const NamedTensor& output);
   /// Which dimension it grows along; none if there is no such.
   [[nodiscard]] std::ptrdiff_t growing_axis(const Output& output) const;
 

@@ -32,8 +32,9 @@ Result<std::uint64_t> count_of(const inference::InferParameter& parameter, std::
 }
 
 /// Reads a parameter that is for the model.
-Result<void> read_parameter(const std::string& name, const inference::InferParameter& parameter,
-                            InferRequest& request) {
+Result<void> read_parameter(const std::string& name, const inference::InferParameter& parameter, InferRequest& request,
+                            std::size_t& bytes) {
+  GPUACTORS_TRY(count_parameter(name, parameter.string_param().size(), bytes));
   using Choice = inference::InferParameter;
   auto& all = request.parameters;
   switch (parameter.parameter_choice_case()) {
@@ -65,6 +66,7 @@ Result<void> read_parameter(const std::string& name, const inference::InferParam
 Result<void> read_parameters(const Parameters& parameters, InferRequest& request) {
   if (parameters.size() > most_parameters)
     return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_parameters));
+  std::size_t bytes = 0;
   for (const auto& [name, parameter] : parameters) {
     GPUACTORS_TRY(refuse_parameter(name));
     if (name == "priority") {
@@ -76,7 +78,7 @@ Result<void> read_parameters(const Parameters& parameters, InferRequest& request
     } else if (name == wants_end_parameter) {
       request.wants_end = parameter.bool_param();
     } else if (!is_for_server(name)) {
-      GPUACTORS_TRY(read_parameter(name, parameter, request));
+      GPUACTORS_TRY(read_parameter(name, parameter, request, bytes));
     }
   }
   return {};

@@ -1,3 +1,6 @@
+#include <gpuactors/base/limits.hpp>
+
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/json_in.hpp>
 #include <apps/serve/protocol/parameters.hpp>
 
@@ -65,6 +68,16 @@ Result<void> refuse_parameter(std::string_view name) {
   if (name == "classification")
     return fail(Errc::invalid_argument,
                 "the parameter \"classification\" is not supported: ask for the output and sort it");
+  return {};
+}
+
+Result<void> count_parameter(std::string_view name, std::size_t value, std::size_t& bytes) {
+  bytes += name.size() + value;
+  if (bytes > most_parameter_bytes)
+    return fail(Errc::invalid_argument,
+                fmt::format("the request's parameters have {} bytes with \"{}\", names and texts together: they may "
+                            "have {}",
+                            bytes, cut_text(name, gpuactors::limits::name_length), most_parameter_bytes));
   return {};
 }
 

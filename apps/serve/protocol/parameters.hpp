@@ -22,8 +22,14 @@ namespace serve {
 /// Whether a parameter is for the server, or reserved for it, and not for the model.
 [[nodiscard]] bool is_for_server(std::string_view name) noexcept;
 
-/// Parameters of one request that are for the model.
+/// Parameters of one request, and the bytes of the names and texts of those that are for the model.
 inline constexpr std::size_t most_parameters = 256;
+inline constexpr std::size_t most_parameter_bytes = 64U << 10;
+
+/// Adds a parameter that is for the model to `bytes`.
+/// @param value As long as the text that it is; 0 for anything else.
+/// @returns `invalid_argument` where they have more than `most_parameter_bytes` then.
+[[nodiscard]] gpuactors::Result<void> count_parameter(std::string_view name, std::size_t value, std::size_t& bytes);
 
 /// By which a client wants to be told of the end of a stream.
 inline constexpr std::string_view wants_end_parameter = "triton_enable_empty_final_response";

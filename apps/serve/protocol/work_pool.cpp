@@ -1,5 +1,6 @@
 #include <apps/serve/protocol/work_pool.hpp>
 
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -21,8 +22,16 @@ void WorkPool::end() {
 }
 
 bool WorkPool::run(Work work) {
+  return add(std::move(work), most_waiting_);
+}
+
+bool WorkPool::queue(Work work) {
+  return add(std::move(work), std::numeric_limits<std::size_t>::max());
+}
+
+bool WorkPool::add(Work work, std::size_t most_waiting) {
   const std::lock_guard lock{mutex_};
-  if (ending_ || waiting_.size() >= most_waiting_)
+  if (ending_ || waiting_.size() >= most_waiting)
     return false;
   waiting_.push_back(std::move(work));
   if (idle_ < waiting_.size() && threads_.size() < most_threads_) {

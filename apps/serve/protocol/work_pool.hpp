@@ -34,7 +34,11 @@ public:
   /// @returns false when too much waits already, when there is no thread for it, and at the end; then it is not run.
   [[nodiscard]] bool run(Work work);
 
+  /// The same, however much waits: for work that its caller bounds.
+  [[nodiscard]] bool queue(Work work);
+
 private:
+  [[nodiscard]] bool add(Work work, std::size_t most_waiting);
   void serve_work();
 
   std::size_t most_threads_;

@@ -1,0 +1,34 @@
+// How many bytes requests and replies keep.
+#pragma once
+
+#include <apps/serve/service.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <variant>
+
+namespace serve {
+
+[[nodiscard]] inline std::size_t bytes_of(std::span<const NamedTensor> tensors) noexcept {
+  std::size_t bytes = 0;
+  for (const auto& tensor : tensors)
+    bytes += tensor.data.size();
+  return bytes;
+}
+
+[[nodiscard]] inline std::size_t bytes_of(const InferReply& reply) noexcept {
+  return bytes_of(reply.outputs);
+}
+
+/// Of the inputs and parameters, the parts that clients make large.
+[[nodiscard]] inline std::size_t bytes_of(const InferRequest& request) noexcept {
+  auto bytes = bytes_of(request.inputs);
+  for (const auto& parameter : request.parameters) {
+    const auto* text = std::get_if<std::string>(&parameter.second);
+    bytes += sizeof parameter + parameter.first.size() + (text != nullptr ? text->size() : 0);
+  }
+  return bytes;
+}
+
+} // namespace serve
