@@ -7,6 +7,7 @@
 #include <support/catch.hpp>
 #include <support/messages.hpp>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ namespace {
 
 /// A stream, and what its caller gets.
 struct Played {
-  explicit Played(TimePoint deadline = never) {
+  explicit Played(TimePoint deadline = never, bool in_method = false) {
     detail::StreamWay way;
     way.call = CallId{7};
     way.deadline = deadline;
@@ -29,7 +30,8 @@ struct Played {
     way.reader_is_there = [this] { return reader_is_there; };
     way.why_ended = [] { return Error{Errc::actor_died, "the actor is gone"}; };
     stream = std::make_shared<HostedStream>(std::move(way));
-    stream->method_returned(Payload{});
+    if (!in_method)
+      stream->method_returned(Payload{});
   }
 
   Result<void> write(const std::string& item) const {
@@ -154,6 +156,36 @@ TEST_CASE("an error ends a stream at once, whatever waits for its reader", "[act
   CHECK(played.stream->waiting() == 0);
   played.stream->credit(5);
   CHECK(played.items.empty());
+}
+
+TEST_CASE("what a method says, or promises, counts more than that it dropped its stream", "[actor]") {
+  Played failed{never, true};
+  failed.stream->drop();
+  CHECK(failed.ends.empty());
+  failed.stream->method_returned(fail(Errc::unavailable, "the reason"));
+  CHECK(failed.ends == Ends{"the reason"});
+
+  Played promised{never, true};
+  promised.stream->promise_end();
+  promised.stream->drop();
+  promised.stream->method_returned(Payload{});
+  promised.stream->drop();
+  CHECK(promised.ends.empty());
+  promised.stream->finish({});
+  CHECK(promised.ends == Ends{"end"});
+
+  Played dropped{never, true};
+  dropped.stream->drop();
+  dropped.stream->method_returned(Payload{});
+  CHECK(dropped.ends == Ends{"the stream was dropped without an end"});
+}
+
+TEST_CASE("more credit than a reader can owe is none", "[actor]") {
+  Played played;
+  played.stream->credit(std::numeric_limits<std::uint32_t>::max());
+  for (std::uint32_t i = 0; i <= limits::stream_window; ++i)
+    REQUIRE(played.write("x").has_value());
+  CHECK(played.items.size() == limits::stream_window);
 }
 
 TEST_CASE("a stream that is withdrawn says so to its producer, once to each who asks", "[actor]") {

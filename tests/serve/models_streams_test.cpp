@@ -127,6 +127,47 @@ TEST_CASE("of requests that were lost together, the one that kills replicas fail
   CHECK(read(second.next()) == "S");
 }
 
+TEST_CASE("a request that was lost goes where the fewest run, although others are not half full", "[serve]") {
+  ChatDesk desk{4, 100, true};
+  PlayedGenerator first;
+  PlayedGenerator second;
+  PlayedGenerator third;
+  desk.add(1, first);
+  desk.add(2, second);
+  const auto a = desk.ask("a");
+  const auto b = desk.ask("b");
+  REQUIRE(first.count() == 2);
+  const auto lost = desk.ask("lost");
+  REQUIRE(second.count() == 1);
+  auto end_of_a = a.next();
+  first.play(0).finish();
+  CHECK(read(std::move(end_of_a)) == "END");
+  desk.add(3, third);
+  auto of_lost = lost.next();
+  second.play(0).fail(Errc::worker_died);
+  // The first one has one, and would be filled.
+  REQUIRE(third.count() == 1);
+  CHECK(third.play(0).request.id() == "lost");
+}
+
+TEST_CASE("requests that were lost together do not wait for ever for the first one's item", "[serve]") {
+  ChatDesk desk{4};
+  PlayedGenerator first;
+  PlayedGenerator second;
+  desk.add(1, first);
+  const auto slow = desk.ask("slow");
+  const auto other = desk.ask("other");
+  auto of_slow = slow.next();
+  first.play(0).fail(Errc::worker_died);
+  desk.add(2, second);
+  REQUIRE(second.count() == 1);
+  slow.generation->pending()->sent -= 11s; // as if it had run for so long
+  const auto fresh = desk.ask("fresh");
+  REQUIRE(second.count() == 3);
+  CHECK(second.play(1).request.id() == "other");
+  CHECK(second.play(2).request.id() == "fresh");
+}
+
 TEST_CASE("a client that withdraws ends its stream, and makes room for the next request at once", "[serve]") {
   ChatDesk desk{1};
   PlayedGenerator replica;

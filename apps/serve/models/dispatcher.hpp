@@ -212,7 +212,7 @@ private:
   /// The request is not its replica's any more.
   void leave_replica(Pending& pending, gpuactors::TimePoint now);
   Replica* least_loaded();
-  [[nodiscard]] bool waits_for_suspect() const;
+  [[nodiscard]] gpuactors::TimePoint suspected_until() const;
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();
   void note_drained();

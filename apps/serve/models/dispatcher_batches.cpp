@@ -74,7 +74,8 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
 Dispatcher::Replica* Dispatcher::least_loaded() {
   // Among equals the oldest, so that those that are not needed stay idle and can go.
   const auto most = options_.facts.generative ? options_.max_running : options_.ahead + 1;
-  if (options_.fills)
+  const auto* head = queue_.head();
+  if (options_.fills && head != nullptr && head->losses == 0)
     for (auto& [id, replica] : replicas_)
       if (2 * replica.flights.size() < most)
         return &replica;
@@ -89,8 +90,12 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
   ask_again_ = never;
   while (queue_.waiting() > 0) {
     auto* replica = least_loaded();
-    if (replica == nullptr || waits_for_suspect())
+    if (replica == nullptr)
       return;
+    if (const auto until = suspected_until(); until > now) {
+      ask_again_ = until;
+      return;
+    }
     const auto start = replica->flights.empty() ? now : std::max(now, replica->free_at);
     auto next = queue_.next(start, replica->facts.share, !closing_);
     for (const auto& request : next.late)

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -24,6 +25,9 @@ namespace {
 /// After so many lost replicas a request is failed: it may be what kills them, and others run beside it.
 constexpr int losses_of_streams = 3;
 
+/// For so long those that were lost with it wait for its first item.
+constexpr std::chrono::seconds suspicion{10};
+
 /// What a client is told of an actor's error.
 Errc code_for_client(Errc code) {
   const auto passes = code == Errc::invalid_argument || code == Errc::queue_full || code == Errc::deadline_exceeded;
@@ -37,18 +41,19 @@ bool ends_replica(Errc code) noexcept {
          || code == Errc::stale_epoch || gpuactors::is_loss(code);
 }
 
-bool Dispatcher::waits_for_suspect() const {
+TimePoint Dispatcher::suspected_until() const {
   // Requests that were lost with a replica go one by one until they have an item: only the one that kills replicas is
   // there each time, and fails.
+  auto until = TimePoint::min();
   const auto* head = queue_.head();
   if (!options_.facts.generative || head == nullptr || head->losses == 0)
-    return false;
+    return until;
   for (const auto& [id, replica] : replicas_)
     for (const auto& [number, flight] : replica.flights)
       for (const auto& member : flight.members)
-        if (member->losses > 0 && pending_of(member)->delivered == 0)
-          return true;
-  return false;
+        if (const auto pending = pending_of(member); pending->losses > 0 && pending->delivered == 0)
+          until = std::max(until, pending->sent + suspicion);
+  return until;
 }
 
 void Dispatcher::launch_stream(const Launch& launch) {
@@ -82,8 +87,10 @@ bool Dispatcher::delivers(Pending& pending, std::uint64_t flight) {
       return true;
     const auto now = Clock::now();
     latencies_.first_item.add(now - pending.arrived);
-    if (pending.losses > 0)
+    if (pending.losses > 0) {
       pump(now, actions);
+      wake_timer();
+    }
   }
   act(std::move(actions));
   return true;

@@ -236,6 +236,7 @@ public:
 
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
     if (kept_ != nullptr) {
+      kept_->promise_end();
       kept_->on_withdraw(std::move(withdraw));
       return [kept = kept_](Result<Payload> result) {
         kept->finish(result ? Result<void>{} : Result<void>{fail(result.error())});

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors::detail {
 
 namespace {
@@ -63,22 +65,27 @@ void HostedStream::drop() noexcept {
     const std::lock_guard lock{mutex_};
     dropped_ = true;
     // A method that fails drops it on its way, and what it says counts.
-    if (in_method_)
+    if (in_method_ || promised_)
       return;
   }
   finish(fail(Errc::task_failed, "the stream was dropped without an end"));
 }
 
+void HostedStream::promise_end() {
+  const std::lock_guard lock{mutex_};
+  promised_ = true;
+}
+
 void HostedStream::method_returned(const Result<Payload>& answer) {
+  if (!answer)
+    finish(fail(answer.error()));
   bool dropped = false;
   {
     const std::lock_guard lock{mutex_};
     in_method_ = false;
     dropped = dropped_;
   }
-  if (!answer)
-    finish(fail(answer.error()));
-  else if (dropped)
+  if (dropped)
     drop();
 }
 
@@ -114,6 +121,7 @@ void HostedStream::begin(std::uint32_t left) {
 
 void HostedStream::credit(std::uint32_t items) {
   std::unique_lock lock{mutex_};
+  items = std::min(items, limits::stream_window); // no reader owes more
   credits_ += items;
   for (; items > 0; --items)
     if (on_way_before_ > 0 || on_way_.empty()) { // also before `begin`

@@ -42,6 +42,9 @@ public:
   [[nodiscard]] bool stop_requested() const override;
   [[nodiscard]] std::size_t waiting() const override;
 
+  /// A future of the method will end the stream, whoever drops it.
+  void promise_end();
+
   /// The method that has kept the stream has returned: with an error, that is the end.
   void method_returned(const Result<Payload>& answer);
 
@@ -83,9 +86,10 @@ private:
   std::deque<std::pair<Payload, std::size_t>> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::optional<Result<void>> end_;
-  /// The method that has kept the stream runs; its owner dropped it meanwhile.
+  /// The method that has kept the stream runs; its owner dropped it meanwhile; somebody else will end it.
   bool in_method_ = true;
   bool dropped_ = false;
+  bool promised_ = false;
   bool answered_ = false;
   bool withdrawn_ = false;
   std::vector<std::function<void()>> withdrawals_;
