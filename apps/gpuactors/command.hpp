@@ -31,6 +31,7 @@ Command add_queue(CLI::App& program);
 Command add_drain(CLI::App& program);
 Command add_undrain(CLI::App& program);
 Command add_groups(CLI::App& program);
+Command add_quotas(CLI::App& program);
 Command add_events(CLI::App& program);
 Command add_timeline(CLI::App& program);
 Command add_metrics(CLI::App& program);

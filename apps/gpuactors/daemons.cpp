@@ -2,6 +2,7 @@
 #include "command.hpp"
 #include "input.hpp"
 
+#include <gpuactors/base/units.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/device/discovery.hpp>
 
@@ -29,6 +30,7 @@ struct DaemonArguments {
   bool insecure = false;
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
+  std::vector<std::string> quotas;
   std::vector<std::string> devices;
   std::vector<std::string> resources;
   std::vector<std::string> labels;
@@ -59,9 +61,16 @@ void add_broker_options(CLI::App& parser, DaemonArguments& arguments) {
       ->type_name("HOST:PORT");
   parser
       .add_option("--store", arguments.broker.store,
-                  "File that keeps named and detached actors, placement groups and drained nodes over restarts of the "
-                  "broker. Default: none, a broker that starts again knows what nodes and clients tell it")
+                  "File that keeps named and detached actors, placement groups, drained nodes and quotas over restarts "
+                  "of the broker. Default: none, a broker that starts again knows what nodes and clients tell it")
       ->type_name("FILE");
+  parser
+      .add_option("--quota", arguments.quotas,
+                  "The devices that all leases of a client's name may hold together, such as alice=2.5; *=1: of each "
+                  "client without a quota of its own; may be repeated. It replaces what the store has for the name. "
+                  "gpuactors quotas changes it while the broker runs")
+      ->type_name("OWNER=F")
+      ->allow_extra_args(false);
 }
 
 void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -144,6 +153,16 @@ Result<void> read_node(DaemonArguments& arguments) {
   return {};
 }
 
+Result<void> read_broker(DaemonArguments& arguments) {
+  GPUACTORS_LET(quotas, parse_pairs("--quota", arguments.quotas));
+  for (const auto& [owner, text] : quotas) {
+    GPUACTORS_LET(gpus, parse_number("--quota " + owner, text));
+    GPUACTORS_TRY(Share::from_double(gpus, "--quota " + owner));
+    arguments.broker.quotas[owner] = gpus;
+  }
+  return {};
+}
+
 /// Returns the options of a daemon. It writes lines for the operator to standard error, with the time, and the line
 /// that says where it listens to standard output.
 DaemonOptions options_of(const DaemonArguments& arguments, std::string ready) {
@@ -181,8 +200,12 @@ Command add_broker(CLI::App& program) {
                  "actors never stop.\n\n"
                  "Examples:\n"
                  "  gpuactors broker                                 on this machine\n"
-                 "  gpuactors broker --listen 0.0.0.0:7711 --certs /etc/gpuactors");
-  return {parser, [arguments] { return run_broker(arguments->broker, options_of(*arguments, "broker listens at")); }};
+                 "  gpuactors broker --listen 0.0.0.0:7711 --certs /etc/gpuactors\n"
+                 "  gpuactors broker --store /var/lib/gpuactors/store --quota alice=4 --quota '*=1'");
+  return {parser, [arguments]() -> Result<void> {
+            GPUACTORS_TRY(read_broker(*arguments));
+            return run_broker(arguments->broker, options_of(*arguments, "broker listens at"));
+          }};
 }
 
 Command add_node(CLI::App& program) {
@@ -217,6 +240,7 @@ Command add_up(CLI::App& program) {
                  "  gpuactors up\n"
                  "  gpuactors up --devices host:2x1GiB --listen 127.0.0.1:0");
   return {parser, [arguments]() -> Result<void> {
+            GPUACTORS_TRY(read_broker(*arguments));
             GPUACTORS_TRY(read_node(*arguments));
             return run_up(arguments->broker, arguments->node, options_of(*arguments, "broker listens at"));
           }};

@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
       "  export GPUACTORS_BROKER=127.0.0.1:7711                what it says; or --broker each time\n"
       "  gpuactors spawn counter --name c0 --gpus 0.5          an actor, which stays\n"
       "  gpuactors call c0 add '{\"n\":5}'\n"
-      "  gpuactors status                                      also: nodes, actors, calls, leases, queue, groups\n"
+      "  gpuactors status                                      also: nodes, actors, calls, leases, queue, quotas\n"
       "  gpuactors logs c0 -f                                  what it prints\n"
       "  gpuactors kill c0 --no-restart\n"
       "More machines: gpuactors certs init, gpuactors broker, gpuactors node.\n\n"
@@ -38,9 +38,9 @@ int main(int argc, char** argv) {
   const std::vector<Command> commands{
       add_types(program),  add_devices(program), add_submit(program),   add_spawn(program),   add_call(program),
       add_kill(program),   add_status(program),  add_nodes(program),    add_actors(program),  add_calls(program),
-      add_leases(program), add_queue(program),   add_groups(program),   add_drain(program),   add_undrain(program),
-      add_logs(program),   add_events(program),  add_timeline(program), add_metrics(program), add_plan(program),
-      add_certs(program),  add_up(program),      add_broker(program),   add_node(program)};
+      add_leases(program), add_queue(program),   add_groups(program),   add_quotas(program),  add_drain(program),
+      add_undrain(program), add_logs(program),   add_events(program),  add_timeline(program), add_metrics(program),
+      add_plan(program),   add_certs(program),  add_up(program),      add_broker(program),   add_node(program)};
   // "help", "help up" and "version" stand for the options of that name, as in git.
   std::vector<char*> words(argv, argv + argc);
   std::string help{"--help"};

@@ -6,6 +6,7 @@
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/ledger/view.hpp>
 
 #include <fmt/format.h>
 
@@ -196,6 +197,19 @@ void write_work(MetricsWriter& out, const v1::ClusterState& state) {
   write_counts(out, "state", clients);
 }
 
+void write_quotas(MetricsWriter& out, const v1::ClusterState& state) {
+  out.family("gpuactors_quota_devices", "gauge",
+             "How much of devices the leases and groups of an owner may hold together; the owner * is each without a "
+             "quota of its own.");
+  for (const auto& quota : state.quotas())
+    if (quota.has_gpu_units())
+      out.sample({{"owner", quota.owner()}}, Share{quota.gpu_units()}.to_double());
+  out.family("gpuactors_quota_used_devices", "gauge", "How much of devices they hold.");
+  for (const auto& quota : state.quotas())
+    if (quota.owner() != default_owner)
+      out.sample({{"owner", quota.owner()}}, Share{quota.used_units()}.to_double());
+}
+
 void write_events(MetricsWriter& out, const v1::ClusterState& state) {
   // The broker's counters have the kinds of events, and beside them deaths as "KIND/ERROR".
   std::map<std::string, std::uint64_t> counters{state.counters().begin(), state.counters().end()};
@@ -260,6 +274,7 @@ std::string metrics_text(const v1::ClusterState& state) {
   write_actors(out, state);
   write_calls(out, state);
   write_work(out, state);
+  write_quotas(out, state);
   write_events(out, state);
   write_published(out, state);
   return out.text();

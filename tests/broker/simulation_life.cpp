@@ -101,7 +101,7 @@ void Cluster::acquire(Client& client) {
   note(fmt::format("client {} acquires", client.id), message);
   begin(client, "acquire", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.acquire(message, answer<Grant>(client, asked, [this, &client](const Result<Grant>& grant) {
+    core.acquire(message, client.caller, answer<Grant>(client, asked, [this, &client](const Result<Grant>& grant) {
                    const auto id = grant->granted.lease().id();
                    client.leases[id] = grant->granted.lease().epoch();
                    // Some are kept for the next task.
@@ -129,7 +129,7 @@ void Cluster::spawn(Client& client) {
   note(fmt::format("client {} spawns", client.id), message);
   begin(client, "spawn", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.spawn_actor(message, {}, {}, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
+    core.spawn_actor(message, client.caller, {}, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
                        client.actors.insert(found->info.id());
                      }));
   });
@@ -169,7 +169,7 @@ void Cluster::submit_group(Client& client) {
   note(fmt::format("client {} groups", client.id), message);
   begin(client, "group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.submit_group(message, {}, answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
+    core.submit_group(message, client.caller, answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
                         client.groups.insert(info->id());
                       }));
   });

@@ -1,6 +1,8 @@
 // The generator of random histories.
 #include <property/history.hpp>
 
+#include <algorithm>
+
 namespace history {
 
 namespace {
@@ -78,6 +80,10 @@ ResourceRequest make_request(Random& random) {
   return r;
 }
 
+std::string some_owner(Random& random) {
+  return random.one_of<const char*>({"", "a", "a", "b", "c"});
+}
+
 gpuactors::NodeSpec make_node(Random& random) {
   gpuactors::NodeSpec node;
   node.name = random.one_of<const char*>({"n0", "n1", "n2", "n10"});
@@ -126,6 +132,7 @@ Op make_submit(Random& random, bool with_groups) {
     op.group = 1 + random.below(4);
     op.request.bundle = random.one_of({-1, 0, 0, 1, 2});
   }
+  op.request.owner = some_owner(random);
   return op;
 }
 
@@ -146,13 +153,28 @@ Op make_group(Random& random) {
   op.bundles.shrinks = random.chance(30);
   if (random.chance(10))
     op.bundles.queue_timeout = std::chrono::seconds{2};
+  // Where the bundles of a group go is not for the model to say, and with it not what those by memory alone take.
+  if (std::all_of(op.bundles.bundles.begin(), op.bundles.bundles.end(),
+                  [](const auto& bundle) { return bundle.gpus > Share{}; }))
+    op.bundles.owner = some_owner(random);
   return op;
 }
 
-Op make_op(Random& random, bool with_groups) {
+Op make_quota(Random& random) {
+  Op op;
+  op.kind = Op::Kind::set_quota;
+  op.request.owner = random.one_of<const char*>({"a", "a", "b", "*"});
+  if (random.chance(80))
+    op.quota = Share{random.one_of({0, 2500, 5000, 9000, 10000, 15000, 20000, 30000})};
+  return op;
+}
+
+Op make_op(Random& random, bool with_groups, bool with_quotas) {
   const auto dice = random.below(100);
   Op op;
-  if (dice < 45)
+  if (with_quotas && random.chance(5))
+    op = make_quota(random);
+  else if (dice < 45)
     op = make_submit(random, with_groups);
   else if (dice < 72)
     op.kind = Op::Kind::release;
@@ -196,8 +218,11 @@ History make(std::uint64_t seed) {
     op.node = make_node(random);
     result.ops.push_back(op);
   }
+  const bool with_quotas = random.chance(60);
+  for (auto count = with_quotas ? 1 + random.below(3) : 0; count > 0; --count)
+    result.ops.push_back(make_quota(random));
   for (auto count = 5 + random.below(35); count > 0; --count)
-    result.ops.push_back(make_op(random, with_groups));
+    result.ops.push_back(make_op(random, with_groups, with_quotas));
   return result;
 }
 

@@ -152,6 +152,16 @@ private:
       events = *ledger_.release_group(GroupId{pick(groups, op.pick)}, model_.now());
       expected = model_.release_group(pick(groups, op.pick), events);
       return true;
+    case Op::Kind::set_quota: {
+      const auto& owner = op.request.owner;
+      if (!op.quota && !model_.has_quota(owner))
+        return false;
+      if (steps_)
+        steps_->set_quota(owner, op.quota);
+      events = *ledger_.set_quota(owner, op.quota, model_.now());
+      expected = model_.set_quota(owner, op.quota, events);
+      return true;
+    }
     case Op::Kind::advance: {
       const auto now = model_.now() + std::chrono::seconds{op.seconds};
       if (steps_)
@@ -252,6 +262,14 @@ private:
         coverage.drained_served += event.kind == Event::Kind::granted ? 1 : 0;
         coverage.drained_refused += event.kind == Event::Kind::infeasible ? 1 : 0;
       }
+    for (const auto& event : events) {
+      const bool infeasible = event.kind == Event::Kind::infeasible;
+      coverage.beyond_quota += infeasible && event.reason.find("the quota of") != std::string::npos ? 1 : 0;
+      if (over_quota_.erase({event.request.value(), event.group.value()}) == 0)
+        continue;
+      coverage.over_quota_served += event.kind == Event::Kind::granted ? 1 : 0;
+      coverage.over_quota_refused += infeasible ? 1 : 0;
+    }
     for (const auto& waiting : ledger_.pending()) {
       coverage.held_back += waiting.reason.find("held back") == std::string::npos ? 0 : 1;
       const std::pair id{waiting.request.value(), waiting.group.value()};
@@ -261,6 +279,13 @@ private:
                   + " waits with the wrong reason: " + waiting.reason;
       else if (drained)
         coverage.drained += drained_.insert(id).second ? 1 : 0;
+      if (drained || !model_.is_over_quota(id.first, id.second))
+        continue;
+      coverage.over_quota += over_quota_.insert(id).second ? 1 : 0;
+      if (waiting.reason.find("the quota of") == std::string::npos
+          && waiting.reason.find("it waits for new nodes") == std::string::npos)
+        broken_ = "request " + std::to_string(id.first) + " group " + std::to_string(id.second)
+                  + " waits for its quota, but says: " + waiting.reason;
     }
   }
 
@@ -310,7 +335,20 @@ private:
       return "the numbers of leases differ";
     if (ledger_.pending_count() - model_.waiting_requests().size() > model_.live_groups().size())
       return "the numbers of waiting requests differ";
+    for (const auto& quota : ledger_.quotas())
+      if (quota.used.units() != model_.used_by(quota.owner))
+        return "owner " + quota.owner + " holds " + to_string(quota.used) + ", not what the model says";
+    for (const auto* owner : {"a", "b", "c"})
+      if (model_.used_by(owner) != used_in(ledger_, owner))
+        return std::string{"what owner "} + owner + " holds is not counted";
     return model_.broken_promise(ledger_.reservations());
+  }
+
+  static std::int64_t used_in(const Ledger& ledger, const std::string& owner) {
+    for (const auto& quota : ledger.quotas())
+      if (quota.owner == owner)
+        return quota.used.units();
+    return 0;
   }
 
   LeaseId asker_of(const gpuactors::Lease& lease) const {
@@ -336,6 +374,9 @@ private:
       if (!same)
         return "node " + mine[i].name + " of a ledger that was built anew differs";
     }
+    for (const auto* owner : {"a", "b", "c"})
+      if (used_in(ledger_, owner) != used_in(other, owner))
+        return std::string{"what owner "} + owner + " holds of a ledger that was built anew differs";
     return {};
   }
 
@@ -350,6 +391,8 @@ private:
   std::set<std::uint64_t> torn_;
   // (request, group) of those that have waited for a drained node and still wait.
   std::set<std::pair<std::uint64_t, std::uint64_t>> drained_;
+  // The same for room in a quota.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> over_quota_;
 };
 
 } // namespace

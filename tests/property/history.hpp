@@ -24,6 +24,7 @@ struct Op {
     drain_node,
     undrain_node,
     fail_device,
+    set_quota,
     advance,
   };
 
@@ -36,6 +37,8 @@ struct Op {
   std::uint64_t group = 0;
   gpuactors::GroupRequest bundles;
   gpuactors::NodeSpec node;
+  /// Of the request's owner; nothing removes it.
+  std::optional<gpuactors::Share> quota{};
   int seconds = 0;
 };
 
@@ -69,6 +72,12 @@ struct Coverage {
   std::uint64_t drained = 0;
   std::uint64_t drained_served = 0;
   std::uint64_t drained_refused = 0;
+  /// Requests and groups that waited for room in a quota, and those of them that were served, or refused as infeasible.
+  std::uint64_t over_quota = 0;
+  std::uint64_t over_quota_served = 0;
+  std::uint64_t over_quota_refused = 0;
+  /// Requests and groups that no quota of theirs could ever have room for.
+  std::uint64_t beyond_quota = 0;
 };
 
 /// Runs it against ledger and model, with all checks after every call. @returns what went wrong, or nothing.

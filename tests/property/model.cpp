@@ -182,7 +182,7 @@ DeviceGrant Model::free_of(const std::string& node, int index) const {
 // -- one source ------------------------------------------------------------------------------------
 
 std::optional<std::vector<DeviceGrant>> Model::choose(const Source& source, const ResourceRequest& r, bool all,
-                                                      const std::vector<Taken>& taken) const {
+                                                      const std::vector<Taken>& taken, std::int64_t most) const {
   const auto& node = node_of(source);
   if (!is_right_node(node, r))
     return std::nullopt;
@@ -211,7 +211,7 @@ std::optional<std::vector<DeviceGrant>> Model::choose(const Source& source, cons
   for (const auto& device : left.devices) {
     const auto [share, bytes] = need(r, node.spec.devices.at(static_cast<std::size_t>(device.index)).memory_bytes);
     if ((!r.accelerator_type.empty() && type_of(device.index) != r.accelerator_type) || device.share.units() < share
-        || device.memory_bytes < bytes)
+        || device.memory_bytes < bytes || share > most)
       continue;
     const auto& now = *device_in(shown, device.index);
     const auto now_share = now.share.units();
@@ -264,7 +264,8 @@ std::optional<std::vector<DeviceGrant>> Model::choose_whole(const Source& source
 
 // -- all nodes -------------------------------------------------------------------------------------
 
-std::optional<Taken> Model::choose_node(const ResourceRequest& r, const std::vector<Taken>& taken) const {
+std::optional<Taken> Model::choose_node(const ResourceRequest& r, const std::vector<Taken>& taken,
+                                        std::int64_t most) const {
   // Whatever the preference is about, less is better; then the name.
   using Rank = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::string, int, std::string>;
   std::optional<std::pair<Rank, Taken>> best;
@@ -274,7 +275,7 @@ std::optional<Taken> Model::choose_node(const ResourceRequest& r, const std::vec
   };
   for (const auto& [name, node] : nodes_) {
     const Source source{name, 0, 0, 0};
-    const auto in_node = node.draining ? std::nullopt : choose(source, r, false, taken);
+    const auto in_node = node.draining ? std::nullopt : choose(source, r, false, taken, most);
     if (!in_node)
       continue;
     const auto shown = left_of(source, false, {});
@@ -297,7 +298,7 @@ std::optional<Taken> Model::choose_node(const ResourceRequest& r, const std::vec
       for (const auto& device : left_of(source, false, taken).devices) {
         const auto& spec = node.spec.devices.at(static_cast<std::size_t>(device.index));
         const auto [share, bytes] = need(r, spec.memory_bytes);
-        if (device.share.units() < share || device.memory_bytes < bytes
+        if (device.share.units() < share || device.memory_bytes < bytes || share > most
             || (!r.accelerator_type.empty() && spec.accelerator_type != r.accelerator_type))
           continue;
         const auto& now = *device_in(shown, device.index);
@@ -350,8 +351,9 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
         if (const auto devices = choose(source, r, false, taken))
           return Taken{source, {*devices, r.cpus, r.resources}};
     }
-  } else if (auto place = choose_node(r, taken)) {
-    return place;
+  } else if (const auto room = room_of(r.owner); least_of(r) <= room) {
+    if (auto place = choose_node(r, taken, room))
+      return place;
   }
   for (const auto id : ancestors(r.parent.value())) {
     const Source source{held_.at(id).source.node, 0, 0, id};
@@ -366,8 +368,9 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
 // Drained nodes count, unless they are left out: they may take leases again.
 bool Model::is_feasible(const Waiting& waiting, bool drained_too) const {
   const auto& r = waiting.request;
+  const auto limit = limit_of(owner_of(waiting));
   if (waiting.group != 0)
-    return group_fits(groups_.at(waiting.group), true, drained_too);
+    return least_of(waiting) <= limit && group_fits(groups_.at(waiting.group), true, drained_too);
   const auto taken = held_by_ancestors(r.parent.value());
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;
@@ -379,7 +382,8 @@ bool Model::is_feasible(const Waiting& waiting, bool drained_too) const {
         return true;
   } else {
     for (const auto& [name, node] : nodes_)
-      if ((drained_too || !node.draining) && choose({name, 0, 0, 0}, r, true, taken))
+      if (least_of(r) <= limit && (drained_too || !node.draining)
+          && choose({name, 0, 0, 0}, r, true, taken, limit))
         return true;
   }
   for (const auto id : ancestors(r.parent.value()))
@@ -471,8 +475,11 @@ bool Model::group_fits_from(const Group& group, bool all, bool drained_too, int 
 // Takes the places that the ledger chose, if they are right.
 bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outcomes& out) {
   auto& group = groups_.at(id);
-  if (!group_fits(group, false, false))
+  Waiting asked;
+  asked.group = id;
+  if (least_of(asked) > room_of(group.request.owner) || !group_fits(group, false, false))
     return false;
+  charged_ = charged_ || !group.request.owner.empty();
   const auto it = std::find_if(events.begin(), events.end(), [&](const Event& event) {
     return event.kind == Event::Kind::granted && event.group.value() == id && !event.lease;
   });
@@ -526,6 +533,60 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
   if (strategy == gpuactors::GroupStrategy::strict_spread && nodes.size() < it->bundles.size())
     complaint_ = "strict_spread with two bundles on one node";
   return true;
+}
+
+// -- quotas ----------------------------------------------------------------------------------------
+
+std::int64_t Model::used_by(const std::string& owner) const {
+  std::int64_t sum = 0;
+  for (const auto& [id, held] : held_)
+    if (held.request.owner == owner && held.lender == 0 && held.source.group == 0)
+      for (const auto& device : held.amounts.devices)
+        sum += device.share.units();
+  for (const auto& [id, group] : groups_)
+    if (group.request.owner == owner)
+      for (const auto& [number, bundle] : group.bundles)
+        for (const auto& device : bundle.devices)
+          sum += device.share.units();
+  return sum;
+}
+
+std::int64_t Model::limit_of(const std::string& owner) const {
+  const auto own = limits_.count(owner) > 0 ? owner : std::string{"*"};
+  return owner.empty() || limits_.count(own) == 0 ? std::numeric_limits<std::int64_t>::max() : limits_.at(own);
+}
+
+std::int64_t Model::room_of(const std::string& owner) const {
+  const auto limit = limit_of(owner);
+  return limit == std::numeric_limits<std::int64_t>::max() ? limit : std::max<std::int64_t>(0, limit - used_by(owner));
+}
+
+std::int64_t Model::least_of(const ResourceRequest& r) const {
+  if (r.group)
+    return 0;
+  return r.gpus.units() > 0 ? r.gpus.units() : r.memory_bytes > 0 ? 1 : 0;
+}
+
+std::int64_t Model::least_of(const Waiting& waiting) const {
+  if (waiting.group == 0)
+    return least_of(waiting.request);
+  std::int64_t sum = 0;
+  const auto& group = groups_.at(waiting.group);
+  for (int number = 0; number < static_cast<int>(group.request.bundles.size()); ++number)
+    if (group.bundles.count(number) == 0 && group.gone.count(number) == 0)
+      sum += least_of(group.request.bundles[static_cast<std::size_t>(number)]);
+  return sum;
+}
+
+std::string Model::owner_of(const Waiting& waiting) const {
+  return waiting.group != 0 ? groups_.at(waiting.group).request.owner
+                            : waiting.request.group ? std::string{} : waiting.request.owner;
+}
+
+bool Model::is_over_quota(std::uint64_t id, std::uint64_t group) const {
+  return std::any_of(queue_.begin(), queue_.end(), [&](const Waiting& w) {
+    return w.id == id && w.group == group && least_of(w) > room_of(owner_of(w));
+  });
 }
 
 // -- ancestors -------------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ public:
   Outcomes drain_node(const std::string& name, const std::vector<Event>& events);
   Outcomes undrain_node(const std::string& name, const std::vector<Event>& events);
   Outcomes fail_device(const std::string& name, int index, const std::vector<Event>& events);
+  /// Nothing as the limit removes the quota.
+  Outcomes set_quota(const std::string& owner, std::optional<Share> limit, const std::vector<Event>& events);
   Outcomes advance(TimePoint now, const std::vector<Event>& events);
 
   // What histories choose from.
@@ -139,6 +141,14 @@ public:
 
   /// Whether a request (or a group, if that is not 0) waits and could be served, but by drained nodes only.
   bool waits_for_drained(std::uint64_t id, std::uint64_t group) const;
+
+  /// What an owner holds, the slow way, in units.
+  std::int64_t used_by(const std::string& owner) const;
+  bool has_quota(const std::string& owner) const {
+    return limits_.count(owner) > 0;
+  }
+  /// Whether a request (or a group, if that is not 0) waits that its owner's quota leaves no room for, now or ever.
+  bool is_over_quota(std::uint64_t id, std::uint64_t group) const;
 
   /// Broken expectations about places of groups; empty when all is well.
   const std::string& complaint() const {
@@ -166,10 +176,17 @@ private:
   const Node& node_of(const Source& source) const;
   Amounts left_of(const Source& source, bool all, const std::vector<Taken>& taken) const;
   std::optional<std::vector<DeviceGrant>> choose(const Source& source, const ResourceRequest& request, bool all,
-                                                 const std::vector<Taken>& taken) const;
+                                                 const std::vector<Taken>& taken, std::int64_t most = Share::one) const;
   std::optional<std::vector<DeviceGrant>> choose_whole(const Source& source, const ResourceRequest& request,
                                                        const Amounts& left) const;
-  std::optional<Taken> choose_node(const ResourceRequest& request, const std::vector<Taken>& taken) const;
+  std::optional<Taken> choose_node(const ResourceRequest& request, const std::vector<Taken>& taken,
+                                   std::int64_t most) const;
+  std::int64_t limit_of(const std::string& owner) const;
+  std::int64_t room_of(const std::string& owner) const;
+  // The least that it takes of a quota: none in a group, and of a group what waits for a place.
+  std::int64_t least_of(const ResourceRequest& request) const;
+  std::int64_t least_of(const Waiting& waiting) const;
+  std::string owner_of(const Waiting& waiting) const;
   std::optional<Taken> find_place(const Waiting& waiting, std::uint64_t& lender) const;
   bool is_feasible(const Waiting& waiting, bool drained_too = true) const;
   bool group_fits(const Group& group, bool all, bool drained_too) const;
@@ -185,6 +202,7 @@ private:
   bool adopt_group(std::uint64_t id, const std::vector<Event>& events, Outcomes& out);
   void enqueue(Waiting waiting, const std::vector<Event>& events, Outcomes& out);
   void settle(const std::vector<Event>& events, Outcomes& out);
+  void serve(const std::vector<Event>& events, Outcomes& out);
   void answer_vain(Outcomes& out);
   void end(std::uint64_t id);
   void lose(const std::set<std::uint64_t>& ids, Outcomes& out);
@@ -214,6 +232,9 @@ private:
   std::map<std::uint64_t, Group> groups_;
   std::map<int, Reservation> reservations_;
   std::vector<Source> freed_;
+  std::map<std::string, std::int64_t> limits_;
+  // A quota has less room: what was held back for its owner may have to go.
+  bool charged_ = false;
   TimePoint now_{};
   std::uint64_t age_ = 0;
   std::string complaint_;

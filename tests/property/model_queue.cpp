@@ -38,6 +38,7 @@ bool Model::try_grant(const Waiting& waiting, const std::vector<Event>& events, 
   held_[waiting.id] = Held{r, place->source, place->amounts, lender, r.parent.value(), false};
   out.push_back({Event::Kind::granted, waiting.id, 0, place_text(place->source.node, place->amounts.devices)});
   forget(waiting.id, 0);
+  charged_ = charged_ || (lender == 0 && !r.group && !r.owner.empty());
   if (lender == 0)
     count_pass(waiting, place->source, place->amounts.devices);
   return true;
@@ -69,6 +70,13 @@ bool Model::waits_for_nodes(const Waiting& waiting) const {
 
 // Answers those that can never be satisfied any more, then serves the queue until nothing more fits.
 void Model::settle(const std::vector<Event>& events, Outcomes& out) {
+  do {
+    charged_ = false;
+    serve(events, out);
+  } while (charged_);
+}
+
+void Model::serve(const std::vector<Event>& events, Outcomes& out) {
   shrink_groups(out);
   answer_vain(out);
   sync_reservations();
@@ -283,6 +291,8 @@ Model::Outcomes Model::submit(std::uint64_t id, ResourceRequest request, std::ui
   }
   const auto deadline = request.queue_timeout ? now_ + *request.queue_timeout : never;
   enqueue({id, 0, request, now_, deadline, ++age_, request.priority}, events, out);
+  if (charged_)
+    settle(events, out);
   return out;
 }
 
@@ -312,6 +322,8 @@ Model::Outcomes Model::submit_group(std::uint64_t id, GroupRequest request, cons
   const auto priority = request.priority;
   groups_[id] = Group{std::move(request), {}, ++age_, false, {}, false, {}};
   enqueue({0, id, {}, now_, deadline, age_, priority}, events, out);
+  if (charged_)
+    settle(events, out);
   return out;
 }
 
@@ -368,6 +380,18 @@ Model::Outcomes Model::fail_device(const std::string& name, int index, const std
     drop_reservations_on(name);
     lose_on(name, index, out);
   }
+  settle(events, out);
+  return out;
+}
+
+Model::Outcomes Model::set_quota(const std::string& owner, std::optional<Share> limit,
+                                 const std::vector<Event>& events) {
+  Outcomes out;
+  pass_time(events, out);
+  if (limit)
+    limits_[owner] = limit->units();
+  else
+    limits_.erase(owner);
   settle(events, out);
   return out;
 }

@@ -22,7 +22,8 @@ std::map<int, const Waiting*, std::greater<>> Model::oldest() const {
                      && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken).has_value();
     } else {
       for (const auto& [name, node] : nodes_)
-        somewhere |= !node.draining && choose({name, 0, 0, 0}, r, true, taken).has_value();
+        somewhere |= !node.draining && least_of(r) <= room_of(r.owner)
+                     && choose({name, 0, 0, 0}, r, true, taken, limit_of(r.owner)).has_value();
     }
     if (somewhere)
       result[waiting.priority] = &waiting;
@@ -132,7 +133,8 @@ Model::best_place_in(const Source& source, const Waiting& waiting, const Reserva
   auto taken = held_back(waiting);
   for (auto& more : held_by_ancestors(r.parent.value()))
     taken.push_back(std::move(more));
-  if (!choose(source, r, true, taken))
+  const auto most = r.group ? std::int64_t{Share::one} : room_of(r.owner);
+  if (!choose(source, r, true, taken, most))
     return std::nullopt;
   Taken place{source, {{}, r.cpus, r.resources}};
   std::vector<std::tuple<std::pair<std::int64_t, std::int64_t>, int, DeviceGrant>> ranked;
@@ -145,7 +147,7 @@ Model::best_place_in(const Source& source, const Waiting& waiting, const Reserva
       for (const auto& other : all_of(source).devices)
         if (other.index != device.index)
           hidden.push_back({source, {{other}, {}, {}}});
-      if (const auto grant = choose(source, one, true, hidden))
+      if (const auto grant = choose(source, one, true, hidden, most))
         ranked.emplace_back(cost_of({source, {*grant, {}, {}}}, reservation), device.index, grant->front());
     }
   std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
@@ -210,7 +212,9 @@ std::string Model::broken_promise(const std::vector<gpuactors::ReservationView>&
       if (waits_before(*first.at(priority), waiting) && taken.source.group == 0)
         before.push_back(taken);
     for (const auto& [name, node] : nodes_)
-      if (!node.draining && choose({name, 0, 0, 0}, waiting.request, false, before))
+      if (const auto room = room_of(waiting.request.owner);
+          !node.draining && least_of(waiting.request) <= room
+          && choose({name, 0, 0, 0}, waiting.request, false, before, room))
         return "request " + std::to_string(waiting.id) + " waits although it fits";
   }
   return {};

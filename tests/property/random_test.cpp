@@ -49,7 +49,11 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
                                                         {"requests it held back", coverage.held_back},
                                                         {"waited for drained nodes", coverage.drained},
                                                         {"served then", coverage.drained_served},
-                                                        {"refused then", coverage.drained_refused}};
+                                                        {"refused then", coverage.drained_refused},
+                                                        {"waited for a quota", coverage.over_quota},
+                                                        {"served then", coverage.over_quota_served},
+                                                        {"refused then", coverage.over_quota_refused},
+                                                        {"beyond their quota", coverage.beyond_quota}};
   for (const auto& [what, number] : seen)
     std::cout << what << " " << number << ", ";
   std::cout << "done\n";

@@ -74,6 +74,8 @@ void Scenario::submit(std::uint64_t id, const gpuactors::ResourceRequest& reques
   write_waiting(step, request);
   if (request.strategy == gpuactors::Strategy::spread)
     step["strategy"] = "SPREAD";
+  if (!request.owner.empty())
+    step["owner"] = request.owner;
   if (parent != 0)
     step["parent"] = request_name(parent);
   if (request.group) {
@@ -90,6 +92,8 @@ void Scenario::submit_group(std::uint64_t id, const gpuactors::GroupRequest& gro
   write_waiting(step, group);
   if (group.shrinks)
     step["shrinks"] = true;
+  if (!group.owner.empty())
+    step["owner"] = group.owner;
   step["bundles"] = Json::array();
   for (const auto& bundle : group.bundles) {
     auto& to = step["bundles"].emplace_back(Json::object());
@@ -129,6 +133,13 @@ void Scenario::on_node(const char* action, const std::string& name) {
 
 void Scenario::fail_device(const std::string& node, int index) {
   add("fail_device", {{"node", node}, {"index", index}});
+}
+
+void Scenario::set_quota(const std::string& owner, std::optional<Share> limit) {
+  Json step{{"owner", owner}};
+  if (limit)
+    step["gpus"] = number(*limit);
+  add("set_quota", std::move(step));
 }
 
 void Scenario::advance(int seconds) {

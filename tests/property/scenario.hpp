@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 
 namespace history {
@@ -19,6 +20,7 @@ public:
   void add_node(const gpuactors::NodeSpec& node);
   void on_node(const char* action, const std::string& name);
   void fail_device(const std::string& node, int index);
+  void set_quota(const std::string& owner, std::optional<gpuactors::Share> limit);
   void advance(int seconds);
 
   /// One step a line.

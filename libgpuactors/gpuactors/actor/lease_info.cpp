@@ -29,6 +29,7 @@ LeaseInfo to_lease_info(const v1::Lease& lease) {
   for (const auto& [name, units] : lease.resource_units())
     result.resources.emplace(name, Share{units});
   result.parent = LeaseId{lease.parent()};
+  result.quota_owner = lease.quota_owner();
   for (const auto& [name, units] : lease.units())
     result.accelerators[name].assign(units.ids().begin(), units.ids().end());
   return result;

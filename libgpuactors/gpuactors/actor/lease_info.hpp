@@ -38,6 +38,8 @@ struct LeaseInfo {
   std::map<std::string, Share> resources;
   /// The lease that this one was carved out of, if any.
   LeaseId parent;
+  /// The client's name in whose quota the lease counts; empty: nobody's.
+  std::string quota_owner;
   /// The lease's units of the node's accelerators, such as {"neuron_cores", {1}}; `gpus` are in `devices`.
   std::map<std::string, std::vector<int>> accelerators;
   /// The environment variables that show exactly these units to a separate process: {"NEURON_RT_VISIBLE_CORES", "1"}.

@@ -156,6 +156,9 @@ inline constexpr std::size_t ended_actors = 1'000;
 /// Ended actors that a restarted broker does not take from nodes that were cut off: so many, the latest.
 inline constexpr std::size_t buried_actors = 10'000;
 
+/// Quotas that may be set, and the most owners that the state shows.
+inline constexpr std::size_t quotas = 1'000;
+
 /// Actors that have ended themselves, of which a node tells each broker that it registers with: so many, the latest.
 inline constexpr std::size_t own_ends = 1'000;
 

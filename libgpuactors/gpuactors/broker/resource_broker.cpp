@@ -175,7 +175,9 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
                                                                  : fail(not_theirs(message.client())));
       },
       [&core, answer_client](const v1::AcquireLease& message) {
-        return answer_client(by_grant, message, [&](const Caller&, auto to) { core.acquire(message, std::move(to)); });
+        return answer_client(by_grant, message, [&](const Caller& from, auto to) {
+          core.acquire(message, from, std::move(to));
+        });
       },
       [this, &core](const v1::CancelAcquire& message) {
         if (core.speaks_for(message.client(), caller()))
@@ -233,6 +235,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
           core.goodbye(message);
         return answer_of({});
       },
+      [&core](const v1::SetQuota& message) { return answer_of(core.set_quota(message)); },
   };
 }
 

@@ -27,7 +27,8 @@ Result<void> check_process(const Options& options, const detail::ClusterCore& co
 
 /// Converts options to a shape. Programs submit many tasks with the same options: each thread caches its last shape.
 Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
-                                                          const Needs& needs, LeaseId parent) {
+                                                          const Needs& needs, LeaseId parent,
+                                                          const std::string& quota_owner) {
   struct Last {
     Options options;
     std::string task;
@@ -36,6 +37,7 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
     std::shared_ptr<const detail::TaskShape> shape;
   };
   thread_local Last last;
+  // The parent tells the owner of the quota.
   if (last.shape != nullptr && last.parent == parent && last.task == task && last.needs == needs
       && last.options == options)
     return last.shape;
@@ -44,6 +46,7 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
   auto shape = std::make_shared<detail::TaskShape>();
   shape->request = std::move(request);
   shape->request.set_parent_lease(parent.value());
+  shape->request.set_quota_owner(quota_owner);
   shape->request.set_isolated(shape->request.isolated() || options.max_calls > 0);
   shape->max_calls = options.max_calls;
   shape->key = fmt::format("{}/{}", options.max_calls, deterministic_bytes(shape->request));
@@ -129,7 +132,8 @@ Cluster::Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool
 }
 
 Cluster::Cluster(Cluster&& other) noexcept
-  : core_(std::move(other.core_)), parent_(other.parent_), owner_(std::exchange(other.owner_, false)) {
+  : core_(std::move(other.core_)), parent_(other.parent_), quota_owner_(std::move(other.quota_owner_)),
+    owner_(std::exchange(other.owner_, false)) {
   // nop
 }
 
@@ -138,6 +142,7 @@ Cluster& Cluster::operator=(Cluster&& other) noexcept {
     close();
     core_ = std::move(other.core_);
     parent_ = other.parent_;
+    quota_owner_ = std::move(other.quota_owner_);
     owner_ = std::exchange(other.owner_, false);
   }
   return *this;
@@ -176,7 +181,9 @@ Result<Cluster> Cluster::connect(const ConnectOptions& options) {
 }
 
 Cluster Cluster::from(const HolderContext& holder) {
-  return Cluster{std::dynamic_pointer_cast<detail::ClusterCore>(holder.cluster_link()), holder.lease().id, false};
+  Cluster cluster{std::dynamic_pointer_cast<detail::ClusterCore>(holder.cluster_link()), holder.lease().id, false};
+  cluster.quota_owner_ = holder.lease().quota_owner;
+  return cluster;
 }
 
 // -- tasks ----------------------------------------------------------------------------------------
@@ -200,11 +207,11 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
     const auto type = core_->registry().find_task(task);
     GPUACTORS_TRY(check_process(options, *core_));
     if (!type && core_->connected())
-      return shape_of(options, std::string{task}, {}, parent_); // the node that has the type checks the rest
+      return shape_of(options, std::string{task}, {}, parent_, quota_owner_); // the node that has the type checks the rest
     if (!type)
       return fail(type.error());
     GPUACTORS_TRY(detail::check_call("task", **type, input, output, pending->call.stream));
-    return shape_of(options, (*type)->name, (*type)->needs, parent_);
+    return shape_of(options, (*type)->name, (*type)->needs, parent_, quota_owner_);
   }();
   if (!checked)
     return pending->finish(fail(checked.error()));
@@ -261,6 +268,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
   request->set_parent_lease(parent_.value());
+  request->set_quota_owner(quota_owner_);
   if (options.queue_timeout)
     request->set_queue_timeout_ms(detail::to_limit_ms(*options.queue_timeout));
   *message.mutable_request() = std::move(*request);
@@ -357,6 +365,7 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
   message.set_wait_for_nodes(options.wait_for_nodes);
   message.set_detached(options.detached);
   message.set_shrinks(options.shrinks);
+  message.set_quota_owner(quota_owner_);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
   auto reply = std::make_shared<GroupReply>(core_, message.client_request());
@@ -393,6 +402,24 @@ Result<void> Cluster::undrain(std::string_view node) {
   v1::DrainNode message;
   message.set_name(std::string{node});
   message.set_resume(true);
+  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+}
+
+Result<void> Cluster::set_quota(std::string_view owner, double gpus) {
+  if (core_ == nullptr)
+    return closed();
+  GPUACTORS_LET(limit, Share::from_double(gpus, "the quota"));
+  v1::SetQuota message;
+  message.set_owner(std::string{owner});
+  message.set_gpu_units(limit.units());
+  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+}
+
+Result<void> Cluster::remove_quota(std::string_view owner) {
+  if (core_ == nullptr)
+    return closed();
+  v1::SetQuota message;
+  message.set_owner(std::string{owner});
   return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
 }
 

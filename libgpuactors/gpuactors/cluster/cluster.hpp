@@ -199,6 +199,18 @@ public:
   /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
   Result<void> undrain(std::string_view node);
 
+  // -- quotas ----------------------------------------------------------------------------------
+
+  /// Sets how much of devices all leases and placement groups of a client's name (that in its certificate) may hold
+  /// together, in devices, in steps of 0.0001; for the name "*", that of each client without a quota of its own. A
+  /// lower quota ends nothing; what no quota has room for waits. `state` shows quotas and what is held.
+  /// @returns `invalid_argument`, `permission_denied` with a client's certificate.
+  Result<void> set_quota(std::string_view owner, double gpus);
+
+  /// Removes a quota: the one of "*" applies then, if there is one.
+  /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
+  Result<void> remove_quota(std::string_view owner);
+
   // -- tensors ---------------------------------------------------------------------------------
 
   /// Copies `values` into an immutable tensor in host memory of this process. Processes of this machine read it in
@@ -271,6 +283,8 @@ private:
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;
+  // In whose quota a holder's requests count: that of its own lease. Empty outside of holders: the broker knows.
+  std::string quota_owner_;
   bool owner_ = false;
 };
 

@@ -33,9 +33,12 @@ struct DaemonOptions {
 struct BrokerDaemon {
   /// "HOST:PORT" for connections of clients and nodes; port 0 lets the system choose.
   std::string listen{"127.0.0.1:7711"};
-  /// A file that keeps the desired state across restarts: named or detached actors, placement groups, drained nodes.
+  /// A file that keeps the desired state across restarts: named or detached actors, placement groups, drained nodes,
+  /// quotas.
   /// Empty means that a restarted broker knows only what its nodes and clients report.
   std::string store{};
+  /// Quotas by owner, as `Cluster::set_quota` sets them. They replace those in `store`, which keeps them.
+  std::map<std::string, double> quotas{};
 };
 
 struct NodeDaemon {

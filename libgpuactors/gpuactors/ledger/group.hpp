@@ -37,6 +37,8 @@ struct GroupRequest {
   /// Lost bundles are not placed again: a bundle ends with the last lease in it, or with its node or device, and the
   /// group ends with its last bundle.
   bool shrinks = false;
+  /// Whose quota counts what the bundles set aside; empty means nobody's. The bundles' own `owner` does not count.
+  std::string owner;
 
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
 };

@@ -13,6 +13,14 @@ using ledger_detail::place_group;
 
 namespace {
 
+Share sum_of(const std::vector<ledger_detail::Placement>& places) {
+  Share sum;
+  for (const auto& place : places)
+    for (const auto& device : place.devices)
+      sum += device.share;
+  return sum;
+}
+
 Event about(GroupId id, Event::Kind kind, Errc code, std::string reason) {
   return Event{kind, {}, id, std::nullopt, {}, code, std::move(reason)};
 }
@@ -33,13 +41,16 @@ Ledger::Events Ledger::Impl::submit_group(GroupId id, GroupRequest request, Time
                            fmt::format("placement group {} is already there", id.value())));
   else
     answer_group(id, request, events);
+  if (quota_due_)
+    pump(events);
   return finish(std::move(events), std::move(earlier));
 }
 
 // Keeps of each bundle only the fields that decide where it can go.
-Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& group) {
+Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& group) const {
   ShapeKey key{{}, {}, group.request.strategy, group.bundles.empty() ? GroupId{} : id};
   key.request.priority = group.request.priority;
+  key.request.owner = quotas_.bounded(group.request.owner);
   for (std::size_t i = 0; i < group.request.bundles.size(); ++i) {
     if (!group.lacks(static_cast<int>(i)))
       continue;
@@ -50,6 +61,7 @@ Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& gro
     bundle.wait_for_nodes = false;
     bundle.queue = true;
     bundle.bundle = 0;
+    bundle.owner.clear();
   }
   return key;
 }
@@ -101,7 +113,8 @@ void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
   // A placed group waits without a deadline: the lack of a place for a lost bundle must not end the work in the others.
   const auto deadline = asked.queue_timeout && !group.placed ? deadline_after(now_, *asked.queue_timeout) : never;
   auto& shape = queue_.shape_of(shape_of_group(id, group), prospect);
-  queue_.add(Entry{group.key, {}, id, asked.name, now_, deadline, asked.wait_for_nodes || group.placed, &shape});
+  queue_.add(
+      Entry{group.key, {}, id, asked.name, asked.owner, now_, deadline, asked.wait_for_nodes || group.placed, &shape});
 }
 
 Event Ledger::Impl::describe_grant(GroupId id, const Group& group) {
@@ -113,8 +126,11 @@ Event Ledger::Impl::describe_grant(GroupId id, const Group& group) {
 
 bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
   const auto wanted = shape_of_group(id, group);
-  auto places = place_group(cluster_, wanted.bundles, wanted.strategy, binding(group.key), kept_nodes(wanted.keeper));
-  if (!places)
+  auto lens = binding(group.key);
+  if (!has_room(wanted.request.owner, ledger_detail::least_charge(wanted), lens))
+    return false;
+  auto places = place_group(cluster_, wanted.bundles, wanted.strategy, lens, kept_nodes(wanted.keeper));
+  if (!places || sum_of(*places).units() > quotas_.room_of(wanted.request.owner))
     return false;
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);
@@ -135,7 +151,7 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
       note_freed(*bundle.pool, id);
     recheck_group(id, events);
   }
-  if (!queue_.heads().empty())
+  if (queue_.wakes().size() > 0)
     for (const auto& place : placed)
       count_pass(group.key, place);
   return true;
@@ -143,6 +159,7 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
 
 void Ledger::Impl::set_aside(Group& group, BundleGrant grant, Pool& source) {
   cluster_.take(source, grant.devices, grant.cpus, grant.resources);
+  charge(group.request.owner, grant.devices);
   auto pool = std::make_unique<Pool>(
       ledger_detail::make_pool(++next_pool_, *source.node, grant.devices, grant.cpus, grant.resources));
   const auto at = std::find_if(group.bundles.begin(), group.bundles.end(),
@@ -177,7 +194,7 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
   }
   refuse_waiting_in(id, nullptr, reason, events);
   for (auto& bundle : group.bundles)
-    give_back(bundle);
+    give_back(group, bundle);
   groups_.erase(it);
 }
 
@@ -194,10 +211,11 @@ void Ledger::Impl::refuse_waiting_in(GroupId id, const std::set<int>* numbers, c
     refuse_entry(key, Event::Kind::rejected, Errc::not_found, reason, events);
 }
 
-void Ledger::Impl::give_back(Bundle& bundle) {
+void Ledger::Impl::give_back(const Group& group, Bundle& bundle) {
   drop_reservations_on(*bundle.source->node);
   GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
   cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+  discharge(group.request.owner, bundle.grant.devices);
   forget_pool(*bundle.pool);
   note_freed(*bundle.source, {});
   if (!claims_.empty())
@@ -235,7 +253,7 @@ void Ledger::Impl::take_out(Group& group, const std::set<int>& numbers) {
   const auto is_out = [&](const Bundle& bundle) { return numbers.count(bundle.grant.bundle) > 0; };
   for (auto& bundle : group.bundles)
     if (is_out(bundle))
-      give_back(bundle);
+      give_back(group, bundle);
   group.bundles.erase(std::remove_if(group.bundles.begin(), group.bundles.end(), is_out), group.bundles.end());
 }
 

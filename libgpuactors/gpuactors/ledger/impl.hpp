@@ -1,6 +1,6 @@
 // The implementation of the ledger: one class, with its methods by subject in requests.cpp (submit, grant, release,
 // time), reasons.cpp, serving.cpp (the queue), lending.cpp, groups.cpp, nodes.cpp, restore.cpp, reservations.cpp,
-// views.cpp, invariants.cpp.
+// owners.cpp (quotas), views.cpp, invariants.cpp.
 #pragma once
 
 #include <gpuactors/ledger/group_placement.hpp>
@@ -49,6 +49,7 @@ public:
   Events expect_nodes(bool expected, TimePoint now);
   Result<void> restore(Lease lease, LeaseId asked_by);
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
+  Result<Events> set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
   Events advance(TimePoint now);
   std::optional<TimePoint> next_timeout() const;
   std::vector<NodeView> nodes() const;
@@ -60,6 +61,9 @@ public:
   std::vector<PendingView> pending() const;
   std::vector<ReservationView> reservations() const;
   std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting) const;
+  std::vector<QuotaView> quotas() const;
+  std::optional<std::string> over_quota(RequestId id) const;
+  std::optional<std::string> over_quota(GroupId id) const;
   void check() const;
 
   const ledger_detail::Queue& queue() const {
@@ -186,7 +190,9 @@ private:
 
   // -- serving.cpp -----------------------------------------------------------------------------
 
+  // Serves the queue until nothing more fits.
   void pump(Events& events);
+  void serve_queue(Events& events);
   // Record that a pool (of a node, or of a bundle of `group`) has more free for waiting requests, or that it no longer
   // exists.
   void note_freed(Pool& pool, GroupId group);
@@ -219,7 +225,7 @@ private:
   // -- groups.cpp ------------------------------------------------------------------------------
 
   // Returns the shape of the bundles that a group waits for.
-  static ShapeKey shape_of_group(GroupId id, const Group& group);
+  ShapeKey shape_of_group(GroupId id, const Group& group) const;
   // Return the amounts, and the nodes, of the bundles that a group keeps while it waits for the others.
   std::vector<Hold> kept_holds(GroupId keeper) const;
   std::set<const Node*> kept_nodes(GroupId keeper) const;
@@ -240,9 +246,29 @@ private:
   // Refuses the requests that wait for these bundles of a group, or for any bundle if `numbers` is null.
   void refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason, Events& events);
   // Gives back the resources of a bundle, which must be unused.
-  void give_back(Bundle& bundle);
+  void give_back(const Group& group, Bundle& bundle);
   // Removes a group that is no longer in the queue, and ends everything in it. Adds no event about the group itself.
   void end_group(Groups::iterator it, const std::string& reason, Events& events);
+
+  // -- owners.cpp ------------------------------------------------------------------------------
+
+  ShapeKey shape_key(const ResourceRequest& request) const;
+  // Count what is granted in the quota of its owner, or take it out of the count. Call `pump` afterwards.
+  void charge(const std::string& owner, const std::vector<DeviceGrant>& devices);
+  void discharge(const std::string& owner, const std::vector<DeviceGrant>& devices);
+  // Whether the lease counts itself: not what is lent or in a group.
+  static bool counts(const Lease& lease) {
+    return !lease.parent && !lease.group;
+  }
+  // Returns whether a grant of `least` units has room in the owner's quota, and sets the lens to what one device may
+  // give then. With `all`, in the whole of it.
+  bool has_room(const std::string& owner, std::int64_t least, Lens& lens, bool all = false) const;
+  // Why the quota of its owner keeps the shape waiting, or keeps it from ever being served; empty: it does not.
+  std::string why_over_quota(const ShapeKey& key) const;
+  std::string why_beyond_quota(const ShapeKey& key) const;
+  std::optional<std::string> over_quota(const Entry* entry) const;
+  // Finds new shapes for the waiting requests of owners that have become, or are no longer, bounded.
+  void reshape();
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 
@@ -290,6 +316,11 @@ private:
   std::vector<Pool*> freed_;
   // Pools that have more free for waiting requests than at the last `pump`.
   ledger_detail::Freed changed_;
+  ledger_detail::Quotas quotas_;
+  // Owners whose quotas have got room since then for requests that had none.
+  ledger_detail::Grown grown_;
+  // A grant may have used up the quota of an owner for whom a place is held back: `pump` must look again.
+  bool quota_due_ = false;
   // For each lease, the number of waiting requests whose parent it is.
   std::map<LeaseId, std::size_t> waiting_children_;
   // A restored group waits: the next call must serve the queue.

@@ -44,11 +44,19 @@ void check_pool(const Pool& pool, Sum& sum) {
 void Ledger::Impl::check() const {
   std::map<const Pool*, Sum> sums;
   std::map<LeaseId, std::size_t> lent;
+  std::map<std::string, Share, std::less<>> used;
+  const auto count = [&](const std::string& owner, const std::vector<DeviceGrant>& devices) {
+    for (const auto& device : devices)
+      if (!owner.empty())
+        used[owner] += device.share;
+  };
   std::size_t held = 0;
   for (const auto& [id, record] : records_) {
     const auto& lease = record.lease;
     sums[record.source].add(lease.devices, lease.cpus, lease.resources);
     held += record.ended ? 0 : 1;
+    if (counts(lease))
+      count(lease.owner, lease.devices);
     if (lease.parent)
       ++lent[lease.parent];
     if (lease.group)
@@ -58,9 +66,12 @@ void Ledger::Impl::check() const {
   for (const auto& [id, group] : groups_) {
     GPUACTORS_LEDGER_CHECK(group.lacks(-1) == (queue_.find(group.key) != nullptr),
                            "a group neither waits nor has its bundles");
-    for (const auto& bundle : group.bundles)
+    for (const auto& bundle : group.bundles) {
       sums[bundle.source].add(bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+      count(group.request.owner, bundle.grant.devices);
+    }
   }
+  GPUACTORS_LEDGER_CHECK(used == quotas_.used(), "what an owner holds does not add up");
   // Every checked pool is removed from `sums`: a remaining entry belongs to a pool that does not exist.
   const auto check_one = [&](const Pool& pool) {
     check_pool(pool, sums[&pool]);

@@ -41,6 +41,8 @@ struct Lease {
   /// The placement group and bundle that they came from; none if they came from the node.
   GroupId group;
   int bundle = 0;
+  /// As in the request. The lease counts in this owner's quota unless it is lent or in a group, which count themselves.
+  std::string owner;
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };

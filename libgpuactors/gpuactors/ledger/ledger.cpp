@@ -58,6 +58,10 @@ Result<Ledger::Events> Ledger::release_group(GroupId id, TimePoint now) {
   return impl_->release_group(id, now);
 }
 
+Result<Ledger::Events> Ledger::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
+  return impl_->set_quota(owner, limit, now);
+}
+
 void Ledger::pause() {
   impl_->pause();
 }
@@ -116,7 +120,7 @@ bool Ledger::is_pending(RequestId id) const {
 
 bool Ledger::could_be_served(RequestId id) const {
   const auto* entry = impl_->queue().find(id);
-  return entry != nullptr && entry->shape->prospect.feasible;
+  return entry != nullptr && entry->shape->prospect.feasible && !impl_->over_quota(id);
 }
 
 std::size_t Ledger::pending_count() const {
@@ -133,6 +137,18 @@ std::vector<ReservationView> Ledger::reservations() const {
 
 std::vector<NodeVerdict> Ledger::verdicts(const ResourceRequest& request, RequestId waiting) const {
   return impl_->verdicts(request, waiting);
+}
+
+std::vector<QuotaView> Ledger::quotas() const {
+  return impl_->quotas();
+}
+
+std::optional<std::string> Ledger::over_quota(RequestId id) const {
+  return impl_->over_quota(id);
+}
+
+std::optional<std::string> Ledger::over_quota(GroupId id) const {
+  return impl_->over_quota(id);
 }
 
 void Ledger::check() const {

@@ -95,6 +95,16 @@ public:
   /// @returns `not_found`.
   Result<Events> release_group(GroupId id, TimePoint now);
 
+  // -- quotas ----------------------------------------------------------------------------------
+
+  /// Bounds the share of devices that all leases and groups of an owner may hold together; for `default_owner`, that of
+  /// each owner without a quota of its own; nothing removes the quota. What is lent inside a lease, or drawn from a
+  /// group, counts once, as the lease or the group. A lower quota ends nothing, and grants nothing more.
+  ///
+  /// A request that has no room waits, and holds up nobody else; one that never could have is infeasible.
+  /// @returns `invalid_argument`, or `not_found` if there is no quota to remove.
+  Result<Events> set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
+
   // -- restart ---------------------------------------------------------------------------------
 
   // Rebuild a ledger from the nodes' reports: first add the nodes, then groups, then leases, lenders before borrowers,
@@ -153,7 +163,8 @@ public:
 
   [[nodiscard]] std::size_t pending_count() const;
 
-  /// Returns whether a pending request could be served by the nodes that take new leases, if all on them were free.
+  /// Returns whether a pending request could be served by the nodes that take new leases, if all on them were free, and
+  /// has room in its owner's quota now.
   [[nodiscard]] bool could_be_served(RequestId id) const;
 
   /// Returns all waiting requests in the order of the queue: priority, then age.
@@ -161,9 +172,17 @@ public:
 
   [[nodiscard]] std::vector<ReservationView> reservations() const;
 
+  /// Returns what each owner holds or may hold, ordered by name: all that have a quota or hold anything.
+  [[nodiscard]] std::vector<QuotaView> quotas() const;
+
+  /// Returns the owner in whose quota a waiting request, or group, has no room now; nothing if it waits for other
+  /// reasons.
+  [[nodiscard]] std::optional<std::string> over_quota(RequestId id) const;
+  [[nodiscard]] std::optional<std::string> over_quota(GroupId id) const;
+
   /// Returns the current answer of each node (for a request with a group: of each bundle) to a request, ordered by
   /// name. `waiting` is the id of a waiting request; without it, the request counts as new. Looks at all nodes; does
-  /// not consider loans from a `parent`.
+  /// not consider loans from a `parent`, nor quotas.
   [[nodiscard]] std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting = {}) const;
 
   /// Recomputes every sum from the leases and aborts if the accounts disagree. Slow: for tests.

@@ -11,7 +11,23 @@ namespace {
 
 auto fields(const ResourceRequest& r) {
   return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.node_is_soft, r.strategy,
-                  r.group, r.bundle, r.parent, r.resources, r.labels);
+                  r.group, r.bundle, r.parent, r.resources, r.labels, r.owner);
+}
+
+// `of_memory` are the units of a request by memory alone.
+std::int64_t charge_of(const ResourceRequest& request, std::int64_t of_memory) {
+  if (request.group)
+    return 0;
+  return request.gpus == Share{} && request.memory_bytes > 0 ? of_memory : request.gpus.units();
+}
+
+std::int64_t charge_of(const ShapeKey& key, std::int64_t of_memory) {
+  if (!key.is_group())
+    return charge_of(key.request, of_memory);
+  std::int64_t sum = 0;
+  for (const auto& bundle : key.bundles)
+    sum += charge_of(bundle, of_memory);
+  return sum;
 }
 
 } // namespace
@@ -43,10 +59,22 @@ std::string describe_devices(const ResourceRequest& request) {
   return fmt::format("a device{}", type);
 }
 
+std::int64_t least_charge(const ResourceRequest& request) noexcept {
+  return charge_of(request, 1);
+}
+
+std::int64_t least_charge(const ShapeKey& key) noexcept {
+  return charge_of(key, 1);
+}
+
+std::int64_t most_charge(const ShapeKey& key) noexcept {
+  return charge_of(key, Share::one);
+}
+
 bool ShapeLess::operator()(const ShapeKey& a, const ShapeKey& b) const {
   if (a.is_group() || b.is_group()) {
-    const auto left = std::tuple{a.bundles.size(), a.request.priority, a.strategy, a.keeper};
-    const auto right = std::tuple{b.bundles.size(), b.request.priority, b.strategy, b.keeper};
+    const auto left = std::tuple{a.bundles.size(), a.request.priority, a.strategy, a.keeper, a.request.owner};
+    const auto right = std::tuple{b.bundles.size(), b.request.priority, b.strategy, b.keeper, b.request.owner};
     if (left != right)
       return left < right;
     return std::lexicographical_compare(a.bundles.begin(), a.bundles.end(), b.bundles.begin(), b.bundles.end(),

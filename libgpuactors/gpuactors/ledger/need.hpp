@@ -52,7 +52,8 @@ struct Need {
 /// A shape: everything that decides where and when a request can be placed. Waiting requests of one shape differ only
 /// in their age: if the older one does not fit, neither does the younger one.
 struct ShapeKey {
-  /// For a group, only the priority counts.
+  /// For a group, only priority and owner count. The owner is empty if no quota applies to it, or if what is granted
+  /// counts already, as a part of a group.
   ResourceRequest request;
   /// The bundles of a group that wait for a place; empty for a request.
   std::vector<ResourceRequest> bundles;
@@ -64,6 +65,12 @@ struct ShapeKey {
     return !bundles.empty();
   }
 };
+
+/// Return the least and the most units of its owner's quota that a grant to the shape takes. They differ only if it asks
+/// for memory alone: then its share depends on the device.
+[[nodiscard]] std::int64_t least_charge(const ShapeKey& key) noexcept;
+[[nodiscard]] std::int64_t least_charge(const ResourceRequest& request) noexcept;
+[[nodiscard]] std::int64_t most_charge(const ShapeKey& key) noexcept;
 
 /// Orders shapes by the fields that count.
 struct ShapeLess {

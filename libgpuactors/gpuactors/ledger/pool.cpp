@@ -164,7 +164,8 @@ bool is_suspended(const Pool& pool, const Lens& lens) {
 } // namespace
 
 bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens) {
-  return !is_suspended(pool, lens) && lens.share(pool, slot) >= need.share && lens.bytes(pool, slot) >= need.bytes;
+  return !is_suspended(pool, lens) && need.share <= lens.most_share && lens.share(pool, slot) >= need.share
+         && lens.bytes(pool, slot) >= need.bytes;
 }
 
 const std::string* label_of(const Node& node, const std::string& name) {

@@ -42,7 +42,8 @@ Shape* Queue::find_shape(const ShapeKey& key) {
 }
 
 void Queue::enter(Shape& shape) {
-  heads_.emplace(shape.head(), &shape);
+  if (shape.key->request.owner.empty())
+    heads_.emplace(shape.head(), &shape);
   wakes_.insert(shape);
 }
 
@@ -125,18 +126,26 @@ const Entry* Queue::find(RequestId id) const {
 void Queue::check() const {
   std::size_t count = 0;
   std::size_t feasible = 0;
+  std::size_t unbounded = 0;
   for (const auto& [key, shape] : shapes_) {
     GPUACTORS_LEDGER_CHECK(!shape.ages.empty(), "a shape is kept that nothing waits with");
     count += shape.ages.size();
     feasible += shape.prospect.feasible ? 1 : 0;
     if (!shape.prospect.feasible)
       continue;
+    if (!key.request.owner.empty())
+      continue;
+    ++unbounded;
     const auto it = heads_.find(shape.head());
     GPUACTORS_LEDGER_CHECK(it != heads_.end() && it->second == &shape, "a shape is not at its place in the queue");
   }
   GPUACTORS_LEDGER_CHECK(count == entries_.size(), "entries and shapes of the queue disagree");
-  GPUACTORS_LEDGER_CHECK(wakes_.size() == heads_.size(), "the queue would not wake all that it holds");
-  GPUACTORS_LEDGER_CHECK(feasible == heads_.size(), "the queue has heads of no shape");
+  GPUACTORS_LEDGER_CHECK(wakes_.size() == feasible, "the queue would not wake all that it holds");
+  GPUACTORS_LEDGER_CHECK(unbounded == heads_.size(), "the queue has heads of no shape");
+  std::size_t owned = 0;
+  for (const auto& [owner, shapes] : wakes_.owned())
+    owned += shapes.index.size();
+  GPUACTORS_LEDGER_CHECK(owned + unbounded == feasible, "the queue has shapes of owners that are not there");
   for (const auto& [key, entry] : entries_)
     GPUACTORS_LEDGER_CHECK(entry.shape->ages.contains(key.age), "an entry is not in its shape");
 }

@@ -93,6 +93,8 @@ struct Entry {
   RequestId request;
   GroupId group;
   std::string name;
+  /// Also set if no quota applies to it.
+  std::string owner;
   TimePoint since;
   TimePoint deadline = never;
   bool wait_for_nodes = false;
@@ -133,7 +135,8 @@ public:
     return shapes_;
   }
 
-  /// Returns the first entry of every feasible shape, in the order of the queue.
+  /// Returns the first entry of every feasible shape without a bounded owner, in the order of the queue. Those of owners
+  /// with a quota are in `wakes().owned()`.
   [[nodiscard]] const Heads& heads() const {
     return heads_;
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace gpuactors {
 
@@ -30,7 +31,10 @@ ledger_detail::QueueKey newest(int priority) {
 
 Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
   Lens lens{Lens::Amount::all, {}};
+  const bool allowed = has_room(key.request.owner, ledger_detail::least_charge(key), lens, true);
   if (key.is_group()) {
+    if (!allowed)
+      return {false, false, false};
     lens.holds = kept_holds(key.keeper);
     const bool fits = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value();
     return {fits, fits, !fits && fits_with_drained(key, lens)};
@@ -49,10 +53,12 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
     if (group.lacks(request.bundle))
       return {true, fits};
   } else {
-    fits = fits_somewhere(cluster_, request, lens);
+    fits = allowed && fits_somewhere(cluster_, request, lens);
   }
+  const auto most_share = std::exchange(lens.most_share, Share::whole(1));
   const bool feasible = fits || (request.parent && could_borrow(request, lens));
-  return {feasible, fits, !feasible && fits_with_drained(key, lens)};
+  lens.most_share = most_share;
+  return {feasible, fits, !feasible && allowed && fits_with_drained(key, lens)};
 }
 
 bool Ledger::Impl::fits_with_drained(const ShapeKey& key, Lens lens) {
@@ -65,6 +71,8 @@ bool Ledger::Impl::fits_with_drained(const ShapeKey& key, Lens lens) {
 }
 
 std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
+  if (auto reason = why_beyond_quota(key); !reason.empty())
+    return reason;
   Lens lens{Lens::Amount::all, {}, true};
   if (key.is_group()) {
     lens.holds = kept_holds(key.keeper);
@@ -119,10 +127,14 @@ std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prosp
   const auto& request = key.request;
   const Lens lens{Lens::Amount::free, {}};
   std::string reason;
+  if (auto beyond = why_beyond_quota(key); !prospect.feasible && !beyond.empty())
+    return beyond;
   if (prospect.drained)
     return why_drained(key);
   if (!prospect.feasible)
     return "it waits for new nodes: " + why_infeasible(key);
+  if (auto over = why_over_quota(key); !over.empty())
+    return over;
   if (key.is_group()) {
     reason = explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
   } else if (!request.group) {

@@ -9,20 +9,11 @@
 
 namespace gpuactors {
 
+using ledger_detail::least_charge;
 using ledger_detail::place;
 using ledger_detail::place_in;
 
 namespace {
-
-// Returns the part of a request that decides where it can go; the rest stays with its entry in the queue.
-ledger_detail::ShapeKey shape_key(const ResourceRequest& request) {
-  ledger_detail::ShapeKey key{request, {}, {}};
-  key.request.name.clear();
-  key.request.queue_timeout.reset();
-  key.request.wait_for_nodes = false;
-  key.request.queue = true;
-  return key;
-}
 
 Event refusal(RequestId id, Event::Kind kind, Errc code, std::string reason) {
   return Event{kind, id, {}, std::nullopt, {}, code, std::move(reason)};
@@ -40,6 +31,8 @@ Ledger::Events Ledger::Impl::submit(RequestId id, ResourceRequest request, TimeP
     events.push_back(refusal(id, Event::Kind::rejected, error->code(), error->message()));
   else
     answer(id, request, events);
+  if (quota_due_)
+    pump(events);
   return finish(std::move(events), std::move(earlier));
 }
 
@@ -88,16 +81,19 @@ void Ledger::Impl::answer(RequestId id, ResourceRequest& request, Events& events
 }
 
 std::optional<Ledger::Impl::Found> Ledger::Impl::find_place(const ResourceRequest& request, QueueKey key) {
-  const auto lens = binding(key);
+  auto lens = binding(key);
   if (request.group) {
     auto& bundles = groups_.at(request.group).bundles;
     for (auto& bundle : bundles)
       if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
         if (auto devices = place_in(*bundle.pool, request, lens))
           return Found{{bundle.pool.get(), std::move(*devices)}, {}, bundle.grant.bundle};
-  } else if (auto placement = place(cluster_, request, lens)) {
-    return Found{std::move(*placement), {}, 0};
+  } else if (has_room(request.owner, least_charge(request), lens)) {
+    if (auto placement = place(cluster_, request, lens))
+      return Found{std::move(*placement), {}, 0};
   }
+  // What is borrowed counts as the lender's already.
+  lens.most_share = Share::whole(1);
   if (request.parent)
     return borrow(request, lens);
   return std::nullopt;
@@ -119,7 +115,8 @@ void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& 
                        request.resources,
                        found.lender,
                        {},
-                       0};
+                       0,
+                       request.owner};
   record.asked_by = request.parent;
   record.source = pool;
   if (found.lender) {
@@ -129,9 +126,11 @@ void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& 
     record.lease.bundle = found.bundle;
     groups_.at(request.group).leases.insert(lease_id);
   }
+  if (counts(record.lease))
+    charge(record.lease.owner, record.lease.devices);
   holders_.emplace(id, lease_id);
   events.push_back(Event{Event::Kind::granted, id, {}, record.lease, {}, Errc::none, {}});
-  if (!found.lender && !queue_.heads().empty())
+  if (!found.lender && queue_.wakes().size() > 0)
     count_pass(key, Placement{pool, record.lease.devices});
 }
 
@@ -159,7 +158,7 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
     // cost memory.
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, why_pending(kind, prospect)));
   } else {
-    // The cluster's version does not cover the free amounts of bundles.
+    // The cluster's version does not cover the free amounts of bundles, nor changes of quotas, which drop the text.
     if (!shape.reason || shape.reason->version != cluster_.version() || request.group)
       shape.reason = std::make_unique<ledger_detail::Reason>(
           ledger_detail::Reason{why_blocked(kind, prospect), cluster_.version()});
@@ -168,7 +167,8 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, text.empty() ? why_pending(kind, prospect) : text));
   }
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
-  queue_.add(Entry{key, id, {}, std::move(request.name), now_, deadline, request.wait_for_nodes, &shape});
+  queue_.add(Entry{key, id, {}, std::move(request.name), std::move(request.owner), now_, deadline,
+                   request.wait_for_nodes, &shape});
   if (request.parent)
     ++waiting_children_[request.parent];
   if (request.group)

@@ -29,18 +29,36 @@ Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
   return lens;
 }
 
-// Visits, in each priority, the oldest blocked entry for which a place can be reserved.
+// Visits, in each priority, the oldest blocked entry for which a place can be reserved: none without room in its owner's
+// quota, because a place is of no use to it.
 template <class Visit>
 void Ledger::Impl::for_each_oldest(Visit visit) {
+  constexpr auto last = std::numeric_limits<std::uint64_t>::max();
+  std::map<int, QueueKey, std::greater<>> oldest;
   const auto& heads = queue_.heads();
   for (auto it = heads.begin(); it != heads.end();) {
     const auto priority = it->first.priority;
     while (it != heads.end() && it->first.priority == priority && !it->second->prospect.reservable)
       ++it;
     if (it != heads.end() && it->first.priority == priority)
-      visit(*queue_.find(it->first));
-    it = heads.upper_bound(QueueKey{priority, std::numeric_limits<std::uint64_t>::max()});
+      oldest.emplace(priority, it->first);
+    it = heads.upper_bound(QueueKey{priority, last});
   }
+  const auto& wakes = queue_.wakes();
+  for (const auto& [owner, shapes] : wakes.owned()) {
+    const auto room = quotas_.room_of(owner);
+    for (auto [key, shape] = wakes.next_of(owner, nullptr, room); shape != nullptr;) {
+      auto behind = key;
+      if (shape->prospect.reservable) {
+        const auto [it, added] = oldest.emplace(key.priority, key);
+        it->second = std::min(it->second, key);
+        behind.age = last;
+      }
+      std::tie(key, shape) = wakes.next_of(owner, &behind, room);
+    }
+  }
+  for (const auto& [priority, key] : oldest)
+    visit(*queue_.find(key));
 }
 
 Ledger::Impl::Claim& Ledger::Impl::claim_of(const Entry& entry) {
@@ -146,6 +164,7 @@ void Ledger::Impl::reserve(const Entry& entry) {
 Ledger::Impl::Lens Ledger::Impl::target_lens(const Entry& entry) const {
   auto lens = binding(entry.key);
   lens.amount = Lens::Amount::all;
+  has_room(entry.shape->key->request.owner, 0, lens);
   for (const auto& hold : kept_holds(entry.shape->key->keeper))
     lens.holds.push_back(hold);
   if (const auto parent = entry.shape->key->request.parent)

@@ -135,6 +135,8 @@ Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
   record.source = source;
   record.asked_by = live(asked_by) == nullptr ? LeaseId{} : asked_by;
   record.lease = std::move(lease);
+  if (counts(record.lease))
+    charge(record.lease.owner, record.lease.devices);
   return {};
 }
 
@@ -167,7 +169,7 @@ Result<void> Ledger::Impl::restore_group(GroupId id, GroupRequest request, std::
   for (auto& bundle : bundles)
     if (auto done = put_back(bundle); !done) {
       for (auto& placed : group.bundles)
-        give_back(placed);
+        give_back(group, placed);
       return done;
     }
   now_ = std::max(now_, now);

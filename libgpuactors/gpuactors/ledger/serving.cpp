@@ -6,12 +6,20 @@
 
 namespace gpuactors {
 
-// Grants the requests that fit, in the order of the queue. One pass suffices because a grant only takes resources. The
-// exception is a group's grant, which makes room for requests waiting for that group anywhere in the queue: then the
-// pass is repeated.
 void Ledger::Impl::pump(Events& events) {
   if (paused_)
     return;
+  // What uses up a quota ends the reservation of another request of that owner, whose place others can use then.
+  do {
+    quota_due_ = false;
+    serve_queue(events);
+  } while (quota_due_);
+}
+
+// Grants the requests that fit, in the order of the queue. One pass suffices because a grant only takes resources. The
+// exception is a group's grant, which makes room for requests waiting for that group anywhere in the queue: then the
+// pass is repeated.
+void Ledger::Impl::serve_queue(Events& events) {
   while (recheck_due_ || !left_.empty() || !shrunk_.empty()) {
     shrink_groups(events);
     if (std::exchange(recheck_due_, false))
@@ -27,7 +35,7 @@ void Ledger::Impl::pump(Events& events) {
       // All reservations that bind `last` also bind the shapes behind it, so this lens skips no shape that could be
       // served.
       const auto lens = last ? binding(*last) : Lens{};
-      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, cluster_, changed_, lens);
+      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, cluster_, changed_, grown_, lens, quotas_);
       if (shape == nullptr)
         break;
       const bool is_group = shape->key->is_group();
@@ -36,6 +44,7 @@ void Ledger::Impl::pump(Events& events) {
     }
   }
   changed_.clear();
+  grown_.clear();
 }
 
 void Ledger::Impl::note_freed(Pool& pool, GroupId group) {
@@ -58,8 +67,9 @@ bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
   if (!found)
     return false;
   // Copied, because the shape is deleted with its last entry.
-  const auto request = shape.key->request;
+  auto request = shape.key->request;
   auto entry = leave_queue(key);
+  request.owner = std::move(entry.owner);
   grant(entry.request, std::move(entry.name), request, key, std::move(*found), events);
   return true;
 }

@@ -150,6 +150,7 @@ Result<void> validate(const ResourceRequest& request) {
     return fail(Errc::invalid_argument, "a node is only a wish, but none is named: name it in node");
   for (const auto& [key, condition] : request.labels)
     GPUACTORS_TRY(check_condition(key, condition));
+  GPUACTORS_TRY(check_name("owner", request.owner));
   GPUACTORS_TRY(check_timeout(request.queue_timeout));
   if (request.group ? request.bundle < -1 : request.bundle < -1 || request.bundle > 0)
     return fail(Errc::invalid_argument,
@@ -160,6 +161,7 @@ Result<void> validate(const ResourceRequest& request) {
 
 Result<void> validate(const GroupRequest& group) {
   GPUACTORS_TRY(check_name("name", group.name));
+  GPUACTORS_TRY(check_name("owner", group.owner));
   GPUACTORS_TRY(check_timeout(group.queue_timeout));
   if (group.bundles.empty())
     return fail(Errc::invalid_argument, "a placement group needs at least one bundle");
@@ -174,6 +176,13 @@ Result<void> validate(const GroupRequest& group) {
       return fail(Errc::invalid_argument, fmt::format("bundle {}: a bundle is in no other group and has no parent", i));
   }
   return {};
+}
+
+Result<void> validate_quota(std::string_view owner, std::optional<Share> limit) {
+  if (owner.empty())
+    return fail(Errc::invalid_argument, "a quota has no owner: name one, or * for all without a quota of their own");
+  GPUACTORS_TRY(check_name("the owner of a quota", owner));
+  return check_amount(fmt::format("the quota of \"{}\"", owner), limit.value_or(Share{}));
 }
 
 Result<void> validate(const NodeSpec& node) {

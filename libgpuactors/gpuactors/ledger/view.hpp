@@ -2,11 +2,13 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/result.hpp>
 #include <gpuactors/ledger/lease.hpp>
 #include <gpuactors/ledger/node.hpp>
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +80,24 @@ struct ReservationView {
   std::vector<BundleGrant> places;
   TimePoint until;
 };
+
+/// The owner whose quota holds for all clients that have none of their own.
+inline constexpr std::string_view default_owner = "*";
+
+/// What an owner holds, and may hold.
+struct QuotaView {
+  std::string owner;
+  /// Share of devices, summed over the owner's leases and groups.
+  Share used;
+  /// None: the owner is not bounded.
+  std::optional<Share> limit;
+  /// The limit is that of `default_owner`.
+  bool by_default = false;
+};
+
+/// Checks what can be the quota of whom. Pure; any thread.
+/// @returns `invalid_argument` with the rule: a name without control characters, a limit that is not negative.
+Result<void> validate_quota(std::string_view owner, std::optional<Share> limit);
 
 /// The answer of one node to a request.
 struct NodeVerdict {

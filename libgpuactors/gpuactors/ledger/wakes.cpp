@@ -14,7 +14,7 @@ namespace {
 constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
 
 // The dimensions of a shape's needs.
-enum Dimension : std::size_t { devices_or_share, bytes, cpus, first_resource };
+enum Dimension : std::size_t { devices_or_share, bytes, cpus, charge, first_resource };
 
 Measure measure_of(const ResourceRequest& request) {
   if (wants_whole_devices(request))
@@ -53,6 +53,7 @@ std::string text_of(const std::string& label, const std::string& value) {
 struct Wakes::Search {
   const QueueKey* after;
   const Lens& lens;
+  const Quotas& quotas;
   std::pair<QueueKey, Shape*> first{};
 
   void look(const WakeIndex& index, const Amounts& limits) {
@@ -84,7 +85,10 @@ std::pair<Wakes::Class, Amounts> Wakes::class_of(const ShapeKey& key) {
   auto& [of, needs] = result;
   of.measure = measure_of(request);
   of.accelerator_type = request.accelerator_type;
+  of.owner = key.request.owner;
   needs.fill(0);
+  if (!of.owner.empty())
+    needs[charge] = least_charge(key);
   if (key.is_group()) {
     needs[devices_or_share] = amount_of(request);
     return result;
@@ -108,6 +112,13 @@ std::pair<Wakes::Class, Amounts> Wakes::class_of(const ShapeKey& key) {
 
 void Wakes::insert(Shape& shape) {
   auto [of, needs] = class_of(*shape.key);
+  if (!of.owner.empty()) {
+    auto& owned = owned_[of.owner];
+    Amounts charged{};
+    charged[charge] = needs[charge];
+    owned.index.insert(shape.head(), charged, &shape);
+    owned.charges.insert(most_charge(*shape.key));
+  }
   places_[place_of(*shape.key)][std::move(of)].insert(shape.head(), needs, &shape);
   ++size_;
 }
@@ -123,10 +134,30 @@ void Wakes::erase(Shape& shape) {
     classes->second.erase(index);
   if (classes->second.empty())
     places_.erase(classes);
+  if (const auto owned = owned_.find(shape.key->request.owner); owned != owned_.end()) {
+    owned->second.index.erase(shape.head());
+    owned->second.charges.erase(owned->second.charges.find(most_charge(*shape.key)));
+    if (owned->second.charges.empty())
+      owned_.erase(owned);
+  }
+}
+
+std::pair<QueueKey, Shape*> Wakes::next_of(const std::string& owner, const QueueKey* after, std::int64_t room) const {
+  const auto owned = owned_.find(owner);
+  if (owned == owned_.end())
+    return {{}, nullptr};
+  Amounts limits{};
+  limits[charge] = room;
+  return owned->second.index.next(after, limits);
+}
+
+bool Wakes::needs_more(const std::string& owner, std::int64_t room) const {
+  const auto owned = owned_.find(owner);
+  return owned != owned_.end() && *owned->second.charges.rbegin() > room;
 }
 
 // Returns the most that one request of the class can get from the pool.
-Amounts Wakes::limits_in(const Pool& pool, const Class& of, const Lens& lens) {
+Amounts Wakes::limits_in(const Pool& pool, const Class& of, const Lens& lens, const Quotas& quotas) {
   Amounts limits{};
   if (of.measure == Measure::cpus)
     limits[bytes] = unlimited;
@@ -145,6 +176,7 @@ Amounts Wakes::limits_in(const Pool& pool, const Class& of, const Lens& lens) {
                                      : std::max(limits[devices_or_share], share.units());
     }
   limits[cpus] = lens.cpus(pool).units();
+  limits[charge] = quotas.room_of(of.owner);
   for (std::size_t i = 0; i < of.resources.size(); ++i)
     limits[first_resource + i] = lens.resource(pool, of.resources[i]).units();
   return limits;
@@ -160,10 +192,10 @@ void Wakes::search(Search& search, const Place& place, const Pool& pool) const {
   Amounts limits{};
   for (const auto& [of, index] : it->second) {
     if (last == nullptr || of.measure != last->measure || of.accelerator_type != last->accelerator_type
-        || of.resources != last->resources || of.labels != last->labels) {
+        || of.resources != last->resources || of.labels != last->labels || of.owner != last->owner) {
       barred = !has_labels(*pool.node, of.labels);
       if (!barred)
-        limits = limits_in(pool, of, search.lens);
+        limits = limits_in(pool, of, search.lens, search.quotas);
     }
     last = &of;
     if (!barred)
@@ -172,8 +204,8 @@ void Wakes::search(Search& search, const Place& place, const Pool& pool) const {
 }
 
 std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const Cluster& cluster, const Freed& freed,
-                                        const Lens& lens) const {
-  Search search{after, lens};
+                                        const Grown& grown, const Lens& lens, const Quotas& quotas) const {
+  Search search{after, lens, quotas};
   if (const auto loans = places_.find({Place::Kind::loan, {}, {}}); loans != places_.end()) {
     Amounts any;
     any.fill(unlimited);
@@ -182,8 +214,12 @@ std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const Cluster& cl
   }
   if (const auto groups = places_.find({Place::Kind::group, {}, {}}); groups != places_.end())
     for (const auto& [of, index] : groups->second)
-      search.look(index,
-                  {most_free(cluster, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)], 0, 0, 0, 0});
+      search.look(index, {most_free(cluster, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)], 0, 0,
+                          quotas.room_of(of.owner), 0, 0});
+  for (const auto& owner : grown)
+    if (const auto found = next_of(owner, after, quotas.room_of(owner));
+        found.second != nullptr && (search.first.second == nullptr || found.first < search.first.first))
+      search.first = found;
   for (const auto& [pool, group] : freed) {
     if (group) {
       this->search(search, {Place::Kind::bundle, {}, group}, *pool);

@@ -9,14 +9,19 @@
 
 #include <gpuactors/ledger/cluster.hpp>
 #include <gpuactors/ledger/need.hpp>
+#include <gpuactors/ledger/quotas.hpp>
 #include <gpuactors/ledger/wake_index.hpp>
 
 #include <map>
+#include <set>
 
 namespace gpuactors::ledger_detail {
 
 /// Pools that have more free than when the queue was last served, each with its group if it is a bundle.
 using Freed = std::map<const Pool*, GroupId>;
+
+/// Owners whose quotas have got room for requests that were without.
+using Grown = std::set<std::string>;
 
 /// The index of the feasible shapes.
 class Wakes {
@@ -25,10 +30,29 @@ public:
   void erase(Shape& shape);
 
   /// Returns the first shape behind `after` (from the front if null) that is worth a try, seen through `lens`; null if
-  /// there is none. Groups, and requests that may borrow, are considered regardless of `freed`; a group only if its
-  /// largest bundle is within the most that is free anywhere.
+  /// there is none. Groups, requests that may borrow, and those of owners in `grown` are considered regardless of
+  /// `freed`; a group only if its largest bundle is within the most that is free anywhere. What has no room in its
+  /// owner's quota is passed over, unless it may borrow.
   [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Cluster& cluster, const Freed& freed,
-                                                 const Lens& lens) const;
+                                                 const Grown& grown, const Lens& lens, const Quotas& quotas) const;
+
+  /// Returns the first shape of the owner behind `after` that needs no more than `room`; null if there is none.
+  [[nodiscard]] std::pair<QueueKey, Shape*> next_of(const std::string& owner, const QueueKey* after,
+                                                    std::int64_t room) const;
+
+  /// Returns whether a shape of the owner may need more than `room`.
+  [[nodiscard]] bool needs_more(const std::string& owner, std::int64_t room) const;
+
+  /// The shapes of owners with a quota, by owner.
+  struct Owned {
+    WakeIndex index;
+    /// The most that each may need.
+    std::multiset<std::int64_t> charges;
+  };
+
+  [[nodiscard]] const std::map<std::string, Owned>& owned() const {
+    return owned_;
+  }
 
   [[nodiscard]] std::size_t size() const {
     return size_;
@@ -66,6 +90,7 @@ private:
     // Names of the custom resources in the last dimensions; further ones are ignored.
     std::vector<std::string> resources;
     LabelConditions labels;
+    std::string owner;
     // The number of bits of each need.
     std::array<std::uint8_t, dimensions> magnitude{};
 
@@ -76,13 +101,14 @@ private:
 
   static Place place_of(const ShapeKey& key);
   static std::pair<Class, Amounts> class_of(const ShapeKey& key);
-  static Amounts limits_in(const Pool& pool, const Class& of, const Lens& lens);
+  static Amounts limits_in(const Pool& pool, const Class& of, const Lens& lens, const Quotas& quotas);
 
   // The parameters of one search and its best result so far.
   struct Search;
   void search(Search& search, const Place& place, const Pool& pool) const;
 
   std::map<Place, Classes> places_;
+  std::map<std::string, Owned> owned_;
   std::size_t size_ = 0;
 };
 

@@ -323,13 +323,15 @@ NodeSpec read_node(const Json& value, const std::string& place) {
 }
 
 Submit read_submit(const Json& value, const std::string& place) {
-  static const auto fields = amount_fields + waiting_fields + std::vector<std::string>{"group", "bundle", "parent"};
+  static const auto fields =
+      amount_fields + waiting_fields + std::vector<std::string>{"owner", "group", "bundle", "parent"};
   const Reader reader(value, place, fields);
   Submit submit;
   submit.id = read_id(reader);
   read_amounts(reader, submit.request, submit.refused);
   read_waiting(reader, submit.request);
   submit.request.name = submit.id;
+  submit.request.owner = reader.text_or_empty("owner");
   submit.request.strategy =
       choice(reader, "strategy", {"PACK", "SPREAD"}) == "PACK" ? Strategy::pack : Strategy::spread;
   submit.group = reader.text_or_empty("group");
@@ -343,12 +345,13 @@ Submit read_submit(const Json& value, const std::string& place) {
 }
 
 SubmitGroup read_group(const Json& value, const std::string& place) {
-  static const auto fields = waiting_fields + std::vector<std::string>{"bundles", "shrinks"};
+  static const auto fields = waiting_fields + std::vector<std::string>{"owner", "bundles", "shrinks"};
   const Reader reader(value, place, fields);
   static const std::vector<std::string> strategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
   SubmitGroup group;
   group.id = read_id(reader);
   group.request.name = group.id;
+  group.request.owner = reader.text_or_empty("owner");
   read_waiting(reader, group.request);
   const auto strategy = choice(reader, "strategy", strategies);
   group.request.strategy =
@@ -363,6 +366,19 @@ SubmitGroup read_group(const Json& value, const std::string& place) {
       group.refused = fmt::format("bundle {}: {}", i, refused);
   }
   return group;
+}
+
+QuotaStep read_quota(const Json& value, const std::string& place) {
+  const Reader reader(value, place, {"owner", "gpus"});
+  QuotaStep quota;
+  quota.owner = reader.text("owner");
+  if (!reader.has("gpus"))
+    return quota;
+  auto limit = Share::from_double(reader.number("gpus"), "gpus");
+  if (!limit)
+    throw ScenarioError(fmt::format("{}: {}", place, limit.error().message()));
+  quota.limit = *limit;
+  return quota;
 }
 
 } // namespace gpuactors::plan_detail

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,12 @@ struct SubmitGroup {
   std::string id;
   GroupRequest request;
   std::string refused;
+};
+
+/// The quota of an owner; nothing removes it.
+struct QuotaStep {
+  std::string owner;
+  std::optional<Share> limit;
 };
 
 /// One object of a scenario and its place, such as `steps[3].submit`.
@@ -82,5 +89,6 @@ private:
 [[nodiscard]] NodeSpec read_node(const Json& value, const std::string& place);
 [[nodiscard]] Submit read_submit(const Json& value, const std::string& place);
 [[nodiscard]] SubmitGroup read_group(const Json& value, const std::string& place);
+[[nodiscard]] QuotaStep read_quota(const Json& value, const std::string& place);
 
 } // namespace gpuactors::plan_detail

@@ -130,6 +130,14 @@ void ScenarioWriter::undrain_node(const std::string& node, TimePoint now) {
   step("undrain_node", Json{{"name", node}}.dump());
 }
 
+void ScenarioWriter::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
+  pass_time(now);
+  Json json{{"owner", owner}};
+  if (limit)
+    json["gpus"] = limit->to_double();
+  step("set_quota", json.dump());
+}
+
 void ScenarioWriter::submit_group(GroupId id, const GroupRequest& request, TimePoint now) {
   static constexpr std::array<const char*, 4> strategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
   pass_time(now);
@@ -146,6 +154,8 @@ void ScenarioWriter::submit_group(GroupId id, const GroupRequest& request, TimeP
     json["queue"] = false;
   if (request.shrinks)
     json["shrinks"] = true;
+  if (!request.owner.empty())
+    json["owner"] = request.owner;
   step("submit_group", with_timeout(json, request.queue_timeout));
   groups_[id] = std::move(name);
 }
@@ -169,6 +179,8 @@ void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, Reques
     json["wait_for_nodes"] = true;
   if (!request.queue)
     json["queue"] = false;
+  if (!request.owner.empty())
+    json["owner"] = request.owner;
   if (const auto known = names_.find(parent); known != names_.end())
     json["parent"] = known->second;
   if (const auto known = groups_.find(request.group); known != groups_.end()) {

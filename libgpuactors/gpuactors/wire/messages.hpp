@@ -143,7 +143,7 @@ using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
     Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>,
     Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>,
-    Rpc<In<v1::Goodbye>, Out<v1::Done>>>;
+    Rpc<In<v1::Goodbye>, Out<v1::Done>>, Rpc<In<v1::SetQuota>, Out<v1::Done>>>;
 
 /// A node's agent: orders from the broker, reports from workers and of devices.
 using AgentHandle =
@@ -229,4 +229,5 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::HeldAhead))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceFault))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceUse))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Goodbye))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SetQuota))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -67,6 +67,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   record.spec.set_owner(caller.name);
   record.config = config;
   record.request = message.request();
+  set_owner(record.request, caller);
   record.client = message.client();
   record.client_request = message.client_request();
   if (record.request.name().empty())

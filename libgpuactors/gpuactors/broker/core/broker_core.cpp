@@ -24,12 +24,15 @@ void BrokerCore::start() {
     last_pulse_ = pulse();
     world_.wake(options_.heartbeat, Wake::pulse);
   }
-  if (options_.settle <= Duration::zero())
-    return;
-  settling_ = true;
-  apply(ledger_.expect_nodes(true, world_.now()));
-  world_.wake(options_.settle, Wake::settled);
-  load();
+  if (options_.settle > Duration::zero()) {
+    settling_ = true;
+    apply(ledger_.expect_nodes(true, world_.now()));
+    world_.wake(options_.settle, Wake::settled);
+    load();
+  }
+  for (const auto& [owner, limit] : options_.quotas)
+    if (auto set = change_quota(owner, limit); !set)
+      log_.add(EventKind::error, "quota").set_reason(set.error().message());
 }
 
 void BrokerCore::finish() {

@@ -36,6 +36,9 @@ struct BrokerOptions {
   /// compatible values; zero: all of them are in this process.
   Duration heartbeat{};
   Duration link_timeout{};
+  /// Quotas by owner, set at the start: they replace those of the store, which keeps them. Each as
+  /// `Ledger::set_quota` permits.
+  std::map<std::string, Share> quotas{};
 };
 
 /// Turns messages of nodes and clients into calls of the ledger, and the ledger's events into answers and orders.
@@ -90,7 +93,7 @@ public:
   [[nodiscard]] bool speaks_for(std::uint64_t client, const Caller& caller) const;
   Result<void> hello(const v1::Hello& message, const Caller& caller, const ContactPtr& port);
   void goodbye(const v1::Goodbye& message);
-  void acquire(const v1::AcquireLease& message, GrantAnswer answer);
+  void acquire(const v1::AcquireLease& message, const Caller& caller, GrantAnswer answer);
   void cancel(const v1::CancelAcquire& message);
   void release(const v1::ReleaseLease& message, const Caller& caller);
   void spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config, FindAnswer answer);
@@ -100,6 +103,7 @@ public:
   void release_group(const v1::ReleaseGroup& message, const Caller& caller, DoneAnswer answer);
   void withdraw(const v1::Withdraw& message, DoneAnswer answer);
   Result<void> drain(const v1::DrainNode& message);
+  Result<void> set_quota(const v1::SetQuota& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
   void types(TypesAnswer answer);
 
@@ -353,6 +357,18 @@ private:
   void forget_move(LeaseId lease);
   void give_up_move(ActorRecord& actor);
 
+  // -- owners and quotas: quotas.cpp ----------------------------------------------------
+
+  /// Sets in whose quota a request of the caller needs room; a client may borrow from leases of its own name alone.
+  void set_owner(v1::ResourceRequest& request, const Caller& caller) const;
+  Result<void> change_quota(const std::string& owner, std::optional<Share> limit);
+  /// The owners for whom something waits that their quotas leave no room for, with the key of what waits, as in
+  /// `TaskRequest`; an empty one if it differs or is no task's.
+  [[nodiscard]] std::map<std::string, std::string> over_quotas() const;
+  /// Reclaims the leases with another key that clients of this owner keep for their next task: nobody else's would help.
+  void make_room_for(const std::string& owner, const std::string& key);
+  void add_quotas(v1::ClusterState& state) const;
+
   // -- reports: reports.cpp --------------------------------------------------------------
 
   /// @returns `invalid_argument` when the heartbeats and timeouts of the two would make one take the other for dead.
@@ -454,6 +470,8 @@ private:
   void on_refused(const Event& event);
   void on_lost(const Event& event);
   void make_way(RequestId request);
+  void make_way(const Event& pending);
+  void take_turns();
   /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
   /// another does not keep the others out.
   void make_way_again();

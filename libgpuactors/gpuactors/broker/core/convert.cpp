@@ -40,6 +40,7 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   result.parent = LeaseId{request.parent_lease()};
   result.group = GroupId{request.group()};
   result.bundle = request.bundle();
+  result.owner = request.quota_owner();
   return result;
 }
 
@@ -78,6 +79,7 @@ v1::ResourceRequest to_wire(const ResourceRequest& request) {
   result.set_parent_lease(request.parent.value());
   result.set_group(request.group.value());
   result.set_bundle(request.bundle);
+  result.set_quota_owner(request.owner);
   return result;
 }
 
@@ -100,6 +102,7 @@ Result<GroupRequest> from_wire(const v1::SubmitGroup& group) {
     result.queue_timeout = from_milliseconds(group.queue_timeout_ms());
   result.wait_for_nodes = group.wait_for_nodes();
   result.shrinks = group.shrinks();
+  result.owner = group.quota_owner();
   return result;
 }
 
@@ -170,6 +173,7 @@ v1::Lease to_wire(const Lease& lease, const v1::Node& node) {
   result.set_name(lease.name);
   result.set_request(lease.request.value());
   result.set_group(lease.group.value());
+  result.set_quota_owner(lease.owner);
   return result;
 }
 
@@ -187,6 +191,7 @@ Lease from_wire(const v1::Lease& lease, const v1::Node& node) {
   result.parent = LeaseId{lease.parent()};
   result.group = GroupId{lease.group()};
   result.bundle = place.bundle;
+  result.owner = lease.quota_owner();
   return result;
 }
 

@@ -1,5 +1,5 @@
-// DesiredState: what survives a restart of the broker: named or detached actors, placement groups, drained nodes, and
-// which actors are not to come back.
+// DesiredState: what survives a restart of the broker: named or detached actors, placement groups, drained nodes, quotas,
+// and which actors are not to come back.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -21,11 +21,12 @@ enum class StateSection : std::uint8_t {
   nodes,
   ids,
   ended,
+  quotas,
 };
 
-/// "actors", "groups", "nodes", "ids" or "ended".
+/// "actors", "groups", "nodes", "ids", "ended" or "quotas".
 [[nodiscard]] constexpr std::string_view to_string(StateSection section) noexcept {
-  constexpr std::array<std::string_view, 5> names = {"actors", "groups", "nodes", "ids", "ended"};
+  constexpr std::array<std::string_view, 6> names = {"actors", "groups", "nodes", "ids", "ended", "quotas"};
   return names[static_cast<std::size_t>(section)];
 }
 

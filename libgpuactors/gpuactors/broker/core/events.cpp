@@ -75,7 +75,7 @@ void BrokerCore::apply(const Ledger::Events& events) {
       on_granted(event);
       break;
     case Event::Kind::pending:
-      make_way(event.request);
+      make_way(event);
       break;
     case Event::Kind::infeasible:
     case Event::Kind::rejected:
@@ -145,6 +145,19 @@ void BrokerCore::make_way(RequestId request) {
       continue;
     reclaim(id, lease);
   }
+  take_turns();
+}
+
+void BrokerCore::make_way(const Event& pending) {
+  const auto owner = pending.group ? ledger_.over_quota(pending.group) : ledger_.over_quota(pending.request);
+  if (!owner)
+    return make_way(pending.request);
+  const auto waiting = task_requests_.find(pending.request);
+  make_room_for(*owner, waiting != task_requests_.end() ? waiting->second.key : std::string{});
+  take_turns();
+}
+
+void BrokerCore::take_turns() {
   if (std::exchange(making_way_, true))
     return;
   world_.wake(turn_, Wake::turn);
@@ -161,6 +174,9 @@ bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
 
 void BrokerCore::make_way_again() {
   making_way_ = false;
+  const auto over = over_quotas();
+  for (const auto& [owner, key] : over)
+    make_room_for(owner, key);
   // No lease is reclaimed for requests that no node could serve now, whatever made way.
   std::optional<RequestId> oldest;
   const std::string* key = nullptr;
@@ -183,8 +199,10 @@ void BrokerCore::make_way_again() {
       break;
     }
   const bool group_waits =
-      std::any_of(groups_.begin(), groups_.end(), [this](const auto& item) { return waits(item.first, item.second); });
-  if (task_requests_.empty() && actor_requests_.empty() && !group_waits) {
+      std::any_of(groups_.begin(), groups_.end(), [this](const auto& item) {
+        return waits(item.first, item.second) && !ledger_.over_quota(item.first);
+      });
+  if (task_requests_.empty() && actor_requests_.empty() && !group_waits && over.empty()) {
     turn_ = limits::lease_turn;
     return;
   }
@@ -321,6 +339,7 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
     client->set_release(record.release);
     client->set_away(record.away_until.has_value());
   }
+  add_quotas(result);
   for (const auto& waiting : ledger_.pending()) {
     auto* entry = result.add_queue();
     entry->set_id(waiting.request.value());

@@ -37,6 +37,9 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
   auto& record = groups_[id];
   record.request = message;
   record.request.set_owner(caller.name);
+  if (!caller.administers)
+    record.request.set_quota_owner(caller.name);
+  request->owner = record.request.quota_owner();
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
   record.placed = std::move(answer);
@@ -157,7 +160,7 @@ void BrokerCore::on_group(const Event& event) {
     keep(event.group);
     break;
   case Event::Kind::pending:
-    make_way(RequestId{});
+    make_way(event);
     keep(event.group);
     break;
   case Event::Kind::infeasible:

@@ -10,10 +10,12 @@ namespace gpuactors {
 
 // -- requests -------------------------------------------------------------------------------------
 
-void BrokerCore::acquire(const v1::AcquireLease& message, GrantAnswer answer) {
+void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, GrantAnswer answer) {
   if (clients_.count(message.client()) == 0)
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
-  auto request = read_request(message.request());
+  auto asked = message.request();
+  set_owner(asked, caller);
+  auto request = read_request(asked);
   if (!request)
     return answer.deliver(fail(request.error()));
   if (auto checked = check_group(request->group); !checked)
@@ -22,7 +24,7 @@ void BrokerCore::acquire(const v1::AcquireLease& message, GrantAnswer answer) {
   TaskRequest waiting;
   waiting.client = message.client();
   waiting.client_request = message.client_request();
-  waiting.key = fmt::format("{}/{}", message.client(), deterministic_bytes(message.request()));
+  waiting.key = fmt::format("{}/{}", message.client(), deterministic_bytes(asked));
   waiting.group = request->group;
   waiting.isolated = message.request().isolated();
   waiting.environment = message.request().environment();

@@ -120,6 +120,14 @@ Result<Ledger::Events> RecordedLedger::cancel(RequestId id, TimePoint now) {
   return noted(std::move(events));
 }
 
+Result<Ledger::Events> RecordedLedger::set_quota(const std::string& owner, std::optional<Share> limit,
+                                                 TimePoint now) {
+  auto events = Ledger::set_quota(owner, limit, now);
+  if (writer_ != nullptr && events)
+    writer_->set_quota(owner, limit, now);
+  return noted(std::move(events));
+}
+
 Ledger::Events RecordedLedger::advance(TimePoint now) {
   auto events = Ledger::advance(now);
   if (writer_ != nullptr) {

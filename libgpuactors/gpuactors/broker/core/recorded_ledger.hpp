@@ -42,6 +42,7 @@ public:
   Result<Events> release_group(GroupId id, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
   Result<Events> cancel(RequestId id, TimePoint now);
+  Result<Events> set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
   Events advance(TimePoint now);
 
   // Not recorded: scenarios have no nodes that go away, and begin with an empty ledger.
@@ -63,7 +64,9 @@ public:
   using Ledger::leases;
   using Ledger::next_timeout;
   using Ledger::nodes;
+  using Ledger::over_quota;
   using Ledger::pending;
+  using Ledger::quotas;
 
 private:
   Result<Events> noted(Result<Events> events);

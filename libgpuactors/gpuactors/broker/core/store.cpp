@@ -43,6 +43,11 @@ void BrokerCore::load() {
     complain(ended.error().message());
   }
   forgotten_ = buried_;
+  each(StateSection::quotas, v1::StoredQuota{}, [&](const StateKey& key, const v1::StoredQuota& stored) {
+    if (const auto* owner = std::get_if<std::string>(&key))
+      if (auto set = ledger_.set_quota(*owner, Share{stored.gpu_units()}, world_.now()); !set)
+        complain(set.error().message());
+  });
   each(StateSection::nodes, v1::StoredNode{}, [this](const StateKey& key, const v1::StoredNode& stored) {
     if (const auto* name = std::get_if<std::string>(&key))
       stored_nodes_[*name] = stored;

@@ -2,6 +2,8 @@
 #include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/broker_part.hpp>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 namespace gpuactors::detail {
@@ -43,6 +45,14 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options) {
   config.settle = limits::settle;
   config.heartbeat = core.links().options().heartbeat;
   config.link_timeout = core.links().options().timeout;
+  for (const auto& [owner, gpus] : options.quotas) {
+    GPUACTORS_LET(limit, Share::from_double(gpus, "the quota of \"" + owner + "\""));
+    GPUACTORS_TRY(validate_quota(owner, limit));
+    config.quotas.emplace(owner, limit);
+  }
+  if (config.quotas.size() > limits::quotas)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} quotas are given: at most {} are allowed", config.quotas.size(), limits::quotas));
   if (!options.store.empty()) {
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(last, last_id_in(*store));

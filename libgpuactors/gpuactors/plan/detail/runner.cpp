@@ -40,7 +40,7 @@ void Runner::run_step(const Json& step, std::size_t number) {
   const auto place = fmt::format("steps[{}]", number);
   static const std::vector<std::string> known = {"submit",      "submit_group", "release",      "release_group",
                                                  "add_node",    "drain_node",   "undrain_node", "remove_node",
-                                                 "fail_device", "advance"};
+                                                 "fail_device", "set_quota",    "advance"};
   const Reader reader(step, place, known);
   if (step.size() != 1)
     throw ScenarioError(
@@ -56,6 +56,8 @@ void Runner::run_step(const Json& step, std::size_t number) {
     release(value, at);
   else if (action == "release_group")
     release_group(value, at);
+  else if (action == "set_quota")
+    set_quota(value, at);
   else if (action == "advance")
     advance(value, at);
   else
@@ -153,6 +155,11 @@ void Runner::change_node(const std::string& action, const Json& value, const std
   const auto events = expect(ledger_.remove_node(name, now_), place);
   tell_of_node(NodeChange::removed, name, -1);
   report(events);
+}
+
+void Runner::set_quota(const Json& value, const std::string& place) {
+  const auto quota = read_quota(value, place);
+  report(expect(ledger_.set_quota(quota.owner, quota.limit, now_), place));
 }
 
 void Runner::advance(const Json& value, const std::string& place) {

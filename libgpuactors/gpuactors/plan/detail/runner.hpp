@@ -27,6 +27,7 @@ private:
   void submit_group(const Json& value, const std::string& place);
   void release(const Json& value, const std::string& place);
   void release_group(const Json& value, const std::string& place);
+  void set_quota(const Json& value, const std::string& place);
   void advance(const Json& value, const std::string& place);
   void change_node(const std::string& action, const Json& value, const std::string& place);
   void report(const Ledger::Events& events);

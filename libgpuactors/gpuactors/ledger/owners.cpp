@@ -1,0 +1,172 @@
+// Owners and their quotas: who has room for what, and what becomes of the waiting requests when a quota changes.
+#include <gpuactors/ledger/impl.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuactors {
+
+using ledger_detail::least_charge;
+
+// Returns the part of a request that decides where it can go; the rest stays with its entry in the queue.
+Ledger::Impl::ShapeKey Ledger::Impl::shape_key(const ResourceRequest& request) const {
+  ShapeKey key{request, {}, {}};
+  key.request.name.clear();
+  key.request.queue_timeout.reset();
+  key.request.wait_for_nodes = false;
+  key.request.queue = true;
+  // What a group has set aside counts in the quota of the group's owner already.
+  key.request.owner = request.group ? std::string{} : quotas_.bounded(request.owner);
+  return key;
+}
+
+// -- the count -------------------------------------------------------------------------------------
+
+void Ledger::Impl::charge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
+  quotas_.take(owner, devices);
+  quota_due_ = quota_due_ || (!claims_.empty() && quotas_.limit_of(owner));
+}
+
+void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
+  // What waited for a place only is woken by what became free.
+  if (quotas_.limit_of(owner) && queue_.wakes().needs_more(owner, quotas_.room_of(owner)))
+    grown_.insert(owner);
+  quotas_.give_back(owner, devices);
+}
+
+bool Ledger::Impl::has_room(const std::string& owner, std::int64_t least, Lens& lens, bool all) const {
+  const auto limit = quotas_.limit_of(owner);
+  if (!limit)
+    return true;
+  const auto room = all ? limit->units() : quotas_.room_of(owner);
+  lens.most_share = std::min(lens.most_share, Share{room});
+  return least <= room;
+}
+
+// -- reasons ---------------------------------------------------------------------------------------
+
+std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
+  const auto& owner = key.request.owner;
+  const auto limit = quotas_.limit_of(owner);
+  if (!limit)
+    return {};
+  const auto text = [&](std::string_view asks) {
+    return fmt::format("the quota of \"{}\" is {} of devices in all: {}; ask for less, or have the quota raised", owner,
+                       to_string(*limit), asks);
+  };
+  if (const auto least = least_charge(key); least > limit->units())
+    return text(fmt::format("it asks for {}", to_string(Share{least})));
+  // The share that goes with memory depends on the device.
+  if (key.is_group() || key.request.gpus > Share{} || key.request.memory_bytes == 0)
+    return {};
+  Lens lens{Lens::Amount::all, {}, true};
+  if (!fits_somewhere(cluster_, key.request, lens))
+    return {};
+  lens.most_share = std::min(lens.most_share, *limit);
+  if (fits_somewhere(cluster_, key.request, lens))
+    return {};
+  return text(fmt::format("it asks for {}, which is more on each device that has them",
+                          ledger_detail::describe_bytes(key.request.memory_bytes)));
+}
+
+std::string Ledger::Impl::why_over_quota(const ShapeKey& key) const {
+  const auto& owner = key.request.owner;
+  const auto limit = quotas_.limit_of(owner);
+  if (!limit)
+    return {};
+  const auto room = quotas_.room_of(owner);
+  const auto text = [&](std::string_view asks) {
+    return fmt::format("the quota of \"{}\" is {} of devices in all: it holds {}, and {}", owner, to_string(*limit),
+                       to_string(quotas_.used_by(owner)), asks);
+  };
+  if (const auto least = least_charge(key); least > room)
+    return text(key.is_group() || key.request.gpus > Share{}
+                    ? fmt::format("this is for {} more", to_string(Share{least}))
+                    : fmt::format("this is for {}", ledger_detail::describe_bytes(key.request.memory_bytes)));
+  const bool by_memory = [](const std::vector<ResourceRequest>& requests) {
+    return std::any_of(requests.begin(), requests.end(),
+                       [](const auto& request) { return request.gpus == Share{} && request.memory_bytes > 0; });
+  }(key.is_group() ? key.bundles : std::vector{key.request});
+  if (!by_memory)
+    return {};
+  // It would fit now but for the quota.
+  Lens lens;
+  const auto fits = [&] {
+    if (!key.is_group())
+      return fits_somewhere(cluster_, key.request, lens);
+    return explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).empty();
+  };
+  if (!fits())
+    return {};
+  lens.most_share = std::min(lens.most_share, Share{room});
+  return key.is_group() || !fits() ? text("what this asks for in bytes is more than the rest") : std::string{};
+}
+
+std::optional<std::string> Ledger::Impl::over_quota(const Entry* entry) const {
+  if (entry == nullptr || least_charge(*entry->shape->key) <= quotas_.room_of(entry->shape->key->request.owner))
+    return std::nullopt;
+  return entry->owner;
+}
+
+std::optional<std::string> Ledger::Impl::over_quota(RequestId id) const {
+  return over_quota(queue_.find(id));
+}
+
+std::optional<std::string> Ledger::Impl::over_quota(GroupId id) const {
+  const auto group = groups_.find(id);
+  return over_quota(group == groups_.end() ? nullptr : queue_.find(group->second.key));
+}
+
+// -- changes ---------------------------------------------------------------------------------------
+
+void Ledger::Impl::reshape() {
+  std::vector<std::pair<QueueKey, ShapeKey>> moving;
+  for (const auto& [at, entry] : queue_.entries()) {
+    const auto& key = *entry.shape->key;
+    auto owner = key.request.group ? std::string{} : quotas_.bounded(entry.owner);
+    if (owner == key.request.owner)
+      continue;
+    auto other = key;
+    other.request.owner = std::move(owner);
+    moving.emplace_back(at, std::move(other));
+  }
+  for (auto& [at, key] : moving) {
+    const auto prospect = queue_.find(at)->shape->prospect;
+    queue_.move(at, queue_.shape_of(std::move(key), prospect));
+  }
+  for (auto& [key, shape] : queue_.shapes())
+    shape.reason.reset();
+}
+
+Result<Ledger::Events> Ledger::Impl::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
+  GPUACTORS_TRY(validate_quota(owner, limit));
+  if (!limit && !quotas_.names(owner))
+    return fail(Errc::not_found, fmt::format("no quota is set for \"{}\"", owner));
+  Events events;
+  pass_time(now, events);
+  quotas_.set(owner, limit);
+  reshape();
+  // For waiting requests, more room is like new nodes, and less like the loss of some.
+  recheck_due_ = !queue_.entries().empty();
+  for (const auto& [name, node] : cluster_.nodes())
+    note_freed(cluster_.find(name)->pool, {});
+  pump(events);
+  return events;
+}
+
+std::vector<QuotaView> Ledger::Impl::quotas() const {
+  std::map<std::string, QuotaView, std::less<>> views;
+  for (const auto& [owner, limit] : quotas_.limits())
+    views[owner] = {owner, {}, limit, false};
+  for (const auto& [owner, used] : quotas_.used()) {
+    auto& view = views[owner];
+    view = {owner, used, quotas_.limit_of(owner), !quotas_.names(owner) && quotas_.limit_of(owner)};
+  }
+  std::vector<QuotaView> result;
+  for (auto& [owner, view] : views)
+    result.push_back(std::move(view));
+  return result;
+}
+
+} // namespace gpuactors
