@@ -47,6 +47,7 @@ LabelCondition make_condition(Random& random) {
 ResourceRequest make_request(Random& random) {
   ResourceRequest r;
   r.name = random.name();
+  r.owner = random.name();
   r.gpus = random.share();
   r.memory_bytes = random.below(1ULL << 40);
   r.cpus = random.share();
@@ -116,6 +117,7 @@ TEST_CASE("leases and bundles name devices by their indices, and the ledger by t
     node.add_devices()->set_index(index);
   Lease lease;
   lease.id = LeaseId{1};
+  lease.owner = "alice";
   lease.node = "n0";
   lease.devices = {{0, Share{5000}, 1024}, {2, Share{2500}, 512}};
   lease.cpus = Share::whole(2);

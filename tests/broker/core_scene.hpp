@@ -29,8 +29,8 @@ public:
   [[nodiscard]] std::int64_t unix_ns() const override {
     return 0;
   }
-  void post(const ContactPtr&, v1::StartRunner) override {
-    // nop
+  void post(const ContactPtr&, v1::StartRunner order) override {
+    runners.push_back(std::move(order));
   }
   void post(const ContactPtr&, v1::StartActor order, Payload) override {
     starts.push_back(std::move(order));
@@ -38,8 +38,8 @@ public:
   void post(const ContactPtr&, v1::EndLease order) override {
     ends.push_back(std::move(order));
   }
-  void post(const ContactPtr&, v1::ReclaimLease) override {
-    // nop
+  void post(const ContactPtr&, v1::ReclaimLease order) override {
+    reclaims.push_back(std::move(order));
   }
   void wake(Duration after, Wake what) override {
     wakes.emplace(deadline_after(time, after), what);
@@ -64,6 +64,8 @@ public:
   Duration suspended{};
   std::multimap<TimePoint, Wake> wakes;
   std::vector<v1::StartActor> starts;
+  std::vector<v1::StartRunner> runners;
+  std::vector<v1::ReclaimLease> reclaims;
   std::vector<v1::EndLease> ends;
   std::uint64_t last_peer = 0;
 };

@@ -137,8 +137,12 @@ void Cluster::to_broker(const std::shared_ptr<Link>& link, std::function<void(Br
     return;
   link->last_to_broker = std::max(link->last_to_broker, time_.now() + soon(5));
   time_.at(link->last_to_broker, [this, link, what = std::move(what)] {
-    if (link->up && link->broker == broker_number_)
-      what(*core_);
+    if (!link->up || link->broker != broker_number_)
+      return;
+    what(*core_);
+    constexpr int often_enough = 4;
+    if (++looks_ % often_enough == 0)
+      check_quotas();
   });
 }
 
@@ -166,6 +170,7 @@ void Cluster::start_broker() {
   for (const auto& entry : *ids)
     options.last_id = std::max<std::uint64_t>(options.last_id, std::stoull(entry.value));
   world_ = std::make_unique<World>(*this, broker_number_);
+  last_event_ = 0;
   core_ = std::make_unique<BrokerCore>(*world_, std::move(options));
   core_->start();
 }
@@ -333,6 +338,48 @@ void Cluster::check_room(const Node& node) {
   }
 }
 
+// Nobody gets above a quota, or further above a lowered one, but by what was granted before and has come back.
+void Cluster::check_quotas() {
+  if (faults_.quotas == 0)
+    return;
+  v1::GetState message;
+  message.set_events_from(last_event_ + 1);
+  const auto now = core_->state(message);
+  bool came_back = false;
+  for (const auto& event : now.events()) {
+    last_event_ = event.sequence();
+    came_back = came_back || event.kind() == "adopted";
+  }
+  std::map<std::string, std::int64_t> counted;
+  for (const auto& lease : now.leases())
+    for (const auto& device : lease.devices())
+      counted[lease.quota_owner()] += lease.parent() == 0 && lease.group() == 0 ? device.share_units() : 0;
+  for (const auto& group : now.groups())
+    for (const auto& bundle : group.bundles())
+      for (const auto& device : bundle.devices())
+        counted[group.owner()] += device.share_units();
+  auto before = std::exchange(held_units_, {});
+  for (const auto& quota : now.quotas()) {
+    const auto used = quota.used_units();
+    held_units_[quota.owner()] = used;
+    // Leases that have ended, and lend parts, are held and not shown.
+    if (counted[quota.owner()] > used)
+      violations_.push_back(fmt::format("{} holds {}, and {} count", quota.owner(), counted[quota.owner()], used));
+    counted.erase(quota.owner());
+    if (!quota.has_gpu_units())
+      continue;
+    coverage_["at the quota"] += used > 0 && used == quota.gpu_units() ? 1 : 0;
+    if (used > quota.gpu_units() && used > before[quota.owner()] && !came_back)
+      violations_.push_back(fmt::format("{} holds {} of {}, and {} before", quota.owner(), used, quota.gpu_units(),
+                                        before[quota.owner()]));
+  }
+  for (const auto& [owner, units] : counted)
+    if (!owner.empty() && units > 0)
+      violations_.push_back(fmt::format("{} holds {}, which do not count", owner, units));
+  for (const auto& waiting : now.queue())
+    coverage_["waits for a quota"] += waiting.reason().find("the quota of") != std::string::npos ? 1 : 0;
+}
+
 void Cluster::restart(Node& node) {
   note("node lost: " + node.offer.name());
   cut(node.link);
@@ -367,7 +414,7 @@ void Cluster::greet(Client& client) {
   const auto link = client.link;
   to_broker(link, [this, link, &client, message](BrokerCore& core) {
     note("hello", message);
-    if (const auto done = core.hello(message, {}, link); !done)
+    if (const auto done = core.hello(message, client.caller, link); !done)
       violations_.push_back("a client is refused: " + done.error().message());
     from_broker(link, [this, &client] {
       client.greeted = true;

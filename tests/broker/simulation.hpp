@@ -34,6 +34,8 @@ struct Faults {
   int goodbyes = 0;
   /// Of the broker, for so long that all others give it up.
   int standstills = 0;
+  /// Changes of quotas; most clients have a name then.
+  int quotas = 0;
 };
 
 /// How often what has happened, so that a test can tell whether it has seen everything.
@@ -134,6 +136,8 @@ private:
   void end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool crashed);
   void end_itself(Node& node, std::uint64_t lease);
   void check_room(const Node& node);
+  void check_quotas();
+  void set_some_quota();
   void restart(Node& node);
 
   // -- clients ---------------------------------------------------------------------------------
@@ -189,6 +193,10 @@ private:
   std::uint64_t last_agent_ = 0;
   /// Ids of leases that holders were started under.
   std::set<std::uint64_t> seen_;
+  /// What owners held when it was looked at last, and the broker's last event then.
+  std::map<std::string, std::int64_t> held_units_;
+  std::uint64_t last_event_ = 0;
+  std::uint64_t looks_ = 0;
   std::vector<std::string> violations_;
 };
 

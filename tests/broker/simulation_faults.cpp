@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace simulation {
 
@@ -56,7 +57,22 @@ void Cluster::fail_something() {
       stop(client);
   } else if (turns_up(faults_.standstills)) {
     stand_still();
+  } else if (turns_up(faults_.quotas)) {
+    set_some_quota();
   }
+}
+
+void Cluster::set_some_quota() {
+  v1::SetQuota message;
+  constexpr std::array<const char*, 4> owners = {"alice", "alice", "bob", "*"};
+  constexpr std::array<std::int64_t, 5> units = {0, 6'000, 10'000, 20'000, 30'000};
+  message.set_owner(owners.at(pick(owners.size())));
+  if (chance(80))
+    message.set_gpu_units(units.at(pick(units.size())));
+  note("quota", message);
+  check_quotas(); // what they hold is above a lower one at once
+  if (core_->set_quota(message))
+    ++coverage_["quota set"];
 }
 
 void Cluster::drain_some_node() {

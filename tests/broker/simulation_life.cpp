@@ -40,6 +40,9 @@ Cluster::~Cluster() {
 Cluster::Client& Cluster::add_client() {
   auto& client = *clients_.emplace_back(std::make_unique<Client>());
   client.id = ++last_client_;
+  // One of three administers.
+  if (faults_.quotas > 0 && client.id % 3 != 0)
+    client.caller = {client.id % 3 == 1 ? "alice" : "bob", false};
   greet(client);
   return client;
 }
@@ -129,7 +132,8 @@ void Cluster::spawn(Client& client) {
   note(fmt::format("client {} spawns", client.id), message);
   begin(client, "spawn", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.spawn_actor(message, client.caller, {}, answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
+    core.spawn_actor(message, client.caller, {},
+                     answer<FoundActor>(client, asked, [&client](const Result<FoundActor>& found) {
                        client.actors.insert(found->info.id());
                      }));
   });
@@ -169,7 +173,8 @@ void Cluster::submit_group(Client& client) {
   note(fmt::format("client {} groups", client.id), message);
   begin(client, "group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
-    core.submit_group(message, client.caller, answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
+    core.submit_group(message, client.caller,
+                      answer<v1::GroupInfo>(client, asked, [&client](const Result<v1::GroupInfo>& info) {
                         client.groups.insert(info->id());
                       }));
   });
@@ -387,6 +392,9 @@ std::vector<std::string> Cluster::leftovers() {
   for (const auto& device : now.devices())
     if (device.free_units() != 10'000 || device.free_memory_bytes() != device.device().memory_bytes())
       result.push_back("not free: " + device.ShortDebugString());
+  for (const auto& quota : now.quotas())
+    if (quota.used_units() != 0)
+      result.push_back("counted: " + quota.ShortDebugString());
   for (const auto& node : nodes_)
     if (!node->held.empty())
       result.push_back(fmt::format("node {} holds {} leases", node->offer.name(), node->held.size()));

@@ -36,6 +36,8 @@ struct Cluster::Asked {
 
 struct Cluster::Client {
   std::uint64_t id = 0;
+  /// Who it is, by its certificate.
+  Caller caller;
   std::shared_ptr<Link> link;
   bool greeted = false;
   /// For good.

@@ -118,6 +118,25 @@ TEST_CASE("a cluster whose broker stands still, and which some leave, ends as it
     CHECK(coverage[what] > seeds);
 }
 
+TEST_CASE("a cluster with quotas gives nobody more than theirs, whatever dies", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.quotas = 10;
+  for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
+    live_through(seed, faults, coverage);
+  faults.lost_connections = 5;
+  faults.lost_nodes = 2;
+  faults.lost_clients = 1;
+  faults.lost_holders = 5;
+  faults.lost_brokers = 2;
+  faults.drains = 2;
+  faults.own_ends = 4;
+  for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
+    live_through(seed, faults, coverage);
+  for (const auto* what : {"quota set", "at the quota", "waits for a quota", "broker lost"})
+    CHECK(coverage[what] > seeds / 2);
+}
+
 TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]") {
   Coverage coverage;
   Faults faults;

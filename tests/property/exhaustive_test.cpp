@@ -149,6 +149,35 @@ TEST_CASE("over every history of five calls with a group that shrinks the ledger
     CHECK(run_all(menu, calls, without_reservations(), nodes) == 100'000);
 }
 
+TEST_CASE("over every history of five calls with quotas the ledger does what a naive scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_passes = 1;
+  options.reservation_for = std::chrono::seconds{2};
+  const auto quota = [](const char* owner, std::optional<Share> limit) {
+    Op op;
+    op.kind = Op::Kind::set_quota;
+    op.request.owner = owner;
+    op.quota = limit;
+    return op;
+  };
+  const auto of_a = [](Op op) {
+    op.request.owner = "a";
+    return op;
+  };
+  const std::vector<Op> menu = {quota("a", Share{8000}),
+                                quota("*", Share{5000}),
+                                quota("a", std::nullopt),
+                                of_a(submit(Share{3000})),
+                                of_a(submit(Share{6000}, 0, 0, 1)),
+                                of_a(submit(Share{}, 60)),
+                                of_a(submit(Share{5000}, 0, 1)),
+                                submit(Share::whole(1)),
+                                call(Op::Kind::release, 0),
+                                call(Op::Kind::advance)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}
+
 TEST_CASE("over every history of five calls with labels, wishes and lost bundles the ledger does what a naive "
           "scheduler does") {
   auto wish = submit(Share{6000});

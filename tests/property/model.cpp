@@ -382,8 +382,7 @@ bool Model::is_feasible(const Waiting& waiting, bool drained_too) const {
         return true;
   } else {
     for (const auto& [name, node] : nodes_)
-      if (least_of(r) <= limit && (drained_too || !node.draining)
-          && choose({name, 0, 0, 0}, r, true, taken, limit))
+      if (least_of(r) <= limit && (drained_too || !node.draining) && choose({name, 0, 0, 0}, r, true, taken, limit))
         return true;
   }
   for (const auto id : ancestors(r.parent.value()))
@@ -579,8 +578,9 @@ std::int64_t Model::least_of(const Waiting& waiting) const {
 }
 
 std::string Model::owner_of(const Waiting& waiting) const {
-  return waiting.group != 0 ? groups_.at(waiting.group).request.owner
-                            : waiting.request.group ? std::string{} : waiting.request.owner;
+  return waiting.group != 0      ? groups_.at(waiting.group).request.owner
+         : waiting.request.group ? std::string{}
+                                 : waiting.request.owner;
 }
 
 bool Model::is_over_quota(std::uint64_t id, std::uint64_t group) const {

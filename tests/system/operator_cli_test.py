@@ -189,6 +189,44 @@ def groups(cluster):
     fits(r'--remove is "pair": a whole number', cluster.run("groups", "--remove", "pair", code=2))
 
 
+# -- quotas ----------------------------------------------------------------------------------------
+
+
+@case
+def quotas(cluster):
+    """quotas shows who holds how much of what, and a client waits for its own while another runs"""
+    same(cluster.json("quotas", "--json"), [])
+    same(cluster.run("quotas", "--set", "alice=0.5", "--set", "*=1.5"),
+         "the quota of * is 1.5 devices in all\nthe quota of alice is 0.5 devices in all\n")
+    certs = {name: os.path.join(cluster.folder, name) for name in ("alice", "bob")}
+    for name, folder in certs.items():
+        subprocess.run([cluster.program, "certs", "issue", name, "--client", "--out", folder], env=cluster.env,
+                       capture_output=True, timeout=DEADLINE, check=True)
+    cluster.run("spawn", "counter", "--name", "hers", "--gpus", "0.25", "--certs", certs["alice"])
+    waiting = cluster.start("submit", "gpu_ids", "--gpus", "0.375", "--certs", certs["alice"])
+    reason = 'the quota of "alice" is 0.5 devices, it holds 0.25, and this is for 0.375 more'
+    until(lambda: [entry["reason"] for entry in cluster.json("queue", "--json")] == [reason], "the task waits")
+    same(len(json.loads(cluster.run("submit", "gpu_ids", "--gpus", "0.5", "--certs", certs["bob"]))["devices"]), 1)
+    same(cluster.json("quotas", "--json")[:2], [{"owner": "*", "used": 0.0, "of": 1.5, "default": False},
+                                                {"owner": "alice", "used": 0.25, "of": 0.5, "default": False}])
+    fits(r"(?m)^OWNER +USED +OF\n\* +each +1\.5\nalice +0\.25 +0\.5$", cluster.run("quotas"))
+    fits(r'the quota of "bob" is 1\.5 devices, and this is for 2',
+         cluster.run("submit", "gpu_ids", "--gpus", "2", "--certs", certs["bob"], code=2))
+    fits(r"a node's is needed", cluster.run("quotas", "--set", "alice=2", "--certs", certs["alice"], code=2))
+    with exporter(cluster) as read:
+        values = samples(read("/metrics")[1])
+    same([values[f'gpuactors_quota_{what}{{owner="alice"}}'] for what in ("devices", "used_devices")], [0.5, 0.25])
+    cluster.run("quotas", "--set", "alice=1")
+    out, error = waiting.communicate(timeout=DEADLINE)
+    same((waiting.returncode, len(json.loads(out)["devices"]), error), (0, 1, ""))
+    cluster.run("kill", "hers", "--no-restart")
+    same(cluster.run("quotas", "--remove", "alice", "--remove", "*"),
+         "alice has no quota of its own any more\n* has no quota of its own any more\n")
+    fits(r'no quota is set for "alice"', cluster.run("quotas", "--remove", "alice", code=2))
+    fits(r'--set alice is "much": a number', cluster.run("quotas", "--set", "alice=much", code=2))
+    same(len(events(cluster, "--kind", "quota_set")), 5)
+
+
 # -- timeline --------------------------------------------------------------------------------------
 
 

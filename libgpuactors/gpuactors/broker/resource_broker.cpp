@@ -175,9 +175,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
                                                                  : fail(not_theirs(message.client())));
       },
       [&core, answer_client](const v1::AcquireLease& message) {
-        return answer_client(by_grant, message, [&](const Caller& from, auto to) {
-          core.acquire(message, from, std::move(to));
-        });
+        return answer_client(by_grant, message,
+                             [&](const Caller& from, auto to) { core.acquire(message, from, std::move(to)); });
       },
       [this, &core](const v1::CancelAcquire& message) {
         if (core.speaks_for(message.client(), caller()))

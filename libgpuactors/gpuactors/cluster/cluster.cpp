@@ -207,7 +207,8 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
     const auto type = core_->registry().find_task(task);
     GPUACTORS_TRY(check_process(options, *core_));
     if (!type && core_->connected())
-      return shape_of(options, std::string{task}, {}, parent_, quota_owner_); // the node that has the type checks the rest
+      return shape_of(options, std::string{task}, {}, parent_,
+                      quota_owner_); // the node that has the type checks the rest
     if (!type)
       return fail(type.error());
     GPUACTORS_TRY(detail::check_call("task", **type, input, output, pending->call.stream));

@@ -269,6 +269,8 @@ private:
   std::optional<std::string> over_quota(const Entry* entry) const;
   // Finds new shapes for the waiting requests of owners that have become, or are no longer, bounded.
   void reshape();
+  // Quotas have changed: has `pump` look at all waiting requests again.
+  void look_at_all();
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 

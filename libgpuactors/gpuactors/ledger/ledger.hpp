@@ -128,8 +128,9 @@ public:
   /// Serves the requests that fit after all calls since `pause`.
   Events resume(TimePoint now);
 
-  /// While nodes are expected, a request that no node could ever satisfy waits, as with `wait_for_nodes`. When nodes
-  /// are no longer expected, requests that still cannot be satisfied become infeasible.
+  /// While nodes are expected, a request that no node could ever satisfy waits, as with `wait_for_nodes`, and owners
+  /// with a quota are granted nothing: nodes may bring what they hold. When nodes are no longer expected, requests that
+  /// still cannot be satisfied become infeasible.
   Events expect_nodes(bool expected, TimePoint now);
 
   // -- time ------------------------------------------------------------------------------------

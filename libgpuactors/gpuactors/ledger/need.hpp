@@ -66,8 +66,8 @@ struct ShapeKey {
   }
 };
 
-/// Return the least and the most units of its owner's quota that a grant to the shape takes. They differ only if it asks
-/// for memory alone: then its share depends on the device.
+/// Return the least and the most units of its owner's quota that a grant to the shape takes. They differ only if it
+/// asks for memory alone: then its share depends on the device.
 [[nodiscard]] std::int64_t least_charge(const ShapeKey& key) noexcept;
 [[nodiscard]] std::int64_t least_charge(const ResourceRequest& request) noexcept;
 [[nodiscard]] std::int64_t most_charge(const ShapeKey& key) noexcept;

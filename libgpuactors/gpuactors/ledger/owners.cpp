@@ -9,6 +9,15 @@ namespace gpuactors {
 
 using ledger_detail::least_charge;
 
+namespace {
+
+std::string quota_text(const std::string& owner, Share limit) {
+  return fmt::format("the quota of \"{}\" is {} device{}", owner, to_string(limit),
+                     limit == Share::whole(1) ? "" : "s");
+}
+
+} // namespace
+
 // Returns the part of a request that decides where it can go; the rest stays with its entry in the queue.
 Ledger::Impl::ShapeKey Ledger::Impl::shape_key(const ResourceRequest& request) const {
   ShapeKey key{request, {}, {}};
@@ -52,11 +61,10 @@ std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
   if (!limit)
     return {};
   const auto text = [&](std::string_view asks) {
-    return fmt::format("the quota of \"{}\" is {} of devices in all: {}; ask for less, or have the quota raised", owner,
-                       to_string(*limit), asks);
+    return fmt::format("{}, and {}: ask for less, or have the quota raised", quota_text(owner, *limit), asks);
   };
   if (const auto least = least_charge(key); least > limit->units())
-    return text(fmt::format("it asks for {}", to_string(Share{least})));
+    return text(fmt::format("this is for {}", to_string(Share{least})));
   // The share that goes with memory depends on the device.
   if (key.is_group() || key.request.gpus > Share{} || key.request.memory_bytes == 0)
     return {};
@@ -66,7 +74,7 @@ std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
   lens.most_share = std::min(lens.most_share, *limit);
   if (fits_somewhere(cluster_, key.request, lens))
     return {};
-  return text(fmt::format("it asks for {}, which is more on each device that has them",
+  return text(fmt::format("this is for {}, which take more of each device that has them",
                           ledger_detail::describe_bytes(key.request.memory_bytes)));
 }
 
@@ -76,9 +84,12 @@ std::string Ledger::Impl::why_over_quota(const ShapeKey& key) const {
   if (!limit)
     return {};
   const auto room = quotas_.room_of(owner);
+  if (!quotas_.is_complete())
+    return least_charge(key) == 0
+               ? std::string{}
+               : quota_text(owner, *limit) + ", and what it holds is known when nodes have had time to come back";
   const auto text = [&](std::string_view asks) {
-    return fmt::format("the quota of \"{}\" is {} of devices in all: it holds {}, and {}", owner, to_string(*limit),
-                       to_string(quotas_.used_by(owner)), asks);
+    return fmt::format("{}, it holds {}, and {}", quota_text(owner, *limit), to_string(quotas_.used_by(owner)), asks);
   };
   if (const auto least = least_charge(key); least > room)
     return text(key.is_group() || key.request.gpus > Share{}
@@ -100,7 +111,7 @@ std::string Ledger::Impl::why_over_quota(const ShapeKey& key) const {
   if (!fits())
     return {};
   lens.most_share = std::min(lens.most_share, Share{room});
-  return key.is_group() || !fits() ? text("what this asks for in bytes is more than the rest") : std::string{};
+  return key.is_group() || !fits() ? text("the memory that this asks for takes more than is left") : std::string{};
 }
 
 std::optional<std::string> Ledger::Impl::over_quota(const Entry* entry) const {
@@ -147,12 +158,16 @@ Result<Ledger::Events> Ledger::Impl::set_quota(const std::string& owner, std::op
   pass_time(now, events);
   quotas_.set(owner, limit);
   reshape();
+  look_at_all();
+  pump(events);
+  return events;
+}
+
+void Ledger::Impl::look_at_all() {
   // For waiting requests, more room is like new nodes, and less like the loss of some.
   recheck_due_ = !queue_.entries().empty();
   for (const auto& [name, node] : cluster_.nodes())
     note_freed(cluster_.find(name)->pool, {});
-  pump(events);
-  return events;
 }
 
 std::vector<QuotaView> Ledger::Impl::quotas() const {

@@ -63,7 +63,8 @@ struct Lens {
   /// Whether drained nodes count like others. Only with total amounts, for the question whether a node could ever serve
   /// a request: nothing is placed on drained nodes.
   bool with_drained = false;
-  /// No device gives more than this: what a quota leaves, for requests by memory alone, whose share depends on the device.
+  /// No device gives more than this: what a quota leaves, for requests by memory alone, whose share depends on the
+  /// device.
   Share most_share = Share::whole(1);
 
   /// Returns whether new leases on the node count.

@@ -135,8 +135,8 @@ public:
     return shapes_;
   }
 
-  /// Returns the first entry of every feasible shape without a bounded owner, in the order of the queue. Those of owners
-  /// with a quota are in `wakes().owned()`.
+  /// Returns the first entry of every feasible shape without a bounded owner, in the order of the queue. Those of
+  /// owners with a quota are in `wakes().owned()`.
   [[nodiscard]] const Heads& heads() const {
     return heads_;
   }

@@ -56,8 +56,10 @@ Share Quotas::used_by(std::string_view owner) const {
 
 std::int64_t Quotas::room_of(std::string_view owner) const {
   const auto limit = limit_of(owner);
+  if (!limit)
+    return unlimited;
   // A quota that was lowered may be below what is held.
-  return limit ? std::max(*limit - used_by(owner), Share{}).units() : unlimited;
+  return complete_ ? std::max(*limit - used_by(owner), Share{}).units() : 0;
 }
 
 } // namespace gpuactors::ledger_detail

@@ -35,6 +35,15 @@ public:
 
   [[nodiscard]] Share used_by(std::string_view owner) const;
 
+  /// While not all that is held is known, nobody with a quota has room.
+  void set_complete(bool complete) {
+    complete_ = complete;
+  }
+
+  [[nodiscard]] bool is_complete() const {
+    return complete_;
+  }
+
   /// Returns how many units the owner may still get: `unlimited` without a quota.
   [[nodiscard]] std::int64_t room_of(std::string_view owner) const;
 
@@ -55,6 +64,7 @@ public:
 private:
   std::map<std::string, Share, std::less<>> limits_;
   std::map<std::string, Share, std::less<>> used_;
+  bool complete_ = true;
 };
 
 } // namespace gpuactors::ledger_detail

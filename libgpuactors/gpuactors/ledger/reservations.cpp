@@ -29,8 +29,8 @@ Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
   return lens;
 }
 
-// Visits, in each priority, the oldest blocked entry for which a place can be reserved: none without room in its owner's
-// quota, because a place is of no use to it.
+// Visits, in each priority, the oldest blocked entry for which a place can be reserved: none without room in its
+// owner's quota, because a place is of no use to it.
 template <class Visit>
 void Ledger::Impl::for_each_oldest(Visit visit) {
   constexpr auto last = std::numeric_limits<std::uint64_t>::max();

@@ -109,6 +109,9 @@ Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
   recheck_due_ = recheck_due_ || !expected;
   Events events;
   pass_time(now, events);
+  quotas_.set_complete(!expected);
+  if (!expected && !quotas_.limits().empty())
+    look_at_all();
   pump(events);
   return events;
 }

@@ -365,7 +365,8 @@ private:
   /// The owners for whom something waits that their quotas leave no room for, with the key of what waits, as in
   /// `TaskRequest`; an empty one if it differs or is no task's.
   [[nodiscard]] std::map<std::string, std::string> over_quotas() const;
-  /// Reclaims the leases with another key that clients of this owner keep for their next task: nobody else's would help.
+  /// Reclaims the leases with another key that clients of this owner keep for their next task: nobody else's would
+  /// help.
   void make_room_for(const std::string& owner, const std::string& key);
   void add_quotas(v1::ClusterState& state) const;
 

@@ -198,10 +198,9 @@ void BrokerCore::make_way_again() {
       all_alike = false;
       break;
     }
-  const bool group_waits =
-      std::any_of(groups_.begin(), groups_.end(), [this](const auto& item) {
-        return waits(item.first, item.second) && !ledger_.over_quota(item.first);
-      });
+  const bool group_waits = std::any_of(groups_.begin(), groups_.end(), [this](const auto& item) {
+    return waits(item.first, item.second) && !ledger_.over_quota(item.first);
+  });
   if (task_requests_.empty() && actor_requests_.empty() && !group_waits && over.empty()) {
     turn_ = limits::lease_turn;
     return;

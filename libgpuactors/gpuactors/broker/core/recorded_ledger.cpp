@@ -120,8 +120,7 @@ Result<Ledger::Events> RecordedLedger::cancel(RequestId id, TimePoint now) {
   return noted(std::move(events));
 }
 
-Result<Ledger::Events> RecordedLedger::set_quota(const std::string& owner, std::optional<Share> limit,
-                                                 TimePoint now) {
+Result<Ledger::Events> RecordedLedger::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
   auto events = Ledger::set_quota(owner, limit, now);
   if (writer_ != nullptr && events)
     writer_->set_quota(owner, limit, now);

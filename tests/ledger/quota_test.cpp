@@ -1,0 +1,241 @@
+// What an owner's leases and groups may hold together, and what becomes of what has no room in that.
+#include <ledger/fixture.hpp>
+
+using namespace ledger_test;
+
+namespace {
+
+ResourceRequest of(const std::string& owner, ResourceRequest request) {
+  request.owner = owner;
+  return request;
+}
+
+void set(Fixture& f, const std::string& owner, double gpus) {
+  f.events = f.take(f.ledger.set_quota(owner, *Share::from_double(gpus, "quota"), f.now));
+}
+
+Share used(const Fixture& f, const std::string& owner) {
+  for (const auto& quota : f.ledger.quotas())
+    if (quota.owner == owner)
+      return quota.used;
+  return {};
+}
+
+} // namespace
+
+TEST_CASE("what an owner's quota has no room for waits and says why, and others are served") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 1);
+  auto first = f.submit(of("alice", gpus(0.75)));
+  CHECK(place(first) == "n0:0");
+  const auto second = f.submit(of("alice", gpus(0.5)));
+  CHECK(place(second) == "pending: the quota of \"alice\" is 1 device, it holds 0.75, and this is for 0.5 more");
+  // Younger and for more, but within their own.
+  CHECK(f.submit(of("bob", gpus(2))).kind == Kind::granted);
+  CHECK(f.submit(gpus(0.5)).kind == Kind::granted);
+  // And so is what fits beside the first.
+  CHECK(f.submit(of("alice", gpus(0.25))).kind == Kind::granted);
+  CHECK(used(f, "alice") == Share::whole(1));
+  CHECK(f.ledger.over_quota(second.request) == "alice");
+  CHECK_FALSE(f.ledger.could_be_served(second.request));
+  const auto events = f.release(first);
+  REQUIRE(events.size() == 2);
+  CHECK(events.back().request == second.request);
+  CHECK(used(f, "alice") == Share{7'500});
+}
+
+TEST_CASE("what no owner's quota could ever have room for is infeasible, with the numbers") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "*", 1.5);
+  CHECK(place(f.submit(of("alice", gpus(2))))
+        == "infeasible: the quota of \"alice\" is 1.5 devices, and this is for 2: ask for less, or have the quota "
+           "raised");
+  GroupRequest pair;
+  pair.owner = "alice";
+  pair.bundles = {gpus(1), gpus(0.75)};
+  CHECK(f.submit_group(pair).reason.find("this is for 1.75") != std::string::npos);
+  CHECK(f.submit(of("alice", memory(200))).reason.find("quota") == std::string::npos);
+  // Who has a quota of its own is not bounded by that of all.
+  set(f, "bob", 3);
+  CHECK(f.submit(of("bob", gpus(3))).kind == Kind::granted);
+}
+
+TEST_CASE("a request for memory alone goes where its share has room in the quota") {
+  auto small = node_of("n0", 1, 100);
+  small.devices.push_back({"", 1'000, ""});
+  Fixture f({small});
+  set(f, "alice", 0.3);
+  // Half of the small device would leave less.
+  CHECK(place(f.submit(of("bob", memory(50)))) == "n0:0");
+  CHECK(place(f.submit(of("alice", memory(50)))) == "n0:1");
+  CHECK(used(f, "alice") == Share{500});
+  CHECK(place(f.submit(of("alice", memory(400))))
+        == "infeasible: the quota of \"alice\" is 0.3 devices, and this is for 400 bytes (400 B), which take more of "
+           "each "
+           "device that has them: ask for less, or have the quota raised");
+  const auto waiting = f.submit(of("alice", memory(290)));
+  CHECK(waiting.kind == Kind::pending);
+  CHECK(waiting.reason
+        == "the quota of \"alice\" is 0.3 devices, it holds 0.05, and the memory that this asks for takes more than is "
+           "left");
+}
+
+TEST_CASE("what comes back anywhere makes room for what waits elsewhere") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  set(f, "alice", 1);
+  auto first = of("alice", gpus(1));
+  first.node = "n0";
+  const auto held = f.submit(first);
+  auto second = first;
+  second.node = "n1";
+  const auto waiting = f.submit(second);
+  CHECK(waiting.kind == Kind::pending);
+  const auto events = f.release(held);
+  CHECK(events.back().request == waiting.request);
+  CHECK(place(events.back()) == "n1:0");
+}
+
+TEST_CASE("no place is held back for a request that its owner's quota keeps waiting") {
+  Fixture f({node_of("n0", 2)});
+  set(f, "alice", 1);
+  auto small = f.submit(of("alice", gpus(0.5)));
+  const auto whole = f.submit(of("alice", gpus(1)));
+  CHECK(whole.kind == Kind::pending);
+  f.advance(seconds{100});
+  CHECK(f.ledger.reservations().empty());
+  CHECK(f.submit(gpus(0.5)).kind == Kind::granted);
+  const auto other = f.submit(gpus(1));
+  CHECK(other.kind == Kind::granted);
+  // With room in the quota, it waits for a place like any other.
+  f.release(small);
+  f.advance(seconds{100});
+  REQUIRE(f.ledger.reservations().size() == 1);
+  CHECK(f.ledger.reservations().front().request == whole.request);
+}
+
+TEST_CASE("a reservation ends when its owner's quota is used up by another request, and its place serves others") {
+  Fixture f({node_of("n0", 2)});
+  set(f, "alice", 1);
+  f.submit(gpus(1));
+  f.submit(gpus(0.5));
+  const auto whole = f.submit(of("alice", gpus(1)));
+  f.advance(seconds{2});
+  REQUIRE(f.ledger.reservations().size() == 1);
+  const auto held_back = f.submit(gpus(0.25));
+  CHECK(held_back.kind == Kind::pending);
+  auto urgent = of("alice", gpus(0.25));
+  urgent.priority = 1;
+  CHECK(f.submit(urgent).kind == Kind::granted);
+  CHECK(f.ledger.reservations().empty());
+  REQUIRE(f.events.size() == 2);
+  CHECK(f.events.back().request == held_back.request);
+  CHECK(f.ledger.is_pending(whole.request));
+}
+
+TEST_CASE("a lower quota ends nothing and grants nothing more; a higher one, or none, serves what waits") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 2);
+  const auto a = f.submit(of("alice", gpus(1)));
+  const auto b = f.submit(of("alice", gpus(1)));
+  set(f, "alice", 1);
+  CHECK(f.events.empty());
+  CHECK(used(f, "alice") == Share::whole(2));
+  const auto waiting = f.submit(of("alice", gpus(0.5)));
+  CHECK(waiting.kind == Kind::pending);
+  // Without a device it needs no room.
+  CHECK(f.submit(of("alice", ResourceRequest{})).kind == Kind::granted);
+  CHECK(f.release(a).size() == 1);
+  set(f, "alice", 1.5);
+  REQUIRE(f.events.size() == 1);
+  CHECK(f.events.front().request == waiting.request);
+  const auto more = f.submit(of("alice", gpus(1)));
+  CHECK(more.kind == Kind::pending);
+  // What waits and can have no room any more is refused.
+  auto patient = of("alice", gpus(1));
+  patient.wait_for_nodes = true;
+  const auto waits = f.submit(patient);
+  set(f, "alice", 0.5);
+  REQUIRE(f.events.size() == 1);
+  CHECK(f.events.front().kind == Kind::infeasible);
+  CHECK(f.events.front().request == more.request);
+  f.events = f.take(f.ledger.set_quota("alice", std::nullopt, f.now));
+  REQUIRE(f.events.size() == 1);
+  CHECK(f.events.front().request == waits.request);
+  CHECK(f.ledger.set_quota("alice", std::nullopt, f.now).error().code() == Errc::not_found);
+  CHECK(f.ledger.set_quota("", Share{}, f.now).error().code() == Errc::invalid_argument);
+  CHECK(f.ledger.set_quota("alice", Share{-1}, f.now).error().code() == Errc::invalid_argument);
+  CHECK(b.lease.has_value());
+}
+
+TEST_CASE("what is lent inside a lease, or drawn from a group, counts once") {
+  Fixture f({node_of("n0", 3)});
+  set(f, "alice", 2);
+  const auto parent = f.submit(of("alice", gpus(1)));
+  auto child = of("alice", gpus(0.5));
+  child.parent = parent.lease->id;
+  // There is room beside it at first; then only inside.
+  CHECK_FALSE(f.submit(child).lease->parent);
+  child.gpus = Share{7'500};
+  CHECK(f.submit(child).lease->parent == parent.lease->id);
+  CHECK(used(f, "alice") == Share{15'000});
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {gpus(0.5)};
+  CHECK(f.submit_group(group).kind == Kind::granted);
+  CHECK(used(f, "alice") == Share::whole(2));
+  auto drawn = of("alice", gpus(0.5));
+  drawn.group = GroupId{f.last_group};
+  CHECK(f.submit(drawn).kind == Kind::granted);
+  CHECK(used(f, "alice") == Share::whole(2));
+  f.take(f.ledger.release_group(GroupId{f.last_group}, f.now));
+  CHECK(used(f, "alice") == Share{15'000});
+}
+
+TEST_CASE("a request that waited in vain for a quota says its numbers") {
+  Fixture f({node_of("n0", 2)});
+  set(f, "alice", 0.5);
+  f.submit(of("alice", gpus(0.5)));
+  auto hurried = of("alice", gpus(0.25));
+  hurried.queue_timeout = seconds{3};
+  CHECK(f.submit(hurried).kind == Kind::pending);
+  const auto events = f.advance(seconds{3});
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().code == Errc::no_capacity);
+  CHECK(events.front().reason
+        == "waited 3 s in vain: the quota of \"alice\" is 0.5 devices, it holds 0.5, and this is for 0.25 more");
+}
+
+TEST_CASE("while nodes are expected, nothing is granted to whom a quota bounds, and then what it has room for") {
+  Fixture f;
+  f.take(f.ledger.expect_nodes(true, f.now));
+  set(f, "alice", 1);
+  f.take(f.ledger.add_node(node_of("n0", 2), f.now));
+  const auto waiting = f.submit(of("alice", gpus(0.5)));
+  CHECK(place(waiting)
+        == "pending: the quota of \"alice\" is 1 device, and what it holds is known when nodes have had time to come "
+           "back");
+  CHECK(f.submit(of("bob", gpus(0.5))).kind == Kind::granted);
+  CHECK(f.submit(of("alice", ResourceRequest{})).kind == Kind::granted);
+  const auto events = f.take(f.ledger.expect_nodes(false, f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().request == waiting.request);
+}
+
+TEST_CASE("restored leases and groups count, also above the quota") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 1);
+  Lease lease;
+  lease.id = LeaseId{7};
+  lease.request = RequestId{7};
+  lease.node = "n0";
+  lease.devices = {{0, Share::whole(1), 100}};
+  lease.owner = "alice";
+  REQUIRE(f.ledger.restore(lease));
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {gpus(0.5)};
+  REQUIRE(f.ledger.restore_group(GroupId{9}, group, {{0, "n0", {{1, Share{5'000}, 50}}, {}, {}}}, f.now));
+  f.ledger.check();
+  CHECK(used(f, "alice") == Share{15'000});
+  CHECK(f.submit(of("alice", gpus(0.25))).kind == Kind::pending);
+}
