@@ -58,8 +58,14 @@ public:
 
   void wake(Duration after, Wake what) override {
     cluster_.time_.at(deadline_after(now(), after), [this, what, number = number_, &cluster = cluster_] {
-      if (cluster.broker_number_ == number)
-        cluster.core_->wake(what);
+      if (cluster.broker_number_ != number)
+        return;
+      cluster.check_quotas();
+      cluster.core_->wake(what);
+      if (what == Wake::settled) {
+        cluster.check_quotas();
+        cluster.settling_ = false;
+      }
     });
   }
 
@@ -171,6 +177,7 @@ void Cluster::start_broker() {
     options.last_id = std::max<std::uint64_t>(options.last_id, std::stoull(entry.value));
   world_ = std::make_unique<World>(*this, broker_number_);
   last_event_ = 0;
+  settling_ = true;
   core_ = std::make_unique<BrokerCore>(*world_, std::move(options));
   core_->start();
 }
@@ -345,10 +352,14 @@ void Cluster::check_quotas() {
   v1::GetState message;
   message.set_events_from(last_event_ + 1);
   const auto now = core_->state(message);
-  bool came_back = false;
+  bool adopted = false;
+  std::set<std::string> granted;
   for (const auto& event : now.events()) {
     last_event_ = event.sequence();
-    came_back = came_back || event.kind() == "adopted";
+    adopted = adopted || event.kind() == "adopted";
+    const auto& lease = event.lease();
+    if (event.kind() == "granted" && lease.parent() == 0 && lease.group() == 0 && lease.devices_size() > 0)
+      granted.insert(lease.quota_owner());
   }
   std::map<std::string, std::int64_t> counted;
   for (const auto& lease : now.leases())
@@ -369,7 +380,9 @@ void Cluster::check_quotas() {
     if (!quota.has_gpu_units())
       continue;
     coverage_["at the quota"] += used > 0 && used == quota.gpu_units() ? 1 : 0;
-    if (used > quota.gpu_units() && used > before[quota.owner()] && !came_back)
+    // Groups come back without an event, before anything is granted within quotas.
+    const bool more = used > before[quota.owner()] && !settling_;
+    if (used > quota.gpu_units() && !adopted && (more || granted.count(quota.owner()) > 0))
       violations_.push_back(fmt::format("{} holds {} of {}, and {} before", quota.owner(), used, quota.gpu_units(),
                                         before[quota.owner()]));
   }

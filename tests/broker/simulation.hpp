@@ -197,6 +197,8 @@ private:
   std::map<std::string, std::int64_t> held_units_;
   std::uint64_t last_event_ = 0;
   std::uint64_t looks_ = 0;
+  /// The broker waits for what an earlier one knew.
+  bool settling_ = false;
   std::vector<std::string> violations_;
 };
 

@@ -201,6 +201,20 @@ TEST_CASE("shares too fine or too large are answers, negative ones are errors") 
   CHECK(error_of_step(R"({"advance":{"seconds":-1}})") == "steps[0].advance.seconds is -1: it cannot be negative");
 }
 
+TEST_CASE("a scenario has owners and their quotas") {
+  const auto lines = with_steps(R"({"set_quota":{"owner":"alice","gpus":0.75}},
+          {"submit":{"id":"a","gpus":0.5,"owner":"alice"}},
+          {"submit":{"id":"b","gpus":0.5,"owner":"alice"}},
+          {"submit_group":{"id":"g","owner":"alice","bundles":[{"gpus":1}]}},
+          {"set_quota":{"owner":"alice"}})");
+  CHECK(lines.find(R"("step":2,"event":"pending","id":"b","reason":"the quota of \"alice\" is 0.75 devices, it holds 0.5)")
+        != std::string::npos);
+  CHECK(lines.find(R"("step":3,"event":"infeasible","id":"g")") != std::string::npos);
+  CHECK(lines.find(R"("step":4,"event":"granted","id":"b")") != std::string::npos);
+  CHECK(error_of_step(R"({"set_quota":{"owner":"alice"}})") == "steps[0].set_quota: no quota is set for \"alice\"");
+  CHECK(error_of_step(R"({"set_quota":{"owner":"alice","gpus":0.00001}})").find("steps[0].set_quota: gpus") == 0);
+}
+
 TEST_CASE("an unknown field is named with its place and what was probably meant") {
   CHECK(error_of_step(R"({"submit":{"id":"a","gpsu":1}})")
         == "steps[0].submit.gpsu: unknown field; did you mean \"gpus\"?");

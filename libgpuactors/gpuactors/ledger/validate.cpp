@@ -150,7 +150,6 @@ Result<void> validate(const ResourceRequest& request) {
     return fail(Errc::invalid_argument, "a node is only a wish, but none is named: name it in node");
   for (const auto& [key, condition] : request.labels)
     GPUACTORS_TRY(check_condition(key, condition));
-  GPUACTORS_TRY(check_name("owner", request.owner));
   GPUACTORS_TRY(check_timeout(request.queue_timeout));
   if (request.group ? request.bundle < -1 : request.bundle < -1 || request.bundle > 0)
     return fail(Errc::invalid_argument,
@@ -161,7 +160,6 @@ Result<void> validate(const ResourceRequest& request) {
 
 Result<void> validate(const GroupRequest& group) {
   GPUACTORS_TRY(check_name("name", group.name));
-  GPUACTORS_TRY(check_name("owner", group.owner));
   GPUACTORS_TRY(check_timeout(group.queue_timeout));
   if (group.bundles.empty())
     return fail(Errc::invalid_argument, "a placement group needs at least one bundle");
