@@ -6,7 +6,6 @@
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>
-#include <gpuactors/ledger/view.hpp>
 
 #include <fmt/format.h>
 
@@ -206,8 +205,7 @@ void write_quotas(MetricsWriter& out, const v1::ClusterState& state) {
       out.sample({{"owner", quota.owner()}}, Share{quota.gpu_units()}.to_double());
   out.family("gpuactors_quota_used_devices", "gauge", "How much of devices they hold.");
   for (const auto& quota : state.quotas())
-    if (quota.owner() != default_owner)
-      out.sample({{"owner", quota.owner()}}, Share{quota.used_units()}.to_double());
+    out.sample({{"owner", quota.owner()}}, Share{quota.used_units()}.to_double());
 }
 
 void write_events(MetricsWriter& out, const v1::ClusterState& state) {

@@ -4,18 +4,21 @@
 #include "table.hpp"
 
 #include <gpuactors/base/units.hpp>
-#include <gpuactors/ledger/view.hpp>
 
 #include <fmt/format.h>
 
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuactors::cli {
 
 namespace {
+
+/// Stands for each client without a quota of its own (`Cluster::set_quota`).
+constexpr std::string_view each_client = "*";
 
 /// The arguments as they were typed.
 struct QuotasArguments {
@@ -28,10 +31,10 @@ struct QuotasArguments {
 void print_quotas(const v1::ClusterState& state, std::ostream& out) {
   Table table{{"OWNER", ">USED", ">OF"}};
   for (const auto& quota : state.quotas())
-    table.add({quota.owner(), quota.owner() == default_owner ? "each" : to_string(Share{quota.used_units()}),
+    table.add({quota.owner(), quota.owner() == each_client ? "each" : to_string(Share{quota.used_units()}),
                !quota.has_gpu_units() ? "no quota"
                                       : fmt::format("{}{}", to_string(Share{quota.gpu_units()}),
-                                                    quota.by_default() ? fmt::format(" ({})", default_owner) : "")});
+                                                    quota.by_default() ? fmt::format(" ({})", each_client) : "")});
   table.print(out);
 }
 
@@ -60,7 +63,7 @@ Result<void> run_quotas(const QuotasArguments& arguments) {
   }
   for (const auto& [owner, gpus] : quotas) {
     GPUACTORS_TRY(cluster.set_quota(owner, gpus));
-    std::cout << fmt::format("the quota of {} is {} of devices in all\n", owner, gpus);
+    std::cout << fmt::format("the quota of {} is {} device{} in all\n", owner, gpus, gpus == 1 ? "" : "s");
   }
   if (!quotas.empty() || !arguments.remove.empty())
     return {};

@@ -207,7 +207,8 @@ TEST_CASE("a scenario has owners and their quotas") {
           {"submit":{"id":"b","gpus":0.5,"owner":"alice"}},
           {"submit_group":{"id":"g","owner":"alice","bundles":[{"gpus":1}]}},
           {"set_quota":{"owner":"alice"}})");
-  CHECK(lines.find(R"("step":2,"event":"pending","id":"b","reason":"the quota of \"alice\" is 0.75 devices, it holds 0.5)")
+  CHECK(lines.find(
+            R"("step":2,"event":"pending","id":"b","reason":"the quota of \"alice\" is 0.75 devices, it holds 0.5)")
         != std::string::npos);
   CHECK(lines.find(R"("step":3,"event":"infeasible","id":"g")") != std::string::npos);
   CHECK(lines.find(R"("step":4,"event":"granted","id":"b")") != std::string::npos);

@@ -54,7 +54,8 @@ TEST_CASE("a client waits for its own quota while another is served, also over t
   auto bob = connect_as(processes, folder / "bob");
 
   auto hers = must(alice.spawn("counter", number(1), {.gpus = 0.5, .name = "hers", .detached = true}));
-  auto waiting = alice.spawn_async("counter", number(2), {.gpus = 0.5, .name = "second", .detached = true});
+  auto waiting =
+      alice.spawn_async("counter", number(2), {.gpus = 0.5, .name = "second", .max_restarts = 3, .detached = true});
   const std::string reason = "the quota of \"alice\" is 0.75 devices, it holds 0.5, and this is for 0.5 more";
   CHECK(eventually([&] { return why_waiting(admin) == reason; }));
   // Nobody stands behind it: neither another, nor what of hers still has room, nor who administers.

@@ -2,6 +2,7 @@
 #include <property/model.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -19,6 +20,61 @@ void Model::forget(std::uint64_t id, std::uint64_t group) {
   queue_.erase(
       std::remove_if(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.id == id && w.group == group; }),
       queue_.end());
+}
+
+// -- quotas ----------------------------------------------------------------------------------------
+
+std::int64_t Model::used_by(const std::string& owner) const {
+  std::int64_t sum = 0;
+  for (const auto& [id, held] : held_)
+    if (held.request.owner == owner && held.lender == 0 && held.source.group == 0)
+      for (const auto& device : held.amounts.devices)
+        sum += device.share.units();
+  for (const auto& [id, group] : groups_)
+    if (group.request.owner == owner)
+      for (const auto& [number, bundle] : group.bundles)
+        for (const auto& device : bundle.devices)
+          sum += device.share.units();
+  return sum;
+}
+
+std::int64_t Model::limit_of(const std::string& owner) const {
+  const auto own = limits_.count(owner) > 0 ? owner : std::string{"*"};
+  return owner.empty() || limits_.count(own) == 0 ? std::numeric_limits<std::int64_t>::max() : limits_.at(own);
+}
+
+std::int64_t Model::room_of(const std::string& owner) const {
+  const auto limit = limit_of(owner);
+  return limit == std::numeric_limits<std::int64_t>::max() ? limit : std::max<std::int64_t>(0, limit - used_by(owner));
+}
+
+std::int64_t Model::least_of(const ResourceRequest& r) const {
+  if (r.group)
+    return 0;
+  return r.gpus.units() > 0 ? r.gpus.units() : r.memory_bytes > 0 ? 1 : 0;
+}
+
+std::int64_t Model::least_of(const Waiting& waiting) const {
+  if (waiting.group == 0)
+    return least_of(waiting.request);
+  std::int64_t sum = 0;
+  const auto& group = groups_.at(waiting.group);
+  for (int number = 0; number < static_cast<int>(group.request.bundles.size()); ++number)
+    if (group.bundles.count(number) == 0 && group.gone.count(number) == 0)
+      sum += least_of(group.request.bundles[static_cast<std::size_t>(number)]);
+  return sum;
+}
+
+std::string Model::owner_of(const Waiting& waiting) const {
+  return waiting.group != 0      ? groups_.at(waiting.group).request.owner
+         : waiting.request.group ? std::string{}
+                                 : waiting.request.owner;
+}
+
+bool Model::is_over_quota(std::uint64_t id, std::uint64_t group) const {
+  return std::any_of(queue_.begin(), queue_.end(), [&](const Waiting& w) {
+    return w.id == id && w.group == group && least_of(w) > room_of(owner_of(w));
+  });
 }
 
 // -- grants ----------------------------------------------------------------------------------------
