@@ -113,8 +113,15 @@ void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
   // A placed group waits without a deadline: the lack of a place for a lost bundle must not end the work in the others.
   const auto deadline = asked.queue_timeout && !group.placed ? deadline_after(now_, *asked.queue_timeout) : never;
   auto& shape = queue_.shape_of(shape_of_group(id, group), prospect);
-  queue_.add(
-      Entry{group.key, {}, id, asked.name, asked.owner, now_, deadline, asked.wait_for_nodes || group.placed, &shape});
+  queue_.add(Entry{group.key,
+                   {},
+                   id,
+                   asked.name,
+                   Entry::owned_by(asked.owner),
+                   now_,
+                   deadline,
+                   asked.wait_for_nodes || group.placed,
+                   &shape});
 }
 
 Event Ledger::Impl::describe_grant(GroupId id, const Group& group) {

@@ -117,7 +117,7 @@ std::string Ledger::Impl::why_over_quota(const ShapeKey& key) const {
 std::optional<std::string> Ledger::Impl::over_quota(const Entry* entry) const {
   if (entry == nullptr || least_charge(*entry->shape->key) <= quotas_.room_of(entry->shape->key->request.owner))
     return std::nullopt;
-  return entry->owner;
+  return entry->owner_name();
 }
 
 std::optional<std::string> Ledger::Impl::over_quota(RequestId id) const {
@@ -135,7 +135,7 @@ void Ledger::Impl::reshape() {
   std::vector<std::pair<QueueKey, ShapeKey>> moving;
   for (const auto& [at, entry] : queue_.entries()) {
     const auto& key = *entry.shape->key;
-    auto owner = key.request.group ? std::string{} : quotas_.bounded(entry.owner);
+    auto owner = key.request.group ? std::string{} : quotas_.bounded(entry.owner_name());
     if (owner == key.request.owner)
       continue;
     auto other = key;

@@ -93,12 +93,21 @@ struct Entry {
   RequestId request;
   GroupId group;
   std::string name;
-  /// Also set if no quota applies to it.
-  std::string owner;
+  /// Also set if no quota applies to it; null: nobody.
+  std::unique_ptr<const std::string> owner;
   TimePoint since;
   TimePoint deadline = never;
   bool wait_for_nodes = false;
   Shape* shape = nullptr;
+
+  [[nodiscard]] std::string owner_name() const {
+    return owner == nullptr ? std::string{} : *owner;
+  }
+
+  /// Takes a pointer's place in a million entries that have no owner.
+  [[nodiscard]] static std::unique_ptr<const std::string> owned_by(std::string name) {
+    return name.empty() ? nullptr : std::make_unique<const std::string>(std::move(name));
+  }
 };
 
 /// The waiting requests and groups.

@@ -167,8 +167,15 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, text.empty() ? why_pending(kind, prospect) : text));
   }
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
-  queue_.add(Entry{
-      key, id, {}, std::move(request.name), std::move(request.owner), now_, deadline, request.wait_for_nodes, &shape});
+  queue_.add(Entry{key,
+                   id,
+                   {},
+                   std::move(request.name),
+                   Entry::owned_by(std::move(request.owner)),
+                   now_,
+                   deadline,
+                   request.wait_for_nodes,
+                   &shape});
   if (request.parent)
     ++waiting_children_[request.parent];
   if (request.group)

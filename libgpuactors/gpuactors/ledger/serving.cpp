@@ -69,7 +69,7 @@ bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
   // Copied, because the shape is deleted with its last entry.
   auto request = shape.key->request;
   auto entry = leave_queue(key);
-  request.owner = std::move(entry.owner);
+  request.owner = entry.owner_name();
   grant(entry.request, std::move(entry.name), request, key, std::move(*found), events);
   return true;
 }

@@ -42,9 +42,8 @@ inline constexpr std::size_t measures = 4;
 /// Upper bounds for one request, by measure: a request above them does not fit; one within them may not fit either.
 using Limits = std::array<std::int64_t, measures>;
 
-/// The needs of a shape: devices, or share of one device; bytes of one device; cpus; room in the owner's quota; two
-/// custom resources.
-inline constexpr std::size_t dimensions = 6;
+/// The needs of a shape: devices, or share of one device; bytes of one device; cpus; two custom resources.
+inline constexpr std::size_t dimensions = 5;
 using Amounts = std::array<std::int64_t, dimensions>;
 
 /// The shapes by their position in the queue, in a balanced tree that stores the least needs in each subtree.

@@ -14,7 +14,10 @@ namespace {
 constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
 
 // The dimensions of a shape's needs.
-enum Dimension : std::size_t { devices_or_share, bytes, cpus, charge, first_resource };
+enum Dimension : std::size_t { devices_or_share, bytes, cpus, first_resource };
+
+// What the bundles of a group take of a quota together. A group is measured by the devices of its largest bundle alone.
+constexpr auto charge_of_group = bytes;
 
 Measure measure_of(const ResourceRequest& request) {
   if (wants_whole_devices(request))
@@ -87,10 +90,9 @@ std::pair<Wakes::Class, Amounts> Wakes::class_of(const ShapeKey& key) {
   of.accelerator_type = request.accelerator_type;
   of.owner = key.request.owner;
   needs.fill(0);
-  if (!of.owner.empty())
-    needs[charge] = least_charge(key);
   if (key.is_group()) {
     needs[devices_or_share] = amount_of(request);
+    needs[charge_of_group] = of.owner.empty() ? 0 : least_charge(key);
     return result;
   }
   of.labels = request.labels;
@@ -114,9 +116,7 @@ void Wakes::insert(Shape& shape) {
   auto [of, needs] = class_of(*shape.key);
   if (!of.owner.empty()) {
     auto& owned = owned_[of.owner];
-    Amounts charged{};
-    charged[charge] = needs[charge];
-    owned.index.insert(shape.head(), charged, &shape);
+    owned.index.insert(shape.head(), {least_charge(*shape.key)}, &shape);
     owned.charges.insert(most_charge(*shape.key));
   }
   places_[place_of(*shape.key)][std::move(of)].insert(shape.head(), needs, &shape);
@@ -146,9 +146,7 @@ std::pair<QueueKey, Shape*> Wakes::next_of(const std::string& owner, const Queue
   const auto owned = owned_.find(owner);
   if (owned == owned_.end())
     return {{}, nullptr};
-  Amounts limits{};
-  limits[charge] = room;
-  return owned->second.index.next(after, limits);
+  return owned->second.index.next(after, {room});
 }
 
 bool Wakes::needs_more(const std::string& owner, std::int64_t room) const {
@@ -176,7 +174,13 @@ Amounts Wakes::limits_in(const Pool& pool, const Class& of, const Lens& lens, co
                                      : std::max(limits[devices_or_share], share.units());
     }
   limits[cpus] = lens.cpus(pool).units();
-  limits[charge] = quotas.room_of(of.owner);
+  // Nor more than the quota has room for; of memory alone, the share depends on the device.
+  const auto room = quotas.room_of(of.owner);
+  if (of.measure == Measure::bytes)
+    limits[bytes] = room > 0 ? limits[bytes] : 0;
+  else if (of.measure != Measure::cpus)
+    limits[devices_or_share] =
+        std::min(limits[devices_or_share], of.measure == Measure::devices ? room / Share::one : room);
   for (std::size_t i = 0; i < of.resources.size(); ++i)
     limits[first_resource + i] = lens.resource(pool, of.resources[i]).units();
   return limits;
@@ -214,8 +218,8 @@ std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const Cluster& cl
   }
   if (const auto groups = places_.find({Place::Kind::group, {}, {}}); groups != places_.end())
     for (const auto& [of, index] : groups->second)
-      search.look(index, {most_free(cluster, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)], 0, 0,
-                          quotas.room_of(of.owner), 0, 0});
+      search.look(index, {most_free(cluster, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)],
+                          quotas.room_of(of.owner), 0, 0, 0});
   for (const auto& owner : grown)
     if (const auto found = next_of(owner, after, quotas.room_of(owner));
         found.second != nullptr && (search.first.second == nullptr || found.first < search.first.first))
