@@ -63,8 +63,8 @@ public:
       cluster.check_quotas();
       cluster.core_->wake(what);
       if (what == Wake::settled) {
-        cluster.check_quotas();
         cluster.settling_ = false;
+        cluster.check_quotas();
       }
     });
   }
@@ -185,6 +185,7 @@ void Cluster::start_broker() {
 void Cluster::lose_broker() {
   ++coverage_["broker lost"];
   note("broker lost");
+  check_quotas();
   core_.reset();
   ++broker_number_; // nobody is there until it is started again
   store_->lose_pending();
@@ -347,19 +348,16 @@ void Cluster::check_room(const Node& node) {
 
 // Nobody gets above a quota, or further above a lowered one, but by what was granted before and has come back.
 void Cluster::check_quotas() {
-  if (faults_.quotas == 0)
+  if (faults_.quotas == 0 || settling_)
     return;
   v1::GetState message;
   message.set_events_from(last_event_ + 1);
   const auto now = core_->state(message);
   bool adopted = false;
-  std::set<std::string> granted;
   for (const auto& event : now.events()) {
     last_event_ = event.sequence();
-    adopted = adopted || event.kind() == "adopted";
-    const auto& lease = event.lease();
-    if (event.kind() == "granted" && lease.parent() == 0 && lease.group() == 0 && lease.devices_size() > 0)
-      granted.insert(lease.quota_owner());
+    // Where nothing else is lost, all of it is back before the broker grants anything within quotas.
+    adopted = adopted || (event.kind() == "adopted" && faults_.lost_connections + faults_.lost_nodes > 0);
   }
   std::map<std::string, std::int64_t> counted;
   for (const auto& lease : now.leases())
@@ -380,9 +378,8 @@ void Cluster::check_quotas() {
     if (!quota.has_gpu_units())
       continue;
     coverage_["at the quota"] += used > 0 && used == quota.gpu_units() ? 1 : 0;
-    // Groups come back without an event, before anything is granted within quotas.
-    const bool more = used > before[quota.owner()] && !settling_;
-    if (used > quota.gpu_units() && !adopted && (more || granted.count(quota.owner()) > 0))
+    const bool more = used > before[quota.owner()];
+    if (used > quota.gpu_units() && !adopted && more)
       violations_.push_back(fmt::format("{} holds {} of {}, and {} before", quota.owner(), used, quota.gpu_units(),
                                         before[quota.owner()]));
   }

@@ -124,6 +124,9 @@ TEST_CASE("a cluster with quotas gives nobody more than theirs, whatever dies", 
   faults.quotas = 10;
   for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
     live_through(seed, faults, coverage);
+  faults.lost_brokers = 3;
+  for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
+    live_through(seed, faults, coverage);
   faults.lost_connections = 5;
   faults.lost_nodes = 2;
   faults.lost_clients = 1;

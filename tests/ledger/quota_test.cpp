@@ -132,6 +132,27 @@ TEST_CASE("a reservation ends when its owner's quota is used up by another reque
   CHECK(f.ledger.is_pending(whole.request));
 }
 
+TEST_CASE("a reservation that a release makes void serves others in the same call") {
+  Fixture f({node_of("n0", 2)});
+  set(f, "alice", 1);
+  const auto held = f.submit(gpus(1));
+  f.submit(gpus(1));
+  const auto whole = f.submit(of("alice", gpus(1)));
+  f.advance(seconds{2});
+  REQUIRE(f.ledger.reservations().size() == 1);
+  CHECK(f.ledger.reservations().front().places.front().devices.front().index == 0);
+  auto urgent = of("alice", gpus(0.5));
+  urgent.priority = 1;
+  const auto first = f.submit(urgent);
+  const auto behind = f.submit(gpus(0.5));
+  const auto events = f.release(held);
+  REQUIRE(events.size() == 3);
+  CHECK(events[1].request == first.request);
+  CHECK(events[2].request == behind.request);
+  CHECK(f.ledger.is_pending(whole.request));
+  CHECK(f.ledger.reservations().empty());
+}
+
 TEST_CASE("a lower quota ends nothing and grants nothing more; a higher one, or none, serves what waits") {
   Fixture f({node_of("n0", 4)});
   set(f, "alice", 2);
