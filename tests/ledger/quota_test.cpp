@@ -75,9 +75,10 @@ TEST_CASE("a request for memory alone goes where its share has room in the quota
            "device that has them: ask for less, or have the quota raised");
   const auto waiting = f.submit(of("alice", memory(290)));
   CHECK(waiting.kind == Kind::pending);
-  CHECK(waiting.reason
-        == "the quota of \"alice\" is 0.3 devices, it holds 0.05, and the memory that this asks for takes more than is "
-           "left");
+  CHECK(waiting.reason == "the quota of \"alice\" is 0.3 devices, it holds 0.05, and this is for at least 0.29 more");
+  // It waits for what its owner holds, not for others.
+  CHECK(f.ledger.over_quota(waiting.request) == "alice");
+  CHECK_FALSE(f.ledger.could_be_served(waiting.request));
 }
 
 TEST_CASE("what comes back anywhere makes room for what waits elsewhere") {
@@ -259,4 +260,142 @@ TEST_CASE("restored leases and groups count, also above the quota") {
   f.ledger.check();
   CHECK(used(f, "alice") == Share{15'000});
   CHECK(f.submit(of("alice", gpus(0.25))).kind == Kind::pending);
+}
+
+TEST_CASE("what would wait for its own parents' part of the quota is refused, and says so") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 1);
+  const auto task = f.submit(of("alice", gpus(0.5)));
+  auto child = of("alice", gpus(0.75));
+  child.parent = task.lease->id;
+  CHECK(
+      place(f.submit(child))
+      == "infeasible: it would wait for its own parent: the quota of \"alice\" is 1 device, what waits for this holds "
+         "0.5, and this is for 0.75");
+  // As much of memory alone.
+  child.gpus = {};
+  child.memory_bytes = 75;
+  CHECK(f.submit(child).reason.find("it would wait for its own parent: the quota") == 0);
+  child = of("alice", gpus(0.5));
+  child.parent = task.lease->id;
+  const auto beside = f.submit(child);
+  REQUIRE(beside.kind == Kind::granted);
+  CHECK_FALSE(beside.lease->parent);
+  // Both wait for a grandchild: nothing is left but what they lend.
+  child.parent = beside.lease->id;
+  CHECK(f.submit(child).lease->parent == beside.lease->id);
+  child.gpus = Share{6'000};
+  CHECK(f.submit(child).reason.find("what waits for this holds 1, and this is for 0.6") != std::string::npos);
+  // What no ancestor holds may be given back.
+  const auto other = f.submit(of("bob", gpus(0.5)));
+  child.owner = "bob";
+  child.parent = other.lease->id;
+  CHECK(f.submit(child).kind == Kind::granted);
+}
+
+TEST_CASE("the bundles of the group that a task draws from count as held by it") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 1);
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {gpus(0.25), gpus(0.5)};
+  REQUIRE(f.submit_group(group).kind == Kind::granted);
+  auto task = of("alice", gpus(0.25));
+  task.group = GroupId{f.last_group};
+  const auto drawn = f.submit(task);
+  REQUIRE(drawn.kind == Kind::granted);
+  auto child = of("alice", gpus(0.3));
+  child.parent = drawn.lease->id;
+  CHECK(f.submit(child).reason.find("what waits for this holds 0.75, and this is for 0.3") != std::string::npos);
+  // Refused at the latest when the quota becomes too low.
+  auto last = of("alice", gpus(0.25));
+  REQUIRE(f.submit(last).kind == Kind::granted);
+  child.gpus = Share{2'500};
+  child.cpus = Share::whole(1);
+  const auto waits = f.submit(child);
+  CHECK(waits.kind == Kind::pending);
+  set(f, "alice", 0.9);
+  REQUIRE(f.events.size() == 1);
+  CHECK(f.events.front().kind == Kind::infeasible);
+  CHECK(f.events.front().request == waits.request);
+}
+
+TEST_CASE("bundles by memory alone that no quota could ever have room for together are refused, with the sum") {
+  Fixture f({node_of("n0", 2, 1'000)});
+  set(f, "alice", 0.3);
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {memory(200), memory(200)};
+  CHECK(
+      f.submit_group(group).reason
+      == "the quota of \"alice\" is 0.3 devices, and this is for at least 0.4: ask for less, or have the quota raised");
+  group.bundles = {memory(500)};
+  CHECK(f.submit_group(group).reason.find("the quota of \"alice\" is 0.3 devices, and this is for at least 0.5") == 0);
+  // Now there is no room; it does not say that the bundles do not fit together.
+  set(f, "alice", 0.5);
+  const auto held = f.submit(of("alice", gpus(0.2)));
+  group.bundles = {memory(200), memory(200)};
+  const auto waiting = f.submit_group(group);
+  CHECK(waiting.kind == Kind::pending);
+  CHECK(waiting.reason == "the quota of \"alice\" is 0.5 devices, it holds 0.2, and this is for at least 0.4 more");
+  CHECK(f.ledger.over_quota(waiting.group) == "alice");
+  f.advance(seconds{100});
+  CHECK(f.ledger.reservations().empty());
+  const auto events = f.release(held);
+  CHECK(events.back().group == waiting.group);
+  CHECK(events.back().kind == Kind::granted);
+}
+
+TEST_CASE("no places are held back for bundles that take more of a quota together than there is") {
+  auto mixed = node_of("n0", 1, 100);
+  mixed.devices.push_back({"", 1'000, ""});
+  Fixture f({mixed});
+  set(f, "alice", 0.6);
+  REQUIRE(f.submit(of("bob", gpus(2))).kind == Kind::granted);
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {memory(50), memory(50)};
+  const auto waiting = f.submit_group(group);
+  CHECK(waiting.kind == Kind::pending);
+  CHECK(waiting.reason.find(", within the 0.6 that the quota of \"alice\" has left") != std::string::npos);
+  // On the small device, where they would go first, they are a whole one.
+  f.advance(seconds{100});
+  CHECK(f.ledger.reservations().empty());
+}
+
+TEST_CASE("a place that is held back for memory alone ends when the quota has no room for its share") {
+  Fixture f({node_of("n0", 2, 1'000)});
+  set(f, "alice", 0.3);
+  f.submit(of("bob", gpus(1)));
+  f.submit(of("bob", gpus(0.9)));
+  const auto waiting = f.submit(of("alice", memory(290)));
+  CHECK(waiting.kind == Kind::pending);
+  f.advance(seconds{2});
+  REQUIRE(f.ledger.reservations().size() == 1);
+  auto urgent = of("alice", gpus(0.05));
+  urgent.priority = 1;
+  REQUIRE(f.submit(urgent).kind == Kind::granted);
+  CHECK(f.ledger.over_quota(waiting.request) == "alice");
+  CHECK(f.ledger.reservations().empty());
+}
+
+TEST_CASE("what waits in vain waits for nothing that its owner holds") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 1);
+  auto patient = of("alice", gpus(2));
+  patient.wait_for_nodes = true;
+  const auto waiting = f.submit(patient);
+  CHECK(waiting.kind == Kind::pending);
+  CHECK_FALSE(f.ledger.over_quota(waiting.request));
+  CHECK(f.ledger.waits_in_vain(waiting.request));
+  CHECK_FALSE(f.ledger.could_be_served(waiting.request));
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {gpus(1), gpus(1)};
+  group.wait_for_nodes = true;
+  const auto pair = f.submit_group(group);
+  CHECK_FALSE(f.ledger.over_quota(pair.group));
+  CHECK(f.ledger.waits_in_vain(pair.group));
+  set(f, "alice", 4);
+  CHECK(f.events.size() == 2);
 }

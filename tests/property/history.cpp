@@ -279,6 +279,11 @@ private:
                   + " waits with the wrong reason: " + waiting.reason;
       else if (drained)
         coverage.drained += drained_.insert(id).second ? 1 : 0;
+      const auto over = waiting.group ? ledger_.over_quota(waiting.group) : ledger_.over_quota(waiting.request);
+      if (over.has_value() != model_.waits_for_owner(id.first, id.second))
+        broken_ = "request " + std::to_string(id.first) + " group " + std::to_string(id.second)
+                  + (over ? " waits, it says, for what \"" + *over + "\" holds"
+                          : " waits for what its owner holds, and does not say so");
       if (drained || !model_.is_over_quota(id.first, id.second))
         continue;
       coverage.over_quota += over_quota_.insert(id).second ? 1 : 0;

@@ -366,11 +366,28 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
 }
 
 // Drained nodes count, unless they are left out: they may take leases again.
+// Of memory alone, on the device where it is the least share.
+std::int64_t Model::least_of(const ResourceRequest& r) const {
+  if (r.group)
+    return 0;
+  if (r.gpus.units() > 0 || r.memory_bytes == 0)
+    return r.gpus.units();
+  std::int64_t least = whole + 1;
+  for (const auto& [name, node] : nodes_)
+    for (int i = 0; i < static_cast<int>(node.spec.devices.size()); ++i) {
+      const auto& spec = node.spec.devices.at(static_cast<std::size_t>(i));
+      if (is_right_node(node, r) && node.failed.count(i) == 0
+          && (r.accelerator_type.empty() || spec.accelerator_type == r.accelerator_type))
+        least = std::min(least, need(r, spec.memory_bytes).first);
+    }
+  return least > whole ? 1 : least;
+}
+
 bool Model::is_feasible(const Waiting& waiting, bool drained_too) const {
   const auto& r = waiting.request;
-  const auto limit = limit_of(owner_of(waiting));
+  const auto limit = most_for(r);
   if (waiting.group != 0)
-    return least_of(waiting) <= limit && group_fits(groups_.at(waiting.group), true, drained_too);
+    return least_of(waiting) <= limit_of(owner_of(waiting)) && group_fits(groups_.at(waiting.group), true, drained_too);
   const auto taken = held_by_ancestors(r.parent.value());
   if (r.group) {
     const auto& bundles = groups_.at(r.group.value()).bundles;

@@ -149,6 +149,8 @@ public:
   }
   /// Whether a request (or a group, if that is not 0) waits that its owner's quota leaves no room for, now or ever.
   bool is_over_quota(std::uint64_t id, std::uint64_t group) const;
+  /// Likewise, and it would have room if its owner held less.
+  bool waits_for_owner(std::uint64_t id, std::uint64_t group) const;
 
   /// Broken expectations about places of groups; empty when all is well.
   const std::string& complaint() const {
@@ -183,6 +185,8 @@ private:
                                    std::int64_t most) const;
   std::int64_t limit_of(const std::string& owner) const;
   std::int64_t room_of(const std::string& owner) const;
+  // What the owner's quota could have for the request at most.
+  std::int64_t most_for(const ResourceRequest& request) const;
   // The least that it takes of a quota: none in a group, and of a group what waits for a place.
   std::int64_t least_of(const ResourceRequest& request) const;
   std::int64_t least_of(const Waiting& waiting) const;

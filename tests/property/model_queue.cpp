@@ -48,10 +48,28 @@ std::int64_t Model::room_of(const std::string& owner) const {
   return limit == std::numeric_limits<std::int64_t>::max() ? limit : std::max<std::int64_t>(0, limit - used_by(owner));
 }
 
-std::int64_t Model::least_of(const ResourceRequest& r) const {
-  if (r.group)
-    return 0;
-  return r.gpus.units() > 0 ? r.gpus.units() : r.memory_bytes > 0 ? 1 : 0;
+// What the ancestors keep of it while they wait is not to be had.
+std::int64_t Model::most_for(const ResourceRequest& r) const {
+  auto limit = limit_of(r.owner);
+  if (limit == std::numeric_limits<std::int64_t>::max())
+    return limit;
+  std::set<std::uint64_t> leases;
+  std::set<std::uint64_t> groups;
+  for (auto id : ancestors(r.parent.value()))
+    for (; id != 0; id = held_.at(id).lender) {
+      leases.insert(id);
+      groups.insert(held_.at(id).source.group);
+    }
+  for (const auto id : leases)
+    if (const auto& held = held_.at(id); held.request.owner == r.owner && held.lender == 0 && held.source.group == 0)
+      for (const auto& device : held.amounts.devices)
+        limit -= device.share.units();
+  for (const auto id : groups)
+    if (id != 0 && groups_.at(id).request.owner == r.owner)
+      for (const auto& [number, bundle] : groups_.at(id).bundles)
+        for (const auto& device : bundle.devices)
+          limit -= device.share.units();
+  return std::max<std::int64_t>(0, limit);
 }
 
 std::int64_t Model::least_of(const Waiting& waiting) const {
@@ -74,6 +92,12 @@ std::string Model::owner_of(const Waiting& waiting) const {
 bool Model::is_over_quota(std::uint64_t id, std::uint64_t group) const {
   return std::any_of(queue_.begin(), queue_.end(), [&](const Waiting& w) {
     return w.id == id && w.group == group && least_of(w) > room_of(owner_of(w));
+  });
+}
+
+bool Model::waits_for_owner(std::uint64_t id, std::uint64_t group) const {
+  return std::any_of(queue_.begin(), queue_.end(), [&](const Waiting& w) {
+    return w.id == id && w.group == group && least_of(w) > room_of(owner_of(w)) && is_feasible(w, false);
   });
 }
 

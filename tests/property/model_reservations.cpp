@@ -22,8 +22,8 @@ std::map<int, const Waiting*, std::greater<>> Model::oldest() const {
                      && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken).has_value();
     } else {
       for (const auto& [name, node] : nodes_)
-        somewhere |= !node.draining && least_of(r) <= room_of(r.owner)
-                     && choose({name, 0, 0, 0}, r, true, taken, limit_of(r.owner)).has_value();
+        somewhere |= !node.draining && least_of(r) <= room_of(r.owner) && least_of(r) <= most_for(r)
+                     && choose({name, 0, 0, 0}, r, true, taken, most_for(r)).has_value();
     }
     if (somewhere)
       result[waiting.priority] = &waiting;

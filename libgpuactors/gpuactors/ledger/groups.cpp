@@ -13,14 +13,6 @@ using ledger_detail::place_group;
 
 namespace {
 
-Share sum_of(const std::vector<ledger_detail::Placement>& places) {
-  Share sum;
-  for (const auto& place : places)
-    for (const auto& device : place.devices)
-      sum += device.share;
-  return sum;
-}
-
 Event about(GroupId id, Event::Kind kind, Errc code, std::string reason) {
   return Event{kind, {}, id, std::nullopt, {}, code, std::move(reason)};
 }
@@ -137,7 +129,7 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
   if (!has_room(wanted.request.owner, ledger_detail::least_charge(wanted), lens))
     return false;
   auto places = place_group(cluster_, wanted.bundles, wanted.strategy, lens, kept_nodes(wanted.keeper));
-  if (!places || sum_of(*places).units() > quotas_.room_of(wanted.request.owner))
+  if (!places || charge_of(*places) > quotas_.room_of(wanted.request.owner))
     return false;
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);

@@ -64,6 +64,8 @@ public:
   std::vector<QuotaView> quotas() const;
   std::optional<std::string> over_quota(RequestId id) const;
   std::optional<std::string> over_quota(GroupId id) const;
+  bool waits_in_vain(RequestId id) const;
+  bool waits_in_vain(GroupId id) const;
   void check() const;
 
   const ledger_detail::Queue& queue() const {
@@ -177,6 +179,7 @@ private:
   // -- reasons.cpp -----------------------------------------------------------------------------
 
   Prospect prospect_of(const ShapeKey& key);
+  Prospect prospect_with(const ShapeKey& key, std::int64_t charge);
   // Returns whether a shape that does not fit, seen through `lens`, would fit if no node were drained.
   bool fits_with_drained(const ShapeKey& key, Lens lens);
   std::string why_pending(const ShapeKey& key, const Prospect& prospect) const;
@@ -213,7 +216,10 @@ private:
   Pool& lent_pool(Record& record);
   std::optional<Found> borrow(const ResourceRequest& request, const Lens& lens);
   bool could_borrow(const ResourceRequest& request, const Lens& lens);
+  template <class Leases, class Bundles>
+  void for_each_held_by_ancestors(LeaseId parent, Leases visit_lease, Bundles visit_bundle) const;
   std::vector<Hold> ancestor_holds(LeaseId parent) const;
+  Share ancestor_charge(LeaseId parent, const std::string& owner) const;
   // Ends a lease whose holder is gone and gives back its resources, once no part is lent. Call `pump` afterwards.
   void end_lease(Records::iterator it);
   void settle(Records::iterator it);
@@ -260,13 +266,22 @@ private:
   static bool counts(const Lease& lease) {
     return !lease.parent && !lease.group;
   }
+  // Returns the least that a grant takes of its owner's quota, wherever in the cluster; 0 if no quota applies.
+  std::int64_t charge_of(const ShapeKey& key) const;
+  static std::int64_t charge_of(const std::vector<Placement>& places);
+  // Returns what a quota could have for the shape at most: all of it but what the shape's ancestors keep while they
+  // wait for it.
+  std::int64_t most_room_for(const ShapeKey& key) const;
   // Returns whether a grant of `least` units has room in the owner's quota, and sets the lens to what one device may
-  // give then. With `all`, in the whole of it.
-  bool has_room(const std::string& owner, std::int64_t least, Lens& lens, bool all = false) const;
+  // give then.
+  bool has_room(const std::string& owner, std::int64_t least, Lens& lens) const;
   // Why the quota of its owner keeps the shape waiting, or keeps it from ever being served; empty: it does not.
-  std::string why_over_quota(const ShapeKey& key) const;
+  std::string why_over_quota(const ShapeKey& key, std::int64_t charge) const;
   std::string why_beyond_quota(const ShapeKey& key) const;
+  // What is left in the owner's quota, as the end of a reason for bundles by memory alone; empty: no matter.
+  std::string within_quota(const ShapeKey& key) const;
   std::optional<std::string> over_quota(const Entry* entry) const;
+  static bool waits_in_vain(const Entry* entry);
   // Finds new shapes for the waiting requests of owners that have become, or are no longer, bounded.
   void reshape();
   // Quotas have changed: has `pump` look at all waiting requests again.

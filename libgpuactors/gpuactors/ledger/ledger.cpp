@@ -151,6 +151,14 @@ std::optional<std::string> Ledger::over_quota(GroupId id) const {
   return impl_->over_quota(id);
 }
 
+bool Ledger::waits_in_vain(RequestId id) const {
+  return impl_->waits_in_vain(id);
+}
+
+bool Ledger::waits_in_vain(GroupId id) const {
+  return impl_->waits_in_vain(id);
+}
+
 void Ledger::check() const {
   impl_->check();
 }

@@ -176,10 +176,15 @@ public:
   /// Returns what each owner holds or may hold, ordered by name: all that have a quota or hold anything.
   [[nodiscard]] std::vector<QuotaView> quotas() const;
 
-  /// Returns the owner in whose quota a waiting request, or group, has no room now; nothing if it waits for other
-  /// reasons.
+  /// Returns the owner in whose quota a waiting request, or group, has no room now, and would have if the owner gave
+  /// something back; nothing if it waits for other reasons, or in vain.
   [[nodiscard]] std::optional<std::string> over_quota(RequestId id) const;
   [[nodiscard]] std::optional<std::string> over_quota(GroupId id) const;
+
+  /// Returns whether a waiting request, or group, of an owner with a quota could not be served now, whatever was given
+  /// back: it waits for nodes, or for a higher quota.
+  [[nodiscard]] bool waits_in_vain(RequestId id) const;
+  [[nodiscard]] bool waits_in_vain(GroupId id) const;
 
   /// Returns the current answer of each node (for a request with a group: of each bundle) to a request, ordered by
   /// name. `waiting` is the id of a waiting request; without it, the request counts as new. Looks at all nodes; does

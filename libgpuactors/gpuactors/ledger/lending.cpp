@@ -57,9 +57,10 @@ bool Ledger::Impl::could_borrow(const ResourceRequest& request, const Lens& lens
   return false;
 }
 
-// Returns the amounts, by pool, that stay taken as long as `parent` and its ancestors hold their leases.
-std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) const {
-  std::vector<Hold> holds;
+// Visits, each once, what stays taken as long as `parent` and its ancestors hold their leases: leases, and bundles with
+// their groups.
+template <class Leases, class Bundles>
+void Ledger::Impl::for_each_held_by_ancestors(LeaseId parent, Leases visit_lease, Bundles visit_bundle) const {
   std::set<LeaseId> seen;
   std::set<GroupId> groups;
   for (const auto* ancestor = live(parent); ancestor != nullptr; ancestor = live(ancestor->asked_by))
@@ -67,15 +68,45 @@ std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) con
       const auto& lease = record->lease;
       if (!seen.insert(lease.id).second)
         break;
-      holds.push_back({record->source, &lease.devices, lease.cpus, &lease.resources});
+      visit_lease(*record);
       // Removing its group would end the lease, so all bundles of the group count as taken too.
       if (lease.group && groups.insert(lease.group).second)
         for (const auto& bundle : groups_.at(lease.group).bundles)
-          holds.push_back({bundle.source, &bundle.grant.devices, bundle.grant.cpus, &bundle.grant.resources});
+          visit_bundle(groups_.at(lease.group), bundle);
       const auto lender = records_.find(lease.parent);
       record = lender == records_.end() ? nullptr : &lender->second;
     }
+}
+
+// Returns the amounts, by pool, that stay taken as long as `parent` and its ancestors hold their leases.
+std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) const {
+  std::vector<Hold> holds;
+  for_each_held_by_ancestors(
+      parent,
+      [&](const Record& record) {
+        const auto& lease = record.lease;
+        holds.push_back({record.source, &lease.devices, lease.cpus, &lease.resources});
+      },
+      [&](const Group&, const Bundle& bundle) {
+        holds.push_back({bundle.source, &bundle.grant.devices, bundle.grant.cpus, &bundle.grant.resources});
+      });
   return holds;
+}
+
+// Returns how much of that counts in the owner's quota.
+Share Ledger::Impl::ancestor_charge(LeaseId parent, const std::string& owner) const {
+  Share sum;
+  for_each_held_by_ancestors(
+      parent,
+      [&](const Record& record) {
+        if (counts(record.lease) && record.lease.owner == owner)
+          sum += ledger_detail::sum_of(record.lease.devices);
+      },
+      [&](const Group& group, const Bundle& bundle) {
+        if (group.request.owner == owner)
+          sum += ledger_detail::sum_of(bundle.grant.devices);
+      });
+  return sum;
 }
 
 void Ledger::Impl::end_lease(Records::iterator it) {

@@ -8,12 +8,23 @@
 namespace gpuactors {
 
 using ledger_detail::least_charge;
+using ledger_detail::ShapeKey;
 
 namespace {
 
 std::string quota_text(const std::string& owner, Share limit) {
   return fmt::format("the quota of \"{}\" is {} device{}", owner, to_string(limit),
                      limit == Share::whole(1) ? "" : "s");
+}
+
+bool is_by_memory(const ResourceRequest& request) {
+  return request.gpus == Share{} && request.memory_bytes > 0 && !request.group;
+}
+
+bool is_by_memory(const ShapeKey& key) {
+  return key.is_group() ? std::any_of(key.bundles.begin(), key.bundles.end(),
+                                      [](const auto& bundle) { return is_by_memory(bundle); })
+                        : is_by_memory(key.request);
 }
 
 } // namespace
@@ -44,13 +55,54 @@ void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceG
   quotas_.give_back(owner, devices);
 }
 
-bool Ledger::Impl::has_room(const std::string& owner, std::int64_t least, Lens& lens, bool all) const {
-  const auto limit = quotas_.limit_of(owner);
-  if (!limit)
-    return true;
-  const auto room = all ? limit->units() : quotas_.room_of(owner);
+bool Ledger::Impl::has_room(const std::string& owner, std::int64_t least, Lens& lens) const {
+  const auto room = quotas_.room_of(owner);
   lens.most_share = std::min(lens.most_share, Share{room});
   return least <= room;
+}
+
+std::int64_t Ledger::Impl::charge_of(const ShapeKey& key) const {
+  if (key.request.owner.empty())
+    return 0;
+  const auto least_of = [this](const ResourceRequest& request) {
+    std::optional<Share> least;
+    if (!is_by_memory(request))
+      return least_charge(request);
+    // Drained nodes too: they may come back.
+    for (const auto& [name, node] : cluster_.nodes()) {
+      if (!ledger_detail::admits(node, request))
+        continue;
+      for (const auto& slot : node.pool.slots) {
+        const auto& spec = node.device(slot);
+        const auto need = ledger_detail::need_on(request, spec.memory_bytes);
+        if (slot.ok && need.share <= Share::whole(1)
+            && (request.accelerator_type.empty() || spec.accelerator_type == request.accelerator_type))
+          least = least ? std::min(*least, need.share) : need.share;
+      }
+    }
+    return least ? least->units() : least_charge(request);
+  };
+  if (!key.is_group())
+    return least_of(key.request);
+  std::int64_t sum = 0;
+  for (const auto& bundle : key.bundles)
+    sum += least_of(bundle);
+  return sum;
+}
+
+std::int64_t Ledger::Impl::charge_of(const std::vector<Placement>& places) {
+  Share sum;
+  for (const auto& place : places)
+    sum += ledger_detail::sum_of(place.devices);
+  return sum.units();
+}
+
+std::int64_t Ledger::Impl::most_room_for(const ShapeKey& key) const {
+  const auto& owner = key.request.owner;
+  const auto limit = quotas_.limit_of(owner);
+  if (!limit)
+    return ledger_detail::Quotas::unlimited;
+  return std::max(*limit - ancestor_charge(key.request.parent, owner), Share{}).units();
 }
 
 // -- reasons ---------------------------------------------------------------------------------------
@@ -60,25 +112,31 @@ std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
   const auto limit = quotas_.limit_of(owner);
   if (!limit)
     return {};
-  const auto text = [&](std::string_view asks) {
+  const auto most = most_room_for(key);
+  const auto charge = charge_of(key);
+  const auto text = [&](const std::string& asks) {
+    if (charge <= limit->units() && most < limit->units())
+      return fmt::format("it would wait for its own parent: {}, what waits for this holds {}, and {}",
+                         quota_text(owner, *limit), to_string(Share{limit->units() - most}), asks);
     return fmt::format("{}, and {}: ask for less, or have the quota raised", quota_text(owner, *limit), asks);
   };
-  if (const auto least = least_charge(key); least > limit->units())
-    return text(fmt::format("this is for {}", to_string(Share{least})));
+  const auto& request = key.request;
+  if (key.is_group() || !is_by_memory(request))
+    return charge > most
+               ? text(fmt::format("this is for {}{}", is_by_memory(key) ? "at least " : "", to_string(Share{charge})))
+               : std::string{};
   // The share that goes with memory depends on the device.
-  if (key.is_group() || key.request.gpus > Share{} || key.request.memory_bytes == 0)
-    return {};
   Lens lens{Lens::Amount::all, {}, true};
-  if (!fits_somewhere(cluster_, key.request, lens))
+  if (!fits_somewhere(cluster_, request, lens))
     return {};
-  lens.most_share = std::min(lens.most_share, *limit);
-  if (fits_somewhere(cluster_, key.request, lens))
+  lens.most_share = std::min(lens.most_share, Share{most});
+  if (fits_somewhere(cluster_, request, lens))
     return {};
   return text(fmt::format("this is for {}, which take more of each device that has them",
-                          ledger_detail::describe_bytes(key.request.memory_bytes)));
+                          ledger_detail::describe_bytes(request.memory_bytes)));
 }
 
-std::string Ledger::Impl::why_over_quota(const ShapeKey& key) const {
+std::string Ledger::Impl::why_over_quota(const ShapeKey& key, std::int64_t charge) const {
   const auto& owner = key.request.owner;
   const auto limit = quotas_.limit_of(owner);
   if (!limit)
@@ -91,33 +149,46 @@ std::string Ledger::Impl::why_over_quota(const ShapeKey& key) const {
   const auto text = [&](std::string_view asks) {
     return fmt::format("{}, it holds {}, and {}", quota_text(owner, *limit), to_string(quotas_.used_by(owner)), asks);
   };
-  if (const auto least = least_charge(key); least > room)
-    return text(key.is_group() || key.request.gpus > Share{}
-                    ? fmt::format("this is for {} more", to_string(Share{least}))
-                    : fmt::format("this is for {}", ledger_detail::describe_bytes(key.request.memory_bytes)));
-  const bool by_memory = [](const std::vector<ResourceRequest>& requests) {
-    return std::any_of(requests.begin(), requests.end(),
-                       [](const auto& request) { return request.gpus == Share{} && request.memory_bytes > 0; });
-  }(key.is_group() ? key.bundles : std::vector{key.request});
-  if (!by_memory)
+  const bool by_memory = is_by_memory(key);
+  if (charge > room)
+    return text(fmt::format("this is for {}{} more", by_memory ? "at least " : "", to_string(Share{charge})));
+  if (!by_memory || key.is_group())
     return {};
   // It would fit now but for the quota.
   Lens lens;
-  const auto fits = [&] {
-    if (!key.is_group())
-      return fits_somewhere(cluster_, key.request, lens);
-    return explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).empty();
-  };
-  if (!fits())
+  if (!fits_somewhere(cluster_, key.request, lens))
     return {};
   lens.most_share = std::min(lens.most_share, Share{room});
-  return key.is_group() || !fits() ? text("the memory that this asks for takes more than is left") : std::string{};
+  return fits_somewhere(cluster_, key.request, lens)
+             ? std::string{}
+             : text("the memory that this asks for takes more than is left where it is free");
+}
+
+std::string Ledger::Impl::within_quota(const ShapeKey& key) const {
+  if (!quotas_.limit_of(key.request.owner) || !is_by_memory(key))
+    return {};
+  return fmt::format(", within the {} that the quota of \"{}\" has left",
+                     to_string(Share{quotas_.room_of(key.request.owner)}), key.request.owner);
 }
 
 std::optional<std::string> Ledger::Impl::over_quota(const Entry* entry) const {
-  if (entry == nullptr || least_charge(*entry->shape->key) <= quotas_.room_of(entry->shape->key->request.owner))
+  if (entry == nullptr || !entry->shape->prospect.feasible
+      || entry->shape->prospect.charge <= quotas_.room_of(entry->shape->key->request.owner))
     return std::nullopt;
   return entry->owner_name();
+}
+
+bool Ledger::Impl::waits_in_vain(const Entry* entry) {
+  return entry != nullptr && !entry->shape->prospect.feasible && !entry->shape->key->request.owner.empty();
+}
+
+bool Ledger::Impl::waits_in_vain(RequestId id) const {
+  return waits_in_vain(queue_.find(id));
+}
+
+bool Ledger::Impl::waits_in_vain(GroupId id) const {
+  const auto group = groups_.find(id);
+  return group != groups_.end() && waits_in_vain(queue_.find(group->second.key));
 }
 
 std::optional<std::string> Ledger::Impl::over_quota(RequestId id) const {

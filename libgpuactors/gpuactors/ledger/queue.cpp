@@ -106,11 +106,14 @@ void Queue::move(QueueKey key, Shape& to) {
 }
 
 void Queue::set_prospect(Shape& shape, Prospect prospect) {
-  const bool was_feasible = std::exchange(shape.prospect, prospect).feasible;
-  if (prospect.feasible && !was_feasible)
-    enter(shape);
-  else if (!prospect.feasible && was_feasible)
+  const auto last = shape.prospect;
+  // The index of what wakes has the charge.
+  const bool moves = prospect.feasible != last.feasible || prospect.charge != last.charge;
+  if (moves && last.feasible)
     leave(shape);
+  shape.prospect = prospect;
+  if (moves && prospect.feasible)
+    enter(shape);
 }
 
 const Entry* Queue::find(QueueKey key) const {

@@ -20,6 +20,8 @@ struct Prospect {
   bool reservable = true;
   /// Not feasible, but it would be if no node were drained. So it waits, and is never refused as infeasible.
   bool drained = false;
+  /// What a grant takes of the quota of its owner at least, in units; 0 if no quota applies.
+  std::int64_t charge = 0;
 
   /// Whether only a new node could serve the shape.
   [[nodiscard]] bool needs_new_node() const {

@@ -6,16 +6,12 @@
 
 namespace gpuactors::ledger_detail {
 
-namespace {
-
 Share sum_of(const std::vector<DeviceGrant>& devices) {
   Share sum;
   for (const auto& device : devices)
     sum += device.share;
   return sum;
 }
-
-} // namespace
 
 void Quotas::set(std::string_view owner, std::optional<Share> limit) {
   if (limit)

@@ -13,6 +13,9 @@
 
 namespace gpuactors::ledger_detail {
 
+/// Returns what the devices count in a quota.
+[[nodiscard]] Share sum_of(const std::vector<DeviceGrant>& devices);
+
 /// The quotas by owner, and what each owner holds. An owner without a name has no quota, and is not counted.
 class Quotas {
 public:

@@ -30,8 +30,17 @@ ledger_detail::QueueKey newest(int priority) {
 } // namespace
 
 Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
+  const auto charge = charge_of(key);
+  auto prospect = prospect_with(key, charge);
+  prospect.charge = charge;
+  return prospect;
+}
+
+Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int64_t charge) {
   Lens lens{Lens::Amount::all, {}};
-  const bool allowed = has_room(key.request.owner, ledger_detail::least_charge(key), lens, true);
+  const auto most = most_room_for(key);
+  const bool allowed = charge <= most;
+  lens.most_share = std::min(lens.most_share, Share{most});
   if (key.is_group()) {
     if (!allowed)
       return {false, false, false};
@@ -133,10 +142,10 @@ std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prosp
     return why_drained(key);
   if (!prospect.feasible)
     return "it waits for new nodes: " + why_infeasible(key);
-  if (auto over = why_over_quota(key); !over.empty())
+  if (auto over = why_over_quota(key, prospect.charge); !over.empty())
     return over;
   if (key.is_group()) {
-    reason = explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
+    reason = explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)) + within_quota(key);
   } else if (!request.group) {
     reason = explain(cluster_, request, lens);
   } else {

@@ -178,7 +178,9 @@ std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry,
   const auto& key = *entry.shape->key;
   if (key.is_group()) {
     std::vector<Place> places;
-    if (auto found = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)))
+    auto found = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
+    // What was found may take more of a quota than there is: to hold it back would help nobody.
+    if (found && charge_of(*found) <= quotas_.room_of(key.request.owner))
       for (std::size_t i = 0; i < found->size(); ++i)
         places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
     return places;

@@ -82,7 +82,8 @@ Wakes::Place Wakes::place_of(const ShapeKey& key) {
   return {};
 }
 
-std::pair<Wakes::Class, Amounts> Wakes::class_of(const ShapeKey& key) {
+std::pair<Wakes::Class, Amounts> Wakes::class_of(const Shape& shape) {
+  const auto& key = *shape.key;
   const auto& request = key.is_group() ? largest(key.bundles) : key.request;
   std::pair<Class, Amounts> result;
   auto& [of, needs] = result;
@@ -92,7 +93,7 @@ std::pair<Wakes::Class, Amounts> Wakes::class_of(const ShapeKey& key) {
   needs.fill(0);
   if (key.is_group()) {
     needs[devices_or_share] = amount_of(request);
-    needs[charge_of_group] = of.owner.empty() ? 0 : least_charge(key);
+    needs[charge_of_group] = of.owner.empty() ? 0 : shape.prospect.charge;
     return result;
   }
   of.labels = request.labels;
@@ -113,10 +114,10 @@ std::pair<Wakes::Class, Amounts> Wakes::class_of(const ShapeKey& key) {
 }
 
 void Wakes::insert(Shape& shape) {
-  auto [of, needs] = class_of(*shape.key);
+  auto [of, needs] = class_of(shape);
   if (!of.owner.empty()) {
     auto& owned = owned_[of.owner];
-    owned.index.insert(shape.head(), {least_charge(*shape.key)}, &shape);
+    owned.index.insert(shape.head(), {shape.prospect.charge}, &shape);
     owned.charges.insert(most_charge(*shape.key));
   }
   places_[place_of(*shape.key)][std::move(of)].insert(shape.head(), needs, &shape);
@@ -126,7 +127,7 @@ void Wakes::insert(Shape& shape) {
 void Wakes::erase(Shape& shape) {
   const auto classes = places_.find(place_of(*shape.key));
   GPUACTORS_LEDGER_CHECK(classes != places_.end(), "a shape is missing from the index that wakes it");
-  const auto index = classes->second.find(class_of(*shape.key).first);
+  const auto index = classes->second.find(class_of(shape).first);
   GPUACTORS_LEDGER_CHECK(index != classes->second.end(), "a shape is missing from the index that wakes it");
   index->second.erase(shape.head());
   --size_;

@@ -100,7 +100,7 @@ private:
   using Classes = std::map<Class, WakeIndex>;
 
   static Place place_of(const ShapeKey& key);
-  static std::pair<Class, Amounts> class_of(const ShapeKey& key);
+  static std::pair<Class, Amounts> class_of(const Shape& shape);
   static Amounts limits_in(const Pool& pool, const Class& of, const Lens& lens, const Quotas& quotas);
 
   // The parameters of one search and its best result so far.
