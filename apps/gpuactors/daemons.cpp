@@ -160,6 +160,8 @@ Result<void> read_broker(DaemonArguments& arguments) {
     GPUACTORS_TRY(Share::from_double(gpus, "--quota " + owner));
     arguments.broker.quotas[owner] = gpus;
   }
+  if (arguments.insecure && !quotas.empty())
+    std::cerr << "warning: --quota bounds nobody with --insecure: owners are the names in clients' certificates\n";
   return {};
 }
 

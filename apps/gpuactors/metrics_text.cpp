@@ -3,6 +3,7 @@
 
 #include "call_metrics.hpp"
 #include "published_metrics.hpp"
+#include "state_view.hpp"
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>
@@ -204,8 +205,10 @@ void write_quotas(MetricsWriter& out, const v1::ClusterState& state) {
     if (quota.has_gpu_units())
       out.sample({{"owner", quota.owner()}}, Share{quota.gpu_units()}.to_double());
   out.family("gpuactors_quota_used_devices", "gauge", "How much of devices they hold.");
+  // Nobody is called *: it holds nothing.
   for (const auto& quota : state.quotas())
-    out.sample({{"owner", quota.owner()}}, Share{quota.used_units()}.to_double());
+    if (quota.owner() != each_client)
+      out.sample({{"owner", quota.owner()}}, Share{quota.used_units()}.to_double());
 }
 
 void write_events(MetricsWriter& out, const v1::ClusterState& state) {

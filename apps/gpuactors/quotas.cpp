@@ -17,9 +17,6 @@ namespace gpuactors::cli {
 
 namespace {
 
-/// Stands for each client without a quota of its own (`Cluster::set_quota`).
-constexpr std::string_view each_client = "*";
-
 /// The arguments as they were typed.
 struct QuotasArguments {
   ClusterOptions cluster;
@@ -42,7 +39,7 @@ Json json_quotas(const v1::ClusterState& state) {
   auto list = Json::array();
   for (const auto& quota : state.quotas())
     list.push_back({{"owner", quota.owner()},
-                    {"used", Share{quota.used_units()}.to_double()},
+                    {"used", quota.owner() == each_client ? Json() : Json(Share{quota.used_units()}.to_double())},
                     {"of", quota.has_gpu_units() ? Json(Share{quota.gpu_units()}.to_double()) : Json()},
                     {"default", quota.by_default()}});
   return list;

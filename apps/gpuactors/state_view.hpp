@@ -9,8 +9,12 @@
 
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 namespace gpuactors::cli {
+
+/// The owner that stands for each client without a quota of its own (`Cluster::set_quota`).
+inline constexpr std::string_view each_client = "*";
 
 /// A subcommand that shows a part of the state: its name, its help texts, and how it shows the state.
 struct StateView {

@@ -60,6 +60,19 @@ struct QuotaScene : Scene {
     must(core.set_quota(message));
   }
 
+  /// The client gives a lease back.
+  void finish(const v1::StartRunner& order) {
+    v1::LeaseEnded ended;
+    ended.set_lease(order.lease().id());
+    ended.set_epoch(order.lease().epoch());
+    core.lease_ended(ended);
+  }
+
+  [[nodiscard]] bool reclaimed(const v1::StartRunner& order) const {
+    return std::any_of(world.reclaims.begin(), world.reclaims.end(),
+                       [&](const v1::ReclaimLease& reclaim) { return reclaim.lease() == order.lease().id(); });
+  }
+
   /// "held of quota" in units, "held" without a quota.
   [[nodiscard]] std::string quota(const std::string& owner) const {
     const auto state = core.state({});
@@ -130,6 +143,80 @@ TEST_CASE("only leases of its own owner make way for what a quota keeps waiting"
   CHECK(scene.world.reclaims.size() == 1);
 }
 
+TEST_CASE("no lease makes way for what waits in vain", "[broker][core]") {
+  QuotaScene scene;
+  scene.add_devices();
+  scene.set("alice", 10'000);
+  const auto hers = scene.acquire(1, alice, 5'000);
+  const auto his = scene.acquire(2, bob, 10'000);
+  v1::ResourceRequest patient;
+  patient.set_wait_for_nodes(true);
+  CHECK_FALSE(scene.acquire(1, alice, 20'000, patient));
+  scene.run(1min);
+  CHECK(scene.world.reclaims.empty());
+  // With a higher quota, it waits for what is held.
+  scene.set("alice", 20'000);
+  scene.run(20s);
+  CHECK(scene.reclaimed(*hers));
+  CHECK_FALSE(scene.reclaimed(*his));
+}
+
+TEST_CASE("what is drawn from a group does not make way for what a quota keeps waiting", "[broker][core]") {
+  QuotaScene scene;
+  scene.add_devices();
+  scene.set("alice", 10'000);
+  v1::SubmitGroup group;
+  group.set_client(1);
+  group.set_client_request(++scene.last_request);
+  group.add_bundles()->set_gpu_units(5'000);
+  std::uint64_t id = 0;
+  scene.core.submit_group(group, alice, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) {
+                            must(placed);
+                            id = placed->id();
+                          }});
+  v1::ResourceRequest inside;
+  inside.set_group(id);
+  const auto drawn = scene.acquire(1, alice, 5'000, inside);
+  REQUIRE(drawn);
+  const auto other = scene.acquire(1, alice, 5'000);
+  REQUIRE(other);
+  CHECK_FALSE(scene.acquire(1, alice, 6'000));
+  scene.run(1min);
+  CHECK(scene.reclaimed(*other));
+  CHECK_FALSE(scene.reclaimed(*drawn));
+}
+
+TEST_CASE("turns stay short while what waits for a quota is served, and for whoever comes", "[broker][core]") {
+  QuotaScene scene;
+  scene.add_devices();
+  scene.set("alice", 10'000);
+  const auto first = scene.acquire(1, alice, 10'000);
+  for (const auto units : {9'000, 8'000, 7'000})
+    CHECK_FALSE(scene.acquire(1, alice, units));
+  scene.run(1min);
+  scene.finish(*first);
+  REQUIRE(scene.world.runners.size() == 2);
+  // The turn that was long already.
+  const auto second = scene.world.runners.back();
+  for (int step = 0; step < 100 && !scene.reclaimed(second); ++step)
+    scene.run(100ms);
+  CHECK(scene.reclaimed(second));
+  scene.finish(second);
+  REQUIRE(scene.world.runners.size() == 3);
+  scene.run(250ms);
+  CHECK(scene.reclaimed(scene.world.runners.back()));
+  // Turns become long again; who is new is not told to wait for their end.
+  scene.run(1min);
+  const auto his = scene.acquire(2, bob, 30'000);
+  REQUIRE(his);
+  CHECK_FALSE(scene.acquire(3, {"n1", true}, 40'000));
+  scene.finish(*his);
+  const auto again = scene.acquire(2, bob, 10'000);
+  REQUIRE(again);
+  scene.run(250ms);
+  CHECK(scene.reclaimed(*again));
+}
+
 TEST_CASE("a broker that starts again keeps quotas, and grants within them once it knows what is held",
           "[broker][core]") {
   const auto store = std::make_shared<MemoryStore>();
@@ -193,6 +280,21 @@ TEST_CASE("a recorded run with quotas is repeated grant by grant", "[broker][cor
       repeated.push_back(std::stoull(line.substr(line.find('#', at) + 1)));
   INFO(out.str());
   CHECK(repeated == granted);
+}
+
+TEST_CASE("a broker does not start with more quotas than it can have together with its store's", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StoredQuota one;
+  one.set_gpu_units(1);
+  for (std::size_t number = 0; number < limits::quotas; ++number)
+    store->put(StateSection::quotas, "owner " + std::to_string(number), one.SerializeAsString());
+  must(store->commit());
+  must(BrokerCore::check_quotas({.store = store}));
+  must(BrokerCore::check_quotas({.store = store, .quotas = {{"owner 7", Share{2}}}}));
+  const auto refused = BrokerCore::check_quotas({.store = store, .quotas = {{"carol", Share{1}}}});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().message()
+        == "1 quotas are given, 1001 with those of other names in the store: at most 1000 are allowed");
 }
 
 TEST_CASE("a quota that there is not cannot be removed, and there are not without end", "[broker][core]") {

@@ -243,6 +243,18 @@ TEST_CASE("while nodes are expected, nothing is granted to whom a quota bounds, 
   CHECK(events.front().request == waiting.request);
 }
 
+TEST_CASE("when nodes are no longer expected, no reason says that they are") {
+  Fixture f;
+  f.take(f.ledger.expect_nodes(true, f.now));
+  set(f, "alice", 1);
+  f.take(f.ledger.add_node(node_of("n0", 1), f.now));
+  CHECK(f.submit(of("bob", gpus(1))).kind == Kind::granted);
+  f.submit(of("alice", gpus(0.5)));
+  CHECK(f.submit(of("alice", gpus(0.5))).reason.find("when nodes have had time") != std::string::npos);
+  f.take(f.ledger.expect_nodes(false, f.now));
+  CHECK(f.submit(of("alice", gpus(0.5))).reason.find("when nodes have had time") == std::string::npos);
+}
+
 TEST_CASE("restored leases and groups count, also above the quota") {
   Fixture f({node_of("n0", 4)});
   set(f, "alice", 1);

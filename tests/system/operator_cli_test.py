@@ -207,7 +207,7 @@ def quotas(cluster):
     reason = 'the quota of "alice" is 0.5 devices, it holds 0.25, and this is for 0.375 more'
     until(lambda: [entry["reason"] for entry in cluster.json("queue", "--json")] == [reason], "the task waits")
     same(len(json.loads(cluster.run("submit", "gpu_ids", "--gpus", "0.5", "--certs", certs["bob"]))["devices"]), 1)
-    same(cluster.json("quotas", "--json")[:2], [{"owner": "*", "used": 0.0, "of": 1.5, "default": False},
+    same(cluster.json("quotas", "--json")[:2], [{"owner": "*", "used": None, "of": 1.5, "default": False},
                                                 {"owner": "alice", "used": 0.25, "of": 0.5, "default": False}])
     fits(r"(?m)^OWNER +USED +OF\n\* +each +1\.5\nalice +0\.25 +0\.5$", cluster.run("quotas"))
     fits(r'the quota of "bob" is 1\.5 devices, and this is for 2',
@@ -216,6 +216,7 @@ def quotas(cluster):
     with exporter(cluster) as read:
         values = samples(read("/metrics")[1])
     same([values[f'gpuactors_quota_{what}{{owner="alice"}}'] for what in ("devices", "used_devices")], [0.5, 0.25])
+    same([f'gpuactors_quota_{what}{{owner="*"}}' in values for what in ("devices", "used_devices")], [True, False])
     cluster.run("quotas", "--set", "alice=1")
     out, error = waiting.communicate(timeout=DEADLINE)
     same((waiting.returncode, len(json.loads(out)["devices"]), error), (0, 1, ""))

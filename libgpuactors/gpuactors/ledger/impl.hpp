@@ -284,6 +284,8 @@ private:
   static bool waits_in_vain(const Entry* entry);
   // Finds new shapes for the waiting requests of owners that have become, or are no longer, bounded.
   void reshape();
+  // Forgets the texts of why shapes wait, which have numbers of quotas.
+  void drop_reasons();
   // Quotas have changed: has `pump` look at all waiting requests again.
   void look_at_all();
 

@@ -217,6 +217,10 @@ void Ledger::Impl::reshape() {
     const auto prospect = queue_.find(at)->shape->prospect;
     queue_.move(at, queue_.shape_of(std::move(key), prospect));
   }
+  drop_reasons();
+}
+
+void Ledger::Impl::drop_reasons() {
   for (auto& [key, shape] : queue_.shapes())
     shape.reason.reset();
 }

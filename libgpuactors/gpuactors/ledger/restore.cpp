@@ -110,8 +110,11 @@ Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
   Events events;
   pass_time(now, events);
   quotas_.set_complete(!expected);
-  if (!expected && !quotas_.limits().empty())
-    look_at_all();
+  if (!quotas_.limits().empty()) {
+    drop_reasons();
+    if (!expected)
+      look_at_all();
+  }
   pump(events);
   return events;
 }

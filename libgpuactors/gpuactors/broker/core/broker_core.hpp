@@ -22,7 +22,8 @@
 namespace gpuactors {
 
 struct BrokerOptions {
-  /// Receives the calls to the broker's ledger as a scenario for `run_plan`; null: nothing is recorded.
+  /// Receives the calls to the broker's ledger as a scenario for `run_plan`; null: nothing is recorded. Not
+  /// with `settle`: scenarios expect no nodes.
   std::shared_ptr<std::ostream> recording{};
   /// The broker issues only ids above this, so that none collides with a lease or actor of an earlier broker.
   std::uint64_t last_id = 0;
@@ -63,6 +64,9 @@ public:
   /// Call first. Reads the store and waits for nodes and clients of an earlier broker, if `BrokerOptions::settle`
   /// allows.
   void start();
+
+  /// @returns `invalid_argument` if those of the options are too many, together with those that their store has.
+  static Result<void> check_quotas(const BrokerOptions& options);
 
   /// Writes what is still unwritten. Call last.
   void finish();
@@ -362,9 +366,15 @@ private:
   /// Sets in whose quota a request of the caller needs room; a client may borrow from leases of its own name alone.
   void set_owner(v1::ResourceRequest& request, const Caller& caller) const;
   Result<void> change_quota(const std::string& owner, std::optional<Share> limit);
-  /// The owners for whom something waits that their quotas leave no room for, with the key of what waits, as in
-  /// `TaskRequest`; an empty one if it differs or is no task's.
-  [[nodiscard]] std::map<std::string, std::string> over_quotas() const;
+  /// What waits for the quota of one owner.
+  struct OverQuota {
+    /// The key of all that waits, as in `TaskRequest`; empty if it differs or is no task's.
+    std::string key;
+    /// The id of the first.
+    std::uint64_t first = 0;
+  };
+  /// The owners for whom something waits that their quotas leave no room for now.
+  [[nodiscard]] std::map<std::string, OverQuota> over_quotas() const;
   /// Reclaims the leases with another key that clients of this owner keep for their next task: nobody else's would
   /// help.
   void make_room_for(const std::string& owner, const std::string& key);
@@ -473,6 +483,7 @@ private:
   void make_way(RequestId request);
   void make_way(const Event& pending);
   void take_turns();
+  void begin_turn();
   /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
   /// another does not keep the others out.
   void make_way_again();
@@ -543,6 +554,9 @@ private:
   bool making_way_ = false;
   Duration turn_ = limits::lease_turn;
   std::optional<RequestId> oldest_waiter_;
+  // When that turn is over, and what waited for quotas at the last one.
+  TimePoint turn_due_ = never;
+  std::map<std::string, OverQuota> over_quotas_;
   bool emptying_ = false;
   std::chrono::milliseconds emptying_pause_{200};
   std::size_t emptying_left_ = 0;

@@ -150,16 +150,29 @@ void BrokerCore::make_way(RequestId request) {
 
 void BrokerCore::make_way(const Event& pending) {
   const auto owner = pending.group ? ledger_.over_quota(pending.group) : ledger_.over_quota(pending.request);
-  if (!owner)
-    return make_way(pending.request);
-  const auto waiting = task_requests_.find(pending.request);
-  make_room_for(*owner, waiting != task_requests_.end() ? waiting->second.key : std::string{});
-  take_turns();
+  const bool in_vain = pending.group ? ledger_.waits_in_vain(pending.group) : ledger_.waits_in_vain(pending.request);
+  if (owner) {
+    const auto waiting = task_requests_.find(pending.request);
+    make_room_for(*owner, waiting != task_requests_.end() ? waiting->second.key : std::string{});
+  }
+  if (owner || in_vain)
+    take_turns();
+  else
+    make_way(pending.request);
+  // What waits for quotas makes turns longer, which is no reason for what comes to wait as long.
+  if ((owner || !over_quotas_.empty()) && turn_ > limits::lease_turn) {
+    turn_ = limits::lease_turn;
+    begin_turn();
+  }
 }
 
 void BrokerCore::take_turns() {
-  if (std::exchange(making_way_, true))
-    return;
+  if (!std::exchange(making_way_, true))
+    begin_turn();
+}
+
+void BrokerCore::begin_turn() {
+  turn_due_ = deadline_after(world_.now(), turn_);
   world_.wake(turn_, Wake::turn);
 }
 
@@ -173,10 +186,17 @@ bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
 }
 
 void BrokerCore::make_way_again() {
+  if (world_.now() < turn_due_)
+    return; // stale: a shorter turn has overtaken this one
   making_way_ = false;
-  const auto over = over_quotas();
-  for (const auto& [owner, key] : over)
-    make_room_for(owner, key);
+  turn_due_ = never;
+  const auto over = std::exchange(over_quotas_, over_quotas());
+  bool helped = false;
+  for (const auto& [owner, waiting] : over_quotas_) {
+    make_room_for(owner, waiting.key);
+    const auto last = over.find(owner);
+    helped |= last == over.end() || last->second.first != waiting.first;
+  }
   // No lease is reclaimed for requests that no node could serve now, whatever made way.
   std::optional<RequestId> oldest;
   const std::string* key = nullptr;
@@ -198,23 +218,26 @@ void BrokerCore::make_way_again() {
       all_alike = false;
       break;
     }
-  const bool group_waits = std::any_of(groups_.begin(), groups_.end(), [this](const auto& item) {
-    return waits(item.first, item.second) && !ledger_.over_quota(item.first);
-  });
-  if (task_requests_.empty() && actor_requests_.empty() && !group_waits && over.empty()) {
+  bool any_group = false;
+  bool group_waits = false;
+  for (const auto& [id, group] : groups_)
+    if (waits(id, group)) {
+      any_group = true;
+      group_waits |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
+    }
+  if (task_requests_.empty() && actor_requests_.empty() && !any_group) {
     turn_ = limits::lease_turn;
     return;
   }
   // If a turn did not help, for example because an actor holds what is missing, the next one will not either: turns
   // become longer.
   constexpr std::chrono::seconds longest_turn{10};
-  const bool helped = oldest && oldest != oldest_waiter_;
+  helped |= oldest && oldest != oldest_waiter_;
   turn_ = helped ? Duration{limits::lease_turn} : std::min<Duration>(2 * turn_, longest_turn);
   oldest_waiter_ = oldest;
   if (oldest || group_waits)
     return make_way(all_alike && !group_waits ? *oldest : RequestId{});
-  making_way_ = true;
-  world_.wake(turn_, Wake::turn);
+  take_turns();
 }
 
 void BrokerCore::reclaim(LeaseId id, TaskLease& lease) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace gpuactors {
 
@@ -17,6 +18,24 @@ void BrokerCore::set_owner(v1::ResourceRequest& request, const Caller& caller) c
   const auto* parent = ledger_.find_lease(LeaseId{request.parent_lease()});
   if (parent == nullptr || parent->owner != caller.name)
     request.clear_parent_lease();
+}
+
+Result<void> BrokerCore::check_quotas(const BrokerOptions& options) {
+  std::set<std::string> owners;
+  for (const auto& [owner, limit] : options.quotas)
+    owners.insert(owner);
+  const auto given = owners.size();
+  if (options.store != nullptr) {
+    GPUACTORS_LET(stored, options.store->load(StateSection::quotas));
+    for (const auto& entry : stored)
+      if (const auto* owner = std::get_if<std::string>(&entry.key))
+        owners.insert(*owner);
+  }
+  if (given > 0 && owners.size() > limits::quotas)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} quotas are given, {} with those of other names in the store: at most {} are allowed",
+                            given, owners.size(), limits::quotas));
+  return {};
 }
 
 Result<void> BrokerCore::set_quota(const v1::SetQuota& message) {
@@ -54,32 +73,38 @@ Result<void> BrokerCore::change_quota(const std::string& owner, std::optional<Sh
   return {};
 }
 
-std::map<std::string, std::string> BrokerCore::over_quotas() const {
+std::map<std::string, BrokerCore::OverQuota> BrokerCore::over_quotas() const {
   const auto quotas = ledger_.quotas();
-  std::map<std::string, std::string> result;
+  std::map<std::string, OverQuota> result;
   if (std::none_of(quotas.begin(), quotas.end(), [](const QuotaView& quota) { return quota.limit.has_value(); }))
     return result;
-  const auto note = [&](const std::optional<std::string>& owner, const std::string& key) {
+  const auto note = [&](auto id, const std::string& key) {
+    const auto owner = ledger_.over_quota(id);
     if (!owner)
       return;
-    const auto [it, added] = result.try_emplace(*owner, key);
-    if (!added && it->second != key)
-      it->second.clear();
+    const auto [it, added] = result.try_emplace(*owner, OverQuota{key, id.value()});
+    if (!added && it->second.key != key)
+      it->second.key.clear();
   };
   for (const auto& [id, task] : task_requests_)
-    note(ledger_.over_quota(id), task.key);
+    note(id, task.key);
   for (const auto& [id, actor] : actor_requests_)
-    note(ledger_.over_quota(id), {});
+    note(id, {});
   for (const auto& [id, group] : groups_)
-    note(ledger_.over_quota(id), {});
+    note(id, {});
   return result;
 }
 
 void BrokerCore::make_room_for(const std::string& owner, const std::string& key) {
-  for (auto& [id, lease] : task_leases_)
-    if (const auto* held = ledger_.find_lease(id);
-        held != nullptr && held->owner == owner && !lease.reclaimed && (key.empty() || lease.key != key))
+  for (auto& [id, lease] : task_leases_) {
+    const auto* held = ledger_.find_lease(id);
+    if (held == nullptr || held->owner != owner || lease.reclaimed || (!key.empty() && lease.key == key))
+      continue;
+    // What is drawn from a group counts as the group's, which keeps it, unless it shrinks.
+    const auto group = groups_.find(held->group);
+    if (!held->group || (group != groups_.end() && group->second.request.shrinks()))
       reclaim(id, lease);
+  }
 }
 
 void BrokerCore::add_quotas(v1::ClusterState& state) const {

@@ -46,6 +46,7 @@ public:
   Events advance(TimePoint now);
 
   // Not recorded: scenarios have no nodes that go away, and begin with an empty ledger.
+  // So a broker that records has no `settle`: while nodes are expected, quotas grant nothing, and plan would.
   using Ledger::expect_nodes;
   using Ledger::pause;
   using Ledger::remove_node;
@@ -67,6 +68,7 @@ public:
   using Ledger::over_quota;
   using Ledger::pending;
   using Ledger::quotas;
+  using Ledger::waits_in_vain;
 
 private:
   Result<Events> noted(Result<Events> events);

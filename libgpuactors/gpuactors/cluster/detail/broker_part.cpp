@@ -50,15 +50,13 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options) {
     GPUACTORS_TRY(validate_quota(owner, limit));
     config.quotas.emplace(owner, limit);
   }
-  if (config.quotas.size() > limits::quotas)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} quotas are given: at most {} are allowed", config.quotas.size(), limits::quotas));
   if (!options.store.empty()) {
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(last, last_id_in(*store));
     config.last_id = std::max(config.last_id, last);
     config.store = std::move(store);
   }
+  GPUACTORS_TRY(BrokerCore::check_quotas(config));
   handle_ = core.spawn<ResourceBroker>(std::move(config), core.links().lanes());
   failure_.watch(handle_, "broker");
   GPUACTORS_LET(port, core.links().publish(handle_, listen));
