@@ -97,6 +97,32 @@ TEST_CASE("names are unique, found, and free again after a kill", "[cluster]") {
   CHECK(cluster.spawn("accumulator", number(1), {.name = "sum"}).has_value());
 }
 
+TEST_CASE("who looks an actor up, or ends it, need not wait for it", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto starting = cluster.spawn_async("late", {}, {.gpus = 1, .name = "late"});
+  gate().await(1);
+  auto found = cluster.find_async("late");
+  auto given_up = cluster.find_async("late");
+  auto soon = cluster.find_async("late", {}, std::chrono::milliseconds{20});
+  given_up.cancel();
+  CHECK(given_up.get().error().code() == Errc::cancelled);
+  const auto late = soon.get().error();
+  CHECK(late.code() == Errc::deadline_exceeded);
+  CHECK(late.message().find("actor late has not been ready within") == 0);
+  gate().open();
+  const auto actor = must(starting.get());
+  CHECK(must(found.get()).id() == actor.id());
+  CHECK(must(cluster.find_async(actor.to_message()).get()).id() == actor.id());
+  CHECK(cluster.find_async(v1::ActorHandle{}).get().error().code() == Errc::invalid_argument);
+
+  auto ended = cluster.kill_async(actor).and_then([&] { return cluster.find_async("late"); });
+  CHECK(ended.get().error().code() == Errc::not_found);
+  CHECK(cluster.kill_async("late").get().error().code() == Errc::not_found);
+  CHECK(cluster.kill_async("").get().error().code() == Errc::invalid_argument);
+  CHECK(cluster.kill_async(ActorRef{}).get().error().code() == Errc::invalid_argument);
+}
+
 TEST_CASE("a killed actor's share is free when kill returns, and its pending calls have failed", "[cluster]") {
   auto cluster = embed();
   gate().close();

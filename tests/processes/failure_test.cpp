@@ -18,7 +18,7 @@ double seconds_since(TimePoint begin) {
 
 } // namespace
 
-TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[processes]") {
+TEST_CASE("a broker that was stopped for a while and goes on ends nothing", "[processes][frozen]") {
   Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "kept", .detached = true}));
@@ -230,7 +230,7 @@ TEST_CASE("a method that does not return ends its process, and the actor lives a
   }));
 }
 
-TEST_CASE("a frozen worker fails its callers within the link timeout", "[processes]") {
+TEST_CASE("a frozen worker fails its callers within the link timeout", "[processes][frozen]") {
   Processes processes{Processes::link_timeout};
   auto cluster = processes.up("host:1x64MiB");
   auto actor = must(cluster.spawn("counter", number(0), {.gpus = 1}));
@@ -297,7 +297,7 @@ TEST_CASE("a call is made again on the actor that was started anew, as often as 
   CHECK((again.error().code() == Errc::worker_died || again.error().code() == Errc::actor_died));
 }
 
-TEST_CASE("each fault in user code costs its own worker alone", "[processes]") {
+TEST_CASE("each fault in user code costs its own worker alone", "[processes][frozen]") {
   Processes processes{Processes::link_timeout};
   auto cluster = processes.up("host:2x64MiB");
   auto bystander = must(cluster.spawn("counter", number(0), {.gpus = 1}));

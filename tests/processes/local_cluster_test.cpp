@@ -216,7 +216,7 @@ TEST_CASE("actors live on when the broker is killed and started again", "[local]
   CHECK(pid_of(must(local.cluster().find("kept"))) == worker);
 }
 
-TEST_CASE("a frozen node is noticed, and comes back when it goes on", "[local]") {
+TEST_CASE("a frozen node is noticed, and comes back when it goes on", "[local][frozen]") {
   auto options = of_two();
   options.link_timeout = Processes::link_timeout;
   auto local = must(LocalCluster::start(options));

@@ -312,7 +312,7 @@ TEST_CASE("a node that is told to end twice does not wait", "[processes]") {
 
 // -- clients that are away ------------------------------------------------------------------------
 
-TEST_CASE("a client that may come back finds its actor when its connection was lost", "[processes]") {
+TEST_CASE("a client that may come back finds its actor when its connection was lost", "[processes][frozen]") {
   Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   processes.start_guest("client", 600s);
@@ -330,7 +330,7 @@ TEST_CASE("a client that may come back finds its actor when its connection was l
   CHECK(ends_well(processes, "client"));
 }
 
-TEST_CASE("a client that did not ask to be waited for loses its actor with its connection", "[processes]") {
+TEST_CASE("a client that did not ask to be waited for loses its actor with its connection", "[processes][frozen]") {
   Processes processes{Processes::link_timeout};
   auto cluster = processes.up();
   processes.start_guest("client", 0s);

@@ -194,7 +194,7 @@ public:
 
 } // namespace
 
-TEST_CASE("tensors of any size go from the program to actors, back, and from task to program", "[processes]") {
+TEST_CASE("tensors of any size go from the program to actors, back, and from task to program", "[processes][tensors]") {
   Processes processes;
   auto cluster = processes.up();
   auto actor = keeper(cluster);
@@ -211,7 +211,7 @@ TEST_CASE("tensors of any size go from the program to actors, back, and from tas
   CHECK(eventually([&] { return dropped(actor) == 0; }));
 }
 
-TEST_CASE("actors of one machine read one and the same memory", "[processes]") {
+TEST_CASE("actors of one machine read one and the same memory", "[processes][tensors]") {
   Processes processes;
   auto cluster = processes.up();
   processes.start_node("n1");
@@ -238,7 +238,7 @@ TEST_CASE("actors of one machine read one and the same memory", "[processes]") {
   }));
 }
 
-TEST_CASE("between machines tensors go over TLS", "[processes]") {
+TEST_CASE("between machines tensors go over TLS", "[processes][tensors]") {
   const WithoutSharedMemory apart;
   Processes processes;
   auto cluster = processes.up();
@@ -259,7 +259,7 @@ TEST_CASE("between machines tensors go over TLS", "[processes]") {
   CHECK(eventually([&] { return dropped(first) == 0; }));
 }
 
-TEST_CASE("who waits for a tensor of a process that is frozen or killed is told", "[processes]") {
+TEST_CASE("who waits for a tensor of a process that is frozen or killed is told", "[processes][frozen]") {
   const bool shares_memory = GENERATE(true, false);
   INFO(shares_memory);
   std::optional<WithoutSharedMemory> apart;
@@ -279,7 +279,7 @@ TEST_CASE("who waits for a tensor of a process that is frozen or killed is told"
   CHECK(cluster.get(ref).error().code() == Errc::worker_died);
 }
 
-TEST_CASE("an owner that is killed midway fails the get, and what had come is freed", "[processes]") {
+TEST_CASE("an owner that is killed midway fails the get, and what had come is freed", "[processes][tensors]") {
   const WithoutSharedMemory apart;
   Processes processes;
   auto cluster = processes.up();
@@ -302,7 +302,7 @@ TEST_CASE("an owner that is killed midway fails the get, and what had come is fr
   }));
 }
 
-TEST_CASE("the memory of a hand-over whose taker is killed midway is freed", "[processes]") {
+TEST_CASE("the memory of a hand-over whose taker is killed midway is freed", "[processes][tensors]") {
   const WithoutSharedMemory apart;
   Processes processes;
   auto cluster = processes.up();
@@ -329,7 +329,7 @@ TEST_CASE("the memory of a hand-over whose taker is killed midway is freed", "[p
   }));
 }
 
-TEST_CASE("the memory of takers that are killed is used again", "[processes]") {
+TEST_CASE("the memory of takers that are killed is used again", "[processes][tensors]") {
   Processes processes;
   auto cluster = processes.up();
   std::size_t files = 0;
@@ -349,7 +349,7 @@ TEST_CASE("the memory of takers that are killed is used again", "[processes]") {
   CHECK(eventually([&] { return descriptors(getpid()) < files + takers / 2; }));
 }
 
-TEST_CASE("the memory of a hand-over that nobody takes is freed", "[processes]") {
+TEST_CASE("the memory of a hand-over that nobody takes is freed", "[processes][tensors]") {
   Processes processes;
   auto cluster = processes.up();
   must(put_pattern(cluster, 1));

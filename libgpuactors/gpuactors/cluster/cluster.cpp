@@ -96,6 +96,27 @@ private:
   }
 };
 
+/// The answer to a look-up. Cancelling it leaves the actor as it is.
+class FoundReply : public ActorReply {
+public:
+  FoundReply(std::weak_ptr<detail::ClusterCore> core, std::string who, Duration timeout)
+    : ActorReply(std::move(core), 0), who_(std::move(who)), timeout_(timeout) {
+    // nop
+  }
+
+  void on_error(Error error) override {
+    if (error.code() == Errc::deadline_exceeded)
+      error = Error{Errc::deadline_exceeded, fmt::format("actor {} has not been ready within {:.1f} s: it waits for a "
+                                                         "place, starts, or the broker is away",
+                                                         who_, to_seconds(timeout_))};
+    ActorReply::on_error(std::move(error));
+  }
+
+private:
+  const std::string who_;
+  const Duration timeout_;
+};
+
 class GroupReply : public detail::MadeReply<PlacementGroup> {
 public:
   using MadeReply::MadeReply;
@@ -280,19 +301,23 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
 }
 
 Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_space, Duration timeout) {
-  if (core_ == nullptr)
-    return closed();
-  v1::FindActor message;
-  message.set_name(std::string{name});
-  message.set_name_space(std::string{name_space});
-  return find(std::move(message), name, timeout);
+  return find_async(name, name_space, timeout).get();
 }
 
 Result<ActorRef> Cluster::find(const v1::ActorHandle& actor, Duration timeout) {
-  if (core_ == nullptr)
-    return closed();
+  return find_async(actor, timeout).get();
+}
+
+Future<ActorRef> Cluster::find_async(std::string_view name, std::string_view name_space, Duration timeout) {
+  v1::FindActor message;
+  message.set_name(std::string{name});
+  message.set_name_space(std::string{name_space});
+  return find(std::move(message), std::string{name}, timeout);
+}
+
+Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration timeout) {
   if (actor.id() == 0)
-    return fail(Errc::invalid_argument, "the reference to an actor is empty");
+    return Future<ActorRef>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
   v1::FindActor message;
   message.set_id(actor.id());
   *message.mutable_handle() = actor;
@@ -300,33 +325,38 @@ Result<ActorRef> Cluster::find(const v1::ActorHandle& actor, Duration timeout) {
               actor.name().empty() ? fmt::format("{} ({})", actor.id(), actor.type()) : actor.name(), timeout);
 }
 
-Result<ActorRef> Cluster::find(v1::FindActor message, std::string_view who, Duration timeout) {
-  auto reply = std::make_shared<ActorReply>(core_, 0);
+Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration timeout) {
+  if (core_ == nullptr)
+    return Future<ActorRef>::ready_with(closed());
+  auto reply = std::make_shared<FoundReply>(core_, std::move(who), timeout);
+  reply->executor = core_->executor();
   core_->ask_broker(reply, deadline_after(Clock::now(), timeout), std::move(message));
-  auto found = Future<ActorRef>{reply}.get();
-  if (!found && found.error().code() == Errc::deadline_exceeded)
-    return fail(
-        Errc::deadline_exceeded,
-        fmt::format("actor {} has not been ready within {:.1f} s: it waits for a place, starts, or the broker is away",
-                    who, to_seconds(timeout)));
-  return found;
+  return Future<ActorRef>{std::move(reply)};
 }
 
 Result<void> Cluster::kill(const ActorRef& actor, const KillOptions& options) {
-  if (!actor)
-    return fail(Errc::invalid_argument, "the actor reference is empty");
-  return kill("", "", actor.id(), options);
+  return kill_async(actor, options).get();
 }
 
 Result<void> Cluster::kill(std::string_view name, const KillOptions& options, std::string_view name_space) {
+  return kill_async(name, options, name_space).get();
+}
+
+Future<void> Cluster::kill_async(const ActorRef& actor, const KillOptions& options) {
+  if (!actor)
+    return Future<void>::ready_with(fail(Errc::invalid_argument, "the actor reference is empty"));
+  return kill("", "", actor.id(), options);
+}
+
+Future<void> Cluster::kill_async(std::string_view name, const KillOptions& options, std::string_view name_space) {
   if (name.empty())
-    return fail(Errc::invalid_argument, "the name of the actor is empty");
+    return Future<void>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
   return kill(name, name_space, ActorId{}, options);
 }
 
-Result<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options) {
+Future<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options) {
   if (core_ == nullptr)
-    return closed();
+    return Future<void>::ready_with(closed());
   v1::KillActor message;
   message.set_name(std::string{name});
   message.set_name_space(std::string{name_space});
@@ -334,7 +364,7 @@ Result<void> Cluster::kill(std::string_view name, std::string_view name_space, A
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
   message.set_from_lease(parent_.value());
-  return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message)).get();
+  return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message));
 }
 
 // -- placement groups and nodes -------------------------------------------------------------------

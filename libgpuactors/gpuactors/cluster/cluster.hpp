@@ -155,6 +155,11 @@ public:
   ///          it is of another cluster; `invalid_argument` for an empty reference; `deadline_exceeded` after `timeout`.
   Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
 
+  /// Look an actor up like `find`, without waiting for it. `Future::cancel` ends the look-up; the actor stays.
+  Future<ActorRef> find_async(std::string_view name, std::string_view name_space = {},
+                              Duration timeout = limits::call_deadline);
+  Future<ActorRef> find_async(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
+
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
   /// free.
   /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer
@@ -163,6 +168,10 @@ public:
   ///          `Actor::end` is for.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
   Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
+
+  /// End an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
+  Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});
+  Future<void> kill_async(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
 
   // -- placement groups and nodes --------------------------------------------------------------
 
@@ -278,8 +287,8 @@ private:
   void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
-  Result<void> kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options);
-  Result<ActorRef> find(v1::FindActor message, std::string_view who, Duration timeout);
+  Future<void> kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options);
+  Future<ActorRef> find(v1::FindActor message, std::string who, Duration timeout);
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;
