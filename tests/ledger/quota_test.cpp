@@ -1,4 +1,6 @@
 // What an owner's leases and groups may hold together, and what becomes of what has no room in that.
+#include <gpuactors/ledger/queue.hpp>
+
 #include <ledger/fixture.hpp>
 
 using namespace ledger_test;
@@ -410,4 +412,29 @@ TEST_CASE("what waits in vain waits for nothing that its owner holds") {
   CHECK(f.ledger.waits_in_vain(pair.group));
   set(f, "alice", 4);
   CHECK(f.events.size() == 2);
+}
+
+TEST_CASE("a quota that grows wakes only what had no room in it before") {
+  using namespace gpuactors::ledger_detail;
+  Queue queue;
+  const auto add = [&](double amount) {
+    const auto request = of("alice", gpus(amount));
+    Prospect prospect;
+    prospect.charge = request.gpus.units();
+    Entry entry;
+    entry.key = queue.next_key(0);
+    entry.request = RequestId{entry.key.age};
+    entry.shape = &queue.shape_of({request, {}}, prospect);
+    queue.add(std::move(entry));
+    return entry.shape;
+  };
+  add(0.25);
+  auto* const large = add(0.75);
+  auto* const whole = add(1);
+  const auto& wakes = queue.wakes();
+  CHECK(wakes.next_of("alice", nullptr, 7'500).second != large);
+  const auto [key, shape] = wakes.next_of("alice", nullptr, 10'000, 2'500);
+  CHECK(shape == large);
+  CHECK(wakes.next_of("alice", &key, 10'000, 2'500).second == whole);
+  CHECK(wakes.next_of("alice", nullptr, 7'500, 7'500).second == nullptr);
 }

@@ -50,8 +50,10 @@ void Ledger::Impl::charge(const std::string& owner, const std::vector<DeviceGran
 
 void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
   // What waited for a place only is woken by what became free.
-  if (quotas_.limit_of(owner) && queue_.wakes().needs_more(owner, quotas_.room_of(owner)))
-    grown_.insert(owner);
+  if (const auto room = quotas_.room_of(owner); quotas_.limit_of(owner) && queue_.wakes().needs_more(owner, room)) {
+    auto& had = grown_.try_emplace(owner, room).first->second;
+    had = std::min(had, room);
+  }
   quotas_.give_back(owner, devices);
 }
 

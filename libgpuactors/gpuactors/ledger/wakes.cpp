@@ -117,8 +117,10 @@ void Wakes::insert(Shape& shape) {
   auto [of, needs] = class_of(shape);
   if (!of.owner.empty()) {
     auto& owned = owned_[of.owner];
-    owned.index.insert(shape.head(), {shape.prospect.charge}, &shape);
-    owned.charges.insert(most_charge(*shape.key));
+    const auto most = most_charge(*shape.key);
+    // The least need is the most charge: an index finds what is within limits, and here it is to be above one.
+    owned.index.insert(shape.head(), {shape.prospect.charge, -most}, &shape);
+    owned.charges.insert(most);
   }
   places_[place_of(*shape.key)][std::move(of)].insert(shape.head(), needs, &shape);
   ++size_;
@@ -143,11 +145,12 @@ void Wakes::erase(Shape& shape) {
   }
 }
 
-std::pair<QueueKey, Shape*> Wakes::next_of(const std::string& owner, const QueueKey* after, std::int64_t room) const {
+std::pair<QueueKey, Shape*> Wakes::next_of(const std::string& owner, const QueueKey* after, std::int64_t room,
+                                           std::int64_t had) const {
   const auto owned = owned_.find(owner);
   if (owned == owned_.end())
     return {{}, nullptr};
-  return owned->second.index.next(after, {room});
+  return owned->second.index.next(after, {room, -(had + 1)});
 }
 
 bool Wakes::needs_more(const std::string& owner, std::int64_t room) const {
@@ -221,8 +224,8 @@ std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const Cluster& cl
     for (const auto& [of, index] : groups->second)
       search.look(index, {most_free(cluster, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)],
                           quotas.room_of(of.owner), 0, 0, 0});
-  for (const auto& owner : grown)
-    if (const auto found = next_of(owner, after, quotas.room_of(owner));
+  for (const auto& [owner, had] : grown)
+    if (const auto found = next_of(owner, after, quotas.room_of(owner), had);
         found.second != nullptr && (search.first.second == nullptr || found.first < search.first.first))
       search.first = found;
   for (const auto& [pool, group] : freed) {

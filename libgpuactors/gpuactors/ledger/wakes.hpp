@@ -20,8 +20,9 @@ namespace gpuactors::ledger_detail {
 /// Pools that have more free than when the queue was last served, each with its group if it is a bundle.
 using Freed = std::map<const Pool*, GroupId>;
 
-/// Owners whose quotas have got room for requests that were without.
-using Grown = std::set<std::string>;
+/// Owners whose quotas have got room for requests that were without, and the least that each had left since the queue
+/// was last served: what needs no more than that waits for a place alone.
+using Grown = std::map<std::string, std::int64_t>;
 
 /// The index of the feasible shapes.
 class Wakes {
@@ -36,9 +37,10 @@ public:
   [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Cluster& cluster, const Freed& freed,
                                                  const Grown& grown, const Lens& lens, const Quotas& quotas) const;
 
-  /// Returns the first shape of the owner behind `after` that needs no more than `room`; null if there is none.
-  [[nodiscard]] std::pair<QueueKey, Shape*> next_of(const std::string& owner, const QueueKey* after,
-                                                    std::int64_t room) const;
+  /// Returns the first shape of the owner behind `after` that may need no more than `room`, but more than `had`; null
+  /// if there is none.
+  [[nodiscard]] std::pair<QueueKey, Shape*> next_of(const std::string& owner, const QueueKey* after, std::int64_t room,
+                                                    std::int64_t had = -1) const;
 
   /// Returns whether a shape of the owner may need more than `room`.
   [[nodiscard]] bool needs_more(const std::string& owner, std::int64_t room) const;
