@@ -38,6 +38,9 @@ Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const C
   if (request->rows == 0 || request->rows > limits_.max_batch)
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("a request has 1 to {} rows, this one {}", limits_.max_batch, request->rows));
+  if (request->bytes > limits_.max_batch_bytes)
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("a request has up to {} bytes, this one {}",
+                                                               limits_.max_batch_bytes, request->bytes));
   if (waiting_.size() >= limits_.max_requests
       || request->rows > limits_.max_rows - std::min(waiting_rows_, limits_.max_rows)) {
     ++counts_.refused_full;
@@ -118,6 +121,7 @@ void BatchQueue::stop_waiting(Request& request) {
 
 BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
   Next result;
+  std::uint64_t bytes = 0;    // of the batch
   auto earliest = never;      // of the deadlines in the batch
   auto first_arrived = never; // of its requests
   bool complete = false;      // it would not take one more
@@ -137,13 +141,14 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
     }
     const auto rows = result.rows + request->rows;
     const auto deadline = std::min(earliest, request->deadline);
-    if (rows > limits_.max_batch
+    if (rows > limits_.max_batch || request->bytes > limits_.max_batch_bytes - bytes
         || (!request->alone && deadline_after(start, times_.estimate(share, rows)) > deadline)) {
       complete = true;
       break;
     }
     result.batch.push_back(request);
     result.rows = rows;
+    bytes += request->bytes;
     earliest = deadline;
     first_arrived = std::min(first_arrived, request->arrived);
     complete = complete || rows == limits_.max_batch;

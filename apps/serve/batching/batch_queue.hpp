@@ -17,8 +17,9 @@
 namespace serve::batching {
 
 struct QueueLimits {
-  /// Rows of a batch.
+  /// Rows of a batch, and bytes of it.
   std::uint64_t max_batch = 32;
+  std::uint64_t max_batch_bytes = std::numeric_limits<std::uint64_t>::max();
   /// Requests that may wait, and rows of all of them together.
   std::size_t max_requests = 1'024;
   std::uint64_t max_rows = 1U << 20;
@@ -58,9 +59,9 @@ struct QueueCounts {
 /// Requests from their admission to their answer. Every one leaves it once: by `settle` or `give_up` when its batch is
 /// done, by `expire`, by `cancel`, as one of `Next::late`, or by `take_all`.
 ///
-/// The next batch is the head of the queue, in the order of `Place`, as far as it fits `max_batch` and as far as all in
-/// it can still be answered in time by the table of batch times. No clock, no thread, no lock: time is an argument, and
-/// whoever owns it guards it.
+/// The next batch is the head of the queue, in the order of `Place`, as far as it fits `max_batch` and
+/// `max_batch_bytes`, and as far as all in it can still be answered in time by the table of batch times. No clock, no
+/// thread, no lock: time is an argument, and whoever owns it guards it.
 class BatchQueue {
 public:
   /// `times` must outlive the queue.
@@ -70,7 +71,7 @@ public:
 
   /// Lets a request wait.
   /// @returns `queue_full` when there is no room, or when no replica can answer it before its deadline: the sentence
-  ///          says which; `invalid_argument` when it has no rows or more than a batch.
+  ///          says which; `invalid_argument` when it has no rows, or more rows or bytes than a batch.
   gpuactors::Result<void> admit(const RequestPtr& request, gpuactors::TimePoint now, const Capacity& capacity);
 
   struct Next {

@@ -26,7 +26,7 @@ struct Request {
   virtual ~Request() = default;
 
   std::uint64_t rows = 1;
-  /// What it carries, where `QueueLimits::max_bytes` counts that.
+  /// What it carries, where `QueueLimits` bound that.
   std::uint64_t bytes = 0;
   std::uint64_t priority = 1;
   gpuactors::TimePoint arrived{};

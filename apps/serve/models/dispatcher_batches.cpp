@@ -3,6 +3,8 @@
 #include "dispatcher.hpp"
 #include "request_check.hpp"
 
+#include <apps/serve/protocol/tensor_rules.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,12 +44,57 @@ bool is_gone(Errc code) {
   }
 }
 
-/// The rows of one request within its batch.
+/// The rows of one request within its batch; of outputs with texts their bytes, too, since no row says where they are.
 struct PartOfBatch {
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
   std::size_t members = 0;
+  std::vector<std::span<const std::byte>> texts;
 };
+
+std::span<const std::byte> bytes_in(const std::string& text) {
+  return std::as_bytes(std::span{text});
+}
+
+/// Goes along the texts of a reply, from one request of its batch to the next.
+class TextsOfReply {
+public:
+  TextsOfReply(const ModelFacts& facts, const wire::ReplicaReply& reply) : facts_(facts) {
+    if (facts.answers_texts)
+      for (const auto& output : reply.outputs())
+        rests_.push_back(bytes_in(output));
+  }
+
+  /// The next rows of each output, of those without texts nothing; nothing at all where there are none. The reply was
+  /// checked.
+  std::vector<std::span<const std::byte>> take(std::uint64_t rows) {
+    std::vector<std::span<const std::byte>> result(rests_.size());
+    for (std::size_t i = 0; i < rests_.size(); ++i) {
+      if (!facts_.outputs[i].is_text())
+        continue;
+      const auto all = rests_[i];
+      for (auto left = facts_.outputs[i].texts_in(rows); left > 0; --left)
+        (void)take_bytes_element(rests_[i]);
+      result[i] = all.first(all.size() - rests_[i].size());
+    }
+    return result;
+  }
+
+private:
+  const ModelFacts& facts_;
+  std::vector<std::span<const std::byte>> rests_;
+};
+
+/// Bytes of one input of a batch.
+std::size_t input_bytes(const TensorFacts& input, std::uint64_t rows,
+                        const std::vector<batching::RequestPtr>& members) {
+  if (!input.is_text())
+    return rows * input.row_bytes;
+  std::size_t bytes = 0;
+  for (const auto& member : members)
+    bytes += find_input(static_cast<const Pending&>(*member).request, input.name)->data.size();
+  return bytes;
+}
 
 /// The outputs that a request asked for, or all.
 std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<std::string>& wanted,
@@ -58,8 +105,9 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end())
       continue;
     const auto& all = reply->outputs(static_cast<int>(i));
-    const auto own = std::as_bytes(std::span{all.data(), all.size()})
-                         .subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
+    const auto own = output.is_text()
+                         ? part.texts[i]
+                         : bytes_in(all).subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
     // Its own bytes: one client that reads slowly would keep the answers of all.
     auto data = part.members == 1 ? Bytes{reply, own} : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
     result.push_back({output.name, output.type, output.shape(static_cast<std::int64_t>(part.rows)), std::move(data)});
@@ -138,7 +186,7 @@ void Dispatcher::launch(const Launch& launch) {
   batch.set_rows(static_cast<std::int64_t>(launch.rows));
   for (const auto& input : options_.facts.inputs) {
     auto& bytes = *batch.add_inputs();
-    bytes.reserve(launch.rows * input.row_bytes);
+    bytes.reserve(input_bytes(input, launch.rows, launch.members));
     for (const auto& member : launch.members) {
       const auto* tensor = find_input(static_cast<const Pending&>(*member).request, input.name); // it was checked
       const auto view = tensor->data.view();
@@ -202,9 +250,10 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
   count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
   latencies_.infer.add(std::chrono::nanoseconds{reply.infer_ns()});
   const auto shared = std::make_shared<const wire::ReplicaReply>(std::move(reply));
+  TextsOfReply texts{facts, *shared};
   std::uint64_t first_row = 0;
   for (const auto& member : flight.members) {
-    const auto begin = first_row;
+    PartOfBatch part{first_row, member->rows, flight.members.size(), texts.take(member->rows)};
     first_row += member->rows;
     if (!queue_.settle(*member))
       continue; // answered before, by its timeout or its client
@@ -217,7 +266,7 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
     count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
-    answer.outputs = outputs_of(facts, pending->request.outputs, shared, {begin, member->rows, flight.members.size()});
+    answer.outputs = outputs_of(facts, pending->request.outputs, shared, part);
     actions.answers.emplace_back(pending, std::move(answer));
   }
 }

@@ -133,6 +133,8 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
     if (!rows)
       return refuse(rows.error());
     pending->rows = *rows;
+    // Where rows are of one size, the queue counts them.
+    pending->bytes = found->dispatcher->facts().takes_texts ? bytes_of(wanted) : 0;
     set_terms(*pending, now, *found);
     auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
     if (found->dispatcher->submit(pending))

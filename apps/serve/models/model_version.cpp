@@ -88,6 +88,10 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
   limits.max_requests = config.max_queue;
   limits.max_rows = std::max<std::uint64_t>(queue_bytes / facts.row_in_bytes, limits.max_batch);
   limits.max_delay = config.max_delay;
+  if (facts.takes_texts) {
+    limits.max_batch_bytes = most_batch_bytes;
+    limits.max_bytes = queue_bytes;
+  }
   return limits;
 }
 

@@ -4,6 +4,7 @@
 
 #include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <fmt/format.h>
@@ -128,10 +129,18 @@ Result<std::uint64_t> check_request(const InferRequest& request, const ModelFact
                     facts.inputs.front().name, input->shape[0], takes.name);
     if (rows < 1 || static_cast<std::uint64_t>(rows) > max_batch)
       return misfit(facts, "takes 1 to {} rows in a request, not {}", max_batch, rows);
+    if (takes.is_text()) {
+      GPUACTORS_TRY(check_tensor(input_name(takes.name), *input));
+      continue;
+    }
     const auto expected = static_cast<std::size_t>(rows) * takes.row_bytes;
     if (input->data.size() != expected)
       return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input->data.size());
   }
+  // No batch could have it, not even one of its own.
+  if (facts.takes_texts && bytes_of(request.inputs) > most_batch_bytes)
+    return misfit(facts, "takes inputs of up to {} bytes in a request, not of {}", most_batch_bytes,
+                  bytes_of(request.inputs));
   GPUACTORS_TRY(check_the_rest(request, facts));
   return static_cast<std::uint64_t>(rows);
 }

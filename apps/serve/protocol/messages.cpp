@@ -120,7 +120,11 @@ int filled_fields(const inference::InferTensorContents& contents) {
 }
 
 Bytes joined(const google::protobuf::RepeatedPtrField<std::string>& elements) {
+  std::size_t size = 0;
+  for (const auto& element : elements)
+    size += bytes_element_size(element);
   std::string data;
+  data.reserve(size);
   for (const auto& element : elements)
     append_bytes_element(data, element);
   return Bytes::of(std::move(data));
