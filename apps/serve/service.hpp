@@ -84,6 +84,14 @@ struct NamedTensor {
 /// What a client says beside the inputs, for models that understand it.
 using Parameter = std::variant<bool, std::int64_t, double, std::string>;
 
+/// A request's place among others that belong together, whose model may keep something of those before.
+struct SequenceStep {
+  /// Empty: it is in no sequence.
+  std::string id;
+  bool start = false;
+  bool end = false;
+};
+
 struct InferRequest {
   std::string model;
   /// Empty means the newest that is ready.
@@ -96,6 +104,7 @@ struct InferRequest {
   std::uint64_t priority = 0;
   /// The answer must come within this time of its arrival; none means the model's default.
   std::optional<gpuactors::Duration> timeout;
+  SequenceStep sequence;
   /// For generative models, without those that the server itself understands.
   std::map<std::string, Parameter> parameters;
   /// Whether the client wants a reply of its own that says that there are no more (fronts see to that).

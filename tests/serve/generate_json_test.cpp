@@ -146,7 +146,13 @@ TEST_CASE("what comes beside the inputs are parameters of the request, each once
   CHECK(has(refused(R"({"text":"a","parameters":7})", {text}), "\"parameters\" is not an object"));
   CHECK(has(refused(R"({"text":"a","txt":["b"]})", {text}),
             "model \"m\" has no input \"txt\": the keys are its inputs (\"text\")"));
-  CHECK(has(refused(R"({"text":"a","sequence_id":1})", {text}), "which this server does not have"));
+  const auto step = must(read_generation(
+      body_of(R"({"text":"a","sequence_id":7,"parameters":{"sequence_start":true}})"), generator({text})));
+  CHECK(step.sequence.id == "7");
+  CHECK(step.sequence.start);
+  CHECK_FALSE(step.sequence.end);
+  CHECK(step.parameters.empty());
+  CHECK(has(refused(R"({"text":"a","sequence_start":true})", {text}), "no sequence_id"));
   // An ordinary model has nothing that would understand it.
   CHECK(has(refused(R"({"text":"a","seed":1})", {text}, false), "has no input \"seed\""));
 }

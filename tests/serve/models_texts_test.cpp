@@ -298,6 +298,12 @@ TEST_CASE("requests with texts are checked text by text", "[serve]") {
       pairs({std::string(most_batch_bytes, 'x'), ""}),
       fmt::format("takes inputs of up to {} bytes in a request, not of {}", most_batch_bytes, most_batch_bytes + 8));
   must(check_request(pairs({std::string(most_batch_bytes - 8, 'x'), ""}), pairs_facts(), 8));
+  // What a message says of a sequence takes its room.
+  auto facts = pairs_facts();
+  facts.sequences = wire::SEQUENCE_MEMORY_CACHE;
+  CHECK(batch_bytes(pairs({"a", "b"}), facts) == 10 + sequence_bytes);
+  CHECK(code_of(check_request(pairs({std::string(most_batch_bytes - 8, 'x'), ""}), facts, 8))
+        == Errc::invalid_argument);
 }
 
 TEST_CASE("an actor type that takes texts is served, up to texts that fill a message", "[serve]") {

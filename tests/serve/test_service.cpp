@@ -113,6 +113,10 @@ std::shared_ptr<Service::Ticket> TestService::infer(InferRequest request, InferD
     done(fail(known.error()));
     return nullptr;
   }
+  if (!request.sequence.id.empty()) {
+    done(fail(Errc::invalid_argument, "no model here has sequences"));
+    return nullptr;
+  }
   if (request.model == "talk") {
     done(fail(Errc::unsupported, "model \"talk\" answers with a stream"));
     return nullptr;

@@ -119,7 +119,7 @@ void BatchQueue::stop_waiting(Request& request) {
 
 // -- batches --------------------------------------------------------------------------------------
 
-BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
+BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, const Filter& may_go) {
   Next result;
   std::uint64_t bytes = 0;    // of the batch
   auto earliest = never;      // of the deadlines in the batch
@@ -128,6 +128,8 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
   for (auto it = waiting_.begin(); it != waiting_.end() && !complete;) {
     const auto request = it->second;
     ++it;
+    if (may_go && !may_go(*request))
+      continue;
     if (request->alone) {
       complete = true;
       if (!result.batch.empty())

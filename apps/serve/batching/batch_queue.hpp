@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -84,8 +85,12 @@ public:
     gpuactors::TimePoint ask_again = gpuactors::never;
   };
 
-  /// The batch for a replica that can begin it at `start`; without `may_wait` it goes as it is.
-  Next next(gpuactors::TimePoint start, gpuactors::Share share, bool may_wait = true);
+  /// Whether a request may go to the replica that is asked for; none: all may.
+  using Filter = std::function<bool(const Request&)>;
+
+  /// The batch for a replica that can begin it at `start`; without `may_wait` it goes as it is. What may not go there
+  /// is passed over.
+  Next next(gpuactors::TimePoint start, gpuactors::Share share, bool may_wait = true, const Filter& may_go = {});
 
   /// The answer to a request of a batch is here. @returns false when it has been answered already (late or cancelled).
   bool settle(Request& request);

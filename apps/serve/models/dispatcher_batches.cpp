@@ -1,6 +1,7 @@
 // Batches of a dispatcher: on their way to replicas, back, and to others when a replica is lost.
 #include "counting.hpp"
 #include "dispatcher.hpp"
+#include "generation_messages.hpp"
 #include "request_check.hpp"
 
 #include <apps/serve/protocol/tensor_rules.hpp>
@@ -119,55 +120,86 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
 
 // -- batches --------------------------------------------------------------------------------------
 
+std::size_t Dispatcher::most_flights() const {
+  return options_.facts.generative ? options_.max_running : options_.ahead + 1;
+}
+
+bool Dispatcher::has_room(const Replica& replica) const {
+  return replica.flights.size() < most_flights();
+}
+
 Dispatcher::Replica* Dispatcher::least_loaded() {
   // Among equals the oldest, so that those that are not needed stay idle and can go.
-  const auto most = options_.facts.generative ? options_.max_running : options_.ahead + 1;
   const auto* head = queue_.head();
   if (options_.fills && head != nullptr && head->losses == 0)
     for (auto& [id, replica] : replicas_)
-      if (2 * replica.flights.size() < most)
+      if (2 * replica.flights.size() < most_flights())
         return &replica;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
-    if (replica.flights.size() < most && (result == nullptr || replica.flights.size() < result->flights.size()))
+    if (has_room(replica) && (result == nullptr || replica.flights.size() < result->flights.size()))
       result = &replica;
   return result;
 }
 
 void Dispatcher::pump(TimePoint now, Actions& actions) {
   ask_again_ = never;
-  while (queue_.waiting() > 0) {
-    auto* replica = least_loaded();
-    if (replica == nullptr)
-      return;
-    if (const auto until = suspected_until(); until > now) {
-      ask_again_ = until;
-      return;
-    }
-    const auto start = replica->flights.empty() ? now : std::max(now, replica->free_at);
-    auto next = queue_.next(start, replica->facts.share, !closing_);
-    for (const auto& request : next.late)
-      fail(request,
-           Error{Errc::deadline_exceeded,
-                 fmt::format("{} cannot answer within the timeout any more", options_.facts.title)},
-           reason::rejected, now, actions);
-    if (next.batch.empty()) {
-      ask_again_ = next.ask_again;
-      return;
-    }
-    const auto number = ++last_flight_;
-    for (const auto& request : next.batch) {
-      const auto pending = pending_of(request);
-      pending->sent = now;
-      if (options_.facts.generative) {
-        pending->replica = replica->facts.id;
-        pending->flight = number;
-      }
-    }
-    replica->free_at = deadline_after(start, times_.estimate(replica->facts.share, next.rows));
-    actions.launches.push_back({replica->run, replica->stream, replica->facts.id, number, next.rows, next.batch});
-    replica->flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
+  for (bool sent = true; sent && queue_.waiting() > 0;)
+    sent = send_next(now, actions);
+}
+
+bool Dispatcher::send_next(TimePoint now, Actions& actions) {
+  auto* replica = least_loaded();
+  if (replica == nullptr)
+    return false;
+  if (const auto until = suspected_until(); until > now) {
+    ask_again_ = until;
+    return false;
   }
+  if (!options_.facts.has_sequences())
+    return begin_batch(*replica, {}, now, actions);
+  for (auto* one : with_room())
+    if (begin_batch(
+            *one, [&](const batching::Request& request) { return may_go(request, *one); }, now, actions))
+      return true;
+  return false;
+}
+
+bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filter& may_go, TimePoint now,
+                             Actions& actions) {
+  const auto start = replica.flights.empty() ? now : std::max(now, replica.free_at);
+  auto next = queue_.next(start, replica.facts.share, !closing_, may_go);
+  for (const auto& request : next.late)
+    fail(request,
+         Error{Errc::deadline_exceeded,
+               fmt::format("{} cannot answer within the timeout any more", options_.facts.title)},
+         reason::rejected, now, actions);
+  if (next.batch.empty()) {
+    ask_again_ = std::min(ask_again_, next.ask_again);
+    // What waited behind them in their sequences may go now.
+    return options_.facts.has_sequences() && !next.late.empty();
+  }
+  const auto number = ++last_flight_;
+  for (const auto& request : next.batch) {
+    const auto pending = pending_of(request);
+    pending->sent = now;
+    if (options_.facts.generative) {
+      pending->replica = replica.facts.id;
+      pending->flight = number;
+    }
+    if (request->sequence != nullptr)
+      batching::Sequences::sent(*request, replica.facts.id);
+  }
+  replica.free_at = deadline_after(start, times_.estimate(replica.facts.share, next.rows));
+  actions.launches.push_back({replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch});
+  replica.flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
+  return true;
+}
+
+void Dispatcher::put_back(const batching::RequestPtr& request) {
+  if (request->sequence != nullptr)
+    batching::Sequences::returned(*request);
+  queue_.put_back(request);
 }
 
 void Dispatcher::act(Actions actions) {
@@ -193,6 +225,12 @@ void Dispatcher::launch(const Launch& launch) {
       bytes.append(reinterpret_cast<const char*>(view.data()), view.size());
     }
   }
+  if (options_.facts.has_sequences())
+    for (const auto& member : launch.members) {
+      auto& message = *batch.add_sequences();
+      write_sequence(message, static_cast<const Pending&>(*member).request.sequence);
+      message.set_rows(static_cast<std::int64_t>(member->rows));
+    }
   (*launch.run)(std::move(batch), [weak = weak_from_this(), replica = launch.replica,
                                    flight = launch.flight](Result<wire::ReplicaReply> reply) {
     if (const auto self = weak.lock())
@@ -257,6 +295,7 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
     first_row += member->rows;
     if (!queue_.settle(*member))
       continue; // answered before, by its timeout or its client
+    leave_sequence(*member, true, now, actions);
     const auto pending = pending_of(member);
     count(statistics_.success, now - pending->arrived);
     count(statistics_.queue, pending->sent - pending->arrived);
@@ -277,7 +316,7 @@ void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint 
   if (blames_input && flight.members.size() > 1) {
     for (const auto& member : flight.members) {
       member->alone = true;
-      queue_.put_back(member);
+      put_back(member);
     }
     return;
   }
@@ -296,6 +335,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
   lost_.push_back({id, to_string(error)});
   ++lost_count_;
   actions.replicas_changed = true;
+  lose_sequences(id, error, now, actions);
   for (const auto& [number, flight] : flights)
     for (const auto& member : flight.members) {
       if (options_.facts.generative) {
@@ -303,7 +343,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
         continue;
       }
       if (number != flights.begin()->first) {
-        queue_.put_back(member); // it waited behind the batch that ran, and has no part in this
+        put_back(member); // it waited behind the batch that ran, and has no part in this
         continue;
       }
       if (++member->losses >= losses_until_failed) {
@@ -315,7 +355,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
         continue;
       }
       member->alone = member->alone || member->losses >= losses_until_alone;
-      queue_.put_back(member);
+      put_back(member);
     }
 }
 

@@ -104,6 +104,7 @@ bool Dispatcher::stream_ended(const std::shared_ptr<Pending>& pending, std::uint
       return false;
     const auto now = Clock::now();
     leave_replica(*pending, now);
+    leave_sequence(*pending, true, now, actions);
     const auto ran = now - pending->sent;
     ++statistics_.execution_count;
     ++statistics_.inference_count;
@@ -152,7 +153,7 @@ void Dispatcher::lose_stream(const RequestPtr& request, const Error& error, Time
   const auto pending = pending_of(request);
   pending->flight = 0;
   if (pending->delivered == 0 && ++request->losses < losses_of_streams) {
-    queue_.put_back(request);
+    put_back(request);
     return;
   }
   if (!queue_.give_up(*request))

@@ -182,6 +182,11 @@ Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool 
     return nonsense("it takes batches of up to {} rows", description.max_rows());
   if (description.max_running() < 0)
     return nonsense("it runs up to {} requests at once", description.max_running());
+  if (!wire::SequenceMemory_IsValid(description.sequences()))
+    return nonsense("it keeps {} between the requests of a sequence: {} to {} are known",
+                    static_cast<int>(description.sequences()), static_cast<int>(wire::SequenceMemory_MIN),
+                    static_cast<int>(wire::SequenceMemory_MAX));
+  facts.sequences = description.sequences();
   if (generative) {
     facts.max_running = static_cast<std::uint64_t>(description.max_running());
     return facts;
@@ -194,7 +199,11 @@ Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool 
   if (row > most_batch_bytes)
     return nonsense("rows of {} and {} bytes; a row has at most {}", facts.row_in_bytes, facts.row_out_bytes,
                     most_batch_bytes);
-  facts.max_rows = most_batch_bytes / row;
+  // Each row may be a request of its own.
+  facts.max_rows = facts.has_sequences() ? most_batch_bytes / (row + sequence_bytes) : most_batch_bytes / row;
+  if (facts.max_rows == 0)
+    return nonsense("rows of {} and {} bytes; a row of a model with sequences has at most {}", facts.row_in_bytes,
+                    facts.row_out_bytes, most_batch_bytes - sequence_bytes);
   if (description.max_rows() > 0)
     facts.max_rows = std::min(facts.max_rows, static_cast<std::uint64_t>(description.max_rows()));
   return facts;
@@ -205,8 +214,12 @@ Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription&
   if (!other)
     return nonsense("it describes itself in a way that makes no sense: {}", other.error().message());
   if (other->inputs == facts.inputs && other->outputs == facts.outputs && other->max_rows == facts.max_rows
-      && other->max_running == facts.max_running)
+      && other->max_running == facts.max_running && other->sequences == facts.sequences)
     return {};
+  if (other->sequences != facts.sequences)
+    return nonsense("it keeps {} of sequences, and the first replica of {} {}",
+                    wire::SequenceMemory_Name(other->sequences), facts.title,
+                    wire::SequenceMemory_Name(facts.sequences));
   const auto bound = [](const ModelFacts& which) {
     return which.generative ? fmt::format("up to {} requests at once", which.max_running)
                             : fmt::format("up to {} rows", which.max_rows);

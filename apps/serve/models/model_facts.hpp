@@ -57,12 +57,19 @@ struct ModelFacts {
   std::vector<TensorFacts> outputs;
   /// Requests that a replica of a generative model runs at once at most; 0: it does not say.
   std::uint64_t max_running = 0;
+  /// What replicas keep between the requests of a sequence.
+  wire::SequenceMemory sequences = wire::SEQUENCE_MEMORY_NONE;
   /// Bytes of one row of all inputs, and of all outputs; where texts are among them, the least.
   std::size_t row_in_bytes = 0;
   std::size_t row_out_bytes = 0;
   /// Whether texts are among the inputs, so that requests of as many rows differ in their bytes; the same of outputs.
   bool takes_texts = false;
   bool answers_texts = false;
+
+  [[nodiscard]] bool has_sequences() const noexcept {
+    return sequences != wire::SEQUENCE_MEMORY_NONE;
+  }
+
   /// Rows of the largest batch that replicas and messages allow.
   std::uint64_t max_rows = 0;
 };
@@ -70,6 +77,9 @@ struct ModelFacts {
 /// Bytes of all inputs, or of all outputs, of a batch: what a message has room for.
 inline constexpr std::size_t message_head = 256;
 inline constexpr std::size_t most_batch_bytes = gpuactors::limits::payload_bytes - message_head;
+
+/// What a message says at most of the sequence of one request.
+inline constexpr std::size_t sequence_bytes = 192;
 
 /// "model digits, version 1"
 [[nodiscard]] std::string title_of(std::string_view model, std::string_view version);

@@ -84,6 +84,8 @@ void ModelTable::close(TimePoint until) {
       models.push_back(model);
       if (model->coming)
         model->coming->bell->stop();
+      for (const auto& ending : model->ending)
+        ending->drop_sequences();
     }
   }
   for (const auto& model : models) {
@@ -100,10 +102,10 @@ void ModelTable::close(TimePoint until) {
   }
 }
 
-void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until) {
+void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until, bool sequences_end) {
   if (version == nullptr)
     return;
-  version->end(until);
+  version->end(until, sequences_end);
   const std::unique_lock lock{mutex_};
   std::erase(model.ending, version->dispatcher());
 }
@@ -121,7 +123,7 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
   };
   const auto& wanted = pending->request;
   for (;;) {
-    const auto found = route(wanted.model, wanted.version);
+    const auto found = route(wanted.model, wanted.version, wanted.sequence);
     if (!found)
       return refuse(found.error());
     if (found->dispatcher->facts().generative)
@@ -134,7 +136,7 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
       return refuse(rows.error());
     pending->rows = *rows;
     // Where rows are of one size, the queue counts them.
-    pending->bytes = found->dispatcher->facts().takes_texts ? bytes_of(wanted) : 0;
+    pending->bytes = batch_bytes(wanted, found->dispatcher->facts());
     set_terms(*pending, now, *found);
     auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
     if (found->dispatcher->submit(pending))
@@ -153,7 +155,7 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     return generation;
   };
   for (;;) {
-    const auto found = route(wanted.model, wanted.version);
+    const auto found = route(wanted.model, wanted.version, wanted.sequence);
     if (!found)
       return refuse(found.error());
     if (!found->dispatcher->facts().generative)
@@ -174,17 +176,39 @@ void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& rou
   const auto& wanted = pending.request;
   pending.priority = wanted.priority > 0 ? wanted.priority : route.priority;
   pending.arrived = arrived;
+  pending.starts = wanted.sequence.start;
+  pending.ends = wanted.sequence.end;
   if (const auto timeout = wanted.timeout ? wanted.timeout : route.timeout)
     pending.deadline = deadline_after(arrived, *timeout);
 }
 
-Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version) const {
+Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version,
+                                            const SequenceStep& step) const {
   const std::shared_lock lock{mutex_};
   if (closing_)
     return server_ends();
   GPUACTORS_LET(model, find(name));
+  if (auto old = find_sequence(*model, version, step))
+    return Route{std::move(old), model->config.timeout, model->config.priority};
   GPUACTORS_LET(found, find_version(*model, version));
   return Route{found->dispatcher(), model->config.timeout, model->config.priority};
+}
+
+std::shared_ptr<Dispatcher> ModelTable::find_sequence(const Model& model, std::string_view version,
+                                                      const SequenceStep& step) {
+  if (step.id.empty() || model.ending.empty())
+    return nullptr;
+  if (step.start) {
+    for (const auto& ending : model.ending)
+      ending->end_sequence(step.id);
+    return nullptr;
+  }
+  if (model.current != nullptr && model.current->dispatcher()->continues(step.id))
+    return nullptr;
+  for (const auto& ending : model.ending)
+    if ((version.empty() || version == ending->facts().version) && ending->continues(step.id))
+      return ending;
+  return nullptr;
 }
 
 Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {

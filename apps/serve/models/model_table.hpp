@@ -110,7 +110,12 @@ private:
 
   /// Sets what a request says of priority and time, or what its model says for it.
   static void set_terms(Pending& pending, gpuactors::TimePoint arrived, const Route& route);
-  [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version) const;
+  [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version,
+                                               const SequenceStep& step = {}) const;
+  /// The version that is being ended and has what a request builds on; null if none has. What it starts anew ends
+  /// there.
+  [[nodiscard]] static std::shared_ptr<Dispatcher> find_sequence(const Model& model, std::string_view version,
+                                                                 const SequenceStep& step);
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
   /// The model, and the right to load or unload it.
   struct Locked {
@@ -127,7 +132,8 @@ private:
   /// @returns the error for who asked for it.
   gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool first);
   /// Ends a version that is no longer the model's current one.
-  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until);
+  /// @param sequences_end  Its sequences may go on to their ends until then.
+  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until, bool sequences_end = false);
 
   gpuactors::Cluster& cluster_;
   const TableOptions options_;

@@ -253,6 +253,8 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     batch.set_rows(static_cast<std::int64_t>(rows));
     for (const auto& input : facts.inputs)
       batch.add_inputs()->resize(rows * input.row_bytes); // texts of the length 0
+    if (facts.has_sequences())
+      batch.add_sequences()->set_rows(static_cast<std::int64_t>(rows)); // in none
     const auto start = Clock::now();
     auto reply =
         starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), options_.longest_silence));

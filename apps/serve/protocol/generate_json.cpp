@@ -146,6 +146,7 @@ public:
       GPUACTORS_LET(tensor, read_tensor(value));
       request_.inputs.push_back(std::move(tensor));
     }
+    GPUACTORS_TRY(check_sequence(request_.sequence));
     return std::move(request_);
   }
 
@@ -214,6 +215,8 @@ private:
       request_.timeout = timeout_of(microseconds);
       return {};
     }
+    if (const auto number = sequence_parameter(name))
+      return read_sequence(*number, value, request_.sequence);
     GPUACTORS_TRY(refuse_parameter(name));
     GPUACTORS_LET(parameter, read_any(value, what));
     if (is_for_server(name))

@@ -1,0 +1,157 @@
+#include "sequences.hpp"
+
+#include <gpuactors/base/limits.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace serve::batching {
+
+using gpuactors::deadline_after;
+using gpuactors::Errc;
+using gpuactors::Result;
+using gpuactors::TimePoint;
+
+bool Sequences::expired(const Sequence& sequence, TimePoint now) const {
+  return sequence.turns.empty() && deadline_after(sequence.idle_since, limits_.idle) <= now;
+}
+
+void Sequences::forget_expired(TimePoint now) {
+  std::erase_if(all_, [&](const auto& one) { return expired(*one.second, now); });
+}
+
+void Sequences::make_room(TimePoint now) {
+  forget_expired(now);
+  if (all_.size() < limits_.most || limits_.memory == Memory::state)
+    return;
+  // A cache may be forgotten: the one that nobody has used for longest.
+  auto oldest = all_.end();
+  for (auto it = all_.begin(); it != all_.end(); ++it)
+    if (it->second->turns.empty() && (oldest == all_.end() || it->second->idle_since < oldest->second->idle_since))
+      oldest = it;
+  if (oldest != all_.end())
+    all_.erase(oldest);
+}
+
+Result<void> Sequences::enter(const RequestPtr& request, std::string_view id, TimePoint now) {
+  auto found = all_.find(id);
+  if (found != all_.end() && expired(*found->second, now)) {
+    all_.erase(found);
+    found = all_.end();
+  }
+  const auto builds_on = limits_.memory == Memory::state && !request->starts;
+  if (builds_on && (found == all_.end() || !found->second->open))
+    return gpuactors::fail(
+        Errc::invalid_argument,
+        fmt::format(
+            "there is no sequence \"{}\": it has not begun, has ended, had no request for {} s, or its state was "
+            "lost with a replica; start it anew, by sequence_start",
+            id, std::chrono::duration<double>{limits_.idle}.count()));
+  if (found == all_.end()) {
+    if (all_.size() >= limits_.most)
+      make_room(now);
+    if (all_.size() >= limits_.most)
+      return gpuactors::fail(Errc::queue_full,
+                             fmt::format("{} sequences go on, and {} may: a new one has to wait until another ends, or "
+                                         "has had no request for {} s",
+                                         all_.size(), limits_.most,
+                                         std::chrono::duration<double>{limits_.idle}.count()));
+    auto sequence = std::make_shared<Sequence>();
+    sequence->id = id;
+    found = all_.emplace(sequence->id, sequence).first;
+  }
+  auto& sequence = *found->second;
+  sequence.open = !request->ends;
+  request->turn = ++sequence.last_turn;
+  request->sequence = found->second;
+  sequence.turns.emplace(request->turn, request);
+  return {};
+}
+
+bool Sequences::has(std::string_view id, TimePoint now) const {
+  const auto found = all_.find(id);
+  return found != all_.end() && found->second->open && !expired(*found->second, now);
+}
+
+void Sequences::end(std::string_view id) {
+  const auto found = all_.find(id);
+  if (found == all_.end())
+    return;
+  found->second->open = false;
+  if (found->second->turns.empty())
+    all_.erase(found);
+}
+
+bool Sequences::is_next(const Request& request) {
+  const auto& sequence = *request.sequence;
+  return sequence.running == 0 && sequence.turns.begin()->first == request.turn;
+}
+
+void Sequences::sent(Request& request, std::uint64_t replica) {
+  request.sequence->running = request.turn;
+  request.sequence->replica = replica;
+}
+
+void Sequences::returned(Request& request) {
+  if (request.sequence->running == request.turn)
+    request.sequence->running = 0;
+}
+
+std::vector<RequestPtr> Sequences::cut(Sequence& sequence, std::uint64_t turn) {
+  std::vector<RequestPtr> result;
+  for (auto it = sequence.turns.upper_bound(turn); it != sequence.turns.end() && !it->second->starts;) {
+    it->second->sequence.reset();
+    result.push_back(std::move(it->second));
+    it = sequence.turns.erase(it);
+  }
+  // What comes from now on would build on it, too.
+  if (sequence.turns.upper_bound(turn) == sequence.turns.end())
+    sequence.open = false;
+  return result;
+}
+
+std::vector<RequestPtr> Sequences::leave(Request& request, bool answered, TimePoint now) {
+  const auto sequence = std::exchange(request.sequence, nullptr);
+  if (sequence == nullptr)
+    return {};
+  if (sequence->running == request.turn)
+    sequence->running = 0;
+  sequence->turns.erase(request.turn);
+  sequence->idle_since = now;
+  std::vector<RequestPtr> result;
+  if (limits_.memory == Memory::state && request.starts && !answered)
+    result = cut(*sequence, request.turn);
+  if (sequence->turns.empty() && !sequence->open)
+    all_.erase(sequence->id);
+  return result;
+}
+
+std::vector<RequestPtr> Sequences::lose(std::uint64_t replica) {
+  std::vector<RequestPtr> result;
+  for (auto it = all_.begin(); it != all_.end();) {
+    auto& sequence = *it->second;
+    if (sequence.replica != replica) {
+      ++it;
+      continue;
+    }
+    sequence.replica = 0;
+    sequence.running = 0;
+    if (limits_.memory == Memory::state)
+      for (auto& request : cut(sequence, 0))
+        result.push_back(std::move(request));
+    it = sequence.turns.empty() ? all_.erase(it) : std::next(it);
+  }
+  return result;
+}
+
+std::map<std::uint64_t, std::size_t> Sequences::by_replica(TimePoint now) {
+  forget_expired(now);
+  std::map<std::uint64_t, std::size_t> result;
+  for (const auto& [id, sequence] : all_)
+    if (sequence->replica != 0)
+      ++result[sequence->replica];
+  return result;
+}
+
+} // namespace serve::batching

@@ -1,0 +1,113 @@
+// Sequences of a dispatcher: which replica a request may go to, and what fails with a request or a replica.
+#include "counting.hpp"
+#include "dispatcher.hpp"
+
+#include <apps/serve/cut_text.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+namespace serve {
+
+using batching::Request;
+using batching::RequestPtr;
+using gpuactors::Clock;
+using gpuactors::Errc;
+using gpuactors::Error;
+using gpuactors::Result;
+using gpuactors::TimePoint;
+
+std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
+  // As `least_loaded` would choose, one after the other.
+  std::vector<Replica*> result;
+  for (auto& [id, replica] : replicas_)
+    if (has_room(replica))
+      result.push_back(&replica);
+  const auto load = [this](const Replica* replica) {
+    const auto flights = replica->flights.size();
+    const auto fills = options_.fills && 2 * flights < most_flights();
+    return std::tuple{!fills, fills ? 0 : flights, replica->facts.id};
+  };
+  std::sort(result.begin(), result.end(), [&load](const auto* a, const auto* b) { return load(a) < load(b); });
+  return result;
+}
+
+bool Dispatcher::may_go(const Request& request, const Replica& replica) const {
+  if (request.sequence == nullptr)
+    return true;
+  if (!batching::Sequences::is_next(request))
+    return false;
+  const auto at = replicas_.find(request.sequence->replica);
+  if (at == replicas_.end() || &at->second == &replica)
+    return true;
+  // A cache is built anew where there is room.
+  return options_.sequences.memory == batching::Memory::cache && !has_room(at->second);
+}
+
+Result<void> Dispatcher::enter_sequence(const std::shared_ptr<Pending>& pending, TimePoint now) {
+  const auto& id = pending->request.sequence.id;
+  if (id.empty() || !options_.facts.has_sequences())
+    return {};
+  return sequences_.enter(pending, id, now);
+}
+
+void Dispatcher::leave_sequence(Request& request, bool answered, TimePoint now, Actions& actions) {
+  if (request.sequence == nullptr)
+    return;
+  for (const auto& behind : sequences_.leave(request, answered, now))
+    if (queue_.give_up(*behind))
+      fail(behind,
+           Error{Errc::unavailable,
+                 fmt::format(
+                     "{}: the request that starts the sequence \"{}\" failed, and this one builds on it; start it "
+                     "anew",
+                     options_.facts.title, pending_of(behind)->request.sequence.id)},
+           reason::other, now, actions);
+}
+
+void Dispatcher::lose_sequences(std::uint64_t replica, const Error& error, TimePoint now, Actions& actions) {
+  for (const auto& request : sequences_.lose(replica))
+    if (queue_.give_up(*request))
+      fail(request,
+           Error{Errc::unavailable,
+                 fmt::format("{}: the state of the sequence \"{}\" was lost with its replica; start it anew: {}",
+                             options_.facts.title, pending_of(request)->request.sequence.id, to_string(error))},
+           reason::backend, now, actions);
+}
+
+bool Dispatcher::has_state(std::string_view sequence, TimePoint now) const {
+  const auto taken = !closing_ || sequences_go_on_;
+  return taken && options_.sequences.memory == batching::Memory::state && !sequence.empty()
+         && sequences_.has(sequence, now);
+}
+
+bool Dispatcher::continues(std::string_view sequence) const {
+  const std::lock_guard lock{mutex_};
+  return has_state(sequence, Clock::now());
+}
+
+bool Dispatcher::is_drained(TimePoint now) {
+  if (queue_.waiting() + queue_.running() > 0)
+    return false;
+  sequences_.forget_expired(now);
+  return !sequences_go_on_ || sequences_.size() == 0;
+}
+
+void Dispatcher::end_sequence(std::string_view sequence) {
+  const std::lock_guard lock{mutex_};
+  sequences_.end(sequence);
+  drained_.notify_all();
+}
+
+void Dispatcher::drop_sequences() {
+  const std::lock_guard lock{mutex_};
+  sequences_go_on_ = false;
+  drained_.notify_all();
+}
+
+} // namespace serve

@@ -1,0 +1,299 @@
+// Sequences: who is next, where, and who cannot go any more, in cases and in random histories with times that the test
+// says.
+#include <apps/serve/batching/batch_queue.hpp>
+#include <apps/serve/batching/sequences.hpp>
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace serve::batching;
+using gpuactors::Errc;
+using gpuactors::TimePoint;
+
+namespace {
+
+constexpr TimePoint noon{12h};
+
+RequestPtr step(bool starts = false, bool ends = false) {
+  auto request = std::make_shared<Request>();
+  request->starts = starts;
+  request->ends = ends;
+  return request;
+}
+
+RequestPtr first() {
+  return step(true);
+}
+
+bool refused(const gpuactors::Result<void>& result, Errc code, const std::string& words) {
+  return !result && result.error().code() == code && result.error().message().find(words) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("requests of a sequence go one by one, in the order in which they came, to one replica", "[serve]") {
+  Sequences sequences{{}};
+  const auto one = first();
+  const auto two = step();
+  const auto other = first();
+  REQUIRE(sequences.enter(one, "a", noon));
+  REQUIRE(sequences.enter(two, "a", noon));
+  REQUIRE(sequences.enter(other, "b", noon));
+  CHECK(Sequences::is_next(*one));
+  CHECK_FALSE(Sequences::is_next(*two));
+  CHECK(Sequences::is_next(*other));
+  Sequences::sent(*one, 7);
+  CHECK_FALSE(Sequences::is_next(*one));
+  CHECK_FALSE(Sequences::is_next(*two));
+  Sequences::returned(*one);
+  CHECK(Sequences::is_next(*one));
+  Sequences::sent(*one, 7);
+  CHECK(sequences.leave(*one, true, noon).empty());
+  CHECK(Sequences::is_next(*two));
+  CHECK(two->sequence->replica == 7);
+  CHECK(sequences.by_replica(noon) == std::map<std::uint64_t, std::size_t>{{7, 1}});
+}
+
+TEST_CASE("a request that builds on nothing is refused, and told to start anew", "[serve]") {
+  Sequences sequences{{.idle = 5s}};
+  const auto none = [&](TimePoint now) {
+    return refused(sequences.enter(step(), "a", now), Errc::invalid_argument,
+                   "there is no sequence \"a\": it has not begun, has ended, had no request for 5 s");
+  };
+  CHECK(none(noon));
+  const auto one = first();
+  REQUIRE(sequences.enter(one, "a", noon));
+  Sequences::sent(*one, 1);
+  sequences.leave(*one, true, noon);
+  const auto two = step();
+  REQUIRE(sequences.enter(two, "a", noon + 4s));
+  sequences.leave(*two, true, noon + 4s);
+  // A request is there, however long it runs.
+  const auto three = step();
+  REQUIRE(sequences.enter(three, "a", noon + 8s));
+  CHECK(sequences.by_replica(noon + 1h).size() == 1);
+  sequences.leave(*three, true, noon + 1h);
+  CHECK(none(noon + 1h + 5s));
+  CHECK(sequences.size() == 0);
+  // The last one ends it, also while it waits.
+  const auto last = step(true, true);
+  REQUIRE(sequences.enter(last, "a", noon));
+  CHECK(none(noon));
+  const auto again = first();
+  REQUIRE(sequences.enter(again, "a", noon));
+  sequences.leave(*last, true, noon);
+  CHECK(Sequences::is_next(*again));
+  sequences.leave(*again, true, noon);
+  CHECK(sequences.size() == 1);
+}
+
+TEST_CASE("a sequence that was started anew elsewhere ends with what is here", "[serve]") {
+  Sequences sequences{{}};
+  const auto one = first();
+  REQUIRE(sequences.enter(one, "a", noon));
+  CHECK(sequences.has("a", noon));
+  sequences.end("a");
+  sequences.end("b");
+  CHECK_FALSE(sequences.has("a", noon));
+  CHECK(Sequences::is_next(*one));
+  sequences.leave(*one, true, noon);
+  CHECK(sequences.size() == 0);
+  REQUIRE(sequences.enter(one, "a", noon));
+  sequences.leave(*one, true, noon);
+  sequences.end("a");
+  CHECK(sequences.size() == 0);
+}
+
+TEST_CASE("when the request that starts a sequence fails, those that build on it fail", "[serve]") {
+  Sequences sequences{{}};
+  const auto one = first();
+  const auto two = step();
+  const auto three = step();
+  const auto anew = first();
+  const auto after = step();
+  for (const auto& request : {one, two, three, anew, after})
+    REQUIRE(sequences.enter(request, "a", noon));
+  CHECK(sequences.leave(*one, false, noon) == std::vector{two, three});
+  CHECK(two->sequence == nullptr);
+  CHECK(Sequences::is_next(*anew));
+  // One in the middle fails alone.
+  Sequences::sent(*anew, 1);
+  sequences.leave(*anew, true, noon);
+  const auto more = step();
+  REQUIRE(sequences.enter(more, "a", noon));
+  CHECK(sequences.leave(*after, false, noon).empty());
+  CHECK(Sequences::is_next(*more));
+  sequences.leave(*more, true, noon);
+  const auto failed = first();
+  REQUIRE(sequences.enter(failed, "a", noon));
+  CHECK(sequences.leave(*failed, false, noon).empty());
+  CHECK_FALSE(sequences.enter(step(), "a", noon));
+  CHECK(sequences.size() == 0);
+}
+
+TEST_CASE("with a replica goes the state of its sequences, but not what starts anew", "[serve]") {
+  Sequences sequences{{}};
+  const auto ran = first();
+  REQUIRE(sequences.enter(ran, "a", noon));
+  Sequences::sent(*ran, 1);
+  sequences.leave(*ran, true, noon);
+  const auto runs = step();
+  const auto waits = step();
+  const auto anew = first();
+  const auto begins = first();
+  const auto follows = step();
+  const auto elsewhere = first();
+  for (const auto& request : {runs, waits, anew})
+    REQUIRE(sequences.enter(request, "a", noon));
+  for (const auto& request : {begins, follows})
+    REQUIRE(sequences.enter(request, "b", noon));
+  REQUIRE(sequences.enter(elsewhere, "c", noon));
+  Sequences::sent(*runs, 1);
+  Sequences::sent(*begins, 1);
+  Sequences::sent(*elsewhere, 2);
+  CHECK(sequences.lose(1) == std::vector{runs, waits});
+  CHECK(Sequences::is_next(*anew));
+  CHECK(Sequences::is_next(*begins));
+  CHECK(begins->sequence->replica == 0);
+  CHECK_FALSE(Sequences::is_next(*elsewhere));
+  Sequences::sent(*begins, 2);
+  sequences.leave(*begins, true, noon);
+  CHECK(Sequences::is_next(*follows));
+  sequences.leave(*follows, true, noon);
+  CHECK(sequences.lose(2) == std::vector<RequestPtr>{});
+  CHECK_FALSE(sequences.enter(step(), "b", noon));
+}
+
+TEST_CASE("a cache is no reason to fail: any request begins, and goes on elsewhere", "[serve]") {
+  Sequences sequences{{.memory = Memory::cache, .most = 2}};
+  const auto one = step();
+  const auto two = step();
+  REQUIRE(sequences.enter(one, "a", noon));
+  REQUIRE(sequences.enter(two, "a", noon));
+  Sequences::sent(*one, 1);
+  CHECK(sequences.lose(1).empty());
+  CHECK(Sequences::is_next(*one));
+  Sequences::sent(*one, 2);
+  CHECK(sequences.leave(*one, false, noon).empty());
+  CHECK(two->sequence->replica == 2);
+  sequences.leave(*two, true, noon);
+  // When there are too many, the one that has been idle for longest is forgotten.
+  const auto three = step();
+  REQUIRE(sequences.enter(three, "b", noon + 1s));
+  sequences.leave(*three, true, noon + 1s);
+  const auto four = step();
+  REQUIRE(sequences.enter(four, "c", noon + 2s));
+  REQUIRE(sequences.enter(step(), "b", noon + 2s));
+  CHECK(sequences.size() == 2);
+  CHECK(refused(sequences.enter(step(), "d", noon + 2s), Errc::queue_full, "2 sequences go on, and 2 may"));
+}
+
+TEST_CASE("there are no more sequences than may be, and those that are idle for too long make room", "[serve]") {
+  Sequences sequences{{.most = 2, .idle = 5s}};
+  for (const auto* id : {"a", "b"}) {
+    const auto one = first();
+    REQUIRE(sequences.enter(one, id, noon));
+    sequences.leave(*one, true, noon);
+  }
+  CHECK(refused(sequences.enter(first(), "c", noon + 4s), Errc::queue_full, "2 sequences go on, and 2 may"));
+  CHECK(sequences.enter(first(), "c", noon + 5s));
+  CHECK(sequences.size() == 1);
+}
+
+TEST_CASE("a batch has one request of each sequence, and those that may not go are passed over", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 8}, times};
+  Sequences sequences{{}};
+  std::vector<RequestPtr> requests{first(), step(), first(), step()};
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    REQUIRE(sequences.enter(requests[i], i < 2 ? "a" : "b", noon));
+    REQUIRE(queue.admit(requests[i], noon, {1, noon, gpuactors::Share{2'500}}));
+  }
+  const auto next = [&] {
+    return queue.next(noon, gpuactors::Share{2'500}, true,
+                      [](const Request& request) { return Sequences::is_next(request); });
+  };
+  CHECK(next().batch == std::vector{requests[0], requests[2]});
+  for (const auto i : {0U, 2U})
+    Sequences::sent(*requests[i], 1);
+  CHECK(next().batch.empty());
+  queue.settle(*requests[2]);
+  sequences.leave(*requests[2], true, noon);
+  CHECK(next().batch == std::vector{requests[3]});
+}
+
+TEST_CASE("in every history the requests of a sequence reach a replica in order, on the state of those before",
+          "[serve]") {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random{seed};
+    Sequences sequences{{.most = 4, .idle = 10s}};
+    auto now = noon;
+    std::vector<RequestPtr> here;
+    // What replicas have: the sequence, and the turn that its state is of.
+    std::map<std::uint64_t, std::map<const Sequence*, std::uint64_t>> states;
+    std::map<const Request*, std::uint64_t> at;
+    const auto drop = [&](const RequestPtr& request) {
+      here.erase(std::find(here.begin(), here.end(), request));
+      at.erase(request.get());
+    };
+    for (int i = 0; i < 400; ++i) {
+      now += std::chrono::milliseconds{random() % 1'000};
+      const auto what = random() % 8;
+      if (what < 3) {
+        const auto request = step(random() % 3 == 0, random() % 6 == 0);
+        if (sequences.enter(request, std::string(1, static_cast<char>('a' + random() % 6)), now))
+          here.push_back(request);
+        else
+          REQUIRE(request->sequence == nullptr);
+      } else if (what < 5) {
+        for (const auto& request : here) {
+          if (at.contains(request.get()) || !Sequences::is_next(*request))
+            continue;
+          const auto* sequence = request->sequence.get();
+          const auto replica = sequence->replica != 0 ? sequence->replica : 1 + random() % 3;
+          // What it builds on is there.
+          if (!request->starts)
+            REQUIRE(states[replica].contains(sequence));
+          if (!request->starts)
+            REQUIRE(states[replica][sequence] < request->turn);
+          states[replica][sequence] = request->turn;
+          Sequences::sent(*request, replica);
+          at[request.get()] = replica;
+          break;
+        }
+      } else if (what < 7 && !here.empty()) {
+        const auto request = here[random() % here.size()];
+        const auto* sequence = request->sequence.get();
+        const auto answered = at.contains(request.get()) && random() % 4 != 0;
+        if (!answered && request->starts && at.contains(request.get()))
+          states[at[request.get()]].erase(sequence);
+        drop(request);
+        for (const auto& behind : sequences.leave(*request, answered, now))
+          drop(behind);
+      } else if (random() % 4 == 0) {
+        const auto replica = 1 + random() % 3;
+        states.erase(replica);
+        for (const auto& request : sequences.lose(replica))
+          drop(request);
+        std::erase_if(at, [replica](const auto& one) { return one.second == replica; });
+      }
+      REQUIRE(sequences.size() <= 4);
+      for (const auto& request : here)
+        REQUIRE(request->sequence != nullptr);
+    }
+    while (!here.empty()) {
+      const auto request = here.back();
+      drop(request);
+      for (const auto& behind : sequences.leave(*request, true, now))
+        drop(behind);
+    }
+    sequences.by_replica(now + 11s);
+    REQUIRE(sequences.size() == 0);
+  }
+}
