@@ -321,6 +321,42 @@ TEST_CASE("what waits behind a request that would be late goes when that is give
   must(anew.get());
 }
 
+TEST_CASE("who ends waits for sequences until they end, or are dropped, also before that", "[serve]") {
+  const auto far = Clock::now() + std::chrono::hours{1};
+  PlayedBatches replica;
+  for (const auto early : {false, true}) {
+    SequenceDesk desk;
+    desk.add(1, replica);
+    auto begun = desk.ask("a<");
+    replica.answer();
+    must(begun.get());
+    if (early)
+      desk.dispatcher->drop_sequences();
+    auto closing = std::async(std::launch::async, [&] { desk.dispatcher->close(far, true); });
+    if (!early) {
+      // One that begins is taken no more, and one that goes on is.
+      REQUIRE(eventually([&] {
+        const auto begins = std::make_shared<Pending>(request_for("digits", some_rows(1, 1)), [](const auto&) {});
+        const auto taken = desk.dispatcher->submit(begins);
+        if (taken)
+          replica.answer();
+        return !taken;
+      }));
+      auto goes_on = desk.ask("a");
+      replica.answer();
+      must(goes_on.get());
+      desk.dispatcher->drop_sequences();
+    }
+    closing.get();
+  }
+  // With a cache, nobody waits.
+  SequenceDesk desk{wire::SEQUENCE_MEMORY_CACHE};
+  desk.add(1, replica);
+  auto begun = desk.ask("a");
+  replica.answer();
+  desk.dispatcher->close(far, true);
+}
+
 TEST_CASE("a batch that is run again request by request keeps the order of sequences", "[serve]") {
   SequenceDesk desk;
   PlayedBatches replica;

@@ -13,6 +13,12 @@ using gpuactors::Errc;
 using gpuactors::Result;
 using gpuactors::TimePoint;
 
+Sequences::~Sequences() {
+  for (const auto& [id, sequence] : all_)
+    for (const auto& [turn, request] : sequence->turns)
+      request->sequence.reset();
+}
+
 bool Sequences::expired(const Sequence& sequence, TimePoint now) const {
   return sequence.turns.empty() && deadline_after(sequence.idle_since, limits_.idle) <= now;
 }

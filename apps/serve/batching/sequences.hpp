@@ -52,6 +52,11 @@ public:
     // nop
   }
 
+  Sequences(const Sequences&) = delete;
+  Sequences& operator=(const Sequences&) = delete;
+  /// Lets go of all: requests and sequences know each other.
+  ~Sequences();
+
   /// Puts a request behind the others of its sequence; `starts` and `ends` of it are set.
   /// @returns `invalid_argument` when it builds on what is not here, `queue_full` when there are too many sequences.
   gpuactors::Result<void> enter(const RequestPtr& request, std::string_view id, gpuactors::TimePoint now);

@@ -54,8 +54,8 @@ void Dispatcher::close(TimePoint until, bool sequences_end) {
   {
     const std::lock_guard lock{mutex_};
     closing_ = true;
-    sequences_go_on_ =
-        sequences_end && options_.facts.has_sequences() && options_.sequences.memory == batching::Memory::state;
+    sequences_go_on_ = sequences_end && !sequences_dropped_ && options_.facts.has_sequences()
+                       && options_.sequences.memory == batching::Memory::state;
     pump(Clock::now(), actions); // batches that were held back to grow
   }
   act(std::exchange(actions, {}));

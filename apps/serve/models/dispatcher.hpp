@@ -162,7 +162,7 @@ public:
   /// A sequence has been started anew elsewhere, and ends with the requests that are here.
   void end_sequence(std::string_view sequence);
 
-  /// A `close` that waits for the ends of sequences waits for them no longer.
+  /// No `close` waits for the ends of sequences, from now on.
   void drop_sequences();
 
 private:
@@ -273,6 +273,7 @@ private:
   bool closing_ = false;
   /// While it closes, sequences go on.
   bool sequences_go_on_ = false;
+  bool sequences_dropped_ = false;
   bool stopping_ = false;
   std::condition_variable timer_wake_;
   std::condition_variable drained_;

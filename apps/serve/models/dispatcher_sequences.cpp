@@ -107,6 +107,7 @@ void Dispatcher::end_sequence(std::string_view sequence) {
 void Dispatcher::drop_sequences() {
   const std::lock_guard lock{mutex_};
   sequences_go_on_ = false;
+  sequences_dropped_ = true;
   drained_.notify_all();
 }
 
