@@ -105,6 +105,8 @@ public:
     const auto before = said_.find(place.id());
     const auto so_far =
         (before == said_.end() || place.start() ? "" : before->second.text) + text_of(request.inputs(0).data());
+    if (before == said_.end() && !place.id().empty() && !place.start())
+      return gpuactors::fail(Errc::invalid_argument, "what was said in this conversation is forgotten: start it anew");
     if (before == said_.end() && !place.id().empty() && said_.size() >= most_conversations)
       return gpuactors::fail(Errc::queue_full, "there are too many conversations");
     GPUACTORS_LET(reply, out.keep());

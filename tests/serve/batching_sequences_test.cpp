@@ -30,6 +30,12 @@ RequestPtr first() {
   return step(true);
 }
 
+/// It is answered by a replica.
+void run(Sequences& sequences, const RequestPtr& request, TimePoint now) {
+  sequences.sent(*request, 1);
+  CHECK(sequences.leave(*request, true, now).empty());
+}
+
 bool refused(const gpuactors::Result<void>& result, Errc code, const std::string& words) {
   return !result && result.error().code() == code && result.error().message().find(words) != std::string::npos;
 }
@@ -47,12 +53,12 @@ TEST_CASE("requests of a sequence go one by one, in the order in which they came
   CHECK(Sequences::is_next(*one));
   CHECK_FALSE(Sequences::is_next(*two));
   CHECK(Sequences::is_next(*other));
-  Sequences::sent(*one, 7);
+  sequences.sent(*one, 7);
   CHECK_FALSE(Sequences::is_next(*one));
   CHECK_FALSE(Sequences::is_next(*two));
   Sequences::returned(*one);
   CHECK(Sequences::is_next(*one));
-  Sequences::sent(*one, 7);
+  sequences.sent(*one, 7);
   CHECK(sequences.leave(*one, true, noon).empty());
   CHECK(Sequences::is_next(*two));
   CHECK(two->sequence->replica == 7);
@@ -68,7 +74,7 @@ TEST_CASE("a request that builds on nothing is refused, and told to start anew",
   CHECK(none(noon));
   const auto one = first();
   REQUIRE(sequences.enter(one, "a", noon));
-  Sequences::sent(*one, 1);
+  sequences.sent(*one, 1);
   sequences.leave(*one, true, noon);
   const auto two = step();
   REQUIRE(sequences.enter(two, "a", noon + 4s));
@@ -104,9 +110,33 @@ TEST_CASE("a sequence that was started anew elsewhere ends with what is here", "
   sequences.leave(*one, true, noon);
   CHECK(sequences.size() == 0);
   REQUIRE(sequences.enter(one, "a", noon));
-  sequences.leave(*one, true, noon);
+  run(sequences, one, noon);
+  CHECK(sequences.size() == 1);
   sequences.end("a");
   CHECK(sequences.size() == 0);
+}
+
+TEST_CASE("a request that was never sent has changed nothing", "[serve]") {
+  Sequences sequences{{}};
+  const auto one = first();
+  REQUIRE(sequences.enter(one, "a", noon));
+  run(sequences, one, noon);
+  // The last one is refused, and a new start: what was before goes on.
+  const auto last = step(false, true);
+  REQUIRE(sequences.enter(last, "a", noon));
+  CHECK(sequences.leave(*last, false, noon).empty());
+  CHECK(sequences.has("a", noon));
+  const auto anew = first();
+  const auto behind = step();
+  REQUIRE(sequences.enter(anew, "a", noon));
+  REQUIRE(sequences.enter(behind, "a", noon));
+  CHECK(sequences.leave(*anew, false, noon) == std::vector{behind});
+  CHECK(sequences.has("a", noon));
+  const auto next = step(false, true);
+  REQUIRE(sequences.enter(next, "a", noon));
+  run(sequences, next, noon);
+  CHECK(sequences.size() == 0);
+  CHECK(sequences.count_at(1) == 0);
 }
 
 TEST_CASE("when the request that starts a sequence fails, those that build on it fail", "[serve]") {
@@ -122,7 +152,7 @@ TEST_CASE("when the request that starts a sequence fails, those that build on it
   CHECK(two->sequence == nullptr);
   CHECK(Sequences::is_next(*anew));
   // One in the middle fails alone.
-  Sequences::sent(*anew, 1);
+  sequences.sent(*anew, 1);
   sequences.leave(*anew, true, noon);
   const auto more = step();
   REQUIRE(sequences.enter(more, "a", noon));
@@ -131,6 +161,7 @@ TEST_CASE("when the request that starts a sequence fails, those that build on it
   sequences.leave(*more, true, noon);
   const auto failed = first();
   REQUIRE(sequences.enter(failed, "a", noon));
+  sequences.sent(*failed, 1);
   CHECK(sequences.leave(*failed, false, noon).empty());
   CHECK_FALSE(sequences.enter(step(), "a", noon));
   CHECK(sequences.size() == 0);
@@ -140,7 +171,7 @@ TEST_CASE("with a replica goes the state of its sequences, but not what starts a
   Sequences sequences{{}};
   const auto ran = first();
   REQUIRE(sequences.enter(ran, "a", noon));
-  Sequences::sent(*ran, 1);
+  sequences.sent(*ran, 1);
   sequences.leave(*ran, true, noon);
   const auto runs = step();
   const auto waits = step();
@@ -153,15 +184,15 @@ TEST_CASE("with a replica goes the state of its sequences, but not what starts a
   for (const auto& request : {begins, follows})
     REQUIRE(sequences.enter(request, "b", noon));
   REQUIRE(sequences.enter(elsewhere, "c", noon));
-  Sequences::sent(*runs, 1);
-  Sequences::sent(*begins, 1);
-  Sequences::sent(*elsewhere, 2);
+  sequences.sent(*runs, 1);
+  sequences.sent(*begins, 1);
+  sequences.sent(*elsewhere, 2);
   CHECK(sequences.lose(1) == std::vector{runs, waits});
   CHECK(Sequences::is_next(*anew));
   CHECK(Sequences::is_next(*begins));
   CHECK(begins->sequence->replica == 0);
   CHECK_FALSE(Sequences::is_next(*elsewhere));
-  Sequences::sent(*begins, 2);
+  sequences.sent(*begins, 2);
   sequences.leave(*begins, true, noon);
   CHECK(Sequences::is_next(*follows));
   sequences.leave(*follows, true, noon);
@@ -175,10 +206,10 @@ TEST_CASE("a cache is no reason to fail: any request begins, and goes on elsewhe
   const auto two = step();
   REQUIRE(sequences.enter(one, "a", noon));
   REQUIRE(sequences.enter(two, "a", noon));
-  Sequences::sent(*one, 1);
+  sequences.sent(*one, 1);
   CHECK(sequences.lose(1).empty());
   CHECK(Sequences::is_next(*one));
-  Sequences::sent(*one, 2);
+  sequences.sent(*one, 2);
   CHECK(sequences.leave(*one, false, noon).empty());
   CHECK(two->sequence->replica == 2);
   sequences.leave(*two, true, noon);
@@ -220,7 +251,7 @@ TEST_CASE("a batch has one request of each sequence, and those that may not go a
   };
   CHECK(next().batch == std::vector{requests[0], requests[2]});
   for (const auto i : {0U, 2U})
-    Sequences::sent(*requests[i], 1);
+    sequences.sent(*requests[i], 1);
   CHECK(next().batch.empty());
   queue.settle(*requests[2]);
   sequences.leave(*requests[2], true, noon);
@@ -263,7 +294,7 @@ TEST_CASE("in every history the requests of a sequence reach a replica in order,
           if (!request->starts)
             REQUIRE(states[replica][sequence] < request->turn);
           states[replica][sequence] = request->turn;
-          Sequences::sent(*request, replica);
+          sequences.sent(*request, replica);
           at[request.get()] = replica;
           break;
         }

@@ -214,6 +214,19 @@ TEST_CASE("a batch has requests of several sequences, one of each, with what the
   CHECK(says(desk.ask("a").get(), "there is no sequence \"a\""));
 }
 
+TEST_CASE("sequences that begin one after the other are spread over the replicas", "[serve]") {
+  SequenceDesk desk;
+  PlayedBatches replicas[3];
+  for (std::uint64_t id = 1; id <= 3; ++id)
+    desk.add(id, replicas[id - 1]);
+  for (const auto& [name, at] : std::map<std::string, int>{{"a", 0}, {"b", 1}, {"c", 2}, {"d", 0}, {"e", 1}}) {
+    auto reply = desk.ask(name + "<");
+    CHECK(replicas[at].waits() == name + "<");
+    replicas[at].answer();
+    must(reply.get());
+  }
+}
+
 TEST_CASE("requests of a sequence wait for their replica, and others pass them", "[serve]") {
   SequenceDesk desk;
   PlayedBatches one;
@@ -223,10 +236,12 @@ TEST_CASE("requests of a sequence wait for their replica, and others pass them",
   one.answer();
   desk.add(2, two);
   auto other = desk.ask("b<");
-  CHECK(one.waits() == "b<");
+  CHECK(two.waits() == "b<");
+  auto busy = desk.ask("-");
+  CHECK(one.waits() == "-");
   auto goes_on = desk.ask("a");
-  CHECK(two.waits().empty());
   auto passes = desk.ask("c<");
+  two.answer();
   CHECK(two.waits() == "c<");
   one.answer();
   CHECK(one.waits() == "a");
@@ -238,8 +253,10 @@ TEST_CASE("requests of a sequence wait for their replica, and others pass them",
     CHECK(Clock::now() - replica.idle_since < std::chrono::seconds{30});
   auto ends = desk.ask("c>");
   two.answer();
+  auto ends_too = desk.ask("b>");
+  two.answer();
   CHECK(desk.dispatcher->remove_idle(2));
-  for (auto* reply : {&begun, &other, &goes_on, &passes, &ends})
+  for (auto* reply : {&begun, &other, &busy, &goes_on, &passes, &ends, &ends_too})
     must(reply->get());
 }
 
@@ -391,14 +408,16 @@ TEST_CASE("with a cache, requests prefer the replica that has it, and go elsewhe
   CHECK(one.waits() == "a");
   one.answer();
   auto busy = desk.ask("-");
+  auto busy_too = desk.ask("-");
   CHECK(one.waits() == "-");
   auto elsewhere = desk.ask("a");
+  two.answer();
   CHECK(two.waits() == "a");
   one.answer();
   two.answer(broken(Errc::worker_died));
   CHECK(one.waits() == "a");
   one.answer();
-  for (auto* reply : {&begun, &prefers, &busy, &elsewhere})
+  for (auto* reply : {&begun, &prefers, &busy, &busy_too, &elsewhere})
     must(reply->get());
 }
 
@@ -434,6 +453,20 @@ TEST_CASE("requests of a conversation are at one replica, one after the other", 
         != std::string::npos);
   two.play(0).finish();
   CHECK(read(other.next()) == "END");
+}
+
+TEST_CASE("who stops an answer that has begun goes on with the conversation from there", "[serve]") {
+  ChatDesk desk{2, 100, false, wire::SEQUENCE_MEMORY_STATE};
+  PlayedGenerator replica;
+  desk.add(1, replica);
+  auto first = desk.ask("hello", {}, 1, {"c", true, false});
+  replica.play(0).item("hi");
+  CHECK(read(first.next()) == "hi");
+  first.generation->cancel();
+  auto second = desk.ask("and", {}, 1, {"c", false, false});
+  REQUIRE(replica.count() == 2);
+  replica.play(1).finish();
+  CHECK(read(second.next()) == "END");
 }
 
 TEST_CASE("a client that leaves its conversation lets the next request of it go", "[serve]") {

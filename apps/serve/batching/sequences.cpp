@@ -23,8 +23,33 @@ bool Sequences::expired(const Sequence& sequence, TimePoint now) const {
   return sequence.turns.empty() && deadline_after(sequence.idle_since, limits_.idle) <= now;
 }
 
+bool Sequences::open(const Sequence& sequence) {
+  if (sequence.moved)
+    return false;
+  return sequence.turns.empty() ? sequence.begun : !sequence.turns.rbegin()->second->ends;
+}
+
+void Sequences::move(Sequence& sequence, std::uint64_t replica) {
+  if (sequence.replica != 0 && --counts_[sequence.replica] == 0)
+    counts_.erase(sequence.replica);
+  sequence.replica = replica;
+  if (replica != 0)
+    ++counts_[replica];
+}
+
+Sequences::All::iterator Sequences::erase(All::iterator it) {
+  move(*it->second, 0);
+  return all_.erase(it);
+}
+
+std::size_t Sequences::count_at(std::uint64_t replica) const {
+  const auto found = counts_.find(replica);
+  return found == counts_.end() ? 0 : found->second;
+}
+
 void Sequences::forget_expired(TimePoint now) {
-  std::erase_if(all_, [&](const auto& one) { return expired(*one.second, now); });
+  for (auto it = all_.begin(); it != all_.end();)
+    it = expired(*it->second, now) ? erase(it) : std::next(it);
 }
 
 void Sequences::make_room(TimePoint now) {
@@ -37,17 +62,17 @@ void Sequences::make_room(TimePoint now) {
     if (it->second->turns.empty() && (oldest == all_.end() || it->second->idle_since < oldest->second->idle_since))
       oldest = it;
   if (oldest != all_.end())
-    all_.erase(oldest);
+    erase(oldest);
 }
 
 Result<void> Sequences::enter(const RequestPtr& request, std::string_view id, TimePoint now) {
   auto found = all_.find(id);
   if (found != all_.end() && expired(*found->second, now)) {
-    all_.erase(found);
+    erase(found);
     found = all_.end();
   }
   const auto builds_on = limits_.memory == Memory::state && !request->starts;
-  if (builds_on && (found == all_.end() || !found->second->open))
+  if (builds_on && (found == all_.end() || !open(*found->second)))
     return gpuactors::fail(
         Errc::invalid_argument,
         fmt::format(
@@ -68,7 +93,7 @@ Result<void> Sequences::enter(const RequestPtr& request, std::string_view id, Ti
     found = all_.emplace(sequence->id, sequence).first;
   }
   auto& sequence = *found->second;
-  sequence.open = !request->ends;
+  sequence.moved = false;
   request->turn = ++sequence.last_turn;
   request->sequence = found->second;
   sequence.turns.emplace(request->turn, request);
@@ -77,16 +102,16 @@ Result<void> Sequences::enter(const RequestPtr& request, std::string_view id, Ti
 
 bool Sequences::has(std::string_view id, TimePoint now) const {
   const auto found = all_.find(id);
-  return found != all_.end() && found->second->open && !expired(*found->second, now);
+  return found != all_.end() && open(*found->second) && !expired(*found->second, now);
 }
 
 void Sequences::end(std::string_view id) {
   const auto found = all_.find(id);
   if (found == all_.end())
     return;
-  found->second->open = false;
+  found->second->moved = true;
   if (found->second->turns.empty())
-    all_.erase(found);
+    erase(found);
 }
 
 bool Sequences::is_next(const Request& request) {
@@ -96,7 +121,7 @@ bool Sequences::is_next(const Request& request) {
 
 void Sequences::sent(Request& request, std::uint64_t replica) {
   request.sequence->running = request.turn;
-  request.sequence->replica = replica;
+  move(*request.sequence, replica);
 }
 
 void Sequences::returned(Request& request) {
@@ -111,9 +136,6 @@ std::vector<RequestPtr> Sequences::cut(Sequence& sequence, std::uint64_t turn) {
     result.push_back(std::move(it->second));
     it = sequence.turns.erase(it);
   }
-  // What comes from now on would build on it, too.
-  if (sequence.turns.upper_bound(turn) == sequence.turns.end())
-    sequence.open = false;
   return result;
 }
 
@@ -121,15 +143,21 @@ std::vector<RequestPtr> Sequences::leave(Request& request, bool answered, TimePo
   const auto sequence = std::exchange(request.sequence, nullptr);
   if (sequence == nullptr)
     return {};
-  if (sequence->running == request.turn)
+  // What was never sent has changed nothing; what failed has left the state as it was, or has not made one.
+  const auto ran = sequence->running == request.turn;
+  if (ran)
     sequence->running = 0;
+  if (answered || (ran && limits_.memory == Memory::cache))
+    sequence->begun = !request.ends;
+  else if (ran && request.starts)
+    sequence->begun = false;
   sequence->turns.erase(request.turn);
   sequence->idle_since = now;
   std::vector<RequestPtr> result;
   if (limits_.memory == Memory::state && request.starts && !answered)
     result = cut(*sequence, request.turn);
-  if (sequence->turns.empty() && !sequence->open)
-    all_.erase(sequence->id);
+  if (sequence->turns.empty() && !open(*sequence))
+    erase(all_.find(sequence->id));
   return result;
 }
 
@@ -141,23 +169,20 @@ std::vector<RequestPtr> Sequences::lose(std::uint64_t replica) {
       ++it;
       continue;
     }
-    sequence.replica = 0;
+    move(sequence, 0);
     sequence.running = 0;
+    sequence.begun = false;
     if (limits_.memory == Memory::state)
       for (auto& request : cut(sequence, 0))
         result.push_back(std::move(request));
-    it = sequence.turns.empty() ? all_.erase(it) : std::next(it);
+    it = sequence.turns.empty() ? erase(it) : std::next(it);
   }
   return result;
 }
 
 std::map<std::uint64_t, std::size_t> Sequences::by_replica(TimePoint now) {
   forget_expired(now);
-  std::map<std::uint64_t, std::size_t> result;
-  for (const auto& [id, sequence] : all_)
-    if (sequence->replica != 0)
-      ++result[sequence->replica];
-  return result;
+  return counts_;
 }
 
 } // namespace serve::batching

@@ -35,8 +35,10 @@ struct Sequence {
   std::map<std::uint64_t, RequestPtr> turns;
   std::uint64_t last_turn = 0;
   std::uint64_t running = 0;
-  /// Whether a request that does not start it anew may come behind the last one.
-  bool open = false;
+  /// Whether its replica has what the next request builds on, as far as requests were answered.
+  bool begun = false;
+  /// It goes on elsewhere.
+  bool moved = false;
   gpuactors::TimePoint idle_since{};
 };
 
@@ -71,7 +73,7 @@ public:
   [[nodiscard]] static bool is_next(const Request& request);
 
   /// It runs at a replica, where those behind it go, too.
-  static void sent(Request& request, std::uint64_t replica);
+  void sent(Request& request, std::uint64_t replica);
 
   /// It does not run after all, and is the next one again.
   static void returned(Request& request);
@@ -83,6 +85,9 @@ public:
   /// A replica is gone. What ran there does not.
   /// @returns those that cannot be answered without what it had; they have left.
   std::vector<RequestPtr> lose(std::uint64_t replica);
+
+  /// How many sequences there are at a replica.
+  [[nodiscard]] std::size_t count_at(std::uint64_t replica) const;
 
   /// How many sequences there are at each replica, without those that have been idle for too long, which it forgets.
   std::map<std::uint64_t, std::size_t> by_replica(gpuactors::TimePoint now);
@@ -97,6 +102,11 @@ public:
 private:
   using All = std::map<std::string, std::shared_ptr<Sequence>, std::less<>>;
 
+  /// Whether a request that does not start it anew may come behind the last one.
+  [[nodiscard]] static bool open(const Sequence& sequence);
+  void move(Sequence& sequence, std::uint64_t replica);
+  All::iterator erase(All::iterator it);
+
   [[nodiscard]] bool expired(const Sequence& sequence, gpuactors::TimePoint now) const;
   void make_room(gpuactors::TimePoint now);
   /// Takes out those behind `turn`, up to one that starts the sequence.
@@ -104,6 +114,7 @@ private:
 
   SequenceLimits limits_;
   All all_;
+  std::map<std::uint64_t, std::size_t> counts_;
 };
 
 } // namespace serve::batching

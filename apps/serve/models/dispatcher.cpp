@@ -96,12 +96,14 @@ void Dispatcher::run_timer() {
     const auto now = Clock::now();
     Actions actions;
     const auto expired = queue_.expire(now);
-    for (const auto& request : expired)
+    for (const auto& request : expired) {
+      leave_sequence(*request, pending_of(request)->delivered > 0, now, actions);
       fail(request,
            Error{Errc::deadline_exceeded,
                  fmt::format("{} did not answer within the timeout of {:.3f} ms", options_.facts.title,
                              std::chrono::duration<double, std::milli>{request->deadline - request->arrived}.count())},
            reason::rejected, now, actions);
+    }
     // A request that was running in a generative model has made room for another, and one of a sequence for its next.
     if (ask_again_ <= now || ((options_.facts.generative || options_.facts.has_sequences()) && !expired.empty()))
       pump(now, actions);
@@ -155,7 +157,8 @@ void Dispatcher::cancel(Pending& pending) {
     const auto now = Clock::now();
     ++statistics_.failures[reason::cancelled];
     count(statistics_.fail, now - pending.arrived);
-    leave_sequence(pending, false, now, actions);
+    // Who has read some of a stream, and stops it, goes on from there.
+    leave_sequence(pending, pending.delivered > 0, now, actions);
     if (options_.facts.generative || options_.facts.has_sequences()) {
       leave_replica(pending, now);
       pump(now, actions);

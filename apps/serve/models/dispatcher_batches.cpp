@@ -188,7 +188,7 @@ bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filte
       pending->flight = number;
     }
     if (request->sequence != nullptr)
-      batching::Sequences::sent(*request, replica.facts.id);
+      sequences_.sent(*request, replica.facts.id);
   }
   replica.free_at = deadline_after(start, times_.estimate(replica.facts.share, next.rows));
   actions.launches.push_back({replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch});

@@ -23,7 +23,7 @@ using gpuactors::Result;
 using gpuactors::TimePoint;
 
 std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
-  // As `least_loaded` would choose, one after the other.
+  // As `least_loaded` would choose, one after the other, but for sequences.
   std::vector<Replica*> result;
   for (auto& [id, replica] : replicas_)
     if (has_room(replica))
@@ -31,7 +31,8 @@ std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
   const auto load = [this](const Replica* replica) {
     const auto flights = replica->flights.size();
     const auto fills = options_.fills && 2 * flights < most_flights();
-    return std::tuple{!fills, fills ? 0 : flights, replica->facts.id};
+    // New sequences go where there are the fewest: all of them may go on at once.
+    return std::tuple{!fills, fills ? 0 : flights, sequences_.count_at(replica->facts.id), replica->facts.id};
   };
   std::sort(result.begin(), result.end(), [&load](const auto* a, const auto* b) { return load(a) < load(b); });
   return result;
