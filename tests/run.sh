@@ -39,4 +39,5 @@ install_packages "${packages[@]}"
 configure -DGPUACTORS_BUILD_TESTS=ON "${options[@]}"
 compile all gpuactors_headers
 say "running the tests"
-exec ctest --test-dir "$build" --output-on-failure -j "$jobs" "${selection[@]}"
+# Two more than there are cores: many of them wait most of the time. Those that time others run alone.
+exec ctest --test-dir "$build" --output-on-failure -j $((jobs + 2)) "${selection[@]}"

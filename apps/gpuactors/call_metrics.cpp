@@ -16,9 +16,17 @@ struct Counted {
 void write_counted(MetricsWriter& out, const std::vector<Counted>& all, const std::string& what,
                    std::string_view help) {
   const std::vector<double> bounds{limits::call_seconds.begin(), limits::call_seconds.end()};
-  out.family(what + "_seconds", "histogram", help);
-  for (const auto& [labels, stats] : all)
-    out.histogram(labels, bounds, {stats->ran().begin(), stats->ran().end()}, seconds_of(*stats));
+  const auto write = [&](const std::string& family, std::string_view about,
+                         CallTimes (*times_of)(const v1::CallStats&)) {
+    out.family(family, "histogram", about);
+    for (const auto& [labels, stats] : all) {
+      const auto times = times_of(*stats);
+      out.histogram(labels, bounds, {times.counts.begin(), times.counts.end()}, times.seconds);
+    }
+  };
+  write(what + "_seconds", help, took);
+  write(what + "_wait_seconds",
+        "How long they waited for their turn since they were made, also those that were then late.", waited);
   out.family(what + "_failed_total", "counter", "Of these, how many were answered with an error.");
   for (const auto& [labels, stats] : all)
     out.sample(labels, static_cast<double>(stats->failed()));
@@ -30,8 +38,12 @@ void write_counted(MetricsWriter& out, const std::vector<Counted>& all, const st
 
 } // namespace
 
-double seconds_of(const v1::CallStats& stats) {
-  return to_seconds(std::chrono::nanoseconds{stats.nanoseconds()});
+CallTimes took(const v1::CallStats& stats) {
+  return {stats.ran(), to_seconds(std::chrono::nanoseconds{stats.nanoseconds()})};
+}
+
+CallTimes waited(const v1::CallStats& stats) {
+  return {stats.waited(), to_seconds(std::chrono::nanoseconds{stats.waited_nanoseconds()})};
 }
 
 void write_calls(MetricsWriter& out, const v1::ClusterState& state) {

@@ -34,25 +34,25 @@ std::vector<Row> rows_of(const v1::ClusterState& state) {
   return rows;
 }
 
-std::uint64_t ran(const v1::CallStats& stats) {
-  return std::accumulate(stats.ran().begin(), stats.ran().end(), std::uint64_t{0});
+std::uint64_t how_many(const CallTimes& times) {
+  return std::accumulate(times.counts.begin(), times.counts.end(), std::uint64_t{0});
 }
 
-std::optional<double> mean_seconds(const v1::CallStats& stats) {
-  const auto count = ran(stats);
+std::optional<double> mean_of(const CallTimes& times) {
+  const auto count = how_many(times);
   if (count == 0)
     return std::nullopt;
-  return seconds_of(stats) / static_cast<double>(count);
+  return times.seconds / static_cast<double>(count);
 }
 
-/// Returns the bound up to which so many of a hundred calls took; nothing if they took more than all bounds, or if none
-/// ran.
-std::optional<double> bound_of(const v1::CallStats& stats, std::uint64_t percent) {
+/// Returns the bound up to which so many of a hundred times were; nothing if they were above all bounds, or if there is
+/// none.
+std::optional<double> bound_of(const CallTimes& times, std::uint64_t percent) {
   constexpr std::uint64_t hundred = 100;
-  const auto count = ran(stats);
+  const auto count = how_many(times);
   std::uint64_t within = 0;
-  for (std::size_t i = 0; i < limits::call_seconds.size() && i < static_cast<std::size_t>(stats.ran_size()); ++i) {
-    within += stats.ran(static_cast<int>(i));
+  for (std::size_t i = 0; i < limits::call_seconds.size() && i < static_cast<std::size_t>(times.counts.size()); ++i) {
+    within += times.counts[static_cast<int>(i)];
     if (count > 0 && within * hundred >= count * percent)
       return limits::call_seconds[i];
   }
@@ -69,10 +69,15 @@ std::string in_words(double seconds) {
   return fmt::format("{:.3g} us", seconds * thousand * thousand);
 }
 
-std::string bound_in_words(const v1::CallStats& stats, std::uint64_t percent) {
-  if (ran(stats) == 0)
+std::string mean_in_words(const CallTimes& times) {
+  const auto mean = mean_of(times);
+  return mean ? in_words(*mean) : "";
+}
+
+std::string bound_in_words(const CallTimes& times, std::uint64_t percent) {
+  if (how_many(times) == 0)
     return "";
-  if (const auto bound = bound_of(stats, percent))
+  if (const auto bound = bound_of(times, percent))
     return "<= " + in_words(*bound);
   return "> " + in_words(limits::call_seconds.back());
 }
@@ -87,13 +92,15 @@ constexpr std::uint64_t half = 50;
 constexpr std::uint64_t nearly_all = 99;
 
 void print_calls(const v1::ClusterState& state, std::ostream& out) {
-  Table table{
-      {"ACTOR", "METHOD OR TASK", "NODE", ">RAN", ">FAILED", ">LATE", ">MEAN", ">HALF TOOK", ">99 OF 100 TOOK"}};
+  Table table{{"ACTOR", "METHOD OR TASK", "NODE", ">RAN", ">FAILED", ">LATE", ">MEAN", ">HALF TOOK", ">99 OF 100 TOOK",
+               ">MEAN WAIT", ">99 OF 100 WAITED"}};
   for (const auto& [actor, node, stats] : rows_of(state)) {
-    const auto mean = mean_seconds(*stats);
-    table.add({actor != nullptr ? name_of(*actor) : "", stats->name(), node, std::to_string(ran(*stats)),
-               std::to_string(stats->failed()), std::to_string(stats->late()), mean ? in_words(*mean) : "",
-               bound_in_words(*stats, half), bound_in_words(*stats, nearly_all)});
+    const auto times = took(*stats);
+    const auto waits = waited(*stats);
+    table.add({actor != nullptr ? name_of(*actor) : "", stats->name(), node, std::to_string(how_many(times)),
+               std::to_string(stats->failed()), std::to_string(stats->late()), mean_in_words(times),
+               bound_in_words(times, half), bound_in_words(times, nearly_all), mean_in_words(waits),
+               bound_in_words(waits, nearly_all)});
   }
   table.print(out);
 }
@@ -112,13 +119,19 @@ Json json_calls(const v1::ClusterState& state) {
                                           {"method", stats->name()}}
                                    : Json{{"task", stats->name()}};
     object["node"] = node;
-    object["ran"] = json_of(ran(*stats));
+    const auto times = took(*stats);
+    const auto waits = waited(*stats);
+    object["ran"] = json_of(how_many(times));
     object["failed"] = json_of(stats->failed());
     object["late"] = json_of(stats->late());
-    object["seconds"] = seconds_of(*stats);
-    object["mean_seconds"] = or_null(mean_seconds(*stats));
-    object["p50_seconds"] = or_null(bound_of(*stats, half));
-    object["p99_seconds"] = or_null(bound_of(*stats, nearly_all));
+    object["seconds"] = times.seconds;
+    object["mean_seconds"] = or_null(mean_of(times));
+    object["p50_seconds"] = or_null(bound_of(times, half));
+    object["p99_seconds"] = or_null(bound_of(times, nearly_all));
+    object["waited_seconds"] = waits.seconds;
+    object["mean_waited_seconds"] = or_null(mean_of(waits));
+    object["p50_waited_seconds"] = or_null(bound_of(waits, half));
+    object["p99_waited_seconds"] = or_null(bound_of(waits, nearly_all));
     list.push_back(std::move(object));
   }
   return list;
@@ -132,9 +145,11 @@ Command add_calls(CLI::App& program) {
       {"calls", "How calls of actors and tasks went: how many, how long, how many failed",
        "Print one array with an object for each method and task",
        "Of each actor the methods that were called in this life, and of each node the tasks that it ran since it "
-       "started, up to a second old. The times are those from a call's turn to its answer, without the wait for its "
-       "turn; a streamed reply takes as long as its reader. HALF TOOK and 99 OF 100 TOOK are bounds. FAILED were "
-       "answered with an error; LATE did not run, because their deadline passed before their turn came.\n\n"
+       "started, up to a second old. TOOK is the time from a call's turn to its answer; a streamed reply takes as long "
+       "as its reader. WAITED is the time before, since the call was made, without the network's; that of a task has "
+       "the "
+       "wait for its place in it. HALF TOOK, 99 OF 100 TOOK and 99 OF 100 WAITED are bounds. FAILED were answered with "
+       "an error; LATE did not run, because their deadline passed before their turn came.\n\n"
        "gpuactors metrics has the same for Prometheus.\n\n"
        "Examples:\n"
        "  gpuactors calls --broker 127.0.0.1:7711\n"

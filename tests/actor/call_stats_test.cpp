@@ -19,11 +19,13 @@ TEST_CASE("a call is counted at the first bound that it does not exceed", "[acto
   stats.ran(-1ns, false); // a clock that went back
   const auto counts = stats.counts();
   CHECK(counts.name == "m");
-  CHECK(counts.ran.front() == 3);
-  CHECK(counts.ran[1] == 1);
-  CHECK(counts.ran[counts.ran.size() - 2] == 1);
-  CHECK(counts.ran.back() == 1);
-  CHECK(counts.nanoseconds == 200'000'020'002);
+  const auto& ran = counts.ran.counts;
+  CHECK(ran.front() == 3);
+  CHECK(ran[1] == 1);
+  CHECK(ran[ran.size() - 2] == 1);
+  CHECK(ran.back() == 1);
+  CHECK(counts.ran.nanoseconds == 200'000'020'002);
+  CHECK(counts.waited == TimeCounts{});
   CHECK(counts.failed == 1);
   CHECK(counts.late == 0);
 }
@@ -34,9 +36,21 @@ TEST_CASE("each bound is exact, and the next nanosecond is beyond it", "[actor]"
     CallStats stats{"m"};
     stats.ran(bound, false);
     stats.ran(bound + 1ns, false);
-    CHECK(stats.counts().ran[i] == 1);
-    CHECK(stats.counts().ran[i + 1] == 1);
+    CHECK(stats.counts().ran.counts[i] == 1);
+    CHECK(stats.counts().ran.counts[i + 1] == 1);
   }
+}
+
+TEST_CASE("what a call has waited is counted apart from what it takes", "[actor]") {
+  CallStats stats{"m"};
+  stats.waited(20us);
+  stats.waited(20us);
+  stats.ran(1us, false);
+  const auto counts = stats.counts();
+  CHECK(counts.waited.counts[1] == 2);
+  CHECK(counts.waited.nanoseconds == 40'000);
+  CHECK(counts.ran.counts[0] == 1);
+  CHECK(counts.ran.nanoseconds == 1'000);
 }
 
 TEST_CASE("a table tells of those that were called, or would have been", "[actor]") {
@@ -62,7 +76,7 @@ TEST_CASE("threads count together", "[actor]") {
   for (auto& thread : threads)
     thread.join();
   const auto counts = table.counts().front();
-  CHECK(counts.ran.front() == 4'000);
+  CHECK(counts.ran.counts.front() == 4'000);
   CHECK(counts.failed == 2'000);
-  CHECK(counts.nanoseconds == 4'000'000);
+  CHECK(counts.ran.nanoseconds == 4'000'000);
 }

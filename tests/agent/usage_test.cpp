@@ -21,8 +21,8 @@ Counts counts_of(const std::vector<std::pair<std::string, std::uint64_t>>& tasks
   for (const auto& [name, ran] : tasks) {
     auto& counts = all.emplace_back();
     counts.name = name;
-    counts.ran.front() = ran;
-    counts.nanoseconds = 1'000 * ran;
+    counts.ran = {.counts = {ran}, .nanoseconds = 1'000 * ran};
+    counts.waited = {.counts = {0, ran}, .nanoseconds = 20'000 * ran};
     counts.failed = ran;
     counts.late = ran;
   }
@@ -66,9 +66,11 @@ TEST_CASE("a report has what was observed and what a metric is", "[agent]") {
 TEST_CASE("a report has the counts of all methods that were called", "[agent]") {
   CallCounts counts;
   counts.name = "add";
-  counts.ran.front() = 2;
-  counts.ran.back() = 1;
-  counts.nanoseconds = 5;
+  counts.ran.counts.front() = 2;
+  counts.ran.counts.back() = 1;
+  counts.ran.nanoseconds = 5;
+  counts.waited.counts.back() = 7;
+  counts.waited.nanoseconds = 6;
   counts.failed = 1;
   counts.late = 4;
   v1::HolderUsage::Entry entry;
@@ -80,6 +82,10 @@ TEST_CASE("a report has the counts of all methods that were called", "[agent]") 
   CHECK(method.ran(0) == 2);
   CHECK(method.ran(method.ran_size() - 1) == 1);
   CHECK(method.nanoseconds() == 5);
+  REQUIRE(method.waited_size() == method.ran_size());
+  CHECK(method.waited(0) == 0);
+  CHECK(method.waited(method.waited_size() - 1) == 7);
+  CHECK(method.waited_nanoseconds() == 6);
   CHECK(method.failed() == 1);
   CHECK(method.late() == 4);
 }
@@ -99,6 +105,8 @@ TEST_CASE("the tasks of a node are the sum over its workers, also over those tha
   CHECK(ran_of(totals) == std::map<std::string, std::uint64_t>{{"a", 15}, {"b", 3}});
   const auto report = totals.report();
   CHECK(report.tasks(0).nanoseconds() == 15'000);
+  CHECK(report.tasks(0).waited(1) == 15);
+  CHECK(report.tasks(0).waited_nanoseconds() == 300'000);
   CHECK(report.tasks(0).failed() == 15);
   CHECK(report.tasks(0).late() == 15);
 }

@@ -40,6 +40,7 @@ void add_stats(google::protobuf::RepeatedPtrField<v1::CallStats>& to, const std:
   stats.add_ran(ran);
   for (int i = 0; i < bounds; ++i)
     stats.add_ran(0);
+  *stats.mutable_waited() = stats.ran();
 }
 
 void report_tasks(Scene& scene, const std::string& node,

@@ -189,9 +189,12 @@ TEST_CASE("calls of actors with a name and tasks of nodes are histograms in seco
   v1::ClusterState state;
   const auto fill = [](v1::CallStats& stats, const std::string& name) {
     stats.set_name(name);
-    for (std::size_t i = 0; i <= limits::call_seconds.size(); ++i)
+    for (std::size_t i = 0; i <= limits::call_seconds.size(); ++i) {
       stats.add_ran(i < 2 ? 1 : 0);
+      stats.add_waited(i == 1 ? 5 : 0);
+    }
     stats.set_nanoseconds(1'500'000'000);
+    stats.set_waited_nanoseconds(100'000);
     stats.set_failed(2);
     stats.set_late(3);
   };
@@ -211,6 +214,11 @@ TEST_CASE("calls of actors with a name and tasks of nodes are histograms in seco
   CHECK(has_line(text, "gpuactors_actor_call_seconds_bucket" + of_actor + ",le=\"+Inf\"} 2"));
   CHECK(has_line(text, "gpuactors_actor_call_seconds_sum" + of_actor + "} 1.5"));
   CHECK(has_line(text, "gpuactors_actor_call_seconds_count" + of_actor + "} 2"));
+  CHECK(has_line(text, "# TYPE gpuactors_actor_call_wait_seconds histogram"));
+  CHECK(has_line(text, "gpuactors_actor_call_wait_seconds_bucket" + of_actor + ",le=\"1e-05\"} 0"));
+  CHECK(has_line(text, "gpuactors_actor_call_wait_seconds_sum" + of_actor + "} 0.0001"));
+  CHECK(has_line(text, "gpuactors_actor_call_wait_seconds_count" + of_actor + "} 5"));
+  CHECK(has_line(text, "gpuactors_task_wait_seconds_count{node=\"n0\",task=\"square\"} 5"));
   CHECK(has_line(text, "gpuactors_actor_call_failed_total" + of_actor + "} 2"));
   CHECK(has_line(text, "gpuactors_actor_call_late_total" + of_actor + "} 3"));
   CHECK(has_line(text, "gpuactors_task_seconds_count{node=\"n0\",task=\"square\"} 2"));

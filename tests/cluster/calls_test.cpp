@@ -152,6 +152,41 @@ TEST_CASE("a call whose deadline passes before its turn is late, and did not run
   CHECK(eventually([&] { return methods_of_only_actor(cluster) == expected; }));
 }
 
+TEST_CASE("how long a call waited for its turn is counted, also of one that was late", "[cluster]") {
+  auto cluster = embed_clerks();
+  auto clerk = must(cluster.spawn("clerk"));
+  gate().close();
+  auto running = clerk.call<Number>("wait", Empty{});
+  gate().await(1);
+  auto behind = clerk.call<Number>("keep", number(1));
+  auto late = clerk.call<Number>("refuse", number(1), 50ms);
+  CHECK(late.get().error().code() == Errc::deadline_exceeded);
+  gate().open();
+  must(behind.get());
+  const std::map<std::string, Counts> ran{{"keep", {1, 0, 0}}, {"refuse", {0, 0, 1}}, {"wait", {1, 0, 0}}};
+  REQUIRE(eventually([&] { return methods_of_only_actor(cluster) == ran; }));
+  const auto state = must(cluster.state());
+  for (const auto& stats : state.actors(0).methods()) {
+    CHECK(std::accumulate(stats.waited().begin(), stats.waited().end(), std::uint64_t{0}) == 1);
+    // Each of the two has waited for at least the 50 ms of the one that was late.
+    CHECK((stats.name() == "wait" || stats.waited_nanoseconds() >= 50'000'000));
+  }
+}
+
+TEST_CASE("the wait of a task has the wait for its place in it", "[cluster]") {
+  auto cluster = embed_clerks();
+  auto clerk = must(cluster.spawn("clerk", Empty{}, {.gpus = 1}));
+  auto task = cluster.submit<Number>("halve", number(1), {.gpus = 1});
+  CHECK_FALSE(task.wait(50ms));
+  must(cluster.kill(clerk));
+  must(task.get());
+  const auto waited = [&] {
+    const auto state = must(cluster.state());
+    return state.nodes(0).tasks_size() == 1 && state.nodes(0).tasks(0).waited_nanoseconds() >= 50'000'000;
+  };
+  CHECK(eventually(waited));
+}
+
 TEST_CASE("tasks count for their node, over all leases", "[cluster]") {
   auto cluster = embed_clerks();
   must(cluster.submit<Number>("halve", number(1), {.gpus = 0.5}).get());

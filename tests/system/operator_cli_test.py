@@ -353,12 +353,15 @@ def calls_and_tasks(cluster):
     (add,), (task,) = counted()
     same((add["method"], add["ran"], add["failed"], add["late"], add["type"]), ("add", "2", "0", "0", "counter"))
     same((add["seconds"] > 0, add["mean_seconds"] > 0, add["p50_seconds"] <= add["p99_seconds"]), (True, True, True))
-    same((task["node"], int(task["ran"]) >= 1), ("n0", True))
-    fits(r"(?m)^k0 +add +n0 +2 +0 +0 +[0-9.]+ [mu]?s +<= ", cluster.run("calls"))
+    same((add["waited_seconds"] > 0, add["p50_waited_seconds"] <= add["p99_waited_seconds"]), (True, True))
+    same((task["node"], int(task["ran"]) >= 1, task["mean_waited_seconds"] > 0), ("n0", True, True))
+    time = r" +[0-9.]+ [mu]?s +<= "
+    fits(r"(?m)^k0 +add +n0 +2 +0 +0" + time + ".*" + time, cluster.run("calls"))
     with exporter(cluster) as read:
         values = samples(read("/metrics")[1])
     same(values['gpuactors_actor_call_seconds_count{name_space="",actor="k0",method="add"}'], 2)
     same(values['gpuactors_actor_call_seconds_bucket{name_space="",actor="k0",method="add",le="+Inf"}'], 2)
+    same(values['gpuactors_actor_call_wait_seconds_count{name_space="",actor="k0",method="add"}'], 2)
     same(values['gpuactors_task_failed_total{node="n0",task="gpu_ids"}'], int(task["failed"]))
     cluster.run("kill", "k0")
 

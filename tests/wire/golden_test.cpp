@@ -170,7 +170,7 @@ TEST_CASE("a call keeps its bytes", "[wire]") {
   std::string text;
   for (const auto byte : bytes)
     text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  CHECK(text == "016d116770756163746f72732e76312e5469636b020805ffffffffffffffff000000000000000600");
+  CHECK(text == "016d116770756163746f72732e76312e5469636b020805ffffffffffffffff000000000000000600ffffffffffffffff");
 }
 
 TEST_CASE("the fields of control messages are those of tests/wire/fields.txt, which only grows", "[wire]") {

@@ -85,6 +85,19 @@ TEST_CASE("a message that is too large is refused, naming put", "[wire]") {
   CHECK(refused.error().message().find("put") != std::string::npos);
 }
 
+TEST_CASE("a call travels with its age; one that does not say when it was made has none", "[wire]") {
+  Call call;
+  call.payload = Payload::of(number(1));
+  CHECK(travelled(call).made == TimePoint{});
+  call.made = Clock::now() - 3s;
+  const auto age = Clock::now() - travelled(call).made;
+  CHECK(age >= 3s);
+  CHECK(age < 30s);
+  // From a process whose clock runs for longer than ours.
+  call.made = TimePoint{} - Clock::now().time_since_epoch();
+  CHECK(travelled(call).made == TimePoint{});
+}
+
 TEST_CASE("a call travels with its name, its message, what time remains, its id and its kind", "[wire]") {
   Call call;
   call.method = "step";

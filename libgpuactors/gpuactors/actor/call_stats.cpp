@@ -19,13 +19,25 @@ static_assert(std::is_sorted(bounds.begin(), bounds.end()));
 
 } // namespace
 
-void CallStats::ran(Duration time, bool failed) noexcept {
+void TimeStats::add(Duration time) noexcept {
   const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
   const auto nanoseconds = static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0));
   // Most calls are short: the search begins there.
   const auto bound = std::find_if(bounds.begin(), bounds.end(), [&](auto limit) { return nanoseconds <= limit; });
-  ran_[static_cast<std::size_t>(bound - bounds.begin())].fetch_add(1, std::memory_order_relaxed);
+  counts_[static_cast<std::size_t>(bound - bounds.begin())].fetch_add(1, std::memory_order_relaxed);
   nanoseconds_.fetch_add(nanoseconds, std::memory_order_relaxed);
+}
+
+TimeCounts TimeStats::counts() const {
+  TimeCounts result;
+  std::transform(counts_.begin(), counts_.end(), result.counts.begin(),
+                 [](const auto& count) { return count.load(std::memory_order_relaxed); });
+  result.nanoseconds = nanoseconds_.load(std::memory_order_relaxed);
+  return result;
+}
+
+void CallStats::ran(Duration time, bool failed) noexcept {
+  ran_.add(time);
   if (failed)
     failed_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -33,9 +45,8 @@ void CallStats::ran(Duration time, bool failed) noexcept {
 CallCounts CallStats::counts() const {
   CallCounts result;
   result.name = name_;
-  std::transform(ran_.begin(), ran_.end(), result.ran.begin(),
-                 [](const auto& count) { return count.load(std::memory_order_relaxed); });
-  result.nanoseconds = nanoseconds_.load(std::memory_order_relaxed);
+  result.ran = ran_.counts();
+  result.waited = waited_.counts();
   result.failed = failed_.load(std::memory_order_relaxed);
   result.late = late_.load(std::memory_order_relaxed);
   return result;
@@ -50,8 +61,8 @@ std::vector<CallCounts> CallTable::counts() const {
   std::vector<CallCounts> result;
   for (const auto& stats : stats_) {
     auto counts = stats.counts();
-    const bool ran = std::any_of(counts.ran.begin(), counts.ran.end(), [](auto count) { return count > 0; });
-    if (ran || counts.late > 0)
+    const auto& ran = counts.ran.counts;
+    if (counts.late > 0 || std::any_of(ran.begin(), ran.end(), [](auto count) { return count > 0; }))
       result.push_back(std::move(counts));
   }
   return result;

@@ -15,13 +15,23 @@
 
 namespace gpuactors {
 
+/// Times, counted by their length.
+struct TimeCounts {
+  /// How many were up to each of `limits::call_seconds`, and above all of them.
+  std::array<std::uint64_t, limits::call_seconds.size() + 1> counts{};
+  /// All of them together.
+  std::uint64_t nanoseconds = 0;
+
+  friend bool operator==(const TimeCounts&, const TimeCounts&) = default;
+};
+
 /// The counts of one method, or task, at one moment.
 struct CallCounts {
   std::string name;
-  /// Calls that ran, by duration: up to each of `limits::call_seconds`, and above all of them.
-  std::array<std::uint64_t, limits::call_seconds.size() + 1> ran{};
-  /// Nanoseconds that all of them took.
-  std::uint64_t nanoseconds = 0;
+  /// How long calls that ran took, from their turn to their answer.
+  TimeCounts ran;
+  /// How long calls waited for their turn, whether they then ran or were late.
+  TimeCounts waited;
   /// Of those that ran, how many were answered with an error.
   std::uint64_t failed = 0;
   /// Calls that did not run, because their deadline passed before their turn came.
@@ -30,11 +40,28 @@ struct CallCounts {
   friend bool operator==(const CallCounts&, const CallCounts&) = default;
 };
 
+/// Counts times by their length. Any thread; no call waits or allocates.
+class TimeStats {
+public:
+  void add(Duration time) noexcept;
+
+  [[nodiscard]] TimeCounts counts() const;
+
+private:
+  std::array<std::atomic<std::uint64_t>, limits::call_seconds.size() + 1> counts_{};
+  std::atomic<std::uint64_t> nanoseconds_{0};
+};
+
 /// Counts the calls of one method, or the runs of one task. Any thread; no call waits or allocates.
 class CallStats {
 public:
   explicit CallStats(std::string name) : name_(std::move(name)) {
     // nop
+  }
+
+  /// Counts how long a call has waited, as its turn has come.
+  void waited(Duration time) noexcept {
+    waited_.add(time);
   }
 
   /// Counts a call that took `time` until its answer.
@@ -49,8 +76,8 @@ public:
 
 private:
   std::string name_;
-  std::array<std::atomic<std::uint64_t>, limits::call_seconds.size() + 1> ran_{};
-  std::atomic<std::uint64_t> nanoseconds_{0};
+  TimeStats ran_;
+  TimeStats waited_;
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::uint64_t> late_{0};
 };

@@ -31,14 +31,21 @@ public:
     return begun_;
   }
 
+  /// Its turn has come.
+  /// @param made when the caller made it; its wait is not counted if it does not say.
+  /// @param late the turn has come too late.
+  void had_its_turn(TimePoint made, bool late) const noexcept {
+    if (stats_ == nullptr)
+      return;
+    if (made != TimePoint{})
+      stats_->waited(begun_ - made);
+    if (late)
+      stats_->was_late();
+  }
+
   void answered(bool failed) const noexcept {
     if (stats_ != nullptr)
       stats_->ran(Clock::now() - begun_, failed);
-  }
-
-  void was_late() const noexcept {
-    if (stats_ != nullptr)
-      stats_->was_late();
   }
 
 private:
@@ -315,8 +322,8 @@ Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
                                    frame.count().begun());
   const bool late = call.deadline != never && frame.count().begun() >= call.deadline;
   // Whoever waits for it may have cancelled it at its deadline.
-  if (late && (begun ? *begun : begun.error().code() == Errc::cancelled))
-    frame.count().was_late();
+  if (begun ? *begun : late && begun.error().code() == Errc::cancelled)
+    frame.count().had_its_turn(call.made, late);
   if (!begun)
     return Result<Payload>{fail(begun.error())};
   if (!*begun)

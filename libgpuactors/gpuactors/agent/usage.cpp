@@ -19,14 +19,22 @@ v1::Metric::Kind to_wire(MetricKind kind) {
   return v1::Metric::GAUGE;
 }
 
+using Counts = google::protobuf::RepeatedField<std::uint64_t>;
+
+void add_growth(Counts& total, const Counts& now, const Counts& before) {
+  if (total.size() < now.size())
+    total.Resize(now.size(), 0);
+  for (int i = 0; i < now.size(); ++i)
+    total[i] += now[i] - (i < before.size() ? before[i] : 0);
+}
+
 /// Adds to `total` by how much `now` is more than `before`.
 void add_growth(v1::CallStats& total, const v1::CallStats& now, const v1::CallStats& before) {
   total.set_name(now.name());
-  while (total.ran_size() < now.ran_size())
-    total.add_ran(0);
-  for (int i = 0; i < now.ran_size(); ++i)
-    total.set_ran(i, total.ran(i) + now.ran(i) - (i < before.ran_size() ? before.ran(i) : 0));
+  add_growth(*total.mutable_ran(), now.ran(), before.ran());
+  add_growth(*total.mutable_waited(), now.waited(), before.waited());
   total.set_nanoseconds(total.nanoseconds() + now.nanoseconds() - before.nanoseconds());
+  total.set_waited_nanoseconds(total.waited_nanoseconds() + now.waited_nanoseconds() - before.waited_nanoseconds());
   total.set_failed(total.failed() + now.failed() - before.failed());
   total.set_late(total.late() + now.late() - before.late());
 }
@@ -49,8 +57,10 @@ void add_counts(google::protobuf::RepeatedPtrField<v1::CallStats>& to, const std
   for (const auto& of_one : counts) {
     auto& stats = *to.Add();
     stats.set_name(of_one.name);
-    stats.mutable_ran()->Add(of_one.ran.begin(), of_one.ran.end());
-    stats.set_nanoseconds(of_one.nanoseconds);
+    stats.mutable_ran()->Add(of_one.ran.counts.begin(), of_one.ran.counts.end());
+    stats.set_nanoseconds(of_one.ran.nanoseconds);
+    stats.mutable_waited()->Add(of_one.waited.counts.begin(), of_one.waited.counts.end());
+    stats.set_waited_nanoseconds(of_one.waited.nanoseconds);
     stats.set_failed(of_one.failed);
     stats.set_late(of_one.late);
   }

@@ -310,7 +310,7 @@ static_assert(held_bytes + payload_bytes + saved_bytes < link_message_bytes / 2)
 static_assert(held_bytes + 4 * own_ends * end_reason_bytes < link_message_bytes / 2);
 static_assert(usage_bytes + metrics_per_actor * (2 * metric_name_length + metric_help_bytes + 32 * histogram_bounds)
               < link_message_bytes / 2);
-static_assert(usage_bytes + call_stats_kept * (2 * name_length + 16 * call_seconds.size()) < link_message_bytes / 2);
+static_assert(usage_bytes + call_stats_kept * (2 * name_length + 32 * call_seconds.size()) < link_message_bytes / 2);
 static_assert(2 * metrics_in_state_bytes + call_stats_in_state_bytes <= link_message_bytes / 2);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);

@@ -285,7 +285,8 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   auto& call = detail::CallStarter::call_of(*pending);
   call.method = method;
   call.payload = std::move(input);
-  call.deadline = deadline_after(Clock::now(), deadline);
+  call.made = Clock::now();
+  call.deadline = deadline_after(call.made, deadline);
   call.stream = stream;
   if (auto checked = detail::CallStarter::check(*core, *cell_, call, output); !checked)
     return detail::CallStarter::refuse(*pending, checked.error());

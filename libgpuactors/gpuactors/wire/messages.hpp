@@ -26,6 +26,9 @@ struct Call {
   CallId id;
   /// Whether the caller wants the reply as a stream; it initially allows `limits::stream_window` items.
   bool stream = false;
+  /// When the caller made it; `TimePoint{}` if it does not say. On the wire it travels as the time since, so the time
+  /// on the way is not in it.
+  TimePoint made{};
 };
 
 /// One item of a streamed reply, in order, before the call's own answer.
@@ -38,17 +41,22 @@ struct StreamItem {
 
 namespace detail {
 
-inline std::int64_t to_remaining(TimePoint deadline) {
-  return deadline == never ? -1 : std::max<std::int64_t>(0, Duration{deadline - Clock::now()}.count());
+inline std::int64_t to_remaining(TimePoint deadline, TimePoint now) {
+  return deadline == never ? -1 : std::max<std::int64_t>(0, Duration{deadline - now}.count());
 }
 
-inline TimePoint from_remaining(std::int64_t remaining) {
-  return remaining < 0 ? never : deadline_after(Clock::now(), Duration{remaining});
+inline TimePoint from_remaining(std::int64_t remaining, TimePoint now) {
+  return remaining < 0 ? never : deadline_after(now, Duration{remaining});
 }
 
-} // namespace detail
+inline std::int64_t to_age(TimePoint made, TimePoint now) {
+  return made == TimePoint{} ? -1 : std::max<std::int64_t>(0, Duration{now - made}.count());
+}
 
-namespace detail {
+/// An age that is longer than the clock has run is none.
+inline TimePoint from_age(std::int64_t age, TimePoint now) {
+  return age < 0 || age > Duration{now.time_since_epoch()}.count() ? TimePoint{} : now - Duration{age};
+}
 
 struct PayloadFields {
   std::tuple<std::string, std::string> values;
@@ -63,22 +71,30 @@ struct PayloadFields {
 };
 
 struct CallFields {
-  // Method, type and bytes of the payload, remaining time in nanoseconds (-1: no deadline), id, stream.
-  std::tuple<std::string, std::string, std::string, std::int64_t, std::uint64_t, bool> values;
+  // Method, type and bytes of the payload, remaining time in nanoseconds (-1: no deadline), id, stream, nanoseconds
+  // since it was made (-1: not said).
+  std::tuple<std::string, std::string, std::string, std::int64_t, std::uint64_t, bool, std::int64_t> values;
 
   bool save(const Call& x) {
-    auto& [method, type, bytes, remaining, id, stream] = values;
+    auto& [method, type, bytes, remaining, id, stream, age] = values;
+    const auto now = Clock::now();
     method = x.method;
-    remaining = to_remaining(x.deadline);
+    remaining = to_remaining(x.deadline, now);
     id = x.id.value();
     stream = x.stream;
+    age = to_age(x.made, now);
     return x.payload.write_to(type, bytes);
   }
 
   void load(Call& x) {
-    auto& [method, type, bytes, remaining, id, stream] = values;
-    x = Call{std::move(method), Payload::from_bytes(std::move(type), std::move(bytes)), from_remaining(remaining),
-             CallId{id}, stream};
+    auto& [method, type, bytes, remaining, id, stream, age] = values;
+    const auto now = Clock::now();
+    x = Call{std::move(method),
+             Payload::from_bytes(std::move(type), std::move(bytes)),
+             from_remaining(remaining, now),
+             CallId{id},
+             stream,
+             from_age(age, now)};
   }
 };
 

@@ -31,7 +31,8 @@ bool is_acceptable(const v1::Metric& metric) {
 
 bool is_acceptable(const v1::CallStats& stats) {
   return !stats.name().empty() && stats.name().size() <= limits::name_length
-         && stats.ran_size() == static_cast<int>(limits::call_seconds.size() + 1);
+         && stats.ran_size() == static_cast<int>(limits::call_seconds.size() + 1)
+         && stats.waited_size() == stats.ran_size();
 }
 
 /// Returns what may stand on a page: a bounded number, each of a form that is known and with a name that no other has.

@@ -54,8 +54,9 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
                             std::optional<Duration> queue_timeout, std::optional<Duration> deadline) {
   task->dispatcher_ = weak_from_this();
   task->shape_ = std::move(wanted);
+  task->call.made = Clock::now();
   if (deadline) {
-    task->call.deadline = deadline_after(Clock::now(), *deadline);
+    task->call.deadline = deadline_after(task->call.made, *deadline);
     start_timer(task, Timer::deadline, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"});
   }
   if (queue_timeout)
