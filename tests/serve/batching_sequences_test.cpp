@@ -85,6 +85,7 @@ TEST_CASE("a request that builds on nothing is refused, and told to start anew",
   CHECK(sequences.by_replica(noon + 1h).size() == 1);
   sequences.leave(*three, true, noon + 1h);
   CHECK(none(noon + 1h + 5s));
+  sequences.forget_expired(noon + 1h + 5s);
   CHECK(sequences.size() == 0);
   // The last one ends it, also while it waits.
   const auto last = step(true, true);
@@ -222,6 +223,33 @@ TEST_CASE("a cache is no reason to fail: any request begins, and goes on elsewhe
   REQUIRE(sequences.enter(step(), "b", noon + 2s));
   CHECK(sequences.size() == 2);
   CHECK(refused(sequences.enter(step(), "d", noon + 2s), Errc::queue_full, "2 sequences go on, and 2 may"));
+}
+
+TEST_CASE("to ask whether a request may enter changes nothing", "[serve]") {
+  Sequences sequences{{.memory = Memory::cache, .most = 1, .idle = 5s}};
+  const auto one = step();
+  REQUIRE(sequences.enter(one, "a", noon));
+  CHECK(refused(sequences.check(*step(), "b", noon), Errc::queue_full, "1 sequences go on, and 1 may"));
+  run(sequences, one, noon);
+  CHECK(sequences.check(*step(), "b", noon));
+  CHECK(sequences.has("a", noon));
+  CHECK_FALSE(sequences.has("b", noon));
+  REQUIRE(sequences.enter(step(), "b", noon));
+  CHECK_FALSE(sequences.has("a", noon));
+}
+
+TEST_CASE("of one sequence no more requests wait than may, beside the one that runs", "[serve]") {
+  Sequences sequences{{}};
+  const auto one = first();
+  REQUIRE(sequences.enter(one, "a", noon));
+  for (std::size_t i = 1; i < most_waiting_in_sequence; ++i)
+    REQUIRE(sequences.enter(step(), "a", noon));
+  CHECK(refused(sequences.enter(step(), "a", noon), Errc::queue_full,
+                "32 requests of the sequence \"a\" wait, and 32 may"));
+  CHECK(sequences.enter(first(), "b", noon));
+  sequences.sent(*one, 1);
+  CHECK(sequences.enter(step(), "a", noon));
+  CHECK_FALSE(sequences.enter(first(), "a", noon));
 }
 
 TEST_CASE("there are no more sequences than may be, and those that are idle for too long make room", "[serve]") {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 #include <future>
 #include <map>
 
@@ -63,13 +64,16 @@ private:
 
 class SequenceDesk {
 public:
-  explicit SequenceDesk(wire::SequenceMemory memory = wire::SEQUENCE_MEMORY_STATE) {
+  explicit SequenceDesk(wire::SequenceMemory memory = wire::SEQUENCE_MEMORY_STATE,
+                        const std::function<void(DispatcherOptions&)>& change = {}) {
     DispatcherOptions options;
     options.facts = digits_facts();
     options.facts.sequences = memory;
     options.limits.max_batch = 4;
     if (memory == wire::SEQUENCE_MEMORY_CACHE)
       options.sequences.memory = batching::Memory::cache;
+    if (change)
+      change(options);
     dispatcher = must(Dispatcher::start(std::move(options), [] {}));
   }
 
@@ -224,6 +228,30 @@ TEST_CASE("sequences that begin one after the other are spread over the replicas
     CHECK(replicas[at].waits() == name + "<");
     replicas[at].answer();
     must(reply.get());
+  }
+}
+
+TEST_CASE("a request that is refused ends no sequence, and forgets no cache", "[serve]") {
+  for (const auto memory : {wire::SEQUENCE_MEMORY_STATE, wire::SEQUENCE_MEMORY_CACHE}) {
+    SequenceDesk desk{memory, [](auto& options) {
+                        options.limits.max_requests = 1;
+                        options.sequences.most = 1;
+                      }};
+    PlayedBatches replica;
+    desk.add(1, replica);
+    auto begun = desk.ask("a<");
+    replica.answer();
+    auto runs = desk.ask("-");
+    auto waits = desk.ask("-");
+    for (const auto* text : {"a<", "a>", "b<"})
+      CHECK(code_of(desk.ask(text).get()) == Errc::queue_full);
+    CHECK(desk.dispatcher->snapshot().sequences == 1);
+    replica.answer();
+    replica.answer();
+    auto goes_on = desk.ask("a");
+    replica.answer();
+    for (auto* reply : {&begun, &runs, &waits, &goes_on})
+      must(reply->get());
   }
 }
 
@@ -561,6 +589,23 @@ TEST_CASE("sequences of the version before go on there to their ends, and new on
   REQUIRE(serves("3"));
   CHECK(count(1, {"c", false, false}) == "4 by version 2");
   server.table.close(Clock::now() + std::chrono::hours{1});
+  must(loading.get());
+}
+
+TEST_CASE("a start that the new version refuses leaves the sequence at the version before", "[serve]") {
+  TableOptions options;
+  options.drain = std::chrono::hours{1};
+  Server server{options};
+  must(server.table.add(must(parse_model("counts,actor=test/counter,max-sequences=1", {}))));
+  must(server.table.load("counts", {}));
+  must(ask(server.table, count_on({1}, {"a", true, false})));
+  auto loading = std::async(std::launch::async, [&] { return server.table.load("counts", {}); });
+  REQUIRE(eventually([&] { return must(server.table.describe("counts", "")).versions[0] == "2"; }));
+  must(ask(server.table, count_on({1}, {"b", true, false})));
+  CHECK(code_of(ask(server.table, count_on({1}, {"a", true, false}))) == Errc::queue_full);
+  const auto reply = must(ask(server.table, count_on({1}, {"a", false, true})));
+  CHECK(reply.version == "1");
+  CHECK(numbers_of(reply.outputs[0]) == std::vector{2});
   must(loading.get());
 }
 

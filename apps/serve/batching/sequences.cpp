@@ -39,7 +39,13 @@ void Sequences::move(Sequence& sequence, std::uint64_t replica) {
 
 Sequences::All::iterator Sequences::erase(All::iterator it) {
   move(*it->second, 0);
+  idle_.erase({it->second->idle_since, it->second->id});
   return all_.erase(it);
+}
+
+void Sequences::note_idle(Sequence& sequence, TimePoint now) {
+  sequence.idle_since = now;
+  idle_.emplace(now, sequence.id);
 }
 
 std::size_t Sequences::count_at(std::uint64_t replica) const {
@@ -48,51 +54,57 @@ std::size_t Sequences::count_at(std::uint64_t replica) const {
 }
 
 void Sequences::forget_expired(TimePoint now) {
-  for (auto it = all_.begin(); it != all_.end();)
-    it = expired(*it->second, now) ? erase(it) : std::next(it);
+  while (!idle_.empty() && deadline_after(idle_.begin()->first, limits_.idle) <= now)
+    erase(all_.find(idle_.begin()->second));
 }
 
-void Sequences::make_room(TimePoint now) {
-  forget_expired(now);
-  if (all_.size() < limits_.most || limits_.memory == Memory::state)
-    return;
-  // A cache may be forgotten: the one that nobody has used for longest.
-  auto oldest = all_.end();
-  for (auto it = all_.begin(); it != all_.end(); ++it)
-    if (it->second->turns.empty() && (oldest == all_.end() || it->second->idle_since < oldest->second->idle_since))
-      oldest = it;
-  if (oldest != all_.end())
-    erase(oldest);
-}
-
-Result<void> Sequences::enter(const RequestPtr& request, std::string_view id, TimePoint now) {
-  auto found = all_.find(id);
-  if (found != all_.end() && expired(*found->second, now)) {
-    erase(found);
-    found = all_.end();
-  }
-  const auto builds_on = limits_.memory == Memory::state && !request->starts;
-  if (builds_on && (found == all_.end() || !open(*found->second)))
+Result<void> Sequences::check(const Request& request, std::string_view id, TimePoint now) const {
+  const auto seconds = std::chrono::duration<double>{limits_.idle}.count();
+  const auto known = all_.find(id);
+  const auto* sequence = known == all_.end() || expired(*known->second, now) ? nullptr : known->second.get();
+  const auto builds_on = limits_.memory == Memory::state && !request.starts;
+  if (builds_on && (sequence == nullptr || !open(*sequence)))
     return gpuactors::fail(
         Errc::invalid_argument,
         fmt::format(
             "there is no sequence \"{}\": it has not begun, has ended, had no request for {} s, or its state was "
             "lost with a replica; start it anew, by sequence_start",
-            id, std::chrono::duration<double>{limits_.idle}.count()));
+            id, seconds));
+  if (sequence != nullptr) {
+    const auto waiting = sequence->turns.size() - (sequence->running != 0 ? 1 : 0);
+    if (waiting >= most_waiting_in_sequence)
+      return gpuactors::fail(Errc::queue_full, fmt::format("{} requests of the sequence \"{}\" wait, and {} may: they "
+                                                           "go one by one",
+                                                           waiting, id, most_waiting_in_sequence));
+    return {};
+  }
+  if (all_.size() < limits_.most || known != all_.end())
+    return {};
+  // One that is idle makes room: a cache at any time, state when it is forgotten.
+  const auto makes_room =
+      !idle_.empty() && (limits_.memory == Memory::cache || deadline_after(idle_.begin()->first, limits_.idle) <= now);
+  if (makes_room)
+    return {};
+  return gpuactors::fail(Errc::queue_full,
+                         fmt::format("{} sequences go on, and {} may: a new one has to wait until another ends, or "
+                                     "has had no request for {} s",
+                                     all_.size(), limits_.most, seconds));
+}
+
+Result<void> Sequences::enter(const RequestPtr& request, std::string_view id, TimePoint now) {
+  GPUACTORS_TRY(check(*request, id, now));
+  forget_expired(now);
+  auto found = all_.find(id);
   if (found == all_.end()) {
+    // Of caches, the one goes that nobody has used for longest.
     if (all_.size() >= limits_.most)
-      make_room(now);
-    if (all_.size() >= limits_.most)
-      return gpuactors::fail(Errc::queue_full,
-                             fmt::format("{} sequences go on, and {} may: a new one has to wait until another ends, or "
-                                         "has had no request for {} s",
-                                         all_.size(), limits_.most,
-                                         std::chrono::duration<double>{limits_.idle}.count()));
+      erase(all_.find(idle_.begin()->second));
     auto sequence = std::make_shared<Sequence>();
     sequence->id = id;
     found = all_.emplace(sequence->id, sequence).first;
   }
   auto& sequence = *found->second;
+  idle_.erase({sequence.idle_since, sequence.id});
   sequence.moved = false;
   request->turn = ++sequence.last_turn;
   request->sequence = found->second;
@@ -152,12 +164,14 @@ std::vector<RequestPtr> Sequences::leave(Request& request, bool answered, TimePo
   else if (ran && request.starts)
     sequence->begun = false;
   sequence->turns.erase(request.turn);
-  sequence->idle_since = now;
   std::vector<RequestPtr> result;
   if (limits_.memory == Memory::state && request.starts && !answered)
     result = cut(*sequence, request.turn);
-  if (sequence->turns.empty() && !open(*sequence))
-    erase(all_.find(sequence->id));
+  if (sequence->turns.empty()) {
+    note_idle(*sequence, now);
+    if (!open(*sequence))
+      erase(all_.find(sequence->id));
+  }
   return result;
 }
 

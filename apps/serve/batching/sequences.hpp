@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace serve::batching {
@@ -18,6 +20,9 @@ namespace serve::batching {
 /// What replicas keep of a sequence: state that only the replica has at which it began, or a cache, which any replica
 /// builds anew from any request.
 enum class Memory : std::uint8_t { state, cache };
+
+/// Requests of one sequence that may wait behind the one that runs: one client must not fill the queue of all.
+inline constexpr std::size_t most_waiting_in_sequence = 32;
 
 struct SequenceLimits {
   Memory memory = Memory::state;
@@ -44,7 +49,7 @@ struct Sequence {
 
 /// The sequences of one model. Requests of one go in the order in which they came, one at a time, to one replica.
 ///
-/// A request enters before it is admitted to the queue, and leaves as it leaves that. Where replicas keep state, each
+/// A request enters when it was admitted to the queue, and leaves as it leaves that. Where replicas keep state, each
 /// request builds on those before it, back to one that starts the sequence: if that fails, or the replica is lost,
 /// those behind it cannot be answered any more, up to the next one that starts it. A cache is only a reason to prefer a
 /// replica. No clock, no thread, no lock: time is an argument, and whoever owns it guards it.
@@ -59,8 +64,15 @@ public:
   /// Lets go of all: requests and sequences know each other.
   ~Sequences();
 
+  /// Whether a request, of which `starts` is set, could enter. Changes nothing.
+  /// @returns `invalid_argument` when it builds on what is not here, `queue_full` when too many of its sequence wait,
+  /// or
+  ///          when there are too many sequences.
+  [[nodiscard]] gpuactors::Result<void> check(const Request& request, std::string_view id,
+                                              gpuactors::TimePoint now) const;
+
   /// Puts a request behind the others of its sequence; `starts` and `ends` of it are set.
-  /// @returns `invalid_argument` when it builds on what is not here, `queue_full` when there are too many sequences.
+  /// @returns the errors of `check`.
   gpuactors::Result<void> enter(const RequestPtr& request, std::string_view id, gpuactors::TimePoint now);
 
   /// Whether there is a sequence of that name that a request may build on.
@@ -101,6 +113,8 @@ public:
 
 private:
   using All = std::map<std::string, std::shared_ptr<Sequence>, std::less<>>;
+  /// Those without requests, and since when, by their own names.
+  using Idle = std::set<std::pair<gpuactors::TimePoint, std::string_view>>;
 
   /// Whether a request that does not start it anew may come behind the last one.
   [[nodiscard]] static bool open(const Sequence& sequence);
@@ -108,12 +122,13 @@ private:
   All::iterator erase(All::iterator it);
 
   [[nodiscard]] bool expired(const Sequence& sequence, gpuactors::TimePoint now) const;
-  void make_room(gpuactors::TimePoint now);
+  void note_idle(Sequence& sequence, gpuactors::TimePoint now);
   /// Takes out those behind `turn`, up to one that starts the sequence.
   static std::vector<RequestPtr> cut(Sequence& sequence, std::uint64_t turn);
 
   SequenceLimits limits_;
   All all_;
+  Idle idle_;
   std::map<std::uint64_t, std::size_t> counts_;
 };
 

@@ -133,9 +133,8 @@ bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
     const auto now = Clock::now();
     if (closing_ && (pending->starts || !has_state(pending->request.sequence.id, now)))
       return false;
-    auto admitted = enter_sequence(pending, now);
-    if (admitted)
-      admitted = queue_.admit(pending, now, capacity(now));
+    const auto admitted = admit(pending, now);
+    pending->admitted = admitted.has_value();
     if (!admitted)
       fail(pending,
            Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},

@@ -228,7 +228,8 @@ private:
   [[nodiscard]] bool has_room(const Replica& replica) const;
   std::vector<Replica*> with_room();
   [[nodiscard]] bool may_go(const batching::Request& request, const Replica& replica) const;
-  gpuactors::Result<void> enter_sequence(const std::shared_ptr<Pending>& pending, gpuactors::TimePoint now);
+  /// To the queue, and to its sequence. What is refused has changed nothing.
+  gpuactors::Result<void> admit(const std::shared_ptr<Pending>& pending, gpuactors::TimePoint now);
   /// A request was answered, or failed; with it fail those of its sequence that build on it.
   void leave_sequence(batching::Request& request, bool answered, gpuactors::TimePoint now, Actions& actions);
   [[nodiscard]] bool has_state(std::string_view sequence, gpuactors::TimePoint now) const;

@@ -50,11 +50,13 @@ bool Dispatcher::may_go(const Request& request, const Replica& replica) const {
   return options_.sequences.memory == batching::Memory::cache && !has_room(at->second);
 }
 
-Result<void> Dispatcher::enter_sequence(const std::shared_ptr<Pending>& pending, TimePoint now) {
+Result<void> Dispatcher::admit(const std::shared_ptr<Pending>& pending, TimePoint now) {
   const auto& id = pending->request.sequence.id;
   if (id.empty() || !options_.facts.has_sequences())
-    return {};
-  return sequences_.enter(pending, id, now);
+    return queue_.admit(pending, now, capacity(now));
+  GPUACTORS_TRY(sequences_.check(*pending, id, now));
+  GPUACTORS_TRY(queue_.admit(pending, now, capacity(now)));
+  return sequences_.enter(pending, id, now); // as it was checked
 }
 
 void Dispatcher::leave_sequence(Request& request, bool answered, TimePoint now, Actions& actions) {

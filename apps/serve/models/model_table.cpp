@@ -139,8 +139,10 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
     pending->bytes = batch_bytes(wanted, found->dispatcher->facts());
     set_terms(*pending, now, *found);
     auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
-    if (found->dispatcher->submit(pending))
+    if (found->dispatcher->submit(pending)) {
+      end_elsewhere(*pending, *found->dispatcher);
       return ticket;
+    }
     // Another version took its place in this moment: that one, or nothing, is found next.
   }
 }
@@ -166,8 +168,10 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     pending->bytes = bytes_of(wanted);
     set_terms(*pending, now, *found);
     generation->belongs_to(found->dispatcher);
-    if (found->dispatcher->submit(pending))
+    if (found->dispatcher->submit(pending)) {
+      end_elsewhere(*pending, *found->dispatcher);
       return generation;
+    }
     pending->bytes = 0;
   }
 }
@@ -196,19 +200,25 @@ Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_v
 
 std::shared_ptr<Dispatcher> ModelTable::find_sequence(const Model& model, std::string_view version,
                                                       const SequenceStep& step) {
-  if (step.id.empty() || model.ending.empty())
+  if (step.id.empty() || step.start)
     return nullptr;
-  if (step.start) {
-    for (const auto& ending : model.ending)
-      ending->end_sequence(step.id);
-    return nullptr;
-  }
   if (model.current != nullptr && model.current->dispatcher()->continues(step.id))
     return nullptr;
   for (const auto& ending : model.ending)
     if ((version.empty() || version == ending->facts().version) && ending->continues(step.id))
       return ending;
   return nullptr;
+}
+
+void ModelTable::end_elsewhere(const Pending& pending, const Dispatcher& taken_by) const {
+  const auto& wanted = pending.request;
+  if (!pending.admitted || !wanted.sequence.start)
+    return;
+  const std::shared_lock lock{mutex_};
+  if (const auto model = find(wanted.model))
+    for (const auto& ending : (*model)->ending)
+      if (ending.get() != &taken_by)
+        ending->end_sequence(wanted.sequence.id);
 }
 
 Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {

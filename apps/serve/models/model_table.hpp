@@ -112,10 +112,11 @@ private:
   static void set_terms(Pending& pending, gpuactors::TimePoint arrived, const Route& route);
   [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version,
                                                const SequenceStep& step = {}) const;
-  /// The version that is being ended and has what a request builds on; null if none has. What it starts anew ends
-  /// there.
+  /// The version that is being ended and has what a request builds on; null if none has.
   [[nodiscard]] static std::shared_ptr<Dispatcher> find_sequence(const Model& model, std::string_view version,
                                                                  const SequenceStep& step);
+  /// A sequence that a request has started anew ends at the other versions. Takes the mutex.
+  void end_elsewhere(const Pending& pending, const Dispatcher& taken_by) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
   /// The model, and the right to load or unload it.
   struct Locked {
