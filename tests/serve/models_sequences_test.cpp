@@ -423,6 +423,51 @@ TEST_CASE("a batch that is run again request by request keeps the order of seque
   CHECK(code_of(replies[3].get()) == Errc::unavailable);
 }
 
+TEST_CASE("an answer that is larger than a message ends the sequences whose state it has changed", "[serve]") {
+  const auto large = Result<void>{gpuactors::fail(Errc::invalid_argument, "the message gpuactors.v1.ReplicaReply has "
+                                                                          "6.5 MiB, at most 4 MiB are allowed")};
+  SequenceDesk desk;
+  PlayedBatches replica;
+  auto begun = desk.ask("a<");
+  auto changed = desk.ask("a");
+  auto behind = desk.ask("a");
+  auto anew = desk.ask("a<");
+  auto other = desk.ask("b<");
+  desk.add(1, replica);
+  replica.answer();
+  auto none = desk.ask("-");
+  CHECK(replica.waits() == "a");
+  replica.answer(large);
+  CHECK(says(changed.get(),
+             "the answer to this request of 1 rows has 6.5 MiB, and a message has at most 4 MiB: ask for "
+             "less in one request; the sequence \"a\" has ended with it: start it anew"));
+  CHECK(code_of(behind.get()) == Errc::unavailable);
+  // What is in no sequence has changed nothing, and runs again; what has, does not.
+  CHECK(replica.waits() == "a< -");
+  replica.answer(large);
+  const auto lost = anew.get();
+  CHECK(code_of(lost) == Errc::task_failed);
+  CHECK(says(lost, "the answers to a batch of 2 requests have 6.5 MiB together"));
+  CHECK(replica.waits() == "-");
+  replica.answer();
+  CHECK(says(desk.ask("a").get(), "there is no sequence \"a\""));
+  for (auto* reply : {&begun, &other, &none})
+    must(reply->get());
+  // A cache is only looked at again.
+  SequenceDesk caches{wire::SEQUENCE_MEMORY_CACHE};
+  auto one = caches.ask("a");
+  auto two = caches.ask("b");
+  caches.add(1, replica);
+  CHECK(replica.waits() == "a b");
+  replica.answer(large);
+  CHECK(replica.waits() == "a");
+  replica.answer();
+  CHECK(replica.waits() == "b");
+  replica.answer();
+  must(one.get());
+  must(two.get());
+}
+
 TEST_CASE("with a cache, requests prefer the replica that has it, and go elsewhere when it is busy or lost",
           "[serve]") {
   SequenceDesk desk{wire::SEQUENCE_MEMORY_CACHE};
@@ -495,6 +540,83 @@ TEST_CASE("who stops an answer that has begun goes on with the conversation from
   REQUIRE(replica.count() == 2);
   replica.play(1).finish();
   CHECK(read(second.next()) == "END");
+}
+
+TEST_CASE("requests that were lost with a replica go one by one, whatever waits before them for another", "[serve]") {
+  ChatDesk desk{4, 100, false, wire::SEQUENCE_MEMORY_STATE};
+  PlayedGenerator one;
+  PlayedGenerator two;
+  desk.add(2, two);
+  auto runs = desk.ask("runs", {}, 1, {"x", true, false});
+  auto waits = desk.ask("waits", {}, 1, {"x", false, false});
+  desk.add(1, one);
+  auto a = desk.ask("a", {}, 1, {"a", true, false});
+  desk.dispatcher->lose(1, {Errc::actor_died, "as the test says"});
+  CHECK(one.count() == 1);
+  REQUIRE(two.count() == 2);
+  PlayedGenerator three;
+  desk.add(3, three);
+  auto b = desk.ask("b", {}, 1, {"b", true, false});
+  REQUIRE(three.count() == 1);
+  desk.dispatcher->lose(3, {Errc::actor_died, "as the test says"});
+  // The one of "a" has no item yet.
+  CHECK(two.count() == 2);
+  two.play(1).item("an item");
+  CHECK(read(a.next()) == "an item");
+  REQUIRE(two.count() == 3);
+  two.play(2).finish();
+  CHECK(read(b.next()) == "END");
+}
+
+TEST_CASE("a request of a sequence that was lost goes where the fewest run, although others are not half full",
+          "[serve]") {
+  ChatDesk desk{4, 100, true, wire::SEQUENCE_MEMORY_STATE};
+  PlayedGenerator one;
+  PlayedGenerator two;
+  PlayedGenerator three;
+  desk.add(1, one);
+  auto stays = desk.ask("stays");
+  auto ends = desk.ask("ends");
+  desk.add(3, three);
+  auto lost = desk.ask("lost", {}, 1, {"a", true, false});
+  REQUIRE(three.count() == 1);
+  one.play(1).finish();
+  CHECK(read(ends.next()) == "END");
+  desk.add(2, two);
+  desk.dispatcher->lose(3, {Errc::actor_died, "as the test says"});
+  CHECK(one.count() == 2);
+  REQUIRE(two.count() == 1);
+  two.play(0).finish();
+  CHECK(read(lost.next()) == "END");
+}
+
+TEST_CASE("requests reach a replica in the order in which they were begun, and not when they were withdrawn",
+          "[serve]") {
+  ChatDesk desk{2, 100, false, wire::SEQUENCE_MEMORY_STATE};
+  PlayedGenerator replica;
+  std::promise<void> goes_on;
+  std::promise<void> sends;
+  auto a = desk.ask("a", {}, 1, {"a", true, false});
+  auto b = desk.ask("b", {}, 1, {"b", true, false});
+  auto sending = std::async(std::launch::async, [&] {
+    auto run = [&, play = replica.run()](wire::GenerateRequest request, gpuactors::Duration time) {
+      if (request.id() == "a") {
+        sends.set_value();
+        goes_on.get_future().wait();
+      }
+      return play(std::move(request), time);
+    };
+    desk.dispatcher->add_generative({1, gpuactors::Share{2'500}, 0}, run);
+  });
+  sends.get_future().wait();
+  b.generation->cancel();
+  auto c = desk.ask("c", {}, 1, {"c", true, false});
+  CHECK(replica.count() == 0);
+  goes_on.set_value();
+  sending.get();
+  REQUIRE(replica.count() == 2);
+  CHECK(replica.play(0).request.id() == "a");
+  CHECK(replica.play(1).request.id() == "c");
 }
 
 TEST_CASE("a client that leaves its conversation lets the next request of it go", "[serve]") {

@@ -342,8 +342,53 @@ TEST_CASE("a batch whose answer is larger than a message runs again, request by 
   two = ask_async(server.table, texts({"short"}));
   const auto large = one.reply.get();
   CHECK(code_of(large) == Errc::invalid_argument);
-  CHECK(says(large, "at most 4 MiB are allowed"));
+  CHECK(says(large, "the answer to this request of 1 rows has 6"));
+  CHECK(says(large, ", and a message has at most 4 MiB: ask for less in one request"));
   CHECK(texts_of(must(two.reply.get()).outputs[0].data.view()) == std::vector<std::string>{"shortshortshort"});
+}
+
+TEST_CASE("a batch whose answer is larger than a message runs again in halves, and batches grow again in time",
+          "[serve]") {
+  PairsDesk desk{{.max_batch = 8}};
+  std::vector<PairsDesk::Client> clients;
+  const auto ask = [&](int rows) {
+    for (int i = 0; i < rows; ++i)
+      clients.push_back(desk.ask({"a", "b"}));
+  };
+  const auto large = [](const wire::ReplicaBatch&) -> Result<wire::ReplicaReply> {
+    return gpuactors::fail(Errc::invalid_argument, "the message gpuactors.v1.ReplicaReply has 6.5 MiB, at most 4 MiB "
+                                                   "are allowed: as the test says");
+  };
+  ask(8);
+  desk.add_replica();
+  CHECK(desk.answer(large) == 8);
+  for (const auto rows : {4, 4})
+    CHECK(desk.answer(join) == rows);
+  // One that has more rows than that goes alone.
+  ask(1);
+  clients.push_back(desk.ask(std::vector<std::string>(12, "c")));
+  ask(1);
+  for (const auto rows : {1, 6, 1})
+    CHECK(desk.answer(join) == rows);
+  // After 64 of them it is tried again; three were answered.
+  for (int i = 3; i < 64; ++i) {
+    ask(5);
+    for (const auto rows : {1, 4})
+      CHECK(desk.answer(join) == rows);
+  }
+  ask(9);
+  for (const auto rows : {1, 8})
+    CHECK(desk.answer(join) == rows);
+  for (auto& client : clients)
+    must(client.reply.get());
+  clients.clear();
+  // One alone gets the size.
+  auto one = desk.ask({"a", "b"});
+  desk.answer(large);
+  const auto reply = one.reply.get();
+  CHECK(code_of(reply) == Errc::invalid_argument);
+  CHECK(says(reply, "the answer to this request of 1 rows has 6.5 MiB, and a message has at most 4 MiB"));
+  CHECK(desk.dispatcher().snapshot().counts.failed == 1);
 }
 
 TEST_CASE("a text that its actor blames fails its request alone", "[serve]") {

@@ -66,7 +66,8 @@ struct QueueCounts {
 class BatchQueue {
 public:
   /// `times` must outlive the queue.
-  BatchQueue(QueueLimits limits, const BatchTimes& times) : limits_(limits), times_(times) {
+  BatchQueue(QueueLimits limits, const BatchTimes& times)
+    : limits_(limits), times_(times), batch_rows_(limits.max_batch) {
     // nop
   }
 
@@ -100,6 +101,21 @@ public:
 
   /// The batch was lost: the request waits again, where it was before. @returns false as `settle` does.
   bool put_back(const RequestPtr& request);
+
+  /// The answer to a batch of several requests was too large: batches have half of its rows at most, from now on.
+  /// A request that has more goes alone.
+  void lower_rows(std::uint64_t rows);
+
+  /// A batch of so many rows was answered. After some as large as may be, batches grow again.
+  void rows_fit(std::uint64_t rows);
+
+  /// Rows of a batch of several requests, at most.
+  [[nodiscard]] std::uint64_t batch_rows() const noexcept {
+    return batch_rows_;
+  }
+
+  /// The first request that waits and may go; null when there is none.
+  [[nodiscard]] const Request* first(const Filter& may_go) const;
 
   /// All that are due, waiting or running; the answer is an error.
   std::vector<RequestPtr> expire(gpuactors::TimePoint now);
@@ -155,6 +171,9 @@ private:
   QueueCounts counts_;
   std::uint64_t last_number_ = 0;
   std::uint64_t refused_idle_ = 0;
+  /// What `lower_rows` has left, and how many batches of that size were answered since it changed.
+  std::uint64_t batch_rows_;
+  std::uint64_t fitting_ = 0;
   std::map<Place, RequestPtr> waiting_;
   std::map<Place, RequestPtr> running_;
   /// Rows that wait, in all and by priority; bytes in all.

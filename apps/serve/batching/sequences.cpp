@@ -175,6 +175,11 @@ std::vector<RequestPtr> Sequences::leave(Request& request, bool answered, TimePo
   return result;
 }
 
+std::vector<RequestPtr> Sequences::spoil(Request& request) {
+  request.sequence->begun = false;
+  return cut(*request.sequence, request.turn);
+}
+
 std::vector<RequestPtr> Sequences::lose(std::uint64_t replica) {
   std::vector<RequestPtr> result;
   for (auto it = all_.begin(); it != all_.end();) {

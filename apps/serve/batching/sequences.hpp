@@ -94,6 +94,10 @@ public:
   /// @returns those that cannot be answered without it; they have left, too.
   std::vector<RequestPtr> leave(Request& request, bool answered, gpuactors::TimePoint now);
 
+  /// It ran, and nothing can build on what it has left at its replica.
+  /// @returns those that would have; they have left.
+  static std::vector<RequestPtr> spoil(Request& request);
+
   /// A replica is gone. What ran there does not.
   /// @returns those that cannot be answered without what it had; they have left.
   std::vector<RequestPtr> lose(std::uint64_t replica);

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -203,7 +204,7 @@ private:
     gpuactors::Result<InferReply> result;
   };
   struct Actions {
-    std::vector<Launch> launches;
+    std::deque<Launch> launches;
     std::vector<Answer> answers;
     bool replicas_changed = false;
   };
@@ -213,6 +214,8 @@ private:
   void run_timer();
   void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::ReplicaReply> reply);
   void act(Actions actions);
+  /// Sends what goes to replicas in the order of its flights; one thread at a time does that, for all.
+  void launch_in_order();
   void launch(const Launch& launch);
   void launch_stream(const Launch& launch);
   void add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream);
@@ -226,6 +229,7 @@ private:
                    Actions& actions);
   [[nodiscard]] std::size_t most_flights() const;
   [[nodiscard]] bool has_room(const Replica& replica) const;
+  [[nodiscard]] bool is_in_flight(const Launch& launch) const;
   std::vector<Replica*> with_room();
   [[nodiscard]] bool may_go(const batching::Request& request, const Replica& replica) const;
   /// To the queue, and to its sequence. What is refused has changed nothing.
@@ -240,6 +244,10 @@ private:
   void put_back(const batching::RequestPtr& request);
   void answer_batch(const Flight& flight, wire::ReplicaReply reply, gpuactors::TimePoint now, Actions& actions);
   void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  /// The reply was larger than a message: of the size that the text says.
+  void fail_large(const Flight& flight, std::string_view size, gpuactors::TimePoint now, Actions& actions);
+  /// The state that a request has left cannot be built on.
+  void spoil_sequence(batching::Request& request, gpuactors::TimePoint now, Actions& actions);
   void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
             Actions& actions);
@@ -247,7 +255,9 @@ private:
                    Actions& actions);
   /// The request is not its replica's any more.
   void leave_replica(Pending& pending, gpuactors::TimePoint now);
+  bool send_in_sequences(gpuactors::TimePoint now, Actions& actions);
   Replica* least_loaded();
+  /// Until when requests that were lost with a replica wait for one of them that runs.
   [[nodiscard]] gpuactors::TimePoint suspected_until() const;
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();
@@ -265,6 +275,9 @@ private:
   std::vector<LostReplica> lost_;
   std::uint64_t lost_count_ = 0;
   std::uint64_t last_flight_ = 0;
+  /// What goes to replicas, where the order matters; whether a thread sends it.
+  std::deque<Launch> launches_;
+  bool launching_ = false;
   ModelStatistics statistics_;
   Latencies latencies_;
   std::uint64_t items_ = 0;

@@ -2,7 +2,11 @@
 #include "counting.hpp"
 #include "dispatcher.hpp"
 #include "generation_messages.hpp"
+#include "large_reply.hpp"
 #include "request_check.hpp"
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/units.hpp>
 
 #include <apps/serve/protocol/tensor_rules.hpp>
 
@@ -149,20 +153,17 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
 }
 
 bool Dispatcher::send_next(TimePoint now, Actions& actions) {
+  if (options_.facts.has_sequences())
+    return send_in_sequences(now, actions);
   auto* replica = least_loaded();
   if (replica == nullptr)
     return false;
-  if (const auto until = suspected_until(); until > now) {
-    ask_again_ = until;
-    return false;
-  }
-  if (!options_.facts.has_sequences())
-    return begin_batch(*replica, {}, now, actions);
-  for (auto* one : with_room())
-    if (begin_batch(
-            *one, [&](const batching::Request& request) { return may_go(request, *one); }, now, actions))
-      return true;
-  return false;
+  if (const auto* head = queue_.head(); head->losses > 0)
+    if (const auto until = suspected_until(); until > now) {
+      ask_again_ = until;
+      return false;
+    }
+  return begin_batch(*replica, {}, now, actions);
 }
 
 bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filter& may_go, TimePoint now,
@@ -191,7 +192,8 @@ bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filte
       sequences_.sent(*request, replica.facts.id);
   }
   replica.free_at = deadline_after(start, times_.estimate(replica.facts.share, next.rows));
-  actions.launches.push_back({replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch});
+  auto& launches = options_.facts.has_sequences() ? launches_ : actions.launches;
+  launches.push_back({replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch});
   replica.flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
   return true;
 }
@@ -209,9 +211,38 @@ void Dispatcher::act(Actions actions) {
     std::exchange(pending->done, nullptr)(std::move(result));
   if (actions.replicas_changed)
     replicas_changed_();
+  // At last: it may send what others have begun, too.
+  if (options_.facts.has_sequences())
+    launch_in_order();
+}
+
+bool Dispatcher::is_in_flight(const Launch& launch) const {
+  const auto replica = replicas_.find(launch.replica);
+  return replica != replicas_.end() && replica->second.flights.contains(launch.flight);
+}
+
+void Dispatcher::launch_in_order() {
+  std::unique_lock lock{mutex_};
+  if (launching_)
+    return;
+  launching_ = true;
+  while (!launches_.empty()) {
+    const auto next = std::move(launches_.front());
+    launches_.pop_front();
+    lock.unlock();
+    launch(next);
+    lock.lock();
+  }
+  launching_ = false;
 }
 
 void Dispatcher::launch(const Launch& launch) {
+  {
+    // It may have been withdrawn, or its replica lost, since it was begun.
+    const std::lock_guard lock{mutex_};
+    if (!is_in_flight(launch))
+      return;
+  }
   if (launch.stream != nullptr)
     return launch_stream(launch);
   wire::ReplicaBatch batch;
@@ -282,6 +313,7 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
     return fail_batch(flight, fits.error(), now, actions);
   if (reply.input_ns() == 0 && reply.infer_ns() == 0 && reply.output_ns() == 0)
     reply.set_infer_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start).count());
+  queue_.rows_fit(flight.rows);
   ++statistics_.execution_count;
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
@@ -310,7 +342,39 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
   }
 }
 
+void Dispatcher::fail_large(const Flight& flight, std::string_view size, TimePoint now, Actions& actions) {
+  const auto several = flight.members.size() > 1;
+  if (several)
+    queue_.lower_rows(flight.rows);
+  const auto most = gpuactors::format_bytes(gpuactors::limits::payload_bytes);
+  for (const auto& member : flight.members) {
+    const auto changed_state = member->sequence != nullptr && options_.sequences.memory == batching::Memory::state;
+    // The actor has inferred it: only what has changed nothing there may be inferred again.
+    if (several && !changed_state) {
+      put_back(member);
+      continue;
+    }
+    auto sentence =
+        several
+            ? fmt::format("{}: the answers to a batch of {} requests have {} together, and a message has at most {}",
+                          options_.facts.title, flight.members.size(), size, most)
+            : fmt::format("{}: the answer to this request of {} rows has {}, and a message has at most {}: ask for "
+                          "less in one request",
+                          options_.facts.title, member->rows, size, most);
+    if (changed_state) {
+      sentence += fmt::format("; the sequence \"{}\" has ended with it: start it anew",
+                              pending_of(member)->request.sequence.id);
+      spoil_sequence(*member, now, actions);
+    }
+    if (queue_.give_up(*member))
+      fail(member, Error{several ? Errc::task_failed : Errc::invalid_argument, std::move(sentence)}, reason::backend,
+           now, actions);
+  }
+}
+
 void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint now, Actions& actions) {
+  if (const auto size = size_of_large_reply(error))
+    return fail_large(flight, *size, now, actions);
   // One request is at fault: alone, each gets its own answer.
   const auto blames_input = error.code() == Errc::invalid_argument;
   if (blames_input && flight.members.size() > 1) {

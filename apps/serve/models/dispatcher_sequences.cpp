@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace serve {
@@ -24,18 +25,45 @@ using gpuactors::TimePoint;
 
 std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
   // As `least_loaded` would choose, one after the other, but for sequences.
-  std::vector<Replica*> result;
-  for (auto& [id, replica] : replicas_)
-    if (has_room(replica))
-      result.push_back(&replica);
-  const auto load = [this](const Replica* replica) {
-    const auto flights = replica->flights.size();
-    const auto fills = options_.fills && 2 * flights < most_flights();
+  using Load = std::tuple<bool, std::size_t, std::size_t, std::uint64_t>;
+  std::vector<std::pair<Load, Replica*>> loads;
+  for (auto& [id, one] : replicas_) {
+    auto& replica = one;
+    if (!has_room(replica))
+      continue;
+    const auto flights = replica.flights.size();
+    auto fills = options_.fills && 2 * flights < most_flights();
+    if (fills) {
+      const auto* first = queue_.first([&](const Request& request) { return may_go(request, replica); });
+      fills = first == nullptr || first->losses == 0;
+    }
     // New sequences go where there are the fewest: all of them may go on at once.
-    return std::tuple{!fills, fills ? 0 : flights, sequences_.count_at(replica->facts.id), replica->facts.id};
-  };
-  std::sort(result.begin(), result.end(), [&load](const auto* a, const auto* b) { return load(a) < load(b); });
+    loads.emplace_back(Load{!fills, fills ? 0 : flights, sequences_.count_at(id), id}, &replica);
+  }
+  std::sort(loads.begin(), loads.end());
+  std::vector<Replica*> result;
+  for (const auto& [load, replica] : loads)
+    result.push_back(replica);
   return result;
+}
+
+bool Dispatcher::send_in_sequences(TimePoint now, Actions& actions) {
+  for (auto* one : with_room()) {
+    auto blocked = false;
+    const auto goes = [&](const Request& request) {
+      if (blocked || !may_go(request, *one))
+        return false;
+      // What may kill replicas does not run beside others of its kind, and nothing overtakes it.
+      if (const auto until = request.losses > 0 ? suspected_until() : TimePoint::min(); until > now) {
+        ask_again_ = std::min(ask_again_, until);
+        blocked = true;
+      }
+      return !blocked;
+    };
+    if (begin_batch(*one, goes, now, actions))
+      return true;
+  }
+  return false;
 }
 
 bool Dispatcher::may_go(const Request& request, const Replica& replica) const {
@@ -70,6 +98,17 @@ void Dispatcher::leave_sequence(Request& request, bool answered, TimePoint now, 
                      "{}: the request that starts the sequence \"{}\" failed, and this one builds on it; start it "
                      "anew",
                      options_.facts.title, pending_of(behind)->request.sequence.id)},
+           reason::other, now, actions);
+}
+
+void Dispatcher::spoil_sequence(Request& request, TimePoint now, Actions& actions) {
+  for (const auto& behind : batching::Sequences::spoil(request))
+    if (queue_.give_up(*behind))
+      fail(behind,
+           Error{Errc::unavailable,
+                 fmt::format("{}: an answer in the sequence \"{}\" was larger than a message, and this request builds "
+                             "on it; start it anew",
+                             options_.facts.title, pending_of(behind)->request.sequence.id)},
            reason::other, now, actions);
 }
 

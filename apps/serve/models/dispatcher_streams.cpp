@@ -45,8 +45,7 @@ TimePoint Dispatcher::suspected_until() const {
   // Requests that were lost with a replica go one by one until they have an item: only the one that kills replicas is
   // there each time, and fails.
   auto until = TimePoint::min();
-  const auto* head = queue_.head();
-  if (!options_.facts.generative || head == nullptr || head->losses == 0)
+  if (!options_.facts.generative)
     return until;
   for (const auto& [id, replica] : replicas_)
     for (const auto& [number, flight] : replica.flights)
