@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -286,73 +288,160 @@ TEST_CASE("a batch has one request of each sequence, and those that may not go a
   CHECK(next().batch == std::vector{requests[3]});
 }
 
+namespace {
+
+/// Sequences with replicas that remember, by the name of a sequence, which request they have run last.
+class SequenceHistory {
+public:
+  explicit SequenceHistory(unsigned seed) : random_(seed) {
+    // nop
+  }
+
+  void go_on() {
+    now_ += std::chrono::milliseconds{random_() % 1'000};
+    const auto what = random_() % 16;
+    if (what < 6)
+      enter();
+    else if (what < 10)
+      send();
+    else if (what < 14 && !here_.empty())
+      leave(here_[random_() % here_.size()]);
+    else if (what < 15 && random_() % 2 == 0)
+      lose(1 + random_() % 3);
+    else if (random_() % 4 == 0)
+      end(some_id());
+    REQUIRE(sequences_.size() <= 4);
+    for (const auto& one : here_)
+      REQUIRE(one.request->sequence != nullptr);
+  }
+
+  void finish() {
+    while (!here_.empty())
+      leave(here_.back());
+    sequences_.by_replica(now_ + 11s);
+    REQUIRE(sequences_.size() == 0);
+  }
+
+private:
+  struct One {
+    RequestPtr request;
+    std::string id;
+    std::uint64_t number = 0;
+    /// Where it runs, and what that replica had before.
+    std::uint64_t replica = 0;
+    std::uint64_t before = 0;
+  };
+
+  std::string some_id() {
+    return {static_cast<char>('a' + random_() % 6)};
+  }
+
+  std::string open() {
+    std::string ids;
+    for (char id = 'a'; id < 'g'; ++id)
+      if (sequences_.has(std::string(1, id), now_))
+        ids += id;
+    return ids;
+  }
+
+  void enter() {
+    const auto request = step(random_() % 3 == 0, random_() % 6 == 0);
+    const auto id = some_id();
+    const auto before = open();
+    if (!sequences_.enter(request, id, now_)) {
+      REQUIRE(request->sequence == nullptr);
+      REQUIRE(open() == before);
+      return;
+    }
+    REQUIRE((request->starts || !elsewhere_.contains(id)));
+    elsewhere_.erase(id);
+    here_.push_back({request, id, ++last_, 0, 0});
+  }
+
+  void send() {
+    for (auto& one : here_) {
+      if (one.replica != 0 || !Sequences::is_next(*one.request))
+        continue;
+      one.replica = one.request->sequence->replica;
+      if (one.replica == 0)
+        one.replica = 1 + random_() % 3;
+      auto& state = states_[one.replica][one.id];
+      // What it builds on is there; nothing has overtaken it.
+      if (!one.request->starts)
+        REQUIRE(state > 0);
+      REQUIRE(state < one.number);
+      one.before = std::exchange(state, one.number);
+      sequences_.sent(*one.request, one.replica);
+      return;
+    }
+  }
+
+  void leave(One one) {
+    const auto runs = one.replica != 0;
+    auto& state = states_[one.replica][one.id];
+    const auto how = runs ? random_() % 8 : 7;
+    if (how == 0) { // its batch runs again
+      state = one.before;
+      Sequences::returned(*one.request);
+      std::find_if(here_.begin(), here_.end(), [&](const auto& other) {
+        return other.request == one.request;
+      })->replica = 0;
+      return;
+    }
+    std::vector<RequestPtr> behind;
+    if (how == 1) {
+      state = 0;
+      behind = Sequences::spoil(*one.request);
+    } else if (how == 2) {
+      state = one.request->starts ? 0 : one.before;
+    } else if (runs && one.request->ends) {
+      state = 0;
+    }
+    drop(one.request);
+    for (const auto& other : sequences_.leave(*one.request, runs && how > 2, now_))
+      behind.push_back(other);
+    for (const auto& other : behind)
+      drop(other);
+  }
+
+  void lose(std::uint64_t replica) {
+    states_.erase(replica);
+    for (const auto& request : sequences_.lose(replica))
+      drop(request);
+    for (auto& one : here_)
+      if (one.replica == replica)
+        one.replica = 0;
+  }
+
+  void end(const std::string& id) {
+    sequences_.end(id);
+    REQUIRE_FALSE(sequences_.has(id, now_));
+    elsewhere_.insert(id);
+  }
+
+  void drop(const RequestPtr& request) {
+    REQUIRE(std::erase_if(here_, [&](const auto& one) { return one.request == request; }) == 1);
+  }
+
+  std::mt19937 random_;
+  Sequences sequences_{{.most = 4, .idle = 10s}};
+  TimePoint now_ = noon;
+  std::vector<One> here_;
+  std::uint64_t last_ = 0;
+  std::map<std::uint64_t, std::map<std::string, std::uint64_t>> states_;
+  /// Those that were ended because they go on elsewhere.
+  std::set<std::string> elsewhere_;
+};
+
+} // namespace
+
 TEST_CASE("in every history the requests of a sequence reach a replica in order, on the state of those before",
           "[serve]") {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
-    std::mt19937 random{seed};
-    Sequences sequences{{.most = 4, .idle = 10s}};
-    auto now = noon;
-    std::vector<RequestPtr> here;
-    // What replicas have: the sequence, and the turn that its state is of.
-    std::map<std::uint64_t, std::map<const Sequence*, std::uint64_t>> states;
-    std::map<const Request*, std::uint64_t> at;
-    const auto drop = [&](const RequestPtr& request) {
-      here.erase(std::find(here.begin(), here.end(), request));
-      at.erase(request.get());
-    };
-    for (int i = 0; i < 400; ++i) {
-      now += std::chrono::milliseconds{random() % 1'000};
-      const auto what = random() % 8;
-      if (what < 3) {
-        const auto request = step(random() % 3 == 0, random() % 6 == 0);
-        if (sequences.enter(request, std::string(1, static_cast<char>('a' + random() % 6)), now))
-          here.push_back(request);
-        else
-          REQUIRE(request->sequence == nullptr);
-      } else if (what < 5) {
-        for (const auto& request : here) {
-          if (at.contains(request.get()) || !Sequences::is_next(*request))
-            continue;
-          const auto* sequence = request->sequence.get();
-          const auto replica = sequence->replica != 0 ? sequence->replica : 1 + random() % 3;
-          // What it builds on is there.
-          if (!request->starts)
-            REQUIRE(states[replica].contains(sequence));
-          if (!request->starts)
-            REQUIRE(states[replica][sequence] < request->turn);
-          states[replica][sequence] = request->turn;
-          sequences.sent(*request, replica);
-          at[request.get()] = replica;
-          break;
-        }
-      } else if (what < 7 && !here.empty()) {
-        const auto request = here[random() % here.size()];
-        const auto* sequence = request->sequence.get();
-        const auto answered = at.contains(request.get()) && random() % 4 != 0;
-        if (!answered && request->starts && at.contains(request.get()))
-          states[at[request.get()]].erase(sequence);
-        drop(request);
-        for (const auto& behind : sequences.leave(*request, answered, now))
-          drop(behind);
-      } else if (random() % 4 == 0) {
-        const auto replica = 1 + random() % 3;
-        states.erase(replica);
-        for (const auto& request : sequences.lose(replica))
-          drop(request);
-        std::erase_if(at, [replica](const auto& one) { return one.second == replica; });
-      }
-      REQUIRE(sequences.size() <= 4);
-      for (const auto& request : here)
-        REQUIRE(request->sequence != nullptr);
-    }
-    while (!here.empty()) {
-      const auto request = here.back();
-      drop(request);
-      for (const auto& behind : sequences.leave(*request, true, now))
-        drop(behind);
-    }
-    sequences.by_replica(now + 11s);
-    REQUIRE(sequences.size() == 0);
+    SequenceHistory history{seed};
+    for (int i = 0; i < 400; ++i)
+      history.go_on();
+    history.finish();
   }
 }

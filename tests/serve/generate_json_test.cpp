@@ -70,6 +70,20 @@ const InferReply head{"m", "2", "7", {}};
 
 } // namespace
 
+TEST_CASE("the sequence of a request to generate is found without its model", "[serve]") {
+  const auto found = [](std::string_view json) {
+    const auto step = find_sequence(body_of(json));
+    return step.id + (step.start ? "<" : "") + (step.end ? ">" : "");
+  };
+  CHECK(found(R"({"text": ["a", {"b": 1}], "sequence_id": 7, "sequence_start": true, "old": null})") == "7<");
+  CHECK(found(R"({"parameters": {"n": [1], "sequence_end": true, "sequence_id": "talk"}, "text": "sequence_id"})")
+        == "talk>");
+  CHECK(found(R"({"text": "a", "sequence_id": 0})").empty());
+  for (const auto* json : {R"({"text": "a"})", R"({"sequence_id": {}})", R"({"sequence_id": 7)", R"(["sequence_id"])",
+                           R"({"sequence_id": 0, "sequence_end": true})", "sequence_id", ""})
+    CHECK(found(json).empty());
+}
+
 TEST_CASE("paths of the generate extension lead to a model") {
   const auto stream = find_route("/v2/models/chat/versions/2/generate_stream");
   REQUIRE(stream);

@@ -381,12 +381,17 @@ TEST_CASE("who ends waits for sequences until they end, or are dropped, also bef
     if (!early) {
       // One that begins is taken no more, and one that goes on is.
       REQUIRE(eventually([&] {
-        const auto begins = std::make_shared<Pending>(request_for("digits", some_rows(1, 1)), [](const auto&) {});
+        auto request = request_for("digits", some_rows(1, 1));
+        request.sequence = {"a", true, false};
+        const auto begins = std::make_shared<Pending>(std::move(request), [](const auto&) {});
+        begins->starts = true;
         const auto taken = desk.dispatcher->submit(begins);
         if (taken)
           replica.answer();
         return !taken;
       }));
+      const auto in_none = std::make_shared<Pending>(request_for("digits", some_rows(1, 1)), [](const auto&) {});
+      CHECK_FALSE(desk.dispatcher->submit(in_none));
       auto goes_on = desk.ask("a");
       replica.answer();
       must(goes_on.get());
@@ -696,6 +701,13 @@ TEST_CASE("sequences of the version before go on there to their ends, and new on
   auto loading = std::async(std::launch::async, [&] { return server.table.load("counts", {}); });
   REQUIRE(serves("2"));
   CHECK(count(1, {"a", false, false}) == "2 by version 1");
+  // What reads a request asks where it goes, also if the request names its version.
+  for (const auto* version : {"", "1"}) {
+    CHECK(must(server.table.describe("counts", version, {"a", false, false})).versions[0] == "1");
+    CHECK_FALSE(must(server.table.generative("counts", version, {"a", false, false})));
+  }
+  CHECK(code_of(server.table.generative("counts", "1", {"c", false, false})) == Errc::unavailable);
+  CHECK(must(server.table.describe("counts", "", {"a", true, false})).versions[0] == "2");
   CHECK(count(3, {"c", true, false}) == "3 by version 2");
   // One that is started anew is at the new version from then on.
   CHECK(count(7, {"b", true, false}) == "7 by version 2");

@@ -276,16 +276,21 @@ Result<bool> ModelTable::model_ready(std::string_view name, std::string_view ver
   return false;
 }
 
-Result<bool> ModelTable::generative(std::string_view model, std::string_view version) const {
-  GPUACTORS_LET(found, route(model, version));
+Result<bool> ModelTable::generative(std::string_view model, std::string_view version, const SequenceStep& step) const {
+  GPUACTORS_LET(found, route(model, version, step));
   return found.dispatcher->facts().generative;
 }
 
-Result<ModelDescription> ModelTable::describe(std::string_view name, std::string_view version) const {
+Result<ModelDescription> ModelTable::describe(std::string_view name, std::string_view version,
+                                              const SequenceStep& step) const {
   const std::shared_lock lock{mutex_};
   GPUACTORS_LET(model, find(name));
-  GPUACTORS_LET(found, find_version(*model, version));
-  const auto& dispatcher = *found->dispatcher();
+  auto goes_to = find_sequence(*model, version, step);
+  if (goes_to == nullptr) {
+    GPUACTORS_LET(found, find_version(*model, version));
+    goes_to = found->dispatcher();
+  }
+  const auto& dispatcher = *goes_to;
   const auto& facts = dispatcher.facts();
   ModelDescription result;
   result.name = facts.name;
