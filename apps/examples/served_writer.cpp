@@ -4,6 +4,9 @@
 //   gpuactors-serve --model writer=some-text.txt,actor=examples/writer --plugin ./example_served_writer.so
 //   curl -N -d '{"text": "Once upon", "max_tokens": 20}' http://127.0.0.1:8000/v2/models/writer/generate_stream
 //
+// Requests with one sequence_id are a conversation: each goes on where the one before has ended, so that its text is
+// only what is new. What has been said is kept here, in the replica, for as long as the server knows the conversation.
+//
 // What it has learned is how often each character follows another at each of a few distances in the file. That writes
 // no novels; a language model takes its place by other weights, and a cache for each request.
 #include <gpuactors/gpuactors.hpp>
@@ -11,7 +14,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -27,6 +32,8 @@ namespace {
 
 // How many characters back it looks.
 constexpr std::int64_t distances = 6;
+// Conversations that it knows. Clients that leave theirs at once make more than the server counts.
+constexpr std::size_t most_conversations = 10'000;
 // A client that reads slowly has so many characters waiting for it before its text stands still.
 constexpr std::size_t most_waiting = 64;
 
@@ -57,12 +64,21 @@ struct Text {
   std::string so_far;
   std::size_t written;
   std::mt19937_64 random;
+  // The conversation that goes on with what it writes; empty for none.
+  std::string conversation;
+};
+
+// The end of what has been said in a conversation, and when.
+struct Said {
+  std::string text;
+  std::chrono::steady_clock::time_point when;
 };
 
 class Writer : public gpuactors::FractionalGPUActor {
 public:
   Writer(gpuactors::Init init, const v1::ReplicaConfig& config)
-    : FractionalGPUActor(std::move(init)), most_(config.max_running()) {
+    : FractionalGPUActor(std::move(init)), most_(config.max_running()),
+      longest_pause_(std::chrono::milliseconds{config.sequence_idle_ms()}) {
     const auto file = value_or_throw(tensors().get(config.file()));
     const auto bytes = value_or_throw(file.host<std::uint8_t>());
     learn({bytes.begin(), bytes.end()});
@@ -75,15 +91,34 @@ public:
       text->set_datatype("BYTES");
       text->add_shape(1);
     }
+    description.set_sequences(v1::SEQUENCE_MEMORY_STATE);
     description.set_memory_used_bytes(gpu().memory_used());
+    // This is called about every second.
+    std::erase_if(said_, [this](const auto& one) { return clock::now() - one.second.when > 2 * longest_pause_; });
     return description;
   }
 
   // Keeps the reply, and goes on with it in steps behind the calls that have come.
   Result<void> generate(const v1::GenerateRequest& request, gpuactors::ReplyStream<v1::GenerateReply>& out) {
     GPUACTORS_LET(wishes, read_parameters(request));
+    const auto& place = request.sequence();
+    const auto before = said_.find(place.id());
+    const auto so_far =
+        (before == said_.end() || place.start() ? "" : before->second.text) + text_of(request.inputs(0).data());
+    if (before == said_.end() && !place.id().empty() && !place.start())
+      return gpuactors::fail(Errc::invalid_argument, "what was said in this conversation is forgotten: start it anew");
+    if (before == said_.end() && !place.id().empty() && said_.size() >= most_conversations)
+      return gpuactors::fail(Errc::queue_full, "there are too many conversations");
     GPUACTORS_LET(reply, out.keep());
-    running_.push_back({std::move(reply), wishes, text_of(request.inputs(0).data()), 0, std::mt19937_64{wishes.seed}});
+    if (before != said_.end())
+      said_.erase(before);
+    // One that its client has left, which is not seen yet, does not go on with it.
+    for (auto& other : running_)
+      if (other.conversation == place.id())
+        other.conversation.clear();
+    running_.push_back(
+        {std::move(reply), wishes, so_far, 0, std::mt19937_64{wishes.seed}, place.end() ? "" : place.id()});
+    remember(running_.back());
     if (!std::exchange(stepping_, true))
       post([this] { step(); });
     return {};
@@ -197,6 +232,7 @@ private:
     output.set_name("text");
     output.add_shape(1);
     set_text(*output.mutable_data(), text.so_far.substr(text.so_far.size() - 1));
+    remember(text);
     if (const auto written = text.reply.write(std::move(item)); !written)
       return text.reply.finish(written.error());
     const auto& wishes = text.wishes;
@@ -205,6 +241,13 @@ private:
       return text.reply.finish();
     if (text.so_far.size() > 2 * kept(wishes))
       text.so_far.erase(0, text.so_far.size() - kept(wishes));
+  }
+
+  // At each step, since a client may stop its text at any: the next one goes on from there.
+  void remember(const Text& text) {
+    if (!text.conversation.empty())
+      said_[text.conversation] = {
+          text.so_far.substr(text.so_far.size() - std::min<std::size_t>(text.so_far.size(), distances)), clock::now()};
   }
 
   // How much of a text is still looked at.
@@ -224,7 +267,11 @@ private:
     return std::discrete_distribution<std::size_t>{weights.begin(), weights.end()}(text.random);
   }
 
+  using clock = std::chrono::steady_clock;
+
   std::int64_t most_;
+  std::chrono::milliseconds longest_pause_;
+  std::map<std::string, Said> said_;
   std::string characters_;
   std::array<int, 128> place_ = [] {
     std::array<int, 128> none;

@@ -84,6 +84,14 @@ struct NamedTensor {
 /// What a client says beside the inputs, for models that understand it.
 using Parameter = std::variant<bool, std::int64_t, double, std::string>;
 
+/// A request's place among others that belong together, whose model may keep something of those before.
+struct SequenceStep {
+  /// Empty: it is in no sequence.
+  std::string id;
+  bool start = false;
+  bool end = false;
+};
+
 struct InferRequest {
   std::string model;
   /// Empty means the newest that is ready.
@@ -96,6 +104,7 @@ struct InferRequest {
   std::uint64_t priority = 0;
   /// The answer must come within this time of its arrival; none means the model's default.
   std::optional<gpuactors::Duration> timeout;
+  SequenceStep sequence;
   /// For generative models, without those that the server itself understands.
   std::map<std::string, Parameter> parameters;
   /// Whether the client wants a reply of its own that says that there are no more (fronts see to that).
@@ -205,15 +214,17 @@ public:
   /// want the rest must `cancel`.
   virtual std::shared_ptr<Replies> generate(InferRequest request) = 0;
 
-  /// Whether a model is asked by `generate`. @returns the errors of `describe`.
-  [[nodiscard]] virtual gpuactors::Result<bool> generative(std::string_view model, std::string_view version) const = 0;
+  /// Whether the version of a model to which a request goes is asked by `generate`. @returns the errors of `describe`.
+  [[nodiscard]] virtual gpuactors::Result<bool> generative(std::string_view model, std::string_view version,
+                                                           const SequenceStep& step) const = 0;
 
   /// Whether every model that should be ready is.
   [[nodiscard]] virtual bool ready() const = 0;
   /// @returns `not_found`; whether this model (version) can be asked now.
   [[nodiscard]] virtual gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const = 0;
-  [[nodiscard]] virtual gpuactors::Result<ModelDescription> describe(std::string_view model,
-                                                                     std::string_view version) const = 0;
+  /// @param step  What a request says of its sequence: an older version may be the one that goes on with it.
+  [[nodiscard]] virtual gpuactors::Result<ModelDescription> describe(std::string_view model, std::string_view version,
+                                                                     const SequenceStep& step = {}) const = 0;
   /// Of all models when `model` is empty.
   [[nodiscard]] virtual gpuactors::Result<std::vector<ModelStatistics>> statistics(std::string_view model,
                                                                                    std::string_view version) const = 0;

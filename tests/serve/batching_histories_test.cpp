@@ -75,6 +75,7 @@ private:
   static QueueLimits limits(std::mt19937& random) {
     QueueLimits limits;
     limits.max_batch = 1 + random() % 16;
+    limits.max_batch_bytes = 50 + random() % 100;
     limits.max_requests = 1 + random() % 40;
     limits.max_rows = limits.max_batch + random() % 200;
     limits.max_delay = random() % 2 == 0 ? 0ms : 4ms;
@@ -84,6 +85,7 @@ private:
   void admit() {
     const auto request = std::make_shared<Request>();
     request->rows = 1 + random_() % queue_.limits().max_batch;
+    request->bytes = random_() % 51;
     request->priority = 1 + random_() % 3;
     request->arrived = now_;
     if (random_() % 2 == 0)
@@ -107,10 +109,14 @@ private:
       return;
     }
     std::uint64_t rows = 0;
-    for (const auto& request : next.batch)
+    std::uint64_t bytes = 0;
+    for (const auto& request : next.batch) {
       rows += request->rows;
+      bytes += request->bytes;
+    }
     REQUIRE(rows == next.rows);
     REQUIRE(rows <= queue_.limits().max_batch);
+    REQUIRE(bytes <= queue_.limits().max_batch_bytes);
     REQUIRE(std::is_sorted(next.batch.begin(), next.batch.end(),
                            [](const auto& a, const auto& b) { return a->place < b->place; }));
     for (const auto& request : next.batch) {

@@ -57,6 +57,30 @@ TEST_CASE("a batch is the head of the queue as far as its rows fit", "[serve]") 
   CHECK(queue.waiting_rows() == 0);
 }
 
+TEST_CASE("a batch is the head of the queue as far as its bytes fit", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 8, .max_batch_bytes = 100}, times};
+  const auto first = request();
+  const auto second = request();
+  const auto third = request();
+  const auto fourth = request();
+  first->bytes = 60;
+  second->bytes = 40;
+  third->bytes = 100;
+  fourth->bytes = 0;
+  for (const auto& one : {first, second, third, fourth})
+    REQUIRE(queue.admit(one, start, one_idle));
+  CHECK(queue.next(start, share).batch == std::vector{first, second});
+  // One of no bytes fits beside one that has them all.
+  CHECK(queue.next(start, share).batch == std::vector{third, fourth});
+  const auto large = request();
+  large->bytes = 101;
+  const auto refused = queue.admit(large, start, one_idle);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message() == "a request has up to 100 bytes, this one 101");
+}
+
 TEST_CASE("urgent requests are served first, and those of one priority in the order in which they came", "[serve]") {
   const BatchTimes times;
   BatchQueue queue{{.max_batch = 2}, times};

@@ -70,6 +70,20 @@ const InferReply head{"m", "2", "7", {}};
 
 } // namespace
 
+TEST_CASE("the sequence of a request to generate is found without its model", "[serve]") {
+  const auto found = [](std::string_view json) {
+    const auto step = find_sequence(body_of(json));
+    return step.id + (step.start ? "<" : "") + (step.end ? ">" : "");
+  };
+  CHECK(found(R"({"text": ["a", {"b": 1}], "sequence_id": 7, "sequence_start": true, "old": null})") == "7<");
+  CHECK(found(R"({"parameters": {"n": [1], "sequence_end": true, "sequence_id": "talk"}, "text": "sequence_id"})")
+        == "talk>");
+  CHECK(found(R"({"text": "a", "sequence_id": 0})").empty());
+  for (const auto* json : {R"({"text": "a"})", R"({"sequence_id": {}})", R"({"sequence_id": 7)", R"(["sequence_id"])",
+                           R"({"sequence_id": 0, "sequence_end": true})", "sequence_id", ""})
+    CHECK(found(json).empty());
+}
+
 TEST_CASE("paths of the generate extension lead to a model") {
   const auto stream = find_route("/v2/models/chat/versions/2/generate_stream");
   REQUIRE(stream);
@@ -146,7 +160,13 @@ TEST_CASE("what comes beside the inputs are parameters of the request, each once
   CHECK(has(refused(R"({"text":"a","parameters":7})", {text}), "\"parameters\" is not an object"));
   CHECK(has(refused(R"({"text":"a","txt":["b"]})", {text}),
             "model \"m\" has no input \"txt\": the keys are its inputs (\"text\")"));
-  CHECK(has(refused(R"({"text":"a","sequence_id":1})", {text}), "which this server does not have"));
+  const auto step = must(read_generation(
+      body_of(R"({"text":"a","sequence_id":7,"parameters":{"sequence_start":true}})"), generator({text})));
+  CHECK(step.sequence.id == "7");
+  CHECK(step.sequence.start);
+  CHECK_FALSE(step.sequence.end);
+  CHECK(step.parameters.empty());
+  CHECK(has(refused(R"({"text":"a","sequence_start":true})", {text}), "no sequence_id"));
   // An ordinary model has nothing that would understand it.
   CHECK(has(refused(R"({"text":"a","seed":1})", {text}, false), "has no input \"seed\""));
 }

@@ -217,14 +217,39 @@ TEST_CASE("parameters are read, and those that would change the answer are refus
   CHECK(result->request.outputs == std::vector<std::string>{"y", "z"});
   CHECK(result->form.is_binary("y"));
   CHECK(!result->form.is_binary("z"));
-  for (const auto* parameters : {R"({"timeout":-1})", R"({"timeout":"1"})", R"({"priority":1.5})",
-                                 R"({"sequence_id":1})", R"({"binary_data_output":1})", "[]"})
+  for (const auto* parameters :
+       {R"({"timeout":-1})", R"({"timeout":"1"})", R"({"priority":1.5})", R"({"sequence_id":-1})",
+        R"({"sequence_id":1.5})", R"({"sequence_id":true})", R"({"sequence_start":1,"sequence_id":1})",
+        R"({"sequence_start":true})", R"({"sequence_end":true,"sequence_id":0})", R"({"sequence_flags":1})",
+        R"({"sequence_id":1,"sequence_id":1})", R"({"binary_data_output":1})", "[]"})
     CHECK(!refusal_of("{" + x + R"(,"parameters":)" + parameters + "}").empty());
   CHECK(says(refusal_of(R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32",)"
                         R"("parameters":{"shared_memory_region":"a"}}]})"),
              "shared memory"));
   CHECK(timeout_of(0) == std::nullopt);
   CHECK(timeout_of(std::numeric_limits<std::uint64_t>::max()) > gpuactors::Duration{std::chrono::hours{24}});
+}
+
+TEST_CASE("the sequence of a request is a number or a text, and whether it begins or ends there") {
+  const auto of = [](const std::string& parameters) {
+    const auto result =
+        read(R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{)" + parameters + "}}");
+    REQUIRE(result);
+    return result->request.sequence;
+  };
+  CHECK(of("").id.empty());
+  CHECK(of(R"("sequence_id":0)").id.empty());
+  CHECK(of(R"("sequence_id":"")").id.empty());
+  CHECK(of(R"("sequence_id":18446744073709551615)").id == "18446744073709551615");
+  const auto whole = of(R"("sequence_start":true,"sequence_id":"a b","sequence_end":true)");
+  CHECK(whole.id == "a b");
+  CHECK(whole.start);
+  CHECK(whole.end);
+  CHECK(of(R"("sequence_id":")" + std::string(128, 'x') + '"').id.size() == 128);
+  CHECK(says(refusal_of(R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{)"
+                        R"("sequence_id":")"
+                        + std::string(129, 'x') + "\"}}"),
+             "has 129 bytes: it may have 128"));
 }
 
 TEST_CASE("a body without JSON is the data of a model's only input") {

@@ -4,6 +4,7 @@
 #include <support/catch.hpp>
 
 #include <chrono>
+#include <limits>
 #include <memory>
 
 using namespace serve;
@@ -52,6 +53,36 @@ TEST_CASE("raw contents are views that keep the message") {
   CHECK(request->outputs == std::vector<std::string>{"y"});
   CHECK(static_cast<const void*>(request->inputs[0].data.view().data()) == raw);
   CHECK(values_of<float>(request->inputs[0].data) == std::vector<float>{1, 2});
+}
+
+TEST_CASE("the sequence of a message is a number of either kind or a text, with flags") {
+  auto message = message_with("FP32", {1});
+  message->add_raw_input_contents(raw_of<float>({1}));
+  auto& parameters = *message->mutable_parameters();
+  CHECK(request_of(message)->sequence.id.empty());
+  parameters["sequence_id"].set_uint64_param(std::numeric_limits<std::uint64_t>::max());
+  parameters["sequence_start"].set_bool_param(true);
+  parameters["sequence_end"].set_bool_param(false);
+  const auto request = request_of(message);
+  REQUIRE(request);
+  CHECK(request->sequence.id == "18446744073709551615");
+  CHECK(request->sequence.start);
+  CHECK_FALSE(request->sequence.end);
+  CHECK(request->parameters.empty());
+  parameters["sequence_id"].set_int64_param(-1);
+  CHECK(is_refused(message, "the parameter \"sequence_id\" is not a whole number of at least 0"));
+  parameters["sequence_id"].set_int64_param(0);
+  CHECK(is_refused(message, "the request has \"sequence_start\", and no sequence_id other than 0"));
+  parameters["sequence_id"].set_string_param(std::string(128, 's'));
+  CHECK(request_of(message)->sequence.id.size() == 128);
+  parameters["sequence_id"].set_string_param(std::string(129, 's'));
+  CHECK(is_refused(message, "the sequence_id has 129 bytes: it may have 128"));
+  parameters["sequence_id"].set_string_param("a");
+  parameters["sequence_end"].set_int64_param(1);
+  CHECK(is_refused(message, "the parameter \"sequence_end\" is not a boolean"));
+  parameters.erase("sequence_end");
+  (*message->mutable_inputs(0)->mutable_parameters())["sequence_id"].set_int64_param(1);
+  CHECK(is_refused(message, "there is no parameter \"sequence_id\" here"));
 }
 
 TEST_CASE("a message's id has a bound") {

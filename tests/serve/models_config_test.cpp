@@ -25,7 +25,7 @@ TEST_CASE("a model is a name and a file, with the defaults of the command line",
 TEST_CASE("keys of a model go before the defaults", "[serve]") {
   const auto config = must(parse_model("a=f,gpus=0.5,memory=2GiB,replicas=2,min-replicas=1,max-replicas=4,"
                                        "idle-after=2.5,max-batch=8,max-queue=9,max-delay=0.5,timeout=20,priority=3,"
-                                       "ahead=1",
+                                       "ahead=1,max-sequences=7,sequence-idle=1.5",
                                        {}));
   CHECK(config.gpus == 0.5);
   CHECK(config.memory_bytes == 2ULL << 30);
@@ -38,6 +38,8 @@ TEST_CASE("keys of a model go before the defaults", "[serve]") {
   CHECK(config.timeout == gpuactors::Duration{20ms});
   CHECK(config.priority == 3);
   CHECK(config.ahead == 1);
+  CHECK(config.max_sequences == 7);
+  CHECK(config.sequence_idle == 1500ms);
 }
 
 TEST_CASE("the number of replicas at the start moves the bound that is not given", "[serve]") {
@@ -98,7 +100,7 @@ TEST_CASE("a model of an actor type has its settings, and needs no file", "[serv
 }
 
 TEST_CASE("every key has a line of help, and can be set", "[serve]") {
-  CHECK(model_keys().size() == 17);
+  CHECK(model_keys().size() == 19);
   const std::map<std::string_view, std::string> values{
       {"TYPE", "acme/type"}, {"K=V", "a=b"}, {"thread|process", "process"}};
   for (const auto& key : model_keys()) {

@@ -227,8 +227,8 @@ TEST_CASE("an actor type with the method generate is served as it describes itse
   CHECK(model.max_running == 3);
   CHECK(model.inputs[0].shape == std::vector<std::int64_t>{1});
   CHECK(model.inputs[0].type == DataType::bytes);
-  CHECK(must(chat.server.table.generative("chat", "1")));
-  CHECK(code_of(chat.server.table.generative("chit", "")) == Errc::not_found);
+  CHECK(must(chat.server.table.generative("chat", "1", {})));
+  CHECK(code_of(chat.server.table.generative("chit", "", {})) == Errc::not_found);
   const auto replies = chat.server.table.generate(say("3", "a"));
   CHECK(read_all(*replies) == std::vector<std::string>{"a0", "a1", "a2", "END"});
   // More than the window of a stream, and than one message.
@@ -255,7 +255,7 @@ TEST_CASE("what a generative model cannot take is refused before an actor sees i
   chat.server.serve();
   auto digits = request_for("digits", some_rows(1, 1));
   CHECK(text_of(next_of(*chat.server.table.generate(digits))).find("answers with one reply") != std::string::npos);
-  CHECK_FALSE(must(chat.server.table.generative("digits", "")));
+  CHECK_FALSE(must(chat.server.table.generative("digits", "", {})));
 }
 
 TEST_CASE("an actor's error, and an item that makes no sense, fail a request alone", "[serve]") {

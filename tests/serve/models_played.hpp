@@ -157,9 +157,13 @@ inline bool has_come(const std::future<Reply>& coming) {
 /// A dispatcher with clients.
 class ChatDesk {
 public:
-  explicit ChatDesk(std::size_t max_running = 2, std::size_t max_requests = 100, bool fills = false) {
+  explicit ChatDesk(std::size_t max_running = 2, std::size_t max_requests = 100, bool fills = false,
+                    wire::SequenceMemory memory = wire::SEQUENCE_MEMORY_NONE) {
     DispatcherOptions options;
     options.facts = chat_facts();
+    options.facts.sequences = memory;
+    if (memory == wire::SEQUENCE_MEMORY_CACHE)
+      options.sequences.memory = batching::Memory::cache;
     options.limits.max_batch = 1;
     options.limits.max_requests = max_requests;
     options.limits.max_bytes = 1'000;
@@ -180,11 +184,16 @@ public:
     dispatcher->add_generative({id, gpuactors::Share{2'500}, 0}, replica.run());
   }
 
-  ChatClient ask(const std::string& text, gpuactors::Duration timeout = {}, std::uint64_t priority = 1) {
-    auto generation = Generation::of(prompt(text));
+  ChatClient ask(const std::string& text, gpuactors::Duration timeout = {}, std::uint64_t priority = 1,
+                 const SequenceStep& step = {}) {
+    auto request = prompt(text);
+    request.sequence = step;
+    auto generation = Generation::of(std::move(request));
     const auto& pending = generation->pending();
     pending->priority = priority;
     pending->bytes = text.size();
+    pending->starts = step.start;
+    pending->ends = step.end;
     pending->arrived = gpuactors::Clock::now();
     if (timeout > gpuactors::Duration::zero())
       pending->deadline = pending->arrived + timeout;

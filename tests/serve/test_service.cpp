@@ -113,6 +113,10 @@ std::shared_ptr<Service::Ticket> TestService::infer(InferRequest request, InferD
     done(fail(known.error()));
     return nullptr;
   }
+  if (!request.sequence.id.empty()) {
+    done(fail(Errc::invalid_argument, "no model here has sequences"));
+    return nullptr;
+  }
   if (request.model == "talk") {
     done(fail(Errc::unsupported, "model \"talk\" answers with a stream"));
     return nullptr;
@@ -127,8 +131,8 @@ std::shared_ptr<Service::Replies> TestService::generate(InferRequest request) {
   return begin_talk(std::move(request), talks_);
 }
 
-Result<bool> TestService::generative(std::string_view model, std::string_view version) const {
-  GPUACTORS_LET(known, describe(model, version));
+Result<bool> TestService::generative(std::string_view model, std::string_view version, const SequenceStep& step) const {
+  GPUACTORS_LET(known, describe(model, version, step));
   return known.generative;
 }
 
@@ -229,7 +233,8 @@ Result<bool> TestService::model_ready(std::string_view model, std::string_view v
   return !unloaded_.contains(found->first);
 }
 
-Result<ModelDescription> TestService::describe(std::string_view model, std::string_view version) const {
+Result<ModelDescription> TestService::describe(std::string_view model, std::string_view version,
+                                               const SequenceStep& /*step*/) const {
   GPUACTORS_LET(ready, model_ready(model, version));
   if (!ready)
     return fail(Errc::unavailable, "model \"" + std::string{model} + "\" is not loaded");

@@ -29,11 +29,12 @@ public:
 
   std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) override;
   std::shared_ptr<Replies> generate(InferRequest request) override;
-  [[nodiscard]] gpuactors::Result<bool> generative(std::string_view model, std::string_view version) const override;
+  [[nodiscard]] gpuactors::Result<bool> generative(std::string_view model, std::string_view version,
+                                                   const SequenceStep& step) const override;
   [[nodiscard]] bool ready() const override;
   [[nodiscard]] gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const override;
-  [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model,
-                                                             std::string_view version) const override;
+  [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model, std::string_view version,
+                                                             const SequenceStep& step = {}) const override;
   [[nodiscard]] gpuactors::Result<std::vector<ModelStatistics>> statistics(std::string_view model,
                                                                            std::string_view version) const override;
   [[nodiscard]] std::vector<RepositoryEntry> repository() const override;

@@ -74,6 +74,28 @@ class Writer(unittest.TestCase):
                 client.infer("writer", prompt("the ", httpclient))
             self.assertIn("generate_stream", str(caught.exception))
 
+    def test_requests_of_a_sequence_go_on_where_the_one_before_has_ended(self):
+        answers = queue.Queue()
+        client = grpcclient.InferenceServerClient(self.address)
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        # All of both at once: the server keeps the order.
+        for step in range(3):
+            for sequence in (2**63 - 1, "a text"):
+                client.async_stream_infer("writer", prompt("the c" if step == 0 else ""), sequence_id=sequence,
+                                          sequence_start=step == 0, sequence_end=step == 2, request_id=str(sequence),
+                                          parameters={"max_tokens": 4, "temperature": 0})
+        texts = {}
+        for _ in range(3 * 2 * 4):
+            result, error = answers.get(timeout=DEADLINE)
+            self.assertIsNone(error)
+            name = result.get_response().id
+            texts[name] = texts.get(name, "") + result.as_numpy("text")[0].decode()
+        self.assertEqual(texts, {str(2**63 - 1): "at sat on th", "a text": "at sat on th"})
+        client.async_stream_infer("writer", prompt("a"), sequence_id=5)
+        self.assertIn('there is no sequence "5"', str(answers.get(timeout=DEADLINE)[1]))
+        client.stop_stream()
+        client.close()
+
     def test_requests_of_one_stream_are_answered_together(self):
         answers = queue.Queue()
         client = grpcclient.InferenceServerClient(self.address)

@@ -194,6 +194,54 @@ def survives(machine):
 
 
 @case
+def converses(machine):
+    """the requests of a conversation go on where the one before has ended"""
+    with machine.serving("--replicas", "3", keys=",sequence-idle=3600") as server:
+        def say(text, number, **more):
+            status, whole = write(server, text=text, sequence_id=number, temperature=0, **more)
+            assert status == 200, whole
+            return whole["text"]
+
+        for number in (1, 2, "three"):
+            assert say("the c", number, max_tokens=3, sequence_start=True) == "at "
+        # While others keep a replica busy.
+        endless = [Events(server, text="the ", max_tokens=10**9, seed=i) for i in range(20)]
+        for number in ("three", 2, 1):
+            assert say("", number, max_tokens=4) == "sat "
+        for events in endless:
+            events.close()
+        assert server.metric("gpuactors_serve_sequences") == 3
+        assert say("", 2, max_tokens=5, sequence_end=True) == "on th"
+        assert server.metric("gpuactors_serve_sequences") == 2
+        for body, words in (({"sequence_id": 2}, 'there is no sequence "2"'),
+                            ({"sequence_id": 4}, "start it anew, by sequence_start"),
+                            ({"sequence_start": True}, "no sequence_id"),
+                            ({"sequence_id": "x" * 129}, "has 129 bytes: it may have 128")):
+            status, answer = write(server, text="a", **body)
+            assert status == 400, answer
+            has(answer["error"], words)
+        assert say("the c", 1, max_tokens=3, sequence_start=True) == "at "
+        assert "sequence" in server.ask("GET", "/v2")[1]["extensions"]
+
+
+@case
+def forgets(machine):
+    """with its replica a conversation is lost, which its next request is told"""
+    with cluster_of(machine.gpuactors, None, "host:1x256MiB", "--plugin", machine.plugin) as cluster, \
+         serving(machine.serve, "--model", f"writer={machine.path},actor={TYPE}", "--broker", cluster.broker,
+                 env=cluster.env, notices=[r"model writer, version 1: replica \d was lost: .+",
+                                           r"model writer, version 1: replica \d serves, on node \S+"]) as server:
+        assert write(server, text="the c", max_tokens=3, temperature=0, sequence_id=1, sequence_start=True)[0] == 200
+        os.kill(cluster.replicas(TYPE)[0]["pid"], signal.SIGKILL)
+        until(lambda: server.metric("gpuactors_serve_replicas_lost") == 1, "the loss is noticed")
+        status, answer = write(server, text="", sequence_id=1)
+        assert status == 400, answer
+        has(answer["error"], "or its state was lost with a replica; start it anew")
+        status, whole = write(server, text="the c", max_tokens=3, temperature=0, sequence_id=1, sequence_start=True)
+        assert (status, whole["text"]) == (200, "at "), whole
+
+
+@case
 def swaps(machine):
     """a new version takes new requests, and the old one finishes what it has begun"""
     swapped = ["model writer: version 2 serves in the place of version 1"]

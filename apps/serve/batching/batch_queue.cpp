@@ -20,6 +20,10 @@ namespace {
 /// correct a table that is too pessimistic.
 constexpr std::uint64_t probe_every = 16;
 
+/// After so many full batches whose answers were not too large, batches may have twice the rows: their answers may have
+/// become smaller, and one that is too large costs little among so many.
+constexpr std::uint64_t grow_after = 64;
+
 /// How much earlier than at the last moment a batch that is held back goes: whoever asks again is woken a little late,
 /// and a batch takes a little longer than the last ones. Without it, what waits until its deadline is always late.
 Duration slack(Duration took) {
@@ -38,6 +42,9 @@ Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const C
   if (request->rows == 0 || request->rows > limits_.max_batch)
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("a request has 1 to {} rows, this one {}", limits_.max_batch, request->rows));
+  if (request->bytes > limits_.max_batch_bytes)
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("a request has up to {} bytes, this one {}",
+                                                               limits_.max_batch_bytes, request->bytes));
   if (waiting_.size() >= limits_.max_requests
       || request->rows > limits_.max_rows - std::min(waiting_rows_, limits_.max_rows)) {
     ++counts_.refused_full;
@@ -86,9 +93,9 @@ TimePoint BatchQueue::expected_end(const Request& request, TimePoint now, const 
   std::uint64_t ahead = 0;
   for (auto it = rows_by_priority_.begin(); it != rows_by_priority_.end() && it->first <= request.priority; ++it)
     ahead += it->second;
-  const auto rounds = ahead / limits_.max_batch / capacity.replicas;
-  const auto full = times_.estimate(capacity.share, limits_.max_batch);
-  const auto own = std::min(ahead % limits_.max_batch + request.rows, limits_.max_batch);
+  const auto rounds = ahead / batch_rows_ / capacity.replicas;
+  const auto full = times_.estimate(capacity.share, batch_rows_);
+  const auto own = std::max(request.rows, std::min(ahead % batch_rows_ + request.rows, batch_rows_));
   auto end = deadline_after(std::max(now, capacity.free_at), times_.estimate(capacity.share, own));
   if (full > Duration::zero() && rounds > 0)
     end = rounds > static_cast<std::uint64_t>((never - end) / full) ? never
@@ -116,14 +123,17 @@ void BatchQueue::stop_waiting(Request& request) {
 
 // -- batches --------------------------------------------------------------------------------------
 
-BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
+BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, const Filter& may_go) {
   Next result;
+  std::uint64_t bytes = 0;    // of the batch
   auto earliest = never;      // of the deadlines in the batch
   auto first_arrived = never; // of its requests
   bool complete = false;      // it would not take one more
   for (auto it = waiting_.begin(); it != waiting_.end() && !complete;) {
     const auto request = it->second;
     ++it;
+    if (may_go && !may_go(*request))
+      continue;
     if (request->alone) {
       complete = true;
       if (!result.batch.empty())
@@ -137,16 +147,17 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait) {
     }
     const auto rows = result.rows + request->rows;
     const auto deadline = std::min(earliest, request->deadline);
-    if (rows > limits_.max_batch
+    if ((rows > batch_rows_ && !result.batch.empty()) || request->bytes > limits_.max_batch_bytes - bytes
         || (!request->alone && deadline_after(start, times_.estimate(share, rows)) > deadline)) {
       complete = true;
       break;
     }
     result.batch.push_back(request);
     result.rows = rows;
+    bytes += request->bytes;
     earliest = deadline;
     first_arrived = std::min(first_arrived, request->arrived);
-    complete = complete || rows == limits_.max_batch;
+    complete = complete || rows >= batch_rows_;
   }
   if (may_wait && !complete && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
     const auto took = times_.estimate(share, result.rows);
@@ -187,6 +198,25 @@ bool BatchQueue::put_back(const RequestPtr& request) {
   running_.erase(request->place);
   start_waiting(request);
   return true;
+}
+
+void BatchQueue::lower_rows(std::uint64_t rows) {
+  batch_rows_ = std::min(batch_rows_, std::max<std::uint64_t>(rows / 2, 1));
+  fitting_ = 0;
+}
+
+void BatchQueue::rows_fit(std::uint64_t rows) {
+  if (batch_rows_ == limits_.max_batch || rows < batch_rows_ || ++fitting_ < grow_after)
+    return;
+  batch_rows_ = std::min(2 * batch_rows_, limits_.max_batch);
+  fitting_ = 0;
+}
+
+const Request* BatchQueue::first(const Filter& may_go) const {
+  for (const auto& [place, request] : waiting_)
+    if (may_go(*request))
+      return request.get();
+  return nullptr;
 }
 
 // -- going out ------------------------------------------------------------------------------------

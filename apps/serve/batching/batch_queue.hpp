@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -17,8 +18,9 @@
 namespace serve::batching {
 
 struct QueueLimits {
-  /// Rows of a batch.
+  /// Rows of a batch, and bytes of it.
   std::uint64_t max_batch = 32;
+  std::uint64_t max_batch_bytes = std::numeric_limits<std::uint64_t>::max();
   /// Requests that may wait, and rows of all of them together.
   std::size_t max_requests = 1'024;
   std::uint64_t max_rows = 1U << 20;
@@ -58,19 +60,20 @@ struct QueueCounts {
 /// Requests from their admission to their answer. Every one leaves it once: by `settle` or `give_up` when its batch is
 /// done, by `expire`, by `cancel`, as one of `Next::late`, or by `take_all`.
 ///
-/// The next batch is the head of the queue, in the order of `Place`, as far as it fits `max_batch` and as far as all in
-/// it can still be answered in time by the table of batch times. No clock, no thread, no lock: time is an argument, and
-/// whoever owns it guards it.
+/// The next batch is the head of the queue, in the order of `Place`, as far as it fits `max_batch` and
+/// `max_batch_bytes`, and as far as all in it can still be answered in time by the table of batch times. No clock, no
+/// thread, no lock: time is an argument, and whoever owns it guards it.
 class BatchQueue {
 public:
   /// `times` must outlive the queue.
-  BatchQueue(QueueLimits limits, const BatchTimes& times) : limits_(limits), times_(times) {
+  BatchQueue(QueueLimits limits, const BatchTimes& times)
+    : limits_(limits), times_(times), batch_rows_(limits.max_batch) {
     // nop
   }
 
   /// Lets a request wait.
   /// @returns `queue_full` when there is no room, or when no replica can answer it before its deadline: the sentence
-  ///          says which; `invalid_argument` when it has no rows or more than a batch.
+  ///          says which; `invalid_argument` when it has no rows, or more rows or bytes than a batch.
   gpuactors::Result<void> admit(const RequestPtr& request, gpuactors::TimePoint now, const Capacity& capacity);
 
   struct Next {
@@ -83,8 +86,12 @@ public:
     gpuactors::TimePoint ask_again = gpuactors::never;
   };
 
-  /// The batch for a replica that can begin it at `start`; without `may_wait` it goes as it is.
-  Next next(gpuactors::TimePoint start, gpuactors::Share share, bool may_wait = true);
+  /// Whether a request may go to the replica that is asked for; none: all may.
+  using Filter = std::function<bool(const Request&)>;
+
+  /// The batch for a replica that can begin it at `start`; without `may_wait` it goes as it is. What may not go there
+  /// is passed over.
+  Next next(gpuactors::TimePoint start, gpuactors::Share share, bool may_wait = true, const Filter& may_go = {});
 
   /// The answer to a request of a batch is here. @returns false when it has been answered already (late or cancelled).
   bool settle(Request& request);
@@ -94,6 +101,21 @@ public:
 
   /// The batch was lost: the request waits again, where it was before. @returns false as `settle` does.
   bool put_back(const RequestPtr& request);
+
+  /// The answer to a batch of several requests was too large: batches have half of its rows at most, from now on.
+  /// A request that has more goes alone.
+  void lower_rows(std::uint64_t rows);
+
+  /// A batch of so many rows was answered. After some as large as may be, batches grow again.
+  void rows_fit(std::uint64_t rows);
+
+  /// Rows of a batch of several requests, at most.
+  [[nodiscard]] std::uint64_t batch_rows() const noexcept {
+    return batch_rows_;
+  }
+
+  /// The first request that waits and may go; null when there is none.
+  [[nodiscard]] const Request* first(const Filter& may_go) const;
 
   /// All that are due, waiting or running; the answer is an error.
   std::vector<RequestPtr> expire(gpuactors::TimePoint now);
@@ -149,6 +171,9 @@ private:
   QueueCounts counts_;
   std::uint64_t last_number_ = 0;
   std::uint64_t refused_idle_ = 0;
+  /// What `lower_rows` has left, and how many batches of that size were answered since it changed.
+  std::uint64_t batch_rows_;
+  std::uint64_t fitting_ = 0;
   std::map<Place, RequestPtr> waiting_;
   std::map<Place, RequestPtr> running_;
   /// Rows that wait, in all and by priority; bytes in all.

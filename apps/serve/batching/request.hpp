@@ -17,8 +17,10 @@ struct Place {
   friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-/// One request. The first five members are set before it is admitted; the rest is the queue's. Guarded by whatever
-/// guards the queue.
+struct Sequence;
+
+/// One request. The first members are set before it is admitted, up to `state`; the rest is the queue's, and that of
+/// the sequence is the sequences'. Guarded by whatever guards the queue.
 struct Request {
   Request() = default;
   Request(const Request&) = delete;
@@ -26,12 +28,16 @@ struct Request {
   virtual ~Request() = default;
 
   std::uint64_t rows = 1;
-  /// What it carries, where `QueueLimits::max_bytes` counts that.
+  /// What it carries, where `QueueLimits` bound that.
   std::uint64_t bytes = 0;
   std::uint64_t priority = 1;
   gpuactors::TimePoint arrived{};
   /// When it is answered at the latest, with an error if need be.
   gpuactors::TimePoint deadline = gpuactors::never;
+
+  /// Whether it starts a sequence, and ends it.
+  bool starts = false;
+  bool ends = false;
 
   enum class State : std::uint8_t {
     /// Not admitted yet, or answered.
@@ -46,6 +52,9 @@ struct Request {
   bool alone = false;
   /// Batches with it that were lost together with their replica.
   int losses = 0;
+  /// What it is one of, if it is in a sequence, and which one.
+  std::shared_ptr<Sequence> sequence;
+  std::uint64_t turn = 0;
 };
 
 using RequestPtr = std::shared_ptr<Request>;

@@ -179,7 +179,8 @@ private:
     auto request = read_request(context_, incoming_, state()->front->held);
     incoming_.Clear();
     auto& service = state()->front->service;
-    const auto generative = request ? service.generative(request->model, request->version) : Result<bool>{false};
+    const auto generative =
+        request ? service.generative(request->model, request->version, request->sequence) : Result<bool>{false};
     // What is wrong with the model's name, its answer says.
     if (generative && *generative)
       begin_talk(std::move(*request));
@@ -240,7 +241,8 @@ private:
     auto talk = std::make_shared<Talk>(Talk{request.id, request.model, request.version, request.wants_end, nullptr});
     // Without a reply, only its end says which version it was.
     if (talk->wants_end && talk->version.empty())
-      if (const auto model = state()->front->service.describe(talk->model, {}); model && !model->versions.empty())
+      if (const auto model = state()->front->service.describe(talk->model, {}, request.sequence);
+          model && !model->versions.empty())
         talk->version = model->versions.back();
     talk->replies = state()->front->service.generate(std::move(request));
     bool late = false;

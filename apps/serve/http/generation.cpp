@@ -110,7 +110,7 @@ private:
   void ask() {
     if (is_cancelled())
       return answer(refusal(499, "the client has gone"));
-    const auto model = state_->service.describe(route_.model, route_.version);
+    const auto model = state_->service.describe(route_.model, route_.version, find_sequence(body_));
     if (!model)
       return answer(refusal_by(model.error()));
     auto request = read_generation(body_, *model);

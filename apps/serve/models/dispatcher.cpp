@@ -18,10 +18,18 @@ using gpuactors::Error;
 using gpuactors::never;
 using gpuactors::TimePoint;
 
+namespace {
+
+/// How often a version that ends looks for sequences that have been idle for too long.
+constexpr std::chrono::milliseconds look_for_idle{100};
+
+} // namespace
+
 // -- life -----------------------------------------------------------------------------------------
 
 Dispatcher::Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed)
-  : options_(std::move(options)), replicas_changed_(std::move(replicas_changed)), queue_(options_.limits, times_) {
+  : options_(std::move(options)), replicas_changed_(std::move(replicas_changed)), queue_(options_.limits, times_),
+    sequences_(options_.sequences) {
   statistics_.name = options_.facts.name;
   statistics_.version = options_.facts.version;
 }
@@ -41,21 +49,25 @@ Dispatcher::~Dispatcher() {
   close(TimePoint{});
 }
 
-void Dispatcher::close(TimePoint until) {
+void Dispatcher::close(TimePoint until, bool sequences_end) {
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
     closing_ = true;
+    sequences_go_on_ = sequences_end && !sequences_dropped_ && options_.facts.has_sequences()
+                       && options_.sequences.memory == batching::Memory::state;
     pump(Clock::now(), actions); // batches that were held back to grow
   }
   act(std::exchange(actions, {}));
   {
     std::unique_lock lock{mutex_};
-    const auto empty = [this] { return queue_.waiting() + queue_.running() == 0; };
-    if (until == never)
-      drained_.wait(lock, empty);
-    else
-      drained_.wait_until(lock, until, empty);
+    // Nothing tells when a sequence has been idle for long enough.
+    while (!is_drained(Clock::now()) && Clock::now() < until)
+      if (const auto wake = sequences_go_on_ ? std::min(until, Clock::now() + look_for_idle) : until; wake == never)
+        drained_.wait(lock);
+      else
+        drained_.wait_until(lock, wake);
+    sequences_go_on_ = false;
     const auto now = Clock::now();
     for (const auto& request : queue_.take_all())
       fail(request,
@@ -84,14 +96,16 @@ void Dispatcher::run_timer() {
     const auto now = Clock::now();
     Actions actions;
     const auto expired = queue_.expire(now);
-    for (const auto& request : expired)
+    for (const auto& request : expired) {
+      leave_sequence(*request, pending_of(request)->delivered > 0, now, actions);
       fail(request,
            Error{Errc::deadline_exceeded,
                  fmt::format("{} did not answer within the timeout of {:.3f} ms", options_.facts.title,
                              std::chrono::duration<double, std::milli>{request->deadline - request->arrived}.count())},
            reason::rejected, now, actions);
-    // A request that was running in a generative model has made room for another.
-    if (ask_again_ <= now || (options_.facts.generative && !expired.empty()))
+    }
+    // A request that was running in a generative model has made room for another, and one of a sequence for its next.
+    if (ask_again_ <= now || ((options_.facts.generative || options_.facts.has_sequences()) && !expired.empty()))
       pump(now, actions);
     note_drained();
     lock.unlock();
@@ -116,10 +130,12 @@ bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
-    if (closing_)
-      return false;
     const auto now = Clock::now();
-    if (auto admitted = queue_.admit(pending, now, capacity(now)); !admitted)
+    if (closing_ && (pending->starts || !has_state(pending->request.sequence.id, now)))
+      return false;
+    const auto admitted = admit(pending, now);
+    pending->admitted = admitted.has_value();
+    if (!admitted)
       fail(pending,
            Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},
            reason::rejected, now, actions);
@@ -140,7 +156,9 @@ void Dispatcher::cancel(Pending& pending) {
     const auto now = Clock::now();
     ++statistics_.failures[reason::cancelled];
     count(statistics_.fail, now - pending.arrived);
-    if (options_.facts.generative) {
+    // Who has read some of a stream, and stops it, goes on from there.
+    leave_sequence(pending, pending.delivered > 0, now, actions);
+    if (options_.facts.generative || options_.facts.has_sequences()) {
       leave_replica(pending, now);
       pump(now, actions);
       wake_timer();
@@ -155,6 +173,7 @@ void Dispatcher::fail(const RequestPtr& request, Error error, const char* reason
   ++statistics_.failures[reason];
   count(statistics_.fail, now - request->arrived);
   leave_replica(*pending_of(request), now);
+  leave_sequence(*request, false, now, actions);
   actions.answers.emplace_back(pending_of(request), gpuactors::fail(std::move(error)));
 }
 
@@ -215,7 +234,8 @@ void Dispatcher::add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, st
 bool Dispatcher::remove_idle(std::uint64_t id) {
   const std::lock_guard lock{mutex_};
   const auto replica = replicas_.find(id);
-  if (replica == replicas_.end() || !replica->second.flights.empty())
+  if (replica == replicas_.end() || !replica->second.flights.empty()
+      || sequences_.by_replica(Clock::now()).contains(id))
     return false;
   replicas_.erase(replica);
   return true;
@@ -242,13 +262,15 @@ bool Dispatcher::knows(gpuactors::Share share, std::uint64_t rows) const {
   return times_.measured(share, rows);
 }
 
-batching::ScalingLook Dispatcher::look() const {
+batching::ScalingLook Dispatcher::look() {
   const std::lock_guard lock{mutex_};
+  const auto now = Clock::now();
+  const auto sequences = sequences_.by_replica(now);
   batching::ScalingLook result;
   result.waiting = queue_.waiting();
   result.refused = queue_.counts().refused_busy;
   for (const auto& [id, replica] : replicas_)
-    result.replicas.push_back({id, !replica.flights.empty(), replica.idle_since});
+    result.replicas.push_back({id, !replica.flights.empty(), sequences.contains(id) ? now : replica.idle_since});
   return result;
 }
 
@@ -267,7 +289,10 @@ DispatcherSnapshot Dispatcher::snapshot() const {
                             latencies_,
                             options_.facts.generative,
                             queue_.running(),
-                            items_};
+                            items_,
+                            std::nullopt};
+  if (options_.facts.has_sequences())
+    result.sequences = sequences_.size();
   result.statistics.pending = queue_.waiting();
   for (const auto& [id, replica] : replicas_)
     result.replicas.push_back(replica.facts);

@@ -8,14 +8,17 @@
 
 #include <apps/serve/batching/batch_queue.hpp>
 #include <apps/serve/batching/scaling.hpp>
+#include <apps/serve/batching/sequences.hpp>
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,6 +52,8 @@ struct DispatcherOptions {
   /// Fills replicas of a generative model to a half before it gives the next one anything, so that those that are not
   /// needed stay idle and can go.
   bool fills = false;
+  /// For models with sequences.
+  batching::SequenceLimits sequences = {};
 };
 
 /// Whether the error of a call to a replica says that it is gone. A deadline is the call's own.
@@ -67,6 +72,8 @@ struct DispatcherSnapshot {
   /// Requests at replicas, and items that went to clients.
   std::uint64_t running = 0;
   std::uint64_t items = 0;
+  /// None where the model has no sequences.
+  std::optional<std::uint64_t> sequences;
 };
 
 /// A queue of requests, and the replicas that take batches from it, the least loaded first.
@@ -74,7 +81,8 @@ struct DispatcherSnapshot {
 /// All members from any thread. Answers come on the threads of callers, of replicas' replies, or on a thread of its own
 /// which fires timeouts when they are due. Every request is answered once, whatever becomes of the replicas: a batch
 /// whose replica is lost waits again at its old place. In a generative model each request is a batch of its own, of
-/// which a replica has several at once.
+/// which a replica has several at once. Requests of a sequence go one by one, in order, to the replica that has what
+/// they build on.
 class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
 public:
   /// @param replicas_changed  called without a lock when a replica was lost.
@@ -99,7 +107,7 @@ public:
   void add(ReplicaFacts replica, RunBatch run);
   void add_generative(ReplicaFacts replica, RunStream run);
 
-  /// Takes a replica out. @returns false when it is busy, or not here.
+  /// Takes a replica out. @returns false when it is busy, has sequences, or is not here.
   bool remove_idle(std::uint64_t id);
 
   /// A replica was found dead, or stuck, not by an answer to a request; what it has goes to others.
@@ -114,7 +122,7 @@ public:
   void learn(gpuactors::Share share, std::uint64_t rows, gpuactors::Duration took);
   [[nodiscard]] bool knows(gpuactors::Share share, std::uint64_t rows) const;
 
-  [[nodiscard]] batching::ScalingLook look() const;
+  [[nodiscard]] batching::ScalingLook look();
   [[nodiscard]] std::size_t replicas() const;
 
   // -- streams of generative models, told by `Generation` ----------------------------------------
@@ -144,9 +152,19 @@ public:
     return options_.max_running;
   }
 
+  /// Whether a request of that sequence builds on state that is here, and is taken, also while `close` waits for it.
+  [[nodiscard]] bool continues(std::string_view sequence) const;
+
   /// Takes no more requests, waits until all are answered or `until`, and fails the rest with `unavailable`.
   /// Idempotent.
-  void close(gpuactors::TimePoint until);
+  /// @param sequences_end  Waits for the ends of sequences with state, too, and still takes their requests.
+  void close(gpuactors::TimePoint until, bool sequences_end = false);
+
+  /// A sequence has been started anew elsewhere, and ends with the requests that are here.
+  void end_sequence(std::string_view sequence);
+
+  /// No `close` waits for the ends of sequences, from now on.
+  void drop_sequences();
 
 private:
   /// A batch at a replica.
@@ -186,7 +204,7 @@ private:
     gpuactors::Result<InferReply> result;
   };
   struct Actions {
-    std::vector<Launch> launches;
+    std::deque<Launch> launches;
     std::vector<Answer> answers;
     bool replicas_changed = false;
   };
@@ -196,14 +214,40 @@ private:
   void run_timer();
   void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::ReplicaReply> reply);
   void act(Actions actions);
+  /// Sends what goes to replicas in the order of its flights; one thread at a time does that, for all.
+  void launch_in_order();
   void launch(const Launch& launch);
   void launch_stream(const Launch& launch);
   void add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream);
 
   // With the lock.
   void pump(gpuactors::TimePoint now, Actions& actions);
+  /// Sends a batch to a replica that has room. @returns false where there is none, or no request for it: then nothing
+  /// has changed that another try would find.
+  bool send_next(gpuactors::TimePoint now, Actions& actions);
+  bool begin_batch(Replica& replica, const batching::BatchQueue::Filter& may_go, gpuactors::TimePoint now,
+                   Actions& actions);
+  [[nodiscard]] std::size_t most_flights() const;
+  [[nodiscard]] bool has_room(const Replica& replica) const;
+  [[nodiscard]] bool is_in_flight(const Launch& launch) const;
+  std::vector<Replica*> with_room();
+  [[nodiscard]] bool may_go(const batching::Request& request, const Replica& replica) const;
+  /// To the queue, and to its sequence. What is refused has changed nothing.
+  gpuactors::Result<void> admit(const std::shared_ptr<Pending>& pending, gpuactors::TimePoint now);
+  /// A request was answered, or failed; with it fail those of its sequence that build on it.
+  void leave_sequence(batching::Request& request, bool answered, gpuactors::TimePoint now, Actions& actions);
+  [[nodiscard]] bool has_state(std::string_view sequence, gpuactors::TimePoint now) const;
+  /// Nothing is left to do.
+  bool is_drained(gpuactors::TimePoint now);
+  /// Fails the requests that need what a replica had.
+  void lose_sequences(std::uint64_t replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  void put_back(const batching::RequestPtr& request);
   void answer_batch(const Flight& flight, wire::ReplicaReply reply, gpuactors::TimePoint now, Actions& actions);
   void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  /// The reply was larger than a message: of the size that the text says.
+  void fail_large(const Flight& flight, std::string_view size, gpuactors::TimePoint now, Actions& actions);
+  /// The state that a request has left cannot be built on.
+  void spoil_sequence(batching::Request& request, gpuactors::TimePoint now, Actions& actions);
   void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
             Actions& actions);
@@ -211,7 +255,9 @@ private:
                    Actions& actions);
   /// The request is not its replica's any more.
   void leave_replica(Pending& pending, gpuactors::TimePoint now);
+  bool send_in_sequences(gpuactors::TimePoint now, Actions& actions);
   Replica* least_loaded();
+  /// Until when requests that were lost with a replica wait for one of them that runs.
   [[nodiscard]] gpuactors::TimePoint suspected_until() const;
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();
@@ -224,10 +270,14 @@ private:
   // Guarded by the mutex.
   batching::BatchTimes times_;
   batching::BatchQueue queue_;
+  batching::Sequences sequences_;
   std::map<std::uint64_t, Replica> replicas_;
   std::vector<LostReplica> lost_;
   std::uint64_t lost_count_ = 0;
   std::uint64_t last_flight_ = 0;
+  /// What goes to replicas, where the order matters; whether a thread sends it.
+  std::deque<Launch> launches_;
+  bool launching_ = false;
   ModelStatistics statistics_;
   Latencies latencies_;
   std::uint64_t items_ = 0;
@@ -235,6 +285,9 @@ private:
   gpuactors::TimePoint ask_again_ = gpuactors::never;
   gpuactors::TimePoint timer_until_ = gpuactors::never;
   bool closing_ = false;
+  /// While it closes, sequences go on.
+  bool sequences_go_on_ = false;
+  bool sequences_dropped_ = false;
   bool stopping_ = false;
   std::condition_variable timer_wake_;
   std::condition_variable drained_;

@@ -1,7 +1,14 @@
 // Batches of a dispatcher: on their way to replicas, back, and to others when a replica is lost.
 #include "counting.hpp"
 #include "dispatcher.hpp"
+#include "generation_messages.hpp"
+#include "large_reply.hpp"
 #include "request_check.hpp"
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/units.hpp>
+
+#include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <fmt/format.h>
 
@@ -42,12 +49,57 @@ bool is_gone(Errc code) {
   }
 }
 
-/// The rows of one request within its batch.
+/// The rows of one request within its batch; of outputs with texts their bytes, too, since no row says where they are.
 struct PartOfBatch {
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
   std::size_t members = 0;
+  std::vector<std::span<const std::byte>> texts;
 };
+
+std::span<const std::byte> bytes_in(const std::string& text) {
+  return std::as_bytes(std::span{text});
+}
+
+/// Goes along the texts of a reply, from one request of its batch to the next.
+class TextsOfReply {
+public:
+  TextsOfReply(const ModelFacts& facts, const wire::ReplicaReply& reply) : facts_(facts) {
+    if (facts.answers_texts)
+      for (const auto& output : reply.outputs())
+        rests_.push_back(bytes_in(output));
+  }
+
+  /// The next rows of each output, of those without texts nothing; nothing at all where there are none. The reply was
+  /// checked.
+  std::vector<std::span<const std::byte>> take(std::uint64_t rows) {
+    std::vector<std::span<const std::byte>> result(rests_.size());
+    for (std::size_t i = 0; i < rests_.size(); ++i) {
+      if (!facts_.outputs[i].is_text())
+        continue;
+      const auto all = rests_[i];
+      for (auto left = facts_.outputs[i].texts_in(rows); left > 0; --left)
+        (void)take_bytes_element(rests_[i]);
+      result[i] = all.first(all.size() - rests_[i].size());
+    }
+    return result;
+  }
+
+private:
+  const ModelFacts& facts_;
+  std::vector<std::span<const std::byte>> rests_;
+};
+
+/// Bytes of one input of a batch.
+std::size_t input_bytes(const TensorFacts& input, std::uint64_t rows,
+                        const std::vector<batching::RequestPtr>& members) {
+  if (!input.is_text())
+    return rows * input.row_bytes;
+  std::size_t bytes = 0;
+  for (const auto& member : members)
+    bytes += find_input(static_cast<const Pending&>(*member).request, input.name)->data.size();
+  return bytes;
+}
 
 /// The outputs that a request asked for, or all.
 std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<std::string>& wanted,
@@ -58,8 +110,9 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end())
       continue;
     const auto& all = reply->outputs(static_cast<int>(i));
-    const auto own = std::as_bytes(std::span{all.data(), all.size()})
-                         .subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
+    const auto own = output.is_text()
+                         ? part.texts[i]
+                         : bytes_in(all).subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
     // Its own bytes: one client that reads slowly would keep the answers of all.
     auto data = part.members == 1 ? Bytes{reply, own} : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
     result.push_back({output.name, output.type, output.shape(static_cast<std::int64_t>(part.rows)), std::move(data)});
@@ -71,55 +124,84 @@ std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<s
 
 // -- batches --------------------------------------------------------------------------------------
 
+std::size_t Dispatcher::most_flights() const {
+  return options_.facts.generative ? options_.max_running : options_.ahead + 1;
+}
+
+bool Dispatcher::has_room(const Replica& replica) const {
+  return replica.flights.size() < most_flights();
+}
+
 Dispatcher::Replica* Dispatcher::least_loaded() {
   // Among equals the oldest, so that those that are not needed stay idle and can go.
-  const auto most = options_.facts.generative ? options_.max_running : options_.ahead + 1;
   const auto* head = queue_.head();
   if (options_.fills && head != nullptr && head->losses == 0)
     for (auto& [id, replica] : replicas_)
-      if (2 * replica.flights.size() < most)
+      if (2 * replica.flights.size() < most_flights())
         return &replica;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
-    if (replica.flights.size() < most && (result == nullptr || replica.flights.size() < result->flights.size()))
+    if (has_room(replica) && (result == nullptr || replica.flights.size() < result->flights.size()))
       result = &replica;
   return result;
 }
 
 void Dispatcher::pump(TimePoint now, Actions& actions) {
   ask_again_ = never;
-  while (queue_.waiting() > 0) {
-    auto* replica = least_loaded();
-    if (replica == nullptr)
-      return;
+  for (bool sent = true; sent && queue_.waiting() > 0;)
+    sent = send_next(now, actions);
+}
+
+bool Dispatcher::send_next(TimePoint now, Actions& actions) {
+  if (options_.facts.has_sequences())
+    return send_in_sequences(now, actions);
+  auto* replica = least_loaded();
+  if (replica == nullptr)
+    return false;
+  if (const auto* head = queue_.head(); head->losses > 0)
     if (const auto until = suspected_until(); until > now) {
       ask_again_ = until;
-      return;
+      return false;
     }
-    const auto start = replica->flights.empty() ? now : std::max(now, replica->free_at);
-    auto next = queue_.next(start, replica->facts.share, !closing_);
-    for (const auto& request : next.late)
-      fail(request,
-           Error{Errc::deadline_exceeded,
-                 fmt::format("{} cannot answer within the timeout any more", options_.facts.title)},
-           reason::rejected, now, actions);
-    if (next.batch.empty()) {
-      ask_again_ = next.ask_again;
-      return;
-    }
-    const auto number = ++last_flight_;
-    for (const auto& request : next.batch) {
-      const auto pending = pending_of(request);
-      pending->sent = now;
-      if (options_.facts.generative) {
-        pending->replica = replica->facts.id;
-        pending->flight = number;
-      }
-    }
-    replica->free_at = deadline_after(start, times_.estimate(replica->facts.share, next.rows));
-    actions.launches.push_back({replica->run, replica->stream, replica->facts.id, number, next.rows, next.batch});
-    replica->flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
+  return begin_batch(*replica, {}, now, actions);
+}
+
+bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filter& may_go, TimePoint now,
+                             Actions& actions) {
+  const auto start = replica.flights.empty() ? now : std::max(now, replica.free_at);
+  auto next = queue_.next(start, replica.facts.share, !closing_, may_go);
+  for (const auto& request : next.late)
+    fail(request,
+         Error{Errc::deadline_exceeded,
+               fmt::format("{} cannot answer within the timeout any more", options_.facts.title)},
+         reason::rejected, now, actions);
+  if (next.batch.empty()) {
+    ask_again_ = std::min(ask_again_, next.ask_again);
+    // What waited behind them in their sequences may go now.
+    return options_.facts.has_sequences() && !next.late.empty();
   }
+  const auto number = ++last_flight_;
+  for (const auto& request : next.batch) {
+    const auto pending = pending_of(request);
+    pending->sent = now;
+    if (options_.facts.generative) {
+      pending->replica = replica.facts.id;
+      pending->flight = number;
+    }
+    if (request->sequence != nullptr)
+      sequences_.sent(*request, replica.facts.id);
+  }
+  replica.free_at = deadline_after(start, times_.estimate(replica.facts.share, next.rows));
+  auto& launches = options_.facts.has_sequences() ? launches_ : actions.launches;
+  launches.push_back({replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch});
+  replica.flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
+  return true;
+}
+
+void Dispatcher::put_back(const batching::RequestPtr& request) {
+  if (request->sequence != nullptr)
+    batching::Sequences::returned(*request);
+  queue_.put_back(request);
 }
 
 void Dispatcher::act(Actions actions) {
@@ -129,22 +211,57 @@ void Dispatcher::act(Actions actions) {
     std::exchange(pending->done, nullptr)(std::move(result));
   if (actions.replicas_changed)
     replicas_changed_();
+  // At last: it may send what others have begun, too.
+  if (options_.facts.has_sequences())
+    launch_in_order();
+}
+
+bool Dispatcher::is_in_flight(const Launch& launch) const {
+  const auto replica = replicas_.find(launch.replica);
+  return replica != replicas_.end() && replica->second.flights.contains(launch.flight);
+}
+
+void Dispatcher::launch_in_order() {
+  std::unique_lock lock{mutex_};
+  if (launching_)
+    return;
+  launching_ = true;
+  while (!launches_.empty()) {
+    const auto next = std::move(launches_.front());
+    launches_.pop_front();
+    lock.unlock();
+    launch(next);
+    lock.lock();
+  }
+  launching_ = false;
 }
 
 void Dispatcher::launch(const Launch& launch) {
+  {
+    // It may have been withdrawn, or its replica lost, since it was begun.
+    const std::lock_guard lock{mutex_};
+    if (!is_in_flight(launch))
+      return;
+  }
   if (launch.stream != nullptr)
     return launch_stream(launch);
   wire::ReplicaBatch batch;
   batch.set_rows(static_cast<std::int64_t>(launch.rows));
   for (const auto& input : options_.facts.inputs) {
     auto& bytes = *batch.add_inputs();
-    bytes.reserve(launch.rows * input.row_bytes);
+    bytes.reserve(input_bytes(input, launch.rows, launch.members));
     for (const auto& member : launch.members) {
       const auto* tensor = find_input(static_cast<const Pending&>(*member).request, input.name); // it was checked
       const auto view = tensor->data.view();
       bytes.append(reinterpret_cast<const char*>(view.data()), view.size());
     }
   }
+  if (options_.facts.has_sequences())
+    for (const auto& member : launch.members) {
+      auto& message = *batch.add_sequences();
+      write_sequence(message, static_cast<const Pending&>(*member).request.sequence);
+      message.set_rows(static_cast<std::int64_t>(member->rows));
+    }
   (*launch.run)(std::move(batch), [weak = weak_from_this(), replica = launch.replica,
                                    flight = launch.flight](Result<wire::ReplicaReply> reply) {
     if (const auto self = weak.lock())
@@ -196,18 +313,21 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
     return fail_batch(flight, fits.error(), now, actions);
   if (reply.input_ns() == 0 && reply.infer_ns() == 0 && reply.output_ns() == 0)
     reply.set_infer_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start).count());
+  queue_.rows_fit(flight.rows);
   ++statistics_.execution_count;
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
   count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
   latencies_.infer.add(std::chrono::nanoseconds{reply.infer_ns()});
   const auto shared = std::make_shared<const wire::ReplicaReply>(std::move(reply));
+  TextsOfReply texts{facts, *shared};
   std::uint64_t first_row = 0;
   for (const auto& member : flight.members) {
-    const auto begin = first_row;
+    PartOfBatch part{first_row, member->rows, flight.members.size(), texts.take(member->rows)};
     first_row += member->rows;
     if (!queue_.settle(*member))
       continue; // answered before, by its timeout or its client
+    leave_sequence(*member, true, now, actions);
     const auto pending = pending_of(member);
     count(statistics_.success, now - pending->arrived);
     count(statistics_.queue, pending->sent - pending->arrived);
@@ -217,18 +337,50 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
     count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
-    answer.outputs = outputs_of(facts, pending->request.outputs, shared, {begin, member->rows, flight.members.size()});
+    answer.outputs = outputs_of(facts, pending->request.outputs, shared, part);
     actions.answers.emplace_back(pending, std::move(answer));
   }
 }
 
+void Dispatcher::fail_large(const Flight& flight, std::string_view size, TimePoint now, Actions& actions) {
+  const auto several = flight.members.size() > 1;
+  if (several)
+    queue_.lower_rows(flight.rows);
+  const auto most = gpuactors::format_bytes(gpuactors::limits::payload_bytes);
+  for (const auto& member : flight.members) {
+    const auto changed_state = member->sequence != nullptr && options_.sequences.memory == batching::Memory::state;
+    // The actor has inferred it: only what has changed nothing there may be inferred again.
+    if (several && !changed_state) {
+      put_back(member);
+      continue;
+    }
+    auto sentence =
+        several
+            ? fmt::format("{}: the answers to a batch of {} requests have {} together, and a message has at most {}",
+                          options_.facts.title, flight.members.size(), size, most)
+            : fmt::format("{}: the answer to this request of {} rows has {}, and a message has at most {}: ask for "
+                          "less in one request",
+                          options_.facts.title, member->rows, size, most);
+    if (changed_state) {
+      sentence += fmt::format("; the sequence \"{}\" has ended with it: start it anew",
+                              pending_of(member)->request.sequence.id);
+      spoil_sequence(*member, now, actions);
+    }
+    if (queue_.give_up(*member))
+      fail(member, Error{several ? Errc::task_failed : Errc::invalid_argument, std::move(sentence)}, reason::backend,
+           now, actions);
+  }
+}
+
 void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint now, Actions& actions) {
+  if (const auto size = size_of_large_reply(error))
+    return fail_large(flight, *size, now, actions);
   // One request is at fault: alone, each gets its own answer.
   const auto blames_input = error.code() == Errc::invalid_argument;
   if (blames_input && flight.members.size() > 1) {
     for (const auto& member : flight.members) {
       member->alone = true;
-      queue_.put_back(member);
+      put_back(member);
     }
     return;
   }
@@ -247,6 +399,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
   lost_.push_back({id, to_string(error)});
   ++lost_count_;
   actions.replicas_changed = true;
+  lose_sequences(id, error, now, actions);
   for (const auto& [number, flight] : flights)
     for (const auto& member : flight.members) {
       if (options_.facts.generative) {
@@ -254,7 +407,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
         continue;
       }
       if (number != flights.begin()->first) {
-        queue_.put_back(member); // it waited behind the batch that ran, and has no part in this
+        put_back(member); // it waited behind the batch that ran, and has no part in this
         continue;
       }
       if (++member->losses >= losses_until_failed) {
@@ -266,7 +419,7 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
         continue;
       }
       member->alone = member->alone || member->losses >= losses_until_alone;
-      queue_.put_back(member);
+      put_back(member);
     }
 }
 

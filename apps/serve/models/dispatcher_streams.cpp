@@ -45,8 +45,7 @@ TimePoint Dispatcher::suspected_until() const {
   // Requests that were lost with a replica go one by one until they have an item: only the one that kills replicas is
   // there each time, and fails.
   auto until = TimePoint::min();
-  const auto* head = queue_.head();
-  if (!options_.facts.generative || head == nullptr || head->losses == 0)
+  if (!options_.facts.generative)
     return until;
   for (const auto& [id, replica] : replicas_)
     for (const auto& [number, flight] : replica.flights)
@@ -104,6 +103,7 @@ bool Dispatcher::stream_ended(const std::shared_ptr<Pending>& pending, std::uint
       return false;
     const auto now = Clock::now();
     leave_replica(*pending, now);
+    leave_sequence(*pending, true, now, actions);
     const auto ran = now - pending->sent;
     ++statistics_.execution_count;
     ++statistics_.inference_count;
@@ -152,7 +152,7 @@ void Dispatcher::lose_stream(const RequestPtr& request, const Error& error, Time
   const auto pending = pending_of(request);
   pending->flight = 0;
   if (pending->delivered == 0 && ++request->losses < losses_of_streams) {
-    queue_.put_back(request);
+    put_back(request);
     return;
   }
   if (!queue_.give_up(*request))

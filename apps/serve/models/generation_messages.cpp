@@ -69,6 +69,12 @@ Result<void> check_output(const wire::GenerateReply& item, int index, const Mode
 
 } // namespace
 
+void write_sequence(wire::ReplicaSequence& message, const SequenceStep& step) {
+  message.set_id(step.id);
+  message.set_start(step.start);
+  message.set_end(step.end);
+}
+
 wire::GenerateRequest message_of(const InferRequest& request, const ModelFacts& facts) {
   wire::GenerateRequest message;
   message.set_id(request.id);
@@ -83,6 +89,8 @@ wire::GenerateRequest message_of(const InferRequest& request, const ModelFacts& 
     set_value((*message.mutable_parameters())[name], value);
   for (const auto& output : request.outputs)
     message.add_outputs(output);
+  if (facts.has_sequences())
+    write_sequence(*message.mutable_sequence(), request.sequence);
   return message;
 }
 

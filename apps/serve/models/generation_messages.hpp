@@ -7,6 +7,9 @@
 
 namespace serve {
 
+/// What a request says of its sequence, also for one in a batch. Pure.
+void write_sequence(wire::ReplicaSequence& message, const SequenceStep& step);
+
 /// The message of a request that was checked. Pure.
 [[nodiscard]] wire::GenerateRequest message_of(const InferRequest& request, const ModelFacts& facts);
 

@@ -135,6 +135,10 @@ void write_replicas(Text& text, const Versions& versions) {
 }
 
 void write_streams(Text& text, const Versions& versions) {
+  text.family("gpuactors_serve_sequences", "gauge", "Sequences of requests that go on");
+  for (const auto& version : versions)
+    if (version.sequences)
+      text.line("gpuactors_serve_sequences", version, "", *version.sequences);
   text.family("gpuactors_serve_running", "gauge", "Requests that replicas of generative models run");
   for (const auto& version : versions)
     if (version.generative)

@@ -52,6 +52,10 @@ struct ModelConfig {
   /// Requests that a replica of a generative model runs at once.
   std::size_t max_running = 16;
 
+  /// Sequences that a model with such may have, and after how long without requests one is forgotten.
+  std::size_t max_sequences = 1'024;
+  gpuactors::Duration sequence_idle = std::chrono::seconds{60};
+
   std::optional<gpuactors::Duration> timeout;
   std::uint64_t priority = 2;
 

@@ -4,11 +4,14 @@
 
 #include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace serve {
@@ -22,16 +25,15 @@ namespace {
 /// Inputs, or outputs, of one model.
 constexpr int most_row_tensors = 16;
 
-/// What a message has beside the rows of a batch, at most.
-constexpr std::size_t message_head = 256;
-constexpr auto most_row_bytes = gpuactors::limits::payload_bytes - message_head;
+/// Of a text, its length.
+constexpr std::size_t least_text_bytes = sizeof(std::uint32_t);
 
 template <class... Args>
 gpuactors::Failure nonsense(fmt::format_string<Args...> format, Args&&... args) {
   return fail(Errc::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Bytes of a row; above `most_row_bytes` where it does not fit into a message.
+/// Bytes of a row; above `most_batch_bytes` where it does not fit into a message.
 Result<std::size_t> row_bytes(const std::string& what, std::size_t element, const std::vector<std::int64_t>& shape) {
   if (shape.size() + 1 > gpuactors::limits::tensor_rank)
     return nonsense("{} has rows of {} dimensions: at most {} are allowed", what, shape.size(),
@@ -40,9 +42,9 @@ Result<std::size_t> row_bytes(const std::string& what, std::size_t element, cons
   for (const auto size : shape) {
     if (size < 1)
       return nonsense("{} has rows of the shape [{}]: each dimension is at least 1", what, fmt::join(shape, ","));
-    if (static_cast<std::uint64_t>(size) > most_row_bytes / bytes)
+    if (static_cast<std::uint64_t>(size) > most_batch_bytes / bytes)
       return nonsense("{} has rows of the shape [{}]: a row has at most {} bytes", what, fmt::join(shape, ","),
-                      most_row_bytes);
+                      most_batch_bytes);
     bytes *= static_cast<std::size_t>(size);
   }
   return bytes;
@@ -74,14 +76,12 @@ Result<void> read_whole_shape(std::string_view kind, const std::string& what, co
 }
 
 Result<void> read_rows(const std::string& what, const wire::ReplicaTensor& tensor, TensorFacts& facts) {
-  if (element_bytes(facts.type) == 0)
-    return nonsense("{} is of the datatype {}, whose elements have no fixed size: generative models may have them",
-                    what, tensor.datatype());
   if (tensor.shape_size() > 0)
     return nonsense("{} has a shape: a model with the method \"{}\" has rows, and says their \"row_shape\"", what,
                     infer_method);
   facts.row_shape.assign(tensor.row_shape().begin(), tensor.row_shape().end());
-  GPUACTORS_LET(bytes, row_bytes(what, element_bytes(facts.type), facts.row_shape));
+  GPUACTORS_LET(bytes,
+                row_bytes(what, facts.is_text() ? least_text_bytes : element_bytes(facts.type), facts.row_shape));
   facts.row_bytes = bytes;
   return {};
 }
@@ -121,6 +121,10 @@ Result<std::vector<TensorFacts>> read_tensors(const char* kind, const Tensors& t
   return result;
 }
 
+bool has_texts(const std::vector<TensorFacts>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.is_text(); });
+}
+
 std::size_t sum_of_rows(const std::vector<TensorFacts>& tensors) {
   std::size_t bytes = 0;
   for (const auto& tensor : tensors)
@@ -137,7 +141,21 @@ std::string text_of(const std::vector<TensorFacts>& tensors) {
   return text;
 }
 
+Result<void> check_texts(const ModelFacts& facts, const TensorFacts& output, std::uint64_t rows,
+                         const std::string& data) {
+  const NamedTensor tensor{output.name, output.type, output.shape(static_cast<std::int64_t>(rows)),
+                           Bytes{nullptr, std::as_bytes(std::span{data})}};
+  if (const auto whole = check_tensor(fmt::format("output \"{}\"", output.name), tensor); !whole)
+    return fail(Errc::internal,
+                fmt::format("{} answered texts that make no sense: {}", facts.title, whole.error().message()));
+  return {};
+}
+
 } // namespace
+
+std::uint64_t TensorFacts::texts_in(std::uint64_t rows) const noexcept {
+  return rows * (row_bytes / least_text_bytes);
+}
 
 std::vector<std::int64_t> TensorFacts::shape(std::int64_t rows) const {
   std::vector<std::int64_t> result{rows};
@@ -164,17 +182,28 @@ Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool 
     return nonsense("it takes batches of up to {} rows", description.max_rows());
   if (description.max_running() < 0)
     return nonsense("it runs up to {} requests at once", description.max_running());
+  if (!wire::SequenceMemory_IsValid(description.sequences()))
+    return nonsense("it keeps {} between the requests of a sequence: {} to {} are known",
+                    static_cast<int>(description.sequences()), static_cast<int>(wire::SequenceMemory_MIN),
+                    static_cast<int>(wire::SequenceMemory_MAX));
+  facts.sequences = description.sequences();
   if (generative) {
     facts.max_running = static_cast<std::uint64_t>(description.max_running());
     return facts;
   }
   facts.row_in_bytes = sum_of_rows(facts.inputs);
   facts.row_out_bytes = sum_of_rows(facts.outputs);
+  facts.takes_texts = has_texts(facts.inputs);
+  facts.answers_texts = has_texts(facts.outputs);
   const auto row = std::max(facts.row_in_bytes, facts.row_out_bytes);
-  if (row > most_row_bytes)
+  if (row > most_batch_bytes)
     return nonsense("rows of {} and {} bytes; a row has at most {}", facts.row_in_bytes, facts.row_out_bytes,
-                    most_row_bytes);
-  facts.max_rows = most_row_bytes / row;
+                    most_batch_bytes);
+  // Each row may be a request of its own.
+  facts.max_rows = facts.has_sequences() ? most_batch_bytes / (row + sequence_bytes) : most_batch_bytes / row;
+  if (facts.max_rows == 0)
+    return nonsense("rows of {} and {} bytes; a row of a model with sequences has at most {}", facts.row_in_bytes,
+                    facts.row_out_bytes, most_batch_bytes - sequence_bytes);
   if (description.max_rows() > 0)
     facts.max_rows = std::min(facts.max_rows, static_cast<std::uint64_t>(description.max_rows()));
   return facts;
@@ -185,8 +214,12 @@ Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription&
   if (!other)
     return nonsense("it describes itself in a way that makes no sense: {}", other.error().message());
   if (other->inputs == facts.inputs && other->outputs == facts.outputs && other->max_rows == facts.max_rows
-      && other->max_running == facts.max_running)
+      && other->max_running == facts.max_running && other->sequences == facts.sequences)
     return {};
+  if (other->sequences != facts.sequences)
+    return nonsense("it keeps {} of sequences, and the first replica of {} {}",
+                    wire::SequenceMemory_Name(other->sequences), facts.title,
+                    wire::SequenceMemory_Name(facts.sequences));
   const auto bound = [](const ModelFacts& which) {
     return which.generative ? fmt::format("up to {} requests at once", which.max_running)
                             : fmt::format("up to {} rows", which.max_rows);
@@ -202,6 +235,10 @@ Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const wire
                                             facts.outputs.size()));
   for (std::size_t i = 0; i < facts.outputs.size(); ++i) {
     const auto& output = facts.outputs[i];
+    if (output.is_text()) {
+      GPUACTORS_TRY(check_texts(facts, output, rows, reply.outputs(static_cast<int>(i))));
+      continue;
+    }
     if (const auto& bytes = reply.outputs(static_cast<int>(i)); bytes.size() != rows * output.row_bytes)
       return fail(Errc::internal, fmt::format("{} answered {} bytes of \"{}\" for {} rows of {} bytes", facts.title,
                                               bytes.size(), output.name, rows, output.row_bytes));

@@ -3,6 +3,8 @@
 
 #include "replica.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
 #include <apps/serve/service.hpp>
 
 #include <cstddef>
@@ -18,11 +20,19 @@ namespace serve {
 struct TensorFacts {
   std::string name;
   DataType type = DataType::fp32;
-  /// Dimensions of one row.
+  /// Dimensions of one row, and its bytes. A row of texts has any number of bytes: these are those of empty texts.
   std::vector<std::int64_t> row_shape;
   std::size_t row_bytes = 0;
   /// Of a generative model, which has no rows: its whole shape, with -1 where any size goes.
   std::optional<std::vector<std::int64_t>> whole_shape;
+
+  /// Whether its elements, of the type BYTES, are texts of any length.
+  [[nodiscard]] bool is_text() const noexcept {
+    return type == DataType::bytes;
+  }
+
+  /// Elements of so many rows of texts.
+  [[nodiscard]] std::uint64_t texts_in(std::uint64_t rows) const noexcept;
 
   /// The shape of so many rows; -1 stands for any number.
   [[nodiscard]] std::vector<std::int64_t> shape(std::int64_t rows) const;
@@ -47,12 +57,29 @@ struct ModelFacts {
   std::vector<TensorFacts> outputs;
   /// Requests that a replica of a generative model runs at once at most; 0: it does not say.
   std::uint64_t max_running = 0;
-  /// Bytes of one row of all inputs, and of all outputs.
+  /// What replicas keep between the requests of a sequence.
+  wire::SequenceMemory sequences = wire::SEQUENCE_MEMORY_NONE;
+  /// Bytes of one row of all inputs, and of all outputs; where texts are among them, the least.
   std::size_t row_in_bytes = 0;
   std::size_t row_out_bytes = 0;
+  /// Whether texts are among the inputs, so that requests of as many rows differ in their bytes; the same of outputs.
+  bool takes_texts = false;
+  bool answers_texts = false;
+
+  [[nodiscard]] bool has_sequences() const noexcept {
+    return sequences != wire::SEQUENCE_MEMORY_NONE;
+  }
+
   /// Rows of the largest batch that replicas and messages allow.
   std::uint64_t max_rows = 0;
 };
+
+/// Bytes of all inputs, or of all outputs, of a batch: what a message has room for.
+inline constexpr std::size_t message_head = 256;
+inline constexpr std::size_t most_batch_bytes = gpuactors::limits::payload_bytes - message_head;
+
+/// What a message says at most of the sequence of one request.
+inline constexpr std::size_t sequence_bytes = 192;
 
 /// "model digits, version 1"
 [[nodiscard]] std::string title_of(std::string_view model, std::string_view version);
@@ -65,7 +92,8 @@ gpuactors::Result<ModelFacts> read_facts(const wire::ReplicaDescription& descrip
 /// @returns `invalid_argument`, with the difference.
 gpuactors::Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription& description);
 
-/// Checks that a reply has all outputs of so many rows. Pure. @returns `internal`, with the sizes.
+/// Checks that a reply has all outputs of so many rows; texts are walked through. Pure. @returns `internal`, with the
+/// sizes.
 gpuactors::Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const wire::ReplicaReply& reply);
 
 } // namespace serve

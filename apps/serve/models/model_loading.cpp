@@ -124,7 +124,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
         fmt::format("model {}: version {} serves in the place of version {}", config.name, number, old->number()));
   else if (!first)
     options_.notice(fmt::format("model {}: version {} serves", config.name, number));
-  end(*model, std::move(old), deadline_after(Clock::now(), options_.drain));
+  end(*model, std::move(old), deadline_after(Clock::now(), options_.drain), true);
   return {};
 }
 

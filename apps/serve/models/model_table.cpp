@@ -84,6 +84,8 @@ void ModelTable::close(TimePoint until) {
       models.push_back(model);
       if (model->coming)
         model->coming->bell->stop();
+      for (const auto& ending : model->ending)
+        ending->drop_sequences();
     }
   }
   for (const auto& model : models) {
@@ -100,10 +102,10 @@ void ModelTable::close(TimePoint until) {
   }
 }
 
-void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until) {
+void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until, bool sequences_end) {
   if (version == nullptr)
     return;
-  version->end(until);
+  version->end(until, sequences_end);
   const std::unique_lock lock{mutex_};
   std::erase(model.ending, version->dispatcher());
 }
@@ -121,7 +123,7 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
   };
   const auto& wanted = pending->request;
   for (;;) {
-    const auto found = route(wanted.model, wanted.version);
+    const auto found = route(wanted.model, wanted.version, wanted.sequence);
     if (!found)
       return refuse(found.error());
     if (found->dispatcher->facts().generative)
@@ -133,10 +135,14 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
     if (!rows)
       return refuse(rows.error());
     pending->rows = *rows;
+    // Where rows are of one size, the queue counts them.
+    pending->bytes = batch_bytes(wanted, found->dispatcher->facts());
     set_terms(*pending, now, *found);
     auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
-    if (found->dispatcher->submit(pending))
+    if (found->dispatcher->submit(pending)) {
+      end_elsewhere(*pending, *found->dispatcher);
       return ticket;
+    }
     // Another version took its place in this moment: that one, or nothing, is found next.
   }
 }
@@ -151,7 +157,7 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     return generation;
   };
   for (;;) {
-    const auto found = route(wanted.model, wanted.version);
+    const auto found = route(wanted.model, wanted.version, wanted.sequence);
     if (!found)
       return refuse(found.error());
     if (!found->dispatcher->facts().generative)
@@ -162,8 +168,10 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     pending->bytes = bytes_of(wanted);
     set_terms(*pending, now, *found);
     generation->belongs_to(found->dispatcher);
-    if (found->dispatcher->submit(pending))
+    if (found->dispatcher->submit(pending)) {
+      end_elsewhere(*pending, *found->dispatcher);
       return generation;
+    }
     pending->bytes = 0;
   }
 }
@@ -172,17 +180,45 @@ void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& rou
   const auto& wanted = pending.request;
   pending.priority = wanted.priority > 0 ? wanted.priority : route.priority;
   pending.arrived = arrived;
+  pending.starts = wanted.sequence.start;
+  pending.ends = wanted.sequence.end;
   if (const auto timeout = wanted.timeout ? wanted.timeout : route.timeout)
     pending.deadline = deadline_after(arrived, *timeout);
 }
 
-Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version) const {
+Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version,
+                                            const SequenceStep& step) const {
   const std::shared_lock lock{mutex_};
   if (closing_)
     return server_ends();
   GPUACTORS_LET(model, find(name));
+  if (auto old = find_sequence(*model, version, step))
+    return Route{std::move(old), model->config.timeout, model->config.priority};
   GPUACTORS_LET(found, find_version(*model, version));
   return Route{found->dispatcher(), model->config.timeout, model->config.priority};
+}
+
+std::shared_ptr<Dispatcher> ModelTable::find_sequence(const Model& model, std::string_view version,
+                                                      const SequenceStep& step) {
+  if (step.id.empty() || step.start)
+    return nullptr;
+  if (model.current != nullptr && model.current->dispatcher()->continues(step.id))
+    return nullptr;
+  for (const auto& ending : model.ending)
+    if ((version.empty() || version == ending->facts().version) && ending->continues(step.id))
+      return ending;
+  return nullptr;
+}
+
+void ModelTable::end_elsewhere(const Pending& pending, const Dispatcher& taken_by) const {
+  const auto& wanted = pending.request;
+  if (!pending.admitted || !wanted.sequence.start)
+    return;
+  const std::shared_lock lock{mutex_};
+  if (const auto model = find(wanted.model))
+    for (const auto& ending : (*model)->ending)
+      if (ending.get() != &taken_by)
+        ending->end_sequence(wanted.sequence.id);
 }
 
 Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {
@@ -240,16 +276,21 @@ Result<bool> ModelTable::model_ready(std::string_view name, std::string_view ver
   return false;
 }
 
-Result<bool> ModelTable::generative(std::string_view model, std::string_view version) const {
-  GPUACTORS_LET(found, route(model, version));
+Result<bool> ModelTable::generative(std::string_view model, std::string_view version, const SequenceStep& step) const {
+  GPUACTORS_LET(found, route(model, version, step));
   return found.dispatcher->facts().generative;
 }
 
-Result<ModelDescription> ModelTable::describe(std::string_view name, std::string_view version) const {
+Result<ModelDescription> ModelTable::describe(std::string_view name, std::string_view version,
+                                              const SequenceStep& step) const {
   const std::shared_lock lock{mutex_};
   GPUACTORS_LET(model, find(name));
-  GPUACTORS_LET(found, find_version(*model, version));
-  const auto& dispatcher = *found->dispatcher();
+  auto goes_to = find_sequence(*model, version, step);
+  if (goes_to == nullptr) {
+    GPUACTORS_LET(found, find_version(*model, version));
+    goes_to = found->dispatcher();
+  }
+  const auto& dispatcher = *goes_to;
   const auto& facts = dispatcher.facts();
   ModelDescription result;
   result.name = facts.name;

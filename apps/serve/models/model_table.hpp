@@ -59,11 +59,12 @@ public:
 
   std::shared_ptr<Ticket> infer(InferRequest request, InferDone done) override;
   std::shared_ptr<Replies> generate(InferRequest request) override;
-  [[nodiscard]] gpuactors::Result<bool> generative(std::string_view model, std::string_view version) const override;
+  [[nodiscard]] gpuactors::Result<bool> generative(std::string_view model, std::string_view version,
+                                                   const SequenceStep& step) const override;
   [[nodiscard]] bool ready() const override;
   [[nodiscard]] gpuactors::Result<bool> model_ready(std::string_view model, std::string_view version) const override;
-  [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model,
-                                                             std::string_view version) const override;
+  [[nodiscard]] gpuactors::Result<ModelDescription> describe(std::string_view model, std::string_view version,
+                                                             const SequenceStep& step = {}) const override;
   [[nodiscard]] gpuactors::Result<std::vector<ModelStatistics>> statistics(std::string_view model,
                                                                            std::string_view version) const override;
   [[nodiscard]] std::vector<RepositoryEntry> repository() const override;
@@ -110,7 +111,13 @@ private:
 
   /// Sets what a request says of priority and time, or what its model says for it.
   static void set_terms(Pending& pending, gpuactors::TimePoint arrived, const Route& route);
-  [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version) const;
+  [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version,
+                                               const SequenceStep& step = {}) const;
+  /// The version that is being ended and has what a request builds on; null if none has.
+  [[nodiscard]] static std::shared_ptr<Dispatcher> find_sequence(const Model& model, std::string_view version,
+                                                                 const SequenceStep& step);
+  /// A sequence that a request has started anew ends at the other versions. Takes the mutex.
+  void end_elsewhere(const Pending& pending, const Dispatcher& taken_by) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
   /// The model, and the right to load or unload it.
   struct Locked {
@@ -127,7 +134,8 @@ private:
   /// @returns the error for who asked for it.
   gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool first);
   /// Ends a version that is no longer the model's current one.
-  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until);
+  /// @param sequences_end  Its sequences may go on to their ends until then.
+  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until, bool sequences_end = false);
 
   gpuactors::Cluster& cluster_;
   const TableOptions options_;

@@ -88,6 +88,10 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
   limits.max_requests = config.max_queue;
   limits.max_rows = std::max<std::uint64_t>(queue_bytes / facts.row_in_bytes, limits.max_batch);
   limits.max_delay = config.max_delay;
+  if (facts.takes_texts) {
+    limits.max_batch_bytes = most_batch_bytes;
+    limits.max_bytes = queue_bytes;
+  }
   return limits;
 }
 
@@ -109,6 +113,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   kind.config.mutable_settings()->insert(config.settings.begin(), config.settings.end());
   kind.config.set_max_rows(static_cast<std::int64_t>(std::min<std::uint64_t>(config.max_batch, file.max_rows)));
   kind.config.set_max_running(static_cast<std::int64_t>(config.max_running));
+  kind.config.set_sequence_idle_ms(std::chrono::ceil<std::chrono::milliseconds>(config.sequence_idle).count());
   kind.resources = resources_of(config, how.wait_for_nodes);
   auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
   std::optional<bool> generative = false;
@@ -141,8 +146,14 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
     const auto running =
         facts->max_running > 0 ? std::min<std::uint64_t>(config.max_running, facts->max_running) : config.max_running;
     const auto scaling = config.scaling();
-    const DispatcherOptions options{*facts, queue_limits(config, *facts), config.ahead, running,
-                                    generative && scaling.min_replicas < scaling.max_replicas};
+    const auto memory =
+        facts->sequences == wire::SEQUENCE_MEMORY_CACHE ? batching::Memory::cache : batching::Memory::state;
+    const DispatcherOptions options{*facts,
+                                    queue_limits(config, *facts),
+                                    config.ahead,
+                                    running,
+                                    generative && scaling.min_replicas < scaling.max_replicas,
+                                    {memory, config.max_sequences, config.sequence_idle}};
     auto dispatcher = Dispatcher::start(options, [bell = how.bell] { bell->ring(); });
     if (dispatcher)
       dispatcher_ = std::move(*dispatcher);
@@ -169,9 +180,9 @@ ModelVersion::~ModelVersion() {
   end(gpuactors::TimePoint{});
 }
 
-void ModelVersion::end(gpuactors::TimePoint until) {
+void ModelVersion::end(gpuactors::TimePoint until, bool sequences_end) {
   if (dispatcher_ != nullptr)
-    dispatcher_->close(until);
+    dispatcher_->close(until, sequences_end);
   if (replicas_ != nullptr)
     replicas_->stop();
 }

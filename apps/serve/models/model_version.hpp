@@ -52,7 +52,7 @@ public:
   }
 
   /// Takes no more requests, waits for the others until `until`, fails the rest, and ends the replicas.
-  void end(gpuactors::TimePoint until);
+  void end(gpuactors::TimePoint until, bool sequences_end = false);
 
 private:
   ModelVersion() = default;

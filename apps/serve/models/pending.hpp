@@ -20,6 +20,8 @@ struct Pending : batching::Request {
 
   const InferRequest request;
   InferDone done;
+  /// Whether it was, for whoever submits it.
+  bool admitted = false;
   /// When its batch went to a replica.
   gpuactors::TimePoint sent{};
 

@@ -252,7 +252,9 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     wire::ReplicaBatch batch;
     batch.set_rows(static_cast<std::int64_t>(rows));
     for (const auto& input : facts.inputs)
-      batch.add_inputs()->resize(rows * input.row_bytes);
+      batch.add_inputs()->resize(rows * input.row_bytes); // texts of the length 0
+    if (facts.has_sequences())
+      batch.add_sequences()->set_rows(static_cast<std::int64_t>(rows)); // in none
     const auto start = Clock::now();
     auto reply =
         starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), options_.longest_silence));
@@ -260,8 +262,9 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     if (!reply && bell_->stopped())
       return gpuactors::fail(reply.error());
     if (!reply)
-      return gpuactors::fail(reply.error().code(), fmt::format("{} does not answer a batch of {} rows of zeros: {}",
-                                                               facts.title, rows, reply.error().message()));
+      return gpuactors::fail(reply.error().code(),
+                             fmt::format("{} does not answer a batch of {} rows of zeros{}: {}", facts.title, rows,
+                                         facts.takes_texts ? " and empty texts" : "", reply.error().message()));
     GPUACTORS_TRY(check_reply(facts, rows, *reply));
     if (options_.numbers_only) {
       GPUACTORS_TRY(check_numbers(facts, *reply));

@@ -4,6 +4,7 @@
 
 #include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <fmt/format.h>
@@ -69,6 +70,8 @@ Result<void> check_the_rest(const InferRequest& request, const ModelFacts& facts
   for (const auto& output : request.outputs)
     if (std::none_of(facts.outputs.begin(), facts.outputs.end(), [&](const auto& one) { return one.name == output; }))
       return misfit(facts, "has no output {}: {}", in_quotes(output), its("output", facts.outputs));
+  if (!request.sequence.id.empty() && !facts.has_sequences())
+    return misfit(facts, "keeps nothing from one request for the next, so that it has no sequences");
   if (request.timeout && *request.timeout <= gpuactors::Duration::zero())
     return misfit(facts, "cannot answer within a timeout of 0 or less");
   return {};
@@ -93,9 +96,15 @@ const NamedTensor* find_input(const InferRequest& request, std::string_view name
   return nullptr;
 }
 
+std::uint64_t batch_bytes(const InferRequest& request, const ModelFacts& facts) {
+  if (!facts.takes_texts)
+    return 0;
+  return bytes_of(request.inputs) + (facts.has_sequences() ? sequence_bytes : 0);
+}
+
 Result<void> check_generation(const InferRequest& request, const ModelFacts& facts) {
   GPUACTORS_TRY(check_input_names(request, facts));
-  auto bytes = request.id.size() + generation_head;
+  auto bytes = request.id.size() + request.sequence.id.size() + generation_head;
   for (const auto& takes : facts.inputs) {
     const auto& input = *find_input(request, takes.name);
     if (input.type != takes.type)
@@ -128,10 +137,17 @@ Result<std::uint64_t> check_request(const InferRequest& request, const ModelFact
                     facts.inputs.front().name, input->shape[0], takes.name);
     if (rows < 1 || static_cast<std::uint64_t>(rows) > max_batch)
       return misfit(facts, "takes 1 to {} rows in a request, not {}", max_batch, rows);
+    if (takes.is_text()) {
+      GPUACTORS_TRY(check_tensor(input_name(takes.name), *input));
+      continue;
+    }
     const auto expected = static_cast<std::size_t>(rows) * takes.row_bytes;
     if (input->data.size() != expected)
       return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input->data.size());
   }
+  // No batch could have it, not even one of its own.
+  if (const auto bytes = batch_bytes(request, facts); bytes > most_batch_bytes)
+    return misfit(facts, "takes inputs of up to {} bytes in a request, not of {}", most_batch_bytes, bytes);
   GPUACTORS_TRY(check_the_rest(request, facts));
   return static_cast<std::uint64_t>(rows);
 }

@@ -11,8 +11,9 @@
 namespace serve {
 
 /// The extensions of the protocol that are there, as the metadata of the server lists them.
-inline constexpr std::array<std::string_view, 6> extensions{
-    "binary_tensor_data", "generate", "model_configuration", "model_repository", "schedule_policy", "statistics"};
+inline constexpr std::array<std::string_view, 7> extensions{
+    "binary_tensor_data", "generate", "model_configuration", "model_repository",
+    "schedule_policy",    "sequence", "statistics"};
 
 [[nodiscard]] std::string server_document(std::string_view name, std::string_view version);
 [[nodiscard]] std::string metadata_document(const ModelDescription& model);

@@ -146,6 +146,7 @@ public:
       GPUACTORS_LET(tensor, read_tensor(value));
       request_.inputs.push_back(std::move(tensor));
     }
+    GPUACTORS_TRY(check_sequence(request_.sequence));
     return std::move(request_);
   }
 
@@ -214,6 +215,8 @@ private:
       request_.timeout = timeout_of(microseconds);
       return {};
     }
+    if (const auto number = sequence_parameter(name))
+      return read_sequence(*number, value, request_.sequence);
     GPUACTORS_TRY(refuse_parameter(name));
     GPUACTORS_LET(parameter, read_any(value, what));
     if (is_for_server(name))
@@ -280,6 +283,23 @@ private:
 };
 
 } // namespace
+
+SequenceStep find_sequence(const Bytes& body) {
+  const std::string_view json{reinterpret_cast<const char*>(body.view().data()), body.size()};
+  SequenceStep step;
+  if (json.find(sequence_parameters.front()) == std::string_view::npos)
+    return step;
+  const auto read = [&step](std::string_view name, Value value) -> Result<void> {
+    const auto number = sequence_parameter(name);
+    return number ? read_sequence(*number, value, step) : Result<void>{};
+  };
+  std::optional<simdjson::ondemand::parser> own;
+  const auto found =
+      read_document(parser_for(json.size(), own), json, [&](std::string_view name, Value value) -> Result<void> {
+        return name == "parameters" ? read_object(value, name, read) : read(name, value);
+      });
+  return found && check_sequence(step) ? step : SequenceStep{};
+}
 
 Result<InferRequest> read_generation(const Bytes& body, const ModelDescription& model) {
   if (body.size() == 0)

@@ -15,6 +15,11 @@ namespace serve {
 /// @returns `invalid_argument` with a sentence for whatever is wrong with it.
 [[nodiscard]] gpuactors::Result<InferRequest> read_generation(const Bytes& body, const ModelDescription& model);
 
+/// The sequence of such a request, before it is known which version's inputs the keys are; none if it has none, or is
+/// not as it should be, which `read_generation` says. Any thread.
+/// @param body As for `read_generation`.
+[[nodiscard]] SequenceStep find_sequence(const Bytes& body);
+
 /// {"id": ..., "model_name": ..., "model_version": ..., "NAME": value, ...}; an output with one element is a value,
 /// others are lists of all their elements.
 /// @returns `invalid_argument` for outputs that JSON has no form for.

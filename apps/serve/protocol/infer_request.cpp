@@ -6,6 +6,7 @@
 #include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 namespace serve {
@@ -58,6 +59,7 @@ public:
                               "the Inference-Header-Content-Length wrong?",
                               body_.size() - raw_at_));
     GPUACTORS_TRY(check_names(result_.request));
+    GPUACTORS_TRY(check_sequence(result_.request.sequence));
     return std::move(result_);
   }
 
@@ -105,6 +107,10 @@ private:
       GPUACTORS_LET(microseconds, read_count(value, what));
       result_.request.timeout = timeout_of(microseconds);
       return {};
+    }
+    if (const auto number = sequence_parameter(name)) {
+      GPUACTORS_TRY(once(has_sequence_.at(*number), name));
+      return read_sequence(*number, value, result_.request.sequence);
     }
     GPUACTORS_TRY(refuse_parameter(name));
     return skip(value);
@@ -306,6 +312,7 @@ private:
   bool has_form_ = false;
   bool has_priority_ = false;
   bool has_timeout_ = false;
+  std::array<bool, sequence_parameters.size()> has_sequence_{};
 };
 
 /// The shape that `bytes` bytes of a model's input have.

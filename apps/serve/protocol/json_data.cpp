@@ -120,6 +120,8 @@ public:
   }
 
   Bytes bytes() && {
+    // What is kept is what is counted: it has grown to up to twice its size.
+    values_.shrink_to_fit();
     return Bytes::of(std::move(values_));
   }
 

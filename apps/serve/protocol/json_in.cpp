@@ -1,4 +1,5 @@
 #include <apps/serve/protocol/json_in.hpp>
+#include <apps/serve/protocol/parameters.hpp>
 
 #include <cstddef>
 
@@ -80,6 +81,24 @@ Result<std::uint64_t> read_count(Value value, std::string_view what) {
   if (const auto error = value.get_uint64().get(result); error != simdjson::SUCCESS)
     return mistyped(error, what, "a whole number of at least 0");
   return result;
+}
+
+Result<void> read_sequence(std::size_t number, Value value, SequenceStep& step) {
+  const auto what = fmt::format("the parameter \"{}\"", sequence_parameters.at(number));
+  if (number > 0) {
+    GPUACTORS_LET(flag, read_boolean(value, what));
+    (number == 1 ? step.start : step.end) = flag;
+    return {};
+  }
+  simdjson::ondemand::json_type type{};
+  if (const auto error = value.type().get(type); error != simdjson::SUCCESS)
+    return malformed(error);
+  if (type == simdjson::ondemand::json_type::string) {
+    GPUACTORS_LET(text, read_string(value, what));
+    return set_sequence_id(step, std::move(text));
+  }
+  GPUACTORS_LET(id, read_count(value, what));
+  return set_sequence_id(step, id);
 }
 
 Result<void> once(bool& seen, std::string_view name) {

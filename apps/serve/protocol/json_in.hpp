@@ -3,6 +3,8 @@
 
 #include <gpuactors/base/result.hpp>
 
+#include <apps/serve/service.hpp>
+
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -39,6 +41,9 @@ inline constexpr int deepest = 32;
 [[nodiscard]] Result<bool> read_boolean(Value value, std::string_view what);
 /// A whole number of at least 0.
 [[nodiscard]] Result<std::uint64_t> read_count(Value value, std::string_view what);
+
+/// Reads the parameter of that number among `sequence_parameters`.
+[[nodiscard]] Result<void> read_sequence(std::size_t number, Value value, SequenceStep& step);
 
 /// Calls `visit(name, value)`, which returns a `Result<void>` and uses up the value, for each field.
 template <class Visit>

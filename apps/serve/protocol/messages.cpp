@@ -31,6 +31,21 @@ Result<std::uint64_t> count_of(const inference::InferParameter& parameter, std::
   return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is not a whole number of at least 0", name));
 }
 
+/// Reads the parameter of that number among `sequence_parameters`.
+Result<void> read_sequence(std::size_t number, const inference::InferParameter& parameter, SequenceStep& step) {
+  const auto name = sequence_parameters.at(number);
+  if (number == 0 && parameter.parameter_choice_case() == inference::InferParameter::kStringParam)
+    return set_sequence_id(step, std::string{parameter.string_param()});
+  if (number == 0) {
+    GPUACTORS_LET(id, count_of(parameter, name));
+    return set_sequence_id(step, id);
+  }
+  if (parameter.parameter_choice_case() != inference::InferParameter::kBoolParam)
+    return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is not a boolean", name));
+  (number == 1 ? step.start : step.end) = parameter.bool_param();
+  return {};
+}
+
 /// Reads a parameter that is for the model.
 Result<void> read_parameter(const std::string& name, const inference::InferParameter& parameter, InferRequest& request,
                             std::size_t& bytes) {
@@ -68,6 +83,10 @@ Result<void> read_parameters(const Parameters& parameters, InferRequest& request
     return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_parameters));
   std::size_t bytes = 0;
   for (const auto& [name, parameter] : parameters) {
+    if (const auto number = sequence_parameter(name)) {
+      GPUACTORS_TRY(read_sequence(*number, parameter, request.sequence));
+      continue;
+    }
     GPUACTORS_TRY(refuse_parameter(name));
     if (name == "priority") {
       GPUACTORS_LET(priority, count_of(parameter, name));
@@ -81,7 +100,7 @@ Result<void> read_parameters(const Parameters& parameters, InferRequest& request
       GPUACTORS_TRY(read_parameter(name, parameter, request, bytes));
     }
   }
-  return {};
+  return check_sequence(request.sequence);
 }
 
 Result<void> refuse_parameters(const Parameters& parameters) {
@@ -120,7 +139,11 @@ int filled_fields(const inference::InferTensorContents& contents) {
 }
 
 Bytes joined(const google::protobuf::RepeatedPtrField<std::string>& elements) {
+  std::size_t size = 0;
+  for (const auto& element : elements)
+    size += bytes_element_size(element);
   std::string data;
+  data.reserve(size);
   for (const auto& element : elements)
     append_bytes_element(data, element);
   return Bytes::of(std::move(data));

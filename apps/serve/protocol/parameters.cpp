@@ -55,6 +55,33 @@ std::optional<gpuactors::Duration> timeout_of(std::uint64_t microseconds) noexce
   return std::chrono::microseconds{static_cast<std::int64_t>(std::min(microseconds, longest_timeout))};
 }
 
+std::optional<std::size_t> sequence_parameter(std::string_view name) noexcept {
+  const auto found = std::find(sequence_parameters.begin(), sequence_parameters.end(), name);
+  if (found == sequence_parameters.end())
+    return std::nullopt;
+  return static_cast<std::size_t>(found - sequence_parameters.begin());
+}
+
+Result<void> set_sequence_id(SequenceStep& step, std::uint64_t number) {
+  step.id = number == 0 ? "" : fmt::format("{}", number);
+  return {};
+}
+
+Result<void> set_sequence_id(SequenceStep& step, std::string text) {
+  if (text.size() > longest_sequence_id)
+    return fail(Errc::invalid_argument,
+                fmt::format("the sequence_id has {} bytes: it may have {}", text.size(), longest_sequence_id));
+  step.id = std::move(text);
+  return {};
+}
+
+Result<void> check_sequence(const SequenceStep& step) {
+  if (step.id.empty() && (step.start || step.end))
+    return fail(Errc::invalid_argument, fmt::format("the request has \"{}\", and no sequence_id other than 0",
+                                                    sequence_parameters[step.start ? 1 : 2]));
+  return {};
+}
+
 Result<void> refuse_parameter(std::string_view name) {
   if (name.starts_with("shared_memory_"))
     return fail(Errc::invalid_argument,
@@ -62,9 +89,8 @@ Result<void> refuse_parameter(std::string_view name) {
                             "data in the request",
                             name));
   if (name.starts_with("sequence_"))
-    return fail(
-        Errc::invalid_argument,
-        fmt::format("the parameter \"{}\" is for models with sequences, which this server does not have", name));
+    return fail(Errc::invalid_argument, fmt::format("there is no parameter \"{}\" here: a request has {}", name,
+                                                    fmt::join(sequence_parameters, ", ")));
   if (name == "classification")
     return fail(Errc::invalid_argument,
                 "the parameter \"classification\" is not supported: ask for the output and sort it");

@@ -3,6 +3,7 @@
 
 #include <apps/serve/service.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,7 +16,24 @@ namespace serve {
 /// What the parameter "timeout" means; 0 is none, so that the model's default holds. Longer than a year is one.
 [[nodiscard]] std::optional<gpuactors::Duration> timeout_of(std::uint64_t microseconds) noexcept;
 
-/// Refuses parameters that ask for what is not there and would change the answer: shared memory, sequences, classes.
+/// Bytes of a sequence's id.
+inline constexpr std::size_t longest_sequence_id = 128;
+
+/// The parameters of a request that say which sequence it is in.
+inline constexpr std::array<std::string_view, 3> sequence_parameters{"sequence_id", "sequence_start", "sequence_end"};
+
+/// The number of a parameter among `sequence_parameters`; none for others.
+[[nodiscard]] std::optional<std::size_t> sequence_parameter(std::string_view name) noexcept;
+
+/// Sets the id; a number is the text of its digits, and 0 is none. @returns `invalid_argument` for a longer one.
+[[nodiscard]] gpuactors::Result<void> set_sequence_id(SequenceStep& step, std::uint64_t number);
+[[nodiscard]] gpuactors::Result<void> set_sequence_id(SequenceStep& step, std::string text);
+
+/// Checks what the parameters say together. @returns `invalid_argument` for a start or an end without an id.
+[[nodiscard]] gpuactors::Result<void> check_sequence(const SequenceStep& step);
+
+/// Refuses parameters that ask for what is not there and would change the answer: shared memory, classes; and those of
+/// sequences in other places than among the request's.
 /// @returns `invalid_argument`.
 [[nodiscard]] gpuactors::Result<void> refuse_parameter(std::string_view name);
 

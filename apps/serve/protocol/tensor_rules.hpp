@@ -36,6 +36,11 @@ inline constexpr std::size_t longest_id = 1'024;
 /// Reads the BYTES element at the front of `data` and takes it off; none when the rest does not hold it whole.
 [[nodiscard]] std::optional<std::span<const std::byte>> take_bytes_element(std::span<const std::byte>& data) noexcept;
 
+/// Bytes of a BYTES element.
+[[nodiscard]] inline std::size_t bytes_element_size(std::string_view element) noexcept {
+  return sizeof(std::uint32_t) + element.size();
+}
+
 /// Appends a BYTES element.
 void append_bytes_element(std::string& data, std::string_view element);
 
