@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -185,6 +186,21 @@ private:
     gpuactors::TimePoint idle_since;
   };
 
+  /// A batch at a replica, for its reply, without what it carries: a reply may come late, or never.
+  struct Sent {
+    std::uint64_t replica = 0;
+    std::uint64_t flight = 0;
+    std::uint64_t rows = 0;
+    /// Of each member.
+    std::vector<std::uint64_t> member_rows;
+  };
+
+  /// A reply that fits its batch; of outputs with texts, the bytes of each member, since no row says where they are.
+  struct CheckedReply {
+    std::shared_ptr<const wire::ReplicaReply> message;
+    std::vector<std::vector<std::span<const std::byte>>> texts;
+  };
+
   /// What is done without the lock.
   struct Launch {
     std::shared_ptr<const RunBatch> run;
@@ -212,11 +228,13 @@ private:
   Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed);
 
   void run_timer();
-  void landed(std::uint64_t replica, std::uint64_t flight, gpuactors::Result<wire::ReplicaReply> reply);
+  void landed(const Sent& batch, gpuactors::Result<wire::ReplicaReply> reply);
   void act(Actions actions);
   /// Sends what goes to replicas in the order of its flights; one thread at a time does that, for all.
   void launch_in_order();
   void launch(const Launch& launch);
+  /// Looks at every text of a reply: without the lock.
+  [[nodiscard]] gpuactors::Result<CheckedReply> check(const Sent& batch, wire::ReplicaReply reply) const;
   void launch_stream(const Launch& launch);
   void add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream);
 
@@ -242,7 +260,7 @@ private:
   /// Fails the requests that need what a replica had.
   void lose_sequences(std::uint64_t replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void put_back(const batching::RequestPtr& request);
-  void answer_batch(const Flight& flight, wire::ReplicaReply reply, gpuactors::TimePoint now, Actions& actions);
+  void answer_batch(const Flight& flight, const CheckedReply& reply, gpuactors::TimePoint now, Actions& actions);
   void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   /// The reply was larger than a message: of the size that the text says.
   void fail_large(const Flight& flight, std::string_view size, gpuactors::TimePoint now, Actions& actions);

@@ -49,12 +49,12 @@ bool is_gone(Errc code) {
   }
 }
 
-/// The rows of one request within its batch; of outputs with texts their bytes, too, since no row says where they are.
+/// The rows of one request within its batch, and of outputs with texts their bytes.
 struct PartOfBatch {
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
   std::size_t members = 0;
-  std::vector<std::span<const std::byte>> texts;
+  const std::vector<std::span<const std::byte>>& texts;
 };
 
 std::span<const std::byte> bytes_in(const std::string& text) {
@@ -262,25 +262,38 @@ void Dispatcher::launch(const Launch& launch) {
       write_sequence(message, static_cast<const Pending&>(*member).request.sequence);
       message.set_rows(static_cast<std::int64_t>(member->rows));
     }
-  (*launch.run)(std::move(batch), [weak = weak_from_this(), replica = launch.replica,
-                                   flight = launch.flight](Result<wire::ReplicaReply> reply) {
+  Sent sent{launch.replica, launch.flight, launch.rows, {}};
+  for (const auto& member : launch.members)
+    sent.member_rows.push_back(member->rows);
+  (*launch.run)(std::move(batch), [weak = weak_from_this(), sent = std::move(sent)](Result<wire::ReplicaReply> reply) {
     if (const auto self = weak.lock())
-      self->landed(replica, flight, std::move(reply));
+      self->landed(sent, std::move(reply));
   });
 }
 
-void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::ReplicaReply> reply) {
+Result<Dispatcher::CheckedReply> Dispatcher::check(const Sent& batch, wire::ReplicaReply reply) const {
+  GPUACTORS_TRY(check_reply(options_.facts, batch.rows, reply));
+  CheckedReply result{std::make_shared<const wire::ReplicaReply>(std::move(reply)), {}};
+  TextsOfReply texts{options_.facts, *result.message};
+  for (const auto rows : batch.member_rows)
+    result.texts.push_back(texts.take(rows));
+  return result;
+}
+
+void Dispatcher::landed(const Sent& batch, Result<wire::ReplicaReply> reply) {
+  const auto checked = reply ? check(batch, std::move(*reply)) : gpuactors::fail(reply.error());
+  const auto gone = !reply && is_gone(reply.error().code());
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
-    const auto replica = replicas_.find(id);
+    const auto replica = replicas_.find(batch.replica);
     if (replica == replicas_.end())
       return; // it was lost, and its batch went elsewhere
-    const auto found = replica->second.flights.find(number);
+    const auto found = replica->second.flights.find(batch.flight);
     if (found == replica->second.flights.end())
       return;
     const auto now = Clock::now();
-    if (!reply && is_gone(reply.error().code())) {
+    if (gone) {
       lose(replica->second, reply.error(), now, actions);
     } else {
       // One that overtook another was not begun when it was thought to be.
@@ -292,13 +305,12 @@ void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::Rep
       // A batch that waited behind this one begins now, whatever the table said.
       for (auto& [other, waiting] : replica->second.flights)
         waiting.start = now;
-      if (reply) {
-        if (in_order)
-          times_.add(replica->second.facts.share, flight.rows, now - flight.start);
-        answer_batch(flight, std::move(*reply), now, actions);
-      } else {
-        fail_batch(flight, reply.error(), now, actions);
-      }
+      if (reply && in_order)
+        times_.add(replica->second.facts.share, flight.rows, now - flight.start);
+      if (checked)
+        answer_batch(flight, *checked, now, actions);
+      else
+        fail_batch(flight, checked.error(), now, actions);
     }
     pump(now, actions);
     wake_timer();
@@ -307,23 +319,22 @@ void Dispatcher::landed(std::uint64_t id, std::uint64_t number, Result<wire::Rep
   act(std::move(actions));
 }
 
-void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, TimePoint now, Actions& actions) {
+void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, TimePoint now, Actions& actions) {
   const auto& facts = options_.facts;
-  if (const auto fits = check_reply(facts, flight.rows, reply); !fits)
-    return fail_batch(flight, fits.error(), now, actions);
-  if (reply.input_ns() == 0 && reply.infer_ns() == 0 && reply.output_ns() == 0)
-    reply.set_infer_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start).count());
+  const auto& shared = reply.message;
+  std::chrono::nanoseconds infer{shared->infer_ns()};
+  if (shared->input_ns() == 0 && shared->infer_ns() == 0 && shared->output_ns() == 0)
+    infer = std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start);
   queue_.rows_fit(flight.rows);
   ++statistics_.execution_count;
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
-  count(statistics_.batches[flight.rows], std::chrono::nanoseconds{reply.infer_ns()});
-  latencies_.infer.add(std::chrono::nanoseconds{reply.infer_ns()});
-  const auto shared = std::make_shared<const wire::ReplicaReply>(std::move(reply));
-  TextsOfReply texts{facts, *shared};
+  count(statistics_.batches[flight.rows], infer);
+  latencies_.infer.add(infer);
   std::uint64_t first_row = 0;
+  std::size_t number = 0;
   for (const auto& member : flight.members) {
-    PartOfBatch part{first_row, member->rows, flight.members.size(), texts.take(member->rows)};
+    const PartOfBatch part{first_row, member->rows, flight.members.size(), reply.texts[number++]};
     first_row += member->rows;
     if (!queue_.settle(*member))
       continue; // answered before, by its timeout or its client
@@ -334,7 +345,7 @@ void Dispatcher::answer_batch(const Flight& flight, wire::ReplicaReply reply, Ti
     latencies_.request.add(now - pending->arrived);
     latencies_.queue.add(pending->sent - pending->arrived);
     count(statistics_.compute_input, std::chrono::nanoseconds{shared->input_ns()});
-    count(statistics_.compute_infer, std::chrono::nanoseconds{shared->infer_ns()});
+    count(statistics_.compute_infer, infer);
     count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
     answer.outputs = outputs_of(facts, pending->request.outputs, shared, part);
