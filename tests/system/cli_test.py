@@ -259,10 +259,6 @@ for seconds in ("-1", "86401", '"NaN"', '"Infinity"'):
     refuses(f"sleep of {seconds} is refused", submit("sleep", f'{{"seconds":{seconds}}}'),
             r"gpuactors submit: seconds is \S+: 0 to 86400 are expected")
 
-refuses("quotas without certificates are said to bound nobody",
-        ["broker", "--insecure", "--quota", "alice=1", "--listen", "nowhere"],
-        r"warning: --quota bounds nobody with --insecure: [^\n]*\ngpuactors broker: ")
-
 # -- failures that are nobody's mistake of form ------------------------------------------------------
 
 refuses("a quota that is passed is an error with the numbers",

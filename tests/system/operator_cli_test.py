@@ -228,6 +228,14 @@ def quotas(cluster):
     same(len(events(cluster, "--kind", "quota_set")), 5)
 
 
+@case
+def quotas_of_nobody(cluster):
+    """a broker without certificates warns that quotas bound nobody"""
+    broker = subprocess.run([cluster.program, "broker", "--insecure", "--quota", "alice=1", "--listen", "nowhere"],
+                            env=cluster.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    fits(r"warning: --quota bounds nobody with --insecure: ", broker.stderr)
+
+
 # -- timeline --------------------------------------------------------------------------------------
 
 
