@@ -57,6 +57,63 @@ TEST_CASE("a batch is the head of the queue as far as its rows fit", "[serve]") 
   CHECK(queue.waiting_rows() == 0);
 }
 
+TEST_CASE("batches of halved rows grow again, each time later if that was in vain", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 32}, times};
+  queue.lower_rows(30);
+  CHECK(queue.batch_rows() == 15);
+  const auto grown_after = [&](std::uint64_t rows) {
+    const auto before = queue.batch_rows();
+    int batches = 0;
+    for (; queue.batch_rows() == before && batches < 10'000; ++batches)
+      queue.rows_fit(rows);
+    return batches;
+  };
+  // A request of 10 rows is alone in its batch, since two have 20.
+  CHECK(grown_after(10) == 64);
+  CHECK(queue.batch_rows() == 30);
+  queue.lower_rows(30);
+  CHECK(grown_after(15) == 256);
+  CHECK(queue.batch_rows() == 30);
+  // Small ones say nothing.
+  CHECK(grown_after(15) == 10'000);
+  CHECK(grown_after(16) == 256);
+  CHECK(queue.batch_rows() == 32);
+}
+
+TEST_CASE("a request that was put back does not wait for company again", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 8, .max_delay = 1h}, times};
+  const auto first = request(8);
+  REQUIRE(queue.admit(first, start, one_idle));
+  CHECK(queue.next(start, share).batch == std::vector{first});
+  const auto fresh = request(1);
+  REQUIRE(queue.admit(fresh, start, one_idle));
+  CHECK(queue.next(start, share).batch.empty());
+  REQUIRE(queue.cancel(*fresh));
+  const auto half = request(4);
+  half->arrived = start - 1h;
+  REQUIRE(queue.admit(half, start, one_idle));
+  REQUIRE(queue.next(start, share).batch == std::vector{half});
+  half->arrived = start;
+  REQUIRE(queue.put_back(half));
+  CHECK(queue.next(start, share).batch == std::vector{half});
+}
+
+TEST_CASE("one request whose answer is too large alone does not keep batches small", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 32}, times};
+  for (const std::uint64_t rows : {32, 16, 8, 4, 2})
+    queue.lower_rows(rows);
+  CHECK(queue.batch_rows() == 1);
+  queue.one_was_large();
+  CHECK(queue.batch_rows() == 32);
+  queue.lower_rows(32);
+  queue.rows_fit(16);
+  queue.one_was_large();
+  CHECK(queue.batch_rows() == 16);
+}
+
 TEST_CASE("a batch is the head of the queue as far as its bytes fit", "[serve]") {
   const BatchTimes times;
   BatchQueue queue{{.max_batch = 8, .max_batch_bytes = 100}, times};

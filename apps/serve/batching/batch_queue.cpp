@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace serve::batching {
 
@@ -20,9 +21,10 @@ namespace {
 /// correct a table that is too pessimistic.
 constexpr std::uint64_t probe_every = 16;
 
-/// After so many full batches whose answers were not too large, batches may have twice the rows: their answers may have
-/// become smaller, and one that is too large costs little among so many.
-constexpr std::uint64_t grow_after = 64;
+/// Each time that batches grew and an answer was too large again, so many times as many must be answered before the
+/// next.
+constexpr std::uint64_t patience_grows = 4;
+constexpr std::uint64_t most_patience = 1U << 24;
 
 /// How much earlier than at the last moment a batch that is held back goes: whoever asks again is woken a little late,
 /// and a batch takes a little longer than the last ones. Without it, what waits until its deadline is always late.
@@ -129,6 +131,7 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, c
   auto earliest = never;      // of the deadlines in the batch
   auto first_arrived = never; // of its requests
   bool complete = false;      // it would not take one more
+  bool waited = false;        // one of its requests was in a batch before
   for (auto it = waiting_.begin(); it != waiting_.end() && !complete;) {
     const auto request = it->second;
     ++it;
@@ -157,9 +160,10 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, c
     bytes += request->bytes;
     earliest = deadline;
     first_arrived = std::min(first_arrived, request->arrived);
+    waited = waited || request->again;
     complete = complete || rows >= batch_rows_;
   }
-  if (may_wait && !complete && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
+  if (may_wait && !complete && !waited && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
     const auto took = times_.estimate(share, result.rows);
     const auto latest = earliest == never ? never : earliest - took - slack(took);
     const auto until = std::min(deadline_after(first_arrived, limits_.max_delay), latest);
@@ -196,19 +200,34 @@ bool BatchQueue::put_back(const RequestPtr& request) {
   if (request->state != Request::State::running)
     return false;
   running_.erase(request->place);
+  request->again = true;
   start_waiting(request);
   return true;
 }
 
 void BatchQueue::lower_rows(std::uint64_t rows) {
+  if (!rows_before_)
+    rows_before_ = batch_rows_;
+  if (std::exchange(has_grown_, false))
+    patience_ = std::min(patience_grows * patience_, most_patience);
   batch_rows_ = std::min(batch_rows_, std::max<std::uint64_t>(rows / 2, 1));
   fitting_ = 0;
 }
 
+void BatchQueue::one_was_large() {
+  if (rows_before_)
+    batch_rows_ = *std::exchange(rows_before_, std::nullopt);
+}
+
 void BatchQueue::rows_fit(std::uint64_t rows) {
-  if (batch_rows_ == limits_.max_batch || rows < batch_rows_ || ++fitting_ < grow_after)
+  // Two of half the rows would be one batch: this one is as large as its requests allow.
+  if (2 * rows <= batch_rows_)
+    return;
+  rows_before_.reset();
+  if (batch_rows_ == limits_.max_batch || ++fitting_ < patience_)
     return;
   batch_rows_ = std::min(2 * batch_rows_, limits_.max_batch);
+  has_grown_ = true;
   fitting_ = 0;
 }
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -99,14 +100,20 @@ public:
   /// The same for an answer that is an error.
   bool give_up(Request& request);
 
-  /// The batch was lost: the request waits again, where it was before. @returns false as `settle` does.
+  /// The batch was lost: the request waits again, where it was before, for a replica, but not for company.
+  /// @returns false as `settle` does.
   bool put_back(const RequestPtr& request);
 
   /// The answer to a batch of several requests was too large: batches have half of its rows at most, from now on.
   /// A request that has more goes alone.
   void lower_rows(std::uint64_t rows);
 
-  /// A batch of so many rows was answered. After some as large as may be, batches grow again.
+  /// The answer to a request alone was too large: the batches that were halved to find it were not at fault, and may be
+  /// as large as before.
+  void one_was_large();
+
+  /// A batch of so many rows was answered. After some of more than half of what is allowed, batches may have twice the
+  /// rows again.
   void rows_fit(std::uint64_t rows);
 
   /// Rows of a batch of several requests, at most.
@@ -171,9 +178,15 @@ private:
   QueueCounts counts_;
   std::uint64_t last_number_ = 0;
   std::uint64_t refused_idle_ = 0;
-  /// What `lower_rows` has left, and how many batches of that size were answered since it changed.
+  /// What `lower_rows` has left, what there was before as long as no batch fitted since, and how many batches of that
+  /// size were answered since it changed.
   std::uint64_t batch_rows_;
+  std::optional<std::uint64_t> rows_before_;
   std::uint64_t fitting_ = 0;
+  /// After so many batches grow: their answers may have become smaller, and one that is too large costs little among so
+  /// many.
+  std::uint64_t patience_ = 64;
+  bool has_grown_ = false;
   std::map<Place, RequestPtr> waiting_;
   std::map<Place, RequestPtr> running_;
   /// Rows that wait, in all and by priority; bytes in all.

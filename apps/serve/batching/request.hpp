@@ -50,6 +50,8 @@ struct Request {
   Place place;
   /// It forms a batch of its own, and no table says whether that is worth it: a probe, or a suspect.
   bool alone = false;
+  /// It was put back: it has waited for company before.
+  bool again = false;
   /// Batches with it that were lost together with their replica.
   int losses = 0;
   /// What it is one of, if it is in a sequence, and which one.

@@ -220,7 +220,7 @@ private:
     gpuactors::Result<InferReply> result;
   };
   struct Actions {
-    std::deque<Launch> launches;
+    std::vector<Launch> launches;
     std::vector<Answer> answers;
     bool replicas_changed = false;
   };

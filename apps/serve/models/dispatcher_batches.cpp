@@ -192,8 +192,11 @@ bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filte
       sequences_.sent(*request, replica.facts.id);
   }
   replica.free_at = deadline_after(start, times_.estimate(replica.facts.share, next.rows));
-  auto& launches = options_.facts.has_sequences() ? launches_ : actions.launches;
-  launches.push_back({replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch});
+  Launch launch{replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch};
+  if (options_.facts.has_sequences())
+    launches_.push_back(std::move(launch));
+  else
+    actions.launches.push_back(std::move(launch));
   replica.flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
   return true;
 }
@@ -229,6 +232,9 @@ void Dispatcher::launch_in_order() {
   while (!launches_.empty()) {
     const auto next = std::move(launches_.front());
     launches_.pop_front();
+    // It may have been withdrawn, or its replica lost, since it was begun.
+    if (!is_in_flight(next))
+      continue;
     lock.unlock();
     launch(next);
     lock.lock();
@@ -237,12 +243,6 @@ void Dispatcher::launch_in_order() {
 }
 
 void Dispatcher::launch(const Launch& launch) {
-  {
-    // It may have been withdrawn, or its replica lost, since it was begun.
-    const std::lock_guard lock{mutex_};
-    if (!is_in_flight(launch))
-      return;
-  }
   if (launch.stream != nullptr)
     return launch_stream(launch);
   wire::ReplicaBatch batch;
@@ -325,7 +325,9 @@ void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, T
   std::chrono::nanoseconds infer{shared->infer_ns()};
   if (shared->input_ns() == 0 && shared->infer_ns() == 0 && shared->output_ns() == 0)
     infer = std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start);
-  queue_.rows_fit(flight.rows);
+  // With state, an answer that is too large again would cost sequences.
+  if (!facts.has_sequences() || options_.sequences.memory != batching::Memory::state)
+    queue_.rows_fit(flight.rows);
   ++statistics_.execution_count;
   statistics_.inference_count += flight.rows;
   statistics_.last_inference_ms = milliseconds_since_epoch();
@@ -357,6 +359,8 @@ void Dispatcher::fail_large(const Flight& flight, std::string_view size, TimePoi
   const auto several = flight.members.size() > 1;
   if (several)
     queue_.lower_rows(flight.rows);
+  else
+    queue_.one_was_large();
   const auto most = gpuactors::format_bytes(gpuactors::limits::payload_bytes);
   for (const auto& member : flight.members) {
     const auto changed_state = member->sequence != nullptr && options_.sequences.memory == batching::Memory::state;

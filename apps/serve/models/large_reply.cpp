@@ -13,10 +13,9 @@ std::optional<std::string> size_of_large_reply(const gpuactors::Error& error) {
     return std::nullopt;
   const std::string_view text = error.message();
   const auto begin = fmt::format("the message {} has ", wire::ReplicaReply::descriptor()->full_name());
-  const auto at = text.find(begin);
-  if (at == std::string_view::npos)
+  if (!text.starts_with(begin))
     return std::nullopt;
-  const auto size = text.substr(at + begin.size());
+  const auto size = text.substr(begin.size());
   const auto end = size.find(", at most ");
   return end == std::string_view::npos ? std::nullopt : std::optional{std::string{size.substr(0, end)}};
 }

@@ -159,8 +159,10 @@ void BrokerCore::make_way(const Event& pending) {
     take_turns();
   else
     make_way(pending.request);
-  // What waits for quotas makes turns longer, which is no reason for what comes to wait as long.
-  if ((owner || !over_quotas_.empty()) && turn_ > limits::lease_turn) {
+  // What waits for quotas makes turns longer, which is no reason for what comes to wait as long; more of the same is
+  // none to take more turns.
+  const bool is_new = owner ? !over_quotas_.contains(*owner) : !over_quotas_.empty();
+  if (is_new && turn_ > limits::lease_turn) {
     turn_ = limits::lease_turn;
     begin_turn();
   }
