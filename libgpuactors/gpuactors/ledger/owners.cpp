@@ -44,11 +44,15 @@ Ledger::Impl::ShapeKey Ledger::Impl::shape_key(const ResourceRequest& request) c
 // -- the count -------------------------------------------------------------------------------------
 
 void Ledger::Impl::charge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
+  if (owner.empty())
+    return;
   quotas_.take(owner, devices);
   quota_due_ = quota_due_ || (!claims_.empty() && quotas_.limit_of(owner));
 }
 
 void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
+  if (owner.empty())
+    return;
   // What waited for a place only is woken by what became free.
   if (const auto room = quotas_.room_of(owner); quotas_.limit_of(owner) && queue_.wakes().needs_more(owner, room)) {
     auto& had = grown_.try_emplace(owner, room).first->second;
@@ -58,6 +62,8 @@ void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceG
 }
 
 bool Ledger::Impl::has_room(const std::string& owner, std::int64_t least, Lens& lens) const {
+  if (owner.empty())
+    return true;
   const auto room = quotas_.room_of(owner);
   lens.most_share = std::min(lens.most_share, Share{room});
   return least <= room;

@@ -27,7 +27,7 @@ void Ledger::Impl::serve_queue(Events& events) {
   }
   sync_claims();
   move_reservations();
-  bool again = true;
+  bool again = queue_.wakes().size() > 0;
   while (again) {
     again = false;
     std::optional<QueueKey> last;
