@@ -4,9 +4,8 @@
 //   printf 'english the cat sat on the mat\ngerman die Katze lag auf der Matte\n' > languages.txt
 //   gpuactors-serve --model language=languages.txt,actor=examples/language --plugin ./example_served_texts.so
 //
-// A text becomes a row: how often each triple of its bytes comes, hashed to a column, and all of it scaled to the
-// length
-// 1. Each line of the file becomes one, too. One matrix product compares all texts of a batch with all languages.
+// A text becomes a row: how often each triple of its bytes comes, hashed to a column, and all of it scaled to a length
+// of 1. Each line of the file becomes one, too. One matrix product compares all texts of a batch with all languages.
 #include <gpuactors/gpuactors.hpp>
 #include <gpuactors/v1/serving.pb.h>
 

@@ -154,13 +154,9 @@ Result<void> read_node(DaemonArguments& arguments) {
 }
 
 Result<void> read_broker(DaemonArguments& arguments) {
-  GPUACTORS_LET(quotas, parse_pairs("--quota", arguments.quotas));
-  for (const auto& [owner, text] : quotas) {
-    GPUACTORS_LET(gpus, parse_number("--quota " + owner, text));
-    GPUACTORS_TRY(Share::from_double(gpus, "--quota " + owner));
-    arguments.broker.quotas[owner] = gpus;
-  }
-  if (arguments.insecure && !quotas.empty())
+  GPUACTORS_LET(quotas, parse_quotas("--quota", arguments.quotas));
+  arguments.broker.quotas = std::move(quotas);
+  if (arguments.insecure && !arguments.broker.quotas.empty())
     std::cerr << "warning: --quota bounds nobody with --insecure: owners are the names in clients' certificates\n";
   return {};
 }

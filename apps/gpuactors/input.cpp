@@ -58,6 +58,18 @@ Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, 
   return result;
 }
 
+Result<std::map<std::string, double>> parse_quotas(const std::string& what, const std::vector<std::string>& pairs) {
+  GPUACTORS_LET(texts, parse_pairs(what, pairs));
+  std::map<std::string, double> result;
+  for (const auto& [owner, text] : texts) {
+    const auto name = fmt::format("{} {}", what, owner);
+    GPUACTORS_LET(gpus, parse_number(name, text));
+    GPUACTORS_TRY(Share::from_double(gpus, name));
+    result[owner] = gpus;
+  }
+  return result;
+}
+
 Result<std::shared_ptr<std::istream>> open_document(const std::string& path) {
   if (path == "-") {
     if (isatty(STDIN_FILENO) != 0)

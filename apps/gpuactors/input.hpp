@@ -30,6 +30,10 @@ Result<Duration> parse_seconds(const std::string& what, const std::string& text)
 /// @returns `invalid_argument`, naming `what`, without "=", with an empty name, or for a name that comes twice.
 Result<std::map<std::string, std::string>> parse_pairs(const std::string& what, const std::vector<std::string>& pairs);
 
+/// Reads quotas of owners, each "OWNER=DEVICES".
+/// @returns `invalid_argument` as `parse_pairs`, or for what is no share of devices.
+Result<std::map<std::string, double>> parse_quotas(const std::string& what, const std::vector<std::string>& pairs);
+
 /// Opens the file `path`, or standard input for "-", to be read piece by piece.
 /// @returns `invalid_argument` with the reason if it cannot be read.
 Result<std::shared_ptr<std::istream>> open_document(const std::string& path);

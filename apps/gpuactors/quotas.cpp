@@ -46,13 +46,7 @@ Json json_quotas(const v1::ClusterState& state) {
 }
 
 Result<void> run_quotas(const QuotasArguments& arguments) {
-  GPUACTORS_LET(set, parse_pairs("--set", arguments.set));
-  std::map<std::string, double> quotas;
-  for (const auto& [owner, text] : set) {
-    GPUACTORS_LET(gpus, parse_number("--set " + owner, text));
-    GPUACTORS_TRY(Share::from_double(gpus, "--set " + owner));
-    quotas[owner] = gpus;
-  }
+  GPUACTORS_LET(quotas, parse_quotas("--set", arguments.set));
   GPUACTORS_LET(cluster, arguments.cluster.open());
   for (const auto& owner : arguments.remove) {
     GPUACTORS_TRY(cluster.remove_quota(owner));

@@ -7,21 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import traceback
 
-from program_support import DEADLINE, cluster_of, environment, serving, until
-from program_test import has
+from program_support import Cases, DEADLINE, cluster_of, environment, has, serving, until
 
 TYPE = "examples/line"
-CASES = []
-
-
-def case(function):
-    """A case; its name is the function's first line of documentation."""
-    CASES.append(function)
-    return function
+case = Cases()
 
 
 class Machine:
@@ -209,23 +200,5 @@ def refuses_to_start(machine):
         "--plugin is for an embedded cluster")
 
 
-def main():
-    failed = 0
-    wanted = sys.argv[5] if len(sys.argv) > 5 else ""
-    with tempfile.TemporaryDirectory() as folder:
-        machine = Machine(*sys.argv[1:5], folder)
-        for function in CASES:
-            name = function.__doc__.splitlines()[0]
-            if wanted not in name:
-                continue
-            try:
-                function(machine)
-                print(f"ok: {name}", flush=True)
-            except Exception:  # pylint: disable=broad-except
-                failed += 1
-                print(f"FAILED: {name}\n{traceback.format_exc()}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(case.run(Machine, 4))

@@ -1,4 +1,5 @@
 // Streams of generative models over gRPC, as Triton's clients see them.
+#include "grpc_requests.hpp"
 #include "test_service.hpp"
 
 #include <apps/serve/fronts.hpp>
@@ -86,27 +87,13 @@ inference::ModelInferRequest wrong_talk() {
   return request;
 }
 
-inference::ModelInferRequest line(const std::string& id) {
-  inference::ModelInferRequest request;
-  request.set_model_name("line");
-  request.set_id(id);
-  auto& input = *request.add_inputs();
-  input.set_name("x");
-  input.set_datatype("FP32");
-  input.add_shape(1);
-  input.add_shape(4);
-  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F})
-    input.mutable_contents()->add_fp32_contents(value);
-  return request;
-}
-
 /// Whether a number is still the same after the server has answered others for a while.
 bool stands_still(Talking& talking, const std::function<std::size_t()>& number) {
   const auto before = number();
   for (int i = 0; i < 200; ++i) {
     grpc::ClientContext context;
     inference::ModelInferResponse answer;
-    REQUIRE(talking.stub->ModelInfer(&context, line("row"), &answer).ok());
+    REQUIRE(talking.stub->ModelInfer(&context, row_for("line", "row"), &answer).ok());
   }
   return number() == before;
 }
@@ -139,7 +126,7 @@ TEST_CASE("a stream has all replies to a request in their order, and their end i
   CHECK(talking.response.infer_response().model_version() == "1");
   // Without the wish, the next request's replies come next.
   REQUIRE(talking.stream->Write(talk_about("d", "8")));
-  REQUIRE(talking.stream->Write(line("9")));
+  REQUIRE(talking.stream->Write(row_for("line", "9")));
   std::map<std::string, bool> last;
   for (int i = 0; i < 2; ++i) {
     const auto id = talking.read();
@@ -159,7 +146,7 @@ TEST_CASE("a talk that stands still holds up no other request of its stream", "[
   REQUIRE(talking.stream->Write(talk_about("xy", "quick")));
   CHECK(talking.read() == "quick");
   CHECK(talking.read() == "quick");
-  REQUIRE(talking.stream->Write(line("row")));
+  REQUIRE(talking.stream->Write(row_for("line", "row")));
   CHECK(talking.read() == "row");
   talking.context.TryCancel();
   const auto given_up = [&talks = talking.service.talks()] {

@@ -1,4 +1,5 @@
 // What gRPC's own clients see of the front, where no client of the protocol looks.
+#include "grpc_requests.hpp"
 #include "test_service.hpp"
 
 #include <apps/serve/fronts.hpp>
@@ -41,20 +42,6 @@ struct Served {
   std::shared_ptr<grpc::Channel> channel;
 };
 
-inference::ModelInferRequest request_for(const std::string& model) {
-  inference::ModelInferRequest request;
-  request.set_model_name(model);
-  request.set_id("7");
-  auto& input = *request.add_inputs();
-  input.set_name("x");
-  input.set_datatype("FP32");
-  input.add_shape(1);
-  input.add_shape(4);
-  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F})
-    input.mutable_contents()->add_fp32_contents(value);
-  return request;
-}
-
 } // namespace
 
 TEST_CASE("a stream that has nothing to answer ends at once when the server does", "[serve]") {
@@ -63,7 +50,7 @@ TEST_CASE("a stream that has nothing to answer ends at once when the server does
   grpc::ClientContext context;
   auto stream = stub->ModelStreamInfer(&context);
   inference::ModelStreamInferResponse response;
-  REQUIRE(stream->Write(request_for("line")));
+  REQUIRE(stream->Write(row_for("line")));
   REQUIRE(stream->Read(&response));
   CHECK(response.infer_response().id() == "7");
   served.fronts->stop(20s);
@@ -78,7 +65,7 @@ TEST_CASE("a stream ends with the answer to what it has asked when the server do
   auto stub = inference::GRPCInferenceService::NewStub(served.channel);
   grpc::ClientContext context;
   auto stream = stub->ModelStreamInfer(&context);
-  auto request = request_for("wait"); // until its timeout
+  auto request = row_for("wait"); // until its timeout
   (*request.mutable_parameters())["timeout"].set_int64_param(200'000);
   REQUIRE(stream->Write(request));
   while (served.service.waiting() == 0)
@@ -98,13 +85,13 @@ TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve
   inference::ModelInferResponse answer;
   for (const auto* model : {"line", "none", "none"}) {
     grpc::ClientContext context;
-    CHECK(stub->ModelInfer(&context, request_for(model), &answer).ok() == (std::string_view{model} == "line"));
+    CHECK(stub->ModelInfer(&context, row_for(model), &answer).ok() == (std::string_view{model} == "line"));
   }
   grpc::ClientContext context;
   auto stream = stub->ModelStreamInfer(&context);
   inference::ModelStreamInferResponse response;
   for (const auto* model : {"line", "line", "none"}) {
-    REQUIRE(stream->Write(request_for(model)));
+    REQUIRE(stream->Write(row_for(model)));
     REQUIRE(stream->Read(&response));
   }
   const auto counts = served.fronts->counts().grpc_answers;
@@ -116,7 +103,7 @@ TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve
 TEST_CASE("an id that is too long is refused, and not repeated by a stream", "[serve]") {
   Served served;
   auto stub = inference::GRPCInferenceService::NewStub(served.channel);
-  auto request = request_for("line");
+  auto request = row_for("line");
   request.set_id(std::string(1'025, 'i'));
   inference::ModelInferResponse answer;
   grpc::ClientContext context;

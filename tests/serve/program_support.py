@@ -8,9 +8,11 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+import traceback
 
 DEADLINE = 60
 INPUTS = 64
@@ -34,6 +36,43 @@ def until(condition, what, seconds=DEADLINE):
             return result
         time.sleep(0.02)
     raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def has(text, part):
+    assert part in text, f"{part!r} is not in {text!r}"
+
+
+class Cases:
+    """The cases of a test: functions of a machine, by `@case`; the first line of one's documentation is its name."""
+
+    def __init__(self):
+        self.functions = []
+
+    def __call__(self, function):
+        self.functions.append(function)
+        return function
+
+    def run(self, machine_of, programs):
+        """Runs those whose names contain what follows the programs on the command line, in order; what to exit with.
+
+        machine_of(PROGRAM..., FOLDER) makes what they get, from so many programs.
+        """
+        failed, ran = 0, 0
+        wanted = sys.argv[programs + 1] if len(sys.argv) > programs + 1 else ""
+        with tempfile.TemporaryDirectory() as folder:
+            machine = machine_of(*sys.argv[1:programs + 1], folder)
+            for function in self.functions:
+                name = function.__doc__.splitlines()[0]
+                if wanted not in name:
+                    continue
+                ran += 1
+                try:
+                    function(machine)
+                    print(f"ok: {name}", flush=True)
+                except Exception:  # pylint: disable=broad-except
+                    failed += 1
+                    print(f"FAILED: {name}\n{traceback.format_exc()}", flush=True)
+        return 1 if failed or not ran else 0
 
 
 class Server:

@@ -9,19 +9,12 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
-import traceback
 
-from program_support import Clients, DEADLINE, INPUTS, OUTPUTS, Server, cluster_of, environment, serving, until
+from program_support import (Cases, Clients, DEADLINE, INPUTS, OUTPUTS, Server, cluster_of, environment, has, serving,
+                             until)
 
-CASES = []
-
-
-def case(function):
-    """A case; its name is the function's first line of documentation."""
-    CASES.append(function)
-    return function
+case = Cases()
 
 
 class Machine:
@@ -49,10 +42,6 @@ class Machine:
                               check=False)
         assert done.returncode == code and done.stderr.count("\n") == 1, done
         return done.stderr
-
-
-def has(text, part):
-    assert part in text, f"{part!r} is not in {text!r}"
 
 
 @case
@@ -260,23 +249,5 @@ def survives(machine):
         assert server.metric("nv_inference_request_failure") == 0
 
 
-def main():
-    failed = 0
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    with tempfile.TemporaryDirectory() as folder:
-        machine = Machine(*sys.argv[1:4], folder)
-        for function in CASES:
-            name = function.__doc__.splitlines()[0]
-            if wanted not in name:
-                continue
-            try:
-                function(machine)
-                print(f"ok: {name}", flush=True)
-            except Exception:  # pylint: disable=broad-except
-                failed += 1
-                print(f"FAILED: {name}\n{traceback.format_exc()}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(case.run(Machine, 3))

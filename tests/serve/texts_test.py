@@ -8,25 +8,16 @@ import math
 import os
 import struct
 import sys
-import tempfile
 import threading
-import traceback
 
-from program_support import DEADLINE, environment, serving
-from program_test import has
+from program_support import Cases, DEADLINE, environment, has, serving
 
 PATH = "/v2/models/language/infer"
 LANGUAGES = """english the quick brown fox jumps over the lazy dog and then it sleeps all day in the warm sun
 german der schnelle braune Fuchs springt über den faulen Hund und schläft dann den ganzen Tag in der warmen Sonne
 french le rapide renard brun saute par dessus le chien paresseux et puis il dort toute la journée au soleil
 """
-CASES = []
-
-
-def case(function):
-    """A case; its name is the function's first line of documentation."""
-    CASES.append(function)
-    return function
+case = Cases()
 
 
 class Machine:
@@ -188,23 +179,5 @@ def batches(machine):
         assert {one["batch_size"]: one["compute_infer"]["count"] for one in stats} == {2: 1, 3: 1, 6: 1}, stats
 
 
-def main():
-    failed = 0
-    wanted = sys.argv[3] if len(sys.argv) > 3 else ""
-    with tempfile.TemporaryDirectory() as folder:
-        machine = Machine(*sys.argv[1:3], folder)
-        for function in CASES:
-            name = function.__doc__.splitlines()[0]
-            if wanted not in name:
-                continue
-            try:
-                function(machine)
-                print(f"ok: {name}", flush=True)
-            except Exception:  # pylint: disable=broad-except
-                failed += 1
-                print(f"FAILED: {name}\n{traceback.format_exc()}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(case.run(Machine, 2))

@@ -66,8 +66,7 @@ public:
 
   /// Whether a request, of which `starts` is set, could enter. Changes nothing.
   /// @returns `invalid_argument` when it builds on what is not here, `queue_full` when too many of its sequence wait,
-  /// or
-  ///          when there are too many sequences.
+  ///          or when there are too many sequences.
   [[nodiscard]] gpuactors::Result<void> check(const Request& request, std::string_view id,
                                               gpuactors::TimePoint now) const;
 

@@ -136,8 +136,9 @@ std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prosp
   const auto& request = key.request;
   const Lens lens{Lens::Amount::free, {}};
   std::string reason;
-  if (auto beyond = why_beyond_quota(key); !prospect.feasible && !beyond.empty())
-    return beyond;
+  if (!prospect.feasible)
+    if (auto beyond = why_beyond_quota(key); !beyond.empty())
+      return beyond;
   if (prospect.drained)
     return why_drained(key);
   if (!prospect.feasible)

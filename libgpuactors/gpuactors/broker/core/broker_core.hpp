@@ -22,8 +22,8 @@
 namespace gpuactors {
 
 struct BrokerOptions {
-  /// Receives the calls to the broker's ledger as a scenario for `run_plan`; null: nothing is recorded. Not
-  /// with `settle`: scenarios expect no nodes.
+  /// Receives the calls to the broker's ledger as a scenario for `run_plan`; null: nothing is recorded. Not with
+  /// `settle`: scenarios expect no nodes.
   std::shared_ptr<std::ostream> recording{};
   /// The broker issues only ids above this, so that none collides with a lease or actor of an earlier broker.
   std::uint64_t last_id = 0;

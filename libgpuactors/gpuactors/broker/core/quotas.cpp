@@ -100,8 +100,10 @@ std::map<std::string, BrokerCore::OverQuota> BrokerCore::over_quotas() const {
 
 void BrokerCore::make_room_for(const std::string& owner, const std::string& key) {
   for (auto& [id, lease] : task_leases_) {
+    if (lease.reclaimed || (!key.empty() && lease.key == key))
+      continue;
     const auto* held = ledger_.find_lease(id);
-    if (held == nullptr || held->owner != owner || lease.reclaimed || (!key.empty() && lease.key == key))
+    if (held == nullptr || held->owner != owner)
       continue;
     // What is drawn from a group counts as the group's, which keeps it, unless it shrinks.
     const auto group = groups_.find(held->group);
