@@ -47,14 +47,14 @@ Result<int> read_times(const std::string& what, const std::optional<std::string>
   return static_cast<int>(times);
 }
 
-/// Reads a number of restarts, or -1 for "always"; 0 if left out.
-Result<int> read_restarts(const std::optional<std::string>& text) {
+/// Reads a number of times, or -1 for "always"; 0 if left out.
+Result<int> read_times_or_always(const std::string& what, const std::optional<std::string>& text) {
   if (text == "always")
     return -1;
-  if (auto times = read_times("--max-restarts", text))
+  if (auto times = read_times(what, text))
     return times;
   return fail(Errc::invalid_argument,
-              fmt::format("--max-restarts is \"{}\": a whole number from 0 on is expected, or always", *text));
+              fmt::format("{} is \"{}\": a whole number from 0 on is expected, or always", what, *text));
 }
 
 Result<std::optional<Duration>> read_duration(const std::string& what, const std::optional<std::string>& text) {
@@ -70,7 +70,7 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
     return fail(Errc::invalid_argument, "--name is empty: the actor is found by it later");
   options.name = arguments.name;
   options.name_space = arguments.name_space;
-  GPUACTORS_LET(max_restarts, read_restarts(arguments.max_restarts));
+  GPUACTORS_LET(max_restarts, read_times_or_always("--max-restarts", arguments.max_restarts));
   options.max_restarts = max_restarts;
   GPUACTORS_LET(restart_window, read_duration("--restart-window", arguments.restart_window));
   options.restart_window = restart_window;
@@ -80,7 +80,7 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   options.stuck_after = stuck_after;
   GPUACTORS_LET(queue_timeout, read_duration("--queue-timeout", arguments.queue_timeout));
   options.queue_timeout = queue_timeout;
-  GPUACTORS_LET(max_task_retries, read_times("--max-task-retries", arguments.max_task_retries));
+  GPUACTORS_LET(max_task_retries, read_times_or_always("--max-task-retries", arguments.max_task_retries));
   options.max_task_retries = max_task_retries;
   if (arguments.isolation != "thread" && arguments.isolation != "process")
     return fail(Errc::invalid_argument,
@@ -181,12 +181,14 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
                   "End its process, so that it restarts if it may, when a method runs for longer than this. Default: "
                   "never")
       ->type_name("SECONDS");
-  parser.add_option("--queue-timeout", arguments.queue_timeout, "How long it may wait for a place. Default: no limit")
+  parser
+      .add_option("--queue-timeout", arguments.queue_timeout,
+                  "How long it may wait for its first place; a restart waits as long as it takes. Default: no limit")
       ->type_name("SECONDS");
   parser
       .add_option("--max-task-retries", arguments.max_task_retries,
-                  "How often a call that its death interrupted is made again. Default: 0")
-      ->type_name("N");
+                  "How often a call that its death interrupted is made again, or always. Default: 0")
+      ->type_name("N|always");
   parser
       .add_option("--isolation", arguments.isolation,
                   "thread: in the worker process of its device; process: one of its own, which sees only its devices")

@@ -107,10 +107,13 @@ public:
 
   /// The worker has come up; what it is told is dropped.
   void come_up(std::uint64_t worker) {
-    const auto control = system_.get().spawn([](caf::event_based_actor* self) -> caf::behavior {
-      self->set_default_handler(caf::drop);
-      return {[](const v1::Done&) {}};
-    });
+    // With an argument, which it does not need: CAF 0.17.6 makes a reference of a null pointer where there is none.
+    const auto control = system_.get().spawn(
+        [](caf::event_based_actor* self, int) -> caf::behavior {
+          self->set_default_handler(caf::drop);
+          return {[](const v1::Done&) {}};
+        },
+        0);
     controls_.push_back(control);
     v1::WorkerHello message;
     message.set_worker(worker);

@@ -3,6 +3,7 @@
 
 #include <support/catch.hpp>
 #include <support/heap.hpp>
+#include <support/results.hpp>
 
 #include <future>
 #include <stdexcept>
@@ -357,6 +358,86 @@ TEST_CASE("all of several futures are waited for, in their order, and the first 
   late.push_back(never_set.future());
   CHECK(get_all(late, Duration::zero()).error().code() == Errc::deadline_exceeded);
   CHECK(late[0].valid());
+}
+
+TEST_CASE("the values of many futures are one future, ready with the last of them", "[base]") {
+  Promise<int> first;
+  Promise<int> second;
+  std::vector<Future<int>> futures;
+  futures.push_back(first.future());
+  futures.push_back(second.future());
+  futures.push_back(Future<int>::ready_with(3));
+  auto all = when_all(std::move(futures));
+  second.set(2);
+  CHECK_FALSE(all.ready());
+  first.set(1);
+  CHECK(all.ready());
+  CHECK(must(all.get()) == std::vector{1, 2, 3});
+  CHECK(must(when_all(std::vector<Future<int>>{}).get()).empty());
+}
+
+TEST_CASE("of many futures that are one the first error counts, when all are over", "[base]") {
+  std::vector<Promise<void>> promises(3);
+  std::vector<Future<void>> futures;
+  for (const auto& promise : promises)
+    futures.push_back(promise.future());
+  auto all = when_all(std::move(futures));
+  promises[2].set(fail(Errc::out_of_memory, "the third"));
+  promises[1].set(fail(Errc::unavailable, "the second"));
+  CHECK_FALSE(all.ready());
+  promises[0].set({});
+  CHECK(all.get().error() == Error{Errc::unavailable, "the second"});
+  std::vector<Future<void>> taken(1);
+  CHECK(when_all(std::move(taken)).get().error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("cancelling the future of many cancels them all, and each promise is told once", "[base]") {
+  std::vector<Promise<int>> promises(2);
+  std::vector<Future<int>> futures;
+  int told = 0;
+  for (auto& promise : promises) {
+    promise.on_cancel([&told] { ++told; });
+    futures.push_back(promise.future());
+  }
+  auto all = when_all(std::move(futures));
+  all.cancel();
+  all.cancel();
+  CHECK(told == 2);
+  CHECK(promises.front().cancelled());
+  CHECK_FALSE(promises.front().set(1));
+  CHECK(all.get().error().code() == Errc::cancelled);
+}
+
+TEST_CASE("a promise is told that nobody wants its result, also later, and not once it was kept", "[base]") {
+  Promise<int> unwanted;
+  auto future = unwanted.future();
+  CHECK_FALSE(unwanted.cancelled());
+  future.cancel();
+  CHECK(unwanted.cancelled());
+  bool told = false;
+  unwanted.on_cancel([&told] { told = true; });
+  CHECK(told);
+  CHECK(future.get().error().code() == Errc::cancelled);
+  Promise<int> kept;
+  auto wanted = kept.future();
+  const auto owned = std::make_shared<int>(0);
+  kept.on_cancel([owned] { ++*owned; });
+  CHECK(kept.set(1));
+  CHECK(owned.use_count() == 1);
+  wanted.cancel();
+  CHECK(*owned == 0);
+  CHECK(must(wanted.get()) == 1);
+}
+
+TEST_CASE("cancelling a future behind others reaches the promise that it waits for", "[base]") {
+  Promise<int> first;
+  Promise<int> second;
+  auto chain =
+      first.future().and_then([&](int) { return second.future(); }).transform([](int value) { return value + 1; });
+  first.set(1);
+  chain.cancel();
+  CHECK(second.cancelled());
+  CHECK(chain.get().error().code() == Errc::cancelled);
 }
 
 TEST_CASE("a future without a result to wait for, and a promise without a future, answer and do not crash", "[base]") {

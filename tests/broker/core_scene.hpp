@@ -90,11 +90,19 @@ struct Scene {
   }
 
   /// @returns the number under which the core watches the node's agent.
-  std::uint64_t add_node(const std::string& name, std::uint64_t agent, const std::vector<v1::HeldLease>& held = {}) {
+  std::uint64_t add_node(const std::string& name, std::uint64_t agent, const std::vector<v1::HeldLease>& held = {},
+                         int devices = 0) {
     v1::RegisterNode message;
     auto& node = *message.mutable_node();
     node.set_name(name);
     node.set_cpu_units(100'000);
+    for (int index = 0; index < devices; ++index) {
+      auto& device = *node.add_devices();
+      device.set_index(index);
+      device.set_kind("host");
+      device.set_memory_bytes(8U << 20U);
+      device.set_units(1);
+    }
     message.set_agent(agent);
     for (const auto& lease : held)
       *message.add_held() = lease;
@@ -146,6 +154,16 @@ struct Scene {
     ended.set_lease(order.lease().id());
     ended.set_epoch(order.lease().epoch());
     core.lease_ended(ended);
+  }
+
+  /// The node reports that its devices have failed.
+  void fail(const std::string& node, const std::vector<int>& devices) {
+    v1::DeviceFault message;
+    message.set_node(node);
+    for (const auto index : devices)
+      message.add_devices(index);
+    message.set_reason("it is broken");
+    core.devices_failed(message);
   }
 
   /// Goes on for so long, without standing still.

@@ -33,6 +33,95 @@ TEST_CASE("work without an owner is ended with a grace, so that what is stuck is
   CHECK(scene.world.ends.back().grace_ms() == stop_grace);
 }
 
+TEST_CASE("what is stuck in a placement group that is removed is killed", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  v1::SubmitGroup group;
+  group.set_client(1);
+  group.set_client_request(++scene.last_request);
+  group.add_bundles()->set_cpu_units(10'000);
+  v1::ReleaseGroup release;
+  scene.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) {
+                            release.set_id(must(placed).id());
+                          }});
+  auto member = Scene::actor_of(1, "a");
+  member.mutable_request()->set_group(release.id());
+  const auto order = scene.spawn(member);
+  bool removed = false;
+  scene.core.release_group(release, {},
+                           BrokerAnswer<void>{[&](const Result<void>& done) { removed = done.has_value(); }});
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().grace_ms() == stop_grace);
+  CHECK_FALSE(removed);
+  scene.end(order);
+  CHECK(removed);
+}
+
+// -- waits -----------------------------------------------------------------------------------------
+
+TEST_CASE("the time in the queue that an actor was given is for its first life", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  const auto peer = scene.add_node("n0", 7);
+  auto message = Scene::actor_of(1, "a");
+  message.mutable_request()->set_queue_timeout_ms(1'000);
+  scene.spawn(message);
+  scene.core.peer_down(peer);
+  scene.run(60s);
+  REQUIRE(scene.core.state({}).actors_size() == 1);
+  CHECK(scene.core.state({}).actors(0).state() == "waiting");
+  scene.add_node("n0", 8);
+  CHECK(scene.world.starts.size() == 2);
+}
+
+// -- the store -------------------------------------------------------------------------------------
+
+TEST_CASE("what a full disk does not take is written when there is room again, and one event tells of it",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  const auto stored = [&] { return must(store->load(StateSection::actors)).size(); };
+  Scene scene{{.store = store}};
+  scene.greet(1);
+  scene.add_node();
+  scene.run(1s);
+  store->is_full = true;
+  scene.spawn(1, "a");
+  scene.run(10s);
+  CHECK(stored() == 0);
+  CHECK(scene.count("error") == 1);
+  store->is_full = false;
+  scene.run(2s);
+  CHECK(stored() == 1);
+  store->is_full = true;
+  scene.spawn(1, "b");
+  scene.run(2s);
+  CHECK(scene.count("error") == 2);
+  store->is_full = false;
+  scene.core.finish();
+  CHECK(stored() == 2);
+}
+
+TEST_CASE("a node that drains itself and stops is forgotten", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene scene{{.store = store}};
+  const auto stored = [&] {
+    scene.run(1s);
+    return must(store->load(StateSection::nodes)).size();
+  };
+  const auto peer = scene.add_node("n0", 7);
+  v1::DrainNode drain;
+  drain.set_name("n0");
+  must(scene.core.drain(drain));
+  CHECK(stored() == 1);
+  v1::Goodbye goodbye;
+  goodbye.set_node("n0");
+  goodbye.set_agent(7);
+  scene.core.goodbye(goodbye);
+  scene.core.peer_down(peer);
+  CHECK(stored() == 0);
+}
+
 // -- ends ----------------------------------------------------------------------------------------
 
 TEST_CASE("what only a drained node has room for is started when it takes work again, and refused when it is gone",

@@ -1,6 +1,7 @@
 // A store of the broker's state in memory, which outlives the brokers of a test.
 #pragma once
 
+#include <gpuactors/base/result.hpp>
 #include <gpuactors/broker/core/desired_state.hpp>
 
 #include <map>
@@ -21,6 +22,8 @@ public:
   }
 
   gpuactors::Result<void> commit() override {
+    if (is_full)
+      return gpuactors::fail(gpuactors::Errc::unavailable, "the disk is full");
     for (auto& [key, value] : pending_) {
       if (value)
         kept_[key] = std::move(*value);
@@ -38,6 +41,9 @@ public:
         result.push_back({key.second, value});
     return result;
   }
+
+  /// Nothing can be written.
+  bool is_full = false;
 
   void lose_pending() {
     pending_.clear();

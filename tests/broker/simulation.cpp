@@ -99,6 +99,34 @@ private:
   std::uint64_t number_;
 };
 
+Cluster::Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, std::ostream* trace)
+  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed),
+    store_(std::make_shared<broker_test::MemoryStore>()) {
+  start_broker();
+  run_for(10ms);
+  for (int number = 0; number < 3; ++number) {
+    auto& node = *nodes_.emplace_back(std::make_unique<Node>());
+    node.offer.set_name(fmt::format("n{}", number));
+    for (int index = 0; index < 2; ++index) {
+      auto& device = *node.offer.add_devices();
+      device.set_index(index);
+      device.set_kind("host");
+      device.set_name("device");
+      device.set_memory_bytes(8U << 20U);
+      device.set_units(1);
+    }
+    node.agent = ++last_agent_;
+    come(node);
+  }
+  for (int number = 0; number < 3; ++number)
+    add_client();
+  run_for(1s);
+}
+
+Cluster::~Cluster() {
+  core_->finish();
+}
+
 void Cluster::note(const std::string& what) const {
   if (trace_ != nullptr)
     *trace_ << fmt::format("{:>9.3f} {}\n", to_seconds(time_.now().time_since_epoch()) - 3600, what);
@@ -397,6 +425,8 @@ void Cluster::restart(Node& node) {
     for (auto& client : clients_)
       client->leases.erase(lease);
   node.own_ends.clear();
+  for (auto& device : *node.offer.mutable_devices())
+    device.clear_fault();
   node.agent = ++last_agent_;
   node.registration = 0;
   time_.at(time_.now() + soon(2000), [this, &node] { come(node); });

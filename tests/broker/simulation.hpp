@@ -30,6 +30,8 @@ struct Faults {
   int own_ends = 0;
   int lost_brokers = 0;
   int drains = 0;
+  /// Devices of nodes; they are whole again when the node was restarted.
+  int lost_devices = 0;
   /// Nodes and clients that say that they go.
   int goodbyes = 0;
   /// Of the broker, for so long that all others give it up.
@@ -163,6 +165,7 @@ private:
   void act();
   void fail_something();
   void drain_some_node();
+  void fail_some_device(Node& node);
   void lose(Client& client);
   void stop(Node& node);
   void stop(Client& client);

@@ -59,7 +59,28 @@ void Cluster::fail_something() {
     stand_still();
   } else if (turns_up(faults_.quotas)) {
     set_some_quota();
+  } else if (turns_up(faults_.lost_devices)) {
+    fail_some_device(node);
   }
+}
+
+void Cluster::fail_some_device(Node& node) {
+  const auto index = static_cast<int>(pick(static_cast<std::uint64_t>(node.offer.devices_size())));
+  auto& device = *node.offer.mutable_devices(index);
+  if (!device.fault().empty())
+    return;
+  ++coverage_["device lost"];
+  v1::DeviceFault message;
+  message.set_node(node.offer.name());
+  message.add_devices(index);
+  message.set_reason("it is broken");
+  note("device lost", message);
+  device.set_fault(message.reason());
+  to_broker(node.link, [message](BrokerCore& core) { core.devices_failed(message); });
+  time_.at(time_.now() + soon(4'000), [this, &node, agent = node.agent] {
+    if (node.agent == agent)
+      restart(node);
+  });
 }
 
 void Cluster::set_some_quota() {

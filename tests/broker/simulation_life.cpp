@@ -9,34 +9,6 @@
 
 namespace simulation {
 
-Cluster::Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, std::ostream* trace)
-  : trace_(trace), coverage_(coverage), faults_(faults), random_(seed),
-    store_(std::make_shared<broker_test::MemoryStore>()) {
-  start_broker();
-  run_for(10ms);
-  for (int number = 0; number < 3; ++number) {
-    auto& node = *nodes_.emplace_back(std::make_unique<Node>());
-    node.offer.set_name(fmt::format("n{}", number));
-    for (int index = 0; index < 2; ++index) {
-      auto& device = *node.offer.add_devices();
-      device.set_index(index);
-      device.set_kind("host");
-      device.set_name("device");
-      device.set_memory_bytes(8U << 20U);
-      device.set_units(1);
-    }
-    node.agent = ++last_agent_;
-    come(node);
-  }
-  for (int number = 0; number < 3; ++number)
-    add_client();
-  run_for(1s);
-}
-
-Cluster::~Cluster() {
-  core_->finish();
-}
-
 Cluster::Client& Cluster::add_client() {
   auto& client = *clients_.emplace_back(std::make_unique<Client>());
   client.id = ++last_client_;

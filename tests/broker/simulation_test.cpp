@@ -71,6 +71,17 @@ TEST_CASE("a cluster in which holders and nodes die ends as it began", "[simulat
   CHECK(coverage["own end"] > seeds);
 }
 
+TEST_CASE("a cluster in which devices fail gives nobody what others still hold", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_devices = 6;
+  faults.lost_holders = 4;
+  faults.own_ends = 3;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  CHECK(coverage["device lost"] > seeds);
+}
+
 TEST_CASE("a cluster in which connections are lost ends as it began", "[simulation]") {
   Coverage coverage;
   Faults faults;
@@ -152,6 +163,7 @@ TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]")
   faults.goodbyes = 1;
   faults.standstills = 1;
   faults.own_ends = 4;
+  faults.lost_devices = 3;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
   CHECK(coverage["broker lost"] > seeds);

@@ -209,7 +209,7 @@ TEST_CASE("an actor with restarts left is started anew, and its handle follows i
 TEST_CASE("a call that waits to be sent again can be withdrawn", "[cluster]") {
   auto cluster = embed();
   gate().close();
-  auto actor = must(cluster.spawn("accumulator", number(0), {.gpus = 1, .max_restarts = 1, .max_task_retries = 1}));
+  auto actor = must(cluster.spawn("accumulator", number(0), {.gpus = 1, .max_restarts = 1, .max_task_retries = -1}));
   auto running = actor.call<Number>("wait", number(1));
   gate().await(1);
   auto behind = actor.call<Number>("add", number(1));

@@ -93,6 +93,20 @@ TEST_CASE("removing a group ends what runs in it, refuses what waits for it, and
   CHECK(cluster.submit<Number>("share_of", {}, inside).get().error().code() == Errc::not_found);
 }
 
+TEST_CASE("the removal of a group is waited for no longer than it is asked for, and goes on", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  gate().close();
+  const auto group = must(cluster.create_group({{.gpus = 1}}));
+  auto running = cluster.submit<Number>("wait", number(1), {.gpus = 1, .group = group.id});
+  gate().await(1);
+  const auto late = cluster.remove_group(group.id, 10ms);
+  REQUIRE_FALSE(late.has_value());
+  CHECK(late.error().code() == Errc::deadline_exceeded);
+  gate().open();
+  CHECK(eventually([&] { return must(cluster.state()).groups().empty(); }));
+  CHECK(free_units(cluster) == 40'000);
+}
+
 TEST_CASE("removing a group ends what its own withdrawals let in", "[cluster]") {
   auto cluster = embed("host:1x64MiB");
   const auto group = must(cluster.create_group({{.gpus = 1}}));

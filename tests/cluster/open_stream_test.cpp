@@ -43,6 +43,7 @@ class Watched : public detail::FutureState<Empty> {
 public:
   void cancel(Cancel) override {
     ++withdrawn();
+    complete(fail(Errc::cancelled, "nobody wants it"));
   }
 };
 

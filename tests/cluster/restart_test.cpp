@@ -159,6 +159,20 @@ TEST_CASE("a call that was refused is none that waits", "[cluster]") {
   CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
 }
 
+TEST_CASE("what a program has waiting for an actor counts together, however often it has found the actor",
+          "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  const auto actor = must(cluster.spawn("accumulator", number(0), {.name = "a", .max_pending_calls = 1}));
+  auto waiting = actor.call<Number>("wait", number(1));
+  gate().await(1);
+  const auto again = must(cluster.find("a"));
+  CHECK(again.call<Number>("add", number(1)).get().error().code() == Errc::queue_full);
+  gate().open();
+  CHECK(must(waiting.get()).value() == 1);
+  CHECK(again.call<Number>("add", number(1)).get().has_value());
+}
+
 TEST_CASE("a call that is answered is none that waits, whether its answer was taken or not", "[cluster]") {
   auto cluster = embed();
   const auto actor = must(cluster.spawn("accumulator", number(0), {.max_pending_calls = 1}));

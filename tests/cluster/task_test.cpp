@@ -68,6 +68,19 @@ TEST_CASE("as many tasks run at once as fit, and the next one when one of them e
     CHECK(must(futures[static_cast<std::size_t>(i)].get()).value() == i);
 }
 
+TEST_CASE("a client runs as many tasks of one shape at once as there is room for, however many", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  constexpr int count = 100;
+  std::vector<Future<Number>> futures;
+  for (int i = 0; i < count; ++i)
+    futures.push_back(cluster.submit<Number>("wait", number(i), {.gpus = 0.01}));
+  gate().await(count);
+  gate().open();
+  for (int i = 0; i < count; ++i)
+    CHECK(must(futures[static_cast<std::size_t>(i)].get()).value() == i);
+}
+
 TEST_CASE("what a task never frees is free before its answer is seen", "[cluster]") {
   auto cluster = embed("host:1x1MiB");
   for (int i = 0; i < 100; ++i) {
@@ -122,6 +135,21 @@ TEST_CASE("a task that waited as long as it may is answered no_capacity", "[clus
   CHECK(refused.error().code() == Errc::no_capacity);
   gate().open();
   CHECK(running.get().has_value());
+}
+
+TEST_CASE("a task that runs again waits no longer in the queue than before", "[cluster]") {
+  auto cluster = embed();
+  Options options;
+  options.gpus = 1;
+  options.queue_timeout = 20ms;
+  options.max_retries = -1;
+  options.retry_errors = {Errc::out_of_memory};
+  auto again = cluster.submit<Text>("refuse", text("no room"), options);
+  // Gets the device between two of its runs, and keeps it.
+  const auto actor = must(cluster.spawn("accumulator", number(0), {.gpus = 1}));
+  const auto refused = again.get(30s);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::no_capacity);
 }
 
 TEST_CASE("a task that has given up waiting leaves no request for a lease behind", "[cluster]") {
@@ -189,6 +217,9 @@ TEST_CASE("what only actors have is refused for tasks, and the other way round",
   CHECK(of_task({.get_if_exists = true}).code() == Errc::invalid_argument);
   CHECK(of_task({.name_space = "a"}).code() == Errc::invalid_argument);
   CHECK(of_task({.max_task_retries = 1}).code() == Errc::invalid_argument);
+  CHECK(of_task({.max_retries = -2})
+        == Error{Errc::invalid_argument, "max_retries is -2: a number from 0 on is expected, or -1 for always"});
+  CHECK(of_task({.max_calls = -1}).code() == Errc::invalid_argument);
   CHECK(of_task({.environment = {{"A", "1"}}}).code() == Errc::unsupported);
   const auto of_actor = [&](const Options& options) {
     return cluster.spawn("accumulator", number(1), options).error();
@@ -197,6 +228,7 @@ TEST_CASE("what only actors have is refused for tasks, and the other way round",
   CHECK(of_actor({.max_retries = 1}).code() == Errc::invalid_argument);
   CHECK(of_actor({.max_calls = 1}).code() == Errc::invalid_argument);
   CHECK(of_actor({.max_restarts = -2}).code() == Errc::invalid_argument);
+  CHECK(of_actor({.max_task_retries = -2}).code() == Errc::invalid_argument);
 }
 
 TEST_CASE("wait returns the futures that are ready, at least as many as asked for", "[cluster]") {

@@ -210,6 +210,55 @@ TEST_CASE("a failed device loses its leases and is never granted again") {
   CHECK(f.ledger.release(both.lease->id, both.lease->epoch, f.now).error().code() == Errc::lease_expired);
 }
 
+TEST_CASE("what a lost lease has besides the failed device is granted again when its holder has ended") {
+  Fixture f({node_of("n0", 2)});
+  const auto both = f.submit(gpus(2));
+  const auto waiting = f.submit(gpus(0.5));
+  const auto lost = f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay));
+  REQUIRE(lost.size() == 1);
+  CHECK(lost.front().kind == Kind::lost);
+  CHECK(f.ledger.leases().empty());
+  CHECK(f.ledger.find_lease(both.lease->id) == nullptr);
+  REQUIRE(f.ledger.remains().size() == 1);
+  const auto rest = f.ledger.remains().front();
+  CHECK(rest.id == both.lease->id);
+  REQUIRE(rest.devices.size() == 1);
+  CHECK(rest.devices.front().index == 1);
+  CHECK(f.ledger.node("n0")->devices.back().free_share == Share{});
+  CHECK(f.ledger.release(rest.id, rest.epoch + 1, f.now).error().code() == Errc::stale_epoch);
+  const auto events = f.release(both);
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].kind == Kind::released);
+  CHECK(events[1].request == waiting.request);
+  CHECK(place(events[1]) == "n0:1");
+  CHECK(f.ledger.find_remains(rest.id) == nullptr);
+  CHECK(f.ledger.release(rest.id, rest.epoch, f.now).error().code() == Errc::lease_expired);
+}
+
+TEST_CASE("what is kept of lost leases goes with its node") {
+  Fixture f({node_of("n0", 2)});
+  f.submit(gpus(2));
+  f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay));
+  CHECK(f.take(f.ledger.remove_node("n0", f.now)).empty());
+  CHECK(f.ledger.remains().empty());
+  f.take(f.ledger.add_node(node_of("n0", 2), f.now));
+  CHECK(place(f.submit(gpus(2))) == "n0:0,1");
+}
+
+TEST_CASE("what a lost lease had lent is kept with it") {
+  Fixture f({node_of("n0", 2)});
+  const auto parent = f.submit(gpus(2));
+  auto child = gpus(0.5);
+  child.parent = parent.lease->id;
+  const auto lent = f.submit(child);
+  CHECK(lent.lease->parent == parent.lease->id);
+  const auto events = f.take(f.ledger.fail_device("n0", lent.lease->devices.front().index, f.now, Holders::stay));
+  CHECK(events.size() == 2);
+  REQUIRE(f.ledger.remains().size() == 1);
+  CHECK(f.ledger.remains().front().id == parent.lease->id);
+  CHECK(f.ledger.release(lent.lease->id, lent.lease->epoch, f.now).error().code() == Errc::lease_expired);
+}
+
 TEST_CASE("a removed node loses everything on it and may come back") {
   Fixture f({node_of("n0", 1)});
   f.submit(gpus(0.5));

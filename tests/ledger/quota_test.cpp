@@ -46,6 +46,32 @@ TEST_CASE("what an owner's quota has no room for waits and says why, and others 
   CHECK(used(f, "alice") == Share{7'500});
 }
 
+TEST_CASE("what is kept of lost leases counts as their owner's") {
+  Fixture f({node_of("n0", 4)});
+  set(f, "alice", 4);
+  const auto pair = f.submit(of("alice", gpus(2)));
+  GroupRequest group;
+  group.owner = "alice";
+  group.bundles = {gpus(2)};
+  const auto id = f.submit_group(group).group;
+  auto within = gpus(2);
+  within.group = id;
+  const auto inside = f.submit(of("bob", within));
+  REQUIRE(inside.kind == Kind::granted);
+  f.take(f.ledger.fail_device("n0", pair.lease->devices.front().index, f.now, Holders::stay));
+  f.take(f.ledger.fail_device("n0", inside.lease->devices.front().index, f.now, Holders::stay));
+  // The bundle is gone, and what is kept of the lease in it is its group's.
+  CHECK(used(f, "alice") == Share::whole(2));
+  CHECK(used(f, "bob") == Share{});
+  f.release(pair);
+  CHECK(used(f, "alice") == Share::whole(1));
+  // Now the group has a place again.
+  const auto events = f.release(inside);
+  REQUIRE(events.size() == 2);
+  CHECK(events.back().group == id);
+  CHECK(used(f, "alice") == Share::whole(2));
+}
+
 TEST_CASE("what no owner's quota could ever have room for is infeasible, with the numbers") {
   Fixture f({node_of("n0", 4)});
   set(f, "*", 1.5);

@@ -104,6 +104,18 @@ TEST_CASE("under STRICT_PACK the loss of one bundle moves the whole group") {
   CHECK(events[2].reason == "device 1 of node n0 failed: bundles 0, 1 of the group are to be placed anew");
 }
 
+TEST_CASE("what leases in lost bundles hold on other devices is kept until their holders have ended") {
+  Fixture f({node_of("n0", 4)});
+  f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1)});
+  const auto first = f.submit(in_group_bundle(0, gpus(1)));
+  const auto second = f.submit(in_group_bundle(1, gpus(1)));
+  const auto lost = f.take(f.ledger.fail_device("n0", 1, f.now, Holders::stay));
+  CHECK(story(lost) == "lost 2, lost 1, pending group 1, granted group 1 at n0:2 n0:3");
+  CHECK(f.submit(gpus(1)).kind == Kind::pending);
+  CHECK(story(f.release(second)) == "released 2");
+  CHECK(story(f.release(first)) == "released 1, granted 3");
+}
+
 TEST_CASE("a lost bundle of a PACK group goes where the others are if there is room") {
   Fixture f({node_of("n0", 1), node_of("n1", 3), node_of("n2", 1)});
   auto on = gpus(2);

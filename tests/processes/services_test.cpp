@@ -394,6 +394,18 @@ TEST_CASE("a streamed call whose actor dies in the middle is not made again", "[
   CHECK(restarts_of(actor) == 1);
 }
 
+TEST_CASE("a group is removed with what is stuck in it", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:2x64MiB");
+  const auto group = must(cluster.create_group({{.gpus = 1}}));
+  auto stuck = must(cluster.spawn("counter", number(0), {.gpus = 1, .group = group.id}));
+  auto call = stuck.call<Number>("fall", text("endless loop"));
+  REQUIRE(eventually([&] { return processes.output().find("an endless loop begins") != std::string::npos; }));
+  CHECK(cluster.remove_group(group.id, 60s).has_value());
+  CHECK_FALSE(call.get(20s));
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
 TEST_CASE("a group is removed when the node that is stuck in it is lost", "[processes]") {
   Processes processes;
   auto cluster = processes.up("host:2x64MiB");

@@ -110,6 +110,16 @@ std::string broken_books(const Ledger& ledger) {
         add(used[{lease.node, device.index}], device);
     }
   }
+  const auto works = [&](const std::string& name, int index) {
+    for (const auto& node : nodes)
+      if (node.name == name)
+        return node.devices[static_cast<std::size_t>(index)].state != DeviceState::failed;
+    return false;
+  };
+  for (const auto& rest : ledger.remains())
+    for (const auto& device : rest.devices)
+      if (works(rest.node, device.index))
+        add(used[{rest.node, device.index}], device);
   for (const auto& [id, borrowers] : lent)
     if (const auto* lender = ledger.find_lease(id))
       if (auto trouble = overdrawn("lease " + std::to_string(id.value()), lender->devices, borrowers); !trouble.empty())

@@ -193,6 +193,7 @@ Op make_op(Random& random, bool with_groups, bool with_quotas) {
         random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::undrain_node, Op::Kind::fail_device});
   op.pick = random.next();
   op.seconds = random.one_of({1, 1, 2, 4});
+  op.holders_stay = op.kind == Op::Kind::fail_device && random.chance(60);
   if (op.kind == Op::Kind::add_node)
     op.node = make_node(random);
   return op;

@@ -12,6 +12,7 @@ namespace {
 
 using gpuactors::Event;
 using gpuactors::GroupId;
+using gpuactors::Holders;
 using gpuactors::LeaseId;
 using gpuactors::Ledger;
 using gpuactors::RequestId;
@@ -48,6 +49,8 @@ public:
       return trouble;
     if (auto trouble = broken_books(ledger_); !trouble.empty())
       return trouble;
+    if (ledger_.remains().size() != model_.remains().size())
+      return "what is kept of lost leases differs";
     return compare_lists();
   }
 
@@ -84,6 +87,9 @@ public:
         if (device.state == gpuactors::DeviceState::failed)
           (void)other.fail_device(node.name, device.index, now);
     }
+    // What is kept of lost ones is not known to a ledger that is built anew.
+    if (!model_.remains().empty())
+      return {};
     if (leases != other.leases())
       return "the leases of a ledger that was built anew differ";
     if (auto trouble = compare_views(other); !trouble.empty())
@@ -108,14 +114,18 @@ private:
     const auto names = model_.node_names();
     const auto leases = model_.live_leases();
     const auto groups = model_.live_groups();
+    const auto remains = model_.remains();
     switch (op.kind) {
     case Op::Kind::submit:
       return submit(op, leases, groups, events, expected);
     case Op::Kind::release: {
-      if (leases.empty())
+      if (leases.empty() && remains.empty())
         return false;
-      const auto id = pick(leases, op.pick);
-      const auto lease = *ledger_.lease_of(RequestId{id});
+      const auto number = op.pick % (leases.size() + remains.size());
+      const bool lost = number >= leases.size();
+      const auto id = lost ? remains[number - leases.size()] : leases[number];
+      const auto lease = lost ? remains_of(id) : *ledger_.lease_of(RequestId{id});
+      coverage.remains_released += lost ? 1 : 0;
       if (steps_)
         steps_->release(id);
       events = *ledger_.release(lease.id, lease.epoch, model_.now());
@@ -196,6 +206,13 @@ private:
     return true;
   }
 
+  gpuactors::Lease remains_of(std::uint64_t request) const {
+    for (auto& rest : ledger_.remains())
+      if (rest.request.value() == request)
+        return rest;
+    return {};
+  }
+
   bool call_on_node(const Op& op, const std::vector<std::string>& names, Ledger::Events& events,
                     model::Model::Outcomes& expected) {
     if (op.kind == Op::Kind::add_node) {
@@ -232,9 +249,11 @@ private:
         return false;
       const auto index = static_cast<int>((op.pick >> 8) % count);
       if (steps_)
-        steps_->fail_device(name, index);
-      events = *ledger_.fail_device(name, index, model_.now());
-      expected = model_.fail_device(name, index, events);
+        steps_->fail_device(name, index, op.holders_stay);
+      const auto before = model_.remains().size();
+      events = *ledger_.fail_device(name, index, model_.now(), op.holders_stay ? Holders::stay : Holders::gone);
+      expected = model_.fail_device(name, index, op.holders_stay, events);
+      coverage.remains += model_.remains().size() - before;
     }
     return true;
   }

@@ -40,6 +40,8 @@ struct Op {
   /// Of the request's owner; nothing removes it.
   std::optional<gpuactors::Share> quota{};
   int seconds = 0;
+  /// Those who hold what is lost with a device stay.
+  bool holders_stay = false;
 };
 
 struct History {
@@ -61,6 +63,9 @@ struct Coverage {
   /// Groups that lost bundles and kept others, and those of them that were placed again.
   std::uint64_t torn = 0;
   std::uint64_t mended = 0;
+  /// Leases that were lost and of which something was kept, and those of them that were released.
+  std::uint64_t remains = 0;
+  std::uint64_t remains_released = 0;
   /// Groups that went on with fewer bundles.
   std::uint64_t shrunk = 0;
   /// Histories at whose end a second ledger was built from what the first one held.

@@ -160,6 +160,9 @@ Amounts Model::left_of(const Source& source, bool all, const std::vector<Taken>&
     for (const auto& [id, held] : held_)
       if (held.source == source)
         subtract(left, held.amounts);
+    for (const auto& [id, rest] : remains_)
+      if (rest.source == source)
+        subtract(left, rest.amounts);
     if (source.group == 0 && source.lease == 0)
       for (const auto& [id, group] : groups_)
         for (const auto& [number, bundle] : group.bundles)

@@ -113,13 +113,21 @@ public:
   Outcomes remove_node(const std::string& name, const std::vector<Event>& events);
   Outcomes drain_node(const std::string& name, const std::vector<Event>& events);
   Outcomes undrain_node(const std::string& name, const std::vector<Event>& events);
-  Outcomes fail_device(const std::string& name, int index, const std::vector<Event>& events);
+  /// @param stay the holders of what is lost keep the rest of it, until it is released.
+  Outcomes fail_device(const std::string& name, int index, bool stay, const std::vector<Event>& events);
   /// Nothing as the limit removes the quota.
   Outcomes set_quota(const std::string& owner, std::optional<Share> limit, const std::vector<Event>& events);
   Outcomes advance(TimePoint now, const std::vector<Event>& events);
 
   // What histories choose from.
   std::vector<std::uint64_t> live_leases() const;
+  /// Requests whose leases were lost and of which something is kept.
+  std::vector<std::uint64_t> remains() const {
+    std::vector<std::uint64_t> ids;
+    for (const auto& [id, rest] : remains_)
+      ids.push_back(id);
+    return ids;
+  }
   std::vector<std::uint64_t> waiting_requests() const;
   std::vector<std::uint64_t> live_groups() const;
   std::vector<std::string> node_names() const;
@@ -216,6 +224,7 @@ private:
   bool waits_for_nodes(const Waiting& waiting) const;
   std::set<std::uint64_t> held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const;
   void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
+  void keep_remains(const std::string& name, const std::map<std::uint64_t, Held>& before, const Outcomes& lost);
   void pass_time(const std::vector<Event>& events, Outcomes& out);
   void sync_reservations();
   void count_pass(const Waiting& granted, const Source& source, const std::vector<DeviceGrant>& devices);
@@ -232,6 +241,8 @@ private:
   Options options_;
   std::map<std::string, Node> nodes_;
   std::map<std::uint64_t, Held> held_;
+  // What is kept of lost leases: the source is a node, the request has only the owner.
+  std::map<std::uint64_t, Held> remains_;
   std::vector<Waiting> queue_;
   std::map<std::uint64_t, Group> groups_;
   std::map<int, Reservation> reservations_;

@@ -30,6 +30,10 @@ std::int64_t Model::used_by(const std::string& owner) const {
     if (held.request.owner == owner && held.lender == 0 && held.source.group == 0)
       for (const auto& device : held.amounts.devices)
         sum += device.share.units();
+  for (const auto& [id, rest] : remains_)
+    if (rest.request.owner == owner)
+      for (const auto& device : rest.amounts.devices)
+        sum += device.share.units();
   for (const auto& [id, group] : groups_)
     if (group.request.owner == owner)
       for (const auto& [number, bundle] : group.bundles)
@@ -284,6 +288,30 @@ void Model::lose_on(const std::string& name, std::optional<int> index, Outcomes&
   }
 }
 
+// What the lost ones had besides failed devices stays with those who held it.
+void Model::keep_remains(const std::string& name, const std::map<std::uint64_t, Held>& before, const Outcomes& lost) {
+  std::set<std::uint64_t> ids;
+  for (const auto& outcome : lost)
+    if (outcome.kind == Event::Kind::lost && outcome.request != 0)
+      ids.insert(outcome.request);
+  for (const auto id : ids) {
+    const auto& was = before.at(id);
+    const bool within = was.lender != 0 && (held_.count(was.lender) > 0 || remains_.count(was.lender) > 0);
+    if (within || held_.count(id) > 0)
+      continue;
+    Held rest;
+    rest.source = {name, 0, 0, 0};
+    rest.amounts = was.amounts;
+    std::erase_if(rest.amounts.devices,
+                  [&](const DeviceGrant& device) { return nodes_.at(name).failed.count(device.index) > 0; });
+    const auto& source = was.source;
+    rest.request.owner =
+        source.group != 0 && source.lease == 0 ? groups_.at(source.group).request.owner : was.request.owner;
+    charged_ = charged_ || !rest.request.owner.empty();
+    remains_[id] = rest;
+  }
+}
+
 // The leases in them are lost, and the group is back in the queue, as old as it was.
 void Model::lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcomes& out) {
   auto& group = groups_.at(id);
@@ -380,7 +408,10 @@ Model::Outcomes Model::release(std::uint64_t id, const std::vector<Event>& event
   Outcomes out;
   pass_time(events, out);
   out.push_back({Event::Kind::released, id, 0, {}});
-  end(id);
+  if (const auto rest = remains_.extract(id); !rest.empty())
+    freed_.push_back(rest.mapped().source);
+  else
+    end(id);
   settle(events, out);
   return out;
 }
@@ -431,6 +462,7 @@ Model::Outcomes Model::remove_node(const std::string& name, const std::vector<Ev
   drop_reservations_on(name);
   nodes_.at(name).draining = true;
   lose_on(name, std::nullopt, out);
+  std::erase_if(remains_, [&](const auto& rest) { return rest.second.source.node == name; });
   nodes_.erase(name);
   settle(events, out);
   return out;
@@ -453,12 +485,17 @@ Model::Outcomes Model::undrain_node(const std::string& name, const std::vector<E
   return out;
 }
 
-Model::Outcomes Model::fail_device(const std::string& name, int index, const std::vector<Event>& events) {
+Model::Outcomes Model::fail_device(const std::string& name, int index, bool stay, const std::vector<Event>& events) {
   Outcomes out;
   pass_time(events, out);
   if (nodes_.at(name).failed.insert(index).second) {
     drop_reservations_on(name);
-    lose_on(name, index, out);
+    const auto before = held_;
+    Outcomes lost;
+    lose_on(name, index, lost);
+    if (stay)
+      keep_remains(name, before, lost);
+    out.insert(out.end(), lost.begin(), lost.end());
   }
   settle(events, out);
   return out;

@@ -43,6 +43,8 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
                                                         {"groups", coverage.groups},
                                                         {"torn", coverage.torn},
                                                         {"mended", coverage.mended},
+                                                        {"kept of lost leases", coverage.remains},
+                                                        {"released then", coverage.remains_released},
                                                         {"shrunk", coverage.shrunk},
                                                         {"rebuilt", coverage.rebuilt},
                                                         {"calls with a reservation", coverage.reservations},

@@ -131,8 +131,11 @@ void Scenario::on_node(const char* action, const std::string& name) {
   add(action, {{"name", name}});
 }
 
-void Scenario::fail_device(const std::string& node, int index) {
-  add("fail_device", {{"node", node}, {"index", index}});
+void Scenario::fail_device(const std::string& node, int index, bool holders_stay) {
+  Json step{{"node", node}, {"index", index}};
+  if (holders_stay)
+    step["holders_stay"] = true;
+  add("fail_device", std::move(step));
 }
 
 void Scenario::set_quota(const std::string& owner, std::optional<Share> limit) {

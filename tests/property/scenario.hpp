@@ -19,7 +19,7 @@ public:
   void release_group(std::uint64_t id);
   void add_node(const gpuactors::NodeSpec& node);
   void on_node(const char* action, const std::string& name);
-  void fail_device(const std::string& node, int index);
+  void fail_device(const std::string& node, int index, bool holders_stay);
   void set_quota(const std::string& owner, std::optional<gpuactors::Share> limit);
   void advance(int seconds);
 

@@ -32,6 +32,10 @@ void FutureCore::cancel(Cancel) {
   // nop
 }
 
+void FutureCore::give_up(Cancel how) {
+  cancel(how);
+}
+
 namespace {
 
 /// Polls `ready` briefly before the caller sleeps; polls longer if the answer is produced in this process (`near`).

@@ -128,7 +128,7 @@ public:
   ///        `Cancel::ask` had no effect, as long as the result was not taken.
   void cancel(Cancel how = Cancel::ask) {
     if (state_ != nullptr)
-      state_->cancel(how);
+      state_->give_up(how);
   }
 
   /// Returns the shared state, for code that builds on futures (wait sets, adapters).
@@ -153,7 +153,7 @@ private:
 template <class T>
 class Promise {
 public:
-  Promise() : state_(std::make_shared<detail::FutureState<T>>()) {
+  Promise() : state_(std::make_shared<detail::PromiseState<T>>()) {
     // nop
   }
 
@@ -181,7 +181,21 @@ public:
 
   /// Completes the future; returns false if it was already complete, or if the promise was moved from. Any thread.
   bool set(Result<T> result) {
-    return state_ != nullptr && state_->complete(std::move(result));
+    return state_ != nullptr && state_->keep(std::move(result));
+  }
+
+  /// Returns whether nobody wants the result any more: its future was cancelled, the call that it answers was
+  /// withdrawn, or the actor of that call is ending. It may be set all the same. Any thread.
+  [[nodiscard]] bool cancelled() const {
+    return state_ != nullptr && state_->cancelled();
+  }
+
+  /// Has `function` called once when that happens, on the thread that cancels; at once if it has happened. It must
+  /// return soon and not wait: it may be one of the library's threads. The last function given counts; it is not called
+  /// after the result was set.
+  void on_cancel(std::function<void()> function) {
+    if (state_ != nullptr)
+      state_->on_cancel(std::move(function));
   }
 
 private:
@@ -190,7 +204,7 @@ private:
       state_->complete(fail(Errc::task_failed, "the promise was dropped without a result"));
   }
 
-  std::shared_ptr<detail::FutureState<T>> state_;
+  std::shared_ptr<detail::PromiseState<T>> state_;
 };
 
 namespace detail {
@@ -244,6 +258,22 @@ template <class T>
 template <class T>
 [[nodiscard]] auto get_all(std::vector<Future<T>>&& futures, Duration timeout = Duration::max()) {
   return get_all(futures, timeout);
+}
+
+/// Returns a future of the values of all `futures`, in their order (of nothing for futures of `void`), or of the first
+/// error in that order; it is ready when all of them are. For actors and callbacks, which should not wait. Cancelling
+/// it withdraws all the work. Any thread.
+template <class T>
+[[nodiscard]] auto when_all(std::vector<Future<T>> futures) {
+  using Values = typename detail::AllOf<T>::Type;
+  std::vector<std::shared_ptr<detail::FutureState<T>>> parts;
+  parts.reserve(futures.size());
+  for (const auto& future : futures) {
+    if (!future.valid())
+      return Future<Values>::ready_with(detail::taken_already());
+    parts.push_back(future.state());
+  }
+  return Future<Values>{detail::AllState<T>::make(std::move(parts))};
 }
 
 } // namespace gpuactors

@@ -59,6 +59,9 @@ public:
   /// Asks the producer to stop. Does nothing by default.
   virtual void cancel(Cancel how);
 
+  /// Whoever would wait does not any more: as `cancel`, and what has no producer that would answer is `cancelled`.
+  virtual void give_up(Cancel how);
+
   /// The executor for the function of `Future::then`; null means the completing thread. Not changed any more once the
   /// result is there, and not read before.
   std::shared_ptr<Executor> executor;
@@ -104,6 +107,58 @@ public:
 
 private:
   std::optional<Result<T>> result_;
+};
+
+/// The state of a promise, which is told when nobody wants its result.
+template <class T>
+class PromiseState : public FutureState<T> {
+public:
+  void cancel(Cancel) override {
+    std::function<void()> function;
+    {
+      const std::lock_guard lock{mutex_};
+      if (this->ready() || std::exchange(cancelled_, true))
+        return;
+      function = std::exchange(function_, nullptr);
+    }
+    if (function)
+      function();
+  }
+
+  void give_up(Cancel how) override {
+    cancel(how);
+    this->complete(fail(Errc::cancelled, "the future was cancelled before the promise was kept"));
+  }
+
+  bool keep(Result<T> result) {
+    const bool kept = this->complete(std::move(result));
+    std::function<void()> function; // destroyed after the lock is released: it may own the promise
+    const std::lock_guard lock{mutex_};
+    function.swap(function_);
+    return kept;
+  }
+
+  [[nodiscard]] bool cancelled() const {
+    const std::lock_guard lock{mutex_};
+    return cancelled_;
+  }
+
+  void on_cancel(std::function<void()> function) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!cancelled_) {
+        function_ = std::move(function);
+        return;
+      }
+    }
+    function();
+  }
+
+private:
+  mutable std::mutex mutex_;
+  // Guarded by the mutex.
+  bool cancelled_ = false;
+  std::function<void()> function_;
 };
 
 /// The error of a future whose result was taken.
@@ -202,6 +257,10 @@ public:
     source_->cancel(how);
   }
 
+  void give_up(Cancel how) override {
+    source_->give_up(how);
+  }
+
 private:
   std::shared_ptr<FutureState<T>> source_;
   F function_;
@@ -225,11 +284,11 @@ public:
   void follow(std::shared_ptr<FutureState<Made>> second) {
     second_ = std::move(second);
     const auto first = under_way_->executor;
-    std::optional<Cancel> cancelled;
+    std::optional<Withdrawal> withdrawal;
     {
       const std::lock_guard lock{mutex_};
       under_way_ = second_;
-      cancelled = cancelled_;
+      withdrawal = withdrawal_;
     }
     // Weak: a future that nobody wants is not kept.
     second_->on_ready([weak = this->weak_from_this(), first] {
@@ -240,8 +299,8 @@ public:
       self->executor = first != nullptr ? first : self->second_->executor;
       self->publish();
     });
-    if (cancelled)
-      second_->cancel(*cancelled);
+    if (withdrawal)
+      withdrawal->apply(*second_);
   }
 
   Result<Made> take() override {
@@ -249,24 +308,121 @@ public:
   }
 
   void cancel(Cancel how) override {
-    std::shared_ptr<FutureCore> work;
-    {
-      const std::lock_guard lock{mutex_};
-      if (cancelled_ != Cancel::force)
-        cancelled_ = how;
-      work = under_way_;
-    }
-    work->cancel(how);
+    withdraw({how, &FutureCore::cancel});
+  }
+
+  void give_up(Cancel how) override {
+    withdraw({how, &FutureCore::give_up});
   }
 
 private:
+  struct Withdrawal {
+    Cancel how;
+    void (FutureCore::*function)(Cancel);
+
+    void apply(FutureCore& work) const {
+      (work.*function)(how);
+    }
+  };
+
+  void withdraw(Withdrawal withdrawal) {
+    std::shared_ptr<FutureCore> work;
+    {
+      const std::lock_guard lock{mutex_};
+      if (!withdrawal_ || withdrawal_->how != Cancel::force)
+        withdrawal_ = withdrawal;
+      work = under_way_;
+    }
+    withdrawal.apply(*work);
+  }
+
   // Written before the state is published, read afterwards.
   std::shared_ptr<FutureState<Made>> second_;
   std::mutex mutex_;
   // Guarded by the mutex; changed by `follow` alone. Between the two pieces, the first one: it may be over for its
   // future, and still be running.
   std::shared_ptr<FutureCore> under_way_;
-  std::optional<Cancel> cancelled_;
+  std::optional<Withdrawal> withdrawal_;
+};
+
+/// The values of many futures of one type: those of `void` have none.
+template <class T>
+struct AllOf {
+  using Type = std::vector<T>;
+};
+template <>
+struct AllOf<void> {
+  using Type = void;
+};
+
+/// The state of a future that is ready when all of `parts` are. Their results stay where they are until it is taken.
+template <class T>
+class AllState : public FutureState<typename AllOf<T>::Type> {
+public:
+  using Values = typename AllOf<T>::Type;
+
+  static std::shared_ptr<AllState> make(std::vector<std::shared_ptr<FutureState<T>>> parts) {
+    auto state = std::make_shared<AllState>(std::move(parts));
+    for (const auto& part : state->parts_) {
+      // Weak: a future that nobody wants is not kept.
+      part->on_ready([weak = std::weak_ptr<AllState>{state}] {
+        if (const auto self = weak.lock())
+          self->one_is_ready();
+      });
+      state->near = state->near || part->near;
+    }
+    state->one_is_ready(); // counted as one of them, so that it is not ready before the last is known
+    return state;
+  }
+
+  explicit AllState(std::vector<std::shared_ptr<FutureState<T>>> parts)
+    : parts_(std::move(parts)), waited_for_(parts_.size() + 1) {
+    // nop
+  }
+
+  Result<Values> take() override {
+    std::optional<Error> error;
+    if constexpr (std::is_void_v<T>) {
+      for (const auto& part : parts_)
+        if (auto result = part->take(); !result && !error)
+          error = result.error();
+      return error ? Result<Values>{fail(std::move(*error))} : Result<Values>{};
+    } else {
+      Values values;
+      values.reserve(parts_.size());
+      for (const auto& part : parts_) {
+        auto result = part->take();
+        if (result)
+          values.push_back(std::move(*result));
+        else if (!error)
+          error = result.error();
+      }
+      return error ? Result<Values>{fail(std::move(*error))} : Result<Values>{std::move(values)};
+    }
+  }
+
+  void cancel(Cancel how) override {
+    for (const auto& part : parts_)
+      part->cancel(how);
+  }
+
+  void give_up(Cancel how) override {
+    for (const auto& part : parts_)
+      part->give_up(how);
+  }
+
+private:
+  void one_is_ready() {
+    if (waited_for_.fetch_sub(1, std::memory_order_acq_rel) > 1 || !this->claim())
+      return;
+    for (const auto& part : parts_)
+      if (this->executor == nullptr)
+        this->executor = part->executor;
+    this->publish();
+  }
+
+  const std::vector<std::shared_ptr<FutureState<T>>> parts_;
+  std::atomic<std::size_t> waited_for_;
 };
 
 template <class T>

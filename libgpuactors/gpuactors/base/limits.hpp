@@ -78,8 +78,10 @@ inline constexpr std::size_t calls_in_flight = 1U << 20;
 /// Cancelled calls that an actor or runner remembers until their turn comes, in order to skip them.
 inline constexpr std::size_t remembered_cancellations = calls_in_flight;
 
-/// Leases for tasks of one shape that a client requests at the same time.
-inline constexpr std::size_t leases_per_shape = 64;
+/// Leases for tasks of one shape that a client requests at the same time; and those of a shape without resources, which
+/// the ledger does not bound, that it holds.
+inline constexpr std::size_t leases_requested = 64;
+inline constexpr std::size_t leases_without_resources = 64;
 
 /// Short tasks of one shape that a client sends ahead to one lease in another process; and the time after which those
 /// that wait there behind an unexpectedly long task are taken back.
@@ -155,6 +157,9 @@ inline constexpr std::size_t ended_actors = 1'000;
 
 /// Ended actors that a restarted broker does not take from nodes that were cut off: so many, the latest.
 inline constexpr std::size_t buried_actors = 10'000;
+
+/// Drained nodes that are away and that the broker remembers, in case that they come back.
+inline constexpr std::size_t away_drained_nodes = 1'000;
 
 /// Quotas that may be set, and the most owners that the state shows.
 inline constexpr std::size_t quotas = 1'000;
@@ -319,7 +324,7 @@ static_assert(heartbeat < link_timeout && redial_longest < settle && connect_tim
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);
 static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "a frozen peer fails one fetch in time");
-static_assert(leases_per_shape < calls_in_flight);
+static_assert(leases_requested < calls_in_flight && leases_without_resources < calls_in_flight);
 static_assert(source_bytes < payload_bytes && source_values * sizeof(double) < payload_bytes);
 static_assert(compiler_log_bytes < error_text_bytes && error_text_bytes < payload_bytes);
 static_assert(fault_grace < link_timeout);

@@ -25,7 +25,7 @@ public:
   static bool retry(const std::shared_ptr<PendingCall>& pending, const Error& error);
 
   static void bind(const std::shared_ptr<PendingCall>& pending, std::shared_ptr<ActorCell> cell) {
-    cell->pending.fetch_add(1, std::memory_order_relaxed);
+    cell->pending->fetch_add(1, std::memory_order_relaxed);
     pending->counted_.store(true, std::memory_order_relaxed);
     pending->retries_left_ = cell->max_retries;
     pending->cell_ = std::move(cell);
@@ -126,7 +126,7 @@ private:
 
 Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const Call& call,
                                 const google::protobuf::Descriptor* output) {
-  if (cell.max_pending > 0 && cell.pending.load(std::memory_order_relaxed) > cell.max_pending)
+  if (cell.max_pending > 0 && cell.pending->load(std::memory_order_relaxed) > cell.max_pending)
     return fail(Errc::queue_full, fmt::format("{} calls of actor {} are waiting, as many as max_pending_calls allows",
                                               cell.max_pending, cell.name.empty() ? cell.type : cell.name));
   GPUACTORS_TRY(call.payload.check_size());
@@ -156,7 +156,7 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (!ticket) {
     return refuse(*pending, ticket.error());
   }
-  auto call = pending->retries_left_ > 0 ? pending->call_ : std::move(pending->call_);
+  auto call = pending->retries_left_ != 0 ? pending->call_ : std::move(pending->call_);
   call.id = core.port().call_id(*ticket);
   {
     const std::lock_guard lock{pending->mutex_};
@@ -184,12 +184,13 @@ void CallStarter::look_up(ClusterCore& core, const std::shared_ptr<PendingCall>&
 
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
   // A stream is not repeated: its reader would get items twice.
-  if (pending->retries_left_ <= 0 || !is_loss(error.code()) || pending->call_.stream)
+  if (pending->retries_left_ == 0 || !is_loss(error.code()) || pending->call_.stream)
     return false;
   const auto core = pending->cell_->core.lock();
   if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))
     return false;
-  --pending->retries_left_;
+  if (pending->retries_left_ > 0)
+    --pending->retries_left_;
   look_up(*core, pending, most_looks);
   return true;
 }

@@ -82,6 +82,7 @@ private:
     cell->type = info.type();
     cell->origin = info.origin();
     cell->max_pending = info.max_pending_calls();
+    cell->pending = core->pending_of(cell->id);
     cell->max_retries = info.max_task_retries();
     if (place) {
       core->set_place(*cell, info, *place);
@@ -405,8 +406,14 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
   return Future<PlacementGroup>{std::move(reply)};
 }
 
-Result<void> Cluster::remove_group(GroupId group) {
-  return remove_group_async(group).get();
+Result<void> Cluster::remove_group(GroupId group, Duration timeout) {
+  auto removed = remove_group_async(group);
+  if (!removed.wait(timeout))
+    return fail(Errc::deadline_exceeded,
+                fmt::format("placement group {} has not been removed within {:.1f} s: work in it has not ended, or the "
+                            "broker is away",
+                            group.value(), to_seconds(timeout)));
+  return removed.get();
 }
 
 Future<void> Cluster::remove_group_async(GroupId group) {

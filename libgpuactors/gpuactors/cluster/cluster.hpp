@@ -188,9 +188,10 @@ public:
   /// removed.
   Future<PlacementGroup> create_group_async(const std::vector<Options>& bundles, const GroupOptions& options = {});
 
-  /// Ends the tasks and actors in a group, refuses requests that wait for it, and releases its resources. Returns when
-  /// all of them are free. @returns `not_found` if there is no such group, `permission_denied` as `kill` does.
-  Result<void> remove_group(GroupId group);
+  /// Ends the tasks and actors in a group, as by `kill`, refuses requests that wait for it, and releases its resources.
+  /// Returns when all of them are free, at most after `timeout`; then the removal goes on.
+  /// @returns `not_found` if there is no such group, `permission_denied` as `kill` does, `deadline_exceeded`.
+  Result<void> remove_group(GroupId group, Duration timeout = Duration::max());
 
   /// Removes a group without waiting for it.
   Future<void> remove_group_async(GroupId group);

@@ -55,7 +55,8 @@ struct Options {
   int priority = 0;
   /// Prefer the device with the most room instead of packing.
   bool spread = false;
-  /// Give up with `no_capacity` after this time in the queue.
+  /// Give up with `no_capacity` after this time in the queue. For tasks, each time that they are queued; for actors,
+  /// before their first life: one that restarts waits without limit.
   std::optional<Duration> queue_timeout{};
   /// Wait for a node that could serve the request instead of failing with `infeasible`.
   bool wait_for_nodes = false;
@@ -89,8 +90,8 @@ struct Options {
   /// restarts left. Looked at about once a second. In an embedded cluster, where no thread can be ended, the event log
   /// tells of it, and nothing else happens. None: never.
   std::optional<Duration> stuck_after{};
-  /// Actors: how often a call that the actor's death interrupted is repeated on the restarted actor; the method may
-  /// then run more than once.
+  /// Actors: how often a call that the actor's death interrupted is repeated on the restarted actor, -1 meaning as
+  /// often as it is restarted; the method may then run more than once.
   int max_task_retries = 0;
   /// Actors: how many calls of one client may be pending; further calls fail with `queue_full`. 0 means the library's
   /// limit.

@@ -65,7 +65,7 @@ PendingCall::~PendingCall() {
 
 void PendingCall::uncount() noexcept {
   if (counted_.exchange(false, std::memory_order_relaxed))
-    cell_->pending.fetch_sub(1, std::memory_order_relaxed);
+    cell_->pending->fetch_sub(1, std::memory_order_relaxed);
 }
 
 void PendingCall::on_reply(caf_version::Content& content) {

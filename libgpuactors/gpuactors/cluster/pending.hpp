@@ -79,6 +79,8 @@ private:
 
   std::weak_ptr<TaskDispatcher> dispatcher_;
   std::shared_ptr<const TaskShape> shape_;
+  // How long the task may wait in the queue, each time that it is queued.
+  std::optional<Duration> queue_timeout_;
   // The port's timers for the deadline and the queue timeout; set before the task is queued.
   std::array<RequestPort::Ticket, 2> timers_{};
   // Guarded by the dispatcher's mutex: the lease that the task runs under, its entry in the port, whether its queue
@@ -103,7 +105,8 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::uint64_t origin = 0;
   std::size_t max_pending = 0;
   int max_retries = 0;
-  std::atomic<std::size_t> pending{0};
+  /// Calls of this program that wait for the actor; one count for all its cells.
+  std::shared_ptr<std::atomic<std::size_t>> pending;
   /// The actor behind `handle` has ended; it may have been restarted elsewhere.
   std::atomic<bool> down{false};
   /// How often `handle` was replaced.

@@ -8,6 +8,7 @@
 #include <gpuactors/ledger/queue.hpp>
 
 #include <map>
+#include <span>
 
 namespace gpuactors {
 
@@ -36,7 +37,7 @@ public:
   Result<Events> undrain_node(std::string_view name, TimePoint now);
   Result<void> suspend_node(std::string_view name);
   Result<Events> unsuspend_node(std::string_view name, TimePoint now);
-  Result<Events> fail_device(std::string_view name, int index, TimePoint now);
+  Result<Events> fail_device(std::string_view name, int index, TimePoint now, Holders holders);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
   Result<Events> cancel(RequestId id, TimePoint now);
@@ -56,6 +57,8 @@ public:
   std::optional<NodeView> node(std::string_view name) const;
   std::vector<Lease> leases() const;
   const Lease* find_lease(LeaseId id) const;
+  std::vector<Lease> remains() const;
+  const Lease* find_remains(LeaseId id) const;
   const Lease* lease_of(RequestId id) const;
   std::vector<BundleGrant> bundles_of(GroupId id) const;
   std::vector<PendingView> pending() const;
@@ -89,6 +92,9 @@ private:
   };
   // A hash map, because every grant and release uses it. Iterate by `records_by_id` where the order matters.
   using Records = std::unordered_map<LeaseId, Record>;
+
+  // What is kept of lost leases, with their ids: taken from their nodes, and counted in the quotas of their `owner`.
+  using Remains = std::map<LeaseId, Lease>;
 
   struct Bundle {
     BundleGrant grant;
@@ -291,6 +297,11 @@ private:
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 
+  // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.
+  void keep_remains(Node& node, std::span<const Event> events);
+  // Gives that back, of one lease or of all on a node.
+  void free_remains(Remains::iterator it);
+  void free_remains_on(const Node& node);
   // Revokes the leases and bundles on a node, or on one of its devices.
   void lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events);
 
@@ -329,6 +340,7 @@ private:
   ledger_detail::Queue queue_;
   Records records_;
   std::map<RequestId, LeaseId> holders_;
+  Remains remains_;
   Groups groups_;
   std::map<int, Claim> claims_;
   // Pools that got something back since the last `pump`; only recorded while there are claims.

@@ -71,6 +71,11 @@ void Ledger::Impl::check() const {
       count(group.request.owner, bundle.grant.devices);
     }
   }
+  for (const auto& [id, rest] : remains_) {
+    GPUACTORS_LEDGER_CHECK(records_.count(id) == 0, "a lease is held and lost");
+    sums[&cluster_.find(rest.node)->pool].add(rest.devices, rest.cpus, rest.resources);
+    count(rest.owner, rest.devices);
+  }
   GPUACTORS_LEDGER_CHECK(used == quotas_.used(), "what an owner holds does not add up");
   // Every checked pool is removed from `sums`: a remaining entry belongs to a pool that does not exist.
   const auto check_one = [&](const Pool& pool) {

@@ -34,8 +34,8 @@ Result<Ledger::Events> Ledger::unsuspend_node(std::string_view name, TimePoint n
   return impl_->unsuspend_node(name, now);
 }
 
-Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, TimePoint now) {
-  return impl_->fail_device(node, index, now);
+Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, TimePoint now, Holders holders) {
+  return impl_->fail_device(node, index, now, holders);
 }
 
 Ledger::Events Ledger::submit(RequestId id, ResourceRequest request, TimePoint now) {
@@ -104,6 +104,14 @@ std::vector<Lease> Ledger::leases() const {
 
 const Lease* Ledger::find_lease(LeaseId id) const {
   return impl_->find_lease(id);
+}
+
+std::vector<Lease> Ledger::remains() const {
+  return impl_->remains();
+}
+
+const Lease* Ledger::find_remains(LeaseId id) const {
+  return impl_->find_remains(id);
 }
 
 const Lease* Ledger::lease_of(RequestId id) const {

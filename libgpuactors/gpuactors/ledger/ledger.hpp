@@ -9,6 +9,7 @@
 #include <gpuactors/ledger/request.hpp>
 #include <gpuactors/ledger/view.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -29,6 +30,10 @@ struct LedgerOptions {
   /// Ids and epochs of leases are above this, so a successor of another ledger does not reuse its ids.
   std::uint64_t last_id = 0;
 };
+
+/// Whether those who hold leases that are lost have ended: what a lease has besides the lost device is free at once, or
+/// only when `Ledger::release` says that its holder has ended.
+enum class Holders : std::uint8_t { gone, stay };
 
 /// Grants parts of devices and nodes, keeps the queue, and never grants anything twice.
 ///
@@ -71,15 +76,17 @@ public:
   /// Undoes `suspend_node`. @returns `not_found`.
   Result<Events> unsuspend_node(std::string_view name, TimePoint now);
 
-  /// Quarantines a device; its leases are lost, and its bundles as in `remove_node`. @returns `not_found`.
-  Result<Events> fail_device(std::string_view node, int index, TimePoint now);
+  /// Quarantines a device; its leases are lost, and its bundles as in `remove_node`. If the holders stay, the rest of
+  /// each lease is kept until its `release`. @returns `not_found`.
+  Result<Events> fail_device(std::string_view node, int index, TimePoint now, Holders holders = Holders::gone);
 
   // -- requests --------------------------------------------------------------------------------
 
   /// Requests resources; the first event is the answer: granted, pending, infeasible or rejected. `id` must be unused.
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
 
-  /// Releases a lease; a shrinking group answers with granted, for the remaining bundles, or released.
+  /// Releases a lease, or what is kept of one that was lost; a shrinking group answers with granted, for the remaining
+  /// bundles, or released.
   /// @returns `not_found`, `lease_expired` (it has ended) or `stale_epoch`.
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
 
@@ -153,6 +160,13 @@ public:
 
   /// Returns a lease, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* find_lease(LeaseId id) const;
+
+  /// Returns what is kept of leases that were lost with a device, until their holders have ended, ordered by id; of
+  /// some nothing. They are in no group and no lease any more. What a lease had lent is kept with it.
+  [[nodiscard]] std::vector<Lease> remains() const;
+
+  /// Returns what is kept of a lost lease, or null. Valid until the next call that changes the ledger.
+  [[nodiscard]] const Lease* find_remains(LeaseId id) const;
 
   /// Returns the lease of a request, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* lease_of(RequestId id) const;

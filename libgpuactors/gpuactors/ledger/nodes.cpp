@@ -96,6 +96,7 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   cluster_.drain(*node);
   drop_reservations_on(*node);
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
+  free_remains_on(*node);
   forget_pool(node->pool);
   cluster_.remove(*node);
   recheck_due_ = true;
@@ -103,7 +104,7 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   return events;
 }
 
-Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int index, TimePoint now) {
+Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int index, TimePoint now, Holders holders) {
   auto* node = cluster_.find(name);
   if (node == nullptr)
     return no_node(cluster_, name);
@@ -114,13 +115,58 @@ Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int inde
   Events events;
   pass_time(now, events);
   if (slot->ok) {
+    const auto before = events.size();
     cluster_.fail(*node, *slot);
     drop_reservations_on(*node);
     lose_on(*node, index, fmt::format("device {} of node {} failed", index, name), events);
+    if (holders == Holders::stay)
+      keep_remains(*node, std::span{events}.subspan(before));
     recheck_due_ = true;
   }
   pump(events);
   return events;
+}
+
+void Ledger::Impl::keep_remains(Node& node, std::span<const Event> events) {
+  // Lenders first: what is kept of a lease includes what it had lent.
+  std::map<LeaseId, const Event*> lost;
+  for (const auto& event : events)
+    if (event.kind == Event::Kind::lost && event.lease)
+      lost.emplace(event.lease->id, &event);
+  for (const auto& [id, event] : lost) {
+    auto rest = *event->lease;
+    // Nothing of it has come back while others have parts of it that were not lost.
+    if (records_.count(id) > 0 || records_.count(rest.parent) > 0 || remains_.count(rest.parent) > 0)
+      continue;
+    std::erase_if(rest.devices, [&](const DeviceGrant& device) { return !node.pool.slot(device.index)->ok; });
+    if (const auto group = groups_.find(rest.group); group != groups_.end())
+      rest.owner = group->second.request.owner;
+    rest.group = GroupId{};
+    rest.bundle = 0;
+    rest.parent = LeaseId{};
+    cluster_.take(node.pool, rest.devices, rest.cpus, rest.resources);
+    charge(rest.owner, rest.devices);
+    remains_.emplace(id, std::move(rest));
+  }
+}
+
+void Ledger::Impl::free_remains(Remains::iterator it) {
+  const auto& rest = it->second;
+  auto& pool = cluster_.find(rest.node)->pool;
+  cluster_.give_back(pool, rest.devices, rest.cpus, rest.resources);
+  discharge(rest.owner, rest.devices);
+  note_freed(pool, {});
+  if (!claims_.empty())
+    freed_.push_back(&pool);
+  remains_.erase(it);
+}
+
+void Ledger::Impl::free_remains_on(const Node& node) {
+  for (auto it = remains_.begin(); it != remains_.end();) {
+    const auto one = it++;
+    if (one->second.node == node.spec.name)
+      free_remains(one);
+  }
 }
 
 void Ledger::Impl::lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events) {

@@ -185,21 +185,25 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
 // -- release, cancel, time -------------------------------------------------------------------------
 
 Result<Ledger::Events> Ledger::Impl::release(LeaseId id, std::uint64_t epoch, TimePoint now) {
-  const auto it = records_.find(id);
-  if (it == records_.end() || it->second.ended) {
+  const auto* held = find_lease(id);
+  const bool lost = held == nullptr;
+  if (lost)
+    held = find_remains(id);
+  if (held == nullptr) {
     if (id && id.value() <= next_lease_)
       return fail(Errc::lease_expired, fmt::format("lease {} has ended", id.value()));
     return fail(Errc::not_found, fmt::format("there is no lease {}", id.value()));
   }
-  if (it->second.lease.epoch != epoch)
-    return fail(Errc::stale_epoch,
-                fmt::format("lease {} has epoch {}, not {}", id.value(), it->second.lease.epoch, epoch));
-  const auto& held = it->second.lease;
+  if (held->epoch != epoch)
+    return fail(Errc::stale_epoch, fmt::format("lease {} has epoch {}, not {}", id.value(), held->epoch, epoch));
+  Events events;
+  events.push_back(Event{Event::Kind::released, held->request, {}, *held, {}, Errc::none, {}});
   Events earlier;
   pass_time(now, earlier);
-  Events events;
-  events.push_back(Event{Event::Kind::released, held.request, {}, held, {}, Errc::none, {}});
-  end_lease(records_.find(id));
+  if (lost)
+    free_remains(remains_.find(id));
+  else
+    end_lease(records_.find(id));
   pump(events);
   return finish(std::move(events), std::move(earlier));
 }

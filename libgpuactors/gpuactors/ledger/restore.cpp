@@ -122,7 +122,7 @@ Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
 Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
   if (!lease.id || !lease.request)
     return fail(Errc::invalid_argument, "a lease to restore needs its id and that of its request");
-  if (records_.count(lease.id) > 0)
+  if (records_.count(lease.id) > 0 || remains_.count(lease.id) > 0)
     return fail(Errc::already_exists, fmt::format("{} is already there", name_of(lease)));
   if (holders_.count(lease.request) > 0 || queue_.find(lease.request) != nullptr)
     return fail(Errc::already_exists,

@@ -77,6 +77,18 @@ const Lease* Ledger::Impl::find_lease(LeaseId id) const {
   return record == nullptr ? nullptr : &record->lease;
 }
 
+std::vector<Lease> Ledger::Impl::remains() const {
+  std::vector<Lease> remains;
+  for (const auto& [id, rest] : remains_)
+    remains.push_back(rest);
+  return remains;
+}
+
+const Lease* Ledger::Impl::find_remains(LeaseId id) const {
+  const auto it = remains_.find(id);
+  return it == remains_.end() ? nullptr : &it->second;
+}
+
 const Lease* Ledger::Impl::lease_of(RequestId id) const {
   const auto it = holders_.find(id);
   return it == holders_.end() ? nullptr : find_lease(it->second);

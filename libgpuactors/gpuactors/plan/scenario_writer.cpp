@@ -115,9 +115,12 @@ void ScenarioWriter::add_node(const NodeSpec& node, TimePoint now) {
   step("add_node", to_json(node).dump());
 }
 
-void ScenarioWriter::fail_device(const std::string& node, int index, TimePoint now) {
+void ScenarioWriter::fail_device(const std::string& node, int index, Holders holders, TimePoint now) {
   pass_time(now);
-  step("fail_device", Json{{"node", node}, {"index", index}}.dump());
+  Json json{{"node", node}, {"index", index}};
+  if (holders == Holders::stay)
+    json["holders_stay"] = true;
+  step("fail_device", json.dump());
 }
 
 void ScenarioWriter::drain_node(const std::string& node, TimePoint now) {

@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/ledger/event.hpp>
 #include <gpuactors/ledger/group.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 #include <gpuactors/ledger/node.hpp>
 #include <gpuactors/ledger/request.hpp>
 
@@ -27,7 +28,7 @@ public:
   ScenarioWriter& operator=(const ScenarioWriter&) = delete;
 
   void add_node(const NodeSpec& node, TimePoint now);
-  void fail_device(const std::string& node, int index, TimePoint now);
+  void fail_device(const std::string& node, int index, Holders holders, TimePoint now);
 
   /// @param parent the request that holds the lease `request.parent`; empty without a parent.
   void submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now);

@@ -219,6 +219,9 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
   if (actor == actors_.end() || actor->second.lease->epoch() != message.epoch())
     return;
   log_.add(EventKind::stuck, actor->second.request.name()).set_reason(message.text());
+  // It may never end; what it has besides the lost device stays taken.
+  if (actor->second.lost)
+    return leave_lost(LeaseId{message.lease()});
   for (auto& killer : actor->second.killers)
     killer.deliver(fail(Errc::deadline_exceeded, message.text()));
   actor->second.killers.clear();
@@ -234,9 +237,11 @@ void BrokerCore::submit_actor(ActorRecord& record) {
   if (request)
     if (auto checked = check_group(request->group); !checked)
       request = fail(checked.error());
-  // A restarted actor waits for nodes: its own may come back, or another one may join.
-  if (request && record.lives.restarts() > 0)
+  // A restarted actor waits for nodes as long as it takes: its own may come back, or another one may join.
+  if (request && record.lives.restarts() > 0) {
     request->wait_for_nodes = true;
+    request->queue_timeout.reset();
+  }
   if (!request) {
     actor_requests_.erase(record.waiting_for);
     forget_actor(record.id, request.error());
@@ -334,9 +339,13 @@ void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   if (pause == Duration::zero())
     return submit_actor(record);
   event.set_reason(fmt::format("{}; the next start is in {:.1f} s", error.message(), to_seconds(pause)));
+  pause_actor(record, pause);
+}
+
+void BrokerCore::pause_actor(ActorRecord& record, Duration pause) {
   record.state = ActorState::pausing;
   record.due = deadline_after(world_.now(), pause);
-  remind({*record.due, id});
+  remind({*record.due, record.id});
 }
 
 void BrokerCore::actor_due(ActorRecord& record) {
@@ -356,7 +365,7 @@ void BrokerCore::actor_due(ActorRecord& record) {
     seeker.deliver(fail(error));
   record.no_restart = true;
   if (record.state != ActorState::stopping)
-    kill(record, std::chrono::milliseconds{limits::stop_grace}.count(), error.message());
+    kill(record, stop_grace_ms, error.message());
 }
 
 void BrokerCore::forget_actor(ActorId id, const Error& error) {

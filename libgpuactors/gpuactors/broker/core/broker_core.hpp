@@ -3,6 +3,7 @@
 // its own: BrokerWorld provides what it needs from outside.
 #pragma once
 
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/desired_state.hpp>
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/lives.hpp>
@@ -114,6 +115,8 @@ public:
 private:
   using ClientId = std::uint64_t;
   using ActorName = std::pair<std::string, std::string>; // name space, name
+
+  static constexpr std::uint64_t stop_grace_ms = std::chrono::milliseconds{limits::stop_grace}.count();
 
   struct NodeRecord {
     v1::Node node;
@@ -279,6 +282,9 @@ private:
     std::string saved;
     /// The lease under which that was saved; null if an earlier broker knew.
     LeaseId saved_in;
+    /// Why its device was lost, until its holder has ended: the next life begins only then, so that no two write to the
+    /// same places.
+    std::optional<Error> lost;
     /// The last report about the current life.
     v1::HolderUsage::Entry usage;
     /// Callers who wait until the actor is alive.
@@ -327,7 +333,8 @@ private:
   void drop_client(ClientId id);
   void cancel_requests(ClientId id);
   void end_stray_leases(ClientId id, const std::set<LeaseId>& claimed);
-  void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms);
+  /// Work that has not ended after the grace is ended with its process.
+  void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms = stop_grace_ms);
   /// The same for an order that may have been lost, or that an earlier broker gave.
   void tell_agent_again_to_end(const Lease& lease);
 
@@ -351,6 +358,7 @@ private:
   /// Drains a node that has come back, as the store says.
   void drain_again(const std::string& name, const v1::StoredNode& stored);
   void keep_drained(const std::string& name);
+  void forget_drained(const std::string& name);
   void look_again_at_nodes();
   void empty_nodes();
   /// Makes the holder of a lease leave its node: reclaims a task lease, moves an actor; if `late`, ends what cannot
@@ -422,6 +430,10 @@ private:
   void start_runner(const Lease& lease, TaskRequest request);
   std::optional<TaskRequest> take_task_request(RequestId id);
   void end_task_lease(LeaseId id);
+  /// The holder of a lease that was lost with a device has ended: gives back what was kept of the lease.
+  void lost_holder_ended(LeaseId id, std::uint64_t epoch);
+  /// The actor of a lease that was lost, if there is one, goes on elsewhere.
+  void leave_lost(LeaseId id);
   /// Removes a lease that has ended here from what its client claims: its node may still come back with it.
   void unclaim(ClientId id, LeaseId lease);
 
@@ -444,6 +456,8 @@ private:
   static v1::StartActor order_of(const ActorRecord& record);
   void actor_started(ActorRecord& record, const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
   void actor_down(ActorId id, const Error& said, LifeEnd why);
+  /// Starts the actor again after a while.
+  void pause_actor(ActorRecord& record, Duration pause);
   /// The holder of a lease has ended itself: it is not restarted, whatever else becomes of the lease.
   void note_own_end(const v1::LeaseEnded& message);
   /// What a node that registers tells of an actor that has ended itself there.
@@ -548,6 +562,8 @@ private:
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
   bool commit_due_ = false;
+  // Why the last attempt to write the store failed; empty: it did not.
+  std::string store_error_;
   std::uint64_t reserved_ids_ = 0;
   // Whether the next turn of `make_way_again` is scheduled, the length of a turn, and the oldest waiting request that
   // could be served at the last one.

@@ -30,11 +30,7 @@ Result<void> BrokerCore::undrain(const std::string& name) {
     return fail(events.error());
   nodes_.at(name).empty_by.reset();
   log_.add(EventKind::node_resumed, name);
-  stored_nodes_.erase(name);
-  if (options_.store != nullptr) {
-    options_.store->erase(StateSection::nodes, name);
-    commit_soon();
-  }
+  forget_drained(name);
   apply(*events);
   return {};
 }
@@ -80,9 +76,22 @@ void BrokerCore::keep_drained(const std::string& name) {
                         + std::chrono::duration_cast<milliseconds>(*node.empty_by - world_.now()).count());
   // Also kept in memory: a node that only lost its connection is drained again when it returns.
   stored_nodes_[name] = stored;
+  // Of those that are away, not all come back.
+  if (stored_nodes_.size() > limits::away_drained_nodes + nodes_.size())
+    if (const auto away = std::find_if(stored_nodes_.begin(), stored_nodes_.end(),
+                                       [&](const auto& item) { return nodes_.count(item.first) == 0; });
+        away != stored_nodes_.end())
+      forget_drained(std::string{away->first});
   if (options_.store == nullptr)
     return;
   options_.store->put(StateSection::nodes, name, stored.SerializeAsString());
+  commit_soon();
+}
+
+void BrokerCore::forget_drained(const std::string& name) {
+  if (stored_nodes_.erase(name) == 0 || options_.store == nullptr)
+    return;
+  options_.store->erase(StateSection::nodes, name);
   commit_soon();
 }
 
@@ -100,9 +109,10 @@ void BrokerCore::empty_nodes() {
     if (!node.empty_by)
       continue;
     std::vector<LeaseId> held;
-    for (const auto& lease : ledger_.leases())
-      if (lease.node == name)
-        held.push_back(lease.id);
+    for (const auto& leases : {ledger_.leases(), ledger_.remains()})
+      for (const auto& lease : leases)
+        if (lease.node == name)
+          held.push_back(lease.id);
     if (held.empty()) {
       node.empty_by.reset();
       log_.add(EventKind::node_empty, name);
@@ -148,8 +158,7 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
     // An actor with restarts left is submitted again and waits for room on any node. An actor in a group or under a
     // parent lease would only come back to this node: it is not restarted.
     actor.no_restart = actor.no_restart || actor.request.group() != 0 || actor.request.parent_lease() != 0;
-    kill(actor, milliseconds{limits::stop_grace}.count(),
-         fmt::format("node {} had to be empty by now, and no other node had room for it", node));
+    kill(actor, stop_grace_ms, fmt::format("node {} had to be empty by now, and no other node had room for it", node));
   }
 }
 

@@ -116,14 +116,19 @@ void BrokerCore::on_refused(const Event& event) {
   if (auto request = take_task_request(event.request)) {
     request->answer.deliver(fail(error));
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
-    forget_actor(actor.mapped(), error);
+    auto& record = actors_.at(actor.mapped());
+    // A full queue is no reason to end what has lived before.
+    if (code == Errc::queue_full && record.lives.restarts() > 0)
+      pause_actor(record, limits::lease_turn);
+    else
+      forget_actor(record.id, error);
   }
 }
 
 void BrokerCore::on_lost(const Event& event) {
   const auto id = event.lease->id;
   forget_move(id);
-  tell_agent_to_end(*event.lease, 0);
+  tell_agent_to_end(*event.lease);
   const auto node = nodes_.find(event.lease->node);
   const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
   const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, why_lost(event)};
@@ -132,8 +137,14 @@ void BrokerCore::on_lost(const Event& event) {
     if (runner.mapped().starting)
       runner.mapped().starting->deliver(fail(error));
   }
-  if (const auto holder = actor_leases_.extract(id); !holder.empty() && actors_.count(holder.mapped()) > 0)
-    actor_down(holder.mapped(), error, LifeEnd::lost_place);
+  const auto holder = actor_leases_.find(id);
+  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
+  if (actor == actors_.end())
+    return;
+  actor->second.state = ActorState::stopping;
+  actor->second.lost = error;
+  if (ledger_.find_remains(id) == nullptr)
+    leave_lost(id);
 }
 
 void BrokerCore::make_way(RequestId request) {

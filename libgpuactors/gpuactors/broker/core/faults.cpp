@@ -38,7 +38,8 @@ void BrokerCore::fail_device(const std::string& node, int index, const std::stri
     return;
   offer.mutable_devices(position)->set_fault(reason);
   log_.add(EventKind::device_failed, fmt::format("{}/{}", node, index)).set_reason(reason);
-  apply(ledger_.fail_device(node, position, world_.now()), "fail_device");
+  // Until those who hold what is lost have ended, its other devices are in use.
+  apply(ledger_.fail_device(node, position, world_.now(), Holders::stay), "fail_device");
 }
 
 std::string BrokerCore::why_ended(const ActorRecord& actor, const std::string& told) {

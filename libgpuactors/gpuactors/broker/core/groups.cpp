@@ -129,7 +129,7 @@ void BrokerCore::end_group(GroupId id) {
       if (auto& record = actors_.at(holder->second); record.state != ActorState::stopping) {
         record.state = ActorState::stopping;
         record.end_reason = removed.message();
-        tell_agent_to_end(lease, 0);
+        tell_agent_to_end(lease);
       }
     }
   }

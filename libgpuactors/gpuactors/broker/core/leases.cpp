@@ -70,7 +70,7 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
     actor->no_restart = true;
     actor->killers.push_back(std::move(answer));
     if (actor->state != ActorState::stopping)
-      kill(*actor, std::chrono::milliseconds{limits::stop_grace}.count(), "the request for it was withdrawn");
+      kill(*actor, stop_grace_ms, "the request for it was withdrawn");
   } else if (const auto group = submitted_groups_.find(key); group != submitted_groups_.end()) {
     auto& record = groups_.at(group->second);
     record.removers.push_back(std::move(answer));
@@ -146,7 +146,7 @@ void BrokerCore::end_task_lease(LeaseId id) {
   auto& held = task_leases_.at(id);
   unclaim(held.client, id);
   if (!std::exchange(held.ending, true))
-    tell_agent_to_end(*ledger_.find_lease(id), std::chrono::milliseconds{limits::stop_grace}.count());
+    tell_agent_to_end(*ledger_.find_lease(id));
 }
 
 void BrokerCore::unclaim(ClientId id, LeaseId lease) {
@@ -155,15 +155,14 @@ void BrokerCore::unclaim(ClientId id, LeaseId lease) {
 }
 
 void BrokerCore::tell_agent_again_to_end(const Lease& lease) {
-  // Whether the first order has arrived is unknown. Without a grace, work that does not stop would never be ended.
+  // Whether the first order has arrived is unknown.
   const auto first = graces_.find(lease.id);
-  tell_agent_to_end(lease,
-                    first != graces_.end() ? first->second : std::chrono::milliseconds{limits::stop_grace}.count());
+  tell_agent_to_end(lease, first != graces_.end() ? first->second : stop_grace_ms);
 }
 
 void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
   // What is not in the ledger has no end that would be heard of.
-  if (ledger_.find_lease(lease.id) != nullptr)
+  if (ledger_.find_lease(lease.id) != nullptr || ledger_.find_remains(lease.id) != nullptr)
     graces_[lease.id] = grace_ms;
   v1::EndLease order;
   order.set_lease(lease.id.value());
@@ -171,6 +170,23 @@ void BrokerCore::tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms) {
   order.set_grace_ms(grace_ms);
   if (const auto node = nodes_.find(lease.node); node != nodes_.end() && node->second.agent != nullptr)
     world_.post(node->second.agent, std::move(order));
+}
+
+void BrokerCore::lost_holder_ended(LeaseId id, std::uint64_t epoch) {
+  const auto* rest = ledger_.find_remains(id);
+  if (rest == nullptr || rest->epoch != epoch)
+    return;
+  graces_.erase(id);
+  apply(ledger_.release(id, epoch, world_.now()), "release");
+  leave_lost(id);
+}
+
+void BrokerCore::leave_lost(LeaseId id) {
+  const auto holder = actor_leases_.extract(id);
+  if (holder.empty())
+    return;
+  if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end() && actor->second.lost)
+    actor_down(actor->first, *std::exchange(actor->second.lost, std::nullopt), LifeEnd::lost_place);
 }
 
 void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
@@ -182,7 +198,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
     // It was lost with its device, of which others told first.
     if (message.by_itself() && message.actor() != 0)
       apply_own_end(ActorId{message.actor()}, message, true);
-    return;
+    return lost_holder_ended(id, message.epoch());
   }
   graces_.erase(id);
   // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is
@@ -193,7 +209,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   for (const auto index : message.lost_devices())
     fail_device(node, index, "a sticky error lost it to the process that used it");
   if (ledger_.find_lease(id) == nullptr)
-    return; // lost with the device: `on_lost` has done the rest
+    return lost_holder_ended(id, message.epoch()); // `on_lost` has done the rest
   forget_move(id);
   const auto group = lease->group;
   const auto code =

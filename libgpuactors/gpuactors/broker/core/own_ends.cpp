@@ -53,7 +53,7 @@ void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_
   record.own_end = error;
   if (record.lease) { // an earlier life, on a node that was cut off, or one that has just begun
     if (record.state != ActorState::stopping)
-      kill(record, std::chrono::milliseconds{limits::stop_grace}.count(), error.message());
+      kill(record, stop_grace_ms, error.message());
     return;
   }
   if (record.state == ActorState::waiting) {

@@ -195,15 +195,21 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
   for (const auto& held : message.held())
     there.insert(LeaseId{held.lease().id()});
   std::vector<Lease> lost;
-  for (const auto& lease : ledger_.leases())
-    if (lease.node == node.name() && there.count(lease.id) == 0)
-      lost.push_back(lease);
+  for (const auto& leases : {ledger_.leases(), ledger_.remains()})
+    for (const auto& lease : leases)
+      if (lease.node == node.name() && there.count(lease.id) == 0)
+        lost.push_back(lease);
   for (const auto& lease : lost)
     lease_ended(lease_end(lease.id.value(), lease.epoch,
                           Error{Errc::worker_died, "the order to start it, or the report of its end, was lost with the "
                                                    "connection to its node"}));
   for (const auto& held : message.held()) {
     const LeaseId id{held.lease().id()};
+    if (const auto* rest = ledger_.find_remains(id)) {
+      take_over_saved(held);
+      tell_agent_again_to_end(*rest);
+      continue;
+    }
     if (ledger_.find_lease(id) == nullptr)
       adopt(held, node);
     else if (held.has_started())
@@ -246,6 +252,16 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     lease.parent = LeaseId{};
     restored = ledger_.restore(lease);
   }
+  // A lease that this broker granted itself was lost here, or ended, before the node came back.
+  bool over = options_.last_id < id.value();
+  const auto has_failed = [&offer = nodes_.at(node.name()).node](const DeviceGrant& device) {
+    return device.index < offer.devices_size() && !offer.devices(device.index).fault().empty();
+  };
+  if (!restored && std::erase_if(lease.devices, has_failed) > 0) {
+    // It was lost with a device, and its holder still has the others.
+    over = true;
+    restored = ledger_.restore(lease);
+  }
   if (!restored) {
     log_.add(EventKind::error, fmt::format("lease {}", id.value())).set_reason(restored.error().message());
     tell_agent_again_to_end(lease);
@@ -254,9 +270,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   auto& event = log_.add(EventKind::adopted, lease.name);
   *event.mutable_lease() = held.lease();
   last_request_ = std::max(last_request_, lease.request.value());
-  // A lease that this broker granted itself was lost here, or ended, before the node came back.
-  const bool ours = options_.last_id < id.value();
-  if (held.has_actor() && !ours && forgotten_.count(ActorId{held.actor().actor()}) == 0
+  if (held.has_actor() && !over && forgotten_.count(ActorId{held.actor().actor()}) == 0
       && !is_before_own_end(ActorId{held.actor().actor()}, id)) {
     const auto known = actors_.find(ActorId{held.actor().actor()});
     if (known == actors_.end() || known->second.state == ActorState::returning)
@@ -272,7 +286,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   task.client = held.client();
   const auto client = clients_.find(held.client());
   const bool wanted = client != clients_.end() ? client->second.claimed.count(id) > 0 : settling_;
-  if (held.has_actor() || ours || !wanted)
+  if (held.has_actor() || over || !wanted)
     end_task_lease(id);
 }
 
@@ -339,8 +353,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
   if (orphan || withdrawn_.count(key) > 0) {
     record.no_restart = true;
-    kill(record, std::chrono::milliseconds{limits::stop_grace}.count(),
-         orphan ? "its client is gone" : "the request for it was withdrawn");
+    kill(record, stop_grace_ms, orphan ? "its client is gone" : "the request for it was withdrawn");
   }
 }
 
@@ -354,8 +367,17 @@ void BrokerCore::drop_node(const std::string& name) {
   else
     log_.add(EventKind::node_lost, name).set_reason("the connection to its agent is gone");
   // The ledger reports the node's leases as lost; the node's record is still needed to name them.
+  const auto remains = ledger_.remains();
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
-  std::erase_if(graces_, [this](const auto& item) { return ledger_.find_lease(item.first) == nullptr; });
+  for (const auto& rest : remains)
+    if (rest.node == name)
+      leave_lost(rest.id);
+  std::erase_if(graces_, [this](const auto& item) {
+    return ledger_.find_lease(item.first) == nullptr && ledger_.find_remains(item.first) == nullptr;
+  });
+  // Whoever comes under this name later is another agent.
+  if (found->second.leaves)
+    forget_drained(name);
   nodes_.erase(name);
 }
 
@@ -479,7 +501,7 @@ void BrokerCore::drop_client(ClientId id) {
   for (const auto actor : actors)
     if (const auto found = actors_.find(actor); found != actors_.end()) {
       found->second.no_restart = true;
-      kill(found->second, std::chrono::milliseconds{limits::stop_grace}.count(), "its client is gone");
+      kill(found->second, stop_grace_ms, "its client is gone");
     }
   std::vector<GroupId> groups;
   for (const auto& [group, record] : groups_)

@@ -48,11 +48,16 @@ Result<Ledger::Events> RecordedLedger::add_node(NodeSpec spec, TimePoint now) {
   return noted(std::move(events));
 }
 
-Result<Ledger::Events> RecordedLedger::fail_device(std::string_view node, int index, TimePoint now) {
-  auto events = Ledger::fail_device(node, index, now);
-  if (writer_ != nullptr && events)
-    writer_->fail_device(std::string{node}, index, now);
-  return noted(std::move(events));
+Result<Ledger::Events> RecordedLedger::fail_device(std::string_view node, int index, TimePoint now, Holders holders) {
+  auto events = Ledger::fail_device(node, index, now, holders);
+  if (writer_ == nullptr || !events)
+    return events;
+  writer_->fail_device(std::string{node}, index, holders, now);
+  // What is kept of a lost lease is released under its name.
+  auto over = *events;
+  std::erase_if(over, [this](const Event& event) { return event.lease && find_remains(event.lease->id) != nullptr; });
+  writer_->forget(over);
+  return events;
 }
 
 Result<Ledger::Events> RecordedLedger::drain_node(std::string_view name, TimePoint now) {
@@ -106,6 +111,8 @@ Ledger::Events RecordedLedger::submit(RequestId id, ResourceRequest request, Tim
 
 Result<Ledger::Events> RecordedLedger::release(LeaseId id, std::uint64_t epoch, TimePoint now) {
   const auto* lease = find_lease(id);
+  if (lease == nullptr)
+    lease = find_remains(id);
   const auto request = lease != nullptr ? lease->request : RequestId{};
   auto events = Ledger::release(id, epoch, now);
   if (writer_ != nullptr && events)

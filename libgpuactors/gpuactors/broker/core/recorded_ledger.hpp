@@ -34,7 +34,7 @@ public:
 
   // Recording versions of the functions of `Ledger`.
   Result<Events> add_node(NodeSpec spec, TimePoint now);
-  Result<Events> fail_device(std::string_view node, int index, TimePoint now);
+  Result<Events> fail_device(std::string_view node, int index, TimePoint now, Holders holders);
   Result<Events> drain_node(std::string_view name, TimePoint now);
   Result<Events> undrain_node(std::string_view name, TimePoint now);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
@@ -60,6 +60,7 @@ public:
   using Ledger::bundles_of;
   using Ledger::could_be_served;
   using Ledger::find_lease;
+  using Ledger::find_remains;
   using Ledger::is_pending;
   using Ledger::lease_of;
   using Ledger::leases;
@@ -68,6 +69,7 @@ public:
   using Ledger::over_quota;
   using Ledger::pending;
   using Ledger::quotas;
+  using Ledger::remains;
   using Ledger::waits_in_vain;
 
 private:

@@ -9,6 +9,13 @@
 
 namespace gpuactors {
 
+namespace {
+
+/// A disk that is full or away may be back by then.
+constexpr std::chrono::seconds store_pause{1};
+
+} // namespace
+
 // -- from the file --------------------------------------------------------------------------------
 
 void BrokerCore::load() {
@@ -199,8 +206,15 @@ void BrokerCore::commit_soon() {
 
 void BrokerCore::commit() {
   commit_due_ = false;
-  if (auto done = options_.store->commit(); !done)
-    log_.add(EventKind::error, "store").set_reason(done.error().message());
+  const auto done = options_.store->commit();
+  const auto error = std::exchange(store_error_, done ? std::string{} : done.error().message());
+  if (done)
+    return;
+  if (store_error_ != error)
+    log_.add(EventKind::error, "store").set_reason(store_error_);
+  // The store keeps what it could not write.
+  commit_due_ = true;
+  world_.wake(store_pause, Wake::commit);
 }
 
 } // namespace gpuactors

@@ -15,6 +15,13 @@ Failure only_for(std::string_view field, std::string_view whom, std::string_view
   return fail(Errc::invalid_argument, fmt::format("{} is for {}, and this is {}", field, whom, what));
 }
 
+Result<void> check_times_or_always(std::string_view field, int times) {
+  if (times >= -1)
+    return {};
+  return fail(Errc::invalid_argument,
+              fmt::format("{} is {}: a number from 0 on is expected, or -1 for always", field, times));
+}
+
 } // namespace
 
 Result<void> check_for_task(const Options& options) {
@@ -39,7 +46,10 @@ Result<void> check_for_task(const Options& options) {
     return refuse("get_if_exists");
   if (!options.name_space.empty())
     return refuse("name_space");
-  return {};
+  if (options.max_calls < 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("max_calls is {}: a number from 1 on is expected, or 0 for no limit", options.max_calls));
+  return check_times_or_always("max_retries", options.max_retries);
 }
 
 Result<void> check_for_actor(const Options& options) {
@@ -55,14 +65,8 @@ Result<void> check_for_actor(const Options& options) {
     return refuse("retry_errors");
   if (options.max_calls != 0)
     return refuse("max_calls");
-  if (options.max_restarts < -1)
-    return fail(
-        Errc::invalid_argument,
-        fmt::format("max_restarts is {}: a number from 0 on is expected, or -1 for always", options.max_restarts));
-  if (options.max_task_retries < 0)
-    return fail(Errc::invalid_argument,
-                fmt::format("max_task_retries is {}: a number from 0 on is expected", options.max_task_retries));
-  return {};
+  GPUACTORS_TRY(check_times_or_always("max_restarts", options.max_restarts));
+  return check_times_or_always("max_task_retries", options.max_task_retries);
 }
 
 Result<void> check_for_bundle(const Options& options) {

@@ -358,6 +358,20 @@ bool ClusterCore::add_cell(const caf::actor_addr& address, ActorCell& cell) {
   return is_new;
 }
 
+std::shared_ptr<std::atomic<std::size_t>> ClusterCore::pending_of(ActorId id) {
+  const std::lock_guard lock{cells_mutex_};
+  auto count = pending_[id].lock();
+  if (count != nullptr)
+    return count;
+  count = std::make_shared<std::atomic<std::size_t>>(0);
+  pending_[id] = count;
+  if (pending_.size() >= pending_prune_at_) {
+    std::erase_if(pending_, [](const auto& item) { return item.second.expired(); });
+    pending_prune_at_ = std::max<std::size_t>(64, 2 * pending_.size());
+  }
+  return count;
+}
+
 void ClusterCore::mark_down(const caf::actor_addr& address) {
   decltype(cells_)::node_type entry;
   {

@@ -94,6 +94,9 @@ public:
   /// answers. `done` is called once, on any thread.
   void locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done);
 
+  /// Returns the count of this program's calls that wait for the actor.
+  [[nodiscard]] std::shared_ptr<std::atomic<std::size_t>> pending_of(ActorId id);
+
   /// Records where an actor is now, and watches it so that its calls fail when it ends.
   void set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place);
 
@@ -149,6 +152,9 @@ private:
   std::unordered_map<caf::actor_addr, std::vector<std::weak_ptr<ActorCell>>> cells_;
   std::size_t cells_count_ = 0;
   std::size_t cells_prune_at_ = 64;
+  // How many calls of this program wait for each actor. Guarded by the same mutex.
+  std::unordered_map<ActorId, std::weak_ptr<std::atomic<std::size_t>>> pending_;
+  std::size_t pending_prune_at_ = 64;
   std::atomic<bool> closed_{false};
   std::once_flag shutdown_once_;
 };

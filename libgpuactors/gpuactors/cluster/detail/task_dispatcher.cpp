@@ -54,6 +54,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
                             std::optional<Duration> queue_timeout, std::optional<Duration> deadline) {
   task->dispatcher_ = weak_from_this();
   task->shape_ = std::move(wanted);
+  task->queue_timeout_ = queue_timeout;
   task->call.made = Clock::now();
   if (deadline) {
     task->call.deadline = deadline_after(task->call.made, *deadline);
@@ -267,6 +268,12 @@ bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error
   if (task->call.deadline != never)
     start_timer(task, Timer::deadline, task->call.deadline - now,
                 Error{Errc::deadline_exceeded, "the task's deadline passed"});
+  {
+    const std::lock_guard lock{mutex_};
+    task->waited_long_ = false;
+  }
+  if (task->queue_timeout_)
+    start_timer(task, Timer::queue, *task->queue_timeout_, waited_too_long());
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};

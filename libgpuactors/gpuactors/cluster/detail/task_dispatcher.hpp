@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -78,7 +79,7 @@ private:
   struct Shape {
     std::string key;
     v1::ResourceRequest request;
-    std::size_t most_leases = 0;
+    std::size_t most_leases = std::numeric_limits<std::size_t>::max();
     int max_calls = 0;
     std::deque<std::shared_ptr<PendingTask>> waiting;
     /// How many tasks in `waiting` were withdrawn; `compact` removes them.

@@ -14,11 +14,15 @@ const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const Tas
     shape->key = wanted.key;
     shape->request = request;
     shape->max_calls = wanted.max_calls;
-    // Work that requests no resources is bounded by this machine's threads, since the ledger does not bound it.
-    const std::size_t threads = std::max(2U, std::thread::hardware_concurrency());
+    // Work that requests no resources is bounded here, since the ledger does not bound it; in this process, by the
+    // machine's threads.
     const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
                            && request.resource_units().empty();
-    shape->most_leases = unbounded ? std::min(limits::leases_per_shape, 4 * threads) : limits::leases_per_shape;
+    if (unbounded && workers_ == nullptr)
+      shape->most_leases = std::min<std::size_t>(limits::leases_without_resources,
+                                                 4 * std::max(2U, std::thread::hardware_concurrency()));
+    else if (unbounded)
+      shape->most_leases = limits::leases_without_resources;
   }
   return shape;
 }
@@ -151,7 +155,7 @@ void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outb
   // Requests a few leases at a time, more with each grant, so that the broker is not flooded beyond what the devices
   // have.
   const auto step = std::max<std::size_t>(4, 2 * shape.leases);
-  const auto wanted = std::min({shape.wanting(), room, step});
+  const auto wanted = std::min({shape.wanting(), room, step, limits::leases_requested});
   while (shape.requested.size() < wanted) {
     shape.requested.push_back(++last_request_);
     outbox.acquires.push_back({pointer, last_request_});

@@ -113,9 +113,14 @@ void Runner::release(const Json& value, const std::string& place) {
   }
   const RequestId id{requests_.number_of(name)};
   if (const auto* lease = ledger_.lease_of(id))
-    report(expect(ledger_.release(lease->id, lease->epoch, now_), place));
-  else
-    report(expect(ledger_.cancel(id, now_), place));
+    return report(expect(ledger_.release(lease->id, lease->epoch, now_), place));
+  if (const auto lost = lost_.extract(id); !lost.empty()) {
+    if (const auto* rest = ledger_.find_remains(lost.mapped()))
+      return report(expect(ledger_.release(rest->id, rest->epoch, now_), place));
+    // Its node was removed since.
+    return report({Event{Event::Kind::released, id, {}, std::nullopt, {}, Errc::none, {}}});
+  }
+  report(expect(ledger_.cancel(id, now_), place));
 }
 
 void Runner::release_group(const Json& value, const std::string& place) {
@@ -133,11 +138,12 @@ void Runner::change_node(const std::string& action, const Json& value, const std
   if (action == "add_node")
     return add_node(value, place);
   if (action == "fail_device") {
-    const Reader reader(value, place, {"node", "index"});
+    const Reader reader(value, place, {"node", "index", "holders_stay"});
     (void)reader.at("index");
     const auto index = std::min<std::int64_t>(reader.integer("index", 0, 0), std::numeric_limits<int>::max());
     const auto name = reader.text("node");
-    const auto events = expect(ledger_.fail_device(name, static_cast<int>(index), now_), place);
+    const auto holders = reader.flag("holders_stay", false) ? Holders::stay : Holders::gone;
+    const auto events = expect(ledger_.fail_device(name, static_cast<int>(index), now_, holders), place);
     tell_of_node(NodeChange::device_failed, name, static_cast<int>(index));
     return report(events);
   }
@@ -203,9 +209,15 @@ void Runner::report(const Ledger::Events& events) {
     const auto number = event.group ? event.group.value() : event.request.value();
     tell(event, table.name_of(number));
     switch (event.kind) {
+    case Event::Kind::lost:
+      // Its holder stays, and has yet to release what is left of it.
+      if (event.lease && ledger_.find_remains(event.lease->id) != nullptr)
+        lost_.emplace(event.request, event.lease->id);
+      else
+        table.end(number, Phase::over);
+      break;
     case Event::Kind::infeasible:
     case Event::Kind::rejected:
-    case Event::Kind::lost:
       table.end(number, Phase::over);
       break;
     case Event::Kind::released:

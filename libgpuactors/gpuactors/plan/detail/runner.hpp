@@ -39,6 +39,8 @@ private:
   std::size_t step_ = 0;
   IdTable requests_;
   IdTable groups_;
+  // Requests whose leases were lost and of which something is kept.
+  std::map<RequestId, LeaseId> lost_;
   const std::vector<std::unique_ptr<Observer>>& observers_;
 };
 
