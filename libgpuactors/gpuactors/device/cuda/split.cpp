@@ -64,16 +64,22 @@ Result<CUcontext> context_of_events(Primary& primary, CUgreenCtx green) {
   CUevent event = nullptr;
   GPUACTORS_TRY(primary.check(driver.green_ctx_stream_create(&stream, green, CU_STREAM_NON_BLOCKING, 0),
                               "cuGreenCtxStreamCreate"));
-  auto result = driver.event_create(&event, CU_EVENT_DISABLE_TIMING);
-  if (result == CUDA_SUCCESS) {
-    result = driver.event_record(event, stream);
+  const auto made = driver.event_create(&event, CU_EVENT_DISABLE_TIMING);
+  auto recorded = CUDA_SUCCESS;
+  if (made == CUDA_SUCCESS) {
+    recorded = driver.event_record(event, stream);
     (void)driver.event_destroy(event);
   }
   (void)driver.stream_destroy(stream);
+  GPUACTORS_TRY(primary.check(made, "cuEventCreate"));
   CUcontext home = nullptr;
-  if (result == CUDA_ERROR_INVALID_HANDLE && driver.ctx_from_green_ctx != nullptr)
-    result = driver.ctx_from_green_ctx(&home, green);
-  GPUACTORS_TRY(primary.check(result, "an event for a stream of a green context"));
+  auto taken = primary.check(recorded, "an event for a stream of a green context");
+  // By which error a driver refuses is written nowhere: any is a no, unless it is the end of the context.
+  if (taken)
+    return home;
+  if (primary.lost() || driver.ctx_from_green_ctx == nullptr)
+    return fail(taken.error());
+  GPUACTORS_TRY(primary.check(driver.ctx_from_green_ctx(&home, green), "cuCtxFromGreenCtx"));
   return home;
 }
 
