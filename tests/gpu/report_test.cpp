@@ -1,7 +1,7 @@
 // The table of gpu_verify: which row takes the place of which, and what has run.
-#include <gpu/report.hpp>
-
 #include <support/catch.hpp>
+
+#include <gpu/report.hpp>
 
 #include <string>
 #include <vector>

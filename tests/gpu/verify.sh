@@ -381,9 +381,10 @@ stage_rest() {
   [[ ! -x $bin/gpuactors ]] || check_names
   ! full || run tour "$bin/gpuactors-tour" --devices cuda
   [[ ! -x $bin/gpuactors-bench ]] || run_bench
-  # Last, for it takes longest. Errors of memory, not of calls: some calls are made to see whether the driver takes them.
-  teller=tell_sanitizer run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 --report-api-errors no \
-    --target-processes all "$bin/test_conformance" "the library's kernels*"
+  # Last, for it takes longest. Errors of memory, not of calls: some calls are made to see whether the driver takes
+  # them.
+  teller=tell_sanitizer run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 \
+    --report-api-errors no --target-processes all "$bin/test_conformance" "the library's kernels*"
 }
 
 # While somebody has the GPU open, the driver does not start it anew for each of the many processes, which may take
