@@ -1,11 +1,17 @@
 // On the fake driver: what comes after what, on which thread, and what may still come when all is over.
 #include <gpuactors/device/context.hpp>
 
+#include <support/eventually.hpp>
+
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_driver.hpp>
+#include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 using namespace gpuactors;
@@ -70,6 +76,14 @@ struct Doubling {
 };
 
 constexpr std::size_t too_large_to_keep = std::size_t{257} << 20;
+
+/// Whether a thread of this process waits for something.
+bool sleeps(pid_t thread) {
+  std::ifstream file{"/proc/self/task/" + std::to_string(thread) + "/stat"};
+  std::string line;
+  std::getline(file, line);
+  return line.find(") S ") != std::string::npos;
+}
 
 } // namespace
 
@@ -190,6 +204,26 @@ TEST_CASE("pinned memory that is on its way out is waited for where there is non
   limit(0);
   REQUIRE_FALSE(both);
   CHECK(both.error().code() == Errc::out_of_memory);
+}
+
+TEST_CASE("who takes pinned memory faster than it can be let go of waits") {
+  const auto context = open_half(make_cuda_device());
+  const auto hold = from_fake<void(bool)>("fake_cuda_hold_unpinning");
+  const auto most = from_fake<std::size_t()>("fake_cuda_most_pinned");
+  (void)most();
+  hold(true);
+  for (int i = 0; i < 2; ++i)
+    CHECK(context->host_buffer(too_large_to_keep));
+  CHECK(most() == 2 * too_large_to_keep);
+  const auto taker = ::gettid();
+  std::thread releaser{[&] {
+    (void)test::eventually([&] { return sleeps(taker) || most() > 2 * too_large_to_keep; });
+    hold(false);
+  }};
+  CHECK(context->host_buffer(too_large_to_keep));
+  const auto at_once = most();
+  releaser.join();
+  CHECK(at_once <= 2 * too_large_to_keep);
 }
 
 TEST_CASE("after a sticky error the driver may call back when the device has gone") {

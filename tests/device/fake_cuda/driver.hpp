@@ -86,6 +86,10 @@ void fake_cuda_hold_host_functions(bool hold);
 /// How much host memory may be pinned; 0: as much as there is. While there is such a bound, memory is unpinned only
 /// once somebody was refused some.
 void fake_cuda_limit_pinned(std::size_t bytes);
+/// Keeps whoever unpins memory until this is false again.
+void fake_cuda_hold_unpinning(bool hold);
+/// The most host memory that was pinned at once since the last call.
+std::size_t fake_cuda_most_pinned();
 /// How often the calling thread has unpinned memory.
 int fake_cuda_unpinned_here();
 }

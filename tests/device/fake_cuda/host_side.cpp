@@ -2,6 +2,7 @@
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/host_side.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
@@ -15,13 +16,16 @@ namespace {
 
 struct HostSide {
   std::mutex mutex;
-  std::condition_variable refused;
+  /// Unpinning may go on.
+  std::condition_variable changed;
   /// Bytes of each pinned block.
   std::map<void*, std::size_t> pinned;
   std::size_t pinned_bytes = 0;
+  std::size_t most_pinned = 0;
   /// 0: none.
   std::size_t limit = 0;
   bool was_refused = false;
+  bool hold_unpinning = false;
   bool holding = false;
   std::vector<std::pair<CUhostFn, void*>> held;
 };
@@ -42,7 +46,7 @@ CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
   const std::lock_guard guard{host.mutex};
   if (host.limit != 0 && host.pinned_bytes + bytes > host.limit) {
     host.was_refused = true;
-    host.refused.notify_all();
+    host.changed.notify_all();
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *memory = std::malloc(bytes);
@@ -50,6 +54,7 @@ CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   host.pinned[*memory] = bytes;
   host.pinned_bytes += bytes;
+  host.most_pinned = std::max(host.most_pinned, host.pinned_bytes);
   ++live;
   return CUDA_SUCCESS;
 }
@@ -58,7 +63,7 @@ CUresult mem_free_host(void* memory) {
   need_context("cuMemFreeHost");
   auto& host = host_side();
   std::unique_lock guard{host.mutex};
-  host.refused.wait(guard, [&] { return host.limit == 0 || host.was_refused; });
+  host.changed.wait(guard, [&] { return !host.hold_unpinning && (host.limit == 0 || host.was_refused); });
   const auto block = host.pinned.find(memory);
   if (block == host.pinned.end())
     misuse("memory was unpinned that is not pinned");
@@ -110,7 +115,20 @@ void fake_cuda_limit_pinned(std::size_t bytes) {
   const std::lock_guard guard{host_side().mutex};
   host_side().limit = bytes;
   host_side().was_refused = false;
-  host_side().refused.notify_all();
+  host_side().changed.notify_all();
+}
+
+void fake_cuda_hold_unpinning(bool hold) {
+  using gpuactors::fake::host_side;
+  const std::lock_guard guard{host_side().mutex};
+  host_side().hold_unpinning = hold;
+  host_side().changed.notify_all();
+}
+
+std::size_t fake_cuda_most_pinned() {
+  using gpuactors::fake::host_side;
+  const std::lock_guard guard{host_side().mutex};
+  return std::exchange(host_side().most_pinned, host_side().pinned_bytes);
 }
 
 int fake_cuda_unpinned_here() {

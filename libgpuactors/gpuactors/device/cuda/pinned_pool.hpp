@@ -4,6 +4,7 @@
 #include <gpuactors/device/cuda/closer.hpp>
 #include <gpuactors/device/cuda/primary.hpp>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,8 +34,9 @@ private:
   /// Blocks that nobody holds, by size.
   std::map<std::size_t, std::vector<void*>> idle_;
   std::size_t idle_bytes_ = 0;
-  /// Unpins, which may wait for the device, where nobody waits for that: a buffer may go on the thread that tells whose
-  /// work is done. Not the device's closer, behind which allocations wait.
+  /// Unpins `leaving_bytes_`, which may wait for the device, where nobody waits for that: a buffer may go on the thread
+  /// that tells whose work is done. Not the device's closer, behind which allocations wait.
+  std::atomic<std::size_t> leaving_bytes_{0};
   Closer closer_;
 };
 
