@@ -132,6 +132,19 @@ TEST_CASE("a fraction works also where events must be of the green context whose
   CHECK(live() == before);
 }
 
+TEST_CASE("where streams of green contexts take no events at all, fractions are shared as they come") {
+  const auto device = make_cuda_device();
+  std::unique_ptr<Context> half;
+  {
+    const Fault fault{"cuEventRecord", 201};
+    half = open(device, Share{5000});
+  }
+  CHECK(to_string(half->granted())
+        == "unenforced (an event for a stream of a green context: CUDA_ERROR_OTHER (201) on device 0)");
+  CHECK(half->granted().units == 132);
+  do_work(half->stream());
+}
+
 TEST_CASE("a fraction is refused where the context is lost when its events are tried") {
   {
     const auto device = make_cuda_device();

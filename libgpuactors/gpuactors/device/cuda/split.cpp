@@ -55,31 +55,35 @@ private:
   bool entered_ = false;
 };
 
+/// Whether `stream` takes an event of the context that is current.
+Result<void> try_event(Primary& primary, CUstream stream) {
+  const auto& driver = primary.driver();
+  CUevent event = nullptr;
+  GPUACTORS_TRY(primary.check(driver.event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  // By which error a driver refuses is written nowhere.
+  auto taken =
+      primary.check(driver.event_record(event, stream), "an event for a stream of a green context", Errc::unsupported);
+  (void)driver.event_destroy(event);
+  return taken;
+}
+
 /// Whose events the streams of a green context take: null: those of the primary context, which is current. cuda.h wants
 /// an event and a stream to be of one context, and does not say whether a green context is another one than its
-/// primary context. So the driver is asked.
+/// primary context. So the driver is asked. Nobody else uses the green context yet, so that it may be current here.
 Result<CUcontext> context_of_events(Primary& primary, CUgreenCtx green) {
   const auto& driver = primary.driver();
   CUstream stream = nullptr;
-  CUevent event = nullptr;
   GPUACTORS_TRY(primary.check(driver.green_ctx_stream_create(&stream, green, CU_STREAM_NON_BLOCKING, 0),
                               "cuGreenCtxStreamCreate"));
-  const auto made = driver.event_create(&event, CU_EVENT_DISABLE_TIMING);
-  auto recorded = CUDA_SUCCESS;
-  if (made == CUDA_SUCCESS) {
-    recorded = driver.event_record(event, stream);
-    (void)driver.event_destroy(event);
+  CUcontext home = nullptr;
+  auto taken = try_event(primary, stream);
+  if (!taken && !primary.lost() && driver.ctx_from_green_ctx != nullptr
+      && driver.ctx_from_green_ctx(&home, green) == CUDA_SUCCESS) {
+    if (const Entered entered{driver, home})
+      taken = try_event(primary, stream);
   }
   (void)driver.stream_destroy(stream);
-  GPUACTORS_TRY(primary.check(made, "cuEventCreate"));
-  CUcontext home = nullptr;
-  auto taken = primary.check(recorded, "an event for a stream of a green context");
-  // By which error a driver refuses is written nowhere: any is a no, unless it is the end of the context.
-  if (taken)
-    return home;
-  if (primary.lost() || driver.ctx_from_green_ctx == nullptr)
-    return fail(taken.error());
-  GPUACTORS_TRY(primary.check(driver.ctx_from_green_ctx(&home, green), "cuCtxFromGreenCtx"));
+  GPUACTORS_TRY(taken);
   return home;
 }
 
