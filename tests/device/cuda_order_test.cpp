@@ -48,10 +48,6 @@ int records() {
   return from_fake<int()>("fake_cuda_records")();
 }
 
-int unpinned_here() {
-  return from_fake<int()>("fake_cuda_unpinned_here")();
-}
-
 /// A matrix that each product with `twice` doubles.
 struct Doubling {
   explicit Doubling(Stream& stream)
@@ -173,16 +169,18 @@ TEST_CASE("memory is unpinned where nobody waits for it, not by who drops it") {
   {
     const auto device = make_cuda_device();
     const auto context = open_half(device);
+    const auto unpinned_here = from_fake<int()>("fake_cuda_unpinned_here");
+    const auto before = unpinned_here();
     {
       const auto buffer = context->host_buffer(too_large_to_keep);
       REQUIRE(buffer);
     }
-    CHECK(unpinned_here() == 0);
+    CHECK(unpinned_here() == before);
     auto buffer = context->host_buffer(too_large_to_keep);
     REQUIRE(buffer);
     std::promise<int> by_notifier;
     REQUIRE(context->stream().notify(
-        [held = std::make_shared<HostBuffer>(std::move(*buffer)), &by_notifier](const Result<void>&) {
+        [held = std::make_shared<HostBuffer>(std::move(*buffer)), unpinned_here, &by_notifier](const Result<void>&) {
           *held = HostBuffer{};
           by_notifier.set_value(unpinned_here());
         }));

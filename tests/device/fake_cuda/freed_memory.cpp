@@ -1,5 +1,7 @@
-// Memory that was freed is overwritten in the tests of the CUDA module, so that whoever still uses it fails also
-// without a sanitizer.
+// Memory that was freed is overwritten in the tests of the CUDA module, so that whoever still uses it fails. Sanitizers
+// see it themselves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
 #include <malloc.h>
 
 #include <cstddef>
@@ -25,3 +27,5 @@ __attribute__((noinline)) void operator delete(void* memory) noexcept {
 __attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
   operator delete(memory);
 }
+
+#endif
