@@ -34,7 +34,7 @@ void pass_gate(std::uint64_t, std::uint64_t, const void*) {
 
 /// A kernel that runs until the test ends it.
 RuntimeKernel close_gate() {
-  static const fake::FakeKernel kernel{"pass_gate", &pass_gate, 0};
+  static const fake::FakeKernel kernel{"pass_gate", &pass_gate, sizeof(std::uint64_t)};
   closed_gate() = std::promise<void>{};
   RuntimeKernel::Loaded loaded{const_cast<fake::FakeKernel*>(&kernel), "pass_gate", std::nullopt};
   return RuntimeKernel{std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded))};
@@ -100,7 +100,7 @@ TEST_CASE("products of two streams take turns, whichever has begun") {
   auto& stream = context->stream();
   Doubling matrix{stream};
   const auto gate = close_gate();
-  REQUIRE(stream.launch(gate, {}, {}));
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
   // Behind the gate, before there is another stream.
   matrix.step(stream, stream);
   auto side = context->make_stream();
@@ -135,7 +135,7 @@ TEST_CASE("a product waits for no work of another stream but products") {
   auto side = context->make_stream();
   REQUIRE(side);
   const auto gate = close_gate();
-  REQUIRE(stream.launch(gate, {}, {}));
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
   matrix.step(*side, *side);
   CHECK(side->synchronize());
   closed_gate().set_value();
