@@ -25,20 +25,6 @@ std::unique_ptr<Context> open(const std::shared_ptr<Device>& device, Share share
   return std::move(*context);
 }
 
-/// Lets a function of the driver fail for as long as this object lives.
-struct Fault {
-  Fault(const char* function, int result) : api(function) {
-    from_fake<void(const char*, int)>("fake_cuda_fail")(api, result);
-  }
-  Fault(const Fault&) = delete;
-  Fault& operator=(const Fault&) = delete;
-  ~Fault() {
-    from_fake<void(const char*, int)>("fake_cuda_fail")(api, 0);
-  }
-
-  const char* api;
-};
-
 int take_work(bool green) {
   return from_fake<int(bool)>("fake_cuda_take_work")(green);
 }
@@ -114,10 +100,13 @@ TEST_CASE("who has the same groups shares a green context, until the last one go
 }
 
 TEST_CASE("a fraction works also where events must be of the green context whose streams record them") {
-  const auto keep_home = [](bool keep) { from_fake<void(bool)>("fake_cuda_keep_events_home")(keep); };
+  (void)make_cuda_device();
+  const auto keep_home = from_fake<void(int)>("fake_cuda_keep_events_home");
   const auto before = live();
-  keep_home(true);
-  {
+  // CUDA_ERROR_INVALID_CONTEXT too: nothing says by which error a driver refuses.
+  for (const auto refusal : {invalid_handle, 201}) {
+    INFO(refusal);
+    keep_home(refusal);
     const auto device = make_cuda_device();
     std::vector<std::unique_ptr<Context>> quarters;
     for (int i = 0; i < 4; ++i)
@@ -139,8 +128,32 @@ TEST_CASE("a fraction works also where events must be of the green context whose
       CHECK(told.get_future().get());
     }
   }
+  keep_home(0);
   CHECK(live() == before);
-  keep_home(false);
+}
+
+TEST_CASE("where streams of green contexts take no events at all, fractions are shared as they come") {
+  const auto device = make_cuda_device();
+  std::unique_ptr<Context> half;
+  {
+    const Fault fault{"cuEventRecord", 201};
+    half = open(device, Share{5000});
+  }
+  CHECK(to_string(half->granted())
+        == "unenforced (an event for a stream of a green context: CUDA_ERROR_OTHER (201) on device 0)");
+  CHECK(half->granted().units == 132);
+  do_work(half->stream());
+}
+
+TEST_CASE("a fraction is refused where the context is lost when its events are tried") {
+  {
+    const auto device = make_cuda_device();
+    const Fault fault{"cuEventRecord", 700};
+    const auto refused = Context::open(device, {Share{5000}, test_memory, "test", nullptr});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Errc::context_lost);
+  }
+  CHECK(live() == 0);
 }
 
 TEST_CASE("memory is not freed under work although the driver refuses to order the two") {

@@ -1,6 +1,7 @@
 // Kernels from source, and pinned memory, on the fake driver: the compiler is real, the chip is not.
 #include <gpuactors/device/context.hpp>
 
+#include <support/eventually.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <device/fake_cuda/driver.hpp>
@@ -191,7 +192,7 @@ TEST_CASE("pinned memory is kept for the next who needs it, and goes with the de
     CHECK(context->host_buffer(130'000)->data() == address);
     // Too large to be kept.
     CHECK(context->host_buffer(std::size_t{257} << 20));
-    CHECK(live() == before);
+    CHECK(test::eventually([&] { return live() == before; }));
   }
   CHECK(live() == 0);
 }

@@ -26,6 +26,20 @@ inline int live() {
   return from_fake<int()>("fake_cuda_live")();
 }
 
+/// Lets a function of the driver fail for as long as this object lives.
+struct Fault {
+  Fault(const char* function, int result) : api(function) {
+    from_fake<void(const char*, int)>("fake_cuda_fail")(api, result);
+  }
+  Fault(const Fault&) = delete;
+  Fault& operator=(const Fault&) = delete;
+  ~Fault() {
+    from_fake<void(const char*, int)>("fake_cuda_fail")(api, 0);
+  }
+
+  const char* api;
+};
+
 /// The first device, as a new object.
 inline std::shared_ptr<Device> make_cuda_device() {
   const auto module = load_cuda_module();

@@ -109,7 +109,7 @@ void judge_events(Lab& lab, const std::vector<nvml::GpuEvent>& events) {
     fatal = fatal || event.severity == nvml::Severity::fatal;
     text += (text.empty() ? "" : ", ") + event.text;
   }
-  lab.report.judge("events", !text.empty() && !fatal, text.empty() ? "none of this device came within 2 s" : text,
+  lab.report.judge("fault events", !text.empty() && !fatal, text.empty() ? "none of this device came within 2 s" : text,
                    "events of this device, none of which puts it out of use",
                    {{"events", text}, {"of_all_devices", events.size()}});
 }
@@ -122,8 +122,11 @@ void check_faults(Lab& lab) {
     throw Trouble{"a child process could not compute: " + fresh.output};
   lab.report.state("fresh process", fmt::format("{:.0f} ms from its start over a first product to its end", fresh.ms),
                    {{"ms", fresh.ms}});
-  if (lab.smoke)
-    return lab.report.skip("sticky error", "needs a chip");
+  if (lab.smoke) {
+    for (const auto* row : {"sticky error", "other faults", "fault events"})
+      lab.report.skip(row, "needs a chip");
+    return;
+  }
   const auto context = open_half(lab.device);
   compute(*context);
   const auto monitor = nvml::Monitor::get();
@@ -147,7 +150,7 @@ void check_faults(Lab& lab) {
   if (watched)
     judge_events(lab, events_of(**monitor));
   else
-    lab.report.skip("events", watched.error().message());
+    lab.report.skip("fault events", watched.error().message());
 }
 
 } // namespace gpuactors::gpu

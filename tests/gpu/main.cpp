@@ -18,7 +18,7 @@ namespace {
 
 constexpr int no_gpu = 77;
 
-constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--smoke]
+constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--smoke | --stated]
        gpu_verify --add FILE [--outcome NAME=CODE[:TEXT]]...
        gpu_verify --settled FILE
        gpu_verify --list | --libraries | --about
@@ -28,9 +28,11 @@ Measures the first visible CUDA device and prints a row for each promise. Change
   --json FILE          write the rows as JSON too, after each row
   --only NAME          only the measurement of that name; the table of --json goes on, without what it had of it
   --smoke              small sizes, nothing judged: to see that this program works
+  --stated             nothing judged: targets are not for the surroundings of this run
   --add FILE           measures nothing: adds rows to a table that --json has written
-  --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it is not here, "late" if there
-                       was no time for it, "missed" if it ran and measured what is not enough
+  --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it cannot be run here, "late" if
+                       there was no time for it, "missed" if it ran and measured what is not enough, "stated" if nothing
+                       says what would be enough
   --settled FILE       of the table in FILE the measurements and programs that have run
   --list               the names of the measurements
   --libraries          the files that CUDA's libraries are looked for in
@@ -73,6 +75,7 @@ struct Options {
   std::vector<std::string> outcomes;
   std::string child;
   bool smoke = false;
+  bool stated = false;
   bool list = false;
   bool libraries = false;
   bool about = false;
@@ -83,6 +86,7 @@ bool read_arguments(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
     bool* const flag = name == "--smoke"       ? &options.smoke
+                       : name == "--stated"    ? &options.stated
                        : name == "--list"      ? &options.list
                        : name == "--libraries" ? &options.libraries
                        : name == "--about"     ? &options.about
@@ -174,9 +178,11 @@ void add_outcomes(Report& report, const std::vector<std::string>& outcomes) {
     const auto code = outcome.substr(at + 1, colon - at - 1);
     const auto text = outcome.substr(std::min(colon + 1, outcome.size()));
     if (code == "skip")
-      report.skip(outcome.substr(0, at), "its program is not here");
+      report.skip(outcome.substr(0, at), text.empty() ? "its program is not here" : text);
     else if (code == "late")
       report.leave_open(outcome.substr(0, at), text.empty() ? "not run: no time left" : text);
+    else if (code == "stated")
+      report.state(outcome.substr(0, at), text);
     else if (code == "0")
       report.judge(outcome.substr(0, at), true, fmt::format("exit code 0: {}", text), "exit code 0");
     else if (code == "missed")
@@ -249,12 +255,12 @@ int refuse(Report& report, const std::string& measurement, const std::string& wh
 
 int verify(const Options& options) {
   // One measurement goes on with the table that others have begun.
-  auto report = options.only.empty() ? Report{!options.smoke, options.json} : Report::read(options.json);
+  auto report = options.only.empty() ? Report{true, options.json} : Report::read(options.json);
   if (!report) {
     std::cerr << "gpu_verify: " << options.json << " is no table of this program\n";
     return 2;
   }
-  report->set_judging(!options.smoke);
+  report->set_judging(!options.smoke && !options.stated);
   auto device = find_device();
   if (!device && has_no_gpu()) {
     std::cerr << "gpu_verify: no GPU to verify on: " << device.error().message() << '\n';
@@ -279,7 +285,7 @@ int verify(const Options& options) {
 
 int list(const Options& options) {
   if (options.libraries)
-    fmt::print("libcuda.so.1\nlibcublas.so.{0}\nlibnvrtc.so.{0}\n", CUDA_VERSION / 1000);
+    fmt::print("libcuda.so.1\nlibcublas.so.{0}\nlibnvrtc.so.{0}\nlibnvidia-ml.so.1\n", CUDA_VERSION / 1000);
   for (const auto& one : measurements)
     if (options.list)
       fmt::print("{}\n", one.name);

@@ -40,7 +40,7 @@ void Report::add(Row row) {
              row.target.empty() ? "" : fmt::format("  [{}]", row.target));
   std::fflush(stdout);
   row.from = measurement_.empty() ? row.name : measurement_;
-  std::erase_if(rows_, [&row](const Row& other) { return other.name == row.name; });
+  std::erase_if(rows_, [&row](const Row& other) { return other.name == row.name && other.from == row.from; });
   rows_.push_back(std::move(row));
   write();
 }

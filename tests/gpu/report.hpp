@@ -52,7 +52,7 @@ public:
     return about_;
   }
 
-  /// Prints the row and keeps it, in the place of one of the same name.
+  /// Prints the row and keeps it, in the place of one of the same name from the same measurement.
   void add(Row row);
 
   /// Whether all rows are in the file.

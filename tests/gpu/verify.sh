@@ -28,6 +28,9 @@ no toolkit. Changes none of the GPU's settings.
   --quick         the measurements only, as a new table
   --smoke         small sizes, nothing judged: to see that this script works
 
+What the loader does not find is looked for in Python's packages and in the folders cuda* and nvidia of
+GPUACTORS_CUDA_ROOT (default: /usr/local).
+
 Each measurement is a process of its own, as is each suite: what one loses costs no row of another.
 
 exit code: 0 all targets met, 1 some not or not run, or the GPU cannot be used, 2 bad usage, 77 there is no GPU
@@ -90,14 +93,18 @@ loader_finds() {
   PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep -F "$1 " > /dev/null
 }
 
+readonly root=${GPUACTORS_CUDA_ROOT:-/usr/local}
+
 # Driver, CUDA's libraries and tools where containers and Python's packages have them, if nothing else is set up.
 find_cuda() {
   local name folder places
   shopt -s nullglob
-  places=(/usr/local/nvidia/lib64 /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib)
+  places=("$root"/nvidia/{lib64,lib} "$root"/cuda/lib64 "$root"/cuda-*/lib64 "$root"/cuda*/targets/*/lib)
   while IFS= read -r folder; do
     [[ -z $folder ]] || places+=("$folder"/nvidia/*/lib)
   done < <(python3 -c 'import sys; print("\n".join(sys.path))' 2> /dev/null)
+  # Last: half a driver, for machines whose own one is older.
+  places+=("$root"/cuda*/compat)
   for name in $("$bin/gpu_verify" --libraries); do
     ! loader_finds "$name" || continue
     for folder in "${places[@]}"; do
@@ -107,8 +114,31 @@ find_cuda() {
       break
     done
   done
-  for folder in /usr/local/nvidia/bin /usr/local/cuda/bin /usr/local/cuda-*/bin; do PATH=$PATH:$folder; done
+  for folder in "$root"/nvidia/bin "$root"/cuda/bin "$root"/cuda-*/bin; do PATH=$PATH:$folder; done
   shopt -u nullglob
+}
+
+# Sets `about`, what the GPU is or why it cannot be used, and `probe`, the exit code that says so.
+look() {
+  about=$(timeout -k "$grace" "$suite_limit" "$bin/gpu_verify" --about 2>&1)
+  probe=$?
+}
+
+# Where the machine's driver is older than these programs and there is CUDA's package for that case: with its half of a
+# driver, if that works here.
+try_compat() {
+  local folder without=${LD_LIBRARY_PATH:-} why=$about code=$probe
+  for folder in "$root"/cuda*/compat; do
+    [[ -e $folder/libcuda.so.1 ]] || continue
+    export LD_LIBRARY_PATH=$folder${without:+:$without}
+    look
+    if [[ $probe -eq 0 ]]; then
+      echo "taking libcuda.so.1 from $folder: the machine's driver is too old"
+      return
+    fi
+  done
+  export LD_LIBRARY_PATH=$without
+  about=$why probe=$code
 }
 
 # The bundle's libraries may need a younger glibc than this machine has, which then has its own of GCC's.
@@ -119,8 +149,8 @@ fi
 "$bin/gpu_verify" --list > /dev/null || fail "the programs do not start here"
 
 find_cuda
-about=$(timeout -k "$grace" "$suite_limit" "$bin/gpu_verify" --about 2>&1)
-probe=$?
+look
+[[ $probe -eq 0 || $about != *'driver is too old'* ]] || try_compat
 printf '%s\n' "$about"
 if [[ $probe -eq $no_gpu ]]; then
   echo "verify.sh: nothing was verified" >&2
@@ -188,9 +218,33 @@ tell() {
   fi
 }
 
+# As tell, for what is no promise: what was measured is stated.
+tell_stated() {
+  if [[ $2 -eq 0 ]]; then add "$1=stated:$4"; else tell "$@"; fi
+}
+
+# As tell, for what may need longer than it has, and nothing is wrong.
+tell_slow() {
+  if [[ $2 -eq 124 || $2 -eq 137 ]]; then
+    add "$1=late:not run to its end in $limit s (--suite-limit gives it more); $4"
+  else
+    tell "$@"
+  fi
+}
+
+# As tell, for compute-sanitizer: it says no in some containers, and only once a context is made.
+tell_sanitizer() {
+  if grep -qi 'device not supported' "$logs/$1.log"; then
+    add "$1=skip:compute-sanitizer says that it does not support this device here"
+  else
+    tell "$@"
+  fi
+}
+
 last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1; }
 
-# run NAME [VARIABLE=VALUE]... PROGRAM ARGUMENT...: keeps what it prints, adds its exit code and its last line.
+# run NAME [VARIABLE=VALUE]... PROGRAM ARGUMENT...: keeps what it prints, adds a row by its exit code and its last line,
+# by `tell` or what `teller` names.
 run() {
   local name=$1 word program=''
   shift
@@ -206,7 +260,7 @@ run() {
   else
     echo "running $name"
     timeout -k "$grace" "$limit" env "$@" > "$logs/$name.log" 2>&1
-    tell "$name" $? "$suite_limit" "$(last_line "$logs/$name.log")"
+    "${teller:-tell}" "$name" $? "$suite_limit" "$(last_line "$logs/$name.log")"
   fi
 }
 
@@ -225,7 +279,7 @@ compare() {
 
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
 check_names() {
-  local all first theirs
+  local all first listed theirs code
   if ! wanted uuids; then
     return
   elif ! within 30; then
@@ -238,19 +292,29 @@ check_names() {
     add "uuids=1:gpuactors shows no UUID"
     return
   fi
-  if command -v nvidia-smi > /dev/null; then
-    # Of a divided GPU its parts are what is offered.
-    theirs=$(nvidia-smi -L | grep -o 'MIG-[0-9a-f-]*' || nvidia-smi -L | grep -o 'GPU-[0-9a-f-]*')
-    [[ -n ${CUDA_VISIBLE_DEVICES+set} ]] ||
-      compare uuids "as nvidia-smi -L says" "$(sort <<< "$theirs")" "$(tr ' ' '\n' <<< "$all" | sort)"
+  if ! command -v nvidia-smi > /dev/null; then
+    add "uuids=skip:there is no nvidia-smi"
+  elif [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    add "uuids=skip:CUDA_VISIBLE_DEVICES is set, and nvidia-smi shows all GPUs"
   else
-    add "uuids=skip"
+    listed=$(timeout -k "$grace" "$limit" nvidia-smi -L 2>&1)
+    code=$?
+    if [[ $code -ne 0 ]]; then
+      tell uuids "$code" 30 "nvidia-smi -L: $(tail -n 1 <<< "$listed")"
+    else
+      # Of a divided GPU its parts are what is offered.
+      theirs=$(grep -o 'MIG-[0-9a-f-]*' <<< "$listed" || grep -o 'GPU-[0-9a-f-]*' <<< "$listed")
+      compare uuids "as nvidia-smi -L says" "$(sort <<< "$theirs")" "$(tr ' ' '\n' <<< "$all" | sort)"
+    fi
   fi
   compare visible_uuid "CUDA_VISIBLE_DEVICES with a UUID" "$first" "$(uuids "$first")"
   compare visible_none "CUDA_VISIBLE_DEVICES that is empty" "" "$(uuids "")"
   # An index counts from what this script was shown, if that is all.
-  [[ -n ${CUDA_VISIBLE_DEVICES+set} ]] ||
+  if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    add "visible_index=skip:CUDA_VISIBLE_DEVICES is set, and an index counts all GPUs"
+  else
     compare visible_index "CUDA_VISIBLE_DEVICES with an index" "$first" "$(uuids 0)"
+  fi
   # The driver for tests knows no abbreviations.
   [[ ${#smoke[@]} -gt 0 ]] ||
     compare visible_start "CUDA_VISIBLE_DEVICES with the start of a UUID" "$first" "$(uuids "${first:0:16}")"
@@ -276,12 +340,15 @@ stage_rows() {
 full() { [[ ${#smoke[@]} -eq 0 ]]; }
 
 stage_suites() {
-  # As programs run. With EAGER the driver loads all of cuBLAS, maybe for each green context, which may take long; but
-  # only so no kernel is loaded when it is first launched, perhaps behind one that waits for it.
+  # As programs run. With EAGER the driver loads all of cuBLAS, maybe for each green context, which may take too long;
+  # but only so no kernel is loaded when it is first launched, perhaps behind one that waits for it.
   run conformance_lazy CUDA_MODULE_LOADING=LAZY GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
-  run conformance CUDA_MODULE_LOADING=EAGER GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
-  # With as many hardware queues as the driver has by itself: whether it takes the number from the environment.
-  ! full || run fractions_8_queues CUDA_DEVICE_MAX_CONNECTIONS=8 "$bin/gpu_verify" --only fractions
+  teller=tell_slow run conformance CUDA_MODULE_LOADING=EAGER GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" \
+    --durations yes
+  # With as many hardware queues as the driver has by itself, fewer than streams: whether it takes the number from the
+  # environment.
+  ! full || teller=tell_stated run fractions_8_queues CUDA_DEVICE_MAX_CONNECTIONS=8 \
+    "$bin/gpu_verify" --only fractions --stated
   run actors "$bin/gpu_actors" "${smoke[@]}"
   ! full || run processes "$bin/test_processes_cuda" --durations yes
 }
@@ -314,16 +381,10 @@ stage_rest() {
   [[ ! -x $bin/gpuactors ]] || check_names
   ! full || run tour "$bin/gpuactors-tour" --devices cuda
   [[ ! -x $bin/gpuactors-bench ]] || run_bench
-  # Last, for it takes longest. In some containers it knows no device.
-  if wanted sanitizer && command -v compute-sanitizer > /dev/null && within 60 &&
-    ! timeout -k "$grace" "$limit" compute-sanitizer "$bin/gpu_verify" --about > "$logs/sanitizer.log" 2>&1 &&
-    grep -qi 'not supported' "$logs/sanitizer.log"; then
-    add sanitizer=skip
-    return
-  fi
-  # Errors of memory, not of calls: some calls are made to see whether the driver takes them.
-  run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 --report-api-errors no \
-    --target-processes all "$bin/test_conformance" "the library's kernels*"
+  # Last, for it takes longest. Errors of memory, not of calls: some calls are made to see whether the driver takes
+  # them.
+  teller=tell_sanitizer run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 \
+    --report-api-errors no --target-processes all "$bin/test_conformance" "the library's kernels*"
 }
 
 # While somebody has the GPU open, the driver does not start it anew for each of the many processes, which may take

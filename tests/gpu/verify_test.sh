@@ -41,6 +41,13 @@ grep -q '"name": "quota"' hang.json || fail "a stage has lost the rows of anothe
 [[ $(tar -tzf hang-rows-logs.tgz | grep -c 'rounding.*log') -ge 1 ]] || fail "logs of rows are missing"
 [[ $(find . -type f ! -name output | wc -l) -eq 3 ]] || fail "there are other files than one table and two archives"
 
+# Every measurement has rows of its own, so that what has run is not run again.
+twice=$(grep -o '^ *"name": .*' hang.json | sort | uniq -d)
+[[ -z $twice ]] || fail "two rows have one name: $twice"
+"$GPUACTORS_BUILD_DIR/bin/gpu_verify" --settled hang.json | sort > settled
+"$GPUACTORS_BUILD_DIR/bin/gpu_verify" --list | sort | comm -23 - settled > output
+[[ ! -s output ]] || fail "these have run and are not in the table"
+
 # What no time is left for is in the table.
 verify 1 --json late.json --budget 0 --stage rows --stage suites
 says '^groups +open +not run: no time left'
@@ -73,3 +80,83 @@ grep -q 'cuInit' broken.json || fail "the reason is not in the table"
 
 verify 2 --stage none
 says 'there is no stage "none"'
+
+# What only a real machine shows, by programs that stand in for others beside a link to the script.
+mkdir -p kit/bin tools
+ln -s "$here/verify.sh" kit/verify.sh
+stand_in() { cat > "$1" && chmod +x "$1"; }
+# Its driver is too old unless it is that of the package for that case; the measurements are small.
+stand_in kit/bin/gpu_verify << 'END'
+#!/bin/sh
+case $LD_LIBRARY_PATH in */compat*) unset FAKE_CUDA_VERSION ;; esac
+case $* in
+  *"--only fractions --stated") set -- "$@" --smoke ;;
+  *"--only fractions") echo "fractions  FAIL  slow" && exit 1 ;;
+esac
+exec "$GPUACTORS_BUILD_DIR/bin/gpu_verify" "$@"
+END
+# As long as there is no time limit, or not for cuBLAS.
+stand_in kit/bin/test_conformance << 'END'
+#!/bin/sh
+echo "modules are loaded $CUDA_MODULE_LOADING"
+[ "$CUDA_MODULE_LOADING" = LAZY ] || exit 124
+END
+readonly uuid=GPU-00112233-4455-6677-8899-aabbccddeeff
+stand_in kit/bin/gpuactors << END
+#!/bin/sh
+[ "\${CUDA_VISIBLE_DEVICES-all}" = "" ] || echo '"uuid": "$uuid"'
+END
+stand_in tools/nvidia-smi << END
+#!/bin/sh
+[ "\$1" != -L ] || cat /proc/\$PPID/comm >> "$folder/asked"
+echo "GPU 0: NVIDIA Fake (UUID: $uuid)"
+END
+stand_in tools/compute-sanitizer << 'END'
+#!/bin/sh
+echo "========= COMPUTE-SANITIZER"
+case $* in *--about) exit 0 ;; esac
+echo "========= Error: Device not supported. Please refer to the \"Supported Devices\" section"
+exit 1
+END
+
+# verify_kit CODE ARGUMENT...: as verify, with the stand-ins and nothing left out.
+verify_kit() {
+  local wanted=$1 code=0
+  shift
+  echo "kit/verify.sh $*"
+  PATH=$folder/tools:$PATH kit/verify.sh "$@" > output 2>&1 || code=$?
+  [[ $code -eq $wanted ]] || fail "exit code $code, not $wanted"
+}
+
+unset CUDA_VISIBLE_DEVICES
+verify_kit 1 --json kit.json --stage suites
+says '^conformance_lazy +pass +exit code 0: modules are loaded LAZY'
+# Slow is not wrong; and what nothing promises is stated.
+says '^conformance +open +not run to its end in 120 s .*modules are loaded EAGER'
+says '^fractions_8_queues +info +fractions +info .*at once'
+verify_kit 0 --json rest.json --stage rest
+says '^uuids +pass'
+says '^visible_index +pass'
+says '^sanitizer +skip +compute-sanitizer says'
+[[ $(cat asked) == timeout ]] || fail "nvidia-smi -L is not asked once with a time limit, but by: $(cat asked)"
+# With devices that were chosen for the script, what cannot be compared is said, and not tried again.
+CUDA_VISIBLE_DEVICES=0 verify_kit 0 --json chosen.json --stage rest
+says '^uuids +skip +CUDA_VISIBLE_DEVICES is set'
+says '^visible_index +skip +CUDA_VISIBLE_DEVICES is set'
+CUDA_VISIBLE_DEVICES=0 verify_kit 0 --json chosen.json --stage rest --open
+! grep -Eq '^(uuids|visible_)' output || fail "names are compared again"
+
+# Libraries in folders of containers; the package for old drivers comes last, and first where the driver is too old.
+mkdir -p local/nvidia/lib local/cuda-1/compat
+touch local/nvidia/lib/libnvidia-ml.so.1
+ln -s "$driver"/libcuda.so.1 local/cuda-1/compat
+export GPUACTORS_CUDA_ROOT=$folder/local
+PATH=$folder/none:$PATH verify_kit 1 --json local.json --budget 0 --stage rows
+says '^taking libnvidia-ml.so.1 from .*/local/nvidia/lib$'
+! grep -q 'taking libcuda.so.1' output || fail "a driver is taken although there is one"
+FAKE_CUDA_VERSION=11080 verify_kit 1 --json old.json --budget 0 --stage rows
+says '^taking libcuda.so.1 from .*/local/cuda-1/compat: the machine.s driver is too old'
+says '^NVIDIA Fake '
+rm local/cuda-1/compat/libcuda.so.1
+FAKE_CUDA_VERSION=11080 verify_kit 1 --json older.json
+says 'the GPU cannot be used: the CUDA driver is too old'

@@ -8,6 +8,7 @@
 #include <device/fake_cuda/code.hpp>
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
+#include <device/fake_cuda/host_side.hpp>
 #include <device/fake_cuda/peers.hpp>
 #include <device/fake_cuda/pools.hpp>
 #include <device/fake_cuda/shared_memory.hpp>
@@ -57,10 +58,8 @@ EventHomes& event_homes() {
 
 /// Whether an event must be recorded on streams of its own context. cuda.h says so, and does not say whether a green
 /// context counts as one of its own.
-std::atomic<bool> events_stay_home{false};
-
-/// Set on a thread that runs a host function, which must not call the driver.
-thread_local bool in_host_function = false;
+std::atomic<int> events_stay_home{CUDA_SUCCESS};
+std::atomic<int> records{0};
 
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
@@ -294,12 +293,13 @@ CUresult event_record(CUevent event, CUstream stream) {
   need_context("cuEventRecord");
   if (const auto result = planned("cuEventRecord"); result != CUDA_SUCCESS)
     return result;
-  if (events_stay_home) {
+  if (events_stay_home != CUDA_SUCCESS) {
     const auto* const home = green_of(stream);
     const std::lock_guard guard{event_homes().mutex};
     if (event_homes().homes.at(event) != home)
-      return CUDA_ERROR_INVALID_HANDLE;
+      return static_cast<CUresult>(events_stay_home.load());
   }
+  ++records;
   return code_of(machine().backend->record({event}, handle(stream)));
 }
 
@@ -319,28 +319,14 @@ CUresult event_synchronize(CUevent event) {
 CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
   if (const auto result = planned("cuLaunchHostFunc"); result != CUDA_SUCCESS)
     return result;
+  if (hold_host_function(function, data))
+    return CUDA_SUCCESS;
   return code_of(machine().backend->notify(handle(stream), [function, data](Result<void>) {
     // After a context error the real driver calls nobody.
     if (sticky_error() != CUDA_SUCCESS)
       return;
-    in_host_function = true;
-    function(data);
-    in_host_function = false;
+    call_host_function(function, data);
   }));
-}
-
-CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
-  need_context("cuMemHostAlloc");
-  *memory = std::malloc(bytes);
-  live += *memory != nullptr ? 1 : 0;
-  return *memory != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult mem_free_host(void* memory) {
-  need_context("cuMemFreeHost");
-  std::free(memory);
-  --live;
-  return CUDA_SUCCESS;
 }
 
 CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
@@ -406,7 +392,7 @@ Machine& machine() {
 }
 
 void need_context(const char* api) {
-  if (in_host_function)
+  if (is_in_host_function())
     misuse(std::string{api} + " in a host function");
   if (current.empty() || current.back() == nullptr)
     misuse(std::string{api} + " without a current context");
@@ -467,8 +453,12 @@ bool fake_cuda_has_current() {
   return !gpuactors::fake::current.empty();
 }
 
-void fake_cuda_keep_events_home(bool keep) {
-  gpuactors::fake::events_stay_home = keep;
+void fake_cuda_keep_events_home(int result) {
+  gpuactors::fake::events_stay_home = result;
+}
+
+int fake_cuda_records() {
+  return gpuactors::fake::records;
 }
 
 void fake_cuda_break(int result) {

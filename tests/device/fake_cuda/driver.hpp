@@ -75,8 +75,21 @@ int fake_cublas_destroyed();
 const char* fake_cuda_queues();
 /// Whether a context is current on this thread.
 bool fake_cuda_has_current();
-/// Whether events of one context cannot be recorded on streams of another one, green contexts included.
-void fake_cuda_keep_events_home(bool keep);
+/// What events of one context answer on streams of another one, green contexts included; 0: they are recorded.
+void fake_cuda_keep_events_home(int result);
+/// How often events were recorded.
+int fake_cuda_records();
 /// Makes all later calls fail with this CUresult, as after a sticky error; 0: heals the device.
 void fake_cuda_break(int result);
+/// Host functions are kept until this is false again, and then called: what the driver may do after a sticky error.
+void fake_cuda_hold_host_functions(bool hold);
+/// How much host memory may be pinned; 0: as much as there is. While there is such a bound, memory is unpinned only
+/// once somebody was refused some.
+void fake_cuda_limit_pinned(std::size_t bytes);
+/// Keeps whoever unpins memory until this is false again.
+void fake_cuda_hold_unpinning(bool hold);
+/// The most host memory that was pinned at once since the last call.
+std::size_t fake_cuda_most_pinned();
+/// How often the calling thread has unpinned memory.
+int fake_cuda_unpinned_here();
 }

@@ -97,6 +97,10 @@ Result<StreamHandle> CudaBackend::make_stream() {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   GPUACTORS_LET(stream, partition_.make_stream());
+  // So that a product on the new stream waits for nothing that the other one gets from now on. If it fails, it is tried
+  // again at that product.
+  if (product_stream_ != nullptr && !product_marked_)
+    (void)mark_products();
   const std::lock_guard guard{free_mutex_};
   streams_.push_back(stream);
   return StreamHandle{stream};
@@ -105,6 +109,9 @@ Result<StreamHandle> CudaBackend::make_stream() {
 void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
   const Current current{*shared_.primary};
   (void)synchronize(stream);
+  // Its products are done, and its handle may come again.
+  if (product_stream_ == native(stream))
+    product_stream_ = nullptr;
   const std::lock_guard guard{free_mutex_};
   std::erase(streams_, native(stream));
   partition_.destroy_stream(native(stream));
@@ -424,15 +431,33 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
   GPUACTORS_TRY(prepare_products(native(stream)));
-  if (product_stream_ != nullptr && product_stream_ != native(stream))
-    GPUACTORS_TRY(
-        check(driver().stream_wait_event(native(stream), product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
+  GPUACTORS_TRY(follow_products(native(stream)));
   auto outcome = shared_.products->start(
       product, {native(stream), workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0});
   product_stream_ = native(stream);
-  auto recorded = check(driver().event_record(product_done_, native(stream)), "cuEventRecord");
-  // cuBLAS says no more than that it failed; whether the context is lost the driver knows.
-  return outcome || shared_.primary->lost() ? recorded : outcome;
+  product_marked_ = false;
+  // Only this thread makes and ends streams. A mark costs time on the device, and may keep the next product from
+  // starting early; a later one would also be behind what else this stream gets, which other streams must not wait for.
+  if (outcome && streams_.size() == 1)
+    return outcome;
+  // cuBLAS says no more than that it failed; whether the context is lost the driver knows. Else a mark that fails is
+  // tried again when another stream needs it.
+  auto marked = mark_products();
+  return shared_.primary->lost() ? marked : outcome;
+}
+
+Result<void> CudaBackend::follow_products(CUstream stream) {
+  if (product_stream_ == nullptr || product_stream_ == stream)
+    return {};
+  if (product_marked_ || mark_products())
+    return check(driver().stream_wait_event(stream, product_done_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
+  return check(driver().stream_synchronize(product_stream_), "cuStreamSynchronize", Errc::launch_failed);
+}
+
+Result<void> CudaBackend::mark_products() {
+  auto recorded = check(driver().event_record(product_done_, product_stream_), "cuEventRecord");
+  product_marked_ = recorded.has_value();
+  return recorded;
 }
 
 Result<void> CudaBackend::prepare_products(CUstream stream) {
@@ -446,9 +471,8 @@ Result<void> CudaBackend::prepare_products(CUstream stream) {
   GPUACTORS_TRY(locked_service());
   GPUACTORS_TRY(allocate_workspace(stream));
   // Products on other streams wait for the allocation as for a product on this one.
-  if (driver().event_record(product_done_, stream) != CUDA_SUCCESS)
-    return check(driver().stream_synchronize(stream), "cuStreamSynchronize");
   product_stream_ = stream;
+  product_marked_ = false;
   return {};
 }
 

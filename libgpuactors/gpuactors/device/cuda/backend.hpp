@@ -109,6 +109,10 @@ private:
   void keep_beside() noexcept;
   /// Makes what products need, at the first one, which runs on `stream`.
   Result<void> prepare_products(CUstream stream);
+  /// Lets products on `stream` come after those of another stream.
+  Result<void> follow_products(CUstream stream);
+  /// Marks where products on their stream are done, or later.
+  Result<void> mark_products();
   Result<void> allocate_workspace(CUstream stream);
   Result<void> check(CUresult result, const char* api, Errc otherwise = Errc::internal, std::string detail = {}) {
     return shared_.primary->check(result, api, otherwise, std::move(detail));
@@ -137,9 +141,12 @@ private:
   std::atomic<int> letting_go_{0};
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
-  /// The last product and its stream: all products share the workspace, so those of two streams take turns.
-  CUevent product_done_ = nullptr;
+  /// The stream of the last product; null: none that is not done. All products share the workspace, so those of two
+  /// streams take turns.
   CUstream product_stream_ = nullptr;
+  /// Behind that product, if it is marked: on the only stream nobody asks.
+  CUevent product_done_ = nullptr;
+  bool product_marked_ = false;
   std::mutex launched_mutex_;
   /// Kernels from source that may run now, by the stream: they must not be unloaded. Guarded by its mutex.
   std::unordered_map<CUstream, std::unordered_map<void*, RuntimeKernel>> launched_;

@@ -11,7 +11,7 @@
 namespace gpuactors::cuda {
 
 /// Drops what it is given, in order, on a thread of its own: to unmap memory may wait for the whole device, and must
-/// hold up neither notifications nor whoever dropped a tensor. One a device. Any thread.
+/// hold up neither notifications nor whoever dropped a tensor. Any thread, but for the end, which is not on its own.
 class Closer {
 public:
   Closer() = default;

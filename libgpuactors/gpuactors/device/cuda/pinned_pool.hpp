@@ -1,8 +1,10 @@
 // Pinned host memory, kept for the next who needs some: the driver takes long to pin and to unpin.
 #pragma once
 
+#include <gpuactors/device/cuda/closer.hpp>
 #include <gpuactors/device/cuda/primary.hpp>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,7 @@ public:
   Result<std::shared_ptr<void>> take(std::size_t bytes);
 
 private:
+  Result<void*> pin(std::size_t bytes);
   void give_back(void* block, std::size_t size) noexcept;
 
   std::shared_ptr<Primary> primary_;
@@ -31,6 +34,10 @@ private:
   /// Blocks that nobody holds, by size.
   std::map<std::size_t, std::vector<void*>> idle_;
   std::size_t idle_bytes_ = 0;
+  /// Unpins `leaving_bytes_`, which may wait for the device, where nobody waits for that: a buffer may go on the thread
+  /// that tells whose work is done. Not the device's closer, behind which allocations wait.
+  std::atomic<std::size_t> leaving_bytes_{0};
+  Closer closer_;
 };
 
 } // namespace gpuactors::cuda

@@ -22,24 +22,37 @@ Poller::Poller(std::shared_ptr<Primary> primary) : primary_(std::move(primary)) 
 }
 
 Poller::~Poller() {
+  bool awaited = false;
   {
-    std::lock_guard guard{wake_mutex_};
-    stopping_ = true;
-    wake_.notify_all();
+    std::lock_guard guard{bell_->mutex};
+    bell_->stopping = true;
+    awaited = bell_->expected > 0;
+    bell_->rung.notify_all();
   }
   if (thread_.joinable())
     thread_.join();
+  // Streams whose context is lost end at once, and nothing says that no callback is on its way any more.
+  if (awaited)
+    keep(std::move(bell_));
 }
 
-void CUDA_CB Poller::wake(void* poller) {
-  static_cast<Poller*>(poller)->wake();
+void Poller::keep(std::unique_ptr<Bell> bell) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::unique_ptr<Bell>>;
+  const std::lock_guard guard{mutex};
+  kept->push_back(std::move(bell));
 }
 
-void Poller::wake() {
-  std::lock_guard guard{wake_mutex_};
-  woken_ = true;
-  // Under the lock: once it is released the poller may be gone.
-  wake_.notify_one();
+void CUDA_CB Poller::wake(void* bell) {
+  static_cast<Bell*>(bell)->ring(-1);
+}
+
+void Poller::Bell::ring(int calls) {
+  std::lock_guard guard{mutex};
+  expected += calls;
+  woken = true;
+  // Under the lock: once it is released the bell may be gone.
+  rung.notify_one();
 }
 
 Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
@@ -62,14 +75,15 @@ Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
     pending_.push_back({owner, &events, stream, event, std::move(callback)});
   }
   // A thread that waits for nothing must start to look by itself.
-  wake();
+  bell_->ring(1);
   // Without the callback the notification is merely late: its failure is not ours to report.
-  (void)primary_->check(driver.launch_host_func(stream, &Poller::wake, this), "cuLaunchHostFunc");
+  if (!primary_->check(driver.launch_host_func(stream, &Poller::wake, bell_.get()), "cuLaunchHostFunc"))
+    bell_->ring(-1);
   return {};
 }
 
 void Poller::drain(const void* owner) {
-  wake();
+  bell_->ring(0);
   std::unique_lock lock{mutex_};
   drained_.wait(lock, [&] {
     const auto owned = [owner](const Pending& pending) { return pending.owner == owner; };
@@ -84,14 +98,14 @@ void Poller::run() {
   bool idle = false;
   for (;;) {
     {
-      std::unique_lock lock{wake_mutex_};
-      const auto called = [this] { return stopping_ || woken_; };
+      std::unique_lock lock{bell_->mutex};
+      const auto called = [this] { return bell_->stopping || bell_->woken; };
       if (idle)
-        wake_.wait(lock, called);
+        bell_->rung.wait(lock, called);
       else
-        wake_.wait_for(lock, look_again, called);
-      woken_ = false;
-      if (stopping_ && idle)
+        bell_->rung.wait_for(lock, look_again, called);
+      bell_->woken = false;
+      if (bell_->stopping && idle)
         return;
     }
     std::vector<Result<void>> results;

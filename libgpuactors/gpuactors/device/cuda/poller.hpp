@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,6 +18,8 @@ namespace gpuactors::cuda {
 /// The driver's host callback only wakes the thread, for it may be the one thing that never comes: after a context
 /// error callbacks are not called. So while anything is pending the thread also looks by itself every few
 /// milliseconds. Notifications of one stream come in order. Any thread.
+///
+/// After such an error it may also come late, when the device has gone: it touches nothing but the bell.
 class Poller {
 public:
   explicit Poller(std::shared_ptr<Primary> primary);
@@ -43,19 +46,29 @@ private:
     std::function<void(Result<void>)> callback;
   };
 
-  static void CUDA_CB wake(void* poller);
-  void wake();
+  /// Wakes the thread. Its mutex guards the rest of it alone: the driver's callback takes it and must not wait for one
+  /// who is inside the driver.
+  struct Bell {
+    std::mutex mutex;
+    std::condition_variable rung;
+    bool woken = false;
+    bool stopping = false;
+    /// Callbacks that the driver has not made yet.
+    int expected = 0;
+
+    /// @param calls that the driver makes from now on; below 0: has made.
+    void ring(int calls);
+  };
+
+  static void CUDA_CB wake(void* bell);
+  /// Bells that the driver may still ring although it should not. Never destroyed.
+  static void keep(std::unique_ptr<Bell> bell);
   void run();
   /// Takes out what is done. The mutex is held.
   void collect(std::list<Pending>& done, std::vector<Result<void>>& results);
 
   std::shared_ptr<Primary> primary_;
-  /// Guards `woken_` and `stopping_` alone: the driver's callback takes it and must not wait for one who is inside the
-  /// driver.
-  std::mutex wake_mutex_;
-  std::condition_variable wake_;
-  bool woken_ = false;
-  bool stopping_ = false;
+  std::unique_ptr<Bell> bell_ = std::make_unique<Bell>();
 
   /// Guards what follows.
   std::mutex mutex_;

@@ -55,25 +55,35 @@ private:
   bool entered_ = false;
 };
 
+/// Whether `stream` takes an event of the context that is current.
+Result<void> try_event(Primary& primary, CUstream stream) {
+  const auto& driver = primary.driver();
+  CUevent event = nullptr;
+  GPUACTORS_TRY(primary.check(driver.event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  // By which error a driver refuses is written nowhere.
+  auto taken =
+      primary.check(driver.event_record(event, stream), "an event for a stream of a green context", Errc::unsupported);
+  (void)driver.event_destroy(event);
+  return taken;
+}
+
 /// Whose events the streams of a green context take: null: those of the primary context, which is current. cuda.h wants
 /// an event and a stream to be of one context, and does not say whether a green context is another one than its
-/// primary context. So the driver is asked.
+/// primary context. So the driver is asked. Nobody else uses the green context yet, so that it may be current here.
 Result<CUcontext> context_of_events(Primary& primary, CUgreenCtx green) {
   const auto& driver = primary.driver();
   CUstream stream = nullptr;
-  CUevent event = nullptr;
   GPUACTORS_TRY(primary.check(driver.green_ctx_stream_create(&stream, green, CU_STREAM_NON_BLOCKING, 0),
                               "cuGreenCtxStreamCreate"));
-  auto result = driver.event_create(&event, CU_EVENT_DISABLE_TIMING);
-  if (result == CUDA_SUCCESS) {
-    result = driver.event_record(event, stream);
-    (void)driver.event_destroy(event);
+  CUcontext home = nullptr;
+  auto taken = try_event(primary, stream);
+  if (!taken && !primary.lost() && driver.ctx_from_green_ctx != nullptr
+      && driver.ctx_from_green_ctx(&home, green) == CUDA_SUCCESS) {
+    if (const Entered entered{driver, home})
+      taken = try_event(primary, stream);
   }
   (void)driver.stream_destroy(stream);
-  CUcontext home = nullptr;
-  if (result == CUDA_ERROR_INVALID_HANDLE && driver.ctx_from_green_ctx != nullptr)
-    result = driver.ctx_from_green_ctx(&home, green);
-  GPUACTORS_TRY(primary.check(result, "an event for a stream of a green context"));
+  GPUACTORS_TRY(taken);
   return home;
 }
 

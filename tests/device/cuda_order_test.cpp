@@ -1,0 +1,244 @@
+// On the fake driver: what comes after what, on which thread, and what may still come when all is over.
+#include <gpuactors/device/context.hpp>
+
+#include <support/eventually.hpp>
+
+#include <device/fake_cuda/driver.hpp>
+#include <device/fake_driver.hpp>
+#include <unistd.h>
+
+#include <fstream>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+constexpr int refused = 400;
+constexpr std::int64_t side_length = 24;
+
+/// Opened by the test; work that waits for it is not done before.
+std::promise<void>& closed_gate() {
+  static std::promise<void> one;
+  return one;
+}
+
+void pass_gate(std::uint64_t, std::uint64_t, const void*) {
+  closed_gate().get_future().wait();
+}
+
+/// A kernel that runs until the test ends it.
+RuntimeKernel close_gate() {
+  static const fake::FakeKernel kernel{"pass_gate", &pass_gate, sizeof(std::uint64_t)};
+  closed_gate() = std::promise<void>{};
+  RuntimeKernel::Loaded loaded{const_cast<fake::FakeKernel*>(&kernel), "pass_gate", std::nullopt};
+  return RuntimeKernel{std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded))};
+}
+
+std::unique_ptr<Context> open_half(const std::shared_ptr<Device>& device) {
+  return *Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+}
+
+int records() {
+  return from_fake<int()>("fake_cuda_records")();
+}
+
+/// A matrix that each product with `twice` doubles.
+struct Doubling {
+  explicit Doubling(Stream& stream)
+    : x(*stream.tensor_from(std::vector<float>(side_length * side_length, 1.0F), {side_length, side_length})),
+      y(*stream.tensor(DType::f32, {side_length, side_length})) {
+    std::vector<float> diagonal(side_length * side_length, 0.0F);
+    for (std::int64_t i = 0; i < side_length; ++i)
+      diagonal[static_cast<std::size_t>(i * (side_length + 1))] = 2.0F;
+    twice = *stream.tensor_from(diagonal, {side_length, side_length});
+    REQUIRE(stream.synchronize());
+  }
+
+  /// Two products, each of what the other one has made, that nothing orders but that they are products.
+  void step(Stream& one, Stream& other) {
+    REQUIRE(one.gemm(x, twice, y));
+    REQUIRE(other.gemm(y, twice, x));
+  }
+
+  Tensor x;
+  Tensor y;
+  Tensor twice;
+};
+
+constexpr std::size_t too_large_to_keep = std::size_t{257} << 20;
+
+/// Whether a thread of this process waits for something.
+bool sleeps(pid_t thread) {
+  std::ifstream file{"/proc/self/task/" + std::to_string(thread) + "/stat"};
+  std::string line;
+  std::getline(file, line);
+  return line.find(") S ") != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("products on the only stream of a context record no events") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  Doubling matrix{stream};
+  matrix.step(stream, stream);
+  const auto before = records();
+  for (int i = 0; i < 9; ++i)
+    matrix.step(stream, stream);
+  CHECK(records() == before);
+  CHECK((*stream.to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
+}
+
+TEST_CASE("products of two streams take turns, whichever has begun") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  Doubling matrix{stream};
+  const auto gate = close_gate();
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+  // Behind the gate, before there is another stream.
+  matrix.step(stream, stream);
+  auto side = context->make_stream();
+  REQUIRE(side);
+  for (int i = 0; i < 9; ++i)
+    matrix.step(stream, *side);
+  closed_gate().set_value();
+  CHECK((*side->to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
+}
+
+TEST_CASE("products of two streams take turns although the driver refuses to order them") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  auto side = context->make_stream();
+  REQUIRE(side);
+  Doubling matrix{stream};
+  matrix.step(stream, *side);
+  {
+    const Fault fault{"cuEventRecord", refused};
+    for (int i = 0; i < 8; ++i)
+      matrix.step(stream, *side);
+  }
+  matrix.step(stream, *side);
+  CHECK((*side->to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
+}
+
+TEST_CASE("a product waits for no work of another stream but products") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  Doubling matrix{stream};
+  matrix.step(stream, stream);
+  auto side = context->make_stream();
+  REQUIRE(side);
+  const auto gate = close_gate();
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+  matrix.step(*side, *side);
+  CHECK(side->synchronize());
+  closed_gate().set_value();
+  CHECK((*stream.to_host<float>(matrix.x))[0] == 16.0F);
+}
+
+TEST_CASE("a product needs nothing of the stream of the last one when that has ended") {
+  const auto device = make_cuda_device();
+  const auto backend = *device->open({Share{5000}, std::uint64_t{64} << 20, nullptr});
+  const auto stays = *backend->make_stream();
+  const auto goes = *backend->make_stream();
+  auto* const memory = *backend->allocate(512, stays);
+  REQUIRE(backend->synchronize(stays));
+  Gemm product;
+  product.m = product.n = product.k = product.lda = product.ldb = product.ldc = 8;
+  product.a = product.b = memory;
+  product.c = *backend->allocate(512, stays);
+  REQUIRE(backend->fill(memory, 0, 512, stays));
+  {
+    const Fault fault{"cuEventRecord", refused};
+    REQUIRE(backend->gemm(product, goes));
+  }
+  backend->destroy_stream(goes);
+  CHECK(backend->gemm(product, stays));
+  backend->free(memory, stays);
+  backend->free(product.c, stays);
+  backend->destroy_stream(stays);
+}
+
+TEST_CASE("memory is unpinned where nobody waits for it, not by who drops it") {
+  {
+    const auto device = make_cuda_device();
+    const auto context = open_half(device);
+    const auto unpinned_here = from_fake<int()>("fake_cuda_unpinned_here");
+    const auto before = unpinned_here();
+    {
+      const auto buffer = context->host_buffer(too_large_to_keep);
+      REQUIRE(buffer);
+    }
+    CHECK(unpinned_here() == before);
+    auto buffer = context->host_buffer(too_large_to_keep);
+    REQUIRE(buffer);
+    std::promise<int> by_notifier;
+    REQUIRE(context->stream().notify(
+        [held = std::make_shared<HostBuffer>(std::move(*buffer)), unpinned_here, &by_notifier](const Result<void>&) {
+          *held = HostBuffer{};
+          by_notifier.set_value(unpinned_here());
+        }));
+    CHECK(by_notifier.get_future().get() == 0);
+  }
+  CHECK(live() == 0);
+}
+
+TEST_CASE("pinned memory that is on its way out is waited for where there is none left") {
+  const auto context = open_half(make_cuda_device());
+  const auto limit = from_fake<void(std::size_t)>("fake_cuda_limit_pinned");
+  limit(too_large_to_keep + (too_large_to_keep >> 1));
+  {
+    const auto buffer = context->host_buffer(too_large_to_keep);
+    CHECK(buffer);
+  }
+  CHECK(context->host_buffer(too_large_to_keep));
+  const auto both = context->host_buffer(2 * too_large_to_keep);
+  limit(0);
+  REQUIRE_FALSE(both);
+  CHECK(both.error().code() == Errc::out_of_memory);
+}
+
+TEST_CASE("who takes pinned memory faster than it can be let go of waits") {
+  const auto context = open_half(make_cuda_device());
+  const auto hold = from_fake<void(bool)>("fake_cuda_hold_unpinning");
+  const auto most = from_fake<std::size_t()>("fake_cuda_most_pinned");
+  (void)most();
+  hold(true);
+  for (int i = 0; i < 2; ++i)
+    CHECK(context->host_buffer(too_large_to_keep));
+  CHECK(most() == 2 * too_large_to_keep);
+  const auto taker = ::gettid();
+  std::thread releaser{[&] {
+    (void)test::eventually([&] { return sleeps(taker) || most() > 2 * too_large_to_keep; });
+    hold(false);
+  }};
+  CHECK(context->host_buffer(too_large_to_keep));
+  const auto at_once = most();
+  releaser.join();
+  CHECK(at_once <= 2 * too_large_to_keep);
+}
+
+TEST_CASE("after a sticky error the driver may call back when the device has gone") {
+  auto device = make_cuda_device();
+  const auto hold = from_fake<void(bool)>("fake_cuda_hold_host_functions");
+  const auto set_sticky = from_fake<void(int)>("fake_cuda_break");
+  hold(true);
+  {
+    const auto context = open_half(device);
+    std::promise<void> told;
+    REQUIRE(context->stream().notify([&](const Result<void>&) { told.set_value(); }));
+    set_sticky(700);
+    CHECK(context->stream().synchronize().error().code() == Errc::context_lost);
+    told.get_future().wait();
+  }
+  device.reset();
+  set_sticky(0);
+  CHECK(live() == 0);
+  CHECK_NOTHROW(hold(false));
+}
