@@ -34,6 +34,10 @@ public:
   ///        later.
   [[nodiscard]] Result<Cluster> open(Duration patience = limits::connect_timeout) const;
 
+  /// Opens a running cluster even if its broker is not there yet, and says so on standard error: what watches a cluster
+  /// may start before it.
+  [[nodiscard]] Result<Cluster> open_or_wait() const;
+
   /// Returns whether the options name a cluster that runs elsewhere.
   [[nodiscard]] bool connects() const noexcept {
     return options_.connects();
