@@ -1,5 +1,7 @@
 #include "words.hpp"
 
+#include "utc.hpp"
+
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -53,6 +55,12 @@ std::string full_name(const v1::ActorInfo& actor) {
 
 std::string name_or_number(const v1::ActorInfo& actor) {
   return actor.name().empty() ? fmt::format("{} {}", actor.type(), actor.id()) : full_name(actor);
+}
+
+std::string log_line_in_words(const LogRecord& line) {
+  const bool of_worker = !line.actor && !line.source.starts_with("task ");
+  return fmt::format("{} {} {}  {}", utc_for_people(line.time), line.node,
+                     of_worker ? "[" + line.source + "]" : line.source, line.text);
 }
 
 std::uint32_t pid_of(const v1::ActorInfo& actor) {

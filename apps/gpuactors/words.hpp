@@ -36,6 +36,10 @@ inline constexpr std::string_view each_client = "*";
 /// As `full_name`; "TYPE ID" of an actor without a name.
 [[nodiscard]] std::string name_or_number(const v1::ActorInfo& actor);
 
+/// Returns a line of a log with its time (UTC), node and source; a source that may be several actors is in brackets, as
+/// in the output of the node.
+[[nodiscard]] std::string log_line_in_words(const LogRecord& line);
+
 /// Returns the id of the actor's process; 0 while it has none.
 [[nodiscard]] std::uint32_t pid_of(const v1::ActorInfo& actor);
 

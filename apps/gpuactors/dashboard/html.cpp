@@ -1,0 +1,73 @@
+#include "html.hpp"
+
+#include <gpuactors/base/utf8.hpp>
+
+#include <apps/draw/svg.hpp>
+
+namespace gpuactors::cli::dashboard {
+
+namespace {
+
+/// Text as it may stand in a page, in an attribute too.
+std::string escaped(std::string_view text, std::size_t most_bytes) {
+  return draw::escape(to_utf8(clipped(text, most_bytes)));
+}
+
+} // namespace
+
+std::string clipped(std::string_view text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes)
+    return std::string{text};
+  const auto begin = text.substr(0, most_bytes);
+  return std::string{begin.substr(0, begin.size() - begun_at_end(begin))} + "…";
+}
+
+Html::Element::Element(Html& html, Name name, Attributes attributes) : html_(html), name_(name) {
+  html_.begin(name, attributes, ">");
+}
+
+Html::Element::~Element() {
+  html_.text_ += "</";
+  html_.text_ += name_.text();
+  html_.text_ += ">\n";
+}
+
+void Html::begin_page() {
+  text_ += "<!DOCTYPE html>\n";
+}
+
+Html::Element Html::element(Name name, Attributes attributes) {
+  return {*this, name, attributes};
+}
+
+void Html::leaf(Name name, Attributes attributes, std::string_view content) {
+  const Element element{*this, name, attributes};
+  text(content);
+}
+
+void Html::empty(Name name, Attributes attributes) {
+  begin(name, attributes, "/>");
+}
+
+void Html::text(std::string_view content) {
+  text_ += escaped(content, longest_text);
+}
+
+void Html::add(const Html& piece) {
+  text_ += piece.text_;
+}
+
+void Html::begin(Name name, Attributes attributes, std::string_view end) {
+  text_ += '<';
+  text_ += name.text();
+  for (const auto& [key, value] : attributes) {
+    text_ += ' ';
+    text_ += key.text();
+    text_ += "=\"";
+    text_ += escaped(value, longest_value);
+    text_ += '"';
+  }
+  text_ += end;
+}
+
+} // namespace gpuactors::cli::dashboard
