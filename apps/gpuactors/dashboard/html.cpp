@@ -4,9 +4,15 @@
 
 #include <apps/draw/svg.hpp>
 
+#include <algorithm>
+#include <array>
+
 namespace gpuactors::cli::dashboard {
 
 namespace {
+
+/// Elements that are on lines of their own anyway.
+constexpr std::array<std::string_view, 8> on_lines{"article", "div", "figure", "head", "header", "li", "p", "tr"};
 
 /// Text as it may stand in a page, in an attribute too.
 std::string escaped(std::string_view text, std::size_t most_bytes) {
@@ -29,7 +35,10 @@ Html::Element::Element(Html& html, Name name, Attributes attributes) : html_(htm
 Html::Element::~Element() {
   html_.text_ += "</";
   html_.text_ += name_.text();
-  html_.text_ += ">\n";
+  html_.text_ += '>';
+  // For those who read the source. After others, a new line would be a blank in the text.
+  if (std::find(on_lines.begin(), on_lines.end(), name_.text()) != on_lines.end())
+    html_.text_ += '\n';
 }
 
 void Html::begin_page() {

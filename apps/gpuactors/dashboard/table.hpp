@@ -44,7 +44,7 @@ struct Cell {
   }
 
   std::string text;
-  /// How it looks: "bad", or nothing.
+  /// How it looks: "bad", "time", or nothing.
   std::string kind{};
   /// Where it leads; nowhere if empty.
   std::string href{};

@@ -28,6 +28,11 @@ Cell state_cell(const std::string& state, std::string_view well) {
   return state == well ? Cell{state} : Cell{"⚠ " + state, "bad"};
 }
 
+/// Returns a cell for a time, which stays on one line.
+Cell time_cell(std::int64_t unix_ns) {
+  return {utc_for_people(from_unix_ns(unix_ns)), "time"};
+}
+
 /// Returns a cell for a count of what should not happen.
 Cell failures_cell(std::uint64_t count) {
   return count == 0 ? Cell{"0"} : Cell{fmt::format("⚠ {}", count), "bad"};
@@ -190,9 +195,8 @@ void write_ended(Html& html, const Scene& scene) {
                                   "actors --ended 1000",
                                   scene.broker};
                   for (const auto& each : ended)
-                    table.row({utc_for_people(from_unix_ns(each.unix_ns())), name_or_number(each.actor()),
-                               each.actor().type(), each.actor().lease().node(),
-                               std::to_string(each.actor().restarts()),
+                    table.row({time_cell(each.unix_ns()), name_or_number(each.actor()), each.actor().type(),
+                               each.actor().lease().node(), std::to_string(each.actor().restarts()),
                                std::string{to_string(static_cast<Errc>(each.error()))}, each.reason()});
                 });
 }
@@ -203,8 +207,8 @@ void write_events(Html& html, const Scene& scene) {
     HtmlTable table{
         html, {"Time (UTC)", ">Number", "Kind", "Name", "Place", "Reason"}, EventTail::longest, "events", scene.broker};
     for (auto event = events.rbegin(); event != events.rend(); ++event)
-      table.row({utc_for_people(from_unix_ns(event->unix_ns())), std::to_string(event->sequence()), event->kind(),
-                 event->name(), place_in_words(event->lease()), event->reason()});
+      table.row({time_cell(event->unix_ns()), std::to_string(event->sequence()), event->kind(), event->name(),
+                 place_in_words(event->lease()), event->reason()});
   });
 }
 
