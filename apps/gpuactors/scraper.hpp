@@ -3,6 +3,8 @@
 
 #include <gpuactors/gpuactors.hpp>
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -20,6 +22,13 @@ inline constexpr std::chrono::seconds answer_age{1};
 
 /// How long the broker may take to answer; less than a page waits for its reply.
 inline constexpr std::chrono::seconds broker_patience{3};
+
+/// Returns why the broker did not answer, for people.
+[[nodiscard]] inline std::string why_not(const Error& error) {
+  if (error.code() == Errc::deadline_exceeded)
+    return fmt::format("there was no answer within {} s", broker_patience.count());
+  return error.message();
+}
 
 /// What is known of the broker's state, as a `Value` that was made of it.
 template <class Value>
@@ -104,7 +113,7 @@ private:
         last.problem.clear();
         last.failing_since.reset();
       } else {
-        last.problem = state.error().message();
+        last.problem = why_not(state.error());
         last.failing_since = last.failing_since.value_or(std::chrono::system_clock::now());
         ++last.errors;
       }

@@ -162,6 +162,7 @@ TEST_CASE("a death is a problem for ten minutes, unless somebody wanted it") {
   end(Errc::worker_died, now - 9min);
   end(Errc::out_of_memory, now - 11min);
   end(Errc::actor_died, now - 1min);
+  end(Errc::cancelled, now - 1min);
   const auto found = problems(state);
   REQUIRE(found.size() == 1);
   CHECK(found[0].text == "Actor worker_died has died at 1970-01-01 00:51:00.000 UTC: worker_died: why");

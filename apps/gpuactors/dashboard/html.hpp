@@ -43,7 +43,8 @@ public:
 
   using Attributes = std::initializer_list<Attribute>;
 
-  /// An element that is open until the end of this object.
+  /// An element that is open until the end of this object. The piece must be where it was then: functions that return
+  /// one close all elements first.
   class Element {
   public:
     Element(Html& html, Name name, Attributes attributes);

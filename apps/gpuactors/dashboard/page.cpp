@@ -26,6 +26,48 @@ void write_head(Html& html, const Scrape<Look>& scrape) {
   html.empty("meta", {{"http-equiv", "refresh"}, {"content", "10"}});
 }
 
+void write_banner(Html& html, const Scrape<Look>& scrape, const std::string& broker) {
+  const auto banner = html.element("div", {{"data-part", "banner"}, {"id", "banner"}, {"role", "alert"}});
+  if (scrape.problem.empty())
+    return;
+  const auto since = scrape.failing_since ? utc_for_people(*scrape.failing_since) : "";
+  html.leaf("p", {{"class", "banner"}},
+            fmt::format("⚠ The broker at {} has not answered since {} UTC: {}. {}", broker, since, scrape.problem,
+                        scrape.value == nullptr ? "It is asked again and again."
+                                                : "Below is what it said last, until it answers again."));
+}
+
+void write_main(Html& html, const Scrape<Look>& scrape, const std::string& broker) {
+  const auto* const look = scrape.problem.empty() ? "fresh" : "stale";
+  const auto main = html.element("main", {{"class", look}, {"data-title", title_of(scrape)}});
+  write_banner(html, scrape, broker);
+  if (scrape.value != nullptr)
+    html.add(scrape.value->sections);
+}
+
+void write_header(Html& html) {
+  const auto header = html.element("header");
+  html.leaf("h1", {}, "gpuactors");
+  const auto without = html.element("noscript");
+  const auto reload = html.element("p", {{"class", "soft"}});
+  html.text("Without scripts, the page is loaded anew every 10 seconds. ");
+  html.leaf("a", {{"href", "/"}}, "Load it now");
+}
+
+void write_page(Html& html, const Scrape<Look>& scrape, const std::string& broker) {
+  const auto root = html.element("html", {{"lang", "en"}});
+  write_head(html, scrape);
+  const auto body = html.element("body");
+  write_header(html);
+  // For the script, when this server is gone.
+  html.leaf("p", {{"id", "lost"}, {"class", "banner"}, {"role", "alert"}, {"hidden", ""}}, "");
+  write_main(html, scrape, broker);
+  const auto footer = html.element("footer");
+  html.leaf("p", {{"class", "soft"}},
+            "Read only. Times are UTC. Renewed every 2 seconds while the page is seen; what "
+            "has selected text in it waits.");
+}
+
 } // namespace
 
 Look look_at(const Scene& scene) {
@@ -46,43 +88,14 @@ Look look_at(const Scene& scene) {
 
 Html main_part(const Scrape<Look>& scrape, const std::string& broker) {
   Html html;
-  const bool fails = !scrape.problem.empty();
-  const auto main = html.element("main", {{"class", fails ? "stale" : "fresh"}, {"data-title", title_of(scrape)}});
-  {
-    const auto banner = html.element("div", {{"data-part", "banner"}, {"id", "banner"}, {"role", "alert"}});
-    if (fails) {
-      const auto since = scrape.failing_since ? utc_for_people(*scrape.failing_since) : "";
-      html.leaf("p", {{"class", "banner"}},
-                fmt::format("⚠ The broker at {} has not answered since {} UTC: {}. {}", broker, since, scrape.problem,
-                            scrape.value == nullptr ? "It is asked again and again."
-                                                    : "Below is what it said last, until it answers again."));
-    }
-  }
-  if (scrape.value != nullptr)
-    html.add(scrape.value->sections);
+  write_main(html, scrape, broker);
   return html;
 }
 
 Html whole_page(const Scrape<Look>& scrape, const std::string& broker) {
   Html html;
   html.begin_page();
-  const auto root = html.element("html", {{"lang", "en"}});
-  write_head(html, scrape);
-  const auto body = html.element("body");
-  {
-    const auto header = html.element("header");
-    html.leaf("h1", {}, "gpuactors");
-    html.leaf("p", {{"id", "lost"}, {"class", "banner"}, {"role", "alert"}, {"hidden", ""}}, "");
-    const auto without = html.element("noscript");
-    const auto reload = html.element("p", {{"class", "soft"}});
-    html.text("Without scripts, the page is loaded anew every 10 seconds. ");
-    html.leaf("a", {{"href", "/"}}, "Load it now");
-  }
-  html.add(main_part(scrape, broker));
-  const auto footer = html.element("footer");
-  html.leaf(
-      "p", {{"class", "soft"}},
-      "Read only. Times are UTC. Renewed every 2 seconds while the page is seen; what has selected text in it waits.");
+  write_page(html, scrape, broker);
   return html;
 }
 

@@ -66,7 +66,8 @@ void add_actors(std::vector<Problem>& problems, const v1::ClusterState& state, W
   for (const auto& ended : state.ended()) {
     const auto code = static_cast<Errc>(ended.error());
     // Those have ended because somebody wanted it: their program, an operator, themselves.
-    if (code == Errc::actor_died || code == Errc::none || from_unix_ns(ended.unix_ns()) < since)
+    if (code == Errc::actor_died || code == Errc::cancelled || code == Errc::none
+        || from_unix_ns(ended.unix_ns()) < since)
       continue;
     problems.push_back({fmt::format("Actor {} has died at {} UTC: {}: {}", name_or_number(ended.actor()),
                                     utc_for_people(from_unix_ns(ended.unix_ns())), to_string(code), ended.reason()),
