@@ -79,8 +79,8 @@ void add_events(std::vector<Problem>& problems, const std::deque<v1::Event>& eve
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     const auto tells = [&](EventKind kind) { return event->kind() == to_string(kind); };
     if (from_unix_ns(event->unix_ns()) >= since && std::any_of(told.begin(), told.end(), tells))
-      problems.push_back({fmt::format("{} {} at {} UTC{}{}", event->kind(), event->name(),
-                                      utc_for_people(from_unix_ns(event->unix_ns())),
+      problems.push_back({fmt::format("{}{}{} at {} UTC{}{}", event->kind(), event->name().empty() ? "" : " ",
+                                      event->name(), utc_for_people(from_unix_ns(event->unix_ns())),
                                       event->reason().empty() ? "" : ": ", event->reason()),
                           "events"});
   }

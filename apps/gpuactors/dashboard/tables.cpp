@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace gpuactors::cli::dashboard {
 
@@ -119,8 +121,9 @@ void write_actors(Html& html, const Scene& scene) {
 }
 
 void write_calls(Html& html, const Scene& scene) {
-  auto rows = call_rows(scene.state);
+  const auto rows = call_rows(scene.state);
   std::vector<std::pair<std::uint64_t, const CallRow*>> order;
+  order.reserve(rows.size());
   for (const auto& row : rows)
     order.emplace_back(how_many(took(*row.stats)), &row);
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
