@@ -3,6 +3,7 @@
 #include "state_view.hpp"
 #include "table.hpp"
 #include "utc.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/units.hpp>
 
@@ -25,11 +26,6 @@ struct ActorsArguments {
 };
 
 constexpr std::uint32_t ended_when_left_out = 20;
-
-/// Returns the id of the actor's process; 0 while it has none.
-std::uint32_t pid_of(const v1::ActorInfo& actor) {
-  return actor.has_lease() && actor.state() != "starting" ? actor.pid() : 0;
-}
 
 void print_actors(const v1::ClusterState& state, std::ostream& out) {
   Table table{{"NAME", ">ID", "TYPE", "STATE", ">RESTARTS", "NODE", ">PID", "DEVICES (SHARE, MEMORY)", ">IN USE",
@@ -122,10 +118,6 @@ Json metrics_of(const v1::ActorInfo& actor) {
 }
 
 } // namespace
-
-std::string full_name(const v1::ActorInfo& actor) {
-  return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
-}
 
 Json json_of(const v1::ActorInfo& actor) {
   return {{"name", actor.name()},

@@ -1,6 +1,7 @@
 #include "call_metrics.hpp"
 
-#include <chrono>
+#include "call_times.hpp"
+
 #include <string>
 #include <vector>
 
@@ -37,14 +38,6 @@ void write_counted(MetricsWriter& out, const std::vector<Counted>& all, const st
 }
 
 } // namespace
-
-CallTimes took(const v1::CallStats& stats) {
-  return {stats.ran(), to_seconds(std::chrono::nanoseconds{stats.nanoseconds()})};
-}
-
-CallTimes waited(const v1::CallStats& stats) {
-  return {stats.waited(), to_seconds(std::chrono::nanoseconds{stats.waited_nanoseconds()})};
-}
 
 void write_calls(MetricsWriter& out, const v1::ClusterState& state) {
   std::vector<Counted> calls;

@@ -2,6 +2,8 @@
 
 #include <apps/cli/cluster_options.hpp>
 
+#include <iostream>
+
 namespace gpuactors::cli {
 
 void ClusterOptions::add_embedded(CLI::App& parser) {
@@ -44,6 +46,14 @@ Result<Cluster> ClusterOptions::open(Duration patience) const {
   // The registry is empty, so that the nodes' types count even where a type of this program has the same name.
   options.connect.registry = std::make_shared<TypeRegistry>();
   return Cluster::open(std::move(options));
+}
+
+Result<Cluster> ClusterOptions::open_or_wait() const {
+  auto cluster = open();
+  if (cluster || cluster.error().code() != Errc::unavailable)
+    return cluster;
+  std::cerr << cluster.error().message() << "; it is tried again and again" << std::endl;
+  return open(Duration::zero());
 }
 
 } // namespace gpuactors::cli

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <string>
 
 namespace gpuactors::cli {
 
@@ -33,6 +34,15 @@ public:
   /// @param patience how long a running cluster may take to answer first; zero: it is not waited for, and may come
   ///        later.
   [[nodiscard]] Result<Cluster> open(Duration patience = limits::connect_timeout) const;
+
+  /// Opens a running cluster even if its broker is not there yet, and says so on standard error: what watches a cluster
+  /// may start before it.
+  [[nodiscard]] Result<Cluster> open_or_wait() const;
+
+  /// Returns the address of the broker, as it was given; empty for an embedded cluster.
+  [[nodiscard]] const std::string& broker() const noexcept {
+    return options_.connect.broker;
+  }
 
   /// Returns whether the options name a cluster that runs elsewhere.
   [[nodiscard]] bool connects() const noexcept {

@@ -35,6 +35,7 @@ Command add_quotas(CLI::App& program);
 Command add_events(CLI::App& program);
 Command add_timeline(CLI::App& program);
 Command add_metrics(CLI::App& program);
+Command add_dashboard(CLI::App& program);
 Command add_spawn(CLI::App& program);
 Command add_call(CLI::App& program);
 Command add_kill(CLI::App& program);

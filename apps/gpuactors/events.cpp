@@ -2,6 +2,7 @@
 #include "input.hpp"
 #include "state_view.hpp"
 #include "utc.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/stop_signals.hpp>
@@ -36,13 +37,6 @@ constexpr std::chrono::milliseconds between_looks{500};
 
 /// How soon a pending request is given up after Ctrl-C.
 constexpr std::chrono::milliseconds stop_slice{50};
-
-/// Returns "n0: 0 (0.5, 512 MiB)"; only the node if the lease has no devices.
-std::string place_in_words(const v1::Lease& lease) {
-  if (lease.node().empty())
-    return {};
-  return lease.devices().empty() ? lease.node() : fmt::format("{}: {}", lease.node(), devices_in_words(lease));
-}
 
 void print_event(const v1::Event& event) {
   auto line = fmt::format("{} {:>7} {:<15} {:<20} {:<28} {}", utc_for_people(from_unix_ns(event.unix_ns())),

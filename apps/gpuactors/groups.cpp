@@ -2,6 +2,7 @@
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/units.hpp>
 
@@ -23,29 +24,13 @@ struct GroupsArguments {
   bool json = false;
 };
 
-/// Returns a bundle in the form of a lease, for the functions that show the devices of leases.
-v1::Lease lease_like(const v1::BundleInfo& bundle) {
-  v1::Lease lease;
-  lease.set_node(bundle.node());
-  *lease.mutable_devices() = bundle.devices();
-  return lease;
-}
-
-/// Returns "n0: 0 (0.5, 512 MiB)"; "no place" while the bundle has none.
-std::string in_words(const v1::BundleInfo& bundle) {
-  if (bundle.node().empty())
-    return "no place";
-  return bundle.devices().empty() ? bundle.node()
-                                  : fmt::format("{}: {}", bundle.node(), devices_in_words(lease_like(bundle)));
-}
-
 void print_groups(const v1::ClusterState& state, std::ostream& out) {
   Table table{{">ID", "NAME", "STATE", ">BUNDLE", "PLACE: DEVICES (SHARE, MEMORY)"}};
   for (const auto& group : state.groups())
     for (int number = 0; number < group.bundles_size(); ++number) {
       const bool first = number == 0;
       table.add({first ? std::to_string(group.id()) : "", first ? group.name() : "", first ? group.state() : "",
-                 std::to_string(number), in_words(group.bundles(number))});
+                 std::to_string(number), bundle_in_words(group.bundles(number))});
     }
   table.print(out);
 }

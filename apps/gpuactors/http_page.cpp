@@ -68,6 +68,8 @@ public:
     ::MHD_add_response_header(response, "Content-Type", answer_.type.c_str());
     ::MHD_add_response_header(response, "Cache-Control", "no-store");
     ::MHD_add_response_header(response, "Connection", "close");
+    for (const auto& [name, value] : answer_.headers)
+      ::MHD_add_response_header(response, name.c_str(), value.c_str());
     if (answer_.status == MHD_HTTP_METHOD_NOT_ALLOWED)
       ::MHD_add_response_header(response, "Allow", "GET, HEAD");
     const auto queued = ::MHD_queue_response(connection_, static_cast<unsigned>(answer_.status), response);

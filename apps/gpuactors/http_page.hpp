@@ -9,6 +9,8 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace gpuactors::cli {
 
@@ -22,6 +24,8 @@ struct PageAnswer {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
+  /// Further headers: names and values.
+  std::vector<std::pair<std::string, std::string>> headers{};
 };
 
 /// Answers a request, once, from any thread; later answers, and those after the end of the server, are dropped.

@@ -1,6 +1,7 @@
 // gpuactors leases: lists who holds what.
 #include "state_view.hpp"
 #include "table.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/units.hpp>
 

@@ -4,10 +4,9 @@
 #include "input.hpp"
 #include "json.hpp"
 #include "utc.hpp"
+#include "words.hpp"
 
 #include <gpuactors/gpuactors.hpp>
-
-#include <fmt/format.h>
 
 #include <iostream>
 #include <memory>
@@ -29,11 +28,7 @@ struct LogsArguments {
 };
 
 void print_line(const LogRecord& line) {
-  // The source of a line that may be of several actors is its worker, in brackets as in the output of the node.
-  const bool of_worker = !line.actor && !line.source.starts_with("task ");
-  std::cout << fmt::format("{} {} {}  {}", utc_for_people(line.time), line.node,
-                           of_worker ? "[" + line.source + "]" : line.source, line.text)
-            << std::endl;
+  std::cout << log_line_in_words(line) << std::endl;
 }
 
 void print_object(const LogRecord& line) {

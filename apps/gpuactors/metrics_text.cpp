@@ -3,7 +3,7 @@
 
 #include "call_metrics.hpp"
 #include "published_metrics.hpp"
-#include "state_view.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>

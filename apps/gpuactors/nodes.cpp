@@ -2,6 +2,7 @@
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/units.hpp>
 
@@ -24,13 +25,6 @@ using Labels = google::protobuf::Map<std::string, std::string>;
 
 std::map<std::string, std::string> sorted(const Labels& labels) {
   return {labels.begin(), labels.end()};
-}
-
-std::string in_words(const Labels& labels) {
-  std::string words;
-  for (const auto& [key, value] : sorted(labels))
-    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", key, value);
-  return words;
 }
 
 /// Returns the node's devices that are out of use, with the reasons.
@@ -56,7 +50,7 @@ void print_nodes(const v1::ClusterState& state, std::ostream& out) {
   for (const auto& entry : state.nodes()) {
     const auto& node = entry.node();
     table.add({node.name(), entry.state(), device_count_in_words(state, node), to_string(Share{node.cpu_units()}),
-               node.address(), in_words(node.labels()), amounts_in_words(node.resource_units())});
+               node.address(), labels_in_words(node.labels()), amounts_in_words(node.resource_units())});
   }
   table.print(out);
 }

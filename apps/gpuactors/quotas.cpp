@@ -2,6 +2,7 @@
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/units.hpp>
 

@@ -4,6 +4,7 @@
 #include "resource_options.hpp"
 #include "state_view.hpp"
 #include "types.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/base/units.hpp>

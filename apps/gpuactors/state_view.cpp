@@ -52,19 +52,4 @@ Json amounts_of(const google::protobuf::Map<std::string, std::int64_t>& units) {
   return amounts;
 }
 
-std::string devices_in_words(const v1::Lease& lease) {
-  std::string words;
-  for (const auto& device : lease.devices())
-    words += fmt::format("{}{} ({}, {})", words.empty() ? "" : ", ", device.index(),
-                         to_string(Share{device.share_units()}), format_bytes(device.memory_bytes()));
-  return words.empty() ? "none" : words;
-}
-
-std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units) {
-  std::string words;
-  for (const auto& [name, amount] : std::map<std::string, std::int64_t>{units.begin(), units.end()})
-    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", name, to_string(Share{amount}));
-  return words;
-}
-
 } // namespace gpuactors::cli

@@ -9,12 +9,8 @@
 
 #include <iosfwd>
 #include <string>
-#include <string_view>
 
 namespace gpuactors::cli {
-
-/// The owner that stands for each client without a quota of its own (`Cluster::set_quota`).
-inline constexpr std::string_view each_client = "*";
 
 /// A subcommand that shows a part of the state: its name, its help texts, and how it shows the state.
 struct StateView {
@@ -39,15 +35,6 @@ Command add_state_view(CLI::App& program, const StateView& view);
 
 /// Returns amounts of countable resources by their names.
 [[nodiscard]] Json amounts_of(const google::protobuf::Map<std::string, std::int64_t>& units);
-
-/// Returns the devices of a lease for people: "0 (0.5, 512 MiB), 1 (1, 1 GiB)"; "none" without devices.
-[[nodiscard]] std::string devices_in_words(const v1::Lease& lease);
-
-/// Returns "a=1, b=0.5", in the order of the names.
-[[nodiscard]] std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units);
-
-/// Returns "NAME", or "NAME_SPACE/NAME".
-[[nodiscard]] std::string full_name(const v1::ActorInfo& actor);
 
 /// Returns an actor as `actors` and `spawn` show it.
 [[nodiscard]] Json json_of(const v1::ActorInfo& actor);

@@ -21,8 +21,8 @@ PLAN = {
 # Protobuf itself says where from version 22 on.
 PLACE = r"gpuactors submit: .*the JSON is no gpuactors\.builtin\.v1\.Echo.*(at line {0}, column \d+|near {0}:\d+)"
 SUBCOMMANDS = ["types", "devices", "submit", "spawn", "call", "kill", "status", "nodes", "actors", "calls", "leases",
-               "queue", "groups", "quotas", "drain", "undrain", "logs", "events", "timeline", "metrics", "plan", "certs",
-               "up", "broker", "node"]
+               "queue", "groups", "quotas", "drain", "undrain", "logs", "events", "timeline", "metrics",
+               "dashboard", "plan", "certs", "up", "broker", "node"]
 CASES = []
 
 

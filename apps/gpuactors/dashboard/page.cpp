@@ -1,0 +1,102 @@
+#include "page.hpp"
+
+#include <apps/gpuactors/utc.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors::cli::dashboard {
+
+namespace {
+
+std::string title_of(const Scrape<Look>& scrape) {
+  if (!scrape.problem.empty())
+    return "no answer - gpuactors";
+  return scrape.value != nullptr ? scrape.value->title : "gpuactors";
+}
+
+void write_head(Html& html, const Scrape<Look>& scrape) {
+  const auto head = html.element("head");
+  html.empty("meta", {{"charset", "utf-8"}});
+  html.empty("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}});
+  html.empty("meta", {{"name", "color-scheme"}, {"content", "light dark"}});
+  html.leaf("title", {}, title_of(scrape));
+  html.empty("link", {{"rel", "stylesheet"}, {"href", "/style.css"}});
+  html.leaf("script", {{"src", "/script.js"}, {"defer", ""}}, "");
+  const auto without = html.element("noscript");
+  html.empty("meta", {{"http-equiv", "refresh"}, {"content", "10"}});
+}
+
+void write_banner(Html& html, const Scrape<Look>& scrape, const std::string& broker) {
+  const auto banner = html.element("div", {{"data-part", "banner"}, {"id", "banner"}, {"role", "alert"}});
+  if (scrape.problem.empty())
+    return;
+  const auto since = scrape.failing_since ? utc_for_people(*scrape.failing_since) : "";
+  html.leaf("p", {{"class", "banner"}},
+            fmt::format("⚠ The broker at {} has not answered since {} UTC: {}. {}", broker, since, scrape.problem,
+                        scrape.value == nullptr ? "It is asked again and again."
+                                                : "Below is what it said last, until it answers again."));
+}
+
+void write_main(Html& html, const Scrape<Look>& scrape, const std::string& broker) {
+  const auto* const look = scrape.problem.empty() ? "fresh" : "stale";
+  const auto main = html.element("main", {{"class", look}, {"data-title", title_of(scrape)}});
+  write_banner(html, scrape, broker);
+  if (scrape.value != nullptr)
+    html.add(scrape.value->sections);
+}
+
+void write_header(Html& html) {
+  const auto header = html.element("header");
+  html.leaf("h1", {}, "gpuactors");
+  const auto without = html.element("noscript");
+  const auto reload = html.element("p", {{"class", "soft"}});
+  html.text("Without scripts, the page is loaded anew every 10 seconds. ");
+  html.leaf("a", {{"href", "/"}}, "Load it now");
+}
+
+void write_page(Html& html, const Scrape<Look>& scrape, const std::string& broker) {
+  const auto root = html.element("html", {{"lang", "en"}});
+  write_head(html, scrape);
+  const auto body = html.element("body");
+  write_header(html);
+  // For the script, when this server is gone.
+  html.leaf("p", {{"id", "lost"}, {"class", "banner"}, {"role", "alert"}, {"hidden", ""}}, "");
+  write_main(html, scrape, broker);
+  const auto footer = html.element("footer");
+  html.leaf("p", {{"class", "soft"}},
+            "Read only. Times are UTC. Renewed every 2 seconds while the page is seen; what "
+            "has selected text in it waits.");
+}
+
+} // namespace
+
+Look look_at(const Scene& scene) {
+  const auto problems = problems_of(scene.state, scene.watch.events().events(), scene.now.wall);
+  Look look;
+  write_overview(look.sections, scene, problems);
+  for (const auto write : {write_plots, write_map, write_queue, write_actors, write_calls, write_groups, write_quotas,
+                           write_ended, write_events})
+    write(look.sections, scene);
+  look.title = problems.empty()
+                   ? "gpuactors"
+                   : fmt::format("({}) problem{} - gpuactors", problems.size(), problems.size() == 1 ? "" : "s");
+  for (const auto& actor : scene.state.actors())
+    if (!actor.name().empty())
+      look.actors[actor.id()] = {actor.name_space(), actor.name()};
+  return look;
+}
+
+Html main_part(const Scrape<Look>& scrape, const std::string& broker) {
+  Html html;
+  write_main(html, scrape, broker);
+  return html;
+}
+
+Html whole_page(const Scrape<Look>& scrape, const std::string& broker) {
+  Html html;
+  html.begin_page();
+  write_page(html, scrape, broker);
+  return html;
+}
+
+} // namespace gpuactors::cli::dashboard

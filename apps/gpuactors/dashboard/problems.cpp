@@ -1,0 +1,101 @@
+// What is wrong with a cluster, in words.
+#include "view.hpp"
+
+#include <gpuactors/base/event_kind.hpp>
+#include <gpuactors/base/units.hpp>
+
+#include <apps/gpuactors/utc.hpp>
+#include <apps/gpuactors/words.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace gpuactors::cli::dashboard {
+
+namespace {
+
+using WallTime = std::chrono::system_clock::time_point;
+
+/// Kinds of events that an operator should know of, which nothing in the state tells.
+constexpr std::array told{EventKind::node_lost, EventKind::stuck, EventKind::error, EventKind::stood_still};
+
+void add_nodes(std::vector<Problem>& problems, const v1::ClusterState& state) {
+  for (const auto& node : state.nodes()) {
+    if (node.state() == "draining")
+      problems.push_back({fmt::format("Node {} is drained: it gets nothing new.", node.node().name()), "nodes"});
+    else if (node.state() != "ok")
+      problems.push_back({fmt::format("Node {} is {}: it has lost its connection, and has time to return.",
+                                      node.node().name(), node.state()),
+                          "nodes"});
+  }
+  for (const auto& device : state.devices())
+    if (device.state() != "ok")
+      problems.push_back(
+          {fmt::format("Device {} of node {} has {}{}{}. It is out of use until its node is started again.",
+                       device.device().index(), device.node(), device.state(), device.reason().empty() ? "" : ": ",
+                       device.reason()),
+           "devices"});
+}
+
+void add_quotas(std::vector<Problem>& problems, const v1::ClusterState& state) {
+  for (const auto& quota : state.quotas())
+    if (quota.owner() != each_client && quota.has_gpu_units() && quota.used_units() >= quota.gpu_units())
+      problems.push_back({fmt::format("The quota of {} is used up: it holds {} of {} devices.", quota.owner(),
+                                      to_string(Share{quota.used_units()}), to_string(Share{quota.gpu_units()})),
+                          "quotas"});
+}
+
+void add_clients(std::vector<Problem>& problems, const v1::ClusterState& state) {
+  const auto away =
+      std::count_if(state.clients().begin(), state.clients().end(), [](const auto& client) { return client.away(); });
+  if (away > 0)
+    problems.push_back({fmt::format("{} client{} lost the connection to the broker, and {} time to return.", away,
+                                    away == 1 ? " has" : "s have", away == 1 ? "has" : "have"),
+                        "status"});
+}
+
+void add_actors(std::vector<Problem>& problems, const v1::ClusterState& state, WallTime since) {
+  for (const auto& actor : state.actors())
+    if (actor.state() == "restarting" || actor.state() == "returning")
+      problems.push_back({fmt::format("Actor {} is {}, after {} restart{}.", name_or_number(actor), actor.state(),
+                                      actor.restarts(), actor.restarts() == 1 ? "" : "s"),
+                          "actors"});
+  for (const auto& ended : state.ended()) {
+    const auto code = static_cast<Errc>(ended.error());
+    // Those have ended because somebody wanted it: their program, an operator, themselves.
+    if (code == Errc::actor_died || code == Errc::cancelled || code == Errc::none
+        || from_unix_ns(ended.unix_ns()) < since)
+      continue;
+    problems.push_back({fmt::format("Actor {} has died at {} UTC: {}: {}", name_or_number(ended.actor()),
+                                    utc_for_people(from_unix_ns(ended.unix_ns())), to_string(code), ended.reason()),
+                        "actors --ended"});
+  }
+}
+
+void add_events(std::vector<Problem>& problems, const std::deque<v1::Event>& events, WallTime since) {
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    const auto tells = [&](EventKind kind) { return event->kind() == to_string(kind); };
+    if (from_unix_ns(event->unix_ns()) >= since && std::any_of(told.begin(), told.end(), tells))
+      problems.push_back({fmt::format("{}{}{} at {} UTC{}{}", event->kind(), event->name().empty() ? "" : " ",
+                                      event->name(), utc_for_people(from_unix_ns(event->unix_ns())),
+                                      event->reason().empty() ? "" : ": ", event->reason()),
+                          "events"});
+  }
+}
+
+} // namespace
+
+std::vector<Problem> problems_of(const v1::ClusterState& state, const std::deque<v1::Event>& events, WallTime now) {
+  std::vector<Problem> problems;
+  add_nodes(problems, state);
+  add_quotas(problems, state);
+  add_actors(problems, state, now - recent);
+  add_events(problems, events, now - recent);
+  add_clients(problems, state);
+  return problems;
+}
+
+} // namespace gpuactors::cli::dashboard

@@ -1,0 +1,70 @@
+#include "words.hpp"
+
+#include "utc.hpp"
+
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace gpuactors::cli {
+
+std::string devices_in_words(const v1::Lease& lease) {
+  std::string words;
+  for (const auto& device : lease.devices())
+    words += fmt::format("{}{} ({}, {})", words.empty() ? "" : ", ", device.index(),
+                         to_string(Share{device.share_units()}), format_bytes(device.memory_bytes()));
+  return words.empty() ? "none" : words;
+}
+
+std::string place_in_words(const v1::Lease& lease) {
+  if (lease.node().empty())
+    return {};
+  return lease.devices().empty() ? lease.node() : fmt::format("{}: {}", lease.node(), devices_in_words(lease));
+}
+
+std::string bundle_in_words(const v1::BundleInfo& bundle) {
+  return bundle.node().empty() ? "no place" : place_in_words(lease_like(bundle));
+}
+
+v1::Lease lease_like(const v1::BundleInfo& bundle) {
+  v1::Lease lease;
+  lease.set_node(bundle.node());
+  *lease.mutable_devices() = bundle.devices();
+  return lease;
+}
+
+std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units) {
+  std::string words;
+  for (const auto& [name, amount] : std::map<std::string, std::int64_t>{units.begin(), units.end()})
+    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", name, to_string(Share{amount}));
+  return words;
+}
+
+std::string labels_in_words(const google::protobuf::Map<std::string, std::string>& labels) {
+  std::string words;
+  for (const auto& [key, value] : std::map<std::string, std::string>{labels.begin(), labels.end()})
+    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", key, value);
+  return words;
+}
+
+std::string full_name(const v1::ActorInfo& actor) {
+  return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
+}
+
+std::string name_or_number(const v1::ActorInfo& actor) {
+  return actor.name().empty() ? fmt::format("{} {}", actor.type(), actor.id()) : full_name(actor);
+}
+
+std::string log_line_in_words(const LogRecord& line) {
+  const bool of_worker = !line.actor && !line.source.starts_with("task ");
+  return fmt::format("{} {} {}  {}", utc_for_people(line.time), line.node,
+                     of_worker ? "[" + line.source + "]" : line.source, line.text);
+}
+
+std::uint32_t pid_of(const v1::ActorInfo& actor) {
+  return actor.has_lease() && actor.state() != "starting" ? actor.pid() : 0;
+}
+
+} // namespace gpuactors::cli
