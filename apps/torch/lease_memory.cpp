@@ -1,10 +1,13 @@
 #include "lease_memory.hpp"
 
+#include <gpuactors/device/reservation.hpp>
+
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
@@ -22,9 +25,8 @@ thread_local LeaseMemory* used_here = nullptr;
 struct Head {
   /// The memory of head and block.
   at::DataPtr memory;
-  /// None: counted by nobody.
-  std::shared_ptr<gpuactors::Quota> quota;
-  std::size_t counted_bytes = 0;
+  /// Empty: counted by nobody.
+  gpuactors::Reservation counted;
 };
 
 /// Keeps the alignment that libtorch's kernels count on.
@@ -37,9 +39,7 @@ void free_block(void* block) {
   auto* head = std::launder(reinterpret_cast<Head*>(static_cast<std::byte*>(block) - head_bytes));
   auto last = std::move(*head);
   head->~Head();
-  last.memory.clear();
-  if (last.quota != nullptr)
-    last.quota->release(last.counted_bytes);
+  last.memory.clear(); // before it counts no more
 }
 
 } // namespace
@@ -51,21 +51,17 @@ public:
     // nop
   }
 
-  at::DataPtr allocate(std::size_t bytes) const override {
-    const at::Device cpu{at::DeviceType::CPU};
-    if (bytes == 0)
-      return {nullptr, nullptr, &free_block, cpu};
-    auto* user = used_here;
-    if (bytes > std::numeric_limits<std::size_t>::max() / 2)
-      refuse(user, {Errc::out_of_memory, fmt::format("a tensor of {} bytes was asked for", bytes)});
-    const auto all = bytes + head_bytes;
-    if (user != nullptr)
-      if (auto reserved = user->quota_->reserve(all); !reserved)
-        refuse(user, reserved.error());
-    auto memory = allocate_behind(user, all);
-    auto* block = static_cast<std::byte*>(memory.get()) + head_bytes;
-    new (memory.get()) Head{std::move(memory), user == nullptr ? nullptr : user->quota_, user == nullptr ? 0 : all};
-    return {block, block, &free_block, cpu};
+  // libtorch 1 declares the first of the two, and libtorch 2 the second and `copy_data`: hence without "override".
+  at::DataPtr allocate(std::size_t bytes) const {
+    return make_block(bytes);
+  }
+
+  at::DataPtr allocate(std::size_t bytes) {
+    return make_block(bytes);
+  }
+
+  void copy_data(void* target, const void* source, std::size_t bytes) const {
+    std::memcpy(target, source, bytes);
   }
 
   at::DeleterFnPtr raw_deleter() const override {
@@ -73,6 +69,27 @@ public:
   }
 
 private:
+  at::DataPtr make_block(std::size_t bytes) const {
+    const at::Device cpu{at::DeviceType::CPU};
+    if (bytes == 0)
+      return {nullptr, nullptr, &free_block, cpu};
+    auto* user = used_here;
+    if (bytes > std::numeric_limits<std::size_t>::max() / 2)
+      refuse(user, {Errc::out_of_memory, fmt::format("a tensor of {} bytes was asked for", bytes)});
+    const auto all = bytes + head_bytes;
+    gpuactors::Reservation counted;
+    if (user != nullptr) {
+      auto reserved = gpuactors::Reservation::of(user->quota_, all);
+      if (!reserved)
+        refuse(user, reserved.error());
+      counted = std::move(*reserved);
+    }
+    auto memory = allocate_behind(user, all);
+    auto* block = static_cast<std::byte*>(memory.get()) + head_bytes;
+    new (memory.get()) Head{std::move(memory), std::move(counted)};
+    return {block, block, &free_block, cpu};
+  }
+
   [[noreturn]] static void refuse(LeaseMemory* user, gpuactors::Error error) {
     if (user != nullptr)
       user->refused_ = error;
@@ -85,7 +102,6 @@ private:
     } catch (const std::exception&) {
       if (user == nullptr)
         throw;
-      user->quota_->release(bytes);
       user->refused_ = gpuactors::Error{Errc::out_of_memory, fmt::format("this machine has no {} bytes left, which {} "
                                                                          "may have by its lease",
                                                                          bytes, user->quota_->holder())};
