@@ -1,10 +1,10 @@
 // The memory of libtorch's tensors in the quota of a lease.
 #include "modules.hpp"
-#include <support/catch.hpp>
 
 #include <gpuactors/device/quota.hpp>
 
 #include <apps/torch/lease_memory.hpp>
+#include <support/catch.hpp>
 
 #include <cstdint>
 #include <exception>

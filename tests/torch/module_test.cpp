@@ -1,10 +1,10 @@
 // TorchScript modules that answer batches: what they compute, what is refused, and what their lease allows.
 #include "modules.hpp"
-#include <support/catch.hpp>
 
 #include <gpuactors/device/quota.hpp>
 
 #include <apps/torch/script_module.hpp>
+#include <support/catch.hpp>
 
 #include <cstring>
 #include <filesystem>

@@ -1,8 +1,7 @@
 // What the settings of torch/module may say, and what libtorch's long errors are cut to.
-#include <support/catch.hpp>
-
 #include <apps/torch/replica_tensors.hpp>
 #include <apps/torch/torch_errors.hpp>
+#include <support/catch.hpp>
 
 using gpuactors::Errc;
 using serve::DataType;
