@@ -241,7 +241,7 @@ struct ScriptModule::State {
     GPUACTORS_LET(tensors, tensors_in(module.forward(std::move(arguments))));
     for (auto& tensor : tensors)
       if (tensor.defined() && tensor.layout() == at::kStrided)
-        tensor = tensor.contiguous();
+        tensor = tensor.resolve_neg().contiguous();
     return std::move(tensors);
   }
 

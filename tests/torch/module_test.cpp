@@ -87,7 +87,7 @@ TEST_CASE("a module answers as libtorch does, for every number of rows") {
     auto reply = module->infer(batch_of(rows, {bytes_of(numbers)}));
     REQUIRE(reply);
     REQUIRE(reply->outputs_size() == 1);
-    CHECK(values_of<float>(reply->outputs(0)) == torchtest::run_directly("linear", numbers, rows, 4));
+    CHECK(values_of<float>(reply->outputs(0)) == torchtest::run_directly("linear", numbers, {rows, 4}));
     CHECK(reply->infer_ns() > 0);
   }
 }
@@ -114,6 +114,43 @@ TEST_CASE("whole numbers look up rows of a table, and one that is none of its ro
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{18, 19, 2, 3});
   expect_error(module->infer(batch_of(1, {bytes_of<std::int64_t>({10, 1})})), Errc::invalid_argument, "out of range");
   CHECK(module->infer(batch_of(1, {bytes_of<std::int64_t>({9, 1})})));
+}
+
+TEST_CASE("a frozen module, whose parameters are constants, answers the same and counts the same way") {
+  const auto quota = quota_of(plenty);
+  auto module = load("frozen", "x:FP32:4", {}, quota);
+  REQUIRE(module);
+  CHECK(quota->used() >= 10 * sizeof(float));
+  auto reply = module->infer(batch_of(1, {bytes_of<float>({1, 2, 3, 4})}));
+  REQUIRE(reply);
+  CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{40, 51});
+}
+
+TEST_CASE("rows may have several dimensions, and answers need not be contiguous") {
+  auto picture = load("picture", "x:FP32:3x5x4");
+  REQUIRE(picture);
+  CHECK(to_string(picture->outputs()[0]) == "output:FP32:2x5x4");
+  std::vector<float> numbers(2 * 3 * 5 * 4);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<float>(i * 7 % 11);
+  auto reply = picture->infer(batch_of(2, {bytes_of(numbers)}));
+  REQUIRE(reply);
+  CHECK(values_of<float>(reply->outputs(0)) == torchtest::run_directly("picture", numbers, {2, 3, 5, 4}));
+  auto turned = load("turned", "x:FP32:2x3");
+  REQUIRE(turned);
+  CHECK(to_string(turned->outputs()[0]) == "output:FP32:3x2");
+  reply = turned->infer(batch_of(1, {bytes_of<float>({1, 2, 3, 4, 5, 6})}));
+  REQUIRE(reply);
+  CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{1, 4, 2, 5, 3, 6});
+}
+
+TEST_CASE("a module may change its own state") {
+  auto module = load("writer", "x:FP32");
+  REQUIRE(module);
+  CHECK(module->infer(batch_of(1, {bytes_of<float>({3})})));
+  auto reply = module->infer(batch_of(1, {bytes_of<float>({4})}));
+  REQUIRE(reply);
+  CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{11});
 }
 
 TEST_CASE("a byte of a BOOL that is not 0 is true, whatever it is") {
@@ -219,6 +256,7 @@ TEST_CASE("a module that does not take or answer what the settings say is refuse
   expect_error(load("counted", "x:FP32+n:INT64"), Errc::invalid_argument, "the argument n as int");
   expect_error(load("linear", "x:FP32:5"), Errc::invalid_argument, "(1x5 and 4x2)");
   expect_error(load("sum", "x:FP32:4"), Errc::invalid_argument, "the shape [] for one row");
+  expect_error(load("mixing", "x:FP32:4"), Errc::invalid_argument, "Float [1,4] for 8 rows: Float [8,4] is expected");
   expect_error(load("scalar", "x:FP32:4"), Errc::invalid_argument, "forward answers Int");
   expect_error(load("pair", "x:FP32+scale:FP32", "one"), Errc::invalid_argument,
                "forward answers 2 tensors, and the "

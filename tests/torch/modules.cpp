@@ -62,6 +62,24 @@ const std::map<std::string, std::function<Module()>>& makers() {
          module.define("def forward(self, x):\n  before = self.last\n  self.last = x\n  return x + before.sum()\n");
          return module;
        }},
+      {"frozen",
+       [] {
+         auto module = linear(1);
+         module.eval();
+         return torch::jit::freeze(module);
+       }},
+      {"picture",
+       [] {
+         return with("def forward(self, x):\n  return torch.relu(torch.conv2d(x, self.w, None, [1, 1], [1, 1]))\n",
+                     {{"w", counting({2, 3, 3, 3}, 1) - 20}});
+       }},
+      {"turned", [] { return with("def forward(self, x):\n  return x.transpose(1, 2)\n"); }},
+      {"mixing", [] { return with("def forward(self, x):\n  return x.mean(0, True)\n"); }},
+      {"writer",
+       [] {
+         return with("def forward(self, x):\n  self.total.add_(x.sum())\n  return x + self.total\n",
+                     {{"total", at::zeros({1})}});
+       }},
       {"sum", [] { return with("def forward(self, x):\n  return x.sum()\n"); }},
       {"scalar", [] { return with("def forward(self, x):\n  return int(x.sum())\n"); }},
       {"counted", [] { return with("def forward(self, x, n: int):\n  return x * n\n"); }},
@@ -94,12 +112,13 @@ std::string module_file(const std::string& name) {
   return out.str();
 }
 
-std::vector<float> run_directly(const std::string& name, const std::vector<float>& numbers, long rows, long columns) {
+std::vector<float> run_directly(const std::string& name, const std::vector<float>& numbers,
+                                const std::vector<std::int64_t>& shape) {
   const at::NoGradGuard no_gradients;
   std::istringstream in{module_file(name)};
   auto module = torch::jit::load(in);
   auto input = numbers;
-  const auto answer = module.forward({at::from_blob(input.data(), {rows, columns})});
+  const auto answer = module.forward({at::from_blob(input.data(), shape)});
   const auto tensor = (answer.isTuple() ? answer.toTuple()->elements()[0].toTensor() : answer.toTensor()).contiguous();
   return {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()};
 }

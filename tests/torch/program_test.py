@@ -64,6 +64,14 @@ def ask(server, model, connection=None, **inputs):
     return status, {output["name"]: output["data"] for output in reply["outputs"]}
 
 
+def load_error(machine, *arguments):
+    """What it says to a model that it cannot load."""
+    done = subprocess.run([machine.serve, "--http", "127.0.0.1:0", "--plugin", machine.plugin, *arguments],
+                          env=machine.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 2, done
+    return done.stderr
+
+
 def row(*values):
     return "FP32", [1, len(values)], list(values)
 
@@ -148,6 +156,8 @@ def refuses_to_start(machine):
     has(machine.refused("linear", "set=inputs=x:FP32:5"), "mat1 and mat2 shapes cannot be multiplied (1x5 and 4x2)")
     has(machine.refused("pair", "set=inputs=x:FP32:3"), "forward takes 2 tensors (x, scale), and the setting inputs has 1")
     has(machine.refused("linear", "set=inputs=x:FP32:4,set=input=x"), 'torch/module has no setting "input"')
+    has(load_error(machine, "--model", f"m,actor={TYPE},set=inputs=x:FP32:4", "--devices", "host:1x64MiB"),
+        "torch/module needs a file")
     with open(machine.file("text"), "w", encoding="ascii") as out:
         out.write("no TorchScript")
     has(machine.refused("text", "set=inputs=x:FP32:4"), "the file of 14 B is no TorchScript that this libtorch reads")
