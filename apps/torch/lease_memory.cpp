@@ -52,6 +52,7 @@ public:
   }
 
   // libtorch 1 declares the first of the two, and libtorch 2 the second and `copy_data`: hence without "override".
+  // NOLINTBEGIN(modernize-use-override)
   at::DataPtr allocate(std::size_t bytes) const {
     return make_block(bytes);
   }
@@ -64,9 +65,10 @@ public:
     std::memcpy(target, source, bytes);
   }
 
-  at::DeleterFnPtr raw_deleter() const override {
+  at::DeleterFnPtr raw_deleter() const {
     return &free_block;
   }
+  // NOLINTEND(modernize-use-override)
 
 private:
   at::DataPtr make_block(std::size_t bytes) const {
@@ -85,12 +87,13 @@ private:
       counted = std::move(*reserved);
     }
     auto memory = allocate_behind(user, all);
-    auto* block = static_cast<std::byte*>(memory.get()) + head_bytes;
-    new (memory.get()) Head{std::move(memory), std::move(counted)};
+    auto* place = static_cast<std::byte*>(memory.get());
+    new (place) Head{std::move(memory), std::move(counted)};
+    auto* block = place + head_bytes;
     return {block, block, &free_block, cpu};
   }
 
-  [[noreturn]] static void refuse(LeaseMemory* user, gpuactors::Error error) {
+  [[noreturn]] static void refuse(LeaseMemory* user, const gpuactors::Error& error) {
     if (user != nullptr)
       user->refused_ = error;
     C10_THROW_ERROR(OutOfMemoryError, error.message());
