@@ -106,8 +106,8 @@ public:
     return description;
   }
 
-  // Errors: whose fault one is decides what happens. invalid_argument is the request's, and fails it alone;
-  // out_of_memory and others fail the batch; what the framework throws otherwise becomes task_failed by itself.
+  // Errors: after invalid_argument, which blames a request, and out_of_memory, the requests of the batch run again one
+  // by one. Others fail the batch; what the framework throws otherwise becomes task_failed by itself.
   Result<v1::ReplicaReply> infer(const v1::ReplicaBatch& batch) {
     const auto rows = static_cast<std::size_t>(batch.rows());
     std::vector<float> values(rows * columns_);

@@ -149,6 +149,22 @@ def keeps_the_lease(machine):
 
 
 @case
+def keeps_the_lease_in_batches(machine):
+    """of the requests in one batch, only the one that needs more memory than the lease fails"""
+    with machine.serving("hungry", "memory=1MiB,max-batch=3,max-delay=3600000,set=inputs=x:FP32:1") as server:
+        answers = {}
+        threads = [threading.Thread(target=lambda value=value: answers.update({value: ask(server, "hungry", x=row(value))}))
+                   for value in (1, 2, 2e7)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+        assert answers[1] == (200, {"output": [1]}) and answers[2] == (200, {"output": [2]}), answers
+        assert answers[2e7][0] == 500, answers
+        has(answers[2e7][1], "asked for 80000064 B")
+
+
+@case
 def refuses_to_start(machine):
     """what cannot be served is said in a line that names what would be right"""
     has(machine.refused("large", "memory=1MiB,set=inputs=x:FP32:1", code=1), "asked for 4194368 B (4 MiB)")
