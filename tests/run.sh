@@ -33,6 +33,9 @@ case $(distribution) in
 esac
 [[ ${options[*]:-} != *CMAKE_CXX_CLANG_TIDY* ]] || packages+=(clang-tidy)
 
+# The version that the plugin for TorchScript is tested with; elsewhere it is left out unless it is installed.
+[[ $(distribution) != "debian 12" || ${options[*]:-} == *GPUACTORS_TORCH=OFF* ]] || packages+=(libtorch-dev)
+
 packages+=(valgrind) # counts instructions: tests/bench/instructions.py
 
 install_packages "${packages[@]}"

@@ -11,4 +11,5 @@
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/collective/collective.hpp>
 #include <gpuactors/collective/group.hpp>
+#include <gpuactors/device/reservation.hpp>
 #include <gpuactors/wire/json.hpp>

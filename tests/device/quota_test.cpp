@@ -1,7 +1,9 @@
 // The ledger of device memory: exact at its limit, shared with its parents, and true under many threads.
 #include <gpuactors/device/quota.hpp>
+#include <gpuactors/device/reservation.hpp>
 
 #include <support/catch.hpp>
+#include <support/results.hpp>
 
 #include <thread>
 
@@ -81,4 +83,33 @@ TEST_CASE("many threads never pass a limit together, and give everything back") 
   CHECK_FALSE(passed);
   CHECK(left.used() + right.used() + parent->used() == 0);
   CHECK(parent->peak() <= limit);
+}
+
+TEST_CASE("a reservation counts until it is destroyed, moved or not") {
+  const auto quota = std::make_shared<Quota>("actor trainer", 1000);
+  auto first = test::must(Reservation::of(quota, 600));
+  CHECK(first.bytes() == 600);
+  const auto refused = Reservation::of(quota, 401);
+  CHECK(test::code_of(refused) == Errc::out_of_memory);
+  CHECK(quota->used() == 600);
+  {
+    auto second = test::must(Reservation::of(quota, 400));
+    auto third = std::move(second);
+    CHECK(second.bytes() == 0); // NOLINT(bugprone-use-after-move)
+    CHECK(quota->used() == 1000);
+    first = std::move(third); // gives back what it was
+    CHECK(quota->used() == 400);
+  }
+  CHECK(first.bytes() == 400);
+  first = Reservation{};
+  CHECK(quota->used() == 0);
+}
+
+TEST_CASE("a reservation keeps its quota, and may end on another thread") {
+  auto quota = std::make_shared<Quota>("actor trainer", 1000);
+  const std::weak_ptr<Quota> watched = quota;
+  auto reservation = test::must(Reservation::of(std::move(quota), 600));
+  CHECK(watched.lock()->used() == 600);
+  std::thread{[moved = std::move(reservation)] {}}.join();
+  CHECK(watched.expired());
 }

@@ -313,6 +313,22 @@ TEST_CASE("when a replica blames the input, only the request that is at fault fa
   CHECK(desk.dispatcher->snapshot().statistics.fail.count == 1);
 }
 
+TEST_CASE("when a batch needs more memory than there is, its requests are tried alone", "[serve]") {
+  Desk desk;
+  PlayedReplica replica;
+  auto small = desk.ask(1);
+  auto large = desk.ask(2);
+  desk.add(1, replica);
+  replica.fail(Errc::out_of_memory);
+  CHECK(replica.answer() == 1);
+  replica.fail(Errc::out_of_memory);
+  CHECK(replica.batches() == 0);
+  must(small.reply.get());
+  const auto failed = large.reply.get();
+  CHECK(code_of(failed) == Errc::task_failed);
+  CHECK(says(failed, "could not infer: out_of_memory: as the test says"));
+}
+
 TEST_CASE("where a replica names no times, its whole call counts as inference", "[serve]") {
   Desk desk;
   PlayedReplica replica;

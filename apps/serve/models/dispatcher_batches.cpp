@@ -390,9 +390,9 @@ void Dispatcher::fail_large(const Flight& flight, std::string_view size, TimePoi
 void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint now, Actions& actions) {
   if (const auto size = size_of_large_reply(error))
     return fail_large(flight, *size, now, actions);
-  // One request is at fault: alone, each gets its own answer.
+  // One request may be at fault, or together they need too much: alone, each gets its own answer.
   const auto blames_input = error.code() == Errc::invalid_argument;
-  if (blames_input && flight.members.size() > 1) {
+  if ((blames_input || error.code() == Errc::out_of_memory) && flight.members.size() > 1) {
     for (const auto& member : flight.members) {
       member->alone = true;
       put_back(member);
