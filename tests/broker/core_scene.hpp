@@ -141,6 +141,26 @@ struct Scene {
     return world.starts.back();
   }
 
+  /// The same for one that restarts, on so much of devices.
+  v1::StartActor spawn_on(std::int64_t gpu_units, int restarts = 5) {
+    auto message = actor_of(1, "a");
+    message.mutable_request()->set_gpu_units(gpu_units);
+    message.mutable_spec()->set_max_restarts(restarts);
+    return spawn(message);
+  }
+
+  /// Has a placement group of one cpu made for the first client. @returns its id.
+  std::uint64_t add_group() {
+    v1::SubmitGroup group;
+    group.set_client(1);
+    group.set_client_request(++last_request);
+    group.add_bundles()->set_cpu_units(10'000);
+    std::uint64_t id = 0;
+    core.submit_group(
+        group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) { id = must(placed).id(); }});
+    return id;
+  }
+
   void start(const v1::StartActor& order) {
     v1::LeaseStarted started;
     started.set_lease(order.lease().id());

@@ -37,14 +37,8 @@ TEST_CASE("what is stuck in a placement group that is removed is killed", "[brok
   Scene scene;
   scene.greet(1);
   scene.add_node();
-  v1::SubmitGroup group;
-  group.set_client(1);
-  group.set_client_request(++scene.last_request);
-  group.add_bundles()->set_cpu_units(10'000);
   v1::ReleaseGroup release;
-  scene.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) {
-                            release.set_id(must(placed).id());
-                          }});
+  release.set_id(scene.add_group());
   auto member = Scene::actor_of(1, "a");
   member.mutable_request()->set_group(release.id());
   const auto order = scene.spawn(member);
@@ -196,14 +190,8 @@ TEST_CASE("an actor's end says who wanted it", "[broker][core]") {
   drain.set_resume(true);
   REQUIRE(scene.core.drain(drain).has_value());
 
-  v1::SubmitGroup group;
-  group.set_client(1);
-  group.set_client_request(++scene.last_request);
-  group.add_bundles()->set_cpu_units(10'000);
   v1::ReleaseGroup release;
-  scene.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) {
-                            release.set_id(must(placed).id());
-                          }});
+  release.set_id(scene.add_group());
   auto member = Scene::actor_of(1, "e");
   member.mutable_request()->set_group(release.id());
   const auto in_group = scene.spawn(member);

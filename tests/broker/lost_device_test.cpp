@@ -9,9 +9,7 @@ TEST_CASE("an actor that loses one of its devices lives again when its holder ha
   Scene scene;
   scene.greet(1);
   scene.add_node("n0", 7, {}, 2);
-  auto message = Scene::actor_of(1, "a");
-  message.mutable_request()->set_gpu_units(20'000);
-  const auto order = scene.spawn(message);
+  const auto order = scene.spawn_on(20'000);
   auto next = Scene::actor_of(1, "b");
   next.mutable_request()->set_gpu_units(10'000);
   scene.ask(next);
@@ -37,9 +35,7 @@ TEST_CASE("an actor that is stuck on a lost device lives again elsewhere", "[bro
   Scene scene;
   scene.greet(1);
   scene.add_node("n0", 7, {}, 2);
-  auto message = Scene::actor_of(1, "a");
-  message.mutable_request()->set_gpu_units(10'000);
-  const auto order = scene.spawn(message);
+  const auto order = scene.spawn_on(10'000);
   scene.fail("n0", {order.lease().devices(0).index()});
   CHECK(scene.world.starts.size() == 1);
   v1::LeaseStuck stuck;
@@ -55,10 +51,7 @@ TEST_CASE("a lost lease whose end was not heard is given back when its node is b
   Scene scene;
   scene.greet(1);
   scene.add_node("n0", 7, {}, 2);
-  auto message = Scene::actor_of(1, "a");
-  message.mutable_request()->set_gpu_units(20'000);
-  message.mutable_spec()->set_max_restarts(0);
-  const auto order = scene.spawn(message);
+  const auto order = scene.spawn_on(20'000, 0);
   scene.fail("n0", {1});
   scene.add_node("n0", 7, {held_by(order)}, 2);
   // Told again.
@@ -75,9 +68,7 @@ TEST_CASE("a later broker gives nobody what the holder of a lost lease still has
   Scene first;
   first.greet(1);
   first.add_node("n0", 7, {}, 2);
-  auto message = Scene::actor_of(1, "a");
-  message.mutable_request()->set_gpu_units(20'000);
-  const auto order = first.spawn(message);
+  const auto order = first.spawn_on(20'000);
   Scene scene{{.last_id = 1'000}};
   scene.add_node("n1", 8);
   v1::RegisterNode back;
