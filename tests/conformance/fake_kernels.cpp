@@ -8,6 +8,7 @@
 #include <gpuactors/kernels/optimizer.hpp>
 #include <gpuactors/kernels/training.hpp>
 
+#include <conformance/block_probes.hpp>
 #include <conformance/candidates.hpp>
 #include <conformance/probe_kernels.hpp>
 #include <device/fake_cuda/show_kernels.hpp>
@@ -20,6 +21,13 @@ const fake::FakeKernel* find(const char* entry) {
   using fake::fake_kernel;
   using namespace kernels;
   static const std::vector<fake::FakeKernel> all{
+      fake_kernel(visit_all),
+      fake_kernel(block_sums),
+      fake_kernel(reverse_rows),
+      fake_kernel(find_best),
+      fake_kernel(take_shared),
+      fake_kernel(add_pairs),
+      fake_kernel(grid_scale),
       fake_kernel(await_gate),
       fake_kernel(open_gate),
       fake_kernel(mix),

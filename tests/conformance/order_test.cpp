@@ -185,11 +185,11 @@ TEST_CASE("an event tells whether its last record was reached") {
     REQUIRE(backend.synchronize(*stream));
     auto* word = static_cast<std::uint32_t*>(*gate);
     const auto await = pack_arguments(word, word + 1);
-    REQUIRE(backend.launch(await_gate.info, 1, &await, sizeof(await), *stream));
+    REQUIRE(backend.launch(await_gate.info, {}, &await, sizeof(await), *stream));
     REQUIRE(backend.record(*event, *stream));
     CHECK_FALSE(*backend.query(*event));
     const auto open = pack_arguments(word);
-    REQUIRE(backend.launch(open_gate.info, 1, &open, sizeof(open), *side));
+    REQUIRE(backend.launch(open_gate.info, {}, &open, sizeof(open), *side));
     CHECK(backend.synchronize(*stream));
     CHECK(*backend.query(*event));
     backend.free(*gate, *stream);

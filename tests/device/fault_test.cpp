@@ -47,6 +47,8 @@ Result<float> program(Bench& bench, std::optional<Pin>& pin) {
   GPUACTORS_TRY(side.wait(stream));
   GPUACTORS_TRY(side.launch(kernels::polynomial_f32, 4, b.data<float>(), a.data<float>()));
   GPUACTORS_TRY(stream.wait(side));
+  GPUACTORS_LET(graph, stream.capture([&] { return stream.copy(b, b); }));
+  GPUACTORS_TRY(stream.launch(graph));
   pin.emplace(b);
   GPUACTORS_LET(forgotten, stream.allocate(1000));
   forgotten.release();

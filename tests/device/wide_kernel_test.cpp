@@ -76,8 +76,8 @@ bool agrees(std::uint64_t n, MakePack make_pack) {
   const auto narrow_pack = make_pack(narrow);
   const auto before = narrow;
   const auto wide_pack = make_pack(wide);
-  detail::run_on_any_host<Functor>(0, n, &narrow_pack);
-  detail::run_on_wide_host<Functor>(0, n, &wide_pack);
+  detail::IndexLoop<Functor>::run(0, n, &narrow_pack);
+  detail::run_wide<detail::IndexLoop<Functor>>(0, n, &wide_pack);
   return same(narrow, wide) && changed(narrow, before);
 }
 

@@ -1,5 +1,5 @@
-// Default implementations for devices and backends without pinned or shared memory, handles for other libraries, or a
-// compiler for run-time kernels.
+// Default implementations for devices and backends without pinned or shared memory, graphs, handles for other
+// libraries, or a compiler for run-time kernels.
 #include <gpuactors/device/backend.hpp>
 
 #include <fmt/format.h>
@@ -12,6 +12,10 @@ namespace {
 
 Failure no_shared_memory() {
   return fail(Errc::unsupported, "only CUDA devices have memory that processes share");
+}
+
+Failure no_capture() {
+  return fail(Errc::unsupported, "this device captures no graphs");
 }
 
 } // namespace
@@ -63,6 +67,18 @@ Result<std::shared_ptr<SharedMemory>> Device::open_shared_memory(int, std::size_
 
 Result<std::shared_ptr<void>> Backend::make_current() {
   return fail(Errc::unsupported, "only CUDA devices have streams that libraries of others can use");
+}
+
+Result<void> Backend::begin_capture(StreamHandle) {
+  return no_capture();
+}
+
+Result<std::shared_ptr<BackendGraph>> Backend::end_capture(StreamHandle) {
+  return no_capture();
+}
+
+Result<void> Backend::launch(const std::shared_ptr<BackendGraph>&, StreamHandle) {
+  return no_capture();
 }
 
 Result<RuntimeKernel> Backend::compile(const KernelSource& source) {

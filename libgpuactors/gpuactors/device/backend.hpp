@@ -52,6 +52,24 @@ struct Gemm {
 /// Direction of a copy. "host" is ordinary memory of the process.
 enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_device };
 
+/// What one launch of a compiled kernel runs over.
+struct KernelExtent {
+  /// Indices or blocks, at least 1. Host devices run the kernel for 0..count-1; CUDA passes it to the kernel.
+  std::uint64_t count = 1;
+  /// Grid, blocks and shared memory on CUDA; empty for a kernel over an index, for which the backend chooses them.
+  std::optional<LaunchShape> shape = {};
+};
+
+/// Work of a stream that was captured to be launched as often as wanted. Any thread may destroy it, also after the end
+/// of its backend, and while it runs.
+class BackendGraph {
+public:
+  virtual ~BackendGraph() = default;
+
+  /// Returns how many operations it has: launches, products, copies, fills.
+  [[nodiscard]] virtual std::size_t operations() const noexcept = 0;
+};
+
 /// Options for opening a backend.
 struct BackendOptions {
   Share share = Share::whole(1);
@@ -147,12 +165,24 @@ public:
 
   // -- compute ---------------------------------------------------------------------------------
 
-  /// Runs `kernel` for the indices 0..n-1. Copies `pack` (`pack_bytes` long, at most `limits::kernel_argument_bytes`)
-  /// before it returns.
-  virtual Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
-                              StreamHandle stream) = 0;
+  /// Runs `kernel` over `extent`. Copies `pack` (`pack_bytes` long, at most `limits::kernel_argument_bytes`) before it
+  /// returns.
+  /// @returns `unsupported` for a kernel that has no code for this kind of device.
+  virtual Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack,
+                              std::size_t pack_bytes, StreamHandle stream) = 0;
   /// Queues a matrix product; the caller has checked the arguments.
   virtual Result<void> gemm(const Gemm& product, StreamHandle stream) = 0;
+
+  // -- graphs ----------------------------------------------------------------------------------
+
+  /// From now on, what is queued on `stream` is captured and does not run. One stream of a backend at a time. Until
+  /// `end_capture`, only launches, products, copies and fills may be queued on it, and nothing may wait for it. Memory
+  /// may be freed meanwhile.
+  virtual Result<void> begin_capture(StreamHandle stream);
+  /// Ends that and returns what was captured. Called after every `begin_capture` that succeeded.
+  virtual Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream);
+  /// Runs what this backend has captured, in the order of `stream`, which may be another one.
+  virtual Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream);
 
   // -- other libraries -------------------------------------------------------------------------
 

@@ -37,9 +37,11 @@ enum class Call : std::uint8_t {
   fill,
   launch,
   gemm,
+  /// The begin and the end of a graph.
+  capture,
 };
 
-inline constexpr std::size_t call_kinds = 14;
+inline constexpr std::size_t call_kinds = 15;
 
 [[nodiscard]] std::string_view to_string(Call call) noexcept;
 

@@ -15,6 +15,8 @@
 //   // anywhere
 //   stream.launch(axpy, n, 2.0F, x, y); // tensors, or pointers
 //
+// Kernels whose threads work together: block_kernel.hpp. Kernels of CUDA with a grid of their own: grid_kernel.hpp.
+//
 // For CUDA, the program contains the kernel as an image (machine code and PTX), which the driver loads at the first
 // launch. The program itself does not link against CUDA.
 #pragma once
@@ -106,13 +108,16 @@ struct KernelSignature<void (F::*)(std::uint64_t, Args...) const> {
   using Pack = KernelPack<Args...>;
 };
 
+/// How a host thread runs indices [begin, end) of the functor `F`.
 template <class F>
-void run_on_any_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
-  const auto& arguments = *static_cast<const typename KernelSignature<decltype(&F::operator())>::Pack*>(pack);
-  const F functor{};
-  for (auto i = begin; i < end; ++i)
-    arguments.call(functor, i);
-}
+struct IndexLoop {
+  static void run(std::uint64_t begin, std::uint64_t end, const void* pack) {
+    const auto& arguments = *static_cast<const typename KernelSignature<decltype(&F::operator())>::Pack*>(pack);
+    const F functor{};
+    for (auto i = begin; i < end; ++i)
+      arguments.call(functor, i);
+  }
+};
 
 // No separate version for wide vectors where the compiler may round differently for them (FMA, fast math), or uses them
 // anyway.
@@ -124,23 +129,25 @@ void run_on_any_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
 /// off, because it rounds differently: results are bit-identical, except for sums whose order the functor itself leaves
 /// to the compiler (`omp simd reduction`). `flatten` inlines the functor's calls where possible, since code outside
 /// this function has narrow vectors; `[[gnu::noinline]]` keeps a large helper out.
-template <class F>
-__attribute__((target("avx2"), flatten)) void run_on_wide_host(std::uint64_t begin, std::uint64_t end,
-                                                               const void* pack) {
-  const auto& arguments = *static_cast<const typename KernelSignature<decltype(&F::operator())>::Pack*>(pack);
-  const F functor{};
-  for (auto i = begin; i < end; ++i)
-    arguments.call(functor, i);
+template <class Loop>
+__attribute__((target("avx2"), flatten)) void run_wide(std::uint64_t begin, std::uint64_t end, const void* pack) {
+  Loop::run(begin, end, pack);
 }
 #endif
 
-template <class F>
-void run_on_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
+/// Runs `Loop` in the version that suits the processor.
+template <class Loop>
+void run_loop(std::uint64_t begin, std::uint64_t end, const void* pack) {
 #ifdef GPUACTORS_WIDE_KERNELS
   if (__builtin_cpu_supports("avx2"))
-    return run_on_wide_host<F>(begin, end, pack);
+    return run_wide<Loop>(begin, end, pack);
 #endif
-  run_on_any_host<F>(begin, end, pack);
+  Loop::run(begin, end, pack);
+}
+
+template <class F>
+void run_on_host(std::uint64_t begin, std::uint64_t end, const void* pack) {
+  run_loop<IndexLoop<F>>(begin, end, pack);
 }
 
 } // namespace detail

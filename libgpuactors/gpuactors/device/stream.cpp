@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
+#include <limits>
+#include <string_view>
 
 namespace gpuactors {
 
@@ -55,6 +58,15 @@ Result<void> check_gemm(const Gemm& g) {
   return {};
 }
 
+Result<void> check_shape(std::string_view kernel, const LaunchShape& shape) {
+  for (const auto& dimensions : {shape.grid, shape.block})
+    if (dimensions[0] == 0 || dimensions[1] == 0 || dimensions[2] == 0)
+      return fail(Errc::invalid_argument,
+                  fmt::format("kernel {} was started with grid [{}] and blocks [{}]; each dimension is at least 1",
+                              kernel, fmt::join(shape.grid, ", "), fmt::join(shape.block, ", ")));
+  return {};
+}
+
 /// Checks the number and sizes of the arguments: the driver reads as many bytes as the kernel declares, even beyond the
 /// end of an argument.
 Result<void> check_arguments(const RuntimeKernel::Loaded& kernel, std::span<const KernelArgument> arguments) {
@@ -80,7 +92,9 @@ Stream::Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle)
   // nop
 }
 
-Stream::Stream(Stream&& other) noexcept : state_(std::move(other.state_)), handle_(std::exchange(other.handle_, {})) {
+Stream::Stream(Stream&& other) noexcept
+  : state_(std::move(other.state_)), handle_(std::exchange(other.handle_, {})),
+    capturing_(std::exchange(other.capturing_, false)) {
   // nop
 }
 
@@ -89,6 +103,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
     retire();
     state_ = std::move(other.state_);
     handle_ = std::exchange(other.handle_, {});
+    capturing_ = std::exchange(other.capturing_, false);
   }
   return *this;
 }
@@ -101,6 +116,15 @@ void Stream::retire() noexcept {
   if (const auto state = std::move(state_))
     state->put_stream(handle_);
   state_.reset();
+}
+
+Result<Backend*> Stream::backend_beside_capture(const char* call) const {
+  if (capturing_)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} cannot be part of a graph: while a stream is captured it takes launches, products, "
+                            "copies and fills",
+                            call));
+  return backend();
 }
 
 Result<Backend*> Stream::backend() const {
@@ -119,7 +143,7 @@ Context& Stream::context() const noexcept {
 // -- memory --------------------------------------------------------------------------------------
 
 Result<Buffer> Stream::allocate(std::size_t bytes) {
-  GPUACTORS_TRY(backend());
+  GPUACTORS_TRY(backend_beside_capture("an allocation"));
   GPUACTORS_LET(block, state_->allocate(bytes, handle_));
   return Buffer{std::move(block)};
 }
@@ -143,7 +167,7 @@ Result<void> Stream::copy(void* target, const void* source, std::size_t bytes) {
 }
 
 Result<void> Stream::copy_from(Device& other, void* target, const void* source, std::size_t bytes) {
-  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(on, backend_beside_capture("a copy from another device"));
   GPUACTORS_TRY(check_transfer(target, source, bytes));
   return on->copy_from(other, target, source, bytes, handle_);
 }
@@ -157,12 +181,24 @@ Result<void> Stream::fill(void* target, std::uint8_t value, std::size_t bytes) {
 
 // -- compute -------------------------------------------------------------------------------------
 
-Result<void> Stream::launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes) {
+Result<void> Stream::launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack,
+                            std::size_t pack_bytes) {
   GPUACTORS_LET(on, backend());
-  if (n == 0)
-    return fail(Errc::invalid_argument,
-                fmt::format("kernel {} was started over 0 indices; at least 1 is needed", kernel.name));
-  return on->launch(kernel, n, pack, pack_bytes, handle_);
+  if (extent.count == 0)
+    return fail(Errc::invalid_argument, fmt::format("kernel {} was started over 0 {}; at least 1 is needed",
+                                                    kernel.name, extent.shape ? "blocks" : "indices"));
+  if (extent.shape)
+    GPUACTORS_TRY(check_shape(kernel.name, *extent.shape));
+  return on->launch(kernel, extent, pack, pack_bytes, handle_);
+}
+
+Result<void> Stream::launch(const KernelInfo& kernel, const Blocks& blocks, unsigned threads, const void* pack,
+                            std::size_t pack_bytes) {
+  // What is beyond the largest grid, the blocks take over in turns.
+  constexpr std::uint64_t largest_grid = std::numeric_limits<std::int32_t>::max();
+  const auto grid = static_cast<unsigned>(std::clamp<std::uint64_t>(blocks.count, 1, largest_grid));
+  const LaunchShape shape{{grid, 1, 1}, {threads, 1, 1}, blocks.shared_bytes};
+  return launch(kernel, {blocks.count, shape}, pack, pack_bytes);
 }
 
 Result<void> Stream::launch(const RuntimeKernel& kernel, const LaunchShape& shape,
@@ -170,11 +206,7 @@ Result<void> Stream::launch(const RuntimeKernel& kernel, const LaunchShape& shap
   GPUACTORS_LET(on, backend());
   if (!kernel)
     return fail(Errc::invalid_argument, "the kernel is empty: compile one first");
-  for (const auto& dimensions : {shape.grid, shape.block})
-    if (dimensions[0] == 0 || dimensions[1] == 0 || dimensions[2] == 0)
-      return fail(Errc::invalid_argument,
-                  fmt::format("kernel {} was started with grid [{}] and blocks [{}]; each dimension is at least 1",
-                              kernel.name(), fmt::join(shape.grid, ", "), fmt::join(shape.block, ", ")));
+  GPUACTORS_TRY(check_shape(kernel.name(), shape));
   for (std::size_t i = 0; i < arguments.size(); ++i)
     if (arguments[i].is_missing())
       return fail(Errc::invalid_argument,
@@ -223,15 +255,45 @@ Result<void> Stream::gemm(const Gemm& product) {
   return on->gemm(product, handle_);
 }
 
+// -- graphs --------------------------------------------------------------------------------------
+
+Result<void> Stream::begin_capture() {
+  GPUACTORS_LET(on, backend_beside_capture("another capture"));
+  GPUACTORS_TRY(on->begin_capture(handle_));
+  capturing_ = true;
+  return {};
+}
+
+Result<Graph> Stream::end_capture(Result<void> outcome) {
+  capturing_ = false;
+  GPUACTORS_LET(on, backend());
+  auto captured = on->end_capture(handle_);
+  // What the work said is why the rest failed.
+  GPUACTORS_TRY(std::move(outcome));
+  GPUACTORS_LET(graph, std::move(captured));
+  if (graph->operations() == 0)
+    return fail(Errc::invalid_argument, "nothing was queued on the stream while it was captured");
+  return Graph{state_->ground, std::move(graph)};
+}
+
+Result<void> Stream::launch(const Graph& graph) {
+  GPUACTORS_LET(on, backend_beside_capture("a graph"));
+  if (!graph)
+    return fail(Errc::invalid_argument, "the graph is empty: capture one first");
+  if (!graph.is_of(state_->ground))
+    return fail(Errc::invalid_argument, "the graph was captured in another context");
+  return on->launch(graph.captured_, handle_);
+}
+
 // -- order and completion ------------------------------------------------------------------------
 
 Result<void> Stream::synchronize() {
-  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(on, backend_beside_capture("a wait"));
   return on->synchronize(handle_);
 }
 
 Result<void> Stream::notify(std::function<void(Result<void>)> callback) {
-  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(on, backend_beside_capture("a notification"));
   if (!callback)
     return fail(Errc::invalid_argument, "notify needs a callback");
   return on->notify(handle_, std::move(callback));
@@ -244,8 +306,8 @@ Result<NativeStream> Stream::native() {
 }
 
 Result<void> Stream::wait(Stream& other) {
-  GPUACTORS_LET(here, backend());
-  GPUACTORS_LET(there, other.backend());
+  GPUACTORS_LET(here, backend_beside_capture("a wait for another stream"));
+  GPUACTORS_LET(there, other.backend_beside_capture("a wait by another stream"));
   GPUACTORS_LET(event, there->make_event());
   // The event may be destroyed as soon as the wait is queued.
   auto waited = there->record(event, other.handle_);
@@ -256,14 +318,14 @@ Result<void> Stream::wait(Stream& other) {
 }
 
 Result<Mark> Stream::mark() {
-  GPUACTORS_LET(on, backend());
+  GPUACTORS_LET(on, backend_beside_capture("a mark"));
   GPUACTORS_LET(mark, state_->take_mark());
   GPUACTORS_TRY(on->record(mark->event, handle_));
   return Mark{std::move(mark)};
 }
 
 Result<void> Stream::wait(const Mark& mark) {
-  GPUACTORS_LET(here, backend());
+  GPUACTORS_LET(here, backend_beside_capture("a wait for a mark"));
   if (!mark)
     return fail(Errc::invalid_argument, "there is no mark to wait for: it is empty");
   const auto ground = mark.state_->ground.lock();

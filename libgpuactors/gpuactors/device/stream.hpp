@@ -3,6 +3,9 @@
 
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/block_kernel.hpp>
+#include <gpuactors/device/graph.hpp>
+#include <gpuactors/device/grid_kernel.hpp>
 #include <gpuactors/device/tensor.hpp>
 
 #include <functional>
@@ -153,6 +156,7 @@ public:
     std::vector<T> values(static_cast<std::size_t>(tensor.size()));
     if (values.empty())
       return values;
+    GPUACTORS_TRY(backend_beside_capture("a copy that is waited for"));
     GPUACTORS_TRY(download(std::span{values}, tensor));
     GPUACTORS_TRY(synchronize());
     return values;
@@ -207,7 +211,31 @@ public:
       return refuse(kernel.info, {TensorArgument{args.unusable(), args.dtype()}...});
     const auto pack = pack_arguments(args.value()...);
     static_assert(sizeof(pack) <= limits::kernel_argument_bytes, "too many bytes of kernel arguments");
-    return launch(kernel.info, n, &pack, sizeof(pack));
+    return launch(kernel.info, {n, {}}, &pack, sizeof(pack));
+  }
+
+  /// Runs a block kernel for the blocks 0..count-1, likewise (block_kernel.hpp).
+  /// @returns as above; `invalid_argument` for more shared memory than the device has for a block.
+  template <class... Args>
+  Result<void> launch(const BlockKernel<Args...>& kernel, const Blocks& blocks,
+                      const std::type_identity_t<LaunchArgument<Args>>&... args) {
+    if (((args.unusable() != nullptr) || ...)) [[unlikely]]
+      return refuse(kernel.info, {TensorArgument{args.unusable(), args.dtype()}...});
+    const detail::BlockPack<Args...> pack{blocks.count, blocks.shared_bytes, pack_arguments(args.value()...)};
+    static_assert(sizeof(pack) <= limits::kernel_argument_bytes, "too many bytes of kernel arguments");
+    return launch(kernel.info, blocks, kernel.threads, &pack, sizeof(pack));
+  }
+
+  /// Runs a grid kernel over the grid and blocks of `shape`, likewise (grid_kernel.hpp). Only CUDA looks at the shape.
+  /// @returns as above; `unsupported` on a host device if the kernel was defined without a function for it.
+  template <class... Args>
+  Result<void> launch(const GridKernel<Args...>& kernel, const LaunchShape& shape,
+                      const std::type_identity_t<LaunchArgument<Args>>&... args) {
+    if (((args.unusable() != nullptr) || ...)) [[unlikely]]
+      return refuse(kernel.info, {TensorArgument{args.unusable(), args.dtype()}...});
+    const auto pack = pack_arguments(args.value()...);
+    static_assert(sizeof(pack) <= limits::kernel_argument_bytes, "too many bytes of kernel arguments");
+    return launch(kernel.info, {1, shape}, &pack, sizeof(pack));
   }
 
   /// Runs a kernel compiled at run time, in stream order. The arguments must have the declared types; only their number
@@ -229,6 +257,38 @@ public:
 
   /// Computes the same product on raw pointers, for sub-matrices; see `Gemm` for shapes.
   Result<void> gemm(const Gemm& product);
+
+  // -- graphs ----------------------------------------------------------------------------------
+
+  /// Captures what `work`, a function that returns `Result<void>`, queues on this stream, and runs none of it. The
+  /// graph can be launched as often as wanted, with the same addresses and arguments each time; one launch costs less
+  /// than those of its parts (on CUDA, a CUDA graph). Tensors and host memory of the graph must live while it runs.
+  ///
+  /// `work` may only launch, multiply, copy and fill on this stream; it must not destroy tensors, or use another
+  /// context. Allocate before.
+  /// @returns the error of `work`; `invalid_argument` if it has queued nothing, or called what it may not.
+  template <class Work>
+  Result<Graph> capture(Work&& work) {
+    struct Guard {
+      Stream& stream;
+      bool done = false;
+
+      // If `work` throws, the stream is needed again all the same.
+      ~Guard() {
+        if (!done)
+          (void)stream.end_capture({});
+      }
+    };
+    GPUACTORS_TRY(begin_capture());
+    Guard guard{*this};
+    Result<void> outcome = work();
+    guard.done = true;
+    return end_capture(std::move(outcome));
+  }
+
+  /// Runs a graph in stream order. It was captured in this stream's context, on this stream or another one.
+  /// @returns `invalid_argument` for an empty graph or one of another context.
+  Result<void> launch(const Graph& graph);
 
   // -- order and completion --------------------------------------------------------------------
 
@@ -264,6 +324,8 @@ private:
 
   /// Returns the backend, or the reason why there is none.
   Result<Backend*> backend() const;
+  /// The same for `call`, which a graph cannot have.
+  Result<Backend*> backend_beside_capture(const char* call) const;
   void retire() noexcept;
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
@@ -275,10 +337,16 @@ private:
     DType expected;
   };
   static Result<void> refuse(const KernelInfo& kernel, std::initializer_list<TensorArgument> arguments);
-  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes);
+  Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes);
+  Result<void> launch(const KernelInfo& kernel, const Blocks& blocks, unsigned threads, const void* pack,
+                      std::size_t pack_bytes);
+  Result<void> begin_capture();
+  Result<Graph> end_capture(Result<void> outcome);
 
   std::shared_ptr<detail::ContextState> state_;
   StreamHandle handle_;
+  /// Whether `capture` is running.
+  bool capturing_ = false;
 };
 
 } // namespace gpuactors

@@ -75,7 +75,7 @@ cublasStatus_t submit(cublasHandle_t handle, Product<In, Out, Factor> product) {
   if (product.lda < rows_a || product.ldb < rows_b || product.ldc < product.m)
     return CUBLAS_STATUS_INVALID_VALUE;
   const KernelInfo info{"gemm", &multiply<In, Out, Factor>, nullptr};
-  const auto queued = machine().backend->launch(info, 1, &product, sizeof(product), {fake->stream});
+  const auto queued = machine().backend->launch(info, {}, &product, sizeof(product), {fake->stream});
   return queued ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

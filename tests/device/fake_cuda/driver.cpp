@@ -7,6 +7,7 @@
 
 #include <device/fake_cuda/code.hpp>
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/host_side.hpp>
 #include <device/fake_cuda/peers.hpp>
@@ -240,6 +241,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 }
 
 CUresult stream_destroy(CUstream stream) {
+  need_no_capture(stream, "cuStreamDestroy");
   forget_stream(stream);
   pass_frees(stream);
   forget_code_of_stream(stream);
@@ -249,12 +251,14 @@ CUresult stream_destroy(CUstream stream) {
 }
 
 CUresult stream_synchronize(CUstream stream) {
+  need_no_capture(stream, "cuStreamSynchronize");
   pass_frees(stream);
   return code_of(machine().backend->synchronize(handle(stream)));
 }
 
 CUresult stream_query(CUstream stream) {
   need_context("cuStreamQuery");
+  need_no_capture(stream, "cuStreamQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
   const auto event = *machine().backend->make_event();
@@ -265,6 +269,7 @@ CUresult stream_query(CUstream stream) {
 }
 
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
+  need_no_capture(stream, "cuStreamWaitEvent");
   if (const auto result = planned("cuStreamWaitEvent"); result != CUDA_SUCCESS)
     return result;
   return code_of(machine().backend->wait(handle(stream), {event}));
@@ -291,6 +296,7 @@ CUresult event_destroy(CUevent event) {
 
 CUresult event_record(CUevent event, CUstream stream) {
   need_context("cuEventRecord");
+  need_no_capture(stream, "cuEventRecord");
   if (const auto result = planned("cuEventRecord"); result != CUDA_SUCCESS)
     return result;
   if (events_stay_home != CUDA_SUCCESS) {
@@ -317,6 +323,7 @@ CUresult event_synchronize(CUevent event) {
 }
 
 CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
+  need_no_capture(stream, "cuLaunchHostFunc");
   if (const auto result = planned("cuLaunchHostFunc"); result != CUDA_SUCCESS)
     return result;
   if (hold_host_function(function, data))
@@ -350,11 +357,14 @@ CUresult kernel_get_param_info(CUkernel kernel, std::size_t index, std::size_t*,
   return CUDA_SUCCESS;
 }
 
-CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
-                       unsigned shared_bytes, CUstream stream, void** arguments, void**) {
+CUresult launch_kernel(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned block,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** arguments,
+                       void**) {
   need_context("cuLaunchKernel");
   const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
-  if (grid == 0 || block == 0 || !may_have_shared(kernel, shared_bytes))
+  constexpr unsigned most_threads = 1024;
+  if (grid == 0 || grid_y == 0 || grid_z == 0 || block == 0 || block_y == 0 || block_z == 0
+      || block * block_y * block_z > most_threads || !may_have_shared(kernel, shared_bytes))
     return CUDA_ERROR_INVALID_VALUE;
   load_for_launch(kernel, stream);
   note_work(stream);
@@ -364,10 +374,10 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned, unsigned, u
     std::vector<std::uint64_t> words(kernel->pack_bytes / sizeof(std::uint64_t));
     for (std::size_t i = 0; i < words.size(); ++i)
       std::memcpy(&words[i], arguments[i], sizeof(words[i]));
-    return code_of(machine().backend->launch(info, 1, words.data(), kernel->pack_bytes, handle(stream)));
+    return code_of(machine().backend->launch(info, {}, words.data(), kernel->pack_bytes, handle(stream)));
   }
   const auto n = *static_cast<const std::uint64_t*>(arguments[0]);
-  return code_of(machine().backend->launch(info, n, arguments[1], kernel->pack_bytes, handle(stream)));
+  return code_of(machine().backend->launch(info, {n, {}}, arguments[1], kernel->pack_bytes, handle(stream)));
 }
 
 } // namespace

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gpuactors/device/backend.hpp>
+#include <gpuactors/device/block_kernel.hpp>
+#include <gpuactors/device/grid_kernel.hpp>
 
 #include <cuda.h>
 
@@ -25,6 +27,16 @@ struct FakeKernel {
 
 template <class... Args>
 FakeKernel fake_kernel(const Kernel<Args...>& kernel) {
+  return {std::string{"gpuactors_kernel_"} + kernel.info.name, kernel.info.host, sizeof(KernelPack<Args...>)};
+}
+
+template <class... Args>
+FakeKernel fake_kernel(const BlockKernel<Args...>& kernel) {
+  return {std::string{"gpuactors_kernel_"} + kernel.info.name, kernel.info.host, sizeof(detail::BlockPack<Args...>)};
+}
+
+template <class... Args>
+FakeKernel fake_kernel(const GridKernel<Args...>& kernel) {
   return {std::string{"gpuactors_kernel_"} + kernel.info.name, kernel.info.host, sizeof(KernelPack<Args...>)};
 }
 

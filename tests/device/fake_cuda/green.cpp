@@ -1,6 +1,7 @@
 // Splitting, describing, making and ending green contexts, and what each of them must not be given.
 #include <device/fake_cuda/code.hpp>
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 
 #include <bit>
@@ -146,6 +147,8 @@ CUresult green_ctx_destroy(CUgreenCtx context) {
   auto* green = find(context);
   if (green->streams > 0)
     misuse("a green context was destroyed that still has streams");
+  if (has_graphs_of(context))
+    misuse("a green context was destroyed that still has graphs");
   state().contexts.erase(green);
   delete green;
   --live;

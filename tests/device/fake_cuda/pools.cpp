@@ -1,5 +1,6 @@
 // Pools with a maximum, and freeing in stream order.
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/pools.hpp>
 #include <unistd.h>
@@ -132,6 +133,7 @@ CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t bytes) {
 
 CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
   need_context("cuMemAllocFromPoolAsync");
+  need_no_capture(stream, "cuMemAllocFromPoolAsync");
   (void)handle(stream);
   if (const auto sticky = machine().sticky.load(); sticky != 0)
     return static_cast<CUresult>(sticky);
@@ -155,6 +157,7 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
 /// In the order of that stream and of no other, as the real driver does it.
 CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
   need_context("cuMemFreeAsync");
+  need_no_capture(stream, "cuMemFreeAsync");
   Freed freed{reinterpret_cast<void*>(pointer), 0};
   {
     const std::lock_guard guard{memory().mutex};
@@ -169,7 +172,7 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
       pool->used -= bytes;
     memory().allocations.erase(found);
   }
-  (void)machine().backend->launch({"free", &free_memory, nullptr}, 1, &freed, sizeof(freed), handle(stream));
+  (void)machine().backend->launch({"free", &free_memory, nullptr}, {}, &freed, sizeof(freed), handle(stream));
   --live;
   return CUDA_SUCCESS;
 }

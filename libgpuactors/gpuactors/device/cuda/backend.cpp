@@ -52,7 +52,10 @@ CudaBackend::~CudaBackend() {
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
   drain();
-  for (auto* event : {product_done_, passed_}) {
+  for (const auto& graph : graphs_)
+    if (const auto alive = graph.lock())
+      alive->close();
+  for (auto* event : {product_done_, passed_, before_capture_}) {
     if (event != nullptr)
       partition_.destroy_event(event);
   }
@@ -120,7 +123,7 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
 Result<void> CudaBackend::synchronize(StreamHandle stream) {
   const Current current{*shared_.primary};
   // What another thread launches meanwhile is not waited for.
-  std::unordered_map<void*, RuntimeKernel> ran;
+  std::unordered_map<void*, InUse> ran;
   {
     const std::lock_guard guard{launched_mutex_};
     if (auto known = launched_.extract(native(stream)); !known.empty())
@@ -205,6 +208,8 @@ Result<void> CudaBackend::wait_for_frees() {
   {
     const std::lock_guard guard{free_mutex_};
     all = streams_;
+    // Nothing waits for a stream that is captured, and what was freed is not behind it.
+    std::erase(all, captured_);
     if (service_ != nullptr)
       all.push_back(service_);
   }
@@ -217,7 +222,7 @@ Result<void> CudaBackend::wait_for_frees() {
 void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept {
   const Current current{*shared_.primary};
   const std::lock_guard guard{free_mutex_};
-  if (readers.empty() && streams_.size() == 1 && streams_[0] == native(stream)) {
+  if (readers.empty() && streams_.size() == 1 && streams_[0] == native(stream) && captured_ == nullptr) {
     pool_.free(pointer, native(stream));
     return;
   }
@@ -242,10 +247,15 @@ CUstream CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
     return nullptr;
   // Where the driver cannot make it wait, this thread waits: what is freed too early, others overwrite.
   for (auto* busy : streams_) {
-    if (busy != behind
-        && (driver().event_record(passed_, busy) != CUDA_SUCCESS
-            || driver().stream_wait_event(behind, passed_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS))
+    if (busy == captured_) {
+      // A mark there would be part of the graph.
+      if (driver().stream_wait_event(behind, before_capture_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)
+        (void)driver().event_synchronize(before_capture_);
+    } else if (busy != behind
+               && (driver().event_record(passed_, busy) != CUDA_SUCCESS
+                   || driver().stream_wait_event(behind, passed_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)) {
       (void)driver().stream_synchronize(busy);
+    }
   }
   for (auto reader : readers)
     if (driver().stream_wait_event(behind, native(reader), CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)
@@ -352,18 +362,32 @@ Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t byt
 
 // -- compute -------------------------------------------------------------------------------------
 
-Result<void> CudaBackend::launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t,
+Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t,
                                  StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
   GPUACTORS_LET(handle, shared_.images.find(kernel, shared_.primary->ordinal()));
-  const auto sms = static_cast<std::uint64_t>(std::max(1, partition_.sms()));
-  const auto blocks = std::min((n - 1) / threads_per_block + 1, sms * blocks_per_sm);
+  auto n = extent.count;
+  LaunchShape shape;
+  if (extent.shape) {
+    shape = *extent.shape;
+  } else {
+    const auto sms = static_cast<std::uint64_t>(std::max(1, partition_.sms()));
+    shape.grid[0] = static_cast<unsigned>(std::min((n - 1) / threads_per_block + 1, sms * blocks_per_sm));
+    shape.block[0] = threads_per_block;
+  }
+  const auto& [grid, block, shared_bytes] = shape;
+  if (shared_bytes > plain_shared_bytes)
+    GPUACTORS_TRY(allow_shared(handle, kernel.name, shared_bytes));
   // The driver copies both before it returns, the pack in the size that the kernel declares.
   void* arguments[] = {&n, const_cast<void*>(pack)};
-  return check(driver().launch_kernel(reinterpret_cast<CUfunction>(handle), static_cast<unsigned>(blocks), 1, 1,
-                                      threads_per_block, 1, 1, 0, native(stream), arguments, nullptr),
-               "cuLaunchKernel", Errc::launch_failed, fmt::format("kernel {} over {} indices", kernel.name, n));
+  const auto started = driver().launch_kernel(reinterpret_cast<CUfunction>(handle), grid[0], grid[1], grid[2], block[0],
+                                              block[1], block[2], shared_bytes, native(stream), arguments, nullptr);
+  if (started == CUDA_SUCCESS) [[likely]]
+    return {};
+  return check(started, "cuLaunchKernel", Errc::launch_failed,
+               fmt::format("kernel {} over {}, grid [{}], blocks [{}], {} B of shared memory", kernel.name, n,
+                           fmt::join(grid, ", "), fmt::join(block, ", "), shared_bytes));
 }
 
 Result<std::shared_ptr<void>> CudaBackend::make_current() {
@@ -394,11 +418,8 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
     addresses.push_back(const_cast<void*>(argument.data()));
   const auto& [grid, block, shared_bytes] = shape;
   if (shared_bytes > plain_shared_bytes)
-    GPUACTORS_TRY(allow_shared(kernel, shared_bytes));
-  {
-    const std::lock_guard guard{launched_mutex_};
-    launched_[native(stream)].emplace(kernel.loaded().native, kernel);
-  }
+    GPUACTORS_TRY(allow_shared(static_cast<CUkernel>(kernel.loaded().native), kernel.name(), shared_bytes));
+  keep(native(stream), kernel.loaded().native, {kernel});
   return check(
       driver().launch_kernel(static_cast<CUfunction>(kernel.loaded().native), grid[0], grid[1], grid[2], block[0],
                              block[1], block[2], shared_bytes, native(stream), addresses.data(), nullptr),
@@ -406,34 +427,48 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
       fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
 }
 
-Result<void> CudaBackend::allow_shared(const RuntimeKernel& kernel, unsigned bytes) {
+void CudaBackend::keep(CUstream stream, void* key, InUse used) {
+  if (stream == captured_) {
+    captured_needs_.kernels.push_back(std::move(used.kernel));
+    return;
+  }
+  const std::lock_guard guard{launched_mutex_};
+  launched_[stream].emplace(key, std::move(used));
+}
+
+Result<void> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, unsigned bytes) {
   const auto device = shared_.primary->device();
-  auto* native_kernel = static_cast<CUkernel>(kernel.loaded().native);
   int most = 0;
   int own = 0;
   GPUACTORS_TRY(
       check(driver().device_get_attribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device),
             "cuDeviceGetAttribute"));
-  GPUACTORS_TRY(check(driver().kernel_get_attribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, native_kernel, device),
+  GPUACTORS_TRY(check(driver().kernel_get_attribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel, device),
                       "cuKernelGetAttribute"));
   if (bytes > static_cast<unsigned>(std::max(0, most - own)))
     return fail(Errc::invalid_argument,
                 fmt::format("kernel {} was started with {} B of dynamic shared memory for each block; beside the {} B "
                             "that it declares itself the device has {} B",
-                            kernel.name(), bytes, own, std::max(0, most - own)));
+                            name, bytes, own, std::max(0, most - own)));
   // All that there is, not `bytes`: another actor may launch the same kernel with more at this moment.
   return check(
-      driver().kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - own, native_kernel, device),
+      driver().kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - own, kernel, device),
       "cuKernelSetAttribute");
 }
 
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
-  GPUACTORS_TRY(prepare_products(native(stream)));
-  GPUACTORS_TRY(follow_products(native(stream)));
+  const bool captures = native(stream) == captured_;
+  GPUACTORS_TRY(prepare_products(captures ? service_ : native(stream)));
+  // A graph follows other products when it is launched.
+  if (!captures)
+    GPUACTORS_TRY(follow_products(native(stream)));
   auto outcome = shared_.products->start(
       product, {native(stream), workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0});
+  captured_needs_.workspace |= captures;
+  if (captures)
+    return outcome;
   product_stream_ = native(stream);
   product_marked_ = false;
   // Only this thread makes and ends streams. A mark costs time on the device, and may keep the next product from

@@ -3,6 +3,7 @@
 
 #include <gpuactors/device/backend.hpp>
 #include <gpuactors/device/cuda/closer.hpp>
+#include <gpuactors/device/cuda/graph.hpp>
 #include <gpuactors/device/cuda/images.hpp>
 #include <gpuactors/device/cuda/partition.hpp>
 #include <gpuactors/device/cuda/pinned_pool.hpp>
@@ -80,17 +81,27 @@ public:
   void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept override;
   void settle() noexcept override;
 
-  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
+  Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;
+  Result<void> begin_capture(StreamHandle stream) override;
+  Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream) override;
+  Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream) override;
   Result<std::shared_ptr<void>> make_current() override;
   Result<RuntimeKernel> compile(const KernelSource& source) override;
   Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments,
                       StreamHandle stream) override;
 
 private:
-  /// Lets blocks of `kernel` have that much dynamic shared memory.
-  Result<void> allow_shared(const RuntimeKernel& kernel, unsigned bytes);
+  /// Lets blocks of `kernel` have that much dynamic shared memory, which is more than they have anyway.
+  Result<void> allow_shared(CUkernel kernel, std::string_view name, unsigned bytes);
+  /// What must not be unloaded or destroyed while work of a stream may use it.
+  struct InUse {
+    RuntimeKernel kernel = {};
+    std::shared_ptr<CudaGraph> graph = nullptr;
+  };
+  /// Keeps it until the stream is waited for, or with the graph that is captured.
+  void keep(CUstream stream, void* key, InUse used);
   /// The service stream, made when it is first needed: hardware has queues for few. The mutex for `free` is held.
   Result<CUstream> service();
   Result<CUstream> locked_service();
@@ -148,8 +159,15 @@ private:
   CUevent product_done_ = nullptr;
   bool product_marked_ = false;
   std::mutex launched_mutex_;
-  /// Kernels from source that may run now, by the stream: they must not be unloaded. Guarded by its mutex.
-  std::unordered_map<CUstream, std::unordered_map<void*, RuntimeKernel>> launched_;
+  /// Kernels from source and graphs that may run now, by the stream. Guarded by its mutex.
+  std::unordered_map<CUstream, std::unordered_map<void*, InUse>> launched_;
+  /// The stream that is captured, or null. Changed by the backend's thread under `free_mutex_`.
+  CUstream captured_ = nullptr;
+  /// Behind what that stream had before. Made at the first capture.
+  CUevent before_capture_ = nullptr;
+  GraphNeeds captured_needs_;
+  /// That must be closed before the contexts of their streams end.
+  std::vector<std::weak_ptr<CudaGraph>> graphs_;
 };
 
 } // namespace gpuactors::cuda

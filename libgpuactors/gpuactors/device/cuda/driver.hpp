@@ -38,6 +38,13 @@ namespace gpuactors::cuda {
   X(event_query, cuEventQuery, 2000)                                                                                   \
   X(event_synchronize, cuEventSynchronize, 2000)                                                                       \
   X(launch_host_func, cuLaunchHostFunc, 10000)                                                                         \
+  X(stream_begin_capture, cuStreamBeginCapture, 10010)                                                                 \
+  X(stream_end_capture, cuStreamEndCapture, 10000)                                                                     \
+  X(graph_get_nodes, cuGraphGetNodes, 10000)                                                                           \
+  X(graph_instantiate, cuGraphInstantiateWithFlags, 11040)                                                             \
+  X(graph_launch, cuGraphLaunch, 10000)                                                                                \
+  X(graph_exec_destroy, cuGraphExecDestroy, 10000)                                                                     \
+  X(graph_destroy, cuGraphDestroy, 10000)                                                                              \
   X(mem_pool_create, cuMemPoolCreate, 11020)                                                                           \
   X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                                                         \
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                                                              \

@@ -110,9 +110,9 @@ int count_libraries(dl_phdr_info* library, std::size_t, void* data) {
 
 Result<CUkernel> Images::find(const KernelInfo& kernel, int ordinal) {
   if (kernel.image == nullptr || kernel.image->size() == 0)
-    return fail(Errc::launch_failed, fmt::format("kernel {} has no code for CUDA: it was built without nvcc; build it "
-                                                 "where the CUDA Toolkit is installed",
-                                                 kernel.name));
+    return fail(Errc::unsupported, fmt::format("kernel {} has no code for CUDA: it was built without nvcc; build it "
+                                               "where the CUDA Toolkit is installed",
+                                               kernel.name));
   const std::pair key{kernel.image->begin, kernel.name};
   {
     const std::lock_guard guard{mutex_};

@@ -25,7 +25,7 @@ public:
   }
 
   /// The driver's handle of `kernel`. The primary context is current.
-  /// @returns `launch_failed` when it has no code for CUDA or its image does not hold it.
+  /// @returns `unsupported` when it has no code for CUDA, `launch_failed` when its image does not hold it.
   Result<CUkernel> find(const KernelInfo& kernel, int ordinal);
 
   /// Loads what is known for the primary context of device `ordinal`, which is current, unless it was done before. What

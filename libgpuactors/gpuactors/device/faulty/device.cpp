@@ -105,10 +105,27 @@ public:
     return inner_->footprint(bytes);
   }
 
-  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
+  Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override {
     GPUACTORS_TRY(plan_->enter(Call::launch));
-    return inner_->launch(kernel, n, pack, pack_bytes, stream);
+    return inner_->launch(kernel, extent, pack, pack_bytes, stream);
+  }
+
+  Result<void> begin_capture(StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::capture));
+    return inner_->begin_capture(stream);
+  }
+
+  Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream) override {
+    // It ends even if this call is to fail, because the stream is needed again.
+    auto graph = inner_->end_capture(stream);
+    GPUACTORS_TRY(plan_->enter(Call::capture));
+    return graph;
+  }
+
+  Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::launch));
+    return inner_->launch(graph, stream);
   }
 
   Result<std::shared_ptr<void>> host_memory(std::size_t bytes) override {

@@ -6,8 +6,8 @@ namespace gpuactors::faulty {
 namespace {
 
 constexpr std::array<std::string_view, call_kinds> names{
-    "open",  "memory", "make_stream", "synchronize", "make_event", "record", "wait",
-    "query", "notify", "allocate",    "copy",        "fill",       "launch", "gemm",
+    "open",   "memory",   "make_stream", "synchronize", "make_event", "record", "wait",    "query",
+    "notify", "allocate", "copy",        "fill",        "launch",     "gemm",   "capture",
 };
 
 Failure context_lost_failure() {

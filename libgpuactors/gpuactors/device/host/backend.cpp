@@ -41,6 +41,15 @@ struct Pack {
   alignas(std::max_align_t) std::array<std::byte, limits::kernel_argument_bytes> bytes;
 };
 
+/// Work as it would be queued, in its order.
+struct HostGraph final : BackendGraph {
+  std::vector<std::unique_ptr<Plain>> ops;
+
+  [[nodiscard]] std::size_t operations() const noexcept override {
+    return ops.size();
+  }
+};
+
 /// A loop whose first piece takes longer than this is offered to other threads.
 constexpr auto worth_sharing = std::chrono::microseconds{20};
 constexpr std::uint64_t pieces_per_thread = 8;
@@ -231,17 +240,20 @@ Result<void> HostBackend::fill(void* target, std::uint8_t value, std::size_t byt
 
 // -- compute -------------------------------------------------------------------------------------
 
-Result<void> HostBackend::launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
-                                 StreamHandle stream) {
+Result<void> HostBackend::launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack,
+                                 std::size_t pack_bytes, StreamHandle stream) {
   if (kernel.host == nullptr)
-    return fail(Errc::launch_failed, fmt::format("kernel {} was not compiled for host devices", kernel.name));
+    return fail(Errc::unsupported, fmt::format("kernel {} has no code for host devices: it was defined with none, for "
+                                               "CUDA only",
+                                               kernel.name));
   if (pack_bytes > limits::kernel_argument_bytes)
     return fail(Errc::invalid_argument, fmt::format("kernel {} has {} B of arguments; {} B is the most", kernel.name,
                                                     pack_bytes, limits::kernel_argument_bytes));
   Pack copy;
   std::memcpy(copy.bytes.data(), pack, pack_bytes);
-  core_->submit_plain(native(stream),
-                      [this, kernel, n, copy]() -> Result<void> { return run_kernel(*core_, kernel, n, copy); });
+  core_->submit_plain(native(stream), [this, kernel, n = extent.count, copy]() -> Result<void> {
+    return run_kernel(*core_, kernel, n, copy);
+  });
   return {};
 }
 
@@ -265,6 +277,37 @@ Result<void> HostBackend::gemm(const Gemm& product, StreamHandle stream) {
     });
     return outcome;
   });
+  return {};
+}
+
+// -- graphs -------------------------------------------------------------------------------
+
+Result<void> HostBackend::begin_capture(StreamHandle stream) {
+  if (!core_->begin_capture(native(stream)))
+    return fail(Errc::invalid_argument, "the stream is being captured already");
+  return {};
+}
+
+Result<std::shared_ptr<BackendGraph>> HostBackend::end_capture(StreamHandle stream) {
+  auto graph = std::make_shared<HostGraph>();
+  graph->ops = core_->end_capture(native(stream));
+  return graph;
+}
+
+Result<void> HostBackend::launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream) {
+  auto own = std::dynamic_pointer_cast<HostGraph>(graph);
+  if (own == nullptr)
+    return fail(Errc::invalid_argument, "the graph was captured on another kind of device");
+  Task task;
+  task.run = [own = std::move(own)]() -> Result<void> {
+    // As without a graph: what comes behind a failure runs, and the first error is told.
+    Result<void> outcome;
+    for (const auto& op : own->ops)
+      if (auto result = op->call(op->bytes.data()); !result && outcome)
+        outcome = std::move(result);
+    return outcome;
+  };
+  core_->submit(native(stream), std::move(task));
   return {};
 }
 

@@ -53,9 +53,13 @@ public:
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
 
   using Backend::launch;
-  Result<void> launch(const KernelInfo& kernel, std::uint64_t n, const void* pack, std::size_t pack_bytes,
+  Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;
+
+  Result<void> begin_capture(StreamHandle stream) override;
+  Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream) override;
+  Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream) override;
 
 private:
   /// Frees `pointer` now and returns its size to the quota.

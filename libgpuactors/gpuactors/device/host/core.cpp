@@ -112,6 +112,21 @@ void Core::submit(HostStream* stream, Task task) {
   push(stream, std::move(op));
 }
 
+bool Core::begin_capture(HostStream* stream) {
+  const Lock lock{mutex_};
+  if (stream->captured)
+    return false;
+  stream->captured.emplace();
+  return true;
+}
+
+std::vector<std::unique_ptr<Plain>> Core::end_capture(HostStream* stream) {
+  const Lock lock{mutex_};
+  auto ops = std::move(stream->captured).value_or(std::vector<std::unique_ptr<Plain>>{});
+  stream->captured.reset();
+  return ops;
+}
+
 std::unique_ptr<Plain> Core::take_plain() {
   if (plains_.empty())
     return std::make_unique_for_overwrite<Plain>();

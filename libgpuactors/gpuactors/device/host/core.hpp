@@ -83,6 +83,8 @@ struct HostStream {
   /// The lowest number of completed ops that a sleeping thread waits for.
   std::uint64_t awaited = nobody;
   std::optional<Error> error;
+  /// What is captured instead of queued; empty: nothing is.
+  std::optional<std::vector<std::unique_ptr<Plain>>> captured;
   /// When the stream became ready, and whether a thread was requested for it since.
   TimePoint ready_since{};
   bool requested = false;
@@ -129,8 +131,16 @@ public:
     op.plain = take_plain();
     new (op.plain->bytes.data()) F(work);
     op.plain->call = [](const void* bytes) { return (*static_cast<const F*>(bytes))(); };
-    push(stream, std::move(op));
+    if (stream->captured) [[unlikely]]
+      stream->captured->push_back(std::move(op.plain));
+    else
+      push(stream, std::move(op));
   }
+
+  /// From now on, plain work of the stream is captured. Returns whether it was not before.
+  bool begin_capture(HostStream* stream);
+  std::vector<std::unique_ptr<Plain>> end_capture(HostStream* stream);
+
   Result<void> synchronize(HostStream* stream);
   /// Waits for the work of all streams. Does not report their errors: `synchronize` still does.
   void drain();

@@ -1,0 +1,69 @@
+// Graphs of a lease's work.
+#include <gpuactors/device/cuda/backend.hpp>
+
+#include <utility>
+
+namespace gpuactors::cuda {
+
+Result<void> CudaBackend::begin_capture(StreamHandle stream) {
+  GPUACTORS_TRY(shared_.primary->alive());
+  const Current current{*shared_.primary};
+  auto* const captured = static_cast<CUstream>(stream.native);
+  if (captured_ != nullptr)
+    return fail(Errc::invalid_argument, "a stream of this context is being captured already");
+  // Else a product of another stream would mark this one meanwhile.
+  if (product_stream_ == captured && !product_marked_)
+    GPUACTORS_TRY(mark_products());
+  if (before_capture_ == nullptr) {
+    GPUACTORS_LET(made, partition_.make_event());
+    before_capture_ = made;
+  }
+  // What is freed meanwhile is freed there.
+  GPUACTORS_TRY(locked_service());
+  const std::lock_guard guard{free_mutex_};
+  GPUACTORS_TRY(check(driver().event_record(before_capture_, captured), "cuEventRecord"));
+  GPUACTORS_TRY(cuda::begin_capture(*shared_.primary, captured));
+  captured_ = captured;
+  captured_needs_ = {};
+  return {};
+}
+
+Result<std::shared_ptr<BackendGraph>> CudaBackend::end_capture(StreamHandle stream) {
+  const Current current{*shared_.primary};
+  auto* const captured = static_cast<CUstream>(stream.native);
+  if (captured_ != captured)
+    return fail(Errc::invalid_argument, "the stream is not being captured");
+  auto needs = std::exchange(captured_needs_, {});
+  auto ended = [&] {
+    const std::lock_guard guard{free_mutex_};
+    captured_ = nullptr;
+    return cuda::end_capture(*shared_.primary, captured);
+  }();
+  GPUACTORS_LET(what, std::move(ended));
+  GPUACTORS_LET(graph, CudaGraph::make(shared_.primary, what, std::move(needs)));
+  std::erase_if(graphs_, [](const auto& known) { return known.expired(); });
+  graphs_.push_back(graph);
+  return graph;
+}
+
+Result<void> CudaBackend::launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream) {
+  const Current current{*shared_.primary};
+  GPUACTORS_TRY(shared_.primary->alive());
+  auto own = std::dynamic_pointer_cast<CudaGraph>(graph);
+  if (own == nullptr)
+    return fail(Errc::invalid_argument, "the graph was captured on another kind of device");
+  auto* const on = static_cast<CUstream>(stream.native);
+  const bool has_products = own->needs().workspace;
+  if (has_products)
+    GPUACTORS_TRY(follow_products(on));
+  GPUACTORS_TRY(own->launch(on));
+  keep(on, own.get(), {{}, own});
+  if (!has_products)
+    return {};
+  product_stream_ = on;
+  product_marked_ = false;
+  // As behind a product (`gemm`).
+  return streams_.size() == 1 ? Result<void>{} : mark_products();
+}
+
+} // namespace gpuactors::cuda

@@ -1,0 +1,23 @@
+// Graphs of the fake driver: what is captured from a stream, and what must not be done with that stream meanwhile.
+#pragma once
+
+#include <device/fake_cuda/driver.hpp>
+
+namespace gpuactors::fake {
+
+CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode);
+CUresult stream_end_capture(CUstream stream, CUgraph* graph);
+CUresult graph_get_nodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count);
+CUresult graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long flags);
+CUresult graph_launch(CUgraphExec executable, CUstream stream);
+CUresult graph_exec_destroy(CUgraphExec executable);
+CUresult graph_destroy(CUgraph graph);
+
+/// Ends the process if the stream is captured: the real driver would break the capture off, or make the call a part of
+/// the graph.
+void need_no_capture(CUstream stream, const char* api);
+
+/// Whether there are graphs that were captured in that green context.
+bool has_graphs_of(const void* context);
+
+} // namespace gpuactors::fake
