@@ -11,14 +11,8 @@ using namespace gpuactors::test;
 
 namespace {
 
-constexpr int refused = 400;
-
 std::unique_ptr<Context> open_quarter(const std::shared_ptr<Device>& device) {
   return *Context::open(device, {Share{2500}, std::uint64_t{64} << 20, "test", nullptr});
-}
-
-int take_work(bool green) {
-  return from_fake<int(bool)>("fake_cuda_take_work")(green);
 }
 
 } // namespace
@@ -59,7 +53,7 @@ TEST_CASE("whatever step of a graph the driver refuses, the stream goes on and n
     auto x = *stream.tensor_from(std::vector<float>(16, 1.0F), {4, 4});
     auto y = *stream.tensor(DType::f32, {4, 4});
     {
-      const Fault fault{api, refused};
+      const Fault fault{api, invalid_handle};
       const auto graph = stream.capture([&] { return stream.gemm(x, x, y); });
       REQUIRE_FALSE(graph);
       CHECK(graph.error().message().find(api) != std::string::npos);
@@ -67,7 +61,7 @@ TEST_CASE("whatever step of a graph the driver refuses, the stream goes on and n
     const auto graph = stream.capture([&] { return stream.gemm(x, x, y); });
     REQUIRE(graph);
     {
-      const Fault fault{"cuGraphLaunch", refused};
+      const Fault fault{"cuGraphLaunch", invalid_handle};
       CHECK(stream.launch(*graph).error().code() == Errc::launch_failed);
     }
     REQUIRE(stream.launch(*graph));

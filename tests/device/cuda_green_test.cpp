@@ -13,9 +13,6 @@ using namespace gpuactors::test;
 
 namespace {
 
-/// CUDA_ERROR_INVALID_HANDLE
-constexpr int invalid_handle = 400;
-
 constexpr auto test_memory = std::uint64_t{64} << 20;
 
 std::unique_ptr<Context> open(const std::shared_ptr<Device>& device, Share share) {
@@ -23,10 +20,6 @@ std::unique_ptr<Context> open(const std::shared_ptr<Device>& device, Share share
   if (!context)
     FAIL(context.error().message());
   return std::move(*context);
-}
-
-int take_work(bool green) {
-  return from_fake<int(bool)>("fake_cuda_take_work")(green);
 }
 
 unsigned last_groups() {

@@ -26,6 +26,14 @@ inline int live() {
   return from_fake<int()>("fake_cuda_live")();
 }
 
+/// How much work was started since the last call on streams of the primary context, or on those of green contexts.
+inline int take_work(bool green) {
+  return from_fake<int(bool)>("fake_cuda_take_work")(green);
+}
+
+/// CUDA_ERROR_INVALID_HANDLE
+inline constexpr int invalid_handle = 400;
+
 /// Lets a function of the driver fail for as long as this object lives.
 struct Fault {
   Fault(const char* function, int result) : api(function) {

@@ -37,6 +37,11 @@ inline bool says(const Error& error, std::string_view words) {
   return error.message().find(words) != std::string::npos;
 }
 
+/// Whether an error has this code and these words; shows it if not.
+inline bool fails(const Error& error, Errc code, std::string_view words) {
+  return says(error, words) && error.code() == code;
+}
+
 template <class T>
 bool says(const Result<T>& result, std::string_view words) {
   REQUIRE_FALSE(result.has_value());

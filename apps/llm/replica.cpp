@@ -1,0 +1,301 @@
+// llm/decoder: an actor type that gpuactors-serve serves as a generative model (docs/guide/language-models.md).
+// Requests are lists of tokens of any length, answers are streams of tokens; all requests of a replica share its steps.
+#include <gpuactors/gpuactors.hpp>
+#include <gpuactors/v1/serving.pb.h>
+
+#include <apps/llm/batch.hpp>
+#include <apps/llm/decoder.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace llm {
+
+namespace {
+
+using google::protobuf::Empty;
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+using gpuactors::value_or_throw;
+namespace v1 = gpuactors::v1;
+
+/// A client that reads slowly has so many tokens waiting for it before its text stands still.
+constexpr std::size_t most_waiting = 64;
+constexpr std::chrono::milliseconds look_again{5};
+
+/// What `set=KEY=VALUE` says of the model.
+struct Settings {
+  std::filesystem::path folder;
+  /// Positions of a text, at most.
+  std::int64_t context = 4096;
+  /// Tokens of a step, at most.
+  std::int64_t step_tokens = 256;
+};
+
+Result<std::int64_t> read_number(const std::string& name, const std::string& value) {
+  std::int64_t number = 0;
+  const auto* end = value.data() + value.size();
+  constexpr std::int64_t most = 1 << 24;
+  if (const auto [at, error] = std::from_chars(value.data(), end, number);
+      error != std::errc{} || at != end || number < 1 || number > most)
+    return fail(Errc::invalid_argument,
+                fmt::format("the setting {} is \"{}\"; it is a whole number from 1 to {}", name, value, most));
+  return number;
+}
+
+Result<Settings> read_settings(const v1::ReplicaConfig& config) {
+  Settings settings;
+  for (const auto& [name, value] : config.settings()) {
+    if (name == "folder") {
+      settings.folder = value;
+    } else if (name == "context" || name == "step_tokens") {
+      GPUACTORS_LET(number, read_number(name, value));
+      (name == "context" ? settings.context : settings.step_tokens) = number;
+    } else {
+      return fail(Errc::invalid_argument,
+                  fmt::format("the setting \"{}\" is none of folder, context and step_tokens", name));
+    }
+  }
+  if (settings.folder.empty())
+    return fail(Errc::invalid_argument,
+                "the setting folder is missing: set=folder=FOLDER names the one with config.json "
+                "and model.safetensors");
+  return settings;
+}
+
+Result<Config> load_config(const std::filesystem::path& folder) {
+  const auto path = folder / "config.json";
+  std::ifstream input{path, std::ios::binary};
+  if (!input)
+    return fail(Errc::not_found, fmt::format("{} cannot be read", path.string()));
+  return read_config(std::string{std::istreambuf_iterator<char>{input}, {}});
+}
+
+/// What a request says beside its tokens.
+struct Wishes {
+  std::int64_t max_tokens = 128;
+  Choice choice{0, 1, 0, 0, 0, 0};
+  bool ignores_end = false;
+};
+
+Result<Wishes> read_wishes(const v1::GenerateRequest& request, std::uint64_t seed) {
+  Wishes wishes;
+  for (const auto& [name, value] : request.parameters()) {
+    const bool is_whole = value.has_int_value();
+    const auto whole = value.int_value();
+    // What JSON writes as 1 is no double.
+    const bool is_number = is_whole || value.has_double_value();
+    const auto number = static_cast<float>(value.double_value() + static_cast<double>(whole));
+    if (name == "max_tokens" && whole > 0)
+      wishes.max_tokens = whole;
+    else if (name == "temperature" && is_number && number >= 0)
+      wishes.choice.temperature = number;
+    else if (name == "top_p" && is_number && number > 0 && number <= 1)
+      wishes.choice.top_p = number;
+    else if (name == "top_k" && is_whole && whole >= 0 && whole <= std::numeric_limits<std::int32_t>::max())
+      wishes.choice.top_k = static_cast<std::int32_t>(whole);
+    else if (name == "seed" && is_whole)
+      seed = static_cast<std::uint64_t>(whole);
+    else if (name == "ignore_end" && value.has_bool_value())
+      wishes.ignores_end = value.bool_value();
+    else
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("the parameter \"{}\" is none of max_tokens (from 1), temperature (from 0), top_p (above 0, "
+                      "up to 1), top_k (from 0), seed (a whole number) and ignore_end (true or false)",
+                      name));
+  }
+  wishes.choice.seed_low = static_cast<std::uint32_t>(seed);
+  wishes.choice.seed_high = static_cast<std::uint32_t>(seed >> 32U);
+  return wishes;
+}
+
+/// A part of a device or all of it: which one, its model's size says.
+class Replica : public gpuactors::Actor {
+public:
+  Replica(gpuactors::Init init, const v1::ReplicaConfig& config) : Actor(std::move(init)) {
+    if (gpu_count() != 1)
+      throw gpuactors::FailedResult{
+          gpuactors::Error{Errc::invalid_argument,
+                           fmt::format("a decoder runs on one device or a part of one, not on {}", gpu_count())}};
+    const auto settings = value_or_throw(read_settings(config));
+    auto model = value_or_throw(load_config(settings.folder));
+    auto& stream = gpu().stream();
+    auto weights = value_or_throw(load_weights(stream, model, settings.folder));
+    value_or_throw(warm_up(stream));
+    const auto room = value_or_throw(find_room(settings, config.max_running(), model, weights.dtype));
+    decoder_ = value_or_throw(Decoder::make(stream, std::move(model), std::move(weights), room));
+    batch_ = std::make_unique<Batch>(room);
+  }
+
+  v1::ReplicaDescription describe(const Empty&) {
+    v1::ReplicaDescription description;
+    for (auto* tokens : {description.add_inputs(), description.add_outputs()}) {
+      tokens->set_name("tokens");
+      tokens->set_datatype("INT32");
+      tokens->add_shape(-1);
+    }
+    description.set_memory_used_bytes(gpu().memory_used());
+    return description;
+  }
+
+  /// Keeps the reply, and goes on with it in steps behind the calls that have come.
+  Result<void> generate(const v1::GenerateRequest& request, gpuactors::ReplyStream<v1::GenerateReply>& out) {
+    GPUACTORS_LET(wishes, read_wishes(request, random_()));
+    GPUACTORS_LET(tokens, read_tokens(request.inputs(0)));
+    const auto given = static_cast<std::int64_t>(tokens.size());
+    const auto context = decoder_->room().positions;
+    if (given >= context)
+      return fail(Errc::invalid_argument,
+                  fmt::format("{} tokens were given; with at least one more, {} have room", given, context));
+    const auto most = std::min(context, given + wishes.max_tokens);
+    GPUACTORS_LET(reply, out.keep());
+    const auto id = ++last_id_;
+    replies_.emplace(id, Reply{std::move(reply), wishes.ignores_end});
+    batch_->add({id, std::move(tokens), most, wishes.choice});
+    if (!std::exchange(stepping_, true))
+      post([this] { step(); });
+    return {};
+  }
+
+private:
+  struct Reply {
+    gpuactors::OpenStream<v1::GenerateReply> stream;
+    bool ignores_end;
+  };
+
+  /// A first product, so that what products take of the quota is taken before the rest is divided.
+  static Result<void> warm_up(gpuactors::Stream& stream) {
+    GPUACTORS_LET(a, stream.tensor_from(std::vector<float>(4, 0.0F), {2, 2}));
+    GPUACTORS_LET(c, stream.tensor(gpuactors::DType::f32, {2, 2}));
+    GPUACTORS_TRY(stream.gemm(a, a, c));
+    return stream.synchronize();
+  }
+
+  /// Divides what the lease has left of its memory: as many pages as texts can use, if they have room.
+  Result<Room> find_room(const Settings& settings, std::int64_t slots, const Config& model, gpuactors::DType dtype) {
+    Room room;
+    room.slots = slots;
+    room.rows = std::max(settings.step_tokens, slots);
+    room.positions = std::min(settings.context, model.positions);
+    const auto left = gpu().memory_limit() - std::min(gpu().memory_limit(), gpu().memory_used());
+    const auto working = Decoder::working_bytes(model, dtype, room);
+    const auto page = Decoder::page_bytes(model, dtype);
+    // One page belongs to nobody, and each layer's two arrays may be rounded up.
+    const auto pages = static_cast<std::int64_t>((left - std::min(left, working)) / page) - 1;
+    if (pages < pages_for(room.positions))
+      return fail(Errc::out_of_memory,
+                  fmt::format("beside the weights, {} B of the lease's {} B are left: {} B to work in, and {} B for {} "
+                              "positions of one text; give it more memory, or less with set=context=N, "
+                              "set=step_tokens=N or a smaller max-running",
+                              left, gpu().memory_limit(), working,
+                              static_cast<std::uint64_t>(pages_for(room.positions) + 1) * page, room.positions));
+    room.pages = std::min(pages, slots * pages_for(room.positions));
+    return room;
+  }
+
+  Result<std::vector<std::int32_t>> read_tokens(const v1::GenerateTensor& input) const {
+    std::vector<std::int32_t> tokens(input.data().size() / sizeof(std::int32_t));
+    if (tokens.empty())
+      return fail(Errc::invalid_argument, "no tokens were given; there is at least one");
+    std::memcpy(tokens.data(), input.data().data(), tokens.size() * sizeof(std::int32_t));
+    for (const auto token : tokens)
+      if (token < 0 || token >= decoder_->config().vocabulary)
+        return fail(Errc::invalid_argument,
+                    fmt::format("{} is no token; they are 0 to {}", token, decoder_->config().vocabulary - 1));
+    return tokens;
+  }
+
+  /// The next tokens of all texts whose clients have room for them.
+  void step() {
+    drop_stopped();
+    const auto plan = batch_->plan([this](TextId id) { return replies_.at(id).stream.waiting() < most_waiting; },
+                                   [this](const Text& text) { decoder_->set_pages(text.slot, text.pages); });
+    if (!plan.rows.empty()) {
+      if (const auto chosen = decoder_->run(plan))
+        for (const auto& one : batch_->take(*chosen))
+          pass_on(one);
+      else
+        fail_all(chosen.error());
+    }
+    stepping_ = !replies_.empty();
+    if (stepping_ && plan.rows.empty())
+      post_after(look_again, [this] { step(); });
+    else if (stepping_)
+      post([this] { step(); });
+  }
+
+  void drop_stopped() {
+    for (auto reply = replies_.begin(); reply != replies_.end();) {
+      if (reply->second.stream.stop_requested()) {
+        batch_->remove(reply->first);
+        reply = replies_.erase(reply);
+      } else {
+        ++reply;
+      }
+    }
+  }
+
+  void pass_on(const Chosen& chosen) {
+    const auto found = replies_.find(chosen.text);
+    auto& [stream, ignores_end] = found->second;
+    const auto& ends = decoder_->config().ends;
+    const bool ends_here = !ignores_end && std::find(ends.begin(), ends.end(), chosen.token) != ends.end();
+    Result<void> outcome;
+    if (!ends_here)
+      outcome = stream.write(item_of(chosen.token));
+    if (outcome && !ends_here && !chosen.is_last)
+      return;
+    if (outcome)
+      stream.finish();
+    else
+      stream.finish(outcome.error());
+    batch_->remove(chosen.text);
+    replies_.erase(found);
+  }
+
+  static v1::GenerateReply item_of(std::int32_t token) {
+    v1::GenerateReply item;
+    auto& output = *item.add_outputs();
+    output.set_name("tokens");
+    output.add_shape(1);
+    output.set_data(&token, sizeof(token));
+    return item;
+  }
+
+  void fail_all(const gpuactors::Error& error) {
+    for (auto& [id, reply] : replies_) {
+      batch_->remove(id);
+      reply.stream.finish(error);
+    }
+    replies_.clear();
+  }
+
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<Batch> batch_;
+  std::map<TextId, Reply> replies_;
+  TextId last_id_ = 0;
+  bool stepping_ = false;
+  /// For requests without a seed.
+  std::mt19937_64 random_{std::random_device{}()};
+};
+
+GPUACTORS_ACTOR("llm/decoder", Replica, v1::ReplicaConfig)
+    .method("describe", &Replica::describe)
+    .method("generate", &Replica::generate);
+
+} // namespace
+
+} // namespace llm

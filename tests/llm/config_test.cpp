@@ -1,0 +1,99 @@
+// Configurations that decoders have, and what is said of others.
+#include <apps/llm/config.hpp>
+#include <support/catch.hpp>
+#include <support/results.hpp>
+
+#include <nlohmann/json.hpp>
+
+using namespace llm;
+using gpuactors::Errc;
+using gpuactors::test::fails;
+
+namespace {
+
+nlohmann::json small() {
+  return {{"model_type", "llama"},         {"vocab_size", 61},       {"hidden_size", 32},
+          {"intermediate_size", 48},       {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},      {"rms_norm_eps", 1e-5},   {"rope_theta", 10000.0},
+          {"max_position_embeddings", 64}, {"eos_token_id", {2, 5}}};
+}
+
+/// What is said of the small one with this change.
+gpuactors::Error refused(const char* name, nlohmann::json value) {
+  auto json = small();
+  json[name] = std::move(value);
+  const auto config = read_config(json.dump());
+  REQUIRE_FALSE(config);
+  return config.error();
+}
+
+} // namespace
+
+TEST_CASE("a configuration says sizes, ends and rotations") {
+  const auto config = *read_config(small().dump());
+  CHECK((config.vocabulary == 61 && config.width == 32 && config.inner_width == 48 && config.layers == 2));
+  CHECK((config.query_heads == 4 && config.key_heads == 2 && config.head_size == 8 && config.positions == 64));
+  CHECK(config.ends == std::vector<std::int32_t>{2, 5});
+  REQUIRE(config.frequencies.size() == 4);
+  CHECK(config.frequencies[0] == 1.0F);
+  CHECK(config.frequencies[2] == Approx(0.01));
+  CHECK_FALSE(config.has_bias);
+  auto json = small();
+  json["model_type"] = "qwen2";
+  json["head_dim"] = 16;
+  json["tie_word_embeddings"] = true;
+  json.erase("num_key_value_heads");
+  json["eos_token_id"] = 3;
+  const auto other = *read_config(json.dump());
+  CHECK((other.has_bias && other.is_tied && other.head_size == 16 && other.key_heads == 4));
+  CHECK(other.ends == std::vector<std::int32_t>{3});
+}
+
+TEST_CASE("rotations are scaled as Llama 3.1 says: slow ones divided, fast ones as they are, others between") {
+  auto json = small();
+  json["head_dim"] = 64;
+  json["rope_theta"] = 500000.0;
+  const auto plain = read_config(json.dump())->frequencies;
+  json["rope_scaling"] = {{"rope_type", "llama3"},
+                          {"factor", 8.0},
+                          {"low_freq_factor", 1.0},
+                          {"high_freq_factor", 4.0},
+                          {"original_max_position_embeddings", 8192}};
+  const auto scaled = read_config(json.dump())->frequencies;
+  CHECK(scaled.front() == plain.front());
+  CHECK(scaled.back() == Approx(plain.back() / 8));
+  int between = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    CHECK((scaled[i] <= plain[i] * 1.0001F && scaled[i] >= plain[i] / 8.001F));
+    between += scaled[i] < plain[i] * 0.999F && scaled[i] > plain[i] / 7.99F ? 1 : 0;
+  }
+  CHECK(between > 2);
+}
+
+TEST_CASE("what is computed otherwise is refused and not computed wrongly") {
+  CHECK(fails(refused("model_type", "gpt2"), Errc::unsupported, "gpt2"));
+  CHECK(fails(refused("hidden_act", "gelu"), Errc::unsupported, "hidden_act"));
+  CHECK(fails(refused("rope_scaling", {{"type", "yarn"}}), Errc::unsupported, "yarn"));
+  CHECK(fails(refused("attention_bias", true), Errc::unsupported, "attention_bias"));
+  CHECK(fails(refused("mlp_bias", true), Errc::unsupported, "mlp_bias"));
+  auto json = small();
+  json["model_type"] = "mistral";
+  json["sliding_window"] = 32;
+  CHECK(fails(read_config(json.dump()).error(), Errc::unsupported, "sliding_window"));
+}
+
+TEST_CASE("what is missing or makes no sense is said by its name") {
+  auto json = small();
+  json.erase("vocab_size");
+  CHECK(fails(read_config(json.dump()).error(), Errc::invalid_argument, "no vocab_size"));
+  CHECK(fails(refused("hidden_size", -1), Errc::invalid_argument, "hidden_size in config.json is -1"));
+  CHECK(fails(refused("hidden_size", "many"), Errc::invalid_argument, "hidden_size"));
+  CHECK(fails(refused("vocab_size", std::int64_t{1} << 40), Errc::invalid_argument, "vocab_size"));
+  CHECK(fails(refused("num_key_value_heads", 3), Errc::invalid_argument, "do not divide"));
+  CHECK(fails(refused("head_dim", 7), Errc::invalid_argument, "even number"));
+  CHECK(fails(refused("eos_token_id", "end"), Errc::invalid_argument, "eos_token_id"));
+  CHECK(fails(refused("rms_norm_eps", 0), Errc::invalid_argument, "rms_norm_eps"));
+  CHECK(fails(refused("model_type", 3), Errc::invalid_argument, "config.json"));
+  CHECK(fails(read_config("[]").error(), Errc::invalid_argument, "no JSON object"));
+  CHECK(fails(read_config("{").error(), Errc::invalid_argument, "no JSON object"));
+}

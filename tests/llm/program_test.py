@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Serves a language model: program_test.py GPUACTORS-SERVE GPUACTORS PLUGIN FOLDER [CASE]
+
+FOLDER has the models and what is expected of them (make.py there)."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
+from program_support import Cases, environment, has, serving  # noqa: E402
+
+case = Cases()
+GENERATE = "/v2/models/m/generate"
+
+
+class Machine:
+    """The programs and the models."""
+
+    def __init__(self, serve, gpuactors, plugin, models, folder):
+        self.serve = serve
+        self.gpuactors = gpuactors
+        self.plugin = plugin
+        self.models = models
+        self.env = environment(folder)
+
+    def serving(self, *arguments, model="llama", keys="", devices="host:1x64MiB", notices=()):
+        source = f"m,actor=llm/decoder,set=folder={os.path.join(self.models, model)}{keys}"
+        return serving(self.serve, "--model", source, "--plugin", self.plugin, "--devices", devices, *arguments,
+                       env=self.env, notices=notices)
+
+    def expected(self, model="llama"):
+        with open(os.path.join(self.models, model, "expected.json"), encoding="ascii") as file:
+            return json.load(file)
+
+
+def write(server, **body):
+    return server.ask("POST", GENERATE, body)
+
+
+def written(one, end=7):
+    """What is expected of one case with the token that ends texts."""
+    tokens = one["written"]
+    return tokens[: tokens.index(end)] if end in tokens else tokens
+
+
+@case
+def texts(machine):
+    """tokens come as transformers chooses them, until the model ends the text or it is long enough"""
+    for model in ("llama", "qwen2"):
+        with machine.serving(model=model) as server:
+            has("\n".join(server.lines), "model m, version 1: tokens INT32 [-1] to a stream of tokens INT32 [-1]")
+            for one in machine.expected(model):
+                status, answer = write(server, tokens=one["prompt"], max_tokens=len(one["written"]), ignore_end=True)
+                assert status == 200, answer
+                if model == "llama":
+                    assert answer["tokens"] == one["written"], answer
+                first = answer["tokens"]
+                status, answer = write(server, tokens=one["prompt"], max_tokens=len(one["written"]))
+                wanted = written({"written": first})
+                # A text that ends at once has no items.
+                assert (status, answer.get("tokens", [])) == (200, wanted), answer
+
+
+@case
+def together(machine):
+    """many texts run at once and each is as it is alone"""
+    with machine.serving(keys=",max-running=4,set=context=100,set=step_tokens=8") as server:
+        cases = machine.expected()
+        answers = {}
+
+        def ask(i):
+            one = cases[i % len(cases)]
+            answers[i] = write(server, tokens=one["prompt"], max_tokens=len(one["written"]), ignore_end=True)
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for i, (status, answer) in answers.items():
+            assert (status, answer["tokens"]) == (200, cases[i % len(cases)]["written"]), (i, status, answer)
+
+
+@case
+def chances(machine):
+    """with a temperature a seed decides, and other seeds decide otherwise"""
+    with machine.serving() as server:
+        def one(seed, **more):
+            status, answer = write(server, tokens=[1, 2], max_tokens=20, temperature=1.5, seed=seed, ignore_end=True, **more)
+            assert status == 200, answer
+            return answer["tokens"]
+
+        assert one(5) == one(5)
+        assert len({tuple(one(seed)) for seed in range(6)}) == 6
+        assert one(5, top_k=1) == one(6, top_k=1)
+        assert one(5, top_p=0.000001) == one(5, top_k=1)
+
+
+@case
+def refusals(machine):
+    """what a request cannot have is said in words, and costs nothing"""
+    with machine.serving(keys=",set=context=20") as server:
+        for body, words in (
+            ({"tokens": []}, "no tokens were given"),
+            ({"tokens": [61]}, "61 is no token; they are 0 to 60"),
+            ({"tokens": [-1]}, "-1 is no token"),
+            ({"tokens": list(range(20))}, "20 tokens were given; with at least one more, 20 have room"),
+            ({"tokens": [1], "temperature": -1}, 'the parameter "temperature" is none of'),
+            ({"tokens": [1], "top_p": 0}, 'the parameter "top_p" is none of'),
+            ({"tokens": [1], "beams": 2}, 'the parameter "beams" is none of'),
+        ):
+            status, answer = write(server, **body)
+            assert status == 400, (body, status, answer)
+            has(answer["error"], words)
+        # What does not fit any more is left out.
+        status, answer = write(server, tokens=[1, 2, 3], max_tokens=1000, ignore_end=True)
+        assert (status, len(answer["tokens"])) == (200, 17), answer
+
+
+def refused(machine, model, words, devices="host:1x64MiB"):
+    done = subprocess.run([machine.serve, "--model", model, "--plugin", machine.plugin, "--devices", devices, "--http",
+                           "127.0.0.1:0"], env=machine.env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0, done
+    has(done.stderr, words)
+
+
+@case
+def settings(machine):
+    """a model that cannot be served says why before the server starts"""
+    for keys, words in (
+        (",set=step_tokens=0", 'the setting step_tokens is "0"; it is a whole number from 1'),
+        (",set=other=1", 'the setting "other" is none of folder, context and step_tokens'),
+        (",set=folder=/nowhere", "/nowhere/config.json cannot be read"),
+    ):
+        folder = "" if "folder" in keys else f",set=folder={os.path.join(machine.models, 'llama')}"
+        refused(machine, "m,actor=llm/decoder" + folder + keys, words)
+    refused(machine, "m,actor=llm/decoder", "set=folder=FOLDER")
+    refused(machine, f"m,actor=llm/decoder,gpus=1,set=folder={os.path.join(machine.models, 'llama')}",
+            "give it more memory, or less with set=context=N", devices="host:1x300KiB")
+
+
+if __name__ == "__main__":
+    sys.exit(case.run(Machine, 4))
