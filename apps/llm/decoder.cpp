@@ -98,9 +98,13 @@ Result<void> Decoder::allocate() {
   GPUACTORS_TRY(make(chosen_, DType::i32, {room_.slots}));
   GPUACTORS_LET(host_inputs, stream_.context().host_buffer(layout_.words * sizeof(std::int32_t)));
   host_inputs_ = std::move(host_inputs);
-  std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
   GPUACTORS_LET(host_chosen, stream_.context().host_buffer(count(room_.slots) * sizeof(std::int32_t)));
   host_chosen_ = std::move(host_chosen);
+  // Once for nobody, so that graphs can be captured from the first step on.
+  std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
+  write_inputs({}, 1, 1);
+  GPUACTORS_TRY(upload_pages());
+  GPUACTORS_TRY(queue(1, 1));
   return stream_.synchronize();
 }
 

@@ -8,7 +8,7 @@ endif()
 
 set(programs)
 foreach(program gpuactors-cli gpuactors-tour gpuactors-train gpuactors-bench gpu_verify gpu_actors test_conformance
-        test_processes_cuda)
+        test_llm test_processes_cuda)
   if(TARGET ${program})
     list(APPEND programs ${program})
   endif()
@@ -33,6 +33,7 @@ add_custom_target(bundle
           --file ${PROJECT_SOURCE_DIR}/LICENSE
           --file ${PROJECT_SOURCE_DIR}/tests/gpu/verify.sh
           --file ${PROJECT_SOURCE_DIR}/docs/gpu-verification.md
+          --folder ${PROJECT_SOURCE_DIR}/tests/data/llm
   DEPENDS ${CMAKE_CURRENT_LIST_DIR}/make_bundle.py
   COMMENT "Bundling ${GPUACTORS_BUNDLE}"
   VERBATIM COMMAND_EXPAND_LISTS)

@@ -2,7 +2,7 @@
 """Makes a relocatable archive: programs in bin/, libraries in lib/, licences of what is not ours in licenses/.
 
 make_bundle.py --output FILE.tar.gz --program FILE... --library FILE... [--loads FILE...] [--file FILE...]
-[--strip PROGRAM]
+[--folder FOLDER...] [--strip PROGRAM]
 
 What the programs and libraries need, as ldd says, comes along, and what they load by name (--loads), except glibc and
 CUDA: those belong to the machine. Our own files get the search path $ORIGIN/../lib (or $ORIGIN) as DT_RPATH, which,
@@ -153,6 +153,8 @@ def fill(folder, arguments):
             copy(licence[1], os.path.join(folder, "licenses"), licence[0])
     for file in arguments.file:
         copy(file, folder)
+    for tree in arguments.folder:
+        shutil.copytree(tree, os.path.join(folder, os.path.basename(tree)))
 
 
 def least_glibc(folder):
@@ -192,6 +194,7 @@ def main():
     parser.add_argument("--library", action="append", default=[])
     parser.add_argument("--loads", action="append", default=[], help="a library that ours load at run time, by name")
     parser.add_argument("--file", action="append", default=[])
+    parser.add_argument("--folder", action="append", default=[])
     arguments = parser.parse_args()
     name = os.path.basename(arguments.output).removesuffix(".tar.gz")
     with tempfile.TemporaryDirectory() as folder:

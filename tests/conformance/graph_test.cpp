@@ -32,6 +32,8 @@ TEST_CASE("a graph does what was captured each time it is launched, with the val
     auto w = stream.tensor_from(std::vector<float>(n * n, 2.0F), {n, n});
     auto y = stream.tensor_from(std::vector<float>(n * n, -1.0F), {n, n});
     REQUIRE(y);
+    REQUIRE(step(stream, *x, *w, *y, n));
+    REQUIRE(stream.launch(k::fill_value_f32, n * n, -1.0F, *y));
     const auto graph = stream.capture([&] { return step(stream, *x, *w, *y, n); });
     REQUIRE(graph);
     CHECK(graph->operations() >= 3);
@@ -94,7 +96,10 @@ TEST_CASE("products of a graph and of another stream share the context, and both
     auto y = stream.tensor(DType::f32, {n, n});
     auto z = second->tensor(DType::f32, {n, n});
     REQUIRE(z);
-    // Its first product: what products need is made here.
+    const auto first = stream.capture([&] { return stream.gemm(*x, *w, *y); });
+    CHECK(first.error().message()
+          == "the first product of a context cannot be part of a graph: run the work once before you capture it");
+    REQUIRE(stream.gemm(*x, *w, *y));
     const auto graph = stream.capture([&] { return stream.gemm(*x, *w, *y); });
     REQUIRE(graph);
     for (int i = 0; i < 10; ++i) {

@@ -24,6 +24,7 @@ TEST_CASE("a graph of a fraction runs on its own groups, and is gone before they
     auto& stream = context->stream();
     auto x = *stream.tensor_from(std::vector<float>(16, 1.0F), {4, 4});
     auto y = *stream.tensor(DType::f32, {4, 4});
+    REQUIRE(stream.gemm(x, x, y));
     REQUIRE(stream.synchronize());
     (void)take_work(true);
     (void)take_work(false);
@@ -52,6 +53,7 @@ TEST_CASE("whatever step of a graph the driver refuses, the stream goes on and n
     auto& stream = context->stream();
     auto x = *stream.tensor_from(std::vector<float>(16, 1.0F), {4, 4});
     auto y = *stream.tensor(DType::f32, {4, 4});
+    REQUIRE(stream.gemm(x, x, y));
     {
       const Fault fault{api, invalid_handle};
       const auto graph = stream.capture([&] { return stream.gemm(x, x, y); });

@@ -66,7 +66,7 @@ CUgraphExec make_bare(Lab& lab, CUstream stream, int kernels) {
   std::uint64_t n = 1;
   KernelPack<> pack;
   void* arguments[] = {&n, &pack};
-  must(driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  must(driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   for (int i = 0; i < kernels; ++i)
     must(driver.launch_kernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));
   CUgraph graph = nullptr;

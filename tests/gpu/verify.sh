@@ -350,6 +350,10 @@ stage_suites() {
   ! full || teller=tell_stated run fractions_8_queues CUDA_DEVICE_MAX_CONNECTIONS=8 \
     "$bin/gpu_verify" --only fractions --stated
   run actors "$bin/gpu_actors" "${smoke[@]}"
+  # In a build, the program knows where its models are.
+  local models=()
+  [[ ! -d $here/llm ]] || models=("LLM_TEST_DATA=$here/llm")
+  run language_models GPUACTORS_TEST_DEVICES=cuda "${models[@]}" "$bin/test_llm" --durations yes
   ! full || run processes "$bin/test_processes_cuda" --durations yes
 }
 

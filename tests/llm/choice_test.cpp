@@ -1,8 +1,9 @@
 // The choice of tokens: the likeliest, from the likeliest, and as often as they are likely.
+#include "device.hpp"
+
 #include <apps/llm/kernels.hpp>
 #include <support/catch.hpp>
-
-#include <nn/host.hpp>
+#include <support/results.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +11,7 @@
 
 using namespace llm;
 using namespace gpuactors;
-using nn::test::must;
+using gpuactors::test::must;
 
 namespace {
 
@@ -26,7 +27,7 @@ std::vector<float> logits() {
 
 /// How often each token is chosen, with a seed for each time.
 std::map<std::int32_t, int> choose(Choice choice, int times, const std::vector<float>& row = logits()) {
-  const auto context = nn::test::open_host();
+  const auto context = llm::test::open_device();
   auto& stream = context->stream();
   std::vector<float> rows;
   std::vector<std::uint8_t> choices(static_cast<std::size_t>(times) * sizeof(Choice));

@@ -1,11 +1,13 @@
 // Decoders against what transformers computes with the same weights (tests/data/llm/make.py): logits, and texts that
 // are written alone, together, in parts and in other pages.
+#include "device.hpp"
+
 #include <apps/llm/batch.hpp>
 #include <apps/llm/decoder.hpp>
 #include <support/catch.hpp>
+#include <support/results.hpp>
 
 #include <nlohmann/json.hpp>
-#include <nn/host.hpp>
 
 #include <cmath>
 #include <filesystem>
@@ -14,19 +16,12 @@
 
 using namespace llm;
 using namespace gpuactors;
-using nn::test::must;
+using gpuactors::test::must;
+using llm::test::folder_of;
+using llm::test::read;
 using Json = nlohmann::json;
 
 namespace {
-
-std::filesystem::path folder_of(const std::string& model) {
-  return std::filesystem::path{LLM_TEST_DATA} / model;
-}
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream input{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{input}, {}};
-}
 
 Json expected(const std::string& model) {
   return Json::parse(read(folder_of(model) / "expected.json"));
@@ -34,7 +29,7 @@ Json expected(const std::string& model) {
 
 /// A decoder on a host device of its own.
 struct Bench {
-  std::unique_ptr<Context> context = nn::test::open_host();
+  std::unique_ptr<Context> context = llm::test::open_device();
   std::unique_ptr<Decoder> decoder;
   Batch batch;
 
@@ -42,6 +37,10 @@ struct Bench {
     auto& stream = context->stream();
     auto config = must(read_config(read(folder_of(model) / "config.json")));
     auto weights = must(load_weights(stream, config, folder_of(model)));
+    // Products take memory of their own on CUDA, at the first of them.
+    const auto a = must(stream.tensor_from(std::vector<float>{1}, {1, 1}));
+    auto c = must(stream.tensor(DType::f32, {1, 1}));
+    must(stream.gemm(a, a, c));
     const auto used = context->memory_used();
     const auto dtype = weights.dtype;
     const auto pages = static_cast<std::uint64_t>(room.pages + 1) * Decoder::page_bytes(config, dtype);

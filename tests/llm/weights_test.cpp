@@ -1,4 +1,6 @@
 // Files of weights: whole, in several files, and what is wrong with others.
+#include "device.hpp"
+
 #include <apps/llm/weights.hpp>
 #include <apps/nn/safetensors.hpp>
 #include <support/catch.hpp>
@@ -6,7 +8,6 @@
 #include <support/temporary_folder.hpp>
 
 #include <nlohmann/json.hpp>
-#include <nn/host.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -14,7 +15,7 @@
 using namespace llm;
 using namespace gpuactors;
 using gpuactors::test::fails;
-using nn::test::must;
+using gpuactors::test::must;
 namespace fs = std::filesystem;
 
 namespace {
@@ -25,17 +26,16 @@ struct Model {
 };
 
 Model load_small() {
-  const auto folder = fs::path{LLM_TEST_DATA} / "llama";
-  std::ifstream input{folder / "config.json"};
-  return {must(read_config(std::string{std::istreambuf_iterator<char>{input}, {}})),
+  const auto folder = llm::test::folder_of("llama");
+  return {must(read_config(llm::test::read(folder / "config.json"))),
           must(nn::read_safetensors(folder / "model.safetensors", nn::Checksum::optional))};
 }
 
 /// What is said of a folder whose one file has these arrays.
 Error refused(const Config& config, const nn::NamedArrays& arrays) {
-  const test::TemporaryFolder folder;
+  const gpuactors::test::TemporaryFolder folder;
   must(nn::write_safetensors(fs::path{folder.path()} / "model.safetensors", {}, arrays));
-  const auto context = nn::test::open_host();
+  const auto context = llm::test::open_device();
   const auto weights = load_weights(context->stream(), config, folder.path());
   REQUIRE_FALSE(weights);
   return weights.error();
@@ -45,7 +45,7 @@ Error refused(const Config& config, const nn::NamedArrays& arrays) {
 
 TEST_CASE("weights in several files are those of one") {
   const auto model = load_small();
-  const test::TemporaryFolder folder;
+  const gpuactors::test::TemporaryFolder folder;
   const fs::path path{folder.path()};
   nn::NamedArrays parts[2];
   nlohmann::json index;
@@ -57,10 +57,10 @@ TEST_CASE("weights in several files are those of one") {
   must(nn::write_safetensors(path / "a.safetensors", {}, parts[0]));
   must(nn::write_safetensors(path / "b.safetensors", {}, parts[1]));
   std::ofstream{path / "model.safetensors.index.json"} << index;
-  const auto context = nn::test::open_host();
+  const auto context = llm::test::open_device();
   auto& stream = context->stream();
   const auto split = must(load_weights(stream, model.config, path));
-  const auto whole = must(load_weights(stream, model.config, fs::path{LLM_TEST_DATA} / "llama"));
+  const auto whole = must(load_weights(stream, model.config, llm::test::folder_of("llama")));
   CHECK(must(stream.to_host<float>(split.layers[1].qkv)) == must(stream.to_host<float>(whole.layers[1].qkv)));
   CHECK(must(stream.to_host<float>(split.layers[0].gate_up)) == must(stream.to_host<float>(whole.layers[0].gate_up)));
   CHECK(must(stream.to_host<float>(split.head)) == must(stream.to_host<float>(whole.head)));
@@ -92,8 +92,8 @@ TEST_CASE("what is missing, or has another shape or type than it should, is said
 
 TEST_CASE("a folder without weights, or with a list of files elsewhere, is refused") {
   const auto model = load_small();
-  const auto context = nn::test::open_host();
-  const test::TemporaryFolder folder;
+  const auto context = llm::test::open_device();
+  const gpuactors::test::TemporaryFolder folder;
   const fs::path path{folder.path()};
   CHECK(load_weights(context->stream(), model.config, path).error().code() == Errc::not_found);
   for (const char* index : {"{", "{}", R"({"weight_map": {"a": 1}})", R"({"weight_map": {"a": "../other"}})"}) {
@@ -106,8 +106,8 @@ TEST_CASE("a folder without weights, or with a list of files elsewhere, is refus
 TEST_CASE("weights that do not fit say so with the numbers before anything is read") {
   auto model = load_small();
   model.config.vocabulary = 10'000'000;
-  const auto context = nn::test::open_host();
-  const auto weights = load_weights(context->stream(), model.config, fs::path{LLM_TEST_DATA} / "llama");
+  const auto context = llm::test::open_device();
+  const auto weights = load_weights(context->stream(), model.config, llm::test::folder_of("llama"));
   REQUIRE_FALSE(weights);
   CHECK(weights.error().code() == Errc::out_of_memory);
 }

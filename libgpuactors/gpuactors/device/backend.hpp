@@ -176,8 +176,8 @@ public:
   // -- graphs ----------------------------------------------------------------------------------
 
   /// From now on, what is queued on `stream` is captured and does not run. One stream of a backend at a time. Until
-  /// `end_capture`, only launches, products, copies and fills may be queued on it, and nothing may wait for it. Memory
-  /// may be freed meanwhile.
+  /// `end_capture`, only launches, products (not the first of the backend), copies and fills may be queued on it, and
+  /// nothing may wait for it. Memory may be freed meanwhile.
   virtual Result<void> begin_capture(StreamHandle stream);
   /// Ends that and returns what was captured. Called after every `begin_capture` that succeeded.
   virtual Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream);

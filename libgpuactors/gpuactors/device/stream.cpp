@@ -252,6 +252,10 @@ Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const Gem
 Result<void> Stream::gemm(const Gemm& product) {
   GPUACTORS_LET(on, backend());
   GPUACTORS_TRY(check_gemm(product));
+  if (capturing_ && !state_->has_multiplied)
+    return fail(Errc::invalid_argument,
+                "the first product of a context cannot be part of a graph: run the work once before you capture it");
+  state_->has_multiplied = true;
   return on->gemm(product, handle_);
 }
 

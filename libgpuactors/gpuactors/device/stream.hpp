@@ -264,9 +264,11 @@ public:
   /// graph can be launched as often as wanted, with the same addresses and arguments each time; one launch costs less
   /// than those of its parts (on CUDA, a CUDA graph). Tensors and host memory of the graph must live while it runs.
   ///
-  /// `work` may only launch, multiply, copy and fill on this stream; it must not destroy tensors, or use another
-  /// context. Allocate before.
-  /// @returns the error of `work`; `invalid_argument` if it has queued nothing, or called what it may not.
+  /// Run the work once before, as it is: then its kernels are loaded, and products have what they need. `work` may
+  /// only launch, multiply, copy and fill on this stream. Allocate before.
+  /// @returns the error of `work`; `invalid_argument` if it has queued nothing, called what it may not, or has the
+  ///          first product of its context; `unavailable` if another library of the process has broken the capture off:
+  ///          capture again.
   template <class Work>
   Result<Graph> capture(Work&& work) {
     struct Guard {

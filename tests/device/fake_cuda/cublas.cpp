@@ -1,6 +1,7 @@
 // libcublas for tests: column-major products by plain loops, in stream order, with cuBLAS's rules about workspaces.
 #include <cublas_v2.h>
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 
 using namespace gpuactors;
@@ -102,6 +103,8 @@ int fake_cublas_destroyed() {
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   fake::need_context("cublasCreate");
+  if (fake::is_capturing())
+    fake::misuse("a handle of cuBLAS was made while a stream is captured");
   if (const auto planned = fake::planned("cublasCreate"); planned != CUDA_SUCCESS)
     return static_cast<cublasStatus_t>(planned);
   *handle = reinterpret_cast<cublasHandle_t>(new FakeHandle);

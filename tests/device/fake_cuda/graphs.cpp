@@ -38,9 +38,9 @@ void need_no_capture(CUstream stream, const char* api) {
 
 CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   need_context("cuStreamBeginCapture");
-  // Calls of other threads would break it off, or be refused.
-  if (mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
-    misuse("a capture that other threads are held to");
+  // Else calls of other threads would break it off, or this one's be refused: of events, of memory that is freed.
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+    misuse("a capture that forbids other calls");
   if (const auto result = planned("cuStreamBeginCapture"); result != CUDA_SUCCESS)
     return result;
   if (!machine().backend->begin_capture(handle(stream)))
@@ -112,6 +112,11 @@ CUresult graph_destroy(CUgraph graph) {
   delete reinterpret_cast<FakeGraph*>(graph);
   --live;
   return CUDA_SUCCESS;
+}
+
+bool is_capturing() {
+  const std::lock_guard guard{captures().mutex};
+  return !captures().streams.empty();
 }
 
 bool has_graphs_of(const void* context) {

@@ -17,6 +17,9 @@ CUresult graph_destroy(CUgraph graph);
 /// the graph.
 void need_no_capture(CUstream stream, const char* api);
 
+/// Whether any stream is captured.
+bool is_capturing();
+
 /// Whether there are graphs that were captured in that green context.
 bool has_graphs_of(const void* context);
 

@@ -459,16 +459,16 @@ Result<void> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, u
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
-  const bool captures = native(stream) == captured_;
-  GPUACTORS_TRY(prepare_products(captures ? service_ : native(stream)));
   // A graph follows other products when it is launched.
-  if (!captures)
-    GPUACTORS_TRY(follow_products(native(stream)));
-  auto outcome = shared_.products->start(
-      product, {native(stream), workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0});
-  captured_needs_.workspace |= captures;
-  if (captures)
-    return outcome;
+  if (native(stream) == captured_) {
+    if (captured_handle_ == nullptr)
+      return fail(Errc::invalid_argument, "the first product of a backend cannot be part of a graph");
+    captured_needs_.workspace = true;
+    return shared_.products->start(product, product_place(stream), captured_handle_.get());
+  }
+  GPUACTORS_TRY(prepare_products(native(stream)));
+  GPUACTORS_TRY(follow_products(native(stream)));
+  auto outcome = shared_.products->start(product, product_place(stream));
   product_stream_ = native(stream);
   product_marked_ = false;
   // Only this thread makes and ends streams. A mark costs time on the device, and may keep the next product from
@@ -479,6 +479,10 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   // tried again when another stream needs it.
   auto marked = mark_products();
   return shared_.primary->lost() ? marked : outcome;
+}
+
+Products::Place CudaBackend::product_place(StreamHandle stream) const {
+  return {native(stream), workspace_, workspace_bytes_, partition_.is_part() ? partition_.sms() : 0};
 }
 
 Result<void> CudaBackend::follow_products(CUstream stream) {

@@ -120,6 +120,8 @@ private:
   void keep_beside() noexcept;
   /// Makes what products need, at the first one, which runs on `stream`.
   Result<void> prepare_products(CUstream stream);
+  /// Where products of `stream` run, and in what memory.
+  [[nodiscard]] Products::Place product_place(StreamHandle stream) const;
   /// Lets products on `stream` come after those of another stream.
   Result<void> follow_products(CUstream stream);
   /// Marks where products on their stream are done, or later.
@@ -166,6 +168,8 @@ private:
   /// Behind what that stream had before. Made at the first capture.
   CUevent before_capture_ = nullptr;
   GraphNeeds captured_needs_;
+  /// For the products of a graph, which must not make one; null where there are none.
+  std::shared_ptr<cublasContext> captured_handle_;
   /// That must be closed before the contexts of their streams end.
   std::vector<std::weak_ptr<CudaGraph>> graphs_;
 };

@@ -20,12 +20,21 @@ Result<void> CudaBackend::begin_capture(StreamHandle stream) {
   }
   // What is freed meanwhile is freed there.
   GPUACTORS_TRY(locked_service());
+  // Nor may a handle of cuBLAS be made meanwhile.
+  if (workspace_ != nullptr) {
+    GPUACTORS_LET(handle, shared_.products->reserve());
+    captured_handle_ = std::move(handle);
+  }
   const std::lock_guard guard{free_mutex_};
-  GPUACTORS_TRY(check(driver().event_record(before_capture_, captured), "cuEventRecord"));
-  GPUACTORS_TRY(cuda::begin_capture(*shared_.primary, captured));
-  captured_ = captured;
+  auto begun = check(driver().event_record(before_capture_, captured), "cuEventRecord");
+  if (begun)
+    begun = cuda::begin_capture(*shared_.primary, captured);
+  if (begun)
+    captured_ = captured;
+  else
+    captured_handle_ = nullptr;
   captured_needs_ = {};
-  return {};
+  return begun;
 }
 
 Result<std::shared_ptr<BackendGraph>> CudaBackend::end_capture(StreamHandle stream) {
@@ -34,6 +43,7 @@ Result<std::shared_ptr<BackendGraph>> CudaBackend::end_capture(StreamHandle stre
   if (captured_ != captured)
     return fail(Errc::invalid_argument, "the stream is not being captured");
   auto needs = std::exchange(captured_needs_, {});
+  captured_handle_ = nullptr;
   auto ended = [&] {
     const std::lock_guard guard{free_mutex_};
     captured_ = nullptr;

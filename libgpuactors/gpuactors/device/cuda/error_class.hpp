@@ -44,6 +44,10 @@ namespace gpuactors::cuda {
   case 102: // DEVICE_NOT_LICENSED
     return Errc::device_lost;
 
+  // Somebody else in the process has broken off a capture.
+  case 901: // STREAM_CAPTURE_INVALIDATED
+    return Errc::unavailable;
+
   // The MPS server cannot serve us now.
   case 802: // SYSTEM_NOT_READY
   case 805: // MPS_CONNECTION_FAILED

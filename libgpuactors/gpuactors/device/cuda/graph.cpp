@@ -40,7 +40,7 @@ void CudaGraph::close() noexcept {
 }
 
 Result<void> begin_capture(Primary& primary, CUstream stream) {
-  return primary.check(primary.driver().stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+  return primary.check(primary.driver().stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
                        "cuStreamBeginCapture");
 }
 
@@ -50,7 +50,7 @@ Result<CUgraph> end_capture(Primary& primary, CUstream stream) {
   if (ended && captured != nullptr)
     return captured;
   if (ended)
-    return fail(Errc::invalid_argument, "the capture was broken off by a call that a graph cannot have");
+    return fail(Errc::unavailable, "the capture was broken off by another call of the process: capture again");
   return fail(ended.error());
 }
 

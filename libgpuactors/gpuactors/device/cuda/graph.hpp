@@ -54,8 +54,9 @@ private:
   GraphNeeds needs_;
 };
 
-/// Lets the driver capture what is queued on `stream`; of threads, only this one is held to what may be called
-/// meanwhile. The primary context is current.
+/// Lets the driver capture what is queued on `stream`. No thread is refused other calls meanwhile, this one neither
+/// (events of other streams, memory that is freed): what cannot be part of a graph is refused before. The primary
+/// context is current.
 Result<void> begin_capture(Primary& primary, CUstream stream);
 
 /// Ends that. @returns what was captured, to be given to `CudaGraph::make`.

@@ -50,13 +50,22 @@ Result<cublasHandle_t> Products::take() {
 
 Result<void> Products::start(const Gemm& product, const Place& place) {
   GPUACTORS_LET(handle, take());
-  auto started = start(handle, product, place);
-  const std::lock_guard guard{mutex_};
-  idle_.push_back(handle);
+  auto started = start(product, place, handle);
+  give_back(handle);
   return started;
 }
 
-Result<void> Products::start(cublasHandle_t handle, const Gemm& g, const Place& place) const {
+void Products::give_back(cublasHandle_t handle) {
+  const std::lock_guard guard{mutex_};
+  idle_.push_back(handle);
+}
+
+Result<std::shared_ptr<cublasContext>> Products::reserve() {
+  GPUACTORS_LET(handle, take());
+  return std::shared_ptr<cublasContext>{handle, [this](cublasHandle_t lent) { give_back(lent); }};
+}
+
+Result<void> Products::start(const Gemm& g, const Place& place, cublasHandle_t handle) const {
   const auto device = primary_->ordinal();
   GPUACTORS_TRY(check(cublas_, cublas_.set_stream(handle, place.stream), "cublasSetStream", device));
   // Setting a stream puts the library's own workspace back in place, which no quota counts.

@@ -5,6 +5,7 @@
 #include <gpuactors/device/cuda/cublas.hpp>
 #include <gpuactors/device/cuda/primary.hpp>
 
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -37,9 +38,15 @@ public:
   /// Starts a product. The primary context is current.
   Result<void> start(const Gemm& product, const Place& place);
 
+  /// Lends a handle for several products, until the last copy of the result is gone. The primary context is current.
+  Result<std::shared_ptr<cublasContext>> reserve();
+
+  /// Starts a product on a handle that is lent. The primary context is current.
+  Result<void> start(const Gemm& product, const Place& place, cublasHandle_t handle) const;
+
 private:
   Result<cublasHandle_t> take();
-  Result<void> start(cublasHandle_t handle, const Gemm& product, const Place& place) const;
+  void give_back(cublasHandle_t handle);
   /// Starts a product of f16 or bf16 on a handle that is set up.
   Result<void> start_16_bit(cublasHandle_t handle, const Gemm& product) const;
 

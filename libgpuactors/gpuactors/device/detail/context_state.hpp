@@ -134,6 +134,8 @@ struct ContextState {
   std::vector<StreamHandle> idle;
   /// Whether kernels may be compiled from source.
   bool runtime_source = true;
+  /// Whether a product was started that is not part of a graph. What products need was made then.
+  bool has_multiplied = false;
 
   Result<StreamHandle> take_stream();
 
