@@ -89,7 +89,8 @@ def chances(machine):
     """with a temperature a seed decides, and other seeds decide otherwise"""
     with machine.serving() as server:
         def one(seed, **more):
-            status, answer = write(server, tokens=[1, 2], max_tokens=20, temperature=1.5, seed=seed, ignore_end=True, **more)
+            status, answer = write(server, tokens=[1, 2], max_tokens=20, temperature=1.5, seed=seed, ignore_end=True,
+                                   **more)
             assert status == 200, answer
             return answer["tokens"]
 
