@@ -98,7 +98,7 @@ std::vector<Chosen> Batch::take(const std::vector<std::int32_t>& chosen) {
     if (text == running_.end())
       continue;
     text->tokens.push_back(chosen[i]);
-    const bool is_last = static_cast<std::int64_t>(text->tokens.size()) >= text->most;
+    const bool is_last = static_cast<std::int64_t>(text->tokens.size()) >= text->most || chosen[i] == no_token;
     result.push_back({text->id, chosen[i], is_last});
     if (is_last)
       end(static_cast<std::size_t>(text - running_.begin()));

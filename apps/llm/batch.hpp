@@ -31,7 +31,7 @@ struct Text {
 struct Chosen {
   TextId text;
   std::int32_t token;
-  /// Whether the text is as long as it may be. Then it is gone.
+  /// Whether the text is as long as it may be, or there was no token for it. Then it is gone.
   bool is_last;
 };
 

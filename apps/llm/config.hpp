@@ -22,7 +22,7 @@ struct Config {
   std::int64_t key_heads = 0;
   /// Numbers of a head.
   std::int64_t head_size = 0;
-  /// Positions that it was trained for.
+  /// Positions that it was trained for; of one that looks back at fewer (a sliding window), that many.
   std::int64_t positions = 0;
   float norm_epsilon = 0;
   /// Whether queries, keys and values have biases (Qwen 2).
@@ -46,7 +46,11 @@ struct Config {
 /// Reads a configuration.
 /// @returns `invalid_argument`, naming the entry, for what is missing or makes no sense; `unsupported` for decoders
 /// that
-///          compute otherwise: other types, activations, rotations, or attention to a part of the text.
+///          compute otherwise: other types, activations, rotations, quantized weights.
 gpuactors::Result<Config> read_config(std::string_view json);
+
+/// Adds the tokens that end texts from a generation_config.json, which may have more of them.
+/// @returns `invalid_argument` for a file that is none.
+gpuactors::Result<void> add_ends(Config& config, std::string_view json);
 
 } // namespace llm

@@ -68,6 +68,10 @@ Decoder::Decoder(Stream& stream, Config config, Weights weights, const Room& roo
   page_table_.resize((slots + 1) * static_cast<std::size_t>(pages_a_slot_), 0);
 }
 
+Decoder::~Decoder() {
+  (void)stream_.synchronize();
+}
+
 Result<void> Decoder::allocate() {
   const auto type = weights_.dtype;
   const auto widths = config_.query_width() + 2 * config_.key_width();
@@ -118,6 +122,16 @@ void Decoder::set_pages(std::int64_t slot, std::span<const std::int32_t> pages) 
 // -- a step --------------------------------------------------------------------------------------
 
 Result<std::vector<std::int32_t>> Decoder::run(const Step& step) {
+  auto started = start(step);
+  // Also if it did not start as a whole: what has may still read the inputs.
+  auto done = stream_.synchronize();
+  GPUACTORS_TRY(std::move(started));
+  GPUACTORS_TRY(std::move(done));
+  const auto* chosen = host_chosen_.data<std::int32_t>();
+  return std::vector<std::int32_t>(chosen, chosen + step.wanted.size());
+}
+
+Result<void> Decoder::start(const Step& step) {
   const auto rows = static_cast<std::int64_t>(step.rows.size());
   const auto wanted = static_cast<std::int64_t>(step.wanted.size());
   if (rows < 1 || rows > room_.rows || wanted > room_.slots)
@@ -128,21 +142,26 @@ Result<std::vector<std::int32_t>> Decoder::run(const Step& step) {
     one_each = step.wanted[static_cast<std::size_t>(i)].row == i;
   if (!one_each) {
     write_inputs(step, rows, wanted);
-    GPUACTORS_TRY(queue(rows, wanted));
-  } else {
-    const auto padded =
-        std::min(room_.slots, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows))));
-    write_inputs(step, padded, padded);
-    auto& graph = graphs_[padded];
-    if (!graph) {
-      GPUACTORS_LET(captured, stream_.capture([&] { return queue(padded, padded); }));
-      graph = std::move(captured);
-    }
-    GPUACTORS_TRY(stream_.launch(graph));
+    return queue(rows, wanted);
   }
-  GPUACTORS_TRY(stream_.synchronize());
-  const auto* chosen = host_chosen_.data<std::int32_t>();
-  return std::vector<std::int32_t>(chosen, chosen + wanted);
+  const auto padded = std::min(room_.slots, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows))));
+  write_inputs(step, padded, padded);
+  return queue_often(padded);
+}
+
+Result<void> Decoder::queue_often(std::int64_t rows) {
+  auto& [has_run, may_be_graph, graph] = often_[rows];
+  if (has_run && may_be_graph && !graph) {
+    auto captured = stream_.capture([&] { return queue(rows, rows); });
+    if (captured)
+      graph = std::move(*captured);
+    else if (captured.error().code() == Errc::context_lost)
+      return fail(captured.error());
+    // Broken off by somebody else, it is tried again at the next step.
+    may_be_graph = captured || captured.error().code() == Errc::unavailable;
+  }
+  has_run = true;
+  return graph ? stream_.launch(graph) : queue(rows, rows);
 }
 
 void Decoder::write_inputs(const Step& step, std::int64_t rows, std::int64_t wanted) {

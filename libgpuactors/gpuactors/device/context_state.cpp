@@ -98,9 +98,20 @@ Result<StreamHandle> ContextState::take_stream() {
   return stream;
 }
 
+Result<std::shared_ptr<BackendGraph>> ContextState::end_capture(StreamHandle stream) {
+  if (ground == nullptr)
+    return fail(Errc::lease_expired, "the context of this stream has ended");
+  if (captured.native == nullptr || captured.native != stream.native)
+    return fail(Errc::invalid_argument, "the stream was destroyed while it was captured");
+  captured = {};
+  return ground->backend->end_capture(stream);
+}
+
 void ContextState::put_stream(StreamHandle stream) noexcept {
   if (ground == nullptr)
     return;
+  if (captured.native == stream.native)
+    (void)end_capture(stream);
   (void)ground->backend->synchronize(stream);
   idle.push_back(stream);
 }

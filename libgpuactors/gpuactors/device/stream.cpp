@@ -92,9 +92,7 @@ Stream::Stream(std::shared_ptr<detail::ContextState> state, StreamHandle handle)
   // nop
 }
 
-Stream::Stream(Stream&& other) noexcept
-  : state_(std::move(other.state_)), handle_(std::exchange(other.handle_, {})),
-    capturing_(std::exchange(other.capturing_, false)) {
+Stream::Stream(Stream&& other) noexcept : state_(std::move(other.state_)), handle_(std::exchange(other.handle_, {})) {
   // nop
 }
 
@@ -103,7 +101,6 @@ Stream& Stream::operator=(Stream&& other) noexcept {
     retire();
     state_ = std::move(other.state_);
     handle_ = std::exchange(other.handle_, {});
-    capturing_ = std::exchange(other.capturing_, false);
   }
   return *this;
 }
@@ -119,12 +116,17 @@ void Stream::retire() noexcept {
 }
 
 Result<Backend*> Stream::backend_beside_capture(const char* call) const {
-  if (capturing_)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} cannot be part of a graph: while a stream is captured it takes launches, products, "
-                            "copies and fills",
-                            call));
-  return backend();
+  GPUACTORS_LET(found, backend());
+  if (state_->captured.native != handle_.native)
+    return found;
+  Error error{
+      Errc::invalid_argument,
+      fmt::format("{} cannot be part of a graph: while a stream is captured it takes launches, products, copies "
+                  "and fills",
+                  call)};
+  if (!state_->refused)
+    state_->refused = error;
+  return fail(std::move(error));
 }
 
 Result<Backend*> Stream::backend() const {
@@ -194,10 +196,15 @@ Result<void> Stream::launch(const KernelInfo& kernel, const KernelExtent& extent
 
 Result<void> Stream::launch(const KernelInfo& kernel, const Blocks& blocks, unsigned threads, const void* pack,
                             std::size_t pack_bytes) {
+  if (blocks.shared_bytes > limits::most_shared_bytes)
+    return fail(Errc::invalid_argument,
+                fmt::format("kernel {} was started with {} B of shared memory for each block; {} B "
+                            "is the most",
+                            kernel.name, blocks.shared_bytes, limits::most_shared_bytes));
   // What is beyond the largest grid, the blocks take over in turns.
   constexpr std::uint64_t largest_grid = std::numeric_limits<std::int32_t>::max();
   const auto grid = static_cast<unsigned>(std::clamp<std::uint64_t>(blocks.count, 1, largest_grid));
-  const LaunchShape shape{{grid, 1, 1}, {threads, 1, 1}, blocks.shared_bytes};
+  const LaunchShape shape{{grid, 1, 1}, {threads, 1, 1}, static_cast<unsigned>(blocks.shared_bytes)};
   return launch(kernel, {blocks.count, shape}, pack, pack_bytes);
 }
 
@@ -252,7 +259,7 @@ Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const Gem
 Result<void> Stream::gemm(const Gemm& product) {
   GPUACTORS_LET(on, backend());
   GPUACTORS_TRY(check_gemm(product));
-  if (capturing_ && !state_->has_multiplied)
+  if (state_->captured.native == handle_.native && !state_->has_multiplied)
     return fail(Errc::invalid_argument,
                 "the first product of a context cannot be part of a graph: run the work once before you capture it");
   state_->has_multiplied = true;
@@ -261,23 +268,40 @@ Result<void> Stream::gemm(const Gemm& product) {
 
 // -- graphs --------------------------------------------------------------------------------------
 
-Result<void> Stream::begin_capture() {
-  GPUACTORS_LET(on, backend_beside_capture("another capture"));
-  GPUACTORS_TRY(on->begin_capture(handle_));
-  capturing_ = true;
-  return {};
+Stream::Capture::Capture(std::shared_ptr<detail::ContextState> state, StreamHandle handle)
+  : state_(std::move(state)), handle_(handle) {
+  // nop
 }
 
-Result<Graph> Stream::end_capture(Result<void> outcome) {
-  capturing_ = false;
-  GPUACTORS_LET(on, backend());
-  auto captured = on->end_capture(handle_);
-  // What the work said is why the rest failed.
+Stream::Capture::~Capture() {
+  if (state_ != nullptr)
+    (void)state_->end_capture(handle_);
+}
+
+Result<Stream::Capture> Stream::begin_capture() {
+  GPUACTORS_LET(on, backend_beside_capture("another capture"));
+  if (state_->captured.native != nullptr)
+    return fail(Errc::invalid_argument, "another stream of this context is being captured");
+  GPUACTORS_TRY(on->begin_capture(handle_));
+  state_->captured = handle_;
+  state_->refused.reset();
+  return Capture{state_, handle_};
+}
+
+Result<Graph> Stream::Capture::end(Result<void> outcome) {
+  const auto state = std::exchange(state_, nullptr);
+  auto captured = state->end_capture(handle_);
+  // Somebody else is why the work failed.
+  if (!captured && captured.error().code() == Errc::unavailable)
+    return fail(std::move(captured).error());
   GPUACTORS_TRY(std::move(outcome));
+  // The work may have gone on without what was refused: then a graph would lack it.
+  if (state->refused)
+    return fail(*state->refused);
   GPUACTORS_LET(graph, std::move(captured));
   if (graph->operations() == 0)
     return fail(Errc::invalid_argument, "nothing was queued on the stream while it was captured");
-  return Graph{state_->ground, std::move(graph)};
+  return Graph{state->ground, std::move(graph)};
 }
 
 Result<void> Stream::launch(const Graph& graph) {

@@ -271,21 +271,10 @@ public:
   ///          capture again.
   template <class Work>
   Result<Graph> capture(Work&& work) {
-    struct Guard {
-      Stream& stream;
-      bool done = false;
-
-      // If `work` throws, the stream is needed again all the same.
-      ~Guard() {
-        if (!done)
-          (void)stream.end_capture({});
-      }
-    };
-    GPUACTORS_TRY(begin_capture());
-    Guard guard{*this};
+    GPUACTORS_LET(capture, begin_capture());
+    // Ends with it, also when `work` throws.
     Result<void> outcome = work();
-    guard.done = true;
-    return end_capture(std::move(outcome));
+    return capture.end(std::move(outcome));
   }
 
   /// Runs a graph in stream order. It was captured in this stream's context, on this stream or another one.
@@ -342,13 +331,28 @@ private:
   Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes);
   Result<void> launch(const KernelInfo& kernel, const Blocks& blocks, unsigned threads, const void* pack,
                       std::size_t pack_bytes);
-  Result<void> begin_capture();
-  Result<Graph> end_capture(Result<void> outcome);
+
+  /// A capture that goes on, which does not need the `Stream` any more: that may be moved meanwhile.
+  class Capture {
+  public:
+    Capture(std::shared_ptr<detail::ContextState> state, StreamHandle handle);
+    Capture(Capture&&) noexcept = default;
+    Capture& operator=(Capture&&) = delete;
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+    ~Capture();
+
+    Result<Graph> end(Result<void> outcome);
+
+  private:
+    /// Null once it has ended.
+    std::shared_ptr<detail::ContextState> state_;
+    StreamHandle handle_;
+  };
+  Result<Capture> begin_capture();
 
   std::shared_ptr<detail::ContextState> state_;
   StreamHandle handle_;
-  /// Whether `capture` is running.
-  bool capturing_ = false;
 };
 
 } // namespace gpuactors

@@ -171,7 +171,7 @@ CUresult kernel_set_attribute(CUfunction_attribute attribute, int value, CUkerne
 bool may_have_shared(const FakeKernel* kernel, unsigned bytes) {
   const std::lock_guard guard{code().mutex};
   const auto allowed = code().shared.find(kernel);
-  return bytes <= plain_shared_bytes
+  return bytes + own_shared_bytes <= plain_shared_bytes
          || (allowed != code().shared.end() && bytes <= static_cast<unsigned>(allowed->second));
 }
 

@@ -16,6 +16,8 @@ struct FakeGraph {
   const void* context;
 };
 
+thread_local int captured_here = 0;
+
 struct Captures {
   std::mutex mutex;
   std::set<CUstream> streams;
@@ -47,6 +49,7 @@ CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
     return CUDA_ERROR_ILLEGAL_STATE;
   const std::lock_guard guard{captures().mutex};
   captures().streams.insert(stream);
+  ++captured_here;
   return CUDA_SUCCESS;
 }
 
@@ -56,6 +59,7 @@ CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
     const std::lock_guard guard{captures().mutex};
     if (captures().streams.erase(stream) == 0)
       return CUDA_ERROR_ILLEGAL_STATE;
+    --captured_here;
   }
   auto work = *machine().backend->end_capture(handle(stream));
   if (const auto result = planned("cuStreamEndCapture"); result != CUDA_SUCCESS)
@@ -115,8 +119,7 @@ CUresult graph_destroy(CUgraph graph) {
 }
 
 bool is_capturing() {
-  const std::lock_guard guard{captures().mutex};
-  return !captures().streams.empty();
+  return captured_here > 0;
 }
 
 bool has_graphs_of(const void* context) {

@@ -17,7 +17,7 @@ CUresult graph_destroy(CUgraph graph);
 /// the graph.
 void need_no_capture(CUstream stream, const char* api);
 
-/// Whether any stream is captured.
+/// Whether this thread captures a stream.
 bool is_capturing();
 
 /// Whether there are graphs that were captured in that green context.

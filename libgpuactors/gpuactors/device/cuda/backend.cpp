@@ -18,8 +18,6 @@ constexpr std::uint64_t blocks_per_sm = 32;
 /// What cuBLAS wants on Hopper. A small lease gives it a small part.
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_part = 8;
-/// Dynamic shared memory of a block that needs no permission.
-constexpr unsigned plain_shared_bytes = 48U << 10;
 /// How long a thread that waits for a stream asks again and again before it sleeps: short work is answered at once, and
 /// long work costs no processor.
 constexpr std::chrono::microseconds longest_spin{50};
@@ -43,7 +41,7 @@ CUdeviceptr address(const void* pointer) {
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
   : shared_(std::move(shared)), options_(std::move(options)),
     partition_(shared_.primary, shared_.split, options_.share, shared_.sms), events_(partition_),
-    pool_(shared_.primary) {
+    pool_(shared_.primary), executables_(std::make_shared<Executables>(shared_.primary)) {
   // nop
 }
 
@@ -52,9 +50,7 @@ CudaBackend::~CudaBackend() {
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
   drain();
-  for (const auto& graph : graphs_)
-    if (const auto alive = graph.lock())
-      alive->close();
+  executables_->end();
   for (auto* event : {product_done_, passed_, before_capture_}) {
     if (event != nullptr)
       partition_.destroy_event(event);
@@ -123,7 +119,7 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
 Result<void> CudaBackend::synchronize(StreamHandle stream) {
   const Current current{*shared_.primary};
   // What another thread launches meanwhile is not waited for.
-  std::unordered_map<void*, InUse> ran;
+  std::unordered_map<void*, RuntimeKernel> ran;
   {
     const std::lock_guard guard{launched_mutex_};
     if (auto known = launched_.extract(native(stream)); !known.empty())
@@ -157,7 +153,14 @@ void CudaBackend::destroy_event(EventHandle event) noexcept {
 Result<void> CudaBackend::record(EventHandle event, StreamHandle stream) {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
-  return check(driver().event_record(native(event), native(stream)), "cuEventRecord");
+  const std::lock_guard guard{free_mutex_};
+  if (native(stream) != captured_)
+    return check(driver().event_record(native(event), native(stream)), "cuEventRecord");
+  // Who lets go of memory meanwhile: it may be freed behind what the stream had before. A mark there would be part of
+  // the graph.
+  GPUACTORS_TRY(
+      check(driver().stream_wait_event(service_, before_capture_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent"));
+  return check(driver().event_record(native(event), service_), "cuEventRecord");
 }
 
 Result<void> CudaBackend::wait(StreamHandle stream, EventHandle event) {
@@ -208,11 +211,13 @@ Result<void> CudaBackend::wait_for_frees() {
   {
     const std::lock_guard guard{free_mutex_};
     all = streams_;
-    // Nothing waits for a stream that is captured, and what was freed is not behind it.
+    // Of a stream that is captured nothing can be waited for but what it had before.
     std::erase(all, captured_);
     if (service_ != nullptr)
       all.push_back(service_);
   }
+  if (captured_ != nullptr)
+    GPUACTORS_TRY(check(driver().event_synchronize(before_capture_), "cuEventSynchronize", Errc::launch_failed));
   // They end on this thread alone. One by one is enough: nothing new is started meanwhile.
   for (auto* stream : all)
     GPUACTORS_TRY(check(driver().stream_synchronize(stream), "cuStreamSynchronize", Errc::launch_failed));
@@ -377,8 +382,10 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& e
     shape.block[0] = threads_per_block;
   }
   const auto& [grid, block, shared_bytes] = shape;
-  if (shared_bytes > plain_shared_bytes)
+  if (shared_bytes > 0 && !allowed_shared_.contains(handle)) {
     GPUACTORS_TRY(allow_shared(handle, kernel.name, shared_bytes));
+    allowed_shared_.insert(handle);
+  }
   // The driver copies both before it returns, the pack in the size that the kernel declares.
   void* arguments[] = {&n, const_cast<void*>(pack)};
   const auto started = driver().launch_kernel(reinterpret_cast<CUfunction>(handle), grid[0], grid[1], grid[2], block[0],
@@ -417,9 +424,10 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
   for (const auto& argument : arguments)
     addresses.push_back(const_cast<void*>(argument.data()));
   const auto& [grid, block, shared_bytes] = shape;
-  if (shared_bytes > plain_shared_bytes)
+  // Each time, for its handle may have been another kernel's.
+  if (shared_bytes > 0)
     GPUACTORS_TRY(allow_shared(static_cast<CUkernel>(kernel.loaded().native), kernel.name(), shared_bytes));
-  keep(native(stream), kernel.loaded().native, {kernel});
+  keep(native(stream), kernel);
   return check(
       driver().launch_kernel(static_cast<CUfunction>(kernel.loaded().native), grid[0], grid[1], grid[2], block[0],
                              block[1], block[2], shared_bytes, native(stream), addresses.data(), nullptr),
@@ -427,13 +435,13 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
       fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
 }
 
-void CudaBackend::keep(CUstream stream, void* key, InUse used) {
+void CudaBackend::keep(CUstream stream, const RuntimeKernel& kernel) {
   if (stream == captured_) {
-    captured_needs_.kernels.push_back(std::move(used.kernel));
+    captured_needs_.kernels.push_back(kernel);
     return;
   }
   const std::lock_guard guard{launched_mutex_};
-  launched_[stream].emplace(key, std::move(used));
+  launched_[stream].emplace(kernel.loaded().native, kernel);
 }
 
 Result<void> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, unsigned bytes) {
@@ -468,7 +476,10 @@ Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
   }
   GPUACTORS_TRY(prepare_products(native(stream)));
   GPUACTORS_TRY(follow_products(native(stream)));
-  auto outcome = shared_.products->start(product, product_place(stream));
+  // While another stream is captured, its handle: no other one may be made now.
+  auto outcome = captured_handle_ != nullptr
+                     ? shared_.products->start(product, product_place(stream), captured_handle_.get())
+                     : shared_.products->start(product, product_place(stream));
   product_stream_ = native(stream);
   product_marked_ = false;
   // Only this thread makes and ends streams. A mark costs time on the device, and may keep the next product from

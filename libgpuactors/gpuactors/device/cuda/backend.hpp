@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace gpuactors::cuda {
 
@@ -93,15 +94,10 @@ public:
                       StreamHandle stream) override;
 
 private:
-  /// Lets blocks of `kernel` have that much dynamic shared memory, which is more than they have anyway.
+  /// Lets blocks of `kernel` have that much dynamic shared memory, beside what it declares itself.
   Result<void> allow_shared(CUkernel kernel, std::string_view name, unsigned bytes);
-  /// What must not be unloaded or destroyed while work of a stream may use it.
-  struct InUse {
-    RuntimeKernel kernel = {};
-    std::shared_ptr<CudaGraph> graph = nullptr;
-  };
-  /// Keeps it until the stream is waited for, or with the graph that is captured.
-  void keep(CUstream stream, void* key, InUse used);
+  /// Keeps a kernel from source until the stream is waited for, or with the graph that is captured.
+  void keep(CUstream stream, const RuntimeKernel& kernel);
   /// The service stream, made when it is first needed: hardware has queues for few. The mutex for `free` is held.
   Result<CUstream> service();
   Result<CUstream> locked_service();
@@ -161,8 +157,8 @@ private:
   CUevent product_done_ = nullptr;
   bool product_marked_ = false;
   std::mutex launched_mutex_;
-  /// Kernels from source and graphs that may run now, by the stream. Guarded by its mutex.
-  std::unordered_map<CUstream, std::unordered_map<void*, InUse>> launched_;
+  /// Kernels from source that may run now, by the stream: they must not be unloaded. Guarded by its mutex.
+  std::unordered_map<CUstream, std::unordered_map<void*, RuntimeKernel>> launched_;
   /// The stream that is captured, or null. Changed by the backend's thread under `free_mutex_`.
   CUstream captured_ = nullptr;
   /// Behind what that stream had before. Made at the first capture.
@@ -170,8 +166,9 @@ private:
   GraphNeeds captured_needs_;
   /// For the products of a graph, which must not make one; null where there are none.
   std::shared_ptr<cublasContext> captured_handle_;
-  /// That must be closed before the contexts of their streams end.
-  std::vector<std::weak_ptr<CudaGraph>> graphs_;
+  std::shared_ptr<Executables> executables_;
+  /// Kernels of images that may have all the shared memory that there is.
+  std::unordered_set<CUkernel> allowed_shared_;
 };
 
 } // namespace gpuactors::cuda

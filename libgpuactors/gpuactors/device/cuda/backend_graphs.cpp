@@ -50,9 +50,7 @@ Result<std::shared_ptr<BackendGraph>> CudaBackend::end_capture(StreamHandle stre
     return cuda::end_capture(*shared_.primary, captured);
   }();
   GPUACTORS_LET(what, std::move(ended));
-  GPUACTORS_LET(graph, CudaGraph::make(shared_.primary, what, std::move(needs)));
-  std::erase_if(graphs_, [](const auto& known) { return known.expired(); });
-  graphs_.push_back(graph);
+  GPUACTORS_LET(graph, CudaGraph::make(*shared_.primary, executables_, what, std::move(needs)));
   return graph;
 }
 
@@ -67,13 +65,17 @@ Result<void> CudaBackend::launch(const std::shared_ptr<BackendGraph>& graph, Str
   if (has_products)
     GPUACTORS_TRY(follow_products(on));
   GPUACTORS_TRY(own->launch(on));
-  keep(on, own.get(), {{}, own});
+  for (const auto& kernel : own->needs().kernels)
+    keep(on, kernel);
   if (!has_products)
     return {};
   product_stream_ = on;
   product_marked_ = false;
-  // As behind a product (`gemm`).
-  return streams_.size() == 1 ? Result<void>{} : mark_products();
+  if (streams_.size() == 1)
+    return {};
+  // As behind a product (`gemm`): it is queued, and a mark that fails is tried again when another stream needs it.
+  auto marked = mark_products();
+  return shared_.primary->lost() ? marked : Result<void>{};
 }
 
 } // namespace gpuactors::cuda

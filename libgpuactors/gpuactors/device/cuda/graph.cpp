@@ -5,38 +5,53 @@
 
 namespace gpuactors::cuda {
 
-Result<std::shared_ptr<CudaGraph>> CudaGraph::make(std::shared_ptr<Primary> primary, CUgraph captured,
-                                                   GraphNeeds needs) {
-  const auto& driver = primary->driver();
-  std::size_t nodes = 0;
+Result<CUgraphExec> Executables::make(CUgraph captured) {
+  const std::lock_guard guard{mutex_};
   CUgraphExec executable = nullptr;
-  auto made = primary->check(driver.graph_get_nodes(captured, nullptr, &nodes), "cuGraphGetNodes");
-  if (made && nodes > 0)
-    made = primary->check(driver.graph_instantiate(&executable, captured, 0), "cuGraphInstantiateWithFlags",
-                          Errc::launch_failed);
-  (void)driver.graph_destroy(captured);
-  GPUACTORS_TRY(std::move(made));
-  return std::make_shared<CudaGraph>(std::move(primary), executable, nodes, std::move(needs));
+  GPUACTORS_TRY(primary_->check(primary_->driver().graph_instantiate(&executable, captured, 0),
+                                "cuGraphInstantiateWithFlags", Errc::launch_failed));
+  all_.insert(executable);
+  return executable;
 }
 
-CudaGraph::~CudaGraph() {
-  close();
-}
-
-Result<void> CudaGraph::launch(CUstream stream) {
+Result<void> Executables::launch(CUgraphExec executable, CUstream stream) {
   const std::lock_guard guard{mutex_};
-  if (executable_ == nullptr)
+  if (primary_ == nullptr || !all_.contains(executable))
     return fail(Errc::lease_expired, "the context of this graph has ended");
-  return primary_->check(primary_->driver().graph_launch(executable_, stream), "cuGraphLaunch", Errc::launch_failed);
+  return primary_->check(primary_->driver().graph_launch(executable, stream), "cuGraphLaunch", Errc::launch_failed);
 }
 
-void CudaGraph::close() noexcept {
+void Executables::drop(CUgraphExec executable) noexcept {
   const std::lock_guard guard{mutex_};
-  auto* const gone = std::exchange(executable_, nullptr);
-  if (gone == nullptr)
+  if (primary_ == nullptr || all_.erase(executable) == 0)
     return;
   const Current current{*primary_};
-  (void)primary_->driver().graph_exec_destroy(gone);
+  (void)primary_->driver().graph_exec_destroy(executable);
+}
+
+void Executables::end() noexcept {
+  const std::lock_guard guard{mutex_};
+  const auto primary = std::exchange(primary_, nullptr);
+  if (primary == nullptr)
+    return;
+  const Current current{*primary};
+  for (auto* executable : all_)
+    (void)primary->driver().graph_exec_destroy(executable);
+  all_.clear();
+}
+
+Result<std::shared_ptr<CudaGraph>> CudaGraph::make(Primary& primary, std::shared_ptr<Executables> executables,
+                                                   CUgraph captured, GraphNeeds needs) {
+  const auto& driver = primary.driver();
+  std::size_t nodes = 0;
+  Result<CUgraphExec> executable = nullptr;
+  auto counted = primary.check(driver.graph_get_nodes(captured, nullptr, &nodes), "cuGraphGetNodes");
+  if (counted && nodes > 0)
+    executable = executables->make(captured);
+  (void)driver.graph_destroy(captured);
+  GPUACTORS_TRY(std::move(counted));
+  GPUACTORS_LET(made, std::move(executable));
+  return std::make_shared<CudaGraph>(std::move(executables), made, nodes, std::move(needs));
 }
 
 Result<void> begin_capture(Primary& primary, CUstream stream) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 namespace gpuactors::cuda {
@@ -18,18 +19,50 @@ struct GraphNeeds {
   std::vector<RuntimeKernel> kernels = {};
 };
 
-/// A graph that the driver can launch. Its backend closes it at its end, while the streams that it was captured from
-/// still have their context.
+/// The graphs of one backend in the driver. The backend ends them, while the streams that they were captured from still
+/// have their context; until then each may be dropped by whoever has it. Any thread.
+class Executables {
+public:
+  explicit Executables(std::shared_ptr<Primary> primary) : primary_(std::move(primary)) {
+    // nop
+  }
+  Executables(const Executables&) = delete;
+  Executables& operator=(const Executables&) = delete;
+
+  /// Makes one of `captured`. The primary context is current.
+  Result<CUgraphExec> make(CUgraph captured);
+
+  /// Queues one. The primary context is current.
+  /// @returns `lease_expired` behind the end.
+  Result<void> launch(CUgraphExec executable, CUstream stream);
+
+  /// Destroys one, unless the end has: the driver keeps it while it runs.
+  void drop(CUgraphExec executable) noexcept;
+
+  /// Destroys all of them, and lets go of the primary context.
+  void end() noexcept;
+
+private:
+  std::mutex mutex_;
+  /// Null behind the end. Guarded by `mutex_`, as what follows.
+  std::shared_ptr<Primary> primary_;
+  std::set<CUgraphExec> all_;
+};
+
+/// A graph that the driver can launch.
 class CudaGraph final : public BackendGraph {
 public:
   /// Makes one of what was captured, and takes `captured`. The primary context is current.
-  static Result<std::shared_ptr<CudaGraph>> make(std::shared_ptr<Primary> primary, CUgraph captured, GraphNeeds needs);
+  static Result<std::shared_ptr<CudaGraph>> make(Primary& primary, std::shared_ptr<Executables> executables,
+                                                 CUgraph captured, GraphNeeds needs);
 
-  CudaGraph(std::shared_ptr<Primary> primary, CUgraphExec executable, std::size_t operations, GraphNeeds needs)
-    : primary_(std::move(primary)), executable_(executable), operations_(operations), needs_(std::move(needs)) {
+  CudaGraph(std::shared_ptr<Executables> executables, CUgraphExec executable, std::size_t operations, GraphNeeds needs)
+    : executables_(std::move(executables)), executable_(executable), operations_(operations), needs_(std::move(needs)) {
     // nop
   }
-  ~CudaGraph() override;
+  ~CudaGraph() override {
+    executables_->drop(executable_);
+  }
 
   [[nodiscard]] std::size_t operations() const noexcept override {
     return operations_;
@@ -40,15 +73,13 @@ public:
   }
 
   /// Queues it. The primary context is current.
-  Result<void> launch(CUstream stream);
-
-  /// Destroys it in the driver; later launches fail. Any thread.
-  void close() noexcept;
+  Result<void> launch(CUstream stream) {
+    return executables_->launch(executable_, stream);
+  }
 
 private:
-  std::shared_ptr<Primary> primary_;
-  std::mutex mutex_;
-  /// Null once it is closed. Guarded by `mutex_`.
+  std::shared_ptr<Executables> executables_;
+  /// Null if it has no operations.
   CUgraphExec executable_;
   std::size_t operations_;
   GraphNeeds needs_;

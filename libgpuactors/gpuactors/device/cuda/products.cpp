@@ -62,7 +62,10 @@ void Products::give_back(cublasHandle_t handle) {
 
 Result<std::shared_ptr<cublasContext>> Products::reserve() {
   GPUACTORS_LET(handle, take());
-  return std::shared_ptr<cublasContext>{handle, [this](cublasHandle_t lent) { give_back(lent); }};
+  std::shared_ptr<cublasContext> lent{handle, [this](cublasHandle_t one) { give_back(one); }};
+  GPUACTORS_LET(other, take());
+  give_back(other);
+  return lent;
 }
 
 Result<void> Products::start(const Gemm& g, const Place& place, cublasHandle_t handle) const {

@@ -38,7 +38,8 @@ public:
   /// Starts a product. The primary context is current.
   Result<void> start(const Gemm& product, const Place& place);
 
-  /// Lends a handle for several products, until the last copy of the result is gone. The primary context is current.
+  /// Lends a handle for several products, until the last copy of the result is gone, and sees to it that another one is
+  /// idle then: while work is captured none should be made. The primary context is current.
   Result<std::shared_ptr<cublasContext>> reserve();
 
   /// Starts a product on a handle that is lent. The primary context is current.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 namespace gpuactors::detail {
 
@@ -136,8 +137,14 @@ struct ContextState {
   bool runtime_source = true;
   /// Whether a product was started that is not part of a graph. What products need was made then.
   bool has_multiplied = false;
+  /// The stream that is captured; null if none is. And the first call on it that a graph cannot have.
+  StreamHandle captured;
+  std::optional<Error> refused;
 
   Result<StreamHandle> take_stream();
+
+  /// Ends the capture of `stream`, if that is the one, and returns what was captured.
+  Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream);
 
   /// Waits for `stream` and makes it available again. Drops its error, because nobody is left to receive it.
   void put_stream(StreamHandle stream) noexcept;
