@@ -59,7 +59,7 @@ def save(name, model):
     model.save_pretrained(folder, safe_serialization=True)
     (folder / "model.safetensors").chmod(0o644)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    # In 32 bits, with the weights as they are: what models compute in between is rounded here at other places than there.
+    # In 32 bits, with the weights as they are: what is computed in between is rounded there at other places than here.
     cases = expect(model.float())
     (folder / "expected.json").write_text(json.dumps(cases) + "\n")
     print(name, [case["written"][:8] for case in cases], file=sys.stderr)
