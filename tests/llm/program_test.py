@@ -68,7 +68,7 @@ def texts(machine):
 def together(machine):
     """many texts run at once and each is as it is alone"""
     with machine.serving(keys=",max-running=4,set=context=100,set=step_tokens=8") as server:
-        cases = machine.expected()
+        cases = machine.expected()[:3]
         answers = {}
 
         def ask(i):

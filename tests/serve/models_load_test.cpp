@@ -180,12 +180,15 @@ TEST_CASE("a new version takes the place of the old one without a failed request
   server.serve("replicas=2,gpus=0.25,max-batch=8");
   const auto second = server.folder / "second.safetensors";
   write_checkpoint(second, 2);
-  // This client's inputs are always the same, so that each version has one answer.
+  // This client's inputs are always the same, so that each version has one answer, but for its last bits: BLAS may sum
+  // in another order for another number of rows.
   std::map<std::string, std::vector<float>> answers;
   int wrong = 0;
   Clients clients{server.table, 1, [&answers, &wrong](const InferReply& reply) {
                     const auto values = values_of(reply);
-                    wrong += answers.emplace(reply.version, values).first->second != values;
+                    const auto& first = answers.emplace(reply.version, values).first->second;
+                    wrong += !std::equal(first.begin(), first.end(), values.begin(), values.end(),
+                                         [](float a, float b) { return std::abs(a - b) < 1e-5F; });
                   }};
   Clients others{server.table, 3};
   clients.await_more(50);
