@@ -213,7 +213,7 @@ private:
     const auto left = gpu().memory_limit() - std::min(gpu().memory_limit(), gpu().memory_used());
     const auto working = Decoder::working_bytes(model, dtype, room);
     const auto page = Decoder::page_bytes(model, dtype);
-    // One page belongs to nobody, and each layer's two arrays may be rounded up.
+    // One page belongs to nobody.
     const auto pages = static_cast<std::int64_t>((left - std::min(left, working)) / page) - 1;
     if (pages < pages_for(room.positions))
       return fail(Errc::out_of_memory,
