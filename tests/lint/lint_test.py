@@ -4,6 +4,7 @@ import os
 import tempfile
 import unittest
 
+import includes
 import layers
 import layout
 import links
@@ -23,6 +24,29 @@ APP = "apps/tour/i.cpp"
 def read_beside(name):
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
+
+
+class IncludeRule(unittest.TestCase):
+    def findings(self, text, other=""):
+        return includes.check({BASE: text, LEDGER: other})
+
+    def test_what_is_included_is_clean(self):
+        for text in ("#include <vector>\nstd::vector<int> x;", "#include <string>\nstd::string_view x;",
+                     "#include <caf/fwd.hpp>\ncaf::actor* x;", "namespace caf {\nclass actor;\n}\ncaf::actor* x;",
+                     "#include <gpuactors/v1/actor.pb.h>\ngoogle::protobuf::Message* x;", "my::std::vector x;",
+                     "// std::vector is not here.\n", 'auto x = "std::vector";', "/* caf::actor */"):
+            self.assertEqual(self.findings(text), [], text)
+
+    def test_headers_of_ours_bring_what_they_include(self):
+        brought = "#include <gpuactors/ledger/b.hpp>\nstd::vector<int> x;"
+        self.assertEqual(self.findings(brought, "#include <vector>\n"), [])
+        self.assertEqual(len(self.findings(brought, "#include <map>\n")), 1)
+
+    def test_what_is_missing_is_found(self):
+        for text in ("std::vector<int> x;", "#include <map>\nstd::unordered_map<int, int> x;", "caf::actor* x;",
+                     "#include <caf/fwd.hpp>\ngoogle::protobuf::Message* x;", "#include <functional>\nstd::tuple<> x;",
+                     "namespace caf::detail {}\ncaf::actor* x;"):
+            self.assertEqual(len(self.findings(text)), 1, text)
 
 
 class LayerRule(unittest.TestCase):
