@@ -12,6 +12,7 @@
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <functional>
+#include <tuple>
 #include <type_traits>
 
 namespace gpuactors::detail {

@@ -90,8 +90,7 @@ private:
     // Whether the lease has ended.
     bool ended = false;
   };
-  // A hash map, because every grant and release uses it. Iterate by `records_by_id` where the order matters.
-  using Records = std::unordered_map<LeaseId, Record>;
+  using Records = std::map<LeaseId, Record>;
 
   // What is kept of lost leases, with their ids: taken from their nodes, and counted in the quotas of their `owner`.
   using Remains = std::map<LeaseId, Lease>;
@@ -218,7 +217,6 @@ private:
   // -- lending.cpp -----------------------------------------------------------------------------
 
   const Record* live(LeaseId id) const;
-  std::vector<const Record*> records_by_id() const;
   Pool& lent_pool(Record& record);
   std::optional<Found> borrow(const ResourceRequest& request, const Lens& lens);
   bool could_borrow(const ResourceRequest& request, const Lens& lens);

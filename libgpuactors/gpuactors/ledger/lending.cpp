@@ -4,8 +4,6 @@
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
-#include <algorithm>
-
 namespace gpuactors {
 
 using ledger_detail::place_in;
@@ -13,15 +11,6 @@ using ledger_detail::place_in;
 const Ledger::Impl::Record* Ledger::Impl::live(LeaseId id) const {
   const auto it = records_.find(id);
   return it == records_.end() || it->second.ended ? nullptr : &it->second;
-}
-
-std::vector<const Ledger::Impl::Record*> Ledger::Impl::records_by_id() const {
-  std::vector<const Record*> records;
-  records.reserve(records_.size());
-  for (const auto& [id, record] : records_)
-    records.push_back(&record);
-  std::sort(records.begin(), records.end(), [](const Record* a, const Record* b) { return a->lease.id < b->lease.id; });
-  return records;
 }
 
 Ledger::Impl::Pool& Ledger::Impl::lent_pool(Record& record) {
@@ -167,9 +156,9 @@ void Ledger::Impl::orphan(LeaseId parent) {
 
 void Ledger::Impl::add_descendants(std::set<LeaseId>& ids) const {
   // Borrowers are younger than their lenders, so one pass in the order of ids finds them all.
-  for (const auto* record : records_by_id())
-    if (record->lease.parent && ids.count(record->lease.parent) > 0)
-      ids.insert(record->lease.id);
+  for (const auto& [id, record] : records_)
+    if (record.lease.parent && ids.count(record.lease.parent) > 0)
+      ids.insert(id);
 }
 
 void Ledger::Impl::lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events) {

@@ -37,11 +37,10 @@ std::vector<NodeView> Ledger::Impl::nodes() const {
     at.emplace(name, views.size());
     views.push_back(view_of(node));
   }
-  for (const auto* record : records_by_id())
-    if (!record->ended)
-      for (const auto& device : record->lease.devices)
-        views[at.at(record->lease.node)].devices[static_cast<std::size_t>(device.index)].leases.push_back(
-            record->lease.id);
+  for (const auto& [id, record] : records_)
+    if (!record.ended)
+      for (const auto& device : record.lease.devices)
+        views[at.at(record.lease.node)].devices[static_cast<std::size_t>(device.index)].leases.push_back(id);
   for (const auto& [id, group] : groups_)
     for (const auto& bundle : group.bundles)
       add_group(views[at.at(bundle.grant.node)], bundle.grant, id);
@@ -53,10 +52,10 @@ std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
   if (node == nullptr)
     return std::nullopt;
   auto view = view_of(*node);
-  for (const auto* record : records_by_id())
-    if (!record->ended && record->lease.node == name)
-      for (const auto& device : record->lease.devices)
-        view.devices[static_cast<std::size_t>(device.index)].leases.push_back(record->lease.id);
+  for (const auto& [id, record] : records_)
+    if (!record.ended && record.lease.node == name)
+      for (const auto& device : record.lease.devices)
+        view.devices[static_cast<std::size_t>(device.index)].leases.push_back(id);
   for (const auto& [id, group] : groups_)
     for (const auto& bundle : group.bundles)
       if (bundle.grant.node == name)
@@ -66,9 +65,9 @@ std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
 
 std::vector<Lease> Ledger::Impl::leases() const {
   std::vector<Lease> leases;
-  for (const auto* record : records_by_id())
-    if (!record->ended)
-      leases.push_back(record->lease);
+  for (const auto& [id, record] : records_)
+    if (!record.ended)
+      leases.push_back(record.lease);
   return leases;
 }
 

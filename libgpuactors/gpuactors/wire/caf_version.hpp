@@ -45,6 +45,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace gpuactors::caf_version {
 

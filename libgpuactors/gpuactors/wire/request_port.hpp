@@ -7,6 +7,7 @@
 #include <gpuactors/wire/messages.hpp>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
