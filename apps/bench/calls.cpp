@@ -114,7 +114,7 @@ double item_rate(const ActorRef& generator) {
 }
 
 template <class Start>
-double rate(Start&& start_one) {
+double call_rate(Start&& start_one) {
   std::vector<Future<Small>> futures;
   futures.reserve(flying);
   const auto start = now_ns();
@@ -147,7 +147,7 @@ std::vector<Benchmark> call_benchmarks() {
       {"call_1000_in_flight", with_bench([](CallBench& bench, int repeat) {
          auto row = measure(
              "call_1000_in_flight", "1/s", repeat,
-             [&] { return rate([&](int i) { return bench.actor.call<Small>("echo", small(i)); }); },
+             [&] { return call_rate([&](int i) { return bench.actor.call<Small>("echo", small(i)); }); },
              [&] { return plain_rate(bench); });
          row.bound = 0.15;
          row.at_most = false;
@@ -172,7 +172,8 @@ std::vector<Benchmark> call_benchmarks() {
          auto row = measure(
              "task_1000_in_flight", "1/s", repeat,
              [&] {
-               return rate([&](int i) { return bench.cluster.submit<Small>("bench.echo", small(i), {.gpus = 0.25}); });
+               return call_rate(
+                   [&](int i) { return bench.cluster.submit<Small>("bench.echo", small(i), {.gpus = 0.25}); });
              },
              [&] { return plain_rate(bench); });
          row.bound = 0.15;

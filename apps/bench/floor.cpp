@@ -66,8 +66,6 @@ caf::behavior echo() {
   std::exit(1);
 }
 
-constexpr std::size_t message_bytes = 64;
-
 /// Microseconds a request of what `message` makes, which an actor answers with the same.
 template <class Make>
 double ask_for(caf::actor_system& system, const caf::actor& server, int count, int flying, const Make& message) {

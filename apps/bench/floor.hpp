@@ -6,6 +6,7 @@
 
 #include <caf/actor.hpp>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ private:
   caf::actor scheduled_;
   caf::actor detached_;
 };
+
+/// What a request carries over the network, ours and plain CAF\'s.
+inline constexpr std::size_t message_bytes = 64;
 
 /// What plain CAF is asked for.
 struct FloorRun {

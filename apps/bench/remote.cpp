@@ -37,10 +37,9 @@ public:
 GPUACTORS_ACTOR("bench.remote", RemoteEcho).method("echo", &RemoteEcho::echo).method("pid", &RemoteEcho::pid);
 GPUACTORS_TASK("bench.remote", [](TaskContext&, const Bytes& in) { return in; });
 
-constexpr int lone_calls = 3'000;
-constexpr int many_calls = 30'000;
-constexpr int flying = 1'000;
-constexpr std::size_t message_bytes = 64;
+constexpr int remote_lone_calls = 3'000;
+constexpr int remote_many_calls = 30'000;
+constexpr int remote_flying = 1'000;
 
 Bytes message() {
   Bytes result;
@@ -73,7 +72,8 @@ double per_second(double microseconds) {
 Row lone(const std::string& name, int repeat, Remote& remote, double bound,
          const std::function<Future<Bytes>()>& start) {
   auto row = measure(
-      name, "us", repeat, [&] { return pace(lone_calls, 1, start); }, [&] { return remote.floor(lone_calls, 1); });
+      name, "us", repeat, [&] { return pace(remote_lone_calls, 1, start); },
+      [&] { return remote.floor(remote_lone_calls, 1); });
   row.bound = bound;
   return row;
 }
@@ -81,8 +81,8 @@ Row lone(const std::string& name, int repeat, Remote& remote, double bound,
 Row many(const std::string& name, int repeat, Remote& remote, double bound,
          const std::function<Future<Bytes>()>& start) {
   auto row = measure(
-      name, "1/s", repeat, [&] { return per_second(pace(many_calls, flying, start)); },
-      [&] { return per_second(remote.floor(many_calls, flying)); });
+      name, "1/s", repeat, [&] { return per_second(pace(remote_many_calls, remote_flying, start)); },
+      [&] { return per_second(remote.floor(remote_many_calls, remote_flying)); });
   row.bound = bound;
   row.at_most = false;
   return row;
@@ -180,8 +180,9 @@ std::vector<Benchmark> remote_benchmarks() {
     const TcpEcho echo;
     const auto actor = check(remote.cluster().spawn("bench.remote"));
     return measure(
-        name, "us", repeat, [&] { return pace(lone_calls, 1, [&] { return actor.call<Bytes>("echo", message()); }); },
-        [&] { return echo.ask(lone_calls); });
+        name, "us", repeat,
+        [&] { return pace(remote_lone_calls, 1, [&] { return actor.call<Bytes>("echo", message()); }); },
+        [&] { return echo.ask(remote_lone_calls); });
   });
   add("remote_spawn_1000", [](const std::string& name, int repeat) {
     Remote remote{{.tls = true}};

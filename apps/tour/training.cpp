@@ -62,7 +62,7 @@ GPUACTORS_ACTOR("share_trainer", ShareTrainer, TrainerConfig)
 
 // -- the programs ---------------------------------------------------------------------------------
 
-constexpr double tolerance = 1e-4;
+constexpr double loss_tolerance = 1e-4;
 
 /// A random batch and random parameters, uniform within 1/sqrt(inputs) as is usual for a linear layer.
 TrainingRun make_run(std::size_t rows, std::size_t inputs, std::size_t outputs, std::uint64_t seed) {
@@ -124,7 +124,7 @@ void check_losses(Row& row, const TrainingRun& run, const std::vector<float>& lo
       worst = error;
   }
   row.result = fmt::format("loss {:.6f} -> {:.6f} in {} steps", losses.front(), losses.back(), run.steps);
-  row.check_error(worst, tolerance);
+  row.check_error(worst, loss_tolerance);
   row.check(losses.back() < losses.front(), "a loss below the first one, {}, was expected at the end, {} came",
             losses.front(), losses.back());
 }

@@ -25,7 +25,7 @@ constexpr Method<Text, Number> tell{"tell"};
 constexpr Method<Empty, Number> watchers{"watchers"};
 constexpr Method<Text> close_all{"close"};
 constexpr Method<> forget{"forget"};
-constexpr StreamMethod<Text, Text> stumble{"stumble"};
+constexpr StreamMethod<Text, Text> stumble_stream{"stumble"};
 constexpr StreamMethod<Empty, Text> promised{"promised"};
 constexpr Method<Text> keep_promise{"keep_promise"};
 constexpr StreamMethod<Number, Number> generate{"generate"};
@@ -176,7 +176,7 @@ Cluster with_tellers() {
       .method(watchers, &Teller::watchers)
       .method(close_all, &Teller::close)
       .method(forget, &Teller::forget)
-      .method(stumble, &Teller::stumble)
+      .method(stumble_stream, &Teller::stumble)
       .method(promised, &Teller::promised)
       .method(keep_promise, &Teller::keep_promise)
       .method(generate, &Teller::generate)
@@ -353,13 +353,14 @@ TEST_CASE("an actor that ends itself withdraws the streams that it keeps, before
 TEST_CASE("a method that keeps its stream and fails ends it", "[cluster]") {
   auto cluster = with_tellers();
   auto actor = must(cluster.spawn(teller));
-  CHECK(read(actor.stream(stumble, text("busy"))) == "first unavailable: busy");
-  CHECK(read(actor.stream(stumble, text("throw"))) == "first task_failed: stumble threw an exception: on purpose");
+  CHECK(read(actor.stream(stumble_stream, text("busy"))) == "first unavailable: busy");
+  CHECK(read(actor.stream(stumble_stream, text("throw")))
+        == "first task_failed: stumble threw an exception: on purpose");
   // The stream is a local object there, which is destroyed before the call has its error.
-  CHECK(read(actor.stream(stumble, text("twice"))) == "first invalid_argument: the stream was kept before");
-  CHECK(read(actor.stream(stumble, text("write")))
+  CHECK(read(actor.stream(stumble_stream, text("twice"))) == "first invalid_argument: the stream was kept before");
+  CHECK(read(actor.stream(stumble_stream, text("write")))
         == "first invalid_argument: the stream was kept: write to what keep() has returned");
-  CHECK(read(actor.stream(stumble, text("drop"))) == "first task_failed: the stream was dropped without an end");
+  CHECK(read(actor.stream(stumble_stream, text("drop"))) == "first task_failed: the stream was dropped without an end");
   CHECK(must(actor.call(watchers).get()).value() == 0);
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 // The work of one client: tasks and actors of many shapes, some of which wait, time out, are withdrawn or never fit.
 // What becomes of each is left open: the grants are compared.
-void work(Cluster& cluster, unsigned seed) {
+void run_work(Cluster& cluster, unsigned seed) {
   std::mt19937 random{seed};
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   std::vector<Future<Text>> tasks;
@@ -178,7 +178,7 @@ TEST_CASE("a recorded run of the broker gives the same grants in plan", "[cluste
     REQUIRE(cluster.has_value());
     std::vector<std::thread> clients;
     for (unsigned seed = 1; seed <= 4; ++seed)
-      clients.emplace_back([&cluster, seed] { work(*cluster, seed); });
+      clients.emplace_back([&cluster, seed] { run_work(*cluster, seed); });
     for (auto& client : clients)
       client.join();
     state = state_at_rest(*cluster);

@@ -6,13 +6,11 @@
 #include <gpu/lab.hpp>
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 namespace gpuactors::gpu {
 
 namespace {
-
-using Sms = std::set<std::int32_t>;
 
 /// A graph of one kernel that records where it runs, and where the numbers will be.
 struct Recorder {
@@ -30,11 +28,6 @@ Recorder make_recorder(Context& context) {
   return {std::move(where), std::move(graph)};
 }
 
-Sms recorded(Context& context, const Tensor& where) {
-  const auto all = must(context.stream().to_host<std::int32_t>(where));
-  return {all.begin(), all.end()};
-}
-
 void check_graph_sms(Lab& lab) {
   const auto half = open(lab, Share{Share::one / 2});
   const auto other = open(lab, Share{Share::one / 2});
@@ -42,8 +35,8 @@ void check_graph_sms(Lab& lab) {
   const auto second = make_recorder(*other);
   must(half->stream().launch(first.graph));
   must(other->stream().launch(second.graph));
-  const auto here = recorded(*half, first.where);
-  const auto there = recorded(*other, second.where);
+  const auto here = recorded_sms(*half, first.where);
+  const auto there = recorded_sms(*other, second.where);
   if (lab.smoke || half->granted().compute != ComputeEnforcement::sm_groups)
     return lab.report.skip("graph sms", lab.smoke ? "needs a chip" : "fractions are not enforced here");
   Sms both;

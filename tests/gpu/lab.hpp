@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -65,6 +67,16 @@ inline constexpr auto much_memory = std::uint64_t{1} << 30;
 
 inline std::unique_ptr<Context> open(Lab& lab, Share share, std::uint64_t bytes = much_memory) {
   return must(Context::open(lab.device, {share, lab.sized(bytes, std::uint64_t{64} << 20), "verify", nullptr}));
+}
+
+using Sms = std::set<std::uint32_t>;
+
+/// Which SMs wrote these numbers of theirs (kernel `record_sm`).
+inline Sms recorded_sms(Context& context, const Tensor& where) {
+  Sms result;
+  for (const auto sm : must(context.stream().to_host<std::int32_t>(where)))
+    result.insert(static_cast<std::uint32_t>(sm));
+  return result;
 }
 
 /// Milliseconds that `f` takes.

@@ -15,8 +15,6 @@ namespace gpuactors::gpu {
 
 namespace {
 
-using Sms = std::set<std::uint32_t>;
-
 /// Starts a kernel that records where it runs. @returns where the numbers will be.
 Tensor start_recording(Context& context) {
   const auto indices = std::int64_t{context.granted().units} * 32 * 256;
@@ -24,13 +22,6 @@ Tensor start_recording(Context& context) {
   must(context.stream().launch(record_sm, static_cast<std::uint64_t>(indices),
                                static_cast<std::uint32_t*>(tensor.raw())));
   return tensor;
-}
-
-Sms recorded(Context& context, const Tensor& tensor) {
-  Sms result;
-  for (const auto sm : must(context.stream().to_host<std::int32_t>(tensor)))
-    result.insert(static_cast<std::uint32_t>(sm));
-  return result;
 }
 
 /// Opens `parts` equal contexts, records all at once and says what is wrong; empty: nothing.
@@ -43,7 +34,7 @@ std::string record_parts(Lab& lab, int parts) {
     tensors.push_back(start_recording(*context));
   Sms all;
   for (std::size_t i = 0; i < contexts.size(); ++i) {
-    const auto sms = recorded(*contexts[i], tensors[i]);
+    const auto sms = recorded_sms(*contexts[i], tensors[i]);
     const auto units = static_cast<std::size_t>(contexts[i]->granted().units);
     if (sms.size() != units)
       return fmt::format("of {} parts, one ran on {} SMs, {} were granted", parts, sms.size(), units);

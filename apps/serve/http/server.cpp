@@ -34,7 +34,7 @@ using namespace std::chrono_literals;
 // How long nothing is accepted when the process has no file descriptor left.
 constexpr gpuactors::Duration accept_pause = 50ms;
 // How often `stop` looks whether all is answered, and how long it waits for what was given up.
-constexpr gpuactors::Duration stop_look = 5ms;
+constexpr gpuactors::Duration stop_poll = 5ms;
 constexpr gpuactors::Duration give_up_time = 2s;
 // So many connections more than allowed are told that they are too many; further ones are just closed.
 constexpr std::size_t turned_away_at_once = 256;
@@ -186,7 +186,7 @@ private:
     while (state_->http_connections.load() > 0) {
       if (gpuactors::Clock::now() >= deadline)
         return false;
-      std::this_thread::sleep_for(stop_look);
+      std::this_thread::sleep_for(stop_poll);
     }
     return true;
   }
