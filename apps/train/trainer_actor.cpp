@@ -82,12 +82,20 @@ Result<void> TrainerActor::write_checkpoint() {
   return {};
 }
 
+Result<void> TrainerActor::stop_here() {
+  // Its node is being emptied, perhaps: there is time left for this, and the next life goes on from here.
+  const auto written = write_checkpoint();
+  return gpuactors::fail(Errc::cancelled,
+                         fmt::format("stopped after step {}{}", training_.steps(),
+                                     written ? "" : "; its checkpoint: " + to_string(written.error())));
+}
+
 Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events) {
   auto ahead = first_ahead;
   const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
   while (training_.epochs() < request.epochs()) {
     if (stop_requested())
-      return gpuactors::fail(Errc::cancelled, fmt::format("stopped after step {}", training_.steps()));
+      return stop_here();
     const auto epoch = training_.epochs();
     // Several short epochs in one go, as far as nothing has to be written in between.
     const auto next_checkpoint = (epoch / every + 1) * every;
@@ -102,7 +110,8 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
     else if (taken > most_wait && ahead > 1)
       ahead /= 2;
     // Told first: after a death between the two, what is told twice is the same, and what is not told is lost.
-    GPUACTORS_TRY(events.write(to_message(report)));
+    if (auto told = events.write(to_message(report)); !told)
+      return stop_requested() ? stop_here() : told;
     if (report.epochs > epoch && report.epochs == last)
       GPUACTORS_TRY(write_checkpoint());
   }

@@ -36,6 +36,8 @@ private:
   /// Goes back to what an earlier life has written, or what the plan says to begin with.
   gpuactors::Result<void> find_beginning();
   gpuactors::Result<void> write_checkpoint();
+  /// Writes the checkpoint. @returns that it was stopped, and where.
+  gpuactors::Result<void> stop_here();
   /// Keeps for `status` how far it is. @returns the same.
   Status note_status();
 

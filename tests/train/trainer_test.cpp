@@ -124,6 +124,26 @@ TEST_CASE("what was stopped goes on bit for bit", "[train]") {
   }
 }
 
+TEST_CASE("a trainer that is ended while it learns writes how far it is", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+  lesson.plan.set_checkpoint((folder / "net").string());
+  lesson.plan.set_checkpoint_epochs(1'000'000'000);
+  auto trainer = must(cluster.spawn("trainer", lesson.plan, half()));
+  RunRequest for_ever;
+  for_ever.set_epochs(2'000'000'000);
+  auto events = trainer.stream<Progress>("run", for_ever);
+  std::uint64_t told = 0;
+  for (int i = 0; i < 3; ++i)
+    told = must(events.next()).value().steps();
+  must(cluster.kill(trainer)); // as a node does that is emptied
+  CHECK(std::filesystem::exists(folder / "net"));
+  lesson.plan.set_resume(true);
+  auto next = must(cluster.spawn("trainer", lesson.plan, half()));
+  CHECK(must(next.call<Status>("status").get()).steps() >= told);
+}
+
 TEST_CASE("a training that has diverged fails, and the checkpoint before it stays", "[train]") {
   auto cluster = embed();
   const TemporaryFolder folder;
