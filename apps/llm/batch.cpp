@@ -60,14 +60,27 @@ Step Batch::plan(const std::function<bool(TextId)>& goes_on, const std::function
     else
       add_rows(step, i, 1);
   }
-  for (const auto i : to_read) {
-    const auto& text = running_[i];
-    const auto left = room_.rows - static_cast<std::int64_t>(step.rows.size());
-    if (left == 0)
-      break;
-    add_rows(step, i, std::min(left, static_cast<std::int64_t>(text.tokens.size()) - text.seen));
-  }
+  add_beginnings(step, std::move(to_read));
   return step;
+}
+
+void Batch::add_beginnings(Step& step, std::vector<std::size_t> indices) {
+  const auto unread = [this](std::size_t index) {
+    return static_cast<std::int64_t>(running_[index].tokens.size()) - running_[index].seen;
+  };
+  // The shortest first: what they leave of their parts is the others'.
+  std::stable_sort(indices.begin(), indices.end(), [&](auto a, auto b) { return unread(a) < unread(b); });
+  auto left = room_.rows - static_cast<std::int64_t>(step.rows.size());
+  auto texts = static_cast<std::int64_t>(indices.size());
+  for (const auto index : indices) {
+    const auto part = (left + texts - 1) / texts;
+    --texts;
+    const auto count = std::min(part, unread(index));
+    if (count == 0)
+      return;
+    add_rows(step, index, count);
+    left -= count;
+  }
 }
 
 void Batch::add_rows(Step& step, std::size_t index, std::int64_t count) {

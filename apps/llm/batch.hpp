@@ -37,8 +37,8 @@ struct Chosen {
 
 /// Continuous batching (Yu et al., "Orca", 2022): texts come and go between any two steps. A text begins when there is
 /// a slot and room in the cache for all that it may become, in the order of arrival, so that none that runs has to stop
-/// for lack of memory. In a step, texts that are written get their next token first; beginnings are read in what room
-/// is left, in parts if they are long.
+/// for lack of memory. In a step, texts that are written get their next token first; beginnings share what room is
+/// left in equal parts, so that a short one does not wait for a long one.
 class Batch {
 public:
   explicit Batch(const Room& room);
@@ -66,6 +66,15 @@ public:
     return waiting_.size();
   }
 
+  /// Whether one more text would have to wait for others to end.
+  [[nodiscard]] bool is_full() const noexcept {
+    return free_slots_.empty() || !waiting_.empty();
+  }
+
+  [[nodiscard]] std::int64_t free_pages() const noexcept {
+    return pages_.free();
+  }
+
   /// Lets texts begin, and returns what the next step does; without rows if there is nothing to do.
   /// @param goes_on whether a text goes on now; others keep their place.
   /// @param begins called for each text that begins, which has slot and pages by then.
@@ -76,6 +85,7 @@ public:
 
 private:
   void let_begin(const std::function<void(const Text&)>& begins);
+  void add_beginnings(Step& step, std::vector<std::size_t> indices);
   /// Adds `count` tokens of a text to the step.
   void add_rows(Step& step, std::size_t index, std::int64_t count);
   void end(std::size_t index);

@@ -119,6 +119,21 @@ void Decoder::set_pages(std::int64_t slot, std::span<const std::int32_t> pages) 
   pages_changed_ = true;
 }
 
+Result<void> Decoder::warm_up() {
+  for (std::int64_t rows = 1;; rows = std::min(2 * rows, room_.slots)) {
+    // Once as it is, once as a graph.
+    for (int i = 0; i < 2; ++i) {
+      write_inputs({}, rows, rows);
+      auto queued = queue_often(rows);
+      // What was queued still reads the inputs.
+      GPUACTORS_TRY(stream_.synchronize());
+      GPUACTORS_TRY(std::move(queued));
+    }
+    if (rows == room_.slots)
+      return {};
+  }
+}
+
 // -- a step --------------------------------------------------------------------------------------
 
 Result<std::vector<std::int32_t>> Decoder::run(const Step& step) {

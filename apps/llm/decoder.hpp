@@ -72,10 +72,14 @@ public:
   /// Gives a slot these pages, for its positions in their order.
   void set_pages(std::int64_t slot, std::span<const std::int32_t> pages);
 
+  /// Captures the steps of one token for each text, of all sizes, so that none is slow when it comes for the first
+  /// time.
+  gpuactors::Result<void> warm_up();
+
   /// Runs a step and returns the tokens that were chosen, in the order of `wanted`. The thread waits for it.
   ///
-  /// A step of one token for each text, which is what most are, is captured as a graph when it comes for the second
-  /// time with so many texts, rounded up to a power of two, and launched from then on.
+  /// A step of one token for each text, which is what most are, is a graph: for so many texts, rounded up to a power of
+  /// two. It is captured by `warm_up`, or when it comes for the second time.
   gpuactors::Result<std::vector<std::int32_t>> run(const Step& step);
 
   Decoder(const Decoder&) = delete;

@@ -5,21 +5,21 @@
 
 #include <apps/llm/batch.hpp>
 #include <apps/llm/decoder.hpp>
+#include <apps/llm/wishes.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace llm {
@@ -36,49 +36,10 @@ namespace v1 = gpuactors::v1;
 /// A client that reads slowly has so many tokens waiting for it before its text stands still.
 constexpr std::size_t most_waiting = 64;
 constexpr std::chrono::milliseconds look_again{5};
-/// How long one may stand still while others wait for what it has.
+/// How long one may stand still while there is no place for another one.
 constexpr std::chrono::seconds longest_stand{10};
-constexpr float least_temperature = 1e-4F;
-
-/// What `set=KEY=VALUE` says of the model.
-struct Settings {
-  std::filesystem::path folder;
-  /// Positions of a text, at most.
-  std::int64_t context = 4096;
-  /// Tokens of a step, at most.
-  std::int64_t step_tokens = 256;
-};
-
-Result<std::int64_t> read_number(const std::string& name, const std::string& value) {
-  std::int64_t number = 0;
-  const auto* end = value.data() + value.size();
-  constexpr std::int64_t most = 1 << 24;
-  if (const auto [at, error] = std::from_chars(value.data(), end, number);
-      error != std::errc{} || at != end || number < 1 || number > most)
-    return fail(Errc::invalid_argument,
-                fmt::format("the setting {} is \"{}\"; it is a whole number from 1 to {}", name, value, most));
-  return number;
-}
-
-Result<Settings> read_settings(const v1::ReplicaConfig& config) {
-  Settings settings;
-  for (const auto& [name, value] : config.settings()) {
-    if (name == "folder") {
-      settings.folder = value;
-    } else if (name == "context" || name == "step_tokens") {
-      GPUACTORS_LET(number, read_number(name, value));
-      (name == "context" ? settings.context : settings.step_tokens) = number;
-    } else {
-      return fail(Errc::invalid_argument,
-                  fmt::format("the setting \"{}\" is none of folder, context and step_tokens", name));
-    }
-  }
-  if (settings.folder.empty())
-    return fail(Errc::invalid_argument,
-                "the setting folder is missing: set=folder=FOLDER names the one with config.json "
-                "and model.safetensors");
-  return settings;
-}
+/// In the last item of a text: "stop" behind a token that ends texts, "length" where it is as long as it may be.
+constexpr const char* reason_output = "finish_reason";
 
 Result<std::string> read_file(const std::filesystem::path& path) {
   std::ifstream input{path, std::ios::binary};
@@ -87,54 +48,40 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   return std::string{std::istreambuf_iterator<char>{input}, {}};
 }
 
-Result<Config> load_config(const std::filesystem::path& folder) {
+Result<Config> load_config(const std::filesystem::path& folder, Fingerprint& fingerprint) {
   GPUACTORS_LET(text, read_file(folder / "config.json"));
+  fingerprint.add(text);
   GPUACTORS_LET(config, read_config(text));
   // Not all models have one, which says more of when texts end.
-  if (const auto more = read_file(folder / "generation_config.json"))
+  if (const auto more = read_file(folder / "generation_config.json")) {
+    fingerprint.add(*more);
     GPUACTORS_TRY(add_ends(config, *more));
+  }
   return std::move(config);
 }
 
-/// What a request says beside its tokens.
-struct Wishes {
-  std::int64_t max_tokens = 128;
-  Choice choice{0, 1, 0, 0, 0, 0};
-  bool ignores_end = false;
-};
-
-Result<Wishes> read_wishes(const v1::GenerateRequest& request, std::uint64_t seed) {
-  Wishes wishes;
-  for (const auto& [name, value] : request.parameters()) {
-    const bool is_whole = value.has_int_value();
-    const auto whole = value.int_value();
-    // What JSON writes as 1 is no double.
-    const bool is_number = is_whole || value.has_double_value();
-    const auto number = static_cast<float>(value.double_value() + static_cast<double>(whole));
-    if (name == "max_tokens" && whole > 0)
-      wishes.max_tokens = whole;
-    else if (name == "temperature" && is_number && number >= 0)
-      // Logits divided by less would be too large for numbers, and the likeliest is chosen anyway.
-      wishes.choice.temperature = number < least_temperature ? 0 : number;
-    else if (name == "top_p" && is_number && number > 0 && number <= 1)
-      wishes.choice.top_p = number;
-    else if (name == "top_k" && is_whole && whole >= 0 && whole <= std::numeric_limits<std::int32_t>::max())
-      wishes.choice.top_k = static_cast<std::int32_t>(whole);
-    else if (name == "seed" && is_whole)
-      seed = static_cast<std::uint64_t>(whole);
-    else if (name == "ignore_end" && value.has_bool_value())
-      wishes.ignores_end = value.bool_value();
-    else
-      return fail(
-          Errc::invalid_argument,
-          fmt::format("the parameter \"{}\" is none of max_tokens (from 1), temperature (from 0), top_p (above 0, "
-                      "up to 1), top_k (from 0), seed (a whole number) and ignore_end (true or false)",
-                      name));
+/// What a replica publishes of its work.
+struct Gauges {
+  explicit Gauges(gpuactors::Metrics& metrics)
+    : pages(value_or_throw(metrics.gauge("llm_pages", "Pages for keys and values."))),
+      free_pages(value_or_throw(metrics.gauge("llm_pages_free", "Pages that no text has."))),
+      running(value_or_throw(metrics.gauge("llm_texts_running", "Texts that run."))),
+      waiting(value_or_throw(metrics.gauge("llm_texts_waiting", "Texts that wait for pages."))),
+      given(value_or_throw(metrics.counter("llm_prompt_tokens_total", "Tokens that were given."))),
+      written(value_or_throw(metrics.counter("llm_written_tokens_total", "Tokens that were written."))),
+      step_seconds(value_or_throw(metrics.histogram("llm_step_seconds", {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3},
+                                                    "Of a step of all texts that run."))) {
+    // nop
   }
-  wishes.choice.seed_low = static_cast<std::uint32_t>(seed);
-  wishes.choice.seed_high = static_cast<std::uint32_t>(seed >> 32U);
-  return wishes;
-}
+
+  gpuactors::Metrics::Gauge pages;
+  gpuactors::Metrics::Gauge free_pages;
+  gpuactors::Metrics::Gauge running;
+  gpuactors::Metrics::Gauge waiting;
+  gpuactors::Metrics::Counter given;
+  gpuactors::Metrics::Counter written;
+  gpuactors::Metrics::Histogram step_seconds;
+};
 
 /// A part of a device or all of it: which one, its model's size says.
 class Replica : public gpuactors::Actor {
@@ -145,13 +92,22 @@ public:
           gpuactors::Error{Errc::invalid_argument,
                            fmt::format("a decoder runs on one device or a part of one, not on {}", gpu_count())}};
     const auto settings = value_or_throw(read_settings(config));
-    auto model = value_or_throw(load_config(settings.folder));
+    if (config.max_running() < 1)
+      throw gpuactors::FailedResult{gpuactors::Error{
+          Errc::invalid_argument, fmt::format("max_running is {}; it is at least 1", config.max_running())}};
+    Fingerprint fingerprint;
+    auto model = value_or_throw(load_config(settings.folder, fingerprint));
     auto& stream = gpu().stream();
     auto weights = value_or_throw(load_weights(stream, model, settings.folder));
+    fingerprint.add(weights.fingerprint.to_string());
+    fingerprint_ = fingerprint.to_string();
     value_or_throw(warm_up(stream));
     const auto room = value_or_throw(find_room(settings, config.max_running(), model, weights.dtype));
     decoder_ = value_or_throw(Decoder::make(stream, std::move(model), std::move(weights), room));
+    value_or_throw(decoder_->warm_up());
     batch_ = std::make_unique<Batch>(room);
+    gauges_.pages.set(static_cast<double>(room.pages));
+    publish();
   }
 
   v1::ReplicaDescription describe(const Empty&) {
@@ -161,6 +117,11 @@ public:
       tokens->set_datatype("INT32");
       tokens->add_shape(-1);
     }
+    auto& reason = *description.add_outputs();
+    reason.set_name(reason_output);
+    reason.set_datatype("BYTES");
+    reason.add_shape(1);
+    description.set_fingerprint(fingerprint_);
     description.set_memory_used_bytes(gpu().memory_used());
     return description;
   }
@@ -177,11 +138,10 @@ public:
       return fail(Errc::invalid_argument,
                   fmt::format("{} tokens were given; with at least one more, {} have room", given, context));
     const auto most = given + std::min(wishes.max_tokens, context - given);
-    if (!batch_->can_run(most))
-      return fail(Errc::invalid_argument, fmt::format("a text of {} tokens has no room here", most));
     GPUACTORS_LET(reply, out.keep());
     const auto id = ++last_id_;
     replies_.emplace(id, Reply{std::move(reply), wishes.ignores_end});
+    gauges_.given.add(static_cast<double>(given));
     batch_->add({id, std::move(tokens), most, wishes.choice});
     if (!std::exchange(stepping_, true))
       post([this] { step(); });
@@ -228,6 +188,11 @@ private:
 
   Result<std::vector<std::int32_t>> read_tokens(const v1::GenerateTensor& input) const {
     std::vector<std::int32_t> tokens(input.data().size() / sizeof(std::int32_t));
+    if (input.data().size() % sizeof(std::int32_t) != 0 || input.shape_size() != 1
+        || input.shape(0) != static_cast<std::int64_t>(tokens.size()))
+      return fail(Errc::invalid_argument,
+                  fmt::format("tokens are of INT32 in one dimension; these have the shape [{}] and {} bytes",
+                              fmt::join(input.shape(), ","), input.data().size()));
     if (tokens.empty())
       return fail(Errc::invalid_argument, "no tokens were given; there is at least one");
     std::memcpy(tokens.data(), input.data().data(), tokens.size() * sizeof(std::int32_t));
@@ -247,22 +212,36 @@ private:
         reply.stands_since.reset();
       else if (!reply.stands_since)
         reply.stands_since = now;
-    if (batch_->waiting() > 0)
+    if (batch_->is_full())
       end_standing(now);
     const auto plan = batch_->plan([this](TextId id) { return !replies_.at(id).stands_since; },
                                    [this](const Text& text) { decoder_->set_pages(text.slot, text.pages); });
-    if (!plan.rows.empty()) {
-      if (const auto chosen = decoder_->run(plan))
-        for (const auto& one : batch_->take(*chosen))
-          pass_on(one);
-      else
-        fail_all(chosen.error());
-    }
+    if (!plan.rows.empty())
+      run(plan);
+    publish();
     stepping_ = !replies_.empty();
     if (stepping_ && plan.rows.empty())
       post_after(look_again, [this] { step(); });
     else if (stepping_)
       post([this] { step(); });
+  }
+
+  void run(const Step& plan) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto chosen = decoder_->run(plan);
+    if (!chosen)
+      return fail_all(chosen.error());
+    gauges_.step_seconds.observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    const auto taken = batch_->take(*chosen);
+    gauges_.written.add(static_cast<double>(taken.size()));
+    for (const auto& one : taken)
+      pass_on(one);
+  }
+
+  void publish() {
+    gauges_.free_pages.set(static_cast<double>(batch_->free_pages()));
+    gauges_.running.set(static_cast<double>(batch_->running()));
+    gauges_.waiting.set(static_cast<double>(batch_->waiting()));
   }
 
   void drop_stopped() {
@@ -283,8 +262,9 @@ private:
         ++reply;
         continue;
       }
-      reply->second.stream.finish({Errc::queue_full, fmt::format("the answer was not read for {} s while others waited",
-                                                                 longest_stand.count())});
+      reply->second.stream.finish(
+          {Errc::queue_full,
+           fmt::format("the answer was not read for {} s while all places were taken", longest_stand.count())});
       batch_->remove(reply->first);
       reply = replies_.erase(reply);
     }
@@ -299,8 +279,8 @@ private:
     Result<void> outcome;
     if (chosen.token == no_token)
       outcome = fail(Errc::internal, "the model's numbers are no numbers any more (overflow, or damaged weights)");
-    else if (!ends_here)
-      outcome = stream.write(item_of(chosen.token));
+    else
+      outcome = stream.write(item_of(chosen, ends_here));
     if (outcome && !ends_here && !chosen.is_last)
       return;
     if (outcome)
@@ -311,12 +291,23 @@ private:
     replies_.erase(found);
   }
 
-  static v1::GenerateReply item_of(std::int32_t token) {
+  static v1::GenerateReply item_of(const Chosen& chosen, bool ends_here) {
     v1::GenerateReply item;
-    auto& output = *item.add_outputs();
-    output.set_name("tokens");
-    output.add_shape(1);
-    output.set_data(&token, sizeof(token));
+    if (!ends_here) {
+      auto& output = *item.add_outputs();
+      output.set_name("tokens");
+      output.add_shape(1);
+      output.set_data(&chosen.token, sizeof(chosen.token));
+    }
+    if (ends_here || chosen.is_last) {
+      auto& output = *item.add_outputs();
+      output.set_name(reason_output);
+      output.add_shape(1);
+      const std::string_view reason = ends_here ? "stop" : "length";
+      const auto size = static_cast<std::uint32_t>(reason.size());
+      output.set_data(&size, sizeof(size));
+      output.mutable_data()->append(reason);
+    }
     return item;
   }
 
@@ -328,8 +319,10 @@ private:
     replies_.clear();
   }
 
+  Gauges gauges_{metrics()};
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Batch> batch_;
+  std::string fingerprint_;
   std::map<TextId, Reply> replies_;
   TextId last_id_ = 0;
   bool stepping_ = false;

@@ -79,8 +79,10 @@ public:
     GPUACTORS_TRY(check(file, content));
     Result<void> placed;
     for (const auto& [name, array] : content.arrays)
-      if (const auto found = targets_.find(name); placed && found != targets_.end())
+      if (const auto found = targets_.find(name); placed && found != targets_.end()) {
+        sample(name, array);
         placed = place(found->second, array);
+      }
     // Whatever came of it: the bytes go with the file.
     auto done = stream_.synchronize();
     widened_.clear();
@@ -128,6 +130,16 @@ private:
 
   void add_below(const std::string& name, Tensor& tensor, std::vector<std::int64_t> shape, std::int64_t row) {
     targets_[name] = {&tensor, std::move(shape), row};
+  }
+
+  void sample(const std::string& name, const nn::NamedArray& array) {
+    constexpr std::size_t piece = 4096;
+    constexpr std::size_t pieces = 8;
+    weights_.fingerprint.add(fmt::format("{} {} [{}]", name, to_string(array.dtype), fmt::join(array.shape, ",")));
+    const auto size = array.bytes.size();
+    const auto step = std::max(piece, size / pieces);
+    for (std::size_t at = 0; at < size; at += step)
+      weights_.fingerprint.add(array.bytes.subspan(at, std::min(piece, size - at)));
   }
 
   Result<void> place(const Target& target, const nn::NamedArray& array) {

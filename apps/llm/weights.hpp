@@ -4,6 +4,7 @@
 #include <gpuactors/gpuactors.hpp>
 
 #include <apps/llm/config.hpp>
+#include <apps/llm/fingerprint.hpp>
 
 #include <filesystem>
 #include <vector>
@@ -32,6 +33,8 @@ struct Weights {
   gpuactors::Tensor norm;
   /// Empty where the table takes its place.
   gpuactors::Tensor head;
+  /// Of the arrays' names, types and shapes, and of samples of their bytes: to train a model further changes it.
+  Fingerprint fingerprint = {};
 
   [[nodiscard]] const gpuactors::Tensor& last() const {
     return head ? head : table;

@@ -72,9 +72,22 @@ TEST_CASE("texts that are written come before beginnings, which share what is le
   batch.add(text(3, 4, 10));
   const auto step = batch.plan(always, nothing);
   CHECK(rows_of(step, 0) == std::vector<std::int32_t>{5});
-  CHECK(rows_of(step, 1) == std::vector<std::int32_t>{200, 201, 202});
-  CHECK(rows_of(step, 2) == std::vector<std::int32_t>{300});
-  CHECK(step.wanted.size() == 2);
+  CHECK(rows_of(step, 1) == std::vector<std::int32_t>{200, 201});
+  CHECK(rows_of(step, 2) == std::vector<std::int32_t>{300, 301});
+  CHECK(step.wanted.size() == 1);
+}
+
+TEST_CASE("a short beginning does not wait for long ones, which have what it leaves") {
+  Batch batch{{.slots = 3, .rows = 9, .positions = 64, .pages = 12}};
+  batch.add(text(1, 30, 40));
+  batch.add(text(2, 30, 40));
+  batch.add(text(3, 2, 10));
+  const auto step = batch.plan(always, nothing);
+  CHECK(rows_of(step, 0).size() == 4);
+  CHECK(rows_of(step, 1).size() == 3);
+  CHECK(rows_of(step, 2) == std::vector<std::int32_t>{300, 301});
+  REQUIRE(step.wanted.size() == 1);
+  CHECK(step.rows[static_cast<std::size_t>(step.wanted[0].row)].slot == 2);
 }
 
 TEST_CASE("a text waits until all that it may become has room, and none overtakes it") {

@@ -66,6 +66,25 @@ TEST_CASE("weights in several files are those of one") {
   CHECK(must(stream.to_host<float>(split.head)) == must(stream.to_host<float>(whole.head)));
 }
 
+TEST_CASE("a fingerprint is the same for the same weights, and another one where some have changed") {
+  const auto model = load_small();
+  const gpuactors::test::TemporaryFolder folder;
+  const fs::path path{folder.path()};
+  const auto context = llm::test::open_device();
+  const auto fingerprint = [&](const nn::NamedArrays& arrays) {
+    must(nn::write_safetensors(path / "model.safetensors", {}, arrays));
+    return must(load_weights(context->stream(), model.config, path)).fingerprint.to_string();
+  };
+  const auto as_it_is = fingerprint(model.file.arrays);
+  CHECK(fingerprint(model.file.arrays) == as_it_is);
+  auto arrays = model.file.arrays;
+  auto& norm = arrays.at("model.norm.weight");
+  std::vector<std::byte> other{norm.bytes.begin(), norm.bytes.end()};
+  other.back() ^= std::byte{1};
+  norm.bytes = other;
+  CHECK(fingerprint(arrays) != as_it_is);
+}
+
 TEST_CASE("what is missing, or has another shape or type than it should, is said with its file and its name") {
   const auto model = load_small();
   auto arrays = model.file.arrays;
