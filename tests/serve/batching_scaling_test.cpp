@@ -47,6 +47,24 @@ TEST_CASE("what is missing to the least is started at once", "[serve]") {
   CHECK(scaling.decide(begin, busy(2, 0)).start == 0);
 }
 
+TEST_CASE("replicas that are being started are not started twice", "[serve]") {
+  auto limits = one_to_three();
+  limits.min_replicas = 2;
+  Scaling scaling{limits};
+  auto look = busy(0, 0);
+  look.starting = 1;
+  CHECK(scaling.decide(begin, look).start == 1);
+  look.starting = 2;
+  CHECK(scaling.decide(begin, look).start == 0);
+  // Nor is one more wished for beside one that comes.
+  look = busy(2, 5);
+  look.starting = 1;
+  CHECK(scaling.decide(begin, look).start == 0);
+  CHECK(scaling.decide(begin + 1s, look).start == 0);
+  look.starting = 0;
+  CHECK(scaling.decide(begin + 2s, look).start == 1);
+}
+
 TEST_CASE("one more is started when requests have waited long enough while all were busy", "[serve]") {
   Scaling scaling{one_to_three()};
   CHECK(scaling.decide(begin, busy(1, 5)).start == 0);

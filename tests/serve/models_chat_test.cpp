@@ -59,4 +59,11 @@ TEST_CASE("what a generative replica says of itself must make sense", "[serve]")
   auto other = chat_description();
   other.set_max_running(3);
   CHECK(says(check_same(chat_facts(), other), "up to 3 requests at once, and not"));
+  // What it was loaded from has changed since the first one was.
+  auto changed = chat_description();
+  changed.set_fingerprint("b");
+  CHECK(says(check_same(chat_facts(), changed), "fingerprint \"b\", and not \"\""));
+  CHECK(read_facts(changed, true)->fingerprint == "b");
+  changed.set_fingerprint(std::string(129, 'x'));
+  CHECK(says(read_facts(changed, true), "a fingerprint of 129 bytes: at most 128 are allowed"));
 }

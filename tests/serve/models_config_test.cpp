@@ -100,7 +100,7 @@ TEST_CASE("a model of an actor type has its settings, and needs no file", "[serv
 }
 
 TEST_CASE("every key has a line of help, and can be set", "[serve]") {
-  CHECK(model_keys().size() == 19);
+  CHECK(model_keys().size() == 20);
   const std::map<std::string_view, std::string> values{
       {"TYPE", "acme/type"}, {"K=V", "a=b"}, {"thread|process", "process"}};
   for (const auto& key : model_keys()) {

@@ -444,6 +444,28 @@ TEST_CASE("closing fails what is not answered in its time", "[serve]") {
   replica.answer(); // to nobody
 }
 
+TEST_CASE("a replica that retires gets nothing more, and goes when it has answered", "[serve]") {
+  Desk desk;
+  PlayedReplica old;
+  PlayedReplica next;
+  desk.add(1, old);
+  auto first = desk.ask();
+  desk.add(2, next);
+  desk.dispatcher->retire(1);
+  CHECK(desk.dispatcher->look().replicas.size() == 1);
+  CHECK_FALSE(desk.dispatcher->remove_idle(1));
+  auto second = desk.ask();
+  next.answer();
+  must(second.reply.get());
+  // Though the other one is free, and was there first.
+  old.answer();
+  must(first.reply.get());
+  auto third = desk.ask();
+  next.answer();
+  must(third.reply.get());
+  CHECK(desk.dispatcher->remove_idle(1));
+}
+
 TEST_CASE("only an idle replica can be taken out", "[serve]") {
   Desk desk;
   PlayedReplica replica;

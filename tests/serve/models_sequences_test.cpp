@@ -202,6 +202,16 @@ TEST_CASE("requests of a sequence wait for their replica, and others pass them",
   auto ends_too = desk.ask("b>");
   two.answer();
   CHECK(desk.dispatcher->remove_idle(2));
+  // One that retires goes on with what it has begun, and begins nothing.
+  desk.dispatcher->retire(1);
+  auto last = desk.ask("a");
+  CHECK(one.waits() == "a");
+  one.answer();
+  must(last.get());
+  auto nowhere = desk.ask("d<");
+  auto loose = desk.ask("-");
+  CHECK(one.waits().empty());
+  CHECK_FALSE(desk.dispatcher->remove_idle(1));
   for (auto* reply : {&begun, &other, &busy, &goes_on, &passes, &ends, &ends_too})
     must(reply->get());
 }

@@ -249,5 +249,30 @@ def survives(machine):
         assert server.metric("nv_inference_request_failure") == 0
 
 
+@case
+def moves(machine):
+    """a replica leaves a node that is being emptied when another one serves elsewhere, and that costs no request"""
+    with cluster_of(machine.gpuactors, machine.serve, "host:1x256MiB") as cluster:
+        node = subprocess.Popen([machine.gpuactors, "node", "--broker", cluster.broker, "--name", "other", "--devices",
+                                 "host:1x256MiB", "--program", machine.serve], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, env=cluster.env)
+        try:
+            until(lambda: len(json.loads(cluster.run("nodes", "--json"))) == 2, "there are two nodes")
+            notices = [r"model digits, version 1: replica \d serves, on node \S+",
+                       r"model digits, version 1: replica \d has left node \S+, which is being emptied"]
+            with serving(machine.serve, "--model", f"digits={machine.file}", "--replicas", "2", "--broker",
+                         cluster.broker, env=cluster.env, notices=notices) as server:
+                (first,) = {replica["node"] for replica in cluster.replicas()} - {"other"}
+                clients = Clients(server, "digits", 4)
+                cluster.run("drain", first, "--deadline", "60")
+                until(lambda: [one["node"] for one in cluster.replicas()] == 2 * ["other"], "both are on the other")
+                clients.await_more(20)
+                assert clients.stop() == [], clients.failures[:3]
+                assert server.metric("gpuactors_serve_replicas_lost") == 0
+        finally:
+            node.send_signal(signal.SIGTERM)
+            node.wait(DEADLINE)
+
+
 if __name__ == "__main__":
     sys.exit(case.run(Machine, 3))

@@ -24,13 +24,14 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
     short_since_ = now;
 
   ScalingStep step;
+  const auto coming = replicas.size() + look.starting;
   if (replicas.size() < limits_.min_replicas) {
-    if (now >= not_before_)
-      step.start = limits_.min_replicas - replicas.size();
+    if (coming < limits_.min_replicas && may_start(now))
+      step.start = limits_.min_replicas - coming;
     return step;
   }
   if (short_since_ && now - *short_since_ >= limits_.grow_after) {
-    if (replicas.size() < limits_.max_replicas && now >= not_before_) {
+    if (look.starting == 0 && replicas.size() < limits_.max_replicas && may_start(now)) {
       step.start = 1;
       short_since_ = now; // the next one has to be earned again
     }

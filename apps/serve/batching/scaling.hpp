@@ -36,6 +36,8 @@ struct ScalingLook {
   std::size_t waiting = 0;
   /// Requests that were refused since the model was loaded although one more replica could have taken them.
   std::uint64_t refused = 0;
+  /// Replicas that are being started.
+  std::size_t starting = 0;
   std::vector<ReplicaLook> replicas;
 };
 
@@ -62,6 +64,10 @@ public:
   /// A start failed: the next one waits, twice as long each time.
   void start_failed(gpuactors::TimePoint now);
   void start_succeeded();
+  /// Whether a start is worth trying now.
+  [[nodiscard]] bool may_start(gpuactors::TimePoint now) const noexcept {
+    return now >= not_before_;
+  }
 
   [[nodiscard]] const ScalingLimits& limits() const noexcept {
     return limits_;

@@ -231,6 +231,12 @@ void Dispatcher::add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, st
   act(std::move(actions));
 }
 
+void Dispatcher::retire(std::uint64_t id) {
+  const std::lock_guard lock{mutex_};
+  if (const auto replica = replicas_.find(id); replica != replicas_.end())
+    replica->second.leaving = true;
+}
+
 bool Dispatcher::remove_idle(std::uint64_t id) {
   const std::lock_guard lock{mutex_};
   const auto replica = replicas_.find(id);
@@ -270,7 +276,8 @@ batching::ScalingLook Dispatcher::look() {
   result.waiting = queue_.waiting();
   result.refused = queue_.counts().refused_busy;
   for (const auto& [id, replica] : replicas_)
-    result.replicas.push_back({id, !replica.flights.empty(), sequences.contains(id) ? now : replica.idle_since});
+    if (!replica.leaving)
+      result.replicas.push_back({id, !replica.flights.empty(), sequences.contains(id) ? now : replica.idle_since});
   return result;
 }
 

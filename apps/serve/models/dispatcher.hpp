@@ -108,6 +108,9 @@ public:
   void add(ReplicaFacts replica, RunBatch run);
   void add_generative(ReplicaFacts replica, RunStream run);
 
+  /// Has a replica get nothing more, save what belongs to the state that it keeps: `remove_idle` can take it out then.
+  void retire(std::uint64_t id);
+
   /// Takes a replica out. @returns false when it is busy, has sequences, or is not here.
   bool remove_idle(std::uint64_t id);
 
@@ -184,6 +187,8 @@ private:
     /// When it will be done with its batches, by the table; since when it has been idle, without any.
     gpuactors::TimePoint free_at;
     gpuactors::TimePoint idle_since;
+    /// It is about to end: it gets nothing but what belongs to the state that it keeps.
+    bool leaving = false;
   };
 
   /// A batch at a replica, for its reply, without what it carries: a reply may come late, or never.

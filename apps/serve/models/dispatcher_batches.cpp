@@ -37,16 +37,7 @@ constexpr int losses_until_failed = 5;
 
 /// Whether an error says that the replica is gone, rather than that it could not infer this batch.
 bool is_gone(Errc code) {
-  switch (code) {
-  case Errc::unavailable:
-  case Errc::lease_expired:
-  case Errc::stale_epoch:
-  case Errc::cancelled:
-  case Errc::deadline_exceeded: // of the call: it is stuck
-    return true;
-  default:
-    return gpuactors::is_loss(code);
-  }
+  return code == Errc::deadline_exceeded /* of the call: it is stuck */ || ends_replica(code);
 }
 
 /// The rows of one request within its batch, and of outputs with texts their bytes.
@@ -137,11 +128,11 @@ Dispatcher::Replica* Dispatcher::least_loaded() {
   const auto* head = queue_.head();
   if (options_.fills && head != nullptr && head->losses == 0)
     for (auto& [id, replica] : replicas_)
-      if (2 * replica.flights.size() < most_flights())
+      if (!replica.leaving && 2 * replica.flights.size() < most_flights())
         return &replica;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
-    if (has_room(replica) && (result == nullptr || replica.flights.size() < result->flights.size()))
+    if (!replica.leaving && has_room(replica) && (result == nullptr || replica.flights.size() < result->flights.size()))
       result = &replica;
   return result;
 }
@@ -404,7 +395,7 @@ void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint 
       fail(member,
            Error{blames_input ? Errc::invalid_argument : Errc::task_failed,
                  fmt::format("{} could not infer: {}", options_.facts.title, to_string(error))},
-           reason::backend, now, actions);
+           blames_input ? reason::other : reason::backend, now, actions);
 }
 
 void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actions& actions) {

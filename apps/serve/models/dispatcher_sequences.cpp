@@ -29,7 +29,7 @@ std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
   std::vector<std::pair<Load, Replica*>> loads;
   for (auto& [id, one] : replicas_) {
     auto& replica = one;
-    if (!has_room(replica))
+    if (!has_room(replica) || (replica.leaving && options_.sequences.memory != batching::Memory::state))
       continue;
     const auto flights = replica.flights.size();
     auto fills = options_.fills && 2 * flights < most_flights();
@@ -68,14 +68,16 @@ bool Dispatcher::send_in_sequences(TimePoint now, Actions& actions) {
 
 bool Dispatcher::may_go(const Request& request, const Replica& replica) const {
   if (request.sequence == nullptr)
-    return true;
+    return !replica.leaving;
   if (!batching::Sequences::is_next(request))
     return false;
   const auto at = replicas_.find(request.sequence->replica);
-  if (at == replicas_.end() || &at->second == &replica)
+  if (at == replicas_.end())
+    return !replica.leaving;
+  if (&at->second == &replica)
     return true;
   // A cache is built anew where there is room.
-  return options_.sequences.memory == batching::Memory::cache && !has_room(at->second);
+  return options_.sequences.memory == batching::Memory::cache && (at->second.leaving || !has_room(at->second));
 }
 
 Result<void> Dispatcher::admit(const std::shared_ptr<Pending>& pending, TimePoint now) {

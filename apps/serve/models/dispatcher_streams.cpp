@@ -34,6 +34,13 @@ Errc code_for_client(Errc code) {
   return passes ? code : Errc::task_failed;
 }
 
+/// Whose fault it is, for the counters.
+const char* reason_of(Errc code) {
+  if (code == Errc::queue_full) // it was not read
+    return reason::cancelled;
+  return code == Errc::invalid_argument ? reason::other : reason::backend;
+}
+
 } // namespace
 
 bool ends_replica(Errc code) noexcept {
@@ -140,7 +147,7 @@ void Dispatcher::stream_failed(const std::shared_ptr<Pending>& pending, std::uin
       fail(pending,
            Error{code_for_client(error.code()),
                  fmt::format("{} could not answer: {}", options_.facts.title, to_string(error))},
-           reason::backend, now, actions);
+           reason_of(error.code()), now, actions);
     pump(now, actions);
     wake_timer();
     note_drained();

@@ -135,6 +135,8 @@ const std::vector<Key>& keys() {
       number_key("max-replicas", "the most that a long queue brings", &ModelConfig::max_replicas, 1, many),
       time_key("idle-after", "S", "seconds until an idle replica goes; 30 when left out", &ModelConfig::idle_after, 1,
                0.1),
+      time_key("start-timeout", "S", "seconds that the start of a replica may take; 600 when left out",
+               &ModelConfig::start_timeout, 1, 1),
       number_key("max-batch", "rows of a batch; 32 when left out", &ModelConfig::max_batch, 1, 65'536),
       number_key("max-queue", "requests that may wait; 1024 when left out", &ModelConfig::max_queue, 1, 1'000'000),
       time_key("max-delay", "MS", "milliseconds that a batch waits for more rows; 0 when left out",

@@ -42,6 +42,8 @@ struct ModelConfig {
   std::optional<std::size_t> min_replicas;
   std::optional<std::size_t> max_replicas;
   gpuactors::Duration idle_after = std::chrono::seconds{30};
+  /// How long a replica may take from its share to its first answer.
+  gpuactors::Duration start_timeout = std::chrono::minutes{10};
 
   std::uint64_t max_batch = 32;
   std::size_t max_queue = 1'024;

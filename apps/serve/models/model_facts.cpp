@@ -187,6 +187,10 @@ Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool 
                     static_cast<int>(description.sequences()), static_cast<int>(wire::SequenceMemory_MIN),
                     static_cast<int>(wire::SequenceMemory_MAX));
   facts.sequences = description.sequences();
+  if (description.fingerprint().size() > gpuactors::limits::name_length)
+    return nonsense("it has a fingerprint of {} bytes: at most {} are allowed", description.fingerprint().size(),
+                    gpuactors::limits::name_length);
+  facts.fingerprint = description.fingerprint();
   if (generative) {
     facts.max_running = static_cast<std::uint64_t>(description.max_running());
     return facts;
@@ -213,6 +217,11 @@ Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription&
   auto other = read_facts(description, facts.generative);
   if (!other)
     return nonsense("it describes itself in a way that makes no sense: {}", other.error().message());
+  if (other->fingerprint != facts.fingerprint)
+    return nonsense("it has loaded something else than the first replica of {} (fingerprint \"{}\", and not \"{}\"): "
+                    "what is at that place has changed; load it as a new version",
+                    facts.title, cut_text(other->fingerprint, gpuactors::limits::name_length),
+                    cut_text(facts.fingerprint, gpuactors::limits::name_length));
   if (other->inputs == facts.inputs && other->outputs == facts.outputs && other->max_rows == facts.max_rows
       && other->max_running == facts.max_running && other->sequences == facts.sequences)
     return {};

@@ -59,6 +59,8 @@ struct ModelFacts {
   std::uint64_t max_running = 0;
   /// What replicas keep between the requests of a sequence.
   wire::SequenceMemory sequences = wire::SEQUENCE_MEMORY_NONE;
+  /// What replicas say of that which they have loaded; may be empty.
+  std::string fingerprint;
   /// Bytes of one row of all inputs, and of all outputs; where texts are among them, the least.
   std::size_t row_in_bytes = 0;
   std::size_t row_out_bytes = 0;

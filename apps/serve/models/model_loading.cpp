@@ -90,6 +90,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   how.wait_for_nodes = options_.wait_for_nodes;
   how.longest_silence = options_.longest_silence;
   how.notice = options_.notice;
+  how.nodes = nodes_;
   std::uint64_t number = 0;
   bool first = false;
   {

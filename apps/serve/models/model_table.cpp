@@ -58,7 +58,7 @@ gpuactors::Failure server_ends() {
 // -- life -----------------------------------------------------------------------------------------
 
 ModelTable::ModelTable(gpuactors::Cluster& cluster, TableOptions options)
-  : cluster_(cluster), options_(std::move(options)) {
+  : cluster_(cluster), nodes_(std::make_shared<NodeWatch>(cluster)), options_(std::move(options)) {
   // nop
 }
 

@@ -138,6 +138,7 @@ private:
   void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until, bool sequences_end = false);
 
   gpuactors::Cluster& cluster_;
+  const std::shared_ptr<NodeWatch> nodes_;
   const TableOptions options_;
   mutable std::shared_mutex mutex_;
   // Guarded by the mutex.

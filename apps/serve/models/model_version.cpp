@@ -115,6 +115,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   kind.config.set_max_running(static_cast<std::int64_t>(config.max_running));
   kind.config.set_sequence_idle_ms(std::chrono::ceil<std::chrono::milliseconds>(config.sequence_idle).count());
   kind.resources = resources_of(config, how.wait_for_nodes);
+  kind.start_timeout = config.start_timeout;
   auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
   std::optional<bool> generative = false;
   if (!network) {
@@ -166,6 +167,7 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
   }
   ReplicaOptions options;
   options.notice = how.notice;
+  options.nodes = how.nodes;
   options.longest_silence = how.longest_silence;
   options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();

@@ -3,6 +3,7 @@
 
 #include "dispatcher.hpp"
 #include "model_config.hpp"
+#include "node_watch.hpp"
 #include "replica_set.hpp"
 
 #include <gpuactors/gpuactors.hpp>
@@ -23,6 +24,8 @@ struct LoadOptions {
   gpuactors::Duration longest_silence = std::chrono::seconds{60};
   /// Told of what becomes of the replicas.
   Notice notice = [](const std::string&) {};
+  /// Which nodes replicas should leave; may be null.
+  std::shared_ptr<NodeWatch> nodes;
   /// Stops the loading, and later the keeper of the replicas.
   std::shared_ptr<KeeperBell> bell = std::make_shared<KeeperBell>();
 };

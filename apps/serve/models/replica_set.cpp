@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -27,7 +28,7 @@ using namespace std::chrono_literals;
 namespace {
 
 /// How long replicas after the first one may wait for their share before they are tried again: those that have to be
-/// there, and those that are only wished for. Nothing else is done meanwhile.
+/// there, and those that are only wished for.
 constexpr auto needed_wait = 1s;
 constexpr auto wished_wait = 100ms;
 
@@ -38,6 +39,9 @@ constexpr auto ask_every = 1s;
 /// Pauses of the keeper: where the number of replicas may change, and where it does not.
 constexpr auto look_often = 50ms;
 constexpr auto look_seldom = 500ms;
+
+/// Replicas that are started at the same time.
+constexpr std::size_t most_starts = 4;
 
 /// How long new replicas are measured before they serve, at most.
 constexpr auto longest_measuring = 2s;
@@ -88,12 +92,16 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
                                                       std::shared_ptr<KeeperBell> bell, ReplicaOptions options) {
   std::unique_ptr<ReplicaSet> set{
       new ReplicaSet{std::move(starter), std::move(dispatcher), std::move(bell), std::move(options)}};
-  GPUACTORS_TRY(set->bring_in(first));
-  for (std::size_t i = 1; i < set->options_.initial; ++i)
-    if (auto started = set->start_one(needed_wait); !started) {
+  GPUACTORS_LET(ready, set->measure(std::move(first)));
+  set->bring_in(ready);
+  for (std::size_t i = 1; i < set->options_.initial; ++i) {
+    const auto next = set->make_one(needed_wait);
+    if (!next) {
       set->scaling_.start_failed(Clock::now());
       break;
     }
+    set->bring_in(*next);
+  }
   try {
     set->keeper_ = std::thread{[self = set.get()] { self->keep(); }};
   } catch (const std::system_error& error) {
@@ -110,6 +118,13 @@ void ReplicaSet::stop() {
   bell_->stop();
   if (keeper_.joinable())
     keeper_.join();
+  for (const auto& start : starts_) {
+    if (start->thread.joinable())
+      start->thread.join();
+    if (*start->outcome)
+      actors_.emplace((*start->outcome)->started.id, (*start->outcome)->started.actor);
+  }
+  starts_.clear();
   std::vector<std::thread> ending;
   for (const auto& [id, actor] : actors_)
     ending.push_back(run_beside([this, actor = actor] { starter_->kill(actor); }));
@@ -126,6 +141,7 @@ void ReplicaSet::end(std::uint64_t id) {
   starter_->kill(actor->second);
   actors_.erase(actor);
   asked_.erase(id);
+  leaving_.erase(id);
 }
 
 // -- the keeper -----------------------------------------------------------------------------------
@@ -142,32 +158,89 @@ void ReplicaSet::keep() {
 }
 
 void ReplicaSet::look_around() {
-  for (const auto& lost : dispatcher_->take_lost()) {
-    note(fmt::format("replica {} was lost: {}", lost.id, lost.why));
-    end(lost.id);
-  }
-  const auto look = dispatcher_->look();
+  take_lost();
+  take_starts();
+  auto look = dispatcher_->look();
+  look.starting = static_cast<std::size_t>(std::count_if(
+      starts_.begin(), starts_.end(), [this](const auto& start) { return !actors_.contains(start->replaces); }));
   const auto step = scaling_.decide(Clock::now(), look);
   const auto needed = look.replicas.size() < options_.scaling.min_replicas;
-  for (std::size_t i = 0; i < step.start; ++i) {
-    const auto started = start_one(needed ? Duration{needed_wait} : Duration{wished_wait});
-    if (started) {
-      scaling_.start_succeeded();
-      last_failure_.clear();
-      continue;
-    }
-    scaling_.start_failed(Clock::now());
-    const auto why = to_string(started.error());
-    if (needed && !bell_->stopped() && why != last_failure_)
-      note(fmt::format("a replica that is missing could not be started, and is tried again: {}", why));
-    last_failure_ = why;
-    break;
-  }
+  for (std::size_t i = 0; i < step.start; ++i)
+    begin_start(needed);
   if (step.stop && dispatcher_->remove_idle(*step.stop)) {
     note(fmt::format("replica {} has nothing to do and ends", *step.stop));
     end(*step.stop);
   }
+  look_at_nodes();
   ask_replicas(look);
+}
+
+void ReplicaSet::take_lost() {
+  for (const auto& lost : dispatcher_->take_lost()) {
+    note(fmt::format("replica {} was lost: {}", lost.id, lost.why));
+    end(lost.id);
+  }
+}
+
+void ReplicaSet::begin_start(bool needed, std::uint64_t replaces) {
+  if (starts_.size() >= most_starts)
+    return;
+  const auto& start = starts_.emplace_back(std::make_unique<Start>());
+  start->replaces = replaces;
+  start->needed = needed;
+  start->thread = run_beside([this, it = start.get()] {
+    it->outcome = make_one(it->needed ? Duration{needed_wait} : Duration{wished_wait});
+    it->is_over = true;
+    bell_->ring();
+  });
+}
+
+void ReplicaSet::take_starts() {
+  for (const auto& start : starts_) {
+    if (!start->is_over)
+      continue;
+    if (start->thread.joinable())
+      start->thread.join();
+    const auto& ready = *start->outcome;
+    if (!ready) {
+      scaling_.start_failed(Clock::now());
+      const auto why = to_string(ready.error());
+      if (start->needed && !bell_->stopped() && why != last_failure_)
+        note(fmt::format("a replica that is {} could not be started, and is tried again: {}",
+                         start->replaces == 0 ? "missing" : "to take the place of another one", why));
+      last_failure_ = why;
+      continue;
+    }
+    scaling_.start_succeeded();
+    last_failure_.clear();
+    bring_in(*ready);
+    if (const auto left = leaving_.find(start->replaces); left != leaving_.end()) {
+      left->second = true;
+      dispatcher_->retire(left->first);
+    }
+  }
+  std::erase_if(starts_, [](const auto& start) { return start->is_over.load(); });
+}
+
+void ReplicaSet::look_at_nodes() {
+  const auto draining = options_.nodes == nullptr ? std::set<std::string>{} : options_.nodes->draining();
+  for (const auto& [id, actor] : actors_)
+    if (draining.contains(actor.lease().node))
+      leaving_.try_emplace(id, false);
+    else if (const auto stays = leaving_.find(id); stays != leaving_.end() && !stays->second)
+      leaving_.erase(stays);
+  std::vector<std::uint64_t> gone;
+  for (const auto& [id, has_successor] : leaving_) {
+    const auto is_its = [which = id](const auto& start) { return start->replaces == which; };
+    if (has_successor && dispatcher_->remove_idle(id))
+      gone.push_back(id);
+    else if (!has_successor && scaling_.may_start(Clock::now()) && std::none_of(starts_.begin(), starts_.end(), is_its))
+      begin_start(true, id);
+  }
+  for (const auto id : gone) {
+    note(fmt::format("replica {} has left node {}, which is being emptied", id, actors_.at(id).lease().node));
+    end(id);
+  }
 }
 
 void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
@@ -206,37 +279,37 @@ void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
 
 // -- one replica ----------------------------------------------------------------------------------
 
-Result<void> ReplicaSet::start_one(Duration queue_timeout) {
+Result<ReplicaSet::Ready> ReplicaSet::make_one(Duration queue_timeout) {
   GPUACTORS_LET(started, starter_->spawn(queue_timeout));
-  return bring_in(started);
+  return measure(std::move(started));
 }
 
-Result<void> ReplicaSet::bring_in(const Started& started) {
-  const auto& [id, actor] = started;
-  actors_.emplace(id, actor);
-  const auto share = share_of(actor);
-  auto description = check_description(actor);
-  const auto generative = dispatcher_->facts().generative;
+Result<ReplicaSet::Ready> ReplicaSet::measure(Started started) {
+  const auto share = share_of(started.actor);
+  auto description = check_description(started.actor);
   Result<void> warm;
   if (!description)
     warm = gpuactors::fail(description.error());
-  else if (!generative) // to what is generated, no zeros are the beginning
-    warm = warm_up(actor, share);
+  else if (!dispatcher_->facts().generative) // to what is generated, no zeros are the beginning
+    warm = warm_up(started.actor, share);
   if (!warm) {
-    end(id);
-    return warm;
+    starter_->kill(started.actor);
+    return gpuactors::fail(warm.error());
   }
+  return Ready{std::move(started), share, description->memory_used_bytes()};
+}
+
+void ReplicaSet::bring_in(const Ready& ready) {
+  const auto& [id, actor] = ready.started;
+  actors_.emplace(id, actor);
   if (keeping_)
     note(fmt::format("replica {} serves, on node {}", id, actor.lease().node));
-  const ReplicaFacts facts{id, share, description->memory_used_bytes()};
-  if (generative) {
-    dispatcher_->add_generative(facts, stream_from(actor));
-    return {};
-  }
+  const ReplicaFacts facts{id, ready.share, ready.memory_used_bytes};
+  if (dispatcher_->facts().generative)
+    return dispatcher_->add_generative(facts, stream_from(actor));
   dispatcher_->add(facts, [actor = actor, time = options_.longest_silence](wire::ReplicaBatch batch, BatchDone done) {
     actor.call<wire::ReplicaReply>(infer_method, std::move(batch), time).then(std::move(done));
   });
-  return {};
 }
 
 Result<wire::ReplicaDescription> ReplicaSet::check_description(const ActorRef& actor) const {

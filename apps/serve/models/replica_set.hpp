@@ -4,6 +4,7 @@
 
 #include "dispatcher.hpp"
 #include "keeper_bell.hpp"
+#include "node_watch.hpp"
 #include "replica_starter.hpp"
 
 #include <gpuactors/gpuactors.hpp>
@@ -14,8 +15,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace serve {
 
@@ -31,11 +34,15 @@ struct ReplicaOptions {
   /// How long a batch, or the answer of a generative replica to what it is, may take before the replica counts as
   /// stuck.
   gpuactors::Duration longest_silence = std::chrono::seconds{60};
+  /// Which nodes replicas should leave; may be null.
+  std::shared_ptr<NodeWatch> nodes;
   /// Told of replicas that are lost, and of those that come and go after the start.
   Notice notice = [](const std::string&) {};
 };
 
-/// Replicas behind a dispatcher. One thread of its own does what takes time. All members from any thread.
+/// Replicas behind a dispatcher. A thread of its own keeps them: it replaces those that are lost, and those on nodes
+/// that are being emptied, which serve until another one can and what they have begun is over. Starts run on threads
+/// beside it, so that one that hangs holds up no other. All members from any thread.
 class ReplicaSet {
 public:
   /// Takes over the first replica, starts the other initial ones, one after the other, and waits until each of them
@@ -57,12 +64,37 @@ private:
   ReplicaSet(std::unique_ptr<ReplicaStarter> starter, std::shared_ptr<Dispatcher> dispatcher,
              std::shared_ptr<KeeperBell> bell, ReplicaOptions options);
 
+  /// A replica that can serve.
+  struct Ready {
+    Started started;
+    gpuactors::Share share;
+    std::uint64_t memory_used_bytes = 0;
+  };
+
+  /// A start on its way. The thread writes `outcome`, then `is_over`.
+  struct Start {
+    /// The replica whose place it takes; 0 for none.
+    std::uint64_t replaces = 0;
+    bool needed = true;
+    std::optional<gpuactors::Result<Ready>> outcome = {};
+    std::atomic<bool> is_over = false;
+    std::thread thread = {};
+  };
+
+  // Any thread.
+  gpuactors::Result<Ready> make_one(gpuactors::Duration queue_timeout);
+  /// Measures a replica that was started; ends it if it cannot serve.
+  gpuactors::Result<Ready> measure(Started started);
+
   // On the keeper's thread, or before it runs.
   void keep();
   void look_around();
-  gpuactors::Result<void> start_one(gpuactors::Duration queue_timeout);
-  /// Measures a replica that was started and has it serve; ends it otherwise.
-  gpuactors::Result<void> bring_in(const Started& started);
+  void take_lost();
+  void begin_start(bool needed, std::uint64_t replaces = 0);
+  void take_starts();
+  void look_at_nodes();
+  /// Has a replica serve.
+  void bring_in(const Ready& ready);
   gpuactors::Result<wire::ReplicaDescription> check_description(const gpuactors::ActorRef& actor) const;
   gpuactors::Result<void> warm_up(const gpuactors::ActorRef& actor, gpuactors::Share share);
   void ask_replicas(const batching::ScalingLook& look);
@@ -75,6 +107,9 @@ private:
   const ReplicaOptions options_;
   batching::Scaling scaling_;
   std::map<std::uint64_t, gpuactors::ActorRef> actors_;
+  /// Replicas on nodes that are being emptied, and whether others have taken their places.
+  std::map<std::uint64_t, bool> leaving_;
+  std::vector<std::unique_ptr<Start>> starts_;
   /// Whether a replica has been asked for its description and has not answered yet.
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> asked_;
   gpuactors::TimePoint next_ask_{};

@@ -97,13 +97,15 @@ Result<std::optional<bool>> ReplicaStarter::check_type() {
 Result<Started> ReplicaStarter::spawn(Duration queue_timeout) {
   auto resources = kind_.resources;
   resources.queue_timeout = queue_timeout;
+  resources.spawn_timeout = queue_timeout + kind_.start_timeout;
   // Another server of this cluster may have a model of this name.
   constexpr int most_names = 1'000;
   for (int i = 0;; ++i) {
-    resources.name = fmt::format("{}/{}/{}", kind_.config.model(), kind_.config.version(), ++last_id_);
+    const auto id = ++last_id_;
+    resources.name = fmt::format("{}/{}/{}", kind_.config.model(), kind_.config.version(), id);
     auto actor = await(cluster_.spawn_async(kind_.type, kind_.config, resources));
     if (actor)
-      return Started{last_id_, std::move(*actor)};
+      return Started{id, std::move(*actor)};
     if (actor.error().code() != Errc::already_exists || i == most_names)
       return fail(actor.error());
   }
@@ -122,7 +124,7 @@ Result<ModelFacts> ReplicaStarter::describe_first(const ActorRef& actor, bool ge
 }
 
 Result<wire::ReplicaDescription> ReplicaStarter::describe(const ActorRef& actor) const {
-  return await(actor.call<wire::ReplicaDescription>(describe_method));
+  return await(actor.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, kind_.start_timeout));
 }
 
 void ReplicaStarter::kill(const ActorRef& actor) {

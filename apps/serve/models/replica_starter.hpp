@@ -6,6 +6,7 @@
 
 #include <gpuactors/gpuactors.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -22,6 +23,8 @@ struct ReplicaKind {
   wire::ReplicaConfig config;
   /// What each of them asks for; names are given by the starter.
   gpuactors::Options resources;
+  /// How long constructing one may take, and its first answer.
+  gpuactors::Duration start_timeout = std::chrono::minutes{10};
 };
 
 /// A replica that was constructed.
@@ -30,7 +33,7 @@ struct Started {
   gpuactors::ActorRef actor;
 };
 
-/// One thread at a time, except for `kill`. All waiting ends with `unavailable` once the bell says stop.
+/// Any thread. All waiting ends with `unavailable` once the bell says stop.
 class ReplicaStarter {
 public:
   /// `cluster` must outlive the starter.
@@ -49,10 +52,10 @@ public:
   /// @returns also `invalid_argument` if that makes no sense, naming the type and the reason.
   gpuactors::Result<ModelFacts> describe_first(const gpuactors::ActorRef& actor, bool generative) const;
 
-  /// Asks an actor what it is.
+  /// Asks an actor that was started what it is.
   gpuactors::Result<wire::ReplicaDescription> describe(const gpuactors::ActorRef& actor) const;
 
-  /// Ends an actor and waits for it, for a while. Any thread.
+  /// Ends an actor and waits for it, for a while.
   void kill(const gpuactors::ActorRef& actor);
 
   /// Waits for an answer.
@@ -78,7 +81,7 @@ private:
   gpuactors::Cluster& cluster_;
   const std::shared_ptr<KeeperBell> bell_;
   const ReplicaKind kind_;
-  std::uint64_t last_id_ = 0;
+  std::atomic<std::uint64_t> last_id_{0};
 };
 
 } // namespace serve
