@@ -77,8 +77,8 @@ configure() {
   local log
   # -g1 still names functions and lines in stack traces, and compiles a quarter faster than -g. Most of the time goes
   # into CAF's headers and templates, which many sources in one compilation pay for once: as many as keep all cores
-  # busy. Powers of two, so that what compiles in large batches does in small ones. Who edits builds better with a preset
-  # (README.md).
+  # busy. Powers of two, so that what compiles in large batches does in small ones. Who edits builds better with a
+  # preset (README.md).
   local batch=$((jobs <= 2 ? 32 : jobs <= 4 ? 16 : 8))
   log=$(mktemp)
   if ! cmake -S "$root" -B "$build" -G Ninja \

@@ -1,8 +1,11 @@
 // Models of actor types that somebody else wrote: what is served, and what is refused with the reason.
 #include "models_fixture.hpp"
 
+#include <condition_variable>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <thread>
 
 using namespace serve;
 using namespace serve::test;
@@ -12,12 +15,44 @@ using gpuactors::Result;
 
 namespace {
 
+/// Holds the next constructors that come here, until it is opened.
+class Gate {
+public:
+  void hold(int count) {
+    const std::lock_guard lock{mutex_};
+    to_hold_ = count;
+  }
+
+  void pass() {
+    std::unique_lock lock{mutex_};
+    if (to_hold_ == 0)
+      return;
+    --to_hold_;
+    changed_.wait(lock, [this] { return is_open_; });
+  }
+
+  void open() {
+    const std::lock_guard lock{mutex_};
+    is_open_ = true;
+    changed_.notify_all();
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int to_hold_ = 0;
+  bool is_open_ = false;
+};
+
+Gate constructor_gate;
+
 /// Adds two columns and counts: two inputs, two outputs, one of them a scalar a row. Its settings choose its faults.
 class Adder : public gpuactors::Actor {
 public:
   Adder(gpuactors::Init init, const wire::ReplicaConfig& config) : Actor(std::move(init)), config_(config) {
     if (fault() == "constructor")
       throw std::runtime_error{"there is no such dictionary"};
+    constructor_gate.pass();
   }
 
   wire::ReplicaDescription describe(const Empty& /*ask*/) {
@@ -257,6 +292,23 @@ TEST_CASE("an actor that takes fewer rows than the model's batches gets no large
   must(load_sums(server, "actor=test/adder,max-batch=8,set=rows=3"));
   CHECK(must(server.table.describe("sums", "")).max_batch == 3);
   CHECK(says(ask(server.table, sum_of({1, 2, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8})), "takes 1 to 3 rows in a request"));
+}
+
+TEST_CASE("a replica whose start hangs does not keep others from taking the places of those that were lost",
+          "[serve]") {
+  Server server;
+  must(load_sums(server, "actor=test/adder,replicas=2,gpus=0.25"));
+  const auto serving = [&] { return must(server.table.describe("sums", "")).replicas; };
+  CHECK(serving() == 2);
+  constructor_gate.hold(1);
+  for (const auto* name : {"sums/1/1", "sums/1/2"})
+    must(server.cluster.kill(name));
+  while (serving() != 1 || must(server.cluster.state()).leases_size() != 2)
+    std::this_thread::yield();
+  CHECK(must(ask(server.table, sum_of({5}, {1, 2}))).version == "1");
+  constructor_gate.open();
+  while (serving() != 2)
+    std::this_thread::yield();
 }
 
 TEST_CASE("replicas run only on nodes that have the labels of their model", "[serve]") {

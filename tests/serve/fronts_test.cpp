@@ -1,0 +1,46 @@
+// The fronts where the machine has no threads left.
+#include "test_service.hpp"
+
+#include <apps/serve/fronts.hpp>
+#include <apps/serve/http/loop.hpp>
+#include <support/catch.hpp>
+#include <support/no_threads.hpp>
+#include <support/results.hpp>
+
+#include <memory>
+
+using namespace serve;
+using namespace serve::test;
+using gpuactors::test::must;
+using gpuactors::test::NoThreads;
+
+TEST_CASE("without threads neither front opens, and both do when there are some again", "[serve]") {
+  TestService service;
+  FrontOptions http;
+  http.http = gpuactors::Endpoint{"127.0.0.1", 0};
+  FrontOptions grpc;
+  grpc.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
+  {
+    const NoThreads none;
+    const auto why = [&](const FrontOptions& options) {
+      const auto refused = Fronts::open(service, options);
+      REQUIRE_FALSE(refused.has_value());
+      CHECK(refused.error().code() == gpuactors::Errc::unavailable);
+      return refused.error().message();
+    };
+    CHECK(why(http).find("the HTTP front has no thread: ") == 0);
+    CHECK(why(grpc).find("the gRPC front has no thread: ") == 0);
+  }
+  CHECK(Fronts::open(service, http).has_value());
+  CHECK(Fronts::open(service, grpc).has_value());
+}
+
+TEST_CASE("a loop that nobody has stopped ends together with its thread", "[serve]") {
+  TestService service;
+  const auto state = std::make_shared<FrontState>(service, FrontOptions{}, Tokens{});
+  auto loop = std::make_shared<Loop>(state, std::make_shared<Strangers>(), nullptr);
+  must(loop->start());
+  const std::weak_ptr<Loop> ended{loop};
+  loop.reset();
+  CHECK(ended.expired());
+}
