@@ -61,7 +61,7 @@ constexpr auto examples =
     "Replace a file and have it loaded beside the version that serves:\n"
     "  curl -X POST http://127.0.0.1:8000/v2/repository/models/a/load\n\n"
     "SIGINT or SIGTERM ends it when what was accepted is answered; a second one at once.\n"
-    "Exit code: 0 after a signal, 2 when it cannot start.";
+    "Exit code: 0 after a signal; when it cannot start, 1 if the same start may succeed later, else 2.";
 
 void add_models(CLI::App& parser, Typed& typed) {
   parser
