@@ -1,11 +1,12 @@
 #include "input.hpp"
 
+#include <gpuactors/base/units.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -20,11 +21,10 @@ constexpr double most_seconds = 366.0 * 86'400;
 } // namespace
 
 Result<double> parse_number(const std::string& what, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || end != text.c_str() + text.size())
+  const auto value = parse_double(text);
+  if (!value)
     return fail(Errc::invalid_argument, fmt::format("{} is \"{}\": a number is expected", what, text));
-  return value;
+  return *value;
 }
 
 Result<std::int64_t> parse_integer(const std::string& what, const std::string& text, std::int64_t least,

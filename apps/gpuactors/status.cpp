@@ -2,6 +2,7 @@
 #include "state_view.hpp"
 #include "table.hpp"
 #include "utc.hpp"
+#include "words.hpp"
 
 #include <gpuactors/base/units.hpp>
 
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace gpuactors::cli {
 
@@ -58,19 +58,10 @@ std::string in_words(const std::map<std::string, std::size_t>& by_state) {
   return words;
 }
 
-/// Returns "release 0.1.0, since 2026-11-22 16:02:11.034 UTC; others run 0.1.1": the releases of nodes and clients that
-/// differ from the broker's.
+/// Returns "release 0.1.0, since 2026-11-22 16:02:11.034 UTC; others run 0.1.1".
 std::string broker_in_words(const v1::ClusterState& state) {
-  std::set<std::string> others;
-  for (const auto& node : state.nodes())
-    others.insert(node.release());
-  for (const auto& client : state.clients())
-    others.insert(client.release());
-  others.erase(state.release());
-  others.erase("");
-  return fmt::format("release {}, since {} UTC{}{}", state.release(),
-                     utc_for_people(from_unix_ns(state.started_unix_ns())), others.empty() ? "" : "; others run ",
-                     fmt::join(others, ", "));
+  return fmt::format("release {}, since {} UTC{}", state.release(),
+                     utc_for_people(from_unix_ns(state.started_unix_ns())), other_releases(state, "; "));
 }
 
 Json json_clients(const v1::ClusterState& state) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 namespace gpuactors::cli {
 
@@ -55,6 +56,17 @@ std::string full_name(const v1::ActorInfo& actor) {
 
 std::string name_or_number(const v1::ActorInfo& actor) {
   return actor.name().empty() ? fmt::format("{} {}", actor.type(), actor.id()) : full_name(actor);
+}
+
+std::string other_releases(const v1::ClusterState& state, std::string_view before) {
+  std::set<std::string> others;
+  for (const auto& node : state.nodes())
+    others.insert(node.release());
+  for (const auto& client : state.clients())
+    others.insert(client.release());
+  others.erase(state.release());
+  others.erase("");
+  return others.empty() ? "" : fmt::format("{}others run {}", before, fmt::join(others, ", "));
 }
 
 std::string log_line_in_words(const LogRecord& line) {

@@ -36,6 +36,10 @@ inline constexpr std::string_view each_client = "*";
 /// As `full_name`; "TYPE ID" of an actor without a name.
 [[nodiscard]] std::string name_or_number(const v1::ActorInfo& actor);
 
+/// Returns `before` and "others run 0.1.1, 0.1.2": the releases of nodes and clients that differ from the broker's.
+/// Empty if there are none.
+[[nodiscard]] std::string other_releases(const v1::ClusterState& state, std::string_view before);
+
 /// Returns a line of a log with its time (UTC), node and source; a source that may be several actors is in brackets, as
 /// in the output of the node.
 [[nodiscard]] std::string log_line_in_words(const LogRecord& line);

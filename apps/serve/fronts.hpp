@@ -56,7 +56,7 @@ struct FrontOptions {
   std::optional<gpuactors::Endpoint> http;
   std::optional<gpuactors::Endpoint> grpc;
   /// A file with one token a line. When there is one, every request but those for liveness and readiness must bring
-  /// one of them.
+  /// one of them. Those with "ask" before them may not load and unload models.
   std::filesystem::path token_file;
   std::optional<TlsFiles> tls;
   /// Threads that read and write HTTP.
@@ -87,7 +87,7 @@ class Fronts {
 public:
   /// Listens. `service` must outlive the object.
   /// @returns `invalid_argument` for files that cannot be used, for an address that others can reach without tokens
-  ///          and TLS, and for no address at all; `unavailable` where it cannot listen.
+  ///          and TLS, and for no address at all; `unavailable` where it cannot listen or has no threads.
   [[nodiscard]] static gpuactors::Result<Fronts> open(Service& service, FrontOptions options);
 
   Fronts(Fronts&&) noexcept;

@@ -94,8 +94,10 @@ void add_fronts(CLI::App& parser, Typed& typed) {
       ->type_name("HOST:PORT")
       ->group(group);
   parser
-      .add_option("--token-file", typed.token_file,
-                  "Bearer tokens, one a line, that clients have to know; needed beyond loopback, or TLS")
+      .add_option(
+          "--token-file", typed.token_file,
+          "Bearer tokens, one a line, that clients have to know; needed beyond loopback, or TLS. Behind \"ask \" "
+          "stand those that may not load and unload models")
       ->type_name("FILE")
       ->group(group);
   parser.add_option("--tls-cert", typed.tls_cert, "Certificate with its chain, PEM")->type_name("FILE")->group(group);

@@ -3,6 +3,8 @@
 
 #include <support/catch.hpp>
 
+#include <cstdint>
+#include <limits>
 #include <thread>
 
 using namespace gpuactors;
@@ -85,6 +87,16 @@ TEST_CASE("cancellations that come too late are forgotten, the oldest first", "[
   CHECK(control.begin(CallId{limits::remembered_cancellations + 1}, 0).error().code() == Errc::cancelled);
 }
 
+TEST_CASE("calls that were taken back and never come are forgotten, the oldest first", "[actor]") {
+  HolderControl control;
+  for (std::uint64_t i = 1; i <= limits::remembered_cancellations + 1; ++i)
+    control.take_back(CallId{i});
+  CHECK(control.begin(CallId{1}, 0).value());
+  control.end();
+  CHECK_FALSE(control.begin(CallId{2}, 0).value());
+  CHECK_FALSE(control.begin(CallId{limits::remembered_cancellations + 1}, 0).value());
+}
+
 TEST_CASE("who waits for credit is let go when nobody is left to give any", "[actor]") {
   HolderControl control;
   REQUIRE(control.begin(CallId{1}, 1).has_value());
@@ -163,6 +175,18 @@ TEST_CASE("a producer takes the credit that it has, then waits for more", "[acto
   std::thread reader{[&] { control.credit(CallId{1}, 1); }};
   CHECK(control.take_credit(never));
   reader.join();
+}
+
+TEST_CASE("a producer gets no more credit than its reader can owe", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, limits::stream_window).has_value());
+  control.credit(CallId{1}, std::numeric_limits<std::uint32_t>::max());
+  REQUIRE(control.take_credit(never));
+  control.credit(CallId{1}, 1);
+  control.credit(CallId{1}, limits::stream_window);
+  for (std::uint32_t i = 0; i < limits::stream_window; ++i)
+    REQUIRE(control.take_credit(Clock::now()));
+  CHECK_FALSE(control.take_credit(Clock::now()));
 }
 
 TEST_CASE("a producer that waits for credit is woken when its call is cancelled", "[actor]") {

@@ -183,9 +183,14 @@ TEST_CASE("what a method says, or promises, counts more than that it dropped its
 TEST_CASE("more credit than a reader can owe is none", "[actor]") {
   Played played;
   played.stream->credit(std::numeric_limits<std::uint32_t>::max());
+  played.stream->credit(1);
   for (std::uint32_t i = 0; i <= limits::stream_window; ++i)
     REQUIRE(played.write("x").has_value());
   CHECK(played.items.size() == limits::stream_window);
+  // Now it owes so many.
+  played.stream->credit(std::numeric_limits<std::uint32_t>::max());
+  CHECK(played.items.size() == limits::stream_window + 1);
+  CHECK(played.stream->waiting() == 0);
 }
 
 TEST_CASE("a stream that is withdrawn says so to its producer, once to each who asks", "[actor]") {

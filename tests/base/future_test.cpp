@@ -429,6 +429,15 @@ TEST_CASE("a promise is told that nobody wants its result, also later, and not o
   CHECK(must(wanted.get()) == 1);
 }
 
+TEST_CASE("a promise that was kept drops what it is given for its cancellation, which may own it", "[base]") {
+  const auto promise = std::make_shared<Promise<int>>();
+  auto future = promise->future();
+  CHECK(promise->set(1));
+  promise->on_cancel([promise] {});
+  CHECK(promise.use_count() == 1);
+  CHECK(must(future.get()) == 1);
+}
+
 TEST_CASE("cancelling a future behind others reaches the promise that it waits for", "[base]") {
   Promise<int> first;
   Promise<int> second;

@@ -2,9 +2,40 @@
 
 #include <support/catch.hpp>
 
+#include <clocale>
+#include <cmath>
 #include <limits>
+#include <string>
+#include <string_view>
 
 using namespace gpuactors;
+
+namespace {
+
+/// Gives the program a locale whose numbers have a comma, if the machine has one, for as long as this lives.
+class CommaLocale {
+public:
+  CommaLocale() {
+    for (const auto* language : {"de_DE", "fr_FR", "es_ES", "it_IT", "nl_NL", "pl_PL", "pt_BR", "ru_RU"})
+      for (const auto* encoding : {"", ".UTF-8", ".utf8"})
+        if (!is_there_ && std::setlocale(LC_ALL, (std::string{language} + encoding).c_str()) != nullptr)
+          is_there_ = std::string_view{std::localeconv()->decimal_point} == ",";
+  }
+  CommaLocale(const CommaLocale&) = delete;
+  CommaLocale& operator=(const CommaLocale&) = delete;
+  ~CommaLocale() {
+    std::setlocale(LC_ALL, "C");
+  }
+
+  [[nodiscard]] bool is_there() const noexcept {
+    return is_there_;
+  }
+
+private:
+  bool is_there_ = false;
+};
+
+} // namespace
 
 TEST_CASE("a double within 1e-9 of a multiple of 1/10000 is that multiple", "[base]") {
   for (std::int64_t units = 0; units <= 20'000; ++units) {
@@ -68,4 +99,25 @@ TEST_CASE("bytes are read as people write them", "[base]") {
     CHECK_FALSE(parse_bytes(bad).has_value());
   CHECK(format_bytes(512) == "512 B");
   CHECK(format_bytes(1'610'612'736) == "1.5 GiB");
+}
+
+TEST_CASE("a number is read whole, and refused with anything beside it", "[base]") {
+  CHECK(parse_double("0.5") == 0.5);
+  CHECK(parse_double("-2") == -2);
+  CHECK(parse_double(".25") == 0.25);
+  CHECK(parse_double("1e3") == 1000);
+  CHECK(std::isinf(parse_double("inf").value_or(0)));
+  CHECK(std::isnan(parse_double("nan").value_or(0)));
+  for (const auto* bad : {"", " 1", "1 ", "1,5", "1.2.3", "often", "1e", "1e999"})
+    CHECK_FALSE(parse_double(bad).has_value());
+}
+
+TEST_CASE("numbers have a point whatever the program's locale", "[base]") {
+  const CommaLocale locale;
+  if (!locale.is_there())
+    return;
+  CHECK(parse_double("0.5") == 0.5);
+  CHECK_FALSE(parse_double("0,5").has_value());
+  CHECK(*parse_bytes("1.5GiB") == 1'610'612'736);
+  CHECK_FALSE(parse_bytes("1,5GiB").has_value());
 }

@@ -4,6 +4,7 @@
 #include <apps/gpuactors/dashboard/html.hpp>
 #include <apps/gpuactors/dashboard/log_pages.hpp>
 #include <apps/gpuactors/dashboard/page.hpp>
+#include <apps/gpuactors/words.hpp>
 #include <support/catch.hpp>
 
 #include <fmt/format.h>
@@ -97,6 +98,19 @@ TEST_CASE("no text of a state becomes anything else, whichever of its texts it i
   for (const auto& name : reading.elements)
     CHECK(name != "style");
   CHECK(count_of(page, "&lt;script&gt;") > 50);
+}
+
+TEST_CASE("the releases that differ from the broker's are named once each, in their order") {
+  v1::ClusterState state;
+  state.set_release("0.2.0");
+  add_node(state, "n0").set_release("0.2.0");
+  state.add_clients(); // of a release that did not say its number yet
+  CHECK(cli::other_releases(state, "; ").empty());
+  add_node(state, "n1").set_release("0.1.1");
+  add_node(state, "n2").set_release("0.1.1");
+  state.add_clients()->set_release("0.1.0");
+  CHECK(cli::other_releases(state, "; ") == "; others run 0.1.0, 0.1.1");
+  CHECK(contains(whole_page(answered(state), "10.0.0.1:7711").str(), ", others run 0.1.0, 0.1.1. "));
 }
 
 TEST_CASE("each section has its own part and says how the command line shows the same") {

@@ -97,6 +97,22 @@ TEST_CASE("names are unique, found, and free again after a kill", "[cluster]") {
   CHECK(cluster.spawn("accumulator", number(1), {.name = "sum"}).has_value());
 }
 
+TEST_CASE("requests that are too large for the broker are refused by the program that makes them", "[cluster]") {
+  auto cluster = embed();
+  const std::string much(limits::request_bytes, 'x');
+  const auto why = [](const auto& refused) {
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == Errc::invalid_argument);
+    return refused.error().message();
+  };
+  // The name and what says how long it is.
+  CHECK(why(cluster.find(much)) == "the request has 16777221 bytes: at most 16777216 are allowed");
+  CHECK(why(cluster.kill(much)).find("the request has ") == 0);
+  CHECK(why(cluster.spawn("fraction", {}, {.gpus = 0.5, .node = much})).find("the request has ") == 0);
+  CHECK(why(cluster.submit<Text>("echo", text("x"), {.node = much}).get()).find("the request has ") == 0);
+  CHECK(why(cluster.create_group({{.gpus = 1, .node = much}})).find("bundle 0: the request has ") == 0);
+}
+
 TEST_CASE("who looks an actor up, or ends it, need not wait for it", "[cluster]") {
   auto cluster = embed();
   gate().close();

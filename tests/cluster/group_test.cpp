@@ -52,6 +52,14 @@ TEST_CASE("actors placed in the bundles of a group get the devices of their bund
   CHECK(free_units(cluster) == 20'000);
 }
 
+TEST_CASE("more bundles than a group may have are refused before one of them is looked at", "[cluster]") {
+  auto cluster = embed();
+  const auto refused = cluster.create_group(std::vector<Options>(limits::bundles_per_group + 1, Options{.gpus = 1.5}));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK(refused.error().message() == "a placement group has 1025 bundles: at most 1024 are allowed");
+}
+
 TEST_CASE("actors that name no bundle fill all bundles of their group", "[cluster]") {
   auto cluster = embed_two_nodes();
   const auto group = must(cluster.create_group({{.gpus = 1}, {.gpus = 1}, {.gpus = 1}}));

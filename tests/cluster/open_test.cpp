@@ -1,9 +1,17 @@
 // The cluster that a user of a program chooses: arguments, environment, and what cannot be meant.
+#include <gpuactors/cluster/detail/daemon_core.hpp>
+
+#include <support/no_threads.hpp>
+
 #include <cluster/fixtures.hpp>
 
+#include <cerrno> // program_invocation_short_name
 #include <cstdlib>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -49,6 +57,23 @@ private:
   std::optional<std::string> before_;
 };
 
+/// Gives the program's file another name for as long as this lives.
+class ProgramName {
+public:
+  explicit ProgramName(std::string name) : name_(std::move(name)), before_(program_invocation_short_name) {
+    program_invocation_short_name = name_.data();
+  }
+  ProgramName(const ProgramName&) = delete;
+  ProgramName& operator=(const ProgramName&) = delete;
+  ~ProgramName() {
+    program_invocation_short_name = before_;
+  }
+
+private:
+  std::string name_;
+  char* before_;
+};
+
 } // namespace
 
 TEST_CASE("a cluster may be closed by another thread than the one that opened it and goes on", "[cluster]") {
@@ -58,6 +83,45 @@ TEST_CASE("a cluster may be closed by another thread than the one that opened it
   CHECK(actor.call<Names>("ids").get().has_value());
   std::thread{[&] { cluster.reset(); }}.join();
   CHECK_FALSE(actor.call<Names>("ids").get().has_value());
+}
+
+TEST_CASE("several threads may close a cluster at once", "[cluster]") {
+  auto cluster = embed();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] { cluster.close(); });
+  for (auto& thread : threads)
+    thread.join();
+  CHECK(cluster.submit<Text>("echo", text("x")).get().error().code() == Errc::unavailable);
+}
+
+TEST_CASE("without threads no cluster is opened, and one is when there are some again", "[cluster]") {
+  ConnectOptions options;
+  options.broker = "127.0.0.1:1";
+  options.insecure = true;
+  options.timeout = 0s;
+  {
+    const NoThreads none;
+    const auto code_of = [](const auto& refused) {
+      REQUIRE_FALSE(refused.has_value());
+      CHECK(refused.error().message().find("the machine has no threads for a cluster: ") == 0);
+      return refused.error().code();
+    };
+    CHECK(code_of(Cluster::embed()) == Errc::unavailable);
+    CHECK(code_of(Cluster::connect(options)) == Errc::unavailable);
+    CHECK(code_of(detail::DaemonCore::make({})) == Errc::unavailable);
+  }
+  CHECK(Cluster::embed().has_value());
+  CHECK(Cluster::connect(options).has_value());
+  CHECK(detail::DaemonCore::make({}).has_value());
+}
+
+TEST_CASE("a program whose file is named in other bytes than UTF-8 is shown all the same", "[cluster]") {
+  const ProgramName name{"tr\xE4ner"};
+  auto cluster = embed();
+  const auto state = must(cluster.state());
+  REQUIRE(state.clients_size() == 1);
+  CHECK(state.clients(0).name().find("tr\xEF\xBF\xBDner on ") == 0);
 }
 
 TEST_CASE("arguments choose the cluster, in both spellings, and the program's own are left alone", "[cluster]") {

@@ -21,6 +21,10 @@ def write(folder, pages):
     # Included by the guide's own project(); takes effect when its CMakeLists.txt is done.
     files["pieces.cmake"] = (f"cmake_language(DEFER CALL target_sources first PRIVATE {' '.join(pieces)})\n"
                              "cmake_language(DEFER CALL target_include_directories first PRIVATE .)\n"
+                             # In one compilation, because each would read the library's headers once more.
+                             f"set_source_files_properties({' '.join(pieces)} PROPERTIES UNITY_GROUP pieces)\n"
+                             "cmake_language(DEFER CALL set_target_properties first PROPERTIES UNITY_BUILD ON "
+                             "UNITY_BUILD_MODE GROUP)\n"
                              + "".join(f"cmake_language(DEFER CALL include {name})\n" for name in added))
     for name, text in files.items():
         path = os.path.join(folder, name)

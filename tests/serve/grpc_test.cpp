@@ -182,6 +182,26 @@ TEST_CASE("only the health of the server is told without a token", "[serve]") {
   CHECK(watch->Finish().error_code() == grpc::StatusCode::UNAUTHENTICATED);
 }
 
+TEST_CASE("a token that may only ask loads and unloads nothing", "[serve]") {
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder / "tokens";
+  std::ofstream{file} << "0123456789abcdef\nask fedcba9876543210\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  Served served{file};
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  const auto unload = [&](const std::string& token) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + token);
+    inference::RepositoryModelUnloadRequest request;
+    request.set_model_name("line");
+    inference::RepositoryModelUnloadResponse response;
+    return stub->RepositoryModelUnload(&context, request, &response).error_code();
+  };
+  CHECK(unload("0000000000000000") == grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(unload("fedcba9876543210") == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(unload("0123456789abcdef") == grpc::StatusCode::OK);
+}
+
 TEST_CASE("who watches the health of a model is told of each change, and of the end", "[serve]") {
   Served served;
   auto stub = health::Health::NewStub(served.channel);

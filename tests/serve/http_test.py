@@ -408,6 +408,20 @@ class Access(unittest.TestCase):
                 self.assertEqual(ask(server, "GET", "/metrics", headers=headers).status, 200)
                 self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4]), headers).status, 200)
 
+    def test_a_token_that_may_only_ask(self):
+        with tempfile.TemporaryDirectory() as folder:
+            asks = "asks-asks-asks-asks"
+            with Server(PROGRAM, "--token-file", write_tokens(folder, f"{TOKEN}\nask {asks}")) as server:
+                headers = [f"Authorization: Bearer {asks}"]
+                self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4]), headers).status, 200)
+                for verb in ("load", "unload"):
+                    answer = ask(server, "POST", f"/v2/repository/models/line/{verb}", b"", headers)
+                    self.assertEqual(answer.status, 403)
+                    self.assertIn("may ask models, and not load or unload them", answer.error)
+                self.assertEqual(ask(server, "GET", "/v2/models/line/ready", headers=headers).status, 200)
+                answer = ask(server, "POST", "/v2/repository/models/line/unload", b"", [f"Authorization: Bearer {TOKEN}"])
+                self.assertEqual(answer.status, 200)
+
     def test_tls(self):
         with tempfile.TemporaryDirectory() as folder:
             made = make_certificate(folder)

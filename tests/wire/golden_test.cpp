@@ -1,5 +1,6 @@
 // What goes over the wire is a contract: type ids and field numbers are only ever appended. When one of these fails,
-// nodes of two versions could not talk to each other: add a field or a message instead of changing one.
+// nodes of two versions could not talk to each other: add a field or a message instead of changing one, and reserve the
+// number of a field that nobody uses any more.
 #include "system.hpp"
 
 #include <gpuactors/v1/actor.pb.h>
@@ -39,7 +40,8 @@ void collect(const google::protobuf::EnumDescriptor& type, std::set<std::string>
     fields.insert(fmt::format("{}.{} {}", type.full_name(), type.value(i)->name(), type.value(i)->number()));
 }
 
-/// "message.field number type", for all fields of a message and of those inside it.
+/// "message.field number type", for all fields of a message and of those inside it, and "message.reserved number" for
+/// the numbers of fields that are gone: nothing may use them again.
 void collect(const google::protobuf::Descriptor& message, std::set<std::string>& fields) {
   for (int i = 0; i < message.field_count(); ++i) {
     const auto& field = *message.field(i);
@@ -47,6 +49,9 @@ void collect(const google::protobuf::Descriptor& message, std::set<std::string>&
     fields.insert(
         fmt::format("{} {} {}{}", field.full_name(), field.number(), field.is_repeated() ? "repeated " : "", type));
   }
+  for (int i = 0; i < message.reserved_range_count(); ++i)
+    for (auto number = message.reserved_range(i)->start; number < message.reserved_range(i)->end; ++number)
+      fields.insert(fmt::format("{}.reserved {}", message.full_name(), number));
   for (int i = 0; i < message.nested_type_count(); ++i)
     collect(*message.nested_type(i), fields);
   for (int i = 0; i < message.enum_type_count(); ++i)

@@ -1,4 +1,4 @@
-// Links: a request on a connection that has just come to be is answered.
+// Links: a request on a connection that has just come to be is answered, and a redial that is stopped is silent.
 #include "system.hpp"
 
 #include <gpuactors/wire/lanes.hpp>
@@ -10,7 +10,10 @@
 
 #include <caf/forwarding_actor_proxy.hpp>
 
+#include <atomic>
 #include <future>
+#include <memory>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -82,6 +85,10 @@ public:
     });
   }
 
+  std::shared_ptr<Redial> redial(Redial::OnChange on_change) {
+    return std::make_shared<Redial>(*links_, address_, std::move(on_change));
+  }
+
 private:
   static caf::behavior answering(caf::event_based_actor* self, const v1::Done& answer) {
     self->set_default_handler(caf::drop);
@@ -111,6 +118,45 @@ TEST_CASE("a request sent the moment that there is a lane comes after the words 
   const auto kept = dialling.connect(accepting);
   // One that comes before them has no sender, for CAF: its answer goes nowhere.
   CHECK(asker->wait());
+}
+
+TEST_CASE("who stops a redial waits for what it calls, and it calls nobody afterwards", "[wire]") {
+  Process process;
+  const Error error{Errc::unavailable, "no answer"};
+  std::promise<void> begun;
+  std::atomic<int> ended{0};
+  const auto copies = std::make_shared<int>();
+  const auto redial = process.redial([&begun, &ended, copies](const Result<caf::strong_actor_ptr>&) {
+    begun.set_value();
+    // Until the redial, which is being stopped, has dropped its own copy of this function.
+    while (copies.use_count() > 2)
+      std::this_thread::yield();
+    ++ended;
+  });
+  std::thread teller{[&] { redial->again(error); }};
+  begun.get_future().wait();
+  redial->stop();
+  CHECK(ended == 1);
+  teller.join();
+  redial->again(error);
+  redial->stop();
+  CHECK(ended == 1);
+}
+
+TEST_CASE("a redial may be stopped by what it calls, and by what that calls", "[wire]") {
+  Process process;
+  const Error error{Errc::unavailable, "no answer"};
+  std::shared_ptr<Redial> redial;
+  int told = 0;
+  redial = process.redial([&](const Result<caf::strong_actor_ptr>&) {
+    if (++told == 1)
+      redial->again(error);
+    else
+      redial->stop();
+  });
+  redial->again(error);
+  redial->again(error);
+  CHECK(told == 2);
 }
 
 #endif

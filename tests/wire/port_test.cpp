@@ -4,10 +4,12 @@
 #include <gpuactors/wire/request_port.hpp>
 
 #include <support/catch.hpp>
+#include <support/no_threads.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <thread>
 
 using namespace gpuactors;
@@ -83,6 +85,16 @@ struct Scene {
 };
 
 } // namespace
+
+TEST_CASE("a port that gets no thread leaves nothing behind in its system", "[wire]") {
+  System system;
+  const auto make_port = [&] { RequestPort{system.get(), [](caf_version::Content&) {}}.close(); };
+  {
+    const NoThreads none;
+    CHECK_THROWS_AS(make_port(), std::system_error);
+  }
+  CHECK_NOTHROW(make_port());
+}
 
 TEST_CASE("a reply answers the request that it belongs to", "[wire]") {
   Scene scene;

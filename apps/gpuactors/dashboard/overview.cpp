@@ -3,29 +3,13 @@
 #include "table.hpp"
 
 #include <apps/gpuactors/utc.hpp>
+#include <apps/gpuactors/words.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 namespace gpuactors::cli::dashboard {
-
-namespace {
-
-/// Returns ", others run 0.1.1": the releases of nodes and clients that differ from the broker's.
-std::string other_releases(const v1::ClusterState& state) {
-  std::set<std::string> others;
-  for (const auto& node : state.nodes())
-    others.insert(node.release());
-  for (const auto& client : state.clients())
-    others.insert(client.release());
-  others.erase(state.release());
-  others.erase("");
-  return others.empty() ? "" : fmt::format(", others run {}", fmt::join(others, ", "));
-}
-
-} // namespace
 
 void write_overview(Html& html, const Scene& scene, const std::vector<Problem>& problems) {
   html.leaf("p", {{"data-part", "headline"}, {"id", "headline"}}, headline(scene.state, totals_of(scene.state)));
@@ -51,7 +35,8 @@ void write_overview(Html& html, const Scene& scene, const std::vector<Problem>& 
   const auto part = html.element("p", {{"data-part", "as-of"}, {"class", "soft"}});
   html.text(fmt::format("As of {} UTC. The broker at {} runs release {} since {} UTC{}. ",
                         utc_for_people(scene.now.wall), scene.broker, scene.state.release(),
-                        utc_for_people(from_unix_ns(scene.state.started_unix_ns())), other_releases(scene.state)));
+                        utc_for_people(from_unix_ns(scene.state.started_unix_ns())),
+                        other_releases(scene.state, ", ")));
   write_command(html, "status", scene.broker);
 }
 

@@ -57,11 +57,15 @@ BeginCall open_to_all(const State& state, Result<Response> (*answer)(GrpcState&,
   };
 }
 
+/// Loads and unloads, which take long and not every token may.
 template <class Request, class Response>
 BeginCall later(const State& state, Result<Response> (*answer)(GrpcState&, const Request&)) {
   return [state, answer = typed(state, answer)](grpc::CallbackServerContext& context) -> CallReactor* {
-    if (!is_allowed(*state, context))
+    const auto rights = rights_of(*state, context);
+    if (rights == Rights::none)
       return refused_call(state, token_status());
+    if (rights != Rights::all)
+      return refused_call(state, {grpc::StatusCode::PERMISSION_DENIED, std::string{may_only_ask}});
     return answer_small_later(state, context, answer);
   };
 }

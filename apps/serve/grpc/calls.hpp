@@ -87,6 +87,8 @@ private:
 /// Whether the client brought a token, if one is needed.
 [[nodiscard]] bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context);
 
+[[nodiscard]] Rights rights_of(const GrpcState& state, const grpc::CallbackServerContext& context);
+
 /// The status for one who did not.
 [[nodiscard]] grpc::Status token_status();
 

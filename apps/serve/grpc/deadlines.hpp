@@ -20,6 +20,7 @@ public:
   using Key = std::uint64_t;
   using Late = std::function<void()>;
 
+  /// Throws `std::system_error` without a thread.
   Deadlines();
   ~Deadlines();
 

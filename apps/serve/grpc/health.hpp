@@ -24,6 +24,7 @@ class HealthWatch;
 /// without a token. All other names are models.
 class HealthAnswers {
 public:
+  /// Throws `std::system_error` without a thread.
   explicit HealthAnswers(std::shared_ptr<GrpcState> state);
   HealthAnswers(const HealthAnswers&) = delete;
   HealthAnswers& operator=(const HealthAnswers&) = delete;

@@ -18,6 +18,7 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -167,7 +168,12 @@ GrpcServer::~GrpcServer() {
 }
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::open(std::shared_ptr<FrontState> state, const Endpoint& endpoint) {
-  auto parts = std::make_unique<Parts>(std::move(state));
+  std::unique_ptr<Parts> parts;
+  try {
+    parts = std::make_unique<Parts>(std::move(state));
+  } catch (const std::system_error& error) { // from std::thread
+    return fail(Errc::unavailable, fmt::format("the gRPC front has no thread: {}", error.what()));
+  }
   GPUACTORS_TRY(parts->listen(endpoint));
   return std::unique_ptr<GrpcServer>{new GrpcServer{std::move(parts)}};
 }

@@ -10,7 +10,8 @@ namespace serve {
 class GrpcServer {
 public:
   /// Listens and serves.
-  /// @returns `invalid_argument` for certificates that cannot be read, `unavailable` where it cannot listen.
+  /// @returns `invalid_argument` for certificates that cannot be read, `unavailable` where it cannot listen or has no
+  ///          threads.
   [[nodiscard]] static gpuactors::Result<std::unique_ptr<GrpcServer>> open(std::shared_ptr<FrontState> state,
                                                                            const gpuactors::Endpoint& endpoint);
   ~GrpcServer();

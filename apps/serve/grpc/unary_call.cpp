@@ -97,12 +97,17 @@ grpc::Status counted(const GrpcState& state, grpc::Status status) {
   return status;
 }
 
-bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context) {
+Rights rights_of(const GrpcState& state, const grpc::CallbackServerContext& context) {
   if (!state.front->tokens.required())
-    return true;
+    return Rights::all;
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find("authorization");
-  return found != metadata.end() && state.front->tokens.accept({found->second.data(), found->second.size()});
+  return found == metadata.end() ? Rights::none
+                                 : state.front->tokens.rights_of({found->second.data(), found->second.size()});
+}
+
+bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context) {
+  return rights_of(state, context) != Rights::none;
 }
 
 grpc::Status token_status() {

@@ -60,7 +60,8 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
   auto route = find_route(head.target);
   const auto open = route && (route->endpoint == EndpointKind::live || route->endpoint == EndpointKind::ready);
   // First, so that only those who may ask learn which paths there are.
-  if (!open && !state_->tokens.accept(head.authorization)) {
+  const auto rights = state_->tokens.rights_of(head.authorization);
+  if (!open && rights == Rights::none) {
     refused = refusal(401, token_wanted);
     return std::nullopt;
   }
@@ -73,6 +74,10 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
   if (!route) {
     refused =
         refusal(404, "there is nothing at this path: the protocol's paths begin with /v2, metrics are at /metrics");
+    return std::nullopt;
+  }
+  if (rights != Rights::all && (route->endpoint == EndpointKind::load || route->endpoint == EndpointKind::unload)) {
+    refused = refusal(403, may_only_ask);
     return std::nullopt;
   }
   const auto method = method_of(route->endpoint);

@@ -1,8 +1,11 @@
 #include <apps/serve/http/connection.hpp>
 #include <apps/serve/http/loop.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -26,17 +29,25 @@ Loop::Loop(std::shared_ptr<FrontState> state, std::shared_ptr<Strangers> strange
   // nop
 }
 
-Loop::~Loop() = default;
+Loop::~Loop() {
+  stop();
+}
 
-void Loop::start() {
+gpuactors::Result<void> Loop::start() {
   tick();
-  thread_ = std::thread{[this] { context_.run(); }};
+  try {
+    thread_ = std::thread{[this] { context_.run(); }};
+  } catch (const std::system_error& error) {
+    return gpuactors::fail(gpuactors::Errc::unavailable, fmt::format("the HTTP front has no thread: {}", error.what()));
+  }
+  return {};
 }
 
 void Loop::stop() {
   {
     const std::lock_guard lock{mutex_};
-    ended_ = true;
+    if (std::exchange(ended_, true))
+      return;
   }
   context_.stop();
   if (thread_.joinable())

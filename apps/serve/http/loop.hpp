@@ -31,14 +31,16 @@ public:
   /// @param tls Null for plain connections.
   Loop(std::shared_ptr<FrontState> state, std::shared_ptr<Strangers> strangers,
        std::shared_ptr<boost::asio::ssl::context> tls);
+  /// Stops the loop. Not on its own thread.
   ~Loop();
 
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  void start();
+  /// @returns `unavailable` if there is no thread for it.
+  gpuactors::Result<void> start();
 
-  /// Ends the thread, whatever its connections do.
+  /// Ends the thread, whatever its connections do. Idempotent.
   void stop();
 
   /// Has the loop's thread do something, unless it has ended. Any thread.

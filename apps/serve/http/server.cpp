@@ -94,8 +94,9 @@ public:
       return cannot_listen(endpoint, error);
     endpoint_ = {endpoint.host, acceptor_->local_endpoint().port()};
     accept();
-    for (const auto& loop : loops_)
-      loop->start();
+    // The first one last, which accepts: if another gets no thread, nothing has been accepted for it.
+    for (auto loop = loops_.rbegin(); loop != loops_.rend(); ++loop)
+      GPUACTORS_TRY((*loop)->start());
     return {};
   }
 

@@ -10,7 +10,8 @@ namespace serve {
 class HttpServer {
 public:
   /// Listens and serves.
-  /// @returns `invalid_argument` for certificates that cannot be used, `unavailable` where it cannot listen.
+  /// @returns `invalid_argument` for certificates that cannot be used, `unavailable` where it cannot listen or has no
+  ///          threads.
   [[nodiscard]] static gpuactors::Result<std::unique_ptr<HttpServer>> open(std::shared_ptr<FrontState> state,
                                                                            const gpuactors::Endpoint& endpoint);
   ~HttpServer();

@@ -68,36 +68,41 @@ Result<Tokens> Tokens::read(const std::filesystem::path& file) {
   Tokens result;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
-    const auto token = trimmed(line);
+    auto token = trimmed(line);
     if (token.empty() || token.front() == '#')
       continue;
+    constexpr std::string_view asks = "ask ";
+    const auto rights = token.starts_with(asks) ? Rights::ask : Rights::all;
+    if (rights == Rights::ask)
+      token = trimmed(token.substr(asks.size()));
     if (token.size() < shortest_token || token.size() > longest_token || !fits_header(token))
       return fail(Errc::invalid_argument,
                   fmt::format("line {} of the token file {} is no token: {} to {} characters without blanks are "
-                              "expected",
+                              "expected, or \"ask\" and these",
                               number, file.string(), shortest_token, longest_token));
-    result.digests_.push_back(digest_of(token));
+    result.known_.push_back({digest_of(token), rights});
   }
   if (!result.required())
     return fail(Errc::invalid_argument, fmt::format("the token file {} has no token", file.string()));
   return result;
 }
 
-bool Tokens::accept(std::string_view authorization) const {
+Rights Tokens::rights_of(std::string_view authorization) const {
   if (!required())
-    return true;
+    return Rights::all;
   constexpr std::string_view scheme = "bearer ";
   const auto is_letter_of = [](char given, char wanted) { return (given | 0x20) == (wanted | 0x20); };
   if (authorization.size() <= scheme.size()
       || !std::equal(scheme.begin(), scheme.end(), authorization.begin(),
                      [&](char wanted, char given) { return is_letter_of(given, wanted); }))
-    return false;
+    return Rights::none;
   const auto given = digest_of(trimmed(authorization.substr(scheme.size())));
-  unsigned matches = 0;
+  auto rights = Rights::none;
   // All of them, and all bytes of each: a comparison that stops early tells where.
-  for (const auto& digest : digests_)
-    matches |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0 ? 1U : 0U;
-  return matches != 0;
+  for (const auto& known : known_)
+    if (CRYPTO_memcmp(given.data(), known.digest.data(), given.size()) == 0)
+      rights = std::max(rights, known.rights);
+  return rights;
 }
 
 bool is_from_here(const gpuactors::Endpoint& listening, bool tls, std::string_view host,

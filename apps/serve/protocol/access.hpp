@@ -5,6 +5,7 @@
 #include <gpuactors/base/result.hpp>
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -13,34 +14,56 @@
 
 namespace serve {
 
+/// What somebody may do.
+enum class Rights : std::uint8_t {
+  none,
+  /// All but to load and unload models.
+  ask,
+  all,
+};
+
 /// The tokens that open the server. Only their digests are kept. Any thread.
 class Tokens {
 public:
-  /// None: everybody may ask.
+  /// None: everybody may do everything.
   Tokens() = default;
 
-  /// Reads a file of one token a line; blank lines and lines that begin with # do not count.
+  /// Reads a file of one token a line, with "ask" before it if it has only these rights; blank lines and lines that
+  /// begin with # do not count.
   /// @returns `invalid_argument` for a file that cannot be read, that everybody may read, that has no token, or one
   ///          that is too short or would not go into a header.
   [[nodiscard]] static gpuactors::Result<Tokens> read(const std::filesystem::path& file);
 
   [[nodiscard]] bool required() const noexcept {
-    return !digests_.empty();
+    return !known_.empty();
   }
 
-  /// Whether a header "authorization" brings one of them, as "Bearer TOKEN"; always, when there are none. The time it
-  /// takes does not tell how much of a token is right.
-  [[nodiscard]] bool accept(std::string_view authorization) const;
+  /// The rights of the token that a header "authorization" brings as "Bearer TOKEN"; all, when there are none. The time
+  /// it takes does not tell how much of a token is right.
+  [[nodiscard]] Rights rights_of(std::string_view authorization) const;
+
+  /// Whether it brings one of them.
+  [[nodiscard]] bool accept(std::string_view authorization) const {
+    return rights_of(authorization) != Rights::none;
+  }
 
 private:
   using Digest = std::array<unsigned char, 32>;
+  struct Known {
+    Digest digest;
+    Rights rights;
+  };
+
   static Digest digest_of(std::string_view token);
-  std::vector<Digest> digests_;
+  std::vector<Known> known_;
 };
 
 /// The sentence for a request without a token.
 inline constexpr std::string_view token_wanted = "this server wants a token: send the header \"Authorization: Bearer "
                                                  "TOKEN\"";
+
+/// The sentence for a load or unload by a token that may not.
+inline constexpr std::string_view may_only_ask = "this token may ask models, and not load or unload them";
 
 /// Whether a server that wants no token takes a request with these headers, in small letters. A browser on this machine
 /// sends requests for pages of any site: they name that site as their origin, or as their host where its name was made

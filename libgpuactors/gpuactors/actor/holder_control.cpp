@@ -1,4 +1,5 @@
 #include <gpuactors/actor/holder_control.hpp>
+#include <gpuactors/actor/hosted_stream.hpp>
 #include <gpuactors/base/limits.hpp>
 
 #include <algorithm>
@@ -15,9 +16,9 @@ Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallT
     return fail(*ends_itself_);
   if (ending_)
     return fail(Errc::actor_died, "it was ended before the call began");
-  if (!cancelled_.empty() && cancelled_.erase(call) > 0)
+  if (cancelled_.take(call))
     return fail(Errc::cancelled, "the call was cancelled before it began");
-  if (!taken_back_.empty() && taken_back_.erase(call) > 0)
+  if (taken_back_.take(call))
     return false;
   auto& running = running_on(thread);
   running.call = call;
@@ -142,7 +143,7 @@ bool HolderControl::cancel(CallId call) {
       wake_.notify_all();
     } else if (deferred.empty()) {
       has_begun = false;
-      remember_cancelled(call);
+      cancelled_.insert(call);
     }
   }
   if (withdraw)
@@ -150,14 +151,23 @@ bool HolderControl::cancel(CallId call) {
   return has_begun;
 }
 
-void HolderControl::remember_cancelled(CallId call) {
-  if (!cancelled_.insert(call).second)
-    return;
-  cancelled_order_.push_back(call);
-  if (cancelled_order_.size() > limits::remembered_cancellations) {
-    cancelled_.erase(cancelled_order_.front());
-    cancelled_order_.pop_front();
+bool HolderControl::Remembered::insert(CallId call) {
+  if (!calls_.insert(call).second)
+    return false;
+  order_.push_back(call);
+  if (order_.size() > limits::remembered_cancellations) {
+    calls_.erase(order_.front());
+    order_.pop_front();
   }
+  return true;
+}
+
+bool HolderControl::Remembered::take(CallId call) {
+  if (calls_.empty() || calls_.erase(call) == 0)
+    return false;
+  if (calls_.empty())
+    order_.clear();
+  return true;
 }
 
 bool HolderControl::take_back(CallId call) {
@@ -166,8 +176,8 @@ bool HolderControl::take_back(CallId call) {
   // Calls run in order of arrival, so a call that somebody wants back is either the last that ended or comes later.
   if (!call || call == own.call || call == own.last_ended || deferred_.count(call) > 0)
     return false;
-  // The call travels on the same path as this request and before it, so `begin` sees the call and erases the entry.
-  return cancelled_.count(call) == 0 && taken_back_.insert(call).second;
+  // The call travels on the same path as this request and before it: `begin` sees it and takes the entry out.
+  return !cancelled_.contains(call) && taken_back_.insert(call);
 }
 
 void HolderControl::credit(CallId call, std::uint32_t items) {
@@ -177,7 +187,7 @@ void HolderControl::credit(CallId call, std::uint32_t items) {
     if (const auto found = deferred_.find(call); found != deferred_.end()) {
       kept = found->second.credit;
     } else if (running_on(CallThread::own).call == call) {
-      credits_ += items;
+      detail::grant_credit(credits_, items);
       wake_.notify_all();
     }
   }

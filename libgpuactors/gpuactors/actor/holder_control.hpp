@@ -90,7 +90,8 @@ public:
   /// @returns whether it was taken back: it has not run and never will.
   bool take_back(CallId call);
 
-  /// Grants the stream of the running call, or of one that was kept, `items` more items.
+  /// Grants the stream of the running call, or of one that was kept, `items` more items, but not more than its reader
+  /// can owe.
   void credit(CallId call, std::uint32_t items);
 
   /// Begins the end of the holder: asks running, deferred and all later calls to stop.
@@ -164,15 +165,32 @@ private:
     std::function<void(std::uint32_t)> credit;
   };
 
+  /// Calls that must not run when their turn comes. For some it never comes, or has passed: beyond
+  /// `limits::remembered_cancellations`, the oldest are forgotten.
+  class Remembered {
+  public:
+    /// @returns false if it is there already.
+    bool insert(CallId call);
+
+    /// @returns whether it was there.
+    bool take(CallId call);
+
+    [[nodiscard]] bool contains(CallId call) const {
+      return calls_.count(call) > 0;
+    }
+
+  private:
+    std::unordered_set<CallId> calls_;
+    /// Also those that were taken out meanwhile.
+    std::deque<CallId> order_;
+  };
+
   [[nodiscard]] Running& running_on(CallThread thread) noexcept {
     return running_[static_cast<std::size_t>(thread)];
   }
   [[nodiscard]] const Running& running_on(CallThread thread) const noexcept {
     return running_[static_cast<std::size_t>(thread)];
   }
-
-  /// The mutex is held.
-  void remember_cancelled(CallId call);
 
   std::array<Running, 2> running_;
   std::atomic<std::uint64_t> calls_{0};
@@ -183,12 +201,9 @@ private:
   std::optional<Error> revoked_;
   std::optional<Error> ends_itself_;
   std::unordered_map<CallId, Deferred> deferred_;
-  // Calls cancelled before they began. A cancellation may arrive after the call's answer, so the oldest entries are
-  // forgotten.
-  std::unordered_set<CallId> cancelled_;
-  std::deque<CallId> cancelled_order_;
-  // Calls taken back before they began. `begin` erases each entry when the call's turn comes.
-  std::unordered_set<CallId> taken_back_;
+  // Calls cancelled before they began; a cancellation may arrive after the call's answer. And calls taken back.
+  Remembered cancelled_;
+  Remembered taken_back_;
   std::vector<int> lost_devices_;
   std::function<void()> report_;
   std::function<void(const Payload&)> keep_;

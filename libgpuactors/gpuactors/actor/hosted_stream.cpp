@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace gpuactors::detail {
 
 namespace {
@@ -115,15 +113,13 @@ std::size_t HostedStream::waiting() const {
 
 void HostedStream::begin(std::uint32_t left) {
   const std::lock_guard lock{mutex_};
-  credits_ += left;
+  grant_credit(credits_, left);
   on_way_before_ += limits::stream_window - left;
 }
 
 void HostedStream::credit(std::uint32_t items) {
   std::unique_lock lock{mutex_};
-  items = std::min(items, limits::stream_window); // no reader owes more
-  credits_ += items;
-  for (; items > 0; --items)
+  for (items = grant_credit(credits_, items); items > 0; --items)
     if (on_way_before_ > 0 || on_way_.empty()) { // also before `begin`
       --on_way_before_;
     } else {

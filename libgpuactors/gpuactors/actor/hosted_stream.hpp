@@ -7,6 +7,7 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/messages.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +17,15 @@
 #include <vector>
 
 namespace gpuactors::detail {
+
+/// Adds what a reader grants to the `credit` of its stream, but not more than it can owe: with what is on its way to
+/// the reader, the credit is `limits::stream_window` at most.
+/// @returns how many of the items count.
+inline std::uint32_t grant_credit(std::uint32_t& credit, std::uint32_t items) noexcept {
+  items = std::min(items, limits::stream_window - std::min(credit, limits::stream_window));
+  credit += items;
+  return items;
+}
 
 /// Where the items and the answer of a call go.
 struct StreamWay {

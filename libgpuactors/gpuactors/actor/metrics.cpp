@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <stdexcept>
 
 namespace gpuactors {
 
@@ -81,16 +80,14 @@ bool operator==(const MetricValue& a, const MetricValue& b) noexcept {
          && a.histogram.bounds == b.histogram.bounds && a.histogram.counts == b.histogram.counts;
 }
 
-void Metrics::Counter::add(double amount) {
-  if (!(amount >= 0) || !std::isfinite(amount))
-    throw std::invalid_argument{fmt::format("a counter cannot grow by {}: 0 or more is expected", amount)};
-  cell_->fetch_add(amount, std::memory_order_relaxed);
+void Metrics::Counter::add(double amount) noexcept {
+  if (amount >= 0 && std::isfinite(amount))
+    cell_->fetch_add(amount, std::memory_order_relaxed);
 }
 
-void Metrics::Histogram::observe(double value) {
-  if (!std::isfinite(value))
-    throw std::invalid_argument{fmt::format("a histogram cannot count {}: a finite number is expected", value)};
-  cell_->observe(value);
+void Metrics::Histogram::observe(double value) noexcept {
+  if (std::isfinite(value))
+    cell_->observe(value);
 }
 
 Result<Metrics::Gauge> Metrics::gauge(const std::string& name, std::string_view help) {

@@ -97,9 +97,8 @@ public:
   /// Copies are the same counter. Threads, costs and lifetime as for `Gauge`.
   class Counter {
   public:
-    /// Adds `amount`. One that is negative or no finite number is a programming error and throws std::invalid_argument,
-    /// which fails the call.
-    void add(double amount = 1);
+    /// Adds `amount`; ignores one that is negative or no finite number.
+    void add(double amount = 1) noexcept;
 
     [[nodiscard]] double value() const noexcept {
       return cell_->load(std::memory_order_relaxed);
@@ -123,9 +122,8 @@ public:
   /// operations.
   class Histogram {
   public:
-    /// Counts `value`. One that is no finite number is a programming error and throws std::invalid_argument, which
-    /// fails the call.
-    void observe(double value);
+    /// Counts `value`; ignores one that is no finite number.
+    void observe(double value) noexcept;
 
   private:
     friend class Metrics;
@@ -148,9 +146,8 @@ public:
   Result<Counter> counter(const std::string& name, std::string_view help = {});
 
   /// Returns the histogram of this name, by the same rules. By custom, its name ends in its unit: "_seconds", "_bytes".
-  /// @param bounds 1 to `limits::histogram_bounds` finite numbers, each more than the one before it: the upper bounds
-  /// of
-  ///        what is counted together. Values above the last one are counted too.
+  /// @param bounds 1 to `limits::histogram_bounds` finite numbers, each more than the one before it: the upper
+  ///        bounds of what is counted together. Values above the last one are counted too.
   /// @returns also `invalid_argument` for bounds that are none, or not those that the histogram has.
   Result<Histogram> histogram(const std::string& name, const std::vector<double>& bounds, std::string_view help = {});
 

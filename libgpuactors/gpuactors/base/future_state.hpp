@@ -147,7 +147,10 @@ public:
     {
       const std::lock_guard lock{mutex_};
       if (!cancelled_) {
-        function_ = std::move(function);
+        // Nobody calls it once the result is there, and it may own the promise. What is dropped is destroyed after the
+        // lock is released.
+        if (!this->ready())
+          function_.swap(function);
         return;
       }
     }

@@ -11,6 +11,10 @@ namespace gpuactors::limits {
 /// Largest serialized user message, in bytes; bulk data goes through `put`.
 inline constexpr std::size_t payload_bytes = 4U << 20;
 
+/// Largest request of a program to its broker, in bytes, beside a user message in it. The broker may send all of it on
+/// to a node.
+inline constexpr std::size_t request_bytes = 16U << 20;
+
 /// Bytes of state that an actor may save for its restart. Its node and the broker keep that state, and send it with the
 /// order to start the actor.
 inline constexpr std::size_t saved_bytes = 256U << 10;
@@ -316,7 +320,7 @@ inline constexpr std::size_t bulk_gathered_a_second = 256U << 20;
 inline constexpr std::chrono::seconds bulk_idle{60};
 
 static_assert(stop_grace < call_deadline, "a kill must be answered before an ordinary call gives up");
-static_assert(held_bytes + payload_bytes + saved_bytes < link_message_bytes / 2);
+static_assert(held_bytes + request_bytes + payload_bytes + saved_bytes < link_message_bytes / 2);
 static_assert(held_bytes + 4 * own_ends * end_reason_bytes < link_message_bytes / 2);
 static_assert(usage_bytes + metrics_per_actor * (2 * metric_name_length + metric_help_bytes + 32 * histogram_bounds)
               < link_message_bytes / 2);

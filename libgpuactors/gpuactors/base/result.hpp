@@ -172,7 +172,9 @@ struct IsResult<Result<T>> : std::true_type {};
 } // namespace detail
 
 /// An error as an exception, for constructors of actors, which return nothing: whoever spawned the actor gets it with
-/// its code. The library throws nothing itself, but for `value_or_throw`.
+/// its code. The library throws nothing itself, but for `value_or_throw` and, in code that the library calls, two
+/// mistakes: `HolderContext::gpu` with an index that the lease does not hold, and a block kernel on a host device that
+/// takes too much shared memory. Without memory, or without one thread for a host device, the standard library throws.
 class FailedResult : public std::exception {
 public:
   explicit FailedResult(Error error) : error_(std::move(error)) {

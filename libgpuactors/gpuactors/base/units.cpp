@@ -5,8 +5,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
+#include <system_error>
 
 namespace gpuactors {
 
@@ -72,6 +72,14 @@ Share share_for_memory(std::uint64_t memory_bytes, std::uint64_t wanted_bytes) n
   return Share{static_cast<std::int64_t>(units)};
 }
 
+std::optional<double> parse_double(std::string_view text) noexcept {
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc{} || end != text.data() + text.size())
+    return std::nullopt;
+  return value;
+}
+
 Result<std::uint64_t> parse_bytes(std::string_view text) {
   struct Unit {
     std::string_view suffix;
@@ -112,10 +120,9 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
         return refuse();
       return count * unit.factor;
     }
-    char* end = nullptr;
-    const std::string copy{number};
-    const double count = std::strtod(copy.c_str(), &end) * static_cast<double>(unit.factor);
-    if (end != copy.c_str() + copy.size() || unit.factor == 1 || !(count < 9.0e18))
+    const auto amount = parse_double(number);
+    const double count = amount.value_or(0) * static_cast<double>(unit.factor);
+    if (!amount || unit.factor == 1 || !(count < 9.0e18))
       return refuse();
     return static_cast<std::uint64_t>(count);
   }

@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -84,6 +85,10 @@ Result<Share> parse_gpus(double gpus);
 /// Returns the smallest share whose memory covers `wanted_bytes` of a device with `memory_bytes`: more than one whole
 /// if it does not fit, `Share{}` if `wanted_bytes` is zero.
 [[nodiscard]] Share share_for_memory(std::uint64_t memory_bytes, std::uint64_t wanted_bytes) noexcept;
+
+/// Reads all of `text` as a number, with a point whatever the program's locale: "0.5", "1e3", "inf", "nan". Any thread.
+/// @returns nothing for anything else, and for numbers beyond the range of a double.
+[[nodiscard]] std::optional<double> parse_double(std::string_view text) noexcept;
 
 /// Parses "1073741824", "1GiB", "512MiB", "6 GB" (1 kB = 1000 B, 1 KiB = 1024 B).
 /// @returns `invalid_argument` for anything else, and for amounts of 2^63 bytes and more.

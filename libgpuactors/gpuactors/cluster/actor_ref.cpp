@@ -46,6 +46,20 @@ private:
   static constexpr int most_looks = 3;
 
   class Lookup;
+
+  /// Enters `call`, the next attempt, into the port, and gives it its id.
+  static Result<RequestPort::Ticket> enter(RequestPort& port, const std::shared_ptr<PendingCall>& pending,
+                                           const caf::strong_actor_ptr& to, Call& call) {
+    // Under the lock, for which an attempt after this one has to wait: the ticket is always that of the last one.
+    const std::lock_guard lock{pending->mutex_};
+    auto ticket = port.add(pending, to, call.deadline);
+    if (!ticket)
+      return ticket;
+    call.id = port.call_id(*ticket);
+    pending->ticket_ = *ticket;
+    pending->id_ = call.id;
+    return ticket;
+  }
 };
 
 /// Takes the broker's answer to where the actor is now, and sends the call there.
@@ -89,7 +103,7 @@ private:
         core->set_place(cell, info, *place);
       return send(*core, pending_);
     }
-    if (!is_gone(place.error()))
+    if (!holder_has_ended(place.error()))
       return on_error(place.error());
     // The actor has died since, and the broker does not know of it yet.
     pause(*core, limits::redial_shortest, [pending = pending_](ClusterCore& again) { send(again, pending); });
@@ -152,17 +166,11 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     pending->control_ = cell.control;
     pending->lease_ = LeaseId{cell.info.lease().id()};
   }
-  auto ticket = core.port().add(pending, handle, pending->call_.deadline);
-  if (!ticket) {
-    return refuse(*pending, ticket.error());
-  }
+  // Before `add`: from then on, the actor's death may have another thread use up a retry and send the call again.
   auto call = pending->retries_left_ != 0 ? pending->call_ : std::move(pending->call_);
-  call.id = core.port().call_id(*ticket);
-  {
-    const std::lock_guard lock{pending->mutex_};
-    pending->ticket_ = *ticket;
-    pending->id_ = call.id;
-  }
+  const auto ticket = enter(core.port(), pending, handle, call);
+  if (!ticket)
+    return refuse(*pending, ticket.error());
   // `withdraw` sets `withdrawn_` before it reads the ticket: a withdrawal that missed the ticket is seen here.
   if (pending->withdrawn_ || pending->finished())
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});

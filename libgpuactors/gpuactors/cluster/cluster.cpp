@@ -86,7 +86,7 @@ private:
     cell->max_retries = info.max_task_retries();
     if (place) {
       core->set_place(*cell, info, *place);
-    } else if (detail::is_gone(place.error())) {
+    } else if (detail::holder_has_ended(place.error())) {
       // The actor has died since: the next call looks it up again.
       cell->info = info;
       cell->down = true;
@@ -155,7 +155,7 @@ Cluster::Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool
 
 Cluster::Cluster(Cluster&& other) noexcept
   : core_(std::move(other.core_)), parent_(other.parent_), quota_owner_(std::move(other.quota_owner_)),
-    owner_(std::exchange(other.owner_, false)) {
+    owner_(other.owner_.exchange(false)) {
   // nop
 }
 
@@ -165,7 +165,7 @@ Cluster& Cluster::operator=(Cluster&& other) noexcept {
     core_ = std::move(other.core_);
     parent_ = other.parent_;
     quota_owner_ = std::move(other.quota_owner_);
-    owner_ = std::exchange(other.owner_, false);
+    owner_ = other.owner_.exchange(false);
   }
   return *this;
 }
@@ -175,9 +175,8 @@ Cluster::~Cluster() {
 }
 
 void Cluster::close() {
-  if (owner_ && core_ != nullptr)
+  if (owner_.exchange(false))
     core_->shutdown();
-  owner_ = false;
 }
 
 Result<Cluster> Cluster::embed(EmbedOptions options) {
@@ -377,6 +376,11 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
 Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& bundles, const GroupOptions& options) {
   if (core_ == nullptr)
     return Future<PlacementGroup>::ready_with(closed());
+  // The broker checks this too, but the message for it should not grow with the mistake.
+  if (bundles.size() > limits::bundles_per_group)
+    return Future<PlacementGroup>::ready_with(
+        fail(Errc::invalid_argument, fmt::format("a placement group has {} bundles: at most {} are allowed",
+                                                 bundles.size(), limits::bundles_per_group)));
   v1::SubmitGroup message;
   message.set_name(options.name);
   // Both enumerations use the same numbers.

@@ -7,6 +7,7 @@
 #include <gpuactors/cluster/logs.hpp>
 #include <gpuactors/cluster/open_options.hpp>
 
+#include <atomic>
 #include <span>
 #include <string_view>
 
@@ -37,19 +38,20 @@ struct StateOptions {
 
 /// A connection to a cluster, or an embedded one: broker, node agents and workers in this process.
 ///
-/// Movable; all members may be called from any thread. No member throws. The `Cluster` that `embed` or `open` returns
-/// owns the embedded cluster: its destructor asks running tasks and actors to stop and waits for them; pending requests
-/// fail with `unavailable`. A callback of `Future::then` may destroy it.
+/// Movable. All members may be called from any thread, `close` too; only a move must not happen while another thread
+/// uses one of the two objects. No member throws anything of its own. The `Cluster` that `embed` or `open` returns owns
+/// the embedded cluster: its destructor asks running tasks and actors to stop and waits for them; pending requests fail
+/// with `unavailable`. A callback of `Future::then` may destroy it.
 class Cluster {
 public:
   /// Embeds a cluster of one or more nodes in this process. Opens no port.
   /// @returns `invalid_argument` for a bad SPEC, name or registration; `already_exists` for two nodes of one name;
-  ///          `unsupported` if CUDA is requested but not available.
+  ///          `unsupported` if CUDA is requested but not available; `unavailable` if the machine lacks threads.
   static Result<Cluster> embed(EmbedOptions options = {});
 
   /// Connects to a cluster of processes; waits for the broker's first answer.
-  /// @returns `unavailable` if there is no answer, `invalid_argument` if the two sides do not trust each other,
-  ///          `not_found` if there are no certificates.
+  /// @returns `unavailable` if there is no answer or the machine lacks threads, `invalid_argument` if the two sides do
+  ///          not trust each other, `not_found` if there are no certificates.
   static Result<Cluster> connect(const ConnectOptions& options);
 
   /// Opens the cluster that a program's command line names (`OpenOptions::from_arguments`): connects with `--broker
@@ -144,7 +146,11 @@ public:
   /// Starts an actor like `spawn_async`, with a configuration whose C++ type this program does not know.
   Future<ActorRef> spawn_payload(std::string_view type, Payload config, const Options& options = {});
 
-  /// Finds an actor by name; waits while it is starting. @returns `not_found` with similar names.
+  /// Finds an actor by name; waits while it is starting. `timeout` bounds the wait for the broker, which may be away,
+  /// and for the actor's place and start; the connection to the actor's process, if there is none yet, is made after
+  /// it.
+  /// @returns `not_found` with similar names; the error of its start if it ends meanwhile; `deadline_exceeded` after
+  ///          `timeout`; `unavailable` if the cluster was closed.
   Result<ActorRef> find(std::string_view name, std::string_view name_space = {},
                         Duration timeout = limits::call_deadline);
 
@@ -201,24 +207,29 @@ public:
   /// other nodes as soon as there is room for them (without using up a restart; they keep what they saved), and all
   /// other work may finish. After that time, remaining work is asked to stop and ended, as by `kill`. Does not wait for
   /// that: `state` shows what is left.
-  /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
+  ///
+  /// Blocks until the broker has answered, for at most `limits::call_deadline`, also while the broker is away.
+  /// @returns `not_found` with similar names; `permission_denied` with a client's certificate; `deadline_exceeded`
+  ///          without an answer (it may be done all the same); `unavailable` if the cluster was closed.
   Result<void> drain(std::string_view node, std::optional<Duration> empty_within = {});
 
   /// Ends the draining of a node: it takes new work again, at once also from the queue. Running work stays. Has no
-  /// effect on a node that is not draining.
-  /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
+  /// effect on a node that is not draining. Blocks as `drain` does.
+  /// @returns the errors of `drain`.
   Result<void> undrain(std::string_view node);
 
   // -- quotas ----------------------------------------------------------------------------------
 
   /// Sets how much of devices all leases and placement groups of a client's name (that in its certificate) may hold
   /// together, in devices, in steps of 0.0001; for the name "*", that of each client without a quota of its own. A
-  /// lower quota ends nothing; what no quota has room for waits. `state` shows quotas and what is held.
-  /// @returns `invalid_argument`, `permission_denied` with a client's certificate.
+  /// lower quota ends nothing; what no quota has room for waits. `state` shows quotas and what is held. Blocks as
+  /// `drain` does.
+  /// @returns `invalid_argument` for a name or an amount that is none, and for more quotas than `limits::quotas`;
+  ///          `permission_denied`, `deadline_exceeded` and `unavailable` as `drain`.
   Result<void> set_quota(std::string_view owner, double gpus);
 
-  /// Removes a quota: the one of "*" applies then, if there is one.
-  /// @returns `not_found` with similar names, `permission_denied` with a client's certificate.
+  /// Removes a quota: the one of "*" applies then, if there is one. Blocks as `drain` does.
+  /// @returns `not_found` with similar names; `permission_denied`, `deadline_exceeded` and `unavailable` as `drain`.
   Result<void> remove_quota(std::string_view owner);
 
   // -- tensors ---------------------------------------------------------------------------------
@@ -238,7 +249,10 @@ public:
   }
 
   /// Copies a device tensor into host memory of this process, so that it outlives the task or actor that created it.
-  /// `stream` is the stream that produced it.
+  /// `stream` is the stream that produced it; blocks until the work queued on it is done.
+  /// @returns `invalid_argument` for an empty tensor or one that was reclaimed, `out_of_memory` if this process has no
+  ///          memory for the copy, `unavailable` if there is no port or thread to serve it or the cluster was closed,
+  ///          and the errors of the work on `stream`.
   Result<Shared<Tensor>> put(const Tensor& tensor, Stream& stream);
 
   /// Returns the tensor that a reference names, wherever in the cluster it was put; blocks until it has arrived.
@@ -249,7 +263,7 @@ public:
   // -- state -----------------------------------------------------------------------------------
 
   /// Returns the current nodes, devices, leases, actors and queue; if `events_from` is above 0, also the broker's
-  /// decisions from that number on, in order.
+  /// decisions from that number on, in order. Blocks, and fails, as with the default `StateOptions`.
   Result<v1::ClusterState> state(std::uint64_t events_from = 0);
 
   /// Returns the same with what `options` asks for. Blocks until the answer has arrived.
@@ -272,14 +286,17 @@ public:
   /// Returns the types of this program; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
 
-  /// Returns descriptions of the nodes' types; in an embedded cluster, of this program's types.
+  /// Returns descriptions of the nodes' types; in an embedded cluster, of this program's types, at once. Otherwise
+  /// blocks until the broker has answered, for at most `limits::call_deadline`, also while the broker is away.
+  /// @returns `deadline_exceeded` without an answer, `unavailable` if the cluster was closed.
   Result<DescribedTypes> described_types();
 
   /// Returns the actor system that the cluster runs in, for CAF programs. Valid only while the owner lives, and not on
   /// a moved-from object.
   [[nodiscard]] caf::actor_system& system();
 
-  /// Closes an owned cluster now, like the destructor. Idempotent.
+  /// Closes an owned cluster now, like the destructor. Idempotent: returns at once if it is closed already, or if
+  /// another thread is closing it.
   void close();
 
 private:
@@ -295,7 +312,7 @@ private:
   LeaseId parent_;
   // In whose quota a holder's requests count: that of its own lease. Empty outside of holders: the broker knows.
   std::string quota_owner_;
-  bool owner_ = false;
+  std::atomic<bool> owner_{false};
 };
 
 } // namespace gpuactors

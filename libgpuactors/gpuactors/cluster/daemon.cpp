@@ -36,9 +36,17 @@ Result<void> first_of(const detail::BrokerPart& broker, const detail::NodePart& 
   return node.failure();
 }
 
-} // namespace
+/// A broker that runs in this process, and what else of the process uses its parts.
+struct RunningBroker {
+  detail::Termination& termination;
+  const DaemonOptions& options;
+  detail::DaemonCore& core;
+  detail::BrokerPart& part;
+};
 
-Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon) {
+/// Starts a broker, calls `run` with it, and ends it.
+template <class Run>
+Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon, Run run) {
   detail::Termination termination;
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
@@ -48,9 +56,17 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon)
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   detail::BrokerPart part;
   GPUACTORS_TRY(part.start(*core, broker));
-  options.ready(to_string(part.endpoint()));
-  termination.wait();
-  return part.failure();
+  return run(RunningBroker{termination, options, *core, part});
+}
+
+} // namespace
+
+Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon) {
+  return with_broker(broker, daemon, [](const RunningBroker& running) {
+    running.options.ready(to_string(running.part.endpoint()));
+    running.termination.wait();
+    return running.part.failure();
+  });
 }
 
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
@@ -72,26 +88,20 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
 }
 
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& daemon) {
-  detail::Termination termination;
-  const detail::Notices notices{daemon.notice};
-  const auto options = with_notices(daemon, notices);
-  GPUACTORS_LET(listen, parse_endpoint(broker.listen));
-  detail::warn_if_open(listen.host, options);
-  GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
-  GPUACTORS_LET(core, detail::DaemonCore::make(links));
-  detail::BrokerPart part;
-  GPUACTORS_TRY(part.start(*core, broker));
-  detail::NodePart local;
-  GPUACTORS_TRY(local.start(*core, node, part.local_endpoint(), options, part.handle()));
-  // Reports ready only once the node is registered, so that whoever asks the broker then finds the node.
-  if (!local.await_registration(termination))
+  return with_broker(broker, daemon, [&](const RunningBroker& running) -> Result<void> {
+    const auto& [termination, options, core, part] = running;
+    detail::NodePart local;
+    GPUACTORS_TRY(local.start(core, node, part.local_endpoint(), options, part.handle()));
+    // Reports ready only once the node is registered, so that whoever asks the broker then finds the node.
+    if (!local.await_registration(termination))
+      return first_of(part, local);
+    options.ready(to_string(part.endpoint()));
+    termination.wait();
+    // No goodbye: the broker goes too, and what waits for a place waits for the next one.
+    GPUACTORS_TRY(first_of(part, local));
+    local.empty(termination);
     return first_of(part, local);
-  options.ready(to_string(part.endpoint()));
-  termination.wait();
-  // No goodbye: the broker goes too, and what waits for a place waits for the next one.
-  GPUACTORS_TRY(first_of(part, local));
-  local.empty(termination);
-  return first_of(part, local);
+  });
 }
 
 } // namespace gpuactors

@@ -85,8 +85,8 @@ struct NodeDaemon {
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before any other is started.
 /// On loopback, it creates missing certificates.
-/// @returns `invalid_argument` for a bad option, `unavailable` if the port is in use, `not_found` without certificates,
-///          `permission_denied` with a client's.
+/// @returns `invalid_argument` for a bad option, `unavailable` if the port is in use or the machine lacks threads,
+///          `not_found` without certificates, `permission_denied` with a client's.
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options);
 
 /// Runs a node in the same way. The node registers with the broker, again whenever the broker was away, and takes its

@@ -1,4 +1,5 @@
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/base/units.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/open_options.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -35,11 +36,10 @@ Result<void> check_spelling(std::string_view name) {
 }
 
 Result<Duration> read_seconds(std::string_view name, const std::string& text) {
-  char* end = nullptr;
-  const double seconds = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(seconds >= 0))
+  const auto seconds = parse_double(text);
+  if (!seconds || !(*seconds >= 0))
     return fail(Errc::invalid_argument, fmt::format("{} is \"{}\": seconds are expected, such as 0.5", name, text));
-  return from_seconds(seconds);
+  return from_seconds(*seconds);
 }
 
 /// Stores the value of an option.

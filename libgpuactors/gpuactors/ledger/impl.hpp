@@ -295,6 +295,8 @@ private:
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 
+  // Has a node take no more leases and reservations. Call `pump` afterwards.
+  Result<Node*> begin_drain(std::string_view name, TimePoint now, Events& events);
   // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.
   void keep_remains(Node& node, std::span<const Event> events);
   // Gives that back, of one lease or of all on a node.

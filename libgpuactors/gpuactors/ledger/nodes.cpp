@@ -32,15 +32,20 @@ Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
   return events;
 }
 
-Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint now) {
+Result<Ledger::Impl::Node*> Ledger::Impl::begin_drain(std::string_view name, TimePoint now, Events& events) {
   auto* node = cluster_.find(name);
   if (node == nullptr)
     return no_node(cluster_, name);
-  Events events;
   pass_time(now, events);
   cluster_.drain(*node);
   drop_reservations_on(*node);
   recheck_due_ = true;
+  return node;
+}
+
+Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint now) {
+  Events events;
+  GPUACTORS_TRY(begin_drain(name, now, events));
   pump(events);
   return events;
 }
@@ -88,18 +93,12 @@ Result<Ledger::Events> Ledger::Impl::unsuspend_node(std::string_view name, TimeP
 }
 
 Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoint now) {
-  auto* node = cluster_.find(name);
-  if (node == nullptr)
-    return no_node(cluster_, name);
   Events events;
-  pass_time(now, events);
-  cluster_.drain(*node);
-  drop_reservations_on(*node);
+  GPUACTORS_LET(node, begin_drain(name, now, events));
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
   free_remains_on(*node);
   forget_pool(node->pool);
   cluster_.remove(*node);
-  recheck_due_ = true;
   pump(events);
   return events;
 }

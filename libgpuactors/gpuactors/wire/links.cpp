@@ -251,9 +251,16 @@ void Redial::start() {
 }
 
 void Redial::stop() {
-  const std::lock_guard lock{mutex_};
-  stopped_ = true;
-  on_change_ = nullptr;
+  {
+    OnChange dropped; // destroyed after the lock is released
+    const std::lock_guard lock{mutex_};
+    stopped_ = true;
+    dropped.swap(on_change_);
+  }
+  std::unique_lock lock{mutex_};
+  told_.wait(lock, [this, own = std::this_thread::get_id()] {
+    return std::all_of(telling_.begin(), telling_.end(), [own](auto thread) { return thread == own; });
+  });
 }
 
 void Redial::again(Error why) {
@@ -275,17 +282,12 @@ void Redial::dial() {
 }
 
 void Redial::connected(const caf::strong_actor_ptr& handle) {
-  OnChange on_change;
-  std::uint64_t round = 0;
-  {
-    const std::lock_guard lock{mutex_};
-    if (stopped_)
-      return;
-    failures_ = 0;
-    round = ++round_;
-    on_change = on_change_;
-  }
-  on_change(handle);
+  std::unique_lock lock{mutex_};
+  if (stopped_)
+    return;
+  failures_ = 0;
+  const auto round = ++round_;
+  tell(std::move(lock), handle);
   links_.on_end(handle, [weak = weak_from_this(), round] {
     const auto self = weak.lock();
     if (self == nullptr)
@@ -300,26 +302,33 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
 }
 
 void Redial::lost(Error error) {
-  OnChange on_change;
-  Duration pause{};
-  {
-    const std::lock_guard lock{mutex_};
-    if (stopped_)
-      return;
-    ++round_;
-    on_change = on_change_;
-    // Doubles the pause from the shortest to the longest, plus up to a quarter at random, so that many processes do not
-    // reconnect at the same moment.
-    const auto doubled = limits::redial_shortest * (1U << std::min(failures_++, 10));
-    pause = std::min<Duration>(doubled, limits::redial_longest);
-    thread_local std::minstd_rand random{std::random_device{}()};
-    pause += Duration{static_cast<Duration::rep>(random() % static_cast<std::uint64_t>(pause.count() / 4 + 1))};
-  }
-  on_change(fail(std::move(error)));
+  std::unique_lock lock{mutex_};
+  if (stopped_)
+    return;
+  ++round_;
+  // Doubles the pause from the shortest to the longest, plus up to a quarter at random, so that many processes do not
+  // reconnect at the same moment.
+  const auto doubled = limits::redial_shortest * (1U << std::min(failures_++, 10));
+  auto pause = std::min<Duration>(doubled, limits::redial_longest);
+  thread_local std::minstd_rand random{std::random_device{}()};
+  pause += Duration{static_cast<Duration::rep>(random() % static_cast<std::uint64_t>(pause.count() / 4 + 1))};
+  tell(std::move(lock), fail(std::move(error)));
   links_.after(pause, [weak = weak_from_this()] {
     if (const auto self = weak.lock())
       self->dial();
   });
+}
+
+void Redial::tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change) {
+  const auto own = std::this_thread::get_id();
+  telling_.push_back(own);
+  auto on_change = on_change_;
+  lock.unlock();
+  on_change(std::move(change));
+  on_change = nullptr; // whoever stops waits for what it owns, too
+  lock.lock();
+  telling_.erase(std::find(telling_.begin(), telling_.end(), own));
+  told_.notify_all();
 }
 
 } // namespace gpuactors

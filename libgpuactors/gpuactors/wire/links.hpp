@@ -8,9 +8,13 @@
 #include <gpuactors/wire/certificates.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <vector>
 
 namespace gpuactors {
 
@@ -112,7 +116,8 @@ public:
   /// Starts to dial. Call it once.
   void start();
 
-  /// Stops dialling. No call of `on_change` begins after `stop` has returned. Idempotent.
+  /// Stops dialling, and waits for the calls of `on_change` that run on other threads: once it has returned, none
+  /// begins, and none runs but one that has called `stop` itself. Idempotent.
   void stop();
 
   /// Reports that the peer did not answer as expected (`why`), and dials again after a pause.
@@ -122,11 +127,17 @@ private:
   void dial();
   void connected(const caf::strong_actor_ptr& handle);
   void lost(Error error);
+  /// With the lock, which it gives back: calls `on_change`.
+  void tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change);
 
   Links& links_;
   Endpoint to_;
   std::mutex mutex_;
+  std::condition_variable told_;
+  // Guarded by the mutex.
   OnChange on_change_;
+  /// The threads that call it now.
+  std::vector<std::thread::id> telling_;
   bool stopped_ = false;
   int failures_ = 0;
   std::uint64_t round_ = 0;

@@ -56,6 +56,7 @@ public:
   /// Handles asynchronous messages other than replies and stream items.
   using MessageHandler = std::function<void(caf_version::Content&)>;
 
+  /// Starts the port's timer; throws `std::system_error` without a thread for it.
   RequestPort(caf::actor_system& system, MessageHandler on_message);
 
   RequestPort(const RequestPort&) = delete;

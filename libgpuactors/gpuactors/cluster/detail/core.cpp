@@ -1,6 +1,7 @@
 #include <gpuactors/agent/environment.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/random_id.hpp>
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
@@ -11,6 +12,7 @@
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,7 +23,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <future>
+#include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace gpuactors::detail {
 
@@ -46,6 +52,48 @@ Result<LinkOptions> link_options(const std::string& certificates, bool insecure,
   GPUACTORS_LET(files, make ? folder.ensure() : folder.check());
   options.certificates = files;
   return options;
+}
+
+namespace {
+
+Failure no_threads(const std::system_error& error) {
+  return fail(Errc::unavailable, fmt::format("the machine has no threads for a cluster: {} (ulimit -u)", error.what()));
+}
+
+/// Checks that the machine has threads for an actor system. Where it has not, CAF 0.17.6 ends with a crash, and not
+/// with an exception that could be caught.
+Result<void> check_threads() {
+  // Of CAF's scheduler (at most 4), its clock, its multiplexer and our middleman; and of the request port.
+  constexpr std::size_t wanted = 8;
+  std::promise<void> over;
+  const auto wait = over.get_future().share();
+  std::vector<std::thread> threads;
+  threads.reserve(wanted);
+  Result<void> result;
+  try {
+    while (threads.size() < wanted)
+      threads.emplace_back([wait] { wait.wait(); });
+  } catch (const std::system_error& error) { // from std::thread
+    result = no_threads(error);
+  }
+  over.set_value();
+  for (auto& thread : threads)
+    thread.join();
+  return result;
+}
+
+} // namespace
+
+Result<SystemParts> start_system(caf::actor_system_config& config, RequestPort::MessageHandler on_message) {
+  GPUACTORS_TRY(check_threads());
+  SystemParts parts;
+  parts.system = std::make_unique<caf::actor_system>(config);
+  try {
+    parts.port = std::make_unique<RequestPort>(*parts.system, std::move(on_message));
+  } catch (const std::system_error& error) { // from std::thread
+    return no_threads(error);
+  }
+  return parts;
 }
 
 struct ClusterCore::Config : caf::actor_system_config {
@@ -74,7 +122,8 @@ TensorLinks tensor_links(const ConnectOptions& options, const Endpoint& broker, 
 std::string describe_process() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  return fmt::format("{} on {}, process {}", program_invocation_short_name, host.data(), getpid());
+  // The name of a file may be any bytes, and a message with others than UTF-8 cannot be read.
+  return to_utf8(fmt::format("{} on {}, process {}", program_invocation_short_name, host.data(), getpid()));
 }
 
 } // namespace
@@ -122,10 +171,7 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
   config_ = std::make_unique<Config>();
   if (links)
     configure_links(*config_, *links);
-  system_ = std::make_unique<caf::actor_system>(*config_);
-  system_threads_ = system_->detached_actors();
-  client_ = random_id();
-  port_ = std::make_unique<RequestPort>(*system_, [weak = weak_from_this()](caf_version::Content& content) {
+  auto on_message = [weak = weak_from_this()](caf_version::Content& content) {
     const auto self = weak.lock();
     if (self == nullptr)
       return;
@@ -135,7 +181,12 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
       const auto& message = content.get_as<v1::CancelCall>(0);
       self->dispatcher_->taken_back(CallId{message.call()}, LeaseId{message.lease()});
     }
-  });
+  };
+  GPUACTORS_LET(parts, start_system(*config_, std::move(on_message)));
+  system_ = std::move(parts.system);
+  system_threads_ = system_->detached_actors();
+  port_ = std::move(parts.port);
+  client_ = random_id();
   if (links) {
     GPUACTORS_LET(made, Links::make(*system_, *port_, *links));
     links_ = std::move(made);
@@ -403,6 +454,13 @@ void ClusterCore::release_cells() {
 
 // -- helpers --------------------------------------------------------------------------------------
 
+Result<void> check_request(const google::protobuf::Message& message) {
+  if (const auto size = message.ByteSizeLong(); size > limits::request_bytes)
+    return fail(Errc::invalid_argument,
+                fmt::format("the request has {} bytes: at most {} are allowed", size, limits::request_bytes));
+  return check_texts(message);
+}
+
 Result<void> check_types(std::string_view what, const std::string& name, const google::protobuf::Descriptor* takes,
                          const google::protobuf::Descriptor* gives, bool streamed, const Payload& input,
                          const google::protobuf::Descriptor* output, bool stream) {
@@ -448,7 +506,7 @@ Result<v1::ResourceRequest> to_request(const Options& options, const Needs& need
   GPUACTORS_TRY(check_environment(options.environment));
   request.mutable_environment()->insert(options.environment.begin(), options.environment.end());
   request.set_isolated(options.isolation == Isolation::process || !options.environment.empty());
-  GPUACTORS_TRY(check_texts(request));
+  GPUACTORS_TRY(check_request(request));
   return request;
 }
 

@@ -17,6 +17,11 @@
 
 namespace gpuactors::detail {
 
+/// Checks a message for the broker, which cuts the connection of a client whose message it cannot read: the client
+/// would send the message again on each new connection.
+/// @returns `invalid_argument` for texts that are not UTF-8 and for more bytes than `limits::request_bytes`.
+[[nodiscard]] Result<void> check_request(const google::protobuf::Message& message);
+
 /// The actor system with the client's parts: request port, callback thread, task dispatcher; in an embedded cluster
 /// also broker and agents, otherwise the connections to them.
 ///
@@ -72,11 +77,10 @@ public:
     return closed_.load(std::memory_order_acquire) ? nullptr : dispatcher_.get();
   }
 
-  /// Sends the broker a request; fails with `unavailable` after shutdown, and with `invalid_argument` for texts that
-  /// the broker could not parse.
+  /// Sends the broker a request; fails with `unavailable` after shutdown, and with the errors of `check_request`.
   template <class T, class... Ts>
   void ask_broker(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, T&& message, Ts&&... xs) {
-    if (auto checked = check_texts(message); !checked)
+    if (auto checked = check_request(message); !checked)
       return reply->on_error(checked.error());
     broker_link_->ask(reply, deadline, std::forward<T>(message), std::forward<Ts>(xs)...);
   }
@@ -173,6 +177,17 @@ Result<void> check_call(std::string_view what, const Type& type, const Payload& 
 
 /// Registers the library's message types with CAF, once in a process; call before any CAF configuration is made.
 void init_message_types();
+
+/// The actor system of a process, and the port that sends its requests.
+struct SystemParts {
+  std::unique_ptr<caf::actor_system> system;
+  std::unique_ptr<RequestPort> port;
+};
+
+/// Starts an actor system and a port. `config` must outlive them.
+/// @returns `unavailable` if the machine lacks threads for them.
+[[nodiscard]] Result<SystemParts> start_system(caf::actor_system_config& config,
+                                               RequestPort::MessageHandler on_message);
 
 /// Makes the options of this process's links: plaintext if `insecure`, otherwise TLS with the certificates of a folder
 /// (empty: the user's own), which are checked, or created if `make` is set.

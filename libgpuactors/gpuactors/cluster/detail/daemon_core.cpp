@@ -20,16 +20,17 @@ struct DaemonCore::Config : caf::actor_system_config {
   }
 };
 
-DaemonCore::DaemonCore(const LinkOptions& links) {
-  init_message_types();
-  config_ = std::make_unique<Config>(links);
-  system_ = std::make_unique<caf::actor_system>(*config_);
-  port_ = std::make_unique<RequestPort>(*system_, [](caf_version::Content&) {});
+DaemonCore::DaemonCore(std::unique_ptr<Config> config, SystemParts parts)
+  : config_(std::move(config)), system_(std::move(parts.system)), port_(std::move(parts.port)) {
+  // nop
 }
 
 Result<std::unique_ptr<DaemonCore>> DaemonCore::make(const LinkOptions& links) {
   GPUACTORS_TRY(check_times(links.heartbeat, links.timeout));
-  std::unique_ptr<DaemonCore> core{new DaemonCore{links}};
+  init_message_types();
+  auto config = std::make_unique<Config>(links);
+  GPUACTORS_LET(parts, start_system(*config, [](caf_version::Content&) {}));
+  std::unique_ptr<DaemonCore> core{new DaemonCore{std::move(config), std::move(parts)}};
   GPUACTORS_LET(made, Links::make(*core->system_, *core->port_, links));
   core->links_ = std::move(made);
   return core;

@@ -8,13 +8,16 @@
 
 namespace gpuactors::detail {
 
+struct SystemParts;
+
 /// Tells the operator if everybody who reaches `host` may use the cluster.
 void warn_if_open(const std::string& host, const DaemonOptions& options);
 
 /// The actor system of a daemon. The destructor ends its parts in the order that CAF needs: links, actors, system.
 class DaemonCore {
 public:
-  /// @returns `invalid_argument` for times or certificates that cannot be used.
+  /// @returns `invalid_argument` for times or certificates that cannot be used, `unavailable` if the machine lacks
+  ///          threads.
   static Result<std::unique_ptr<DaemonCore>> make(const LinkOptions& links);
   DaemonCore(const DaemonCore&) = delete;
   DaemonCore& operator=(const DaemonCore&) = delete;
@@ -41,7 +44,7 @@ public:
 private:
   struct Config;
 
-  explicit DaemonCore(const LinkOptions& links);
+  DaemonCore(std::unique_ptr<Config> config, SystemParts parts);
 
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;

@@ -7,7 +7,8 @@
 
 namespace gpuactors::detail {
 
-/// The local address from which this machine reaches `to`. Sends nothing.
+/// The local address from which this machine reaches `to`. Sends it nothing. A host that is a name is looked up, which
+/// takes as long as the system's resolver does.
 /// @returns `unavailable` when the host cannot be resolved or there is no route to it.
 [[nodiscard]] Result<std::string> address_towards(const Endpoint& to);
 

@@ -103,7 +103,7 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
     if (const auto slot = slots_.find(task.lease_); slot != slots_.end()) {
       control = slot->second.control;
       message.set_lease(task.lease_.value());
-      message.set_call(task.call.id.value());
+      message.set_call(id_of(task).value());
     }
   }
   task.finish(fail(reason));
@@ -123,7 +123,7 @@ void TaskDispatcher::credit(const PendingTask& task, std::uint32_t items) {
       return; // the task is over, and nobody waits for credit
     control = slot->second.control;
     message.set_lease(task.lease_.value());
-    message.set_call(task.call.id.value());
+    message.set_call(id_of(task).value());
   }
   message.set_items(items);
   port_.tell(control, std::move(message));
@@ -182,7 +182,7 @@ void TaskDispatcher::taken_back(CallId call, LeaseId lease) {
       return;
     auto& under_way = slot->second.under_way;
     const auto found =
-        std::find_if(under_way.begin(), under_way.end(), [&](const auto& task) { return task->call.id == call; });
+        std::find_if(under_way.begin(), under_way.end(), [&](const auto& task) { return id_of(*task) == call; });
     if (found == under_way.end() || !port_.forget((*found)->ticket_))
       return; // the answer has just come
     auto task = std::move(*found);
@@ -223,7 +223,7 @@ void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t r
                    if (found)
                      return self->granted(shape, request, lease, std::move(found->holder), std::move(found->control));
                    self->release(lease);
-                   if (!is_gone(found.error()) || !self->ask_again(shape, request))
+                   if (!holder_has_ended(found.error()) || !self->ask_again(shape, request))
                      self->refused(shape, request, found.error());
                  });
 }
@@ -430,13 +430,16 @@ void TaskDispatcher::Outbox::run(Run run) {
 
 void TaskDispatcher::flush(Outbox& outbox) {
   const auto deliver = [this](const Outbox::Run& run) {
-    port_.deliver(run.ticket, run.runner, run.task->call);
-    run.task->sent_.store(true, std::memory_order_release);
+    // A copy: the runner may have ended, and another thread be sending the task again.
+    auto call = run.task->call;
+    call.id = port_.call_id(run.ticket);
+    port_.deliver(run.ticket, run.runner, std::move(call));
   };
   if (outbox.first_run)
     deliver(*outbox.first_run);
   for (const auto& run : outbox.runs)
     deliver(run);
+  mark_sent(outbox);
   for (auto& [control, message] : outbox.recalls)
     port_.tell(control, std::move(message));
   for (const auto& lease : outbox.releases)
@@ -463,16 +466,28 @@ void TaskDispatcher::flush(Outbox& outbox) {
     schedule_sweep();
 }
 
+void TaskDispatcher::mark_sent(const Outbox& outbox) {
+  // Without other processes, no task is sent ahead, and none is recalled.
+  if (workers_ == nullptr || !outbox.first_run)
+    return;
+  const auto mark = [](const Outbox::Run& run) {
+    // It may be under way again by now, and not be sent yet.
+    if (run.task->ticket_ == run.ticket)
+      run.task->sent_.store(true, std::memory_order_relaxed);
+  };
+  const std::lock_guard lock{mutex_};
+  mark(*outbox.first_run);
+  for (const auto& run : outbox.runs)
+    mark(run);
+}
+
 void TaskDispatcher::schedule_sweep() {
   auto due = [weak = weak_from_this()] {
     if (const auto dispatcher = weak.lock())
       dispatcher->sweep();
   };
-  if (port_.after(limits::lease_linger, std::move(due)))
-    return;
-  // The port is full: the next task that is sent schedules the sweep.
-  const std::lock_guard lock{mutex_};
-  sweeping_ = false;
+  // Refused only by a port that is closed: the leases end with the cluster then.
+  static_cast<void>(port_.after(limits::lease_linger, std::move(due)));
 }
 
 void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer timer, Duration wait, Error error) {

@@ -123,6 +123,11 @@ private:
     void run(Run run);
   };
 
+  /// The id of a task that is under way. It is not in `PendingTask::call`, which threads that send the task copy
+  /// without the lock. The mutex is held.
+  [[nodiscard]] CallId id_of(const PendingTask& task) const noexcept {
+    return port_.call_id(task.ticket_);
+  }
   void answered(PendingTask& task, bool runner_suspect);
   /// Queues a task that `error` ended again, if it has retries left. @returns whether it does.
   bool retry(const std::shared_ptr<PendingTask>& task, const Error& error);
@@ -145,11 +150,13 @@ private:
   static void compact(Shape& shape);
   void use(Slot& slot, Outbox& outbox);
   [[nodiscard]] std::size_t most_under_way(const Slot& slot) const;
-  static void recall_waiting(Slot& slot, Outbox& outbox);
+  void recall_waiting(Slot& slot, Outbox& outbox) const;
   void give_back(LeaseId lease, Outbox& outbox);
   void balance(const std::shared_ptr<Shape>& shape, Outbox& outbox);
   void drop_if_unused(const Shape& shape);
   void flush(Outbox& outbox);
+  /// From here on, the tasks of `outbox` may be recalled.
+  void mark_sent(const Outbox& outbox);
   void schedule_sweep();
   /// The places of `PendingTask::timers_`.
   enum class Timer : std::uint8_t { deadline, queue };

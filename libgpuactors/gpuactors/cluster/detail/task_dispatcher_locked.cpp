@@ -87,7 +87,6 @@ void TaskDispatcher::use(Slot& slot, Outbox& outbox) {
     task->lease_ = id;
     task->ticket_ = *ticket;
     task->sent_.store(false, std::memory_order_relaxed);
-    task->call.id = port_.call_id(*ticket);
     slot.under_way.push_back(task);
     outbox.run({std::move(task), slot.runner, *ticket});
   }
@@ -123,13 +122,13 @@ std::size_t TaskDispatcher::most_under_way(const Slot& slot) const {
   return std::min(limits::tasks_ahead, 1 + spare / std::max<std::size_t>(1, shape.leases));
 }
 
-void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) {
+void TaskDispatcher::recall_waiting(Slot& slot, Outbox& outbox) const {
   // Recalls the last task first, so that the tasks are queued again in their order.
   for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task) {
-    if (!(*task)->sent_.load(std::memory_order_acquire))
+    if (!(*task)->sent_.load(std::memory_order_relaxed))
       continue; // not sent yet: the recall must not overtake the task
     v1::CancelCall message;
-    message.set_call((*task)->call.id.value());
+    message.set_call(id_of(**task).value());
     message.set_lease(slot.lease.id());
     message.set_take_back(true);
     outbox.recalls.emplace_back(slot.control, std::move(message));

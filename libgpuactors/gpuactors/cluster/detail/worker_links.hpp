@@ -19,7 +19,7 @@ struct Place {
 };
 
 /// Whether a look-up says that the holder has ended since it was told of, and not that it cannot be asked.
-[[nodiscard]] inline bool is_gone(const Error& error) noexcept {
+[[nodiscard]] inline bool holder_has_ended(const Error& error) noexcept {
   return error.code() == Errc::worker_died || error.code() == Errc::stale_epoch;
 }
 

@@ -49,6 +49,7 @@ const sockaddr* generic(const LocalAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.value);
 }
 
+/// Returns the addresses of a host. Only a name is looked up, and for that the system's resolver has no deadline.
 Result<Addresses> resolve(const Endpoint& endpoint, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

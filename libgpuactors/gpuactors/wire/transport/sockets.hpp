@@ -1,4 +1,5 @@
-// Non-blocking sockets: every wait ends at a deadline or when a stop signal is set.
+// Non-blocking sockets: every wait ends at a deadline or when a stop signal is set. Only looking up a host that is a
+// name, and no address, takes as long as the system's resolver does.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -65,6 +66,7 @@ struct TcpListener {
   Descriptor socket;
   std::uint16_t port = 0;
 };
+/// Listens at the first of the host's addresses. May block: the host may be a name, which is looked up.
 [[nodiscard]] Result<TcpListener> listen_tcp(const Endpoint& at);
 
 /// Accepts the next connection; returns an empty descriptor if there is none.
@@ -75,7 +77,8 @@ struct TcpListener {
 /// @returns `worker_died` if nobody listens, `unavailable` for other failures, or the errors of `wait_for`.
 [[nodiscard]] Result<Descriptor> connect_local(const std::string& name, const Signal& stop, TimePoint until);
 
-/// Connects to a TCP port at the first of the host's addresses that answers.
+/// Connects to a TCP port at the first of the host's addresses that answers. A host that is a name is looked up first:
+/// neither `stop` nor `until` ends that.
 /// @returns `worker_died` if nobody listens, `unavailable` for other failures, or the errors of `wait_for`.
 [[nodiscard]] Result<Descriptor> connect_tcp(const Endpoint& to, const Signal& stop, TimePoint until);
 
