@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Texts that a language model writes through gpuactors-serve and by transformers, in turns: versus.py --bin BUILD
 
-A model of the Llama family with random weights (8 layers of 512, 26 million parameters, f32) writes 128 tokens behind
+A model of the Llama family with random weights (8 layers of 512, 32 million parameters, f32) writes 128 tokens behind
 32, always the likeliest: one text alone, and several at once. Ours comes through HTTP, with a request for each text;
 transformers' generate has them as one batch, in its own process. Both have all processors.
 """

@@ -100,7 +100,8 @@ public:
     return {};
   }
 
-  /// Waits for all attempts. The wait is short, because the gate has been closed.
+  /// Waits for all attempts. The wait is short, because the gate has been closed, but for one that looks up a name:
+  /// that takes as long as the system's resolver does.
   void stop() {
     std::list<Entry> threads;
     {
