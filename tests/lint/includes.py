@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Proves that headers include what the names in them come from: includes.py ROOT
 
-Headers are compiled alone too (CMakeLists.txt). But what is missing may then come from a header of a package, or from
-another one of the standard library, whose next version may not bring it: so a header that names std::vector must
+Installed headers are compiled alone too (CMakeLists.txt). But what is missing may then come from a package's header, or
+from another one of the standard library, whose next version may not bring it: so a header that names std::vector must
 include <vector>, itself or through headers of ours. Sources are left alone.
 """
 
