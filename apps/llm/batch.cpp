@@ -2,6 +2,7 @@
 #include <apps/llm/batch.hpp>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace llm {
@@ -12,6 +13,7 @@ Batch::Batch(const Room& room) : room_(room), pages_(room.pages) {
 }
 
 void Batch::add(Text text) {
+  assert(can_run(text.most));
   waiting_.push_back(std::move(text));
 }
 

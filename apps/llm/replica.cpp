@@ -232,9 +232,7 @@ private:
     if (!chosen)
       return fail_all(chosen.error());
     gauges_.step_seconds.observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    const auto taken = batch_->take(*chosen);
-    gauges_.written.add(static_cast<double>(taken.size()));
-    for (const auto& one : taken)
+    for (const auto& one : batch_->take(*chosen))
       pass_on(one);
   }
 
@@ -281,6 +279,8 @@ private:
       outcome = fail(Errc::internal, "the model's numbers are no numbers any more (overflow, or damaged weights)");
     else
       outcome = stream.write(item_of(chosen, ends_here));
+    if (outcome && !ends_here)
+      gauges_.written.add();
     if (outcome && !ends_here && !chosen.is_last)
       return;
     if (outcome)

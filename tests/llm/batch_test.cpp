@@ -108,6 +108,23 @@ TEST_CASE("a text waits until all that it may become has room, and none overtake
   CHECK(begun == std::vector<TextId>{1, 2, 3});
 }
 
+TEST_CASE("it is full when one more text would wait for a slot, or for pages behind another one") {
+  Batch batch{{.slots = 2, .rows = 8, .positions = 64, .pages = 4}};
+  CHECK_FALSE(batch.is_full());
+  batch.add(text(1, 1, 33)); // 3 of 4 pages
+  (void)batch.plan(always, nothing);
+  CHECK_FALSE(batch.is_full());
+  CHECK(batch.free_pages() == 1);
+  batch.add(text(2, 1, 32)); // 2 pages
+  (void)batch.plan(always, nothing);
+  CHECK(batch.is_full());
+  batch.remove(2);
+  CHECK_FALSE(batch.is_full());
+  batch.add(text(3, 1, 2));
+  (void)batch.plan(always, nothing);
+  CHECK(batch.is_full());
+}
+
 TEST_CASE("a text that stands still keeps its place and is not in the step; one that is removed is nowhere") {
   Batch batch{{.slots = 2, .rows = 8, .positions = 64, .pages = 8}};
   batch.add(text(1, 1, 10));

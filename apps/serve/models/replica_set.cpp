@@ -196,9 +196,13 @@ void ReplicaSet::begin_start(bool needed, std::uint64_t replaces) {
 }
 
 void ReplicaSet::take_starts() {
-  for (const auto& start : starts_) {
-    if (!start->is_over)
-      continue;
+  // Looked at once: one that ends meanwhile is taken the next time.
+  std::vector<std::unique_ptr<Start>> over;
+  for (auto& start : starts_)
+    if (start->is_over)
+      over.push_back(std::move(start));
+  std::erase(starts_, nullptr);
+  for (const auto& start : over) {
     if (start->thread.joinable())
       start->thread.join();
     const auto& ready = *start->outcome;
@@ -219,7 +223,6 @@ void ReplicaSet::take_starts() {
       dispatcher_->retire(left->first);
     }
   }
-  std::erase_if(starts_, [](const auto& start) { return start->is_over.load(); });
 }
 
 void ReplicaSet::look_at_nodes() {
@@ -250,19 +253,21 @@ void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
     return;
   next_ask_ = Clock::now() + ask_every;
   const auto generative = dispatcher_->facts().generative;
-  for (const auto& replica : look.replicas) {
-    const auto actor = actors_.find(replica.id);
-    if ((replica.busy && !generative) || actor == actors_.end())
+  for (const auto& [id, actor] : actors_) {
+    // One that retires is none of those that are looked at, and may be stuck all the same.
+    const auto idle = std::any_of(look.replicas.begin(), look.replicas.end(),
+                                  [which = id](const auto& replica) { return replica.id == which && !replica.busy; });
+    if (!idle && !generative)
       continue;
-    auto& asked = asked_[replica.id];
+    auto& asked = asked_[id];
     if (asked == nullptr)
       asked = std::make_shared<std::atomic<bool>>(false);
     if (asked->exchange(true))
       continue;
     const Duration time = generative ? options_.longest_silence : Duration{description_deadline};
-    auto answer = actor->second.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, time);
+    auto answer = actor.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, time);
     std::move(answer).then(
-        [dispatcher = dispatcher_, generative, asked, id = replica.id](Result<wire::ReplicaDescription> description) {
+        [dispatcher = dispatcher_, generative, asked, id = id](Result<wire::ReplicaDescription> description) {
           *asked = false;
           if (description)
             dispatcher->set_memory(id, description->memory_used_bytes());
