@@ -3,6 +3,7 @@
 
 #include <property/model.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -85,8 +86,9 @@ struct Coverage {
   std::uint64_t beyond_quota = 0;
 };
 
-/// Runs it against ledger and model, with all checks after every call. @returns what went wrong, or nothing.
-std::string run(const History& history, Coverage* coverage = nullptr);
+/// Runs it against ledger and model, with all checks after every call but the first `known` ones, with which another
+/// history went well. @returns what went wrong, or nothing.
+std::string run(const History& history, Coverage* coverage = nullptr, std::size_t known = 0);
 
 /// Takes out what the failure does not need.
 History shrink(History history);
