@@ -23,8 +23,8 @@ def enter_environment(folder, *packages):
         return
     if not os.path.exists(finished):
         why = run_quietly(sys.executable, "-m", "venv", "--clear", folder) or \
-            run_quietly(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--retries", "1",
-                        "--timeout", "20", *packages)
+            run_quietly(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--no-compile", "--retries",
+                        "1", "--timeout", "20", *packages)
         if why:
             print(f"skipped: {', '.join(packages)} cannot be installed: {why}")
             sys.exit(SKIPPED)
