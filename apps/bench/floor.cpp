@@ -5,6 +5,7 @@
 
 #include <gpuactors/bench/messages.pb.h>
 #include <gpuactors/wire/certificates.hpp>
+#include <gpuactors/wire/messages.hpp>
 
 #include <caf/io/all.hpp>
 #include <caf/openssl/all.hpp>

@@ -22,7 +22,7 @@ namespace {
 template <class Out>
 class Awaited : public PendingReply {
 public:
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     result_.set_value(content.get_as<Out>(0));
   }
 
@@ -149,7 +149,7 @@ struct Scene {
     return message;
   }
 
-  void on_message(caf_version::Content& content) {
+  void on_message(MessageContent& content) {
     if (!content.match_elements<v1::ReclaimLease>())
       return;
     ++reclaimed;
@@ -172,7 +172,7 @@ struct Scene {
   /// Leases that were called in, and whether they are then given back.
   std::atomic<int> reclaimed{0};
   std::atomic<bool> give_back{false};
-  RequestPort port{system.get(), [this](caf_version::Content& content) { on_message(content); }};
+  RequestPort port{system.get(), [this](MessageContent& content) { on_message(content); }};
   std::shared_ptr<Orders> orders = std::make_shared<Orders>();
   std::vector<caf::strong_actor_ptr> agents;
   caf::strong_actor_ptr broker;

@@ -1,5 +1,7 @@
 #include "fixtures.hpp"
 
+#include <gpuactors/wire/messages.hpp>
+
 #include <support/catch.hpp>
 
 #include <caf/scoped_actor.hpp>

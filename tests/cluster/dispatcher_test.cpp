@@ -67,7 +67,7 @@ void reply(const caf::mailbox_element& request, const caf::strong_actor_ptr& fro
 TEST_CASE("each attempt of a task is sent under its own id, also one that comes behind the next", "[cluster]") {
   auto cluster = embed();
   auto& system = cluster.system();
-  RequestPort port{system, [](caf_version::Content&) {}};
+  RequestPort port{system, [](MessageContent&) {}};
 
   struct Sent {
     RequestPort::Ticket ticket;

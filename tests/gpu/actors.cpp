@@ -1,7 +1,7 @@
 // gpu_actors: what an actor adds to a kernel on a CUDA device, beside the same kernel and a bare CAF request in one
 // run.
 #include <gpuactors/gpuactors.hpp>
-#include <gpuactors/wire/caf_version.hpp>
+#include <gpuactors/wire/messages.hpp>
 
 #include <caf/scoped_actor.hpp>
 #include <fmt/format.h>

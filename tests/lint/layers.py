@@ -26,6 +26,7 @@ class Rules:
         self.pure = {}  # folder -> standard headers it does without
         self.public = set()
         self.inner = set()
+        self.without = {}  # header -> packages
         for line in text.splitlines():
             kind, *words = line.split("#")[0].split() or [""]
             if kind == "layer":
@@ -38,6 +39,8 @@ class Rules:
                 self.public.update(words)
             elif kind == "inner":
                 self.inner.update(words)
+            elif kind == "without":
+                self.without.setdefault(words[0], set()).update(words[1:])
             elif kind:
                 raise ValueError(f"layers.txt: what is {kind}?")
 
@@ -116,6 +119,28 @@ def check_include(rules, root, path, quote, name):
     return None
 
 
+def check_reach(rules, root, header, packages):
+    """Why programs that include this header get something of these packages with it, or None."""
+    found_in, left = {header: None}, [header] if os.path.isfile(os.path.join(root, header)) else []
+    while left:
+        path = left.pop()
+        for line in (sources.read(root, path) or "").splitlines():
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            target = resolve(root, path, *match.groups())
+            if target is None and rules.package_of(match[2]) in packages:
+                way = []
+                while path is not None:
+                    way.insert(0, path)
+                    path = found_in[path]
+                return f"{' > '.join(way)} includes {match[2]}"
+            if target is not None and target not in found_in and os.path.isfile(os.path.join(root, target)):
+                found_in[target] = path
+                left.append(target)
+    return None
+
+
 def check(root, rules_text):
     rules = Rules(rules_text)
     findings = []
@@ -129,6 +154,10 @@ def check(root, rules_text):
                 why = check_include(rules, root, path, *match.groups())
                 if why:
                     findings.append(f"{path}:{number}: {match[2]}: {why}")
+    for header, packages in rules.without.items():
+        why = check_reach(rules, root, header, packages)
+        if why:
+            findings.append(f"{header}: {why}")
     return findings
 
 

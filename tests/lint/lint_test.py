@@ -82,6 +82,20 @@ class LayerRule(unittest.TestCase):
             self.assertEqual(len(self.findings(path, include)), 1, (path, include))
 
 
+    def test_what_a_header_must_not_bring_is_found_however_far_away(self):
+        headers = {"libgpuactors/gpuactors/gpuactors.hpp": "#include <gpuactors/cluster/a.hpp>\n",
+                   "libgpuactors/gpuactors/cluster/a.hpp": "#include <gpuactors/wire/c.hpp>\n",
+                   WIRE: "#include <gpuactors/v1/control.pb.h>\n#include <caf/all.hpp>\n"}
+        with tempfile.TemporaryDirectory() as root:
+            for name, content in headers.items():
+                os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(content)
+            found = layers.check(root, read_beside("layers.txt"))
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("cluster/a.hpp > libgpuactors/gpuactors/wire/c.hpp includes caf/all.hpp", found[0])
+
+
 class TextRules(unittest.TestCase):
     def rules(self, path, content):
         return [rule for rule, _, _ in text.check_text(path, content)]

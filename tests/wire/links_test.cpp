@@ -24,7 +24,7 @@ namespace {
 /// Whether there was an answer.
 class Asker : public PendingReply {
 public:
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     answered_.set_value(true);
   }
 
@@ -98,7 +98,7 @@ private:
   System system_{LinkOptions{}};
   // With an argument: CAF 0.17 binds a reference to null where there is none.
   caf::strong_actor_ptr actor_ = caf::actor_cast<caf::strong_actor_ptr>(system_.get().spawn(answering, v1::Done{}));
-  RequestPort port_{system_.get(), [](caf_version::Content&) {}};
+  RequestPort port_{system_.get(), [](MessageContent&) {}};
   std::unique_ptr<Links> links_;
   Endpoint address_;
 };

@@ -21,7 +21,7 @@ namespace {
 /// Counts its answers and keeps the first.
 class Waiter : public PendingReply {
 public:
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     if (++answers_ == 1)
       first_.set_value({});
   }
@@ -65,7 +65,7 @@ caf::behavior silent(caf::event_based_actor* self, std::shared_ptr<std::vector<c
 
 struct Scene {
   System system;
-  RequestPort port{system.get(), [](caf_version::Content&) {}};
+  RequestPort port{system.get(), [](MessageContent&) {}};
   std::shared_ptr<std::vector<caf::response_promise>> kept = std::make_shared<std::vector<caf::response_promise>>();
   caf::strong_actor_ptr actor = caf::actor_cast<caf::strong_actor_ptr>(system.get().spawn(silent, kept));
   std::shared_ptr<Waiter> waiter = std::make_shared<Waiter>();
@@ -88,7 +88,7 @@ struct Scene {
 
 TEST_CASE("a port that gets no thread leaves nothing behind in its system", "[wire]") {
   System system;
-  const auto make_port = [&] { RequestPort{system.get(), [](caf_version::Content&) {}}.close(); };
+  const auto make_port = [&] { RequestPort{system.get(), [](MessageContent&) {}}.close(); };
   {
     const NoThreads none;
     CHECK_THROWS_AS(make_port(), std::system_error);
@@ -159,7 +159,7 @@ TEST_CASE("a request that is abandoned is answered once, and a late reply is dro
 TEST_CASE("with as many calls under way as there may be, time still passes and the library still asks", "[wire]") {
   class Unheard : public PendingReply {
   public:
-    void on_reply(caf_version::Content&) override {
+    void on_reply(MessageContent&) override {
       // nop
     }
     void on_error(Error) override {
@@ -168,7 +168,7 @@ TEST_CASE("with as many calls under way as there may be, time still passes and t
   };
   class Greeting : public OwnReply {
   public:
-    void on_reply(caf_version::Content&) override {
+    void on_reply(MessageContent&) override {
       answered.set_value();
     }
     void on_error(Error) override {

@@ -65,7 +65,7 @@ private:
 /// The answer to a request: the error, or none.
 class Answer : public PendingReply {
 public:
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     answer_.set_value(std::nullopt);
   }
 
@@ -141,7 +141,7 @@ public:
 
 private:
   System system_;
-  RequestPort port_{system_.get(), [](caf_version::Content&) {}};
+  RequestPort port_{system_.get(), [](MessageContent&) {}};
   std::unique_ptr<Links> links_;
   caf::strong_actor_ptr server_;
 };

@@ -45,7 +45,7 @@ v1::Tick tick_of(std::uint32_t what, std::uint64_t id = 0) {
 }
 
 /// Whether a message is a call of a concurrent method.
-bool is_concurrent(const ActorType& type, const caf_version::Content& content) {
+bool is_concurrent(const ActorType& type, const MessageContent& content) {
   const std::string* name = nullptr;
   if (content.match_elements<Call>())
     name = &content.get_as<Call>(0).method;
@@ -108,7 +108,7 @@ void ActorShell::tick(const v1::Tick& message) {
 caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) {
   // Clients may call, so that nothing has to be refused here.
   if (auto* concurrent = takes_calls_.load(std::memory_order_acquire);
-      concurrent != nullptr && is_concurrent(*type_, element->content()))
+      concurrent != nullptr && is_concurrent(*type_, MessageContent{element->content()}))
     return concurrent->enqueue(std::move(element), runner);
   return Guarded::enqueue(std::move(element), runner);
 }

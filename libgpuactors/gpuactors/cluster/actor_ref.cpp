@@ -1,4 +1,5 @@
 #include <gpuactors/cluster/actor_ref.hpp>
+#include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 
 #include <fmt/format.h>
@@ -69,7 +70,7 @@ public:
     // nop
   }
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
@@ -126,7 +127,7 @@ private:
 
   static bool is_known(ActorCell& cell, const Place& place) {
     const std::lock_guard lock{cell.mutex};
-    return cell.handle == place.holder && !cell.down.load(std::memory_order_acquire);
+    return cell.life != nullptr && cell.life->handle == place.holder && !cell.down.load(std::memory_order_acquire);
   }
 
   [[nodiscard]] LeaseId lease_of_last_attempt() const {
@@ -157,24 +158,28 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   auto& cell = *pending->cell_;
   if (cell.down.load(std::memory_order_acquire))
     return look_up(core, pending, 0);
-  caf::strong_actor_ptr handle;
+  std::shared_ptr<const ActorLife> life;
   std::uint32_t places = 0;
   {
     const std::scoped_lock lock{cell.mutex, pending->mutex_};
-    handle = cell.handle;
+    life = cell.life;
     places = cell.places.load(std::memory_order_relaxed);
-    pending->control_ = cell.control;
-    pending->lease_ = LeaseId{cell.info.lease().id()};
+    if (life != nullptr) {
+      pending->life_ = life;
+      pending->lease_ = life->lease;
+    }
   }
+  if (life == nullptr) // the cluster has been closed since
+    return refuse(*pending, Error{Errc::unavailable, "the cluster was closed"});
   // Before `add`: from then on, the actor's death may have another thread use up a retry and send the call again.
   auto call = pending->retries_left_ != 0 ? pending->call_ : std::move(pending->call_);
-  const auto ticket = enter(core.port(), pending, handle, call);
+  const auto ticket = enter(core.port(), pending, life->handle, call);
   if (!ticket)
     return refuse(*pending, ticket.error());
   // `withdraw` sets `withdrawn_` before it reads the ticket: a withdrawal that missed the ticket is seen here.
   if (pending->withdrawn_ || pending->finished())
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
-  core.port().deliver(*ticket, handle, std::move(call));
+  core.port().deliver(*ticket, life->handle, std::move(call));
   // If the actor has just ended, its requests may have been failed before this one was entered, and the call would wait
   // forever; also if the actor lives again elsewhere by now.
   if (cell.down.load(std::memory_order_acquire) || cell.places.load(std::memory_order_acquire) != places)
@@ -257,7 +262,7 @@ caf::actor ActorRef::handle() const {
   if (cell_ == nullptr)
     return {};
   const std::lock_guard lock{cell_->mutex};
-  return caf::actor_cast<caf::actor>(cell_->handle);
+  return cell_->life != nullptr ? caf::actor_cast<caf::actor>(cell_->life->handle) : caf::actor{};
 }
 
 Future<Payload> ActorRef::call_payload(std::string_view method, Payload input, Duration deadline) const {

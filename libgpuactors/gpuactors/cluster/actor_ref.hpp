@@ -5,6 +5,7 @@
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/cluster/pending.hpp>
 #include <gpuactors/v1/actor.pb.h>
+#include <gpuactors/v1/control.pb.h>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <concepts>
@@ -13,7 +14,15 @@
 #include <string_view>
 #include <type_traits>
 
+namespace caf {
+class actor;
+} // namespace caf
+
 namespace gpuactors {
+
+namespace detail {
+struct ActorCell;
+} // namespace detail
 
 /// Reads a streamed reply item by item: messages, or payloads if their C++ type is not known. Movable; one thread at a
 /// time. Destroying it before the end withdraws the call.
@@ -136,8 +145,9 @@ public:
   /// wait for that until their deadlines. False for an empty reference.
   [[nodiscard]] bool away() const noexcept;
 
-  /// Returns the CAF actor behind the handle, for CAF programs: send it `(std::string method, gpuactors::Payload)`,
-  /// monitor it, link to it. A restart changes it. Null for an empty reference and after the end of the cluster.
+  /// Returns the CAF actor behind the handle, for CAF programs, which include <gpuactors/wire/messages.hpp> for it:
+  /// send it `(std::string method, gpuactors::Payload)`, monitor it, link to it. A restart changes it. Null for an
+  /// empty reference and after the end of the cluster.
   [[nodiscard]] caf::actor handle() const;
 
   /// Calls `method`; the answer must arrive within `deadline`. Move the input in to avoid a copy.

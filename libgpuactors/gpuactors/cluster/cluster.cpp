@@ -59,7 +59,7 @@ class ActorReply : public detail::MadeReply<ActorRef>, public std::enable_shared
 public:
   using MadeReply::MadeReply;
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     const auto core = this->core().lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
@@ -122,7 +122,7 @@ class GroupReply : public detail::MadeReply<PlacementGroup> {
 public:
   using MadeReply::MadeReply;
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     const auto& info = content.get_as<v1::GroupInfo>(0);
     PlacementGroup group{GroupId{info.id()}, info.name(), {}};
     for (const auto& bundle : info.bundles()) {

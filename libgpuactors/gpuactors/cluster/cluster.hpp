@@ -11,6 +11,10 @@
 #include <span>
 #include <string_view>
 
+namespace caf {
+class actor_system;
+} // namespace caf
+
 namespace gpuactors {
 
 /// How `Cluster::kill` ends an actor.

@@ -1,3 +1,4 @@
+#include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/pending.hpp>
 
@@ -5,7 +6,7 @@ namespace gpuactors::detail {
 
 namespace {
 
-Result<Payload> take_payload(caf_version::Content& content) {
+Result<Payload> take_payload(MessageContent& content) {
   if (!content.match_elements<Payload>())
     return fail(Errc::internal, "the answer is no payload");
   return std::move(content.get_mutable_as<Payload>(0));
@@ -19,7 +20,7 @@ Error withdrawn() {
 
 // -- PendingTask ----------------------------------------------------------------------------------
 
-void PendingTask::on_reply(caf_version::Content& content) {
+void PendingTask::on_reply(MessageContent& content) {
   auto result = take_payload(content);
   // Frees the lease first, so that a caller who is woken by the result and submits again finds it idle.
   if (const auto dispatcher = dispatcher_.lock())
@@ -68,7 +69,7 @@ void PendingCall::uncount() noexcept {
     cell_->pending->fetch_sub(1, std::memory_order_relaxed);
 }
 
-void PendingCall::on_reply(caf_version::Content& content) {
+void PendingCall::on_reply(MessageContent& content) {
   let_go();
   finish(take_payload(content));
 }
@@ -86,7 +87,7 @@ void PendingCall::let_go() {
   uncount();
   // A future may outlive the cluster, but must not keep its actors alive.
   const std::lock_guard lock{mutex_};
-  control_ = nullptr;
+  life_ = nullptr;
 }
 
 void PendingCall::withdraw(Cancel how) {
@@ -98,7 +99,7 @@ void PendingCall::withdraw(Cancel how) {
   }
   withdrawn_ = true;
   uncount();
-  RequestPort::Ticket ticket = 0;
+  RequestTicket ticket = 0;
   {
     const std::lock_guard lock{mutex_};
     ticket = ticket_;
@@ -117,19 +118,19 @@ void PendingCall::withdraw(Cancel how) {
 void PendingCall::ask_to_stop(Cancel how) {
   v1::CancelCall message;
   message.set_force(how == Cancel::force);
-  caf::strong_actor_ptr control;
+  std::shared_ptr<const ActorLife> life;
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
   if (core != nullptr) {
     const std::scoped_lock lock{cell_->mutex, mutex_};
-    control = control_;
-    // `let_go` has cleared `control_`; the cell's is the same unless the actor was restarted since.
-    if (control == nullptr && LeaseId{cell_->info.lease().id()} == lease_)
-      control = cell_->control;
+    life = life_;
+    // `let_go` has cleared `life_`; the cell's is the same unless the actor was restarted since.
+    if (life == nullptr && cell_->life != nullptr && cell_->life->lease == lease_)
+      life = cell_->life;
     message.set_call(id_.value());
     message.set_lease(lease_.value());
   }
-  if (core != nullptr && control != nullptr)
-    core->port().tell(control, std::move(message));
+  if (core != nullptr && life != nullptr && life->control != nullptr)
+    core->port().tell(life->control, std::move(message));
 }
 
 std::shared_ptr<Executor> PendingCall::executor() const {
@@ -139,17 +140,17 @@ std::shared_ptr<Executor> PendingCall::executor() const {
 
 void PendingCall::grant_credit(std::uint32_t items) {
   v1::StreamCredit message;
-  caf::strong_actor_ptr control;
+  std::shared_ptr<const ActorLife> life;
   {
     const std::lock_guard lock{mutex_};
-    control = control_;
+    life = life_;
     message.set_call(id_.value());
     message.set_lease(lease_.value());
     message.set_items(items);
   }
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
-  if (core != nullptr && control != nullptr)
-    core->port().tell(control, std::move(message));
+  if (core != nullptr && life != nullptr && life->control != nullptr)
+    core->port().tell(life->control, std::move(message));
 }
 
 } // namespace gpuactors::detail

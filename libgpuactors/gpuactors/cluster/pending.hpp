@@ -3,8 +3,10 @@
 #pragma once
 
 #include <gpuactors/base/future.hpp>
+#include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/wire/request_port.hpp>
+#include <gpuactors/wire/call.hpp>
+#include <gpuactors/wire/pending_reply.hpp>
 
 #include <array>
 #include <atomic>
@@ -15,17 +17,11 @@
 
 namespace gpuactors::detail {
 
-class BrokerLink;
+struct ActorCell;
+struct ActorLife;
 class ClusterCore;
 class TaskDispatcher;
-
-/// The resource request of tasks; tasks with an equal `key` share leases.
-struct TaskShape {
-  v1::ResourceRequest request;
-  std::string key;
-  /// How many tasks a lease runs before it is given back; 0: no limit.
-  int max_calls = 0;
-};
+struct TaskShape;
 
 /// Converts a payload to the caller's type: a message, or the payload itself.
 template <class T>
@@ -53,7 +49,7 @@ public:
 /// A task: waiting -> running -> over. The runner's answer frees the lease for the next task.
 class PendingTask : public PendingWork, public std::enable_shared_from_this<PendingTask> {
 public:
-  void on_reply(caf_version::Content& content) final;
+  void on_reply(MessageContent& content) final;
   void on_error(Error error) final;
 
   /// Keeps the task from starting, or asks it to stop; completes the future with `cancelled`.
@@ -82,12 +78,12 @@ private:
   // How long the task may wait in the queue, each time that it is queued.
   std::optional<Duration> queue_timeout_;
   // The port's timers for the deadline and the queue timeout; set before the task is queued.
-  std::array<RequestPort::Ticket, 2> timers_{};
+  std::array<RequestTicket, 2> timers_{};
   // Guarded by the dispatcher's mutex: the lease that the task runs under, its entry in the port, whether its queue
   // timeout has passed (a task that was under way then may continue), whether it must not start any more, and whether
   // it is in its shape's queue.
   LeaseId lease_;
-  RequestPort::Ticket ticket_ = 0;
+  RequestTicket ticket_ = 0;
   bool waited_long_ = false;
   bool withdrawn_ = false;
   bool queued_ = false;
@@ -95,35 +91,12 @@ private:
   std::atomic<bool> sent_{false};
 };
 
-/// This program's view of an actor, shared by all its `ActorRef`s.
-struct ActorCell : std::enable_shared_from_this<ActorCell> {
-  std::weak_ptr<ClusterCore> core;
-  ActorId id;
-  std::string name;
-  std::string type;
-  /// As in v1::ActorHandle.
-  std::uint64_t origin = 0;
-  std::size_t max_pending = 0;
-  int max_retries = 0;
-  /// Calls of this program that wait for the actor; one count for all its cells.
-  std::shared_ptr<std::atomic<std::size_t>> pending;
-  /// The actor behind `handle` has ended; it may have been restarted elsewhere.
-  std::atomic<bool> down{false};
-  /// How often `handle` was replaced.
-  std::atomic<std::uint32_t> places{0};
-  std::mutex mutex;
-  // Guarded by the mutex.
-  v1::ActorInfo info;
-  caf::strong_actor_ptr handle;
-  caf::strong_actor_ptr control;
-};
-
 /// A call of an actor's method.
 class PendingCall : public PendingWork, public std::enable_shared_from_this<PendingCall> {
 public:
   ~PendingCall() override;
 
-  void on_reply(caf_version::Content& content) final;
+  void on_reply(MessageContent& content) final;
   void on_error(Error error) final;
 
   /// Keeps the call from being served, or asks the method to stop; completes the future with `cancelled`.
@@ -152,10 +125,10 @@ private:
   std::atomic<bool> counted_{false};
   std::mutex mutex_;
   // Guarded by the mutex: where the call was sent.
-  RequestPort::Ticket ticket_ = 0;
+  RequestTicket ticket_ = 0;
   CallId id_;
   LeaseId lease_;
-  caf::strong_actor_ptr control_;
+  std::shared_ptr<const ActorLife> life_;
 };
 
 /// Repeats a call if its actor's death ended it and it has retries left; defined in `actor_ref.cpp`. @returns whether

@@ -32,7 +32,7 @@ namespace {
 /// The agent's answer to `WorkerHello`.
 class Welcome : public OwnReply {
 public:
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     result_.set_value({});
   }
   void on_error(Error error) override {

@@ -87,18 +87,12 @@ using Rpc = typename RpcOf<I, O>::Type;
 
 // -- messages -------------------------------------------------------------------------------------
 
-/// The content of a message in a mailbox: `match_elements<Ts...>()`, `get_as<T>(i)`, `get_mutable_as<T>(i)`.
+/// What CAF keeps the content of a message in: content.hpp.
 #if GPUACTORS_CAF_017
-using Content = caf::type_erased_tuple;
+using NativeContent = caf::type_erased_tuple;
 #else
-using Content = caf::message;
+using NativeContent = caf::message;
 #endif
-
-/// Whether the first element of a message is a T.
-template <class T>
-bool begins_with(const Content& content) {
-  return content.size() > 0 && content.template match_element<T>(0);
-}
 
 /// Puts a message into the mailbox of `to`, from any thread. An `id` of zero makes the message asynchronous.
 template <class... Ts>

@@ -32,7 +32,7 @@ public:
 
   caf_version::EnqueueResult enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) override {
     // A message without a sender comes from this process or from a node: a client's connection ends at such a one.
-    if (lanes_ == nullptr || element->sender == nullptr || Permitted::permits(element->content())
+    if (lanes_ == nullptr || element->sender == nullptr || Permitted::permits(MessageContent{element->content()})
         || lanes_->administers(element->sender))
       return Base::enqueue(std::move(element), runner);
     if (element->mid.is_request())

@@ -42,13 +42,13 @@ namespace {
 /// Calls a function when the port delivers the answer or an error.
 class Answer : public OwnReply {
 public:
-  using Done = std::function<void(Result<caf_version::Content*>)>;
+  using Done = std::function<void(Result<MessageContent*>)>;
 
   explicit Answer(Done done) : done_(std::move(done)) {
     // nop
   }
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     done_(&content);
   }
 
@@ -158,7 +158,7 @@ void Links::close() {
 
 Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const Endpoint& listen) {
   std::promise<Result<std::uint16_t>> port;
-  auto answer = std::make_shared<Answer>([&](Result<caf_version::Content*> content) {
+  auto answer = std::make_shared<Answer>([&](Result<MessageContent*> content) {
     if (!content)
       port.set_value(fail(content.error()));
     else if ((*content)->match_elements<std::uint16_t>())
@@ -191,7 +191,7 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
     if (!session)
       return done(fail(session.error()));
     gate_->keep(to, std::move(*session));
-    auto answer = std::make_shared<Answer>([this, to, deadline, attempts, done](Result<caf_version::Content*> content) {
+    auto answer = std::make_shared<Answer>([this, to, deadline, attempts, done](Result<MessageContent*> content) {
       static_cast<void>(gate_->take(to)); // still there if CAF already had a connection
       using Interfaces = std::set<std::string>;
       if (content && (*content)->match_elements<caf::node_id, caf::strong_actor_ptr, Interfaces>()) {

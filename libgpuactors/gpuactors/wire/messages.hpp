@@ -1,41 +1,19 @@
-// The messages between actors: calls with user payloads, items of streamed replies, control messages, and the typed
-// interfaces of the control actors. Type ids are append-only.
+// The messages between actors, as CAF knows them: calls with user payloads, items of streamed replies, control
+// messages, and the typed interfaces of the control actors. Type ids are append-only.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/v1/control.pb.h>
 #include <gpuactors/wire/caf_version.hpp>
+#include <gpuactors/wire/call.hpp>
+#include <gpuactors/wire/content.hpp>
 #include <gpuactors/wire/payload.hpp>
 
 #include <cstdint>
 #include <string>
 
 namespace gpuactors {
-
-/// A call of an actor's method, or a task, sent on behalf of a user. Answered with a `Payload`.
-///
-/// CAF programs may send `(std::string method, Payload)` instead, without deadline and cancellation.
-struct Call {
-  /// Name of the method, or of the task.
-  std::string method;
-  Payload payload;
-  /// The time after which nobody waits for the answer. On the wire it travels as the remaining time.
-  TimePoint deadline = never;
-  /// Unique among all clients, so that the call can be cancelled.
-  CallId id;
-  /// Whether the caller wants the reply as a stream; it initially allows `limits::stream_window` items.
-  bool stream = false;
-  /// When the caller made it; `TimePoint{}` if it does not say. On the wire it travels as the time since, so the time
-  /// on the way is not in it.
-  TimePoint made{};
-};
-
-/// One item of a streamed reply, in order, before the call's own answer.
-struct StreamItem {
-  CallId call;
-  Payload payload;
-};
 
 // -- how CAF reads and writes them ----------------------------------------------------------------
 
@@ -182,8 +160,8 @@ using WorkerHandle =
 /// The messages that a client's certificate permits. The first element tells the messages of a control actor apart.
 template <class... Messages>
 struct FromClients {
-  static bool permits(const caf_version::Content& content) {
-    return (caf_version::begins_with<Messages>(content) || ...);
+  static bool permits(const MessageContent& content) {
+    return (content.begins_with<Messages>() || ...);
   }
 };
 

@@ -23,7 +23,7 @@ public:
     // nop
   }
 
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     // nop
   }
 
@@ -206,7 +206,7 @@ bool RequestPort::Table::outlives_receivers(Ticket ticket) {
 }
 
 void RequestPort::Table::receive(caf::mailbox_element& element) {
-  auto& content = element.content();
+  MessageContent content{element.content()};
   if (element.mid.is_response()) {
     const auto ticket = element.mid.request_id().integer_value();
     const auto* error = content.match_elements<caf::error>() ? &content.get_as<caf::error>(0) : nullptr;

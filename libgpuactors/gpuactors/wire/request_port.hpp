@@ -5,6 +5,7 @@
 
 #include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
+#include <gpuactors/wire/pending_reply.hpp>
 
 #include <array>
 #include <atomic>
@@ -18,34 +19,6 @@
 
 namespace gpuactors {
 
-/// The waiting side of one request. Exactly one of `on_reply` and `on_error` is called, once, on whichever thread the
-/// answer comes from: be quick, do not block.
-class PendingReply {
-public:
-  virtual ~PendingReply() = default;
-
-  /// Takes the reply; it may move from `content`.
-  virtual void on_reply(caf_version::Content& content) = 0;
-  virtual void on_error(Error error) = 0;
-
-  /// Takes an item of a streamed reply; called before `on_reply` or `on_error`.
-  virtual void on_item(Payload item);
-
-  /// Returns whether this request counts against `limits::calls_in_flight`. The library's own requests do not count:
-  /// timers and the search for the broker must keep working while a program has the maximum of calls in flight.
-  [[nodiscard]] virtual bool counts() const noexcept {
-    return true;
-  }
-};
-
-/// The waiting side of one of the library's own requests.
-class OwnReply : public PendingReply {
-public:
-  [[nodiscard]] bool counts() const noexcept override {
-    return false;
-  }
-};
-
 /// The sender of all requests of one client, an actor that has no thread and no mailbox.
 ///
 /// The port's enqueue handler runs on the replying thread and completes the waiting call there: a request costs no more
@@ -54,7 +27,7 @@ public:
 class RequestPort {
 public:
   /// Handles asynchronous messages other than replies and stream items.
-  using MessageHandler = std::function<void(caf_version::Content&)>;
+  using MessageHandler = std::function<void(MessageContent&)>;
 
   /// Starts the port's timer; throws `std::system_error` without a thread for it.
   RequestPort(caf::actor_system& system, MessageHandler on_message);
@@ -70,8 +43,7 @@ public:
     lanes_ = std::move(lanes);
   }
 
-  /// Identifies one request of this port.
-  using Ticket = std::uint64_t;
+  using Ticket = RequestTicket;
 
   /// Enters `pending` into the table; the answer must come by `deadline`. Follow with `deliver`.
   /// @param to the receiver, whose death fails the request. Null for a request that outlives its receivers: the caller

@@ -14,7 +14,7 @@ public:
 
   RequestPort::Ticket ticket = 0;
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     forget();
     reply_->on_reply(content);
   }
@@ -45,7 +45,7 @@ public:
     // nop
   }
 
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     if (const auto link = link_.lock())
       link->greeted(handle_);
   }

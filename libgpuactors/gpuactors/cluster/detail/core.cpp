@@ -171,7 +171,7 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
   config_ = std::make_unique<Config>();
   if (links)
     configure_links(*config_, *links);
-  auto on_message = [weak = weak_from_this()](caf_version::Content& content) {
+  auto on_message = [weak = weak_from_this()](MessageContent& content) {
     const auto self = weak.lock();
     if (self == nullptr)
       return;
@@ -374,11 +374,11 @@ void ClusterCore::locate(const v1::ActorInfo& info, Place place, WorkerLinks::On
 }
 
 void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place) {
+  auto life = std::make_shared<const ActorLife>(ActorLife{LeaseId{info.lease().id()}, place.holder, place.control});
   {
     const std::lock_guard lock{cell.mutex};
     cell.info = info;
-    cell.handle = place.holder;
-    cell.control = place.control;
+    cell.life = std::move(life);
     cell.places.fetch_add(1, std::memory_order_release);
     cell.down.store(false, std::memory_order_release);
   }
@@ -434,7 +434,7 @@ void ClusterCore::mark_down(const caf::actor_addr& address) {
   for (const auto& weak : entry.mapped())
     if (const auto cell = weak.lock()) {
       const std::lock_guard lock{cell->mutex};
-      if (caf::actor_cast<caf::actor_addr>(cell->handle) == address)
+      if (cell->life != nullptr && caf::actor_cast<caf::actor_addr>(cell->life->handle) == address)
         cell->down.store(true, std::memory_order_release);
     }
 }
@@ -445,8 +445,7 @@ void ClusterCore::release_cells() {
     for (const auto& weak : cells)
       if (const auto cell = weak.lock()) {
         const std::lock_guard cell_lock{cell->mutex};
-        cell->handle = nullptr;
-        cell->control = nullptr;
+        cell->life = nullptr;
         cell->down = true;
       }
   cells_.clear();

@@ -29,7 +29,7 @@ Result<std::unique_ptr<DaemonCore>> DaemonCore::make(const LinkOptions& links) {
   GPUACTORS_TRY(check_times(links.heartbeat, links.timeout));
   init_message_types();
   auto config = std::make_unique<Config>(links);
-  GPUACTORS_LET(parts, start_system(*config, [](caf_version::Content&) {}));
+  GPUACTORS_LET(parts, start_system(*config, [](MessageContent&) {}));
   std::unique_ptr<DaemonCore> core{new DaemonCore{std::move(config), std::move(parts)}};
   GPUACTORS_LET(made, Links::make(*core->system_, *core->port_, links));
   core->links_ = std::move(made);

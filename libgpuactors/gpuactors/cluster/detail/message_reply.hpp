@@ -14,7 +14,7 @@ namespace gpuactors::detail {
 template <class Message>
 class MessageReply : public FutureState<Message>, public PendingReply {
 public:
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     this->complete(std::move(content.get_mutable_as<Message>(0)));
   }
 
@@ -26,7 +26,7 @@ public:
 /// Completes a future without a value.
 class DoneReply : public FutureState<void>, public PendingReply {
 public:
-  void on_reply(caf_version::Content&) override {
+  void on_reply(MessageContent&) override {
     complete({});
   }
 
@@ -63,7 +63,7 @@ private:
   /// Must find room in the port however many calls are in flight, or what was made would stay.
   class UndoReply : public OwnReply {
   public:
-    void on_reply(caf_version::Content&) override {
+    void on_reply(MessageContent&) override {
       // nop
     }
 

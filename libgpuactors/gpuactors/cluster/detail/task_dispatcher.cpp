@@ -25,7 +25,7 @@ public:
     // nop
   }
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     if (const auto dispatcher = dispatcher_.lock())
       dispatcher->placed(shape_, request_, content.get_as<v1::Granted>(0),
                          Place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)});

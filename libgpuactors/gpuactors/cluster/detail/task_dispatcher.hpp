@@ -21,6 +21,14 @@
 
 namespace gpuactors::detail {
 
+/// The resource request of tasks; tasks with an equal `key` share leases.
+struct TaskShape {
+  v1::ResourceRequest request;
+  std::string key;
+  /// How many tasks a lease runs before it is given back; 0: no limit.
+  int max_calls = 0;
+};
+
 /// Any thread may submit. Answers are handled on the thread that delivers them, so that the next task is in the
 /// runner's mailbox before the runner would sleep. One lock, held for a few instructions; nothing is sent under it.
 class TaskDispatcher : public std::enable_shared_from_this<TaskDispatcher> {

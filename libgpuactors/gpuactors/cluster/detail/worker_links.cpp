@@ -16,7 +16,7 @@ public:
     // nop
   }
 
-  void on_reply(caf_version::Content& content) override {
+  void on_reply(MessageContent& content) override {
     Place place{content.get_as<caf::strong_actor_ptr>(1), std::move(control_)};
     if (place.holder == nullptr)
       done_(fail(Errc::stale_epoch, "the lease is not held there any more"));

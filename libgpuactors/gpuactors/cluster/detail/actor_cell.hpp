@@ -1,0 +1,50 @@
+// What a program knows of an actor: where it lives now, and how many calls wait for it.
+#pragma once
+
+#include <gpuactors/base/ids.hpp>
+#include <gpuactors/v1/control.pb.h>
+#include <gpuactors/wire/caf_version.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace gpuactors::detail {
+
+class ClusterCore;
+
+/// One life of an actor, from a start to its end. It does not change, so that calls keep it without a lock.
+struct ActorLife {
+  LeaseId lease;
+  caf::strong_actor_ptr handle;
+  /// The control actor of its process.
+  caf::strong_actor_ptr control;
+};
+
+/// This program's view of an actor, shared by all its `ActorRef`s.
+struct ActorCell : std::enable_shared_from_this<ActorCell> {
+  std::weak_ptr<ClusterCore> core;
+  ActorId id;
+  std::string name;
+  std::string type;
+  /// As in v1::ActorHandle.
+  std::uint64_t origin = 0;
+  std::size_t max_pending = 0;
+  int max_retries = 0;
+  /// Calls of this program that wait for the actor; one count for all its cells.
+  std::shared_ptr<std::atomic<std::size_t>> pending;
+  /// The actor of `life` has ended; it may have been restarted elsewhere.
+  std::atomic<bool> down{false};
+  /// How often `life` was replaced.
+  std::atomic<std::uint32_t> places{0};
+  std::mutex mutex;
+  // Guarded by the mutex.
+  v1::ActorInfo info;
+  /// Null before the first one is known, and after the end of the cluster.
+  std::shared_ptr<const ActorLife> life;
+};
+
+} // namespace gpuactors::detail
