@@ -47,6 +47,20 @@ TEST_CASE("what is missing to the least is started at once", "[serve]") {
   CHECK(scaling.decide(begin, busy(2, 0)).start == 0);
 }
 
+TEST_CASE("what is given up to the next version is not started again until it is taken back", "[serve]") {
+  auto limits = one_to_three();
+  limits.min_replicas = 3;
+  Scaling scaling{limits};
+  scaling.give_up_beyond(2);
+  CHECK(scaling.decide(begin, busy(2, 5)).start == 0);
+  CHECK(scaling.decide(begin + 1s, busy(2, 5)).start == 0);
+  CHECK(scaling.decide(begin + 1s, busy(1, 5)).start == 1); // one was lost
+  scaling.give_up_beyond(1);
+  CHECK(scaling.decide(begin + 2s, busy(1, 5)).start == 0);
+  scaling.take_back();
+  CHECK(scaling.decide(begin + 3s, busy(1, 0)).start == 2);
+}
+
 TEST_CASE("replicas that are being started are not started twice", "[serve]") {
   auto limits = one_to_three();
   limits.min_replicas = 2;

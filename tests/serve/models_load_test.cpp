@@ -1,6 +1,7 @@
 // Models under load: replicas that are killed, versions that are swapped, replicas that come and go with the queue.
 #include "models_fixture.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -233,13 +234,79 @@ TEST_CASE("a version that answers no numbers is refused, and the old one serves 
   CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
 }
 
-TEST_CASE("a version without room beside the old one is refused, and the old one serves on", "[serve]") {
+TEST_CASE("a version without room beside the only replica of the old one is refused, and that serves on", "[serve]") {
   Server server{{.load_wait = 100ms}, "host:1x64MiB"};
   server.serve("gpus=1");
   const auto loaded = server.table.load("digits", {});
   REQUIRE_FALSE(loaded);
   CHECK(loaded.error().code() == Errc::no_capacity);
+  CHECK(says(loaded, "version 1 keeps its only replica"));
   CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
+}
+
+TEST_CASE("where replicas have all that there is, versions change replica by replica without a failed request",
+          "[serve]") {
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  Server server{{.load_wait = 100ms,
+                 .notice =
+                     [&](const std::string& line) {
+                       const std::lock_guard lock{mutex};
+                       notices.push_back(line);
+                     }},
+                "host:1x64MiB"};
+  server.serve("replicas=4,gpus=0.25,max-batch=8");
+  Clients clients{server.table, 4};
+  clients.await_more(50);
+  write_checkpoint(server.file(), 2);
+  must(server.table.load("digits", {}));
+  CHECK(must(server.table.describe("digits", "")).versions == std::vector<std::string>{"2"});
+  clients.await_more(50);
+  await_replicas(server, 4);
+  clients.stop();
+  CHECK(clients.errors() == std::vector<std::string>{});
+  // The old one kept the half of its replicas until the new one served.
+  const std::lock_guard lock{mutex};
+  const auto swap =
+      std::find(notices.begin(), notices.end(), "model digits: version 2 serves in the place of version 1");
+  REQUIRE(swap != notices.end());
+  CHECK(std::count_if(notices.begin(), swap,
+                      [](const std::string& line) {
+                        return line.find("has made room for the next version") != std::string::npos;
+                      })
+        == 2);
+}
+
+TEST_CASE("what was given up for a version that cannot serve comes back", "[serve]") {
+  Server server{{.load_wait = 100ms}, "host:1x64MiB"};
+  server.serve("replicas=2,gpus=0.5");
+  write_diverged_checkpoint(server.file());
+  const auto loaded = server.table.load("digits", {});
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code() == Errc::invalid_argument);
+  await_replicas(server, 2);
+  CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
+  // Once more: two attempts that fail leave no less than one.
+  REQUIRE_FALSE(server.table.load("digits", {}));
+  await_replicas(server, 2);
+}
+
+TEST_CASE("a new version begins with as many replicas as the old one has come to", "[serve]") {
+  Server server;
+  server.serve(gated_key + "min-replicas=1,max-replicas=3,max-batch=1,gpus=0.25");
+  {
+    const ClosedGate closed;
+    std::vector<Asked> asked;
+    for (std::uint64_t i = 1; i <= 8; ++i)
+      asked.push_back(ask_async(server.table, request_for("digits", some_rows(1, i))));
+    gate().await(3);
+    gate().open();
+    for (auto& one : asked)
+      must(one.reply.get());
+  }
+  REQUIRE(must(server.table.describe("digits", "")).replicas == 3);
+  must(server.table.load("digits", {}));
+  CHECK(must(server.table.describe("digits", "")).replicas == 3);
 }
 
 TEST_CASE("replicas come with a queue and go when they are idle", "[serve]") {

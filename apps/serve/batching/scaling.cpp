@@ -47,6 +47,15 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
   return step;
 }
 
+void Scaling::give_up_beyond(std::size_t replicas) {
+  limits_.min_replicas = std::min(limits_.min_replicas, replicas);
+  limits_.max_replicas = std::min(limits_.max_replicas, replicas);
+}
+
+void Scaling::take_back() {
+  limits_ = whole_;
+}
+
 void Scaling::start_failed(TimePoint now) {
   not_before_ = now + pause_;
   pause_ = std::min(2 * pause_, limits_.retry_longest);

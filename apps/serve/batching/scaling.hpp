@@ -51,7 +51,7 @@ struct ScalingStep {
 /// Decides from looks at a model that come again and again. No clock, no thread; whoever owns it guards it.
 class Scaling {
 public:
-  explicit Scaling(ScalingLimits limits) : limits_(limits), pause_(limits.retry_shortest) {
+  explicit Scaling(ScalingLimits limits) : limits_(limits), whole_(limits), pause_(limits.retry_shortest) {
     // nop
   }
 
@@ -69,6 +69,12 @@ public:
     return now >= not_before_;
   }
 
+  /// Has so many replicas at most from now on: what the others had is for the model's next version.
+  void give_up_beyond(std::size_t replicas);
+
+  /// Has as many as before again.
+  void take_back();
+
   [[nodiscard]] const ScalingLimits& limits() const noexcept {
     return limits_;
   }
@@ -78,6 +84,7 @@ private:
   bool is_short(gpuactors::TimePoint now, const ScalingLook& look);
 
   ScalingLimits limits_;
+  ScalingLimits whole_;
   /// Since when all looks found too few replicas.
   std::optional<gpuactors::TimePoint> short_since_;
   /// How many refusals were seen, and when the last new ones were.

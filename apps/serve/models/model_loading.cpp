@@ -93,6 +93,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   how.nodes = nodes_;
   std::uint64_t number = 0;
   bool first = false;
+  ModelVersion* before = nullptr;
   {
     const std::unique_lock lock{mutex_};
     if (closing_)
@@ -101,12 +102,30 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
     number = ++model->last_number;
     first = number == 1 && !model->by_client;
     model->coming = {number, how.bell};
+    // Stays where it is: who takes it out locks `loading`, too.
+    before = model->current.get();
+  }
+  if (before != nullptr) {
+    how.replicas_before = before->dispatcher()->replicas();
+    how.make_room = [this, before, bell = how.bell] {
+      return before->give_up_one(deadline_after(Clock::now(), options_.drain), *bell);
+    };
   }
   if (path)
     config.file = *path;
   auto version = ModelVersion::load(cluster_, config, number, how);
-  if (!version)
-    return note_failure(*model, version.error(), first);
+  if (!version) {
+    auto error = version.error();
+    if (before != nullptr) {
+      if (error.code() == Errc::no_capacity && before->dispatcher()->replicas() == 1)
+        error = {error.code(),
+                 fmt::format("{}; version {} keeps its only replica: make room for another one, or unload "
+                             "the model first",
+                             error.message(), before->number())};
+      before->take_back();
+    }
+    return note_failure(*model, error, first);
+  }
   std::unique_ptr<ModelVersion> old;
   {
     const std::unique_lock lock{mutex_};

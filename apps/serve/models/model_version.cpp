@@ -122,7 +122,10 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
     GPUACTORS_LET(checked, starter->check_type());
     generative = checked;
   }
-  GPUACTORS_LET(first, starter->spawn(how.wait));
+  auto spawned = starter->spawn(how.wait);
+  if (!spawned && spawned.error().code() == Errc::no_capacity && how.make_room())
+    spawned = starter->spawn(how.wait);
+  GPUACTORS_LET(first, std::move(spawned));
   // By now a node has the type.
   if (!generative) {
     auto checked = starter->check_type();
@@ -171,7 +174,10 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
   options.longest_silence = how.longest_silence;
   options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();
-  options.initial = std::clamp(config.replicas, options.scaling.min_replicas, options.scaling.max_replicas);
+  options.initial = std::clamp(std::max(config.replicas, how.replicas_before), options.scaling.min_replicas,
+                               options.scaling.max_replicas);
+  options.make_room = how.make_room;
+  options.room_wait = how.wait;
   GPUACTORS_LET(replicas,
                 ReplicaSet::start(std::move(starter), std::move(first), dispatcher_, how.bell, std::move(options)));
   replicas_ = std::move(replicas);

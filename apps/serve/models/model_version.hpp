@@ -26,6 +26,9 @@ struct LoadOptions {
   Notice notice = [](const std::string&) {};
   /// Which nodes replicas should leave; may be null.
   std::shared_ptr<NodeWatch> nodes;
+  /// How many replicas the version before has, and what makes room where they have all that there is.
+  std::size_t replicas_before = 0;
+  MakeRoom make_room = [] { return false; };
   /// Stops the loading, and later the keeper of the replicas.
   std::shared_ptr<KeeperBell> bell = std::make_shared<KeeperBell>();
 };
@@ -52,6 +55,14 @@ public:
 
   [[nodiscard]] const std::string& number() const noexcept {
     return dispatcher_->facts().version;
+  }
+
+  /// See `ReplicaSet`.
+  bool give_up_one(gpuactors::TimePoint until, const KeeperBell& stopped) {
+    return replicas_->give_up_one(until, stopped);
+  }
+  void take_back() {
+    replicas_->take_back();
   }
 
   /// Takes no more requests, waits for the others until `until`, fails the rest, and ends the replicas.

@@ -95,7 +95,9 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
   GPUACTORS_LET(ready, set->measure(std::move(first)));
   set->bring_in(ready);
   for (std::size_t i = 1; i < set->options_.initial; ++i) {
-    const auto next = set->make_one(needed_wait);
+    auto next = set->make_one(needed_wait);
+    if (!next && next.error().code() == Errc::no_capacity && set->options_.make_room())
+      next = set->make_one(set->options_.room_wait);
     if (!next) {
       set->scaling_.start_failed(Clock::now());
       break;
@@ -118,6 +120,12 @@ void ReplicaSet::stop() {
   bell_->stop();
   if (keeper_.joinable())
     keeper_.join();
+  {
+    const std::lock_guard lock{next_version_};
+    if (giving_up_)
+      giving_up_->has_ended.set_value(false);
+    giving_up_.reset();
+  }
   for (const auto& start : starts_) {
     if (start->thread.joinable())
       start->thread.join();
@@ -153,7 +161,7 @@ void ReplicaSet::note(const std::string& what) const {
 void ReplicaSet::keep() {
   keeping_ = true;
   const auto changes = options_.scaling.min_replicas < options_.scaling.max_replicas;
-  while (bell_->wait(changes ? look_often : look_seldom))
+  while (bell_->wait(changes || !leaving_.empty() ? look_often : look_seldom))
     look_around();
 }
 
@@ -172,6 +180,8 @@ void ReplicaSet::look_around() {
     end(*step.stop);
   }
   look_at_nodes();
+  give_up();
+  see_off();
   ask_replicas(look);
 }
 
@@ -219,7 +229,7 @@ void ReplicaSet::take_starts() {
     last_failure_.clear();
     bring_in(*ready);
     if (const auto left = leaving_.find(start->replaces); left != leaving_.end()) {
-      left->second = true;
+      left->second.retired = true;
       dispatcher_->retire(left->first);
     }
   }
@@ -228,22 +238,82 @@ void ReplicaSet::take_starts() {
 void ReplicaSet::look_at_nodes() {
   const auto draining = options_.nodes == nullptr ? std::set<std::string>{} : options_.nodes->draining();
   for (const auto& [id, actor] : actors_)
-    if (draining.contains(actor.lease().node))
-      leaving_.try_emplace(id, false);
-    else if (const auto stays = leaving_.find(id); stays != leaving_.end() && !stays->second)
+    if (const auto node = actor.lease().node; draining.contains(node))
+      leaving_.try_emplace(id, Leaving{false, gpuactors::never,
+                                       fmt::format("replica {} has left node {}, which is being emptied", id, node)});
+    else if (const auto stays = leaving_.find(id); stays != leaving_.end() && !stays->second.retired)
       leaving_.erase(stays);
-  std::vector<std::uint64_t> gone;
-  for (const auto& [id, has_successor] : leaving_) {
+  for (const auto& [id, leaving] : leaving_) {
     const auto is_its = [which = id](const auto& start) { return start->replaces == which; };
-    if (has_successor && dispatcher_->remove_idle(id))
-      gone.push_back(id);
-    else if (!has_successor && scaling_.may_start(Clock::now()) && std::none_of(starts_.begin(), starts_.end(), is_its))
+    if (!leaving.retired && scaling_.may_start(Clock::now()) && std::none_of(starts_.begin(), starts_.end(), is_its))
       begin_start(true, id);
   }
+}
+
+void ReplicaSet::see_off() {
+  std::vector<std::uint64_t> gone;
+  for (const auto& [id, leaving] : leaving_)
+    if (leaving.retired && dispatcher_->remove_idle(id))
+      gone.push_back(id);
+    else if (leaving.retired && Clock::now() >= leaving.until)
+      dispatcher_->lose(id, {Errc::unavailable, "its share is given to the next version"});
   for (const auto id : gone) {
-    note(fmt::format("replica {} has left node {}, which is being emptied", id, actors_.at(id).lease().node));
+    note(leaving_.at(id).note);
     end(id);
   }
+}
+
+// -- room for the next version --------------------------------------------------------------------
+
+bool ReplicaSet::give_up_one(gpuactors::TimePoint until, const KeeperBell& stopped) {
+  std::future<bool> has_ended;
+  {
+    const std::lock_guard lock{next_version_};
+    giving_up_.emplace();
+    giving_up_->until = until;
+    has_ended = giving_up_->has_ended.get_future();
+  }
+  bell_->ring();
+  while (has_ended.wait_for(100ms) != std::future_status::ready)
+    if (stopped.stopped())
+      return false;
+  return has_ended.get();
+}
+
+void ReplicaSet::take_back() {
+  const std::lock_guard lock{next_version_};
+  taken_back_ = true;
+  bell_->ring();
+}
+
+void ReplicaSet::give_up() {
+  const std::lock_guard lock{next_version_};
+  if (std::exchange(taken_back_, false)) {
+    scaling_.take_back();
+    stays_ = 0;
+  }
+  if (!giving_up_)
+    return;
+  const auto answer = [this](bool has_ended) {
+    giving_up_->has_ended.set_value(has_ended);
+    giving_up_.reset();
+  };
+  if (giving_up_->id != 0) {
+    if (!actors_.contains(giving_up_->id))
+      answer(true);
+    return;
+  }
+  const auto replicas = dispatcher_->look().replicas;
+  if (stays_ == 0)
+    stays_ = std::max<std::size_t>(1, replicas.size() / 2);
+  if (replicas.size() <= stays_)
+    return answer(false);
+  const auto one = std::find_if(replicas.begin(), replicas.end(), [](const auto& replica) { return !replica.busy; });
+  const auto id = one != replicas.end() ? one->id : replicas.back().id;
+  scaling_.give_up_beyond(replicas.size() - 1);
+  dispatcher_->retire(id);
+  leaving_[id] = {true, giving_up_->until, fmt::format("replica {} has made room for the next version", id)};
+  giving_up_->id = id;
 }
 
 void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {

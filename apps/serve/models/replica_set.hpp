@@ -13,8 +13,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -24,6 +26,9 @@ namespace serve {
 
 /// Takes a line about something that happened, for who looks after the server. Any thread.
 using Notice = std::function<void(const std::string&)>;
+
+/// Has another version of the model give up a replica, for one that finds no room. Returns whether it did.
+using MakeRoom = std::function<bool()>;
 
 struct ReplicaOptions {
   batching::ScalingLimits scaling;
@@ -36,6 +41,9 @@ struct ReplicaOptions {
   gpuactors::Duration longest_silence = std::chrono::seconds{60};
   /// Which nodes replicas should leave; may be null.
   std::shared_ptr<NodeWatch> nodes;
+  /// Asked for room for the initial replicas, and how long each of them then waits for it.
+  MakeRoom make_room = [] { return false; };
+  gpuactors::Duration room_wait = std::chrono::seconds{10};
   /// Told of replicas that are lost, and of those that come and go after the start.
   Notice notice = [](const std::string&) {};
 };
@@ -46,7 +54,8 @@ struct ReplicaOptions {
 class ReplicaSet {
 public:
   /// Takes over the first replica, starts the other initial ones, one after the other, and waits until each of them
-  /// serves. It goes on with fewer if there is no room for all, and brings the others when there is.
+  /// serves. It goes on with fewer if there is no room for all, and none can be made, and brings the others when there
+  /// is.
   /// @returns why not even the first one can serve, which is ended then; `unavailable` once the bell says stop.
   static gpuactors::Result<std::unique_ptr<ReplicaSet>> start(std::unique_ptr<ReplicaStarter> starter, Started first,
                                                               std::shared_ptr<Dispatcher> dispatcher,
@@ -56,6 +65,15 @@ public:
   ReplicaSet& operator=(const ReplicaSet&) = delete;
   /// Stops.
   ~ReplicaSet();
+
+  /// Ends a replica and brings no other in its place: the model's next version is to have its share. It answers what it
+  /// has, until `until`. Half of the replicas that there were at the first call stay, and at least one.
+  /// @param stopped  ends the waiting.
+  /// @returns whether one has ended.
+  bool give_up_one(gpuactors::TimePoint until, const KeeperBell& stopped);
+
+  /// The next version does not come: brings back what was given up.
+  void take_back();
 
   /// Ends all replicas; returns when they have ended. The dispatcher should be closed by then. Idempotent.
   void stop();
@@ -69,6 +87,24 @@ private:
     Started started;
     gpuactors::Share share;
     std::uint64_t memory_used_bytes = 0;
+  };
+
+  /// A replica that is to end without being lost.
+  struct Leaving {
+    /// It gets nothing more: another one has taken its place, or none shall.
+    bool retired = false;
+    /// What it has by then goes to others.
+    gpuactors::TimePoint until = gpuactors::never;
+    /// What is noted when it has ended.
+    std::string note;
+  };
+
+  /// A call of `give_up_one`.
+  struct GivingUp {
+    gpuactors::TimePoint until{};
+    std::promise<bool> has_ended;
+    /// Which one; 0 until it is chosen.
+    std::uint64_t id = 0;
   };
 
   /// A start on its way. The thread writes `outcome`, then `is_over`.
@@ -93,6 +129,8 @@ private:
   void begin_start(bool needed, std::uint64_t replaces = 0);
   void take_starts();
   void look_at_nodes();
+  void give_up();
+  void see_off();
   /// Has a replica serve.
   void bring_in(const Ready& ready);
   gpuactors::Result<wire::ReplicaDescription> check_description(const gpuactors::ActorRef& actor) const;
@@ -107,8 +145,9 @@ private:
   const ReplicaOptions options_;
   batching::Scaling scaling_;
   std::map<std::uint64_t, gpuactors::ActorRef> actors_;
-  /// Replicas on nodes that are being emptied, and whether others have taken their places.
-  std::map<std::uint64_t, bool> leaving_;
+  std::map<std::uint64_t, Leaving> leaving_;
+  /// How many replicas stay whatever the next version wants; 0 before it wants any.
+  std::size_t stays_ = 0;
   std::vector<std::unique_ptr<Start>> starts_;
   /// Whether a replica has been asked for its description and has not answered yet.
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> asked_;
@@ -117,6 +156,11 @@ private:
   /// Why the last start failed: the same is not said again and again.
   std::string last_failure_;
   std::thread keeper_;
+
+  std::mutex next_version_;
+  // Guarded by the mutex: what the thread that loads the next version wants.
+  std::optional<GivingUp> giving_up_;
+  bool taken_back_ = false;
 };
 
 } // namespace serve
