@@ -7,7 +7,7 @@
 
 namespace llm {
 
-Batch::Batch(const Room& room) : room_(room), pages_(room.pages) {
+Batch::Batch(const Room& room) : room_(room), pages_(room.pages, room.shares_pages) {
   for (auto slot = room.slots; slot-- > 0;)
     free_slots_.push_back(static_cast<std::int32_t>(slot));
 }
@@ -26,7 +26,7 @@ void Batch::remove(TextId id) {
 
 void Batch::end(std::size_t index) {
   auto& text = running_[index];
-  pages_.give_back(text.pages);
+  pages_.give_back(text.cache);
   free_slots_.push_back(text.slot);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
 }
@@ -34,12 +34,13 @@ void Batch::end(std::size_t index) {
 void Batch::let_begin(const std::function<void(const Text&)>& begins) {
   while (!waiting_.empty() && !free_slots_.empty()) {
     // Who is first waits until it fits: smaller ones that overtake it could keep it waiting for ever.
-    auto pages = pages_.take(pages_for(waiting_.front().most));
+    auto pages = pages_.take(waiting_.front().tokens, waiting_.front().most);
     if (!pages)
       return;
     auto text = std::move(waiting_.front());
     waiting_.pop_front();
-    text.pages = std::move(*pages);
+    text.cache = std::move(*pages);
+    text.seen = text.cache.shared * page_tokens;
     text.slot = free_slots_.back();
     free_slots_.pop_back();
     begins(text);
@@ -105,8 +106,10 @@ std::vector<Chosen> Batch::take(const std::vector<std::int32_t>& chosen) {
   };
   // A text that was removed since the plan is not there any more.
   for (const auto& [id, seen] : progress_)
-    if (const auto text = find(id); text != running_.end())
+    if (const auto text = find(id); text != running_.end()) {
       text->seen = seen;
+      pages_.share(text->cache, text->tokens, seen);
+    }
   std::vector<Chosen> result;
   for (std::size_t i = 0; i < std::min(wanted_.size(), chosen.size()); ++i) {
     const auto text = find(wanted_[i]);

@@ -24,7 +24,7 @@ struct Text {
   std::int64_t seen = 0;
   /// While it runs.
   std::int32_t slot = -1;
-  std::vector<std::int32_t> pages = {};
+  TextPages cache = {};
 };
 
 /// A token that was chosen for a text.
@@ -37,8 +37,9 @@ struct Chosen {
 
 /// Continuous batching (Yu et al., "Orca", 2022): texts come and go between any two steps. A text begins when there is
 /// a slot and room in the cache for all that it may become, in the order of arrival, so that none that runs has to stop
-/// for lack of memory. In a step, texts that are written get their next token first; beginnings share what room is
-/// left in equal parts, so that a short one does not wait for a long one.
+/// for lack of memory. What others have computed of its beginning is not computed again (pages.hpp). In a step, texts
+/// that are written get their next token first; beginnings share what room is left in equal parts, so that a short one
+/// does not wait for a long one.
 class Batch {
 public:
   explicit Batch(const Room& room);
@@ -77,7 +78,7 @@ public:
 
   /// Lets texts begin, and returns what the next step does; without rows if there is nothing to do.
   /// @param goes_on whether a text goes on now; others keep their place.
-  /// @param begins called for each text that begins, which has slot and pages by then.
+  /// @param begins called for each text that begins, which has slot and pages by then, and has `seen` what it shares.
   Step plan(const std::function<bool(TextId)>& goes_on, const std::function<void(const Text&)>& begins);
 
   /// Appends what the step that was planned last has chosen.

@@ -22,6 +22,8 @@ struct Room {
   std::int64_t positions = 1;
   /// Pages of the cache.
   std::int64_t pages = 1;
+  /// Whether texts that begin alike share pages.
+  bool shares_pages = true;
 };
 
 /// A token that a step looks at.

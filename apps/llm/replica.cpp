@@ -64,10 +64,13 @@ Result<Config> load_config(const std::filesystem::path& folder, Fingerprint& fin
 struct Gauges {
   explicit Gauges(gpuactors::Metrics& metrics)
     : pages(value_or_throw(metrics.gauge("llm_pages", "Pages for keys and values."))),
-      free_pages(value_or_throw(metrics.gauge("llm_pages_free", "Pages that no text has."))),
+      free_pages(
+          value_or_throw(metrics.gauge("llm_pages_free", "Pages that no text has; texts to come may share some."))),
       running(value_or_throw(metrics.gauge("llm_texts_running", "Texts that run."))),
       waiting(value_or_throw(metrics.gauge("llm_texts_waiting", "Texts that wait for pages."))),
       given(value_or_throw(metrics.counter("llm_prompt_tokens_total", "Tokens that were given."))),
+      shared(value_or_throw(metrics.counter("llm_shared_tokens_total",
+                                            "Tokens that were given and had been computed for another text."))),
       written(value_or_throw(metrics.counter("llm_written_tokens_total", "Tokens that were written."))),
       step_seconds(value_or_throw(metrics.histogram("llm_step_seconds", {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3},
                                                     "Of a step of all texts that run."))) {
@@ -79,6 +82,7 @@ struct Gauges {
   gpuactors::Metrics::Gauge running;
   gpuactors::Metrics::Gauge waiting;
   gpuactors::Metrics::Counter given;
+  gpuactors::Metrics::Counter shared;
   gpuactors::Metrics::Counter written;
   gpuactors::Metrics::Histogram step_seconds;
 };
@@ -182,7 +186,9 @@ private:
                               "set=step_tokens=N or a smaller max-running",
                               left, gpu().memory_limit(), working,
                               static_cast<std::uint64_t>(pages_for(room.positions) + 1) * page, room.positions));
-    room.pages = std::min(pages, slots * pages_for(room.positions));
+    // Shared beginnings make use of more than texts have: of as many again.
+    room.shares_pages = settings.share_beginnings;
+    room.pages = std::min(pages, (room.shares_pages ? 2 : 1) * slots * pages_for(room.positions));
     return room;
   }
 
@@ -215,7 +221,7 @@ private:
     if (batch_->is_full())
       end_standing(now);
     const auto plan = batch_->plan([this](TextId id) { return !replies_.at(id).stands_since; },
-                                   [this](const Text& text) { decoder_->set_pages(text.slot, text.pages); });
+                                   [this](const Text& text) { begin(text); });
     if (!plan.rows.empty())
       run(plan);
     publish();
@@ -224,6 +230,11 @@ private:
       post_after(look_again, [this] { step(); });
     else if (stepping_)
       post([this] { step(); });
+  }
+
+  void begin(const Text& text) {
+    decoder_->set_pages(text.slot, text.cache.pages);
+    gauges_.shared.add(static_cast<double>(text.seen));
   }
 
   void run(const Step& plan) {

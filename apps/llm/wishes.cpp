@@ -80,9 +80,13 @@ Result<Settings> read_settings(const v1::ReplicaConfig& config) {
     } else if (name == "context" || name == "step_tokens") {
       GPUACTORS_LET(number, read_number(name, value));
       (name == "context" ? settings.context : settings.step_tokens) = number;
+    } else if (name == "share_beginnings") {
+      if (value != "true" && value != "false")
+        return fail(Errc::invalid_argument, fmt::format("the setting {} is \"{}\"; it is true or false", name, value));
+      settings.share_beginnings = value == "true";
     } else {
       return fail(Errc::invalid_argument,
-                  fmt::format("the setting \"{}\" is none of folder, context and step_tokens", name));
+                  fmt::format("the setting \"{}\" is none of folder, context, step_tokens and share_beginnings", name));
     }
   }
   if (settings.folder.empty())

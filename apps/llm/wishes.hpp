@@ -18,6 +18,8 @@ struct Settings {
   std::int64_t context = 4096;
   /// Tokens of a step, at most.
   std::int64_t step_tokens = 256;
+  /// Whether texts share what was computed of beginnings that they have in common.
+  bool share_beginnings = true;
 };
 
 /// @returns `invalid_argument`, naming what is missing, unknown or out of its range.

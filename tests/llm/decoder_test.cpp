@@ -60,8 +60,8 @@ struct Bench {
   std::map<TextId, std::vector<std::int32_t>> write() {
     std::map<TextId, std::vector<std::int32_t>> written;
     while (!batch.empty()) {
-      const auto step =
-          batch.plan([](TextId) { return true; }, [&](const Text& text) { decoder->set_pages(text.slot, text.pages); });
+      const auto step = batch.plan([](TextId) { return true; },
+                                   [&](const Text& text) { decoder->set_pages(text.slot, text.cache.pages); });
       for (const auto& chosen : batch.take(must(decoder->run(step))))
         written[chosen.text].push_back(chosen.token);
     }
@@ -106,8 +106,8 @@ TEST_CASE("logits are those of transformers", "[golden]") {
   for (const auto& a_case : expected(model)) {
     Bench bench{folder_of(model), {.slots = 1, .rows = 1200, .positions = 1152, .pages = 72}};
     bench.add(1, a_case);
-    const auto step = bench.batch.plan([](TextId) { return true; },
-                                       [&](const Text& text) { bench.decoder->set_pages(text.slot, text.pages); });
+    const auto step = bench.batch.plan(
+        [](TextId) { return true; }, [&](const Text& text) { bench.decoder->set_pages(text.slot, text.cache.pages); });
     REQUIRE(bench.decoder->run(step));
     const auto logits = must(bench.context->stream().to_host<float>(bench.decoder->logits()));
     const auto wanted = a_case["logits"].get<std::vector<double>>();
@@ -187,6 +187,44 @@ TEST_CASE("a text does not depend on its pages, on the parts in which it is read
     alone.merge(bench.write());
   }
   CHECK(crowded.write() == alone);
+}
+
+TEST_CASE("a text that begins as others did is the same, and is read only from where it differs", "[golden]") {
+  const auto cases = expected("llama");
+  const auto longest = std::max_element(
+      cases.begin(), cases.end(), [](const Json& a, const Json& b) { return a["prompt"].size() < b["prompt"].size(); });
+  const auto prompt = (*longest)["prompt"].get<std::vector<std::int32_t>>();
+  const auto wanted = (*longest)["written"].get<std::vector<std::int32_t>>();
+  REQUIRE(prompt.size() > 2 * page_tokens);
+  Bench bench{folder_of("llama"), ample};
+  bench.add(1, *longest);
+  CHECK(bench.write().at(1) == wanted);
+  bench.add(2, *longest);
+  const auto step =
+      bench.batch.plan([](TextId) { return true; },
+                       [&](const Text& text) {
+                         CHECK(text.seen == static_cast<std::int64_t>(prompt.size() - 1) / page_tokens * page_tokens);
+                         bench.decoder->set_pages(text.slot, text.cache.pages);
+                       });
+  CHECK(step.rows.size() <= page_tokens);
+  auto written = std::vector<std::int32_t>{};
+  for (const auto& chosen : bench.batch.take(must(bench.decoder->run(step))))
+    written.push_back(chosen.token);
+  const auto rest = bench.write();
+  written.insert(written.end(), rest.at(2).begin(), rest.at(2).end());
+  CHECK(written == wanted);
+  // A conversation goes on behind what was written.
+  auto next = prompt;
+  next.insert(next.end(), wanted.begin(), wanted.end());
+  next.push_back(3);
+  Text text;
+  text.id = 3;
+  text.tokens = next;
+  text.most = static_cast<std::int64_t>(next.size()) + 4;
+  bench.batch.add(text);
+  Bench alone{folder_of("llama"), {.slots = 1, .rows = 1200, .positions = 1152, .pages = 72, .shares_pages = false}};
+  alone.batch.add(text);
+  CHECK(bench.write().at(3) == alone.write().at(3));
 }
 
 TEST_CASE("a step without rows, or with too many, is refused") {

@@ -10,7 +10,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
-from program_support import Cases, environment, has, serving  # noqa: E402
+from program_support import Cases, cluster_of, environment, has, serving, until  # noqa: E402
 
 case = Cases()
 GENERATE = "/v2/models/m/generate"
@@ -30,6 +30,10 @@ class Machine:
         source = f"m,actor=llm/decoder,set=folder={os.path.join(self.models, model)}{keys}"
         return serving(self.serve, "--model", source, "--plugin", self.plugin, "--devices", devices, *arguments,
                        env=self.env, notices=notices)
+
+    def in_cluster(self, cluster, model="llama"):
+        source = f"m,actor=llm/decoder,set=folder={os.path.join(self.models, model)}"
+        return serving(self.serve, "--model", source, "--broker", cluster.broker, env=cluster.env)
 
     def expected(self, model="llama"):
         with open(os.path.join(self.models, model, "expected.json"), encoding="ascii") as file:
@@ -163,6 +167,29 @@ def refusals(machine):
         assert answer["tokens"] == write(server, tokens=[1, 2], max_tokens=3, ignore_end=True)[1]["tokens"], answer
 
 
+@case
+def shared(machine):
+    """a beginning that was asked before is not computed again, and a replica in a cluster tells what it does"""
+    with cluster_of(machine.gpuactors, None, "host:1x64MiB", "--plugin", machine.plugin) as cluster:
+        with machine.in_cluster(cluster) as server:
+            longest = max(machine.expected(), key=lambda one: len(one["prompt"]))
+            given = len(longest["prompt"])
+            for _ in range(2):
+                status, answer = write(server, tokens=longest["prompt"], max_tokens=5, ignore_end=True)
+                assert (status, answer["tokens"]) == (200, longest["written"][:5]), answer
+
+            def tells():
+                (replica,) = cluster.replicas("llm/decoder")
+                return replica.get("metrics", {})
+
+            until(lambda: tells().get("llm_written_tokens_total") == 10, "it tells of what was written")
+            told = tells()
+            assert told["llm_prompt_tokens_total"] == 2 * given, told
+            assert told["llm_shared_tokens_total"] == (given - 1) // 16 * 16, told
+            assert told["llm_pages_free"] == told["llm_pages"] > 0, told
+            assert told["llm_texts_running"] == told["llm_texts_waiting"] == 0, told
+
+
 def refused(machine, model, words, devices="host:1x64MiB"):
     done = subprocess.run([machine.serve, "--model", model, "--plugin", machine.plugin, "--devices", devices, "--http",
                            "127.0.0.1:0"], env=machine.env, capture_output=True, text=True, timeout=60, check=False)
@@ -175,7 +202,8 @@ def settings(machine):
     """a model that cannot be served says why before the server starts"""
     for keys, words in (
         (",set=step_tokens=0", 'the setting step_tokens is "0"; it is a whole number from 1'),
-        (",set=other=1", 'the setting "other" is none of folder, context and step_tokens'),
+        (",set=other=1", 'the setting "other" is none of folder, context, step_tokens and share'),
+        (",set=share_beginnings=1", 'the setting share_beginnings is "1"; it is true or false'),
         (",set=folder=/nowhere", "/nowhere/config.json cannot be read"),
     ):
         folder = "" if "folder" in keys else f",set=folder={os.path.join(machine.models, 'llama')}"
