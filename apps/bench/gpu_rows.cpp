@@ -30,10 +30,13 @@ constexpr double ns_in_a_millisecond = 1e6;
 
 /// A product of two small matrices and its result on the host: what a short GPU task does.
 Result<void> multiply_small(Stream& stream) {
-  const std::vector<float> ones(static_cast<std::size_t>(product_size * product_size), 1.0F);
-  GPUACTORS_LET(a, stream.tensor_from(ones, {product_size, product_size}));
-  GPUACTORS_LET(b, stream.tensor_from(ones, {product_size, product_size}));
+  static const std::vector<float> ones(static_cast<std::size_t>(product_size * product_size), 1.0F);
+  GPUACTORS_LET(a, stream.tensor(DType::f32, {product_size, product_size}));
+  GPUACTORS_LET(b, stream.tensor(DType::f32, {product_size, product_size}));
   GPUACTORS_LET(c, stream.tensor(DType::f32, {product_size, product_size}));
+  // It waits once, for the result.
+  GPUACTORS_TRY(stream.upload(a, ones));
+  GPUACTORS_TRY(stream.upload(b, ones));
   GPUACTORS_TRY(stream.gemm(a, b, c));
   GPUACTORS_LET(values, stream.to_host<float>(c));
   if (values.back() != static_cast<float>(product_size))

@@ -23,6 +23,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -80,13 +81,22 @@ int complain(const std::string& sentence, int code = 1) {
 
 /// Whether a row is asked for.
 bool matches(const Wanted& wanted, const Benchmark& row) {
-  return row.name.find(wanted.filter) != std::string::npos;
+  return wanted.exact ? row.name == wanted.filter : row.name.find(wanted.filter) != std::string::npos;
 }
 
 /// The groups of rows that need no GPU.
 std::vector<std::vector<Benchmark>> groups() {
   return {call_benchmarks(),   remote_benchmarks(), remote_load_benchmarks(), device_benchmarks(),
           ledger_benchmarks(), memory_benchmarks(), transport_benchmarks(),   training_benchmarks()};
+}
+
+/// Whether the filter is the whole name of a row.
+bool is_name(const Wanted& wanted) {
+  auto all = groups();
+  all.push_back(gpu_benchmarks(gpuactors::DeviceKind::cuda, wanted.smoke));
+  return std::any_of(all.begin(), all.end(), [&](const auto& group) {
+    return std::any_of(group.begin(), group.end(), [&](const auto& row) { return row.name == wanted.filter; });
+  });
 }
 
 /// The rows for GPUs that can run here; the report says which are left out.
@@ -245,6 +255,7 @@ int main(int argc, char** argv) {
   Wanted wanted;
   if (const auto code = read_options(argc, argv, wanted))
     return *code;
+  wanted.exact = is_name(wanted);
   clean_up_at_end();
   return run(wanted);
 }

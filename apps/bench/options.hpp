@@ -13,6 +13,8 @@ namespace gpuactors::bench {
 struct Wanted {
   bool list = false;
   std::string filter;
+  /// The filter is the name of a row, and means that one only.
+  bool exact = false;
   int repeat = 5;
   bool as_ray = false;
   RayRun ray;

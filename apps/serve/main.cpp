@@ -1,4 +1,5 @@
 // gpuactors-serve: an inference server whose models run in actors on shares of GPUs.
+#include "model_loader.hpp"
 #include "options.hpp"
 
 #include <gpuactors/gpuactors.hpp>
@@ -11,10 +12,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <future>
 #include <iostream>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -74,18 +73,18 @@ Result<void> say_what(const ModelTable& table, const std::string& name) {
   return {};
 }
 
-Result<void> load_models(ModelTable& table, const std::vector<ModelConfig>& models) {
-  for (const auto& model : models) {
-    if (auto loaded = table.load(model.name, {}); !loaded) {
-      // A client may have been first, and taken the room.
-      const auto serves = table.model_ready(model.name, "");
-      if (!serves || !*serves)
-        return loaded;
-    }
-    if (const auto said = say_what(table, model.name); !said)
+Result<std::unique_ptr<ModelLoader>> load_models(ModelTable& table, const ServeOptions& options) {
+  std::vector<std::string> names;
+  for (const auto& model : options.models)
+    names.push_back(model.name);
+  LoaderOptions how;
+  how.keeps_going = options.keeps_going;
+  how.loaded = [&table](const std::string& name) {
+    if (const auto said = say_what(table, name); !said)
       say(said.error().message()); // a client has unloaded it already
-  }
-  return {};
+  };
+  how.failed = [](const std::string& sentence) { note(sentence); };
+  return ModelLoader::start(table, std::move(names), std::move(how));
 }
 
 /// Closes the table of models at the end of its scope.
@@ -112,18 +111,12 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   // Before the fronts, whose end waits for models that clients have loaded, also when this function returns early.
   const CloseFirst close_first{table};
   say_where(fronts, options.fronts);
-  std::future<Result<void>> loading;
-  try {
-    loading = std::async(std::launch::async, [&] { return load_models(table, options.models); });
-  } catch (const std::system_error& error) {
-    return gpuactors::fail(gpuactors::Errc::unavailable,
-                           fmt::format("there is no thread to load the models: {}", error.what()));
-  }
-  while (!signals.came() && loading.wait_for(attention) != std::future_status::ready)
+  GPUACTORS_LET(loader, load_models(table, options));
+  while (!signals.came() && !loader->wait_for(attention))
     continue;
   if (!signals.came()) {
-    GPUACTORS_TRY(loading.get());
-    say("ready");
+    GPUACTORS_LET(missing, loader->outcome());
+    say(missing == 0 ? "ready" : fmt::format("ready, but for {} of {} models", missing, options.models.size()));
     signals.wait();
   }
   say("ending");

@@ -36,6 +36,7 @@ struct Typed {
   std::string load_paths;
   double drain_seconds = 30;
   double load_wait = 10;
+  bool keep_going = false;
   gpuactors::OpenOptions cluster = gpuactors::OpenOptions::from_environment();
 };
 
@@ -106,6 +107,11 @@ void add_fronts(CLI::App& parser, Typed& typed) {
 
 void add_life(CLI::App& parser, Typed& typed) {
   constexpr auto group = "Loading and ending";
+  parser
+      .add_flag("--keep-going", typed.keep_going,
+                "Serve the other models when one cannot be loaded at the start, and try it again, after a second at "
+                "first and each minute in the end; the server ends when left out")
+      ->group(group);
   parser
       .add_option("--allow-load-paths", typed.load_paths,
                   "Folder whose files clients may load by the parameter \"path\"; none when left out")
@@ -217,6 +223,7 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
                                                        + " need it as their own --plugin");
   options.plugins = std::move(typed.plugins);
   options.cluster = std::move(typed.cluster);
+  options.keeps_going = typed.keep_going;
   options.table.load_paths = typed.load_paths;
   options.table.drain = gpuactors::from_seconds(typed.drain_seconds);
   options.table.load_wait = gpuactors::from_seconds(typed.load_wait);

@@ -111,6 +111,9 @@ void measure_costs(Lab& lab) {
     }
     many.push_back(std::move(*next));
   }
+  // It has the whole device as its limit.
+  if (!lab.first_open_trouble.empty())
+    stopped += " (the first: " + lab.first_open_trouble + ")";
   const auto right = compute_on_all(many);
   lab.report.judge("contexts", stopped.empty() && right == static_cast<int>(many.size()),
                    fmt::format("first {:.0f} ms; then a whole device {:.2f} ms, a half {:.2f} ms; {} alive at once{}, "
@@ -136,35 +139,14 @@ void measure_costs(Lab& lab) {
 void measure_launches(Lab& lab) {
   const auto context = open(lab, Share::whole(1));
   auto& stream = context->stream();
-  const BareContext bare{lab};
-  CUstream bare_stream = nullptr;
-  must(lab.driver.stream_create(&bare_stream, CU_STREAM_NON_BLOCKING));
-  auto* const kernel = bare_kernel(lab);
-  std::uint64_t n = 1;
-  KernelPack<> pack;
-  void* arguments[] = {&n, &pack};
-  const auto launch_bare = [&] {
-    must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, bare_stream, arguments, nullptr));
-  };
-  const auto launch_ours = [&] { must(stream.launch(nothing, 1)); };
-  // The fastest way to wait, which keeps a processor busy: the context's threads sleep in cuStreamSynchronize.
-  const auto wait_bare = [&] {
-    while (lab.driver.stream_query(bare_stream) == CUDA_ERROR_NOT_READY) {
-      // nop
-    }
-    must(lab.driver.stream_synchronize(bare_stream));
-  };
+  constexpr int warm_up = 100;
   const auto count = lab.sized(5000, 20);
-  for (int i = 0; i < 100; ++i) {
-    launch_bare();
+  const auto many = lab.sized(100'000, 100);
+  const auto launch_ours = [&] { must(stream.launch(nothing, 1)); };
+  for (int i = 0; i < warm_up; ++i)
     launch_ours();
-  }
-  wait_bare();
   must(stream.synchronize());
-  const auto one_bare = median_us(count, [&] {
-    launch_bare();
-    wait_bare();
-  });
+  // Before the bare part, which makes the device's context the thread's current one: for an actor's thread it is not.
   const auto one_ours = median_us(count, [&] {
     launch_ours();
     must(stream.synchronize());
@@ -175,16 +157,39 @@ void measure_launches(Lab& lab) {
     must(stream.notify([&](Result<void>) { done.set_value(); }));
     done.get_future().get();
   });
-  const auto many = lab.sized(100'000, 100);
-  const auto row_bare = milliseconds([&] {
-    for (int i = 0; i < many; ++i)
-      launch_bare();
-    wait_bare();
-  });
   const auto row_ours = milliseconds([&] {
     for (int i = 0; i < many; ++i)
       launch_ours();
     must(stream.synchronize());
+  });
+  const BareContext bare{lab};
+  CUstream bare_stream = nullptr;
+  must(lab.driver.stream_create(&bare_stream, CU_STREAM_NON_BLOCKING));
+  auto* const kernel = bare_kernel(lab);
+  std::uint64_t n = 1;
+  KernelPack<> pack;
+  void* arguments[] = {&n, &pack};
+  const auto launch_bare = [&] {
+    must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, bare_stream, arguments, nullptr));
+  };
+  // The fastest way to wait, which keeps a processor busy: the context's threads sleep in cuStreamSynchronize.
+  const auto wait_bare = [&] {
+    while (lab.driver.stream_query(bare_stream) == CUDA_ERROR_NOT_READY) {
+      // nop
+    }
+    must(lab.driver.stream_synchronize(bare_stream));
+  };
+  for (int i = 0; i < warm_up; ++i)
+    launch_bare();
+  wait_bare();
+  const auto one_bare = median_us(count, [&] {
+    launch_bare();
+    wait_bare();
+  });
+  const auto row_bare = milliseconds([&] {
+    for (int i = 0; i < many; ++i)
+      launch_bare();
+    wait_bare();
   });
   (void)lab.driver.stream_destroy(bare_stream);
   const auto rate = many / row_ours * 1000;

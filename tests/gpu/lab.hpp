@@ -25,8 +25,9 @@ struct Lab {
   Report report;
   /// Small sizes, and nothing that needs a real chip: to see that the program itself works.
   bool smoke = false;
-  /// Of the first open of the device in this process.
+  /// Of the first open of the device in this process, and why it failed.
   double first_open_ms = 0;
+  std::string first_open_trouble = {};
 
   /// A size, or a much smaller one.
   template <class T>

@@ -291,7 +291,10 @@ int verify(const Options& options) {
     print_about(lab);
   if (options.about)
     return 0;
-  lab.first_open_ms = milliseconds([&] { (void)Context::open(lab.device, {}); });
+  lab.first_open_ms = milliseconds([&] {
+    if (const auto first = Context::open(lab.device, {}); !first)
+      lab.first_open_trouble = first.error().message();
+  });
   run_all(lab, options.only);
   return options.only.empty() ? sum_up(lab.report, options.json) : code_of(lab.report, options.json);
 }

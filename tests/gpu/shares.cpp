@@ -268,10 +268,15 @@ namespace {
 /// A context with kernels that compute, and tell by the device's clock from when to when.
 class TimedPart {
 public:
-  TimedPart(Lab& lab, Share share)
+  /// @param more streams that it has used, beside the one for its kernels.
+  TimedPart(Lab& lab, Share share, int more = 0)
     : lab_(lab), context_(open(lab, share, std::uint64_t{32} << 20)), out_(make_out(*context_)),
       clock_(must(context_->stream().tensor(DType::i64, {2}))) {
-    // nop
+    for (int i = 0; i < more; ++i) {
+      auto& stream = streams_.emplace_back(must(context_->make_stream()));
+      must(stream.launch(burn, 1, 1U, out_.data<float>()));
+      must(stream.synchronize());
+    }
   }
 
   /// Milliseconds from the start of the first of so many kernels to the end of the last one.
@@ -291,6 +296,7 @@ private:
   std::unique_ptr<Context> context_;
   Tensor out_;
   Tensor clock_;
+  std::vector<Stream> streams_;
 };
 
 /// All parts at once, a thread each. @returns the milliseconds of the slowest.
@@ -332,6 +338,13 @@ void measure_fractions(Lab& lab) {
     alone = std::min(alone, parts[0]->run(kernels));
     slowest = std::min(slowest, run_together(parts, kernels));
   }
+  // More streams than there are hardware queues, which contexts share.
+  parts.clear();
+  constexpr int more = 2;
+  for (int i = 0; i < count; ++i)
+    parts.push_back(std::make_unique<TimedPart>(lab, Share{Share::one / count}, more));
+  (void)run_together(parts, kernels);
+  const auto crowded = run_together(parts, kernels);
   parts.clear();
   // The same work for each SM on the whole device.
   TimedPart whole{lab, Share::whole(1)};
@@ -339,11 +352,17 @@ void measure_fractions(Lab& lab) {
   const auto whole_ms = whole.run(kernels);
   lab.report.judge(
       "fractions", slowest <= 1.1 * alone,
-      fmt::format("{} at once: slowest {:.1f} ms, alone {:.1f} ms; whole device {:.1f} ms; by the device's "
-                  "clock, the best of 3 turns of {} kernels",
-                  count, slowest, alone, whole_ms, kernels),
+      fmt::format(
+          "{} at once: slowest {:.1f} ms, alone {:.1f} ms; with {} streams each slowest {:.1f} ms; whole device "
+          "{:.1f} ms; by the device's clock, the best of 3 turns of {} kernels",
+          count, slowest, alone, more + 1, crowded, whole_ms, kernels),
       "the slowest takes at most 1.1 of the time of one alone",
-      {{"parts", count}, {"alone_ms", alone}, {"slowest_ms", slowest}, {"whole_ms", whole_ms}, {"kernels", kernels}});
+      {{"parts", count},
+       {"alone_ms", alone},
+       {"slowest_ms", slowest},
+       {"crowded_ms", crowded},
+       {"whole_ms", whole_ms},
+       {"kernels", kernels}});
 }
 
 void measure_neighbour(Lab& lab) {
@@ -358,9 +377,15 @@ void measure_neighbour(Lab& lab) {
   Times alone;
   Times computing;
   Times dragging;
+  const auto drag_once = [&] {
+    must(other->stream().launch(drag, static_cast<std::uint64_t>(floats), from.data<const float>(), to.data<float>()));
+    must(other->stream().synchronize());
+  };
   { // Kernels are loaded when they are first launched.
     Times ignored;
     add_series(lab, *half, out, ignored);
+    burn_on(*other, 1, 10, theirs.data<float>());
+    drag_once();
   }
   // By turns, so that what changes with time changes all.
   for (int turn = 0; turn < lab.sized(5, 1); ++turn) {
@@ -370,11 +395,7 @@ void measure_neighbour(Lab& lab) {
       add_series(lab, *half, out, computing);
       hog.finish();
     }
-    Hog hog{[&] {
-      must(
-          other->stream().launch(drag, static_cast<std::uint64_t>(floats), from.data<const float>(), to.data<float>()));
-      must(other->stream().synchronize());
-    }};
+    Hog hog{drag_once};
     add_series(lab, *half, out, dragging);
     hog.finish();
   }

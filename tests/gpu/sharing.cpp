@@ -33,7 +33,8 @@ std::string access_of(Lab& lab, void* address) {
   location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   location.id = lab.device->info().ordinal;
   unsigned long long flags = 0;
-  must(get(&flags, &location, reinterpret_cast<CUdeviceptr>(address)));
+  if (const auto code = get(&flags, &location, reinterpret_cast<CUdeviceptr>(address)); code != CUDA_SUCCESS)
+    return fmt::format("not told (error {})", static_cast<int>(code));
   return flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? "reading only" : "reading and writing";
 }
 

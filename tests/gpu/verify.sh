@@ -277,18 +277,26 @@ compare() {
   if [[ $3 == "$4" ]]; then add "$1=0:$2: ${4:-none}"; else add "$1=1:$2: ${4:-none}, not ${3:-none}"; fi
 }
 
+# Rows that could not be told.
+late_names() {
+  local name
+  for name in uuids visible_uuid visible_none visible_index; do add "$name=late"; done
+  [[ ${#smoke[@]} -gt 0 ]] || add "visible_start=late"
+}
+
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
 check_names() {
   local all first listed theirs code
   if ! wanted uuids; then
     return
   elif ! within 30; then
-    add "uuids=late"
+    late_names
     return
   fi
   all=$(uuids)
   first=${all%% *}
   if [[ -z $first ]]; then
+    late_names
     add "uuids=1:gpuactors shows no UUID"
     return
   fi
@@ -339,12 +347,16 @@ stage_rows() {
 # full: whether this is no smoke test. The tests of the tree run the suites of processes anyway, and alone.
 full() { [[ ${#smoke[@]} -eq 0 ]]; }
 
+# Those of the conformance suite: each source is a row, in a process of its own. A test whose context is lost, or that
+# hangs, loses the rest of its source only.
+readonly conformance=(kernel memory life gemm float16 order block_kernel layer graph)
+
 stage_suites() {
-  # As programs run. With EAGER the driver loads all of cuBLAS, maybe for each green context, which may take too long;
-  # but only so no kernel is loaded when it is first launched, perhaps behind one that waits for it.
-  run conformance_lazy CUDA_MODULE_LOADING=LAZY GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" --durations yes
-  teller=tell_slow run conformance CUDA_MODULE_LOADING=EAGER GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" \
-    --durations yes
+  local part
+  for part in "${conformance[@]}"; do
+    run "conformance_$part" CUDA_MODULE_LOADING=LAZY GPUACTORS_CONFORMANCE=cuda "$bin/test_conformance" \
+      --filenames-as-tags "[#${part}_test]" --durations yes
+  done
   # With as many hardware queues as the driver has by itself, fewer than streams: whether it takes the number from the
   # environment.
   ! full || teller=tell_stated run fractions_8_queues CUDA_DEVICE_MAX_CONNECTIONS=8 \
@@ -385,6 +397,10 @@ stage_rest() {
   [[ ! -x $bin/gpuactors ]] || check_names
   ! full || run tour "$bin/gpuactors-tour" --devices cuda
   [[ ! -x $bin/gpuactors-bench ]] || run_bench
+  # There the driver loads all of cuBLAS, maybe for each green context, which may take too long; but only so no kernel
+  # is loaded when it is first launched, perhaps behind one that waits for it.
+  ! full || teller=tell_slow run conformance_eager CUDA_MODULE_LOADING=EAGER GPUACTORS_CONFORMANCE=cuda \
+    "$bin/test_conformance" --durations yes
   # Last, for it takes longest. Errors of memory, not of calls: some calls are made to see whether the driver takes
   # them.
   teller=tell_sanitizer run sanitizer GPUACTORS_CONFORMANCE=cuda compute-sanitizer --error-exitcode 9 \

@@ -122,6 +122,22 @@ def may_start_later(machine):
 
 
 @case
+def keeps_going(machine):
+    """with --keep-going a model that cannot be loaded keeps no other from serving, and serves when it can be"""
+    late = os.path.join(machine.folder, "late.safetensors")
+    with machine.serving("--model", f"late={late}", "--model", f"digits={machine.file}", "--keep-going", "--devices",
+                         "host:1x64MiB", notices=None) as server:
+        assert server.lines[-1] == "ready, but for 1 of 2 models", server.lines
+        assert server.ask("GET", "/v2/models/digits/ready")[0] == 200
+        for name in ("health", "models/late"):
+            assert server.ask("GET", f"/v2/{name}/ready")[0] == 503, name
+        os.rename(machine.checkpoint("early.safetensors", 2), late)
+        until(lambda: server.ask("GET", "/v2/health/ready")[0] == 200, "all serve")
+        assert any(line.startswith("model late, version ") for line in server.lines), server.lines
+    os.remove(late)
+
+
+@case
 def teaches(machine):
     """--help has examples, and --version a version"""
     done = subprocess.run([machine.serve, "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)

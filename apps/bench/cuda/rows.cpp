@@ -211,10 +211,10 @@ Row kernel_row(const std::string& name, int repeat, bool smoke) {
   return row;
 }
 
-/// Products through messages that ask for ten each, beside ten by cuBLAS on the same matrices.
-Row product_row(const std::string& name, int repeat, std::int64_t n, const char* prepare) {
+/// Products through messages that ask for so many each, beside as many by cuBLAS on the same matrices. They take long
+/// beside a message and its answer, or those would be measured.
+Row product_row(const std::string& name, int repeat, std::int64_t n, int products, const char* prepare) {
   CudaBed bed;
-  constexpr int products = 10;
   const auto work = square_of(n, products);
   const auto side = static_cast<double>(n);
   (void)bed.call(prepare, work);
@@ -281,9 +281,9 @@ std::vector<Benchmark> bare_cuda_benchmarks(bool smoke) {
   add("gpu_call_empty_kernel",
       [smoke](const std::string& name, int repeat) { return kernel_row(name, repeat, smoke); });
   add(fmt::format("gpu_matmul_{}", n),
-      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, "prepare_product"); });
+      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, 10, "prepare_product"); });
   add(fmt::format("gpu_matmul_bf16_{}", n),
-      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, "prepare_bf16_product"); });
+      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, 100, "prepare_bf16_product"); });
   add(fmt::format("gpu_upload_pinned_{}MiB", bytes / mebi),
       [bytes](const std::string& name, int repeat) { return upload_row(name, repeat, bytes, "upload_pinned", 0.95); });
   add(fmt::format("gpu_upload_ordinary_{}MiB", bytes / mebi),

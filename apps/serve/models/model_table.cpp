@@ -265,6 +265,12 @@ bool ModelTable::ready() const {
   return !closing_;
 }
 
+bool ModelTable::is_missing(std::string_view name) const {
+  const std::shared_lock lock{mutex_};
+  const auto found = models_.find(name);
+  return !closing_ && found != models_.end() && found->second->wanted && found->second->current == nullptr;
+}
+
 Result<bool> ModelTable::model_ready(std::string_view name, std::string_view version) const {
   const std::shared_lock lock{mutex_};
   GPUACTORS_LET(model, find(name));

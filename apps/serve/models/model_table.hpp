@@ -51,6 +51,9 @@ public:
   /// Makes a model known, which `load` loads. @returns `already_exists` for a second one of this name.
   gpuactors::Result<void> add(const ModelConfig& config);
 
+  /// Whether a model should serve and has no version. False where there is no such model, and after `close`.
+  [[nodiscard]] bool is_missing(std::string_view model) const;
+
   /// Refuses what comes, gives up what is being loaded, waits for what was accepted until `until`, fails the rest, and
   /// ends all replicas. Idempotent.
   void close(gpuactors::TimePoint until);

@@ -1,0 +1,67 @@
+// Loads the models of the command line, and tries those again that cannot be loaded yet.
+#pragma once
+
+#include "models/model_table.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace serve {
+
+struct LoaderOptions {
+  /// Whether a model that cannot be loaded leaves the others to be loaded, and is tried again. Else it ends the round.
+  bool keeps_going = false;
+  /// Told of each model that serves, and, of those that are tried again, why they do not, at the first time.
+  std::function<void(const std::string& model)> loaded;
+  std::function<void(const std::string& sentence)> failed;
+};
+
+/// Loads models one after the other, on a thread of its own.
+class ModelLoader {
+public:
+  /// Begins. The models are in the table, which must outlive the loader.
+  /// @returns `unavailable` without a thread.
+  static gpuactors::Result<std::unique_ptr<ModelLoader>> start(ModelTable& table, std::vector<std::string> models,
+                                                               LoaderOptions options);
+
+  ModelLoader(const ModelLoader&) = delete;
+  ModelLoader& operator=(const ModelLoader&) = delete;
+  /// Waits for the model that is being loaded: the table, closed first, gives it up.
+  ~ModelLoader();
+
+  /// Waits until each model was tried once, at most so long. @returns whether it was.
+  [[nodiscard]] bool wait_for(gpuactors::Duration most) const;
+
+  /// Returns how many models do not serve after that, with `keeps_going`; else why one cannot be loaded. Once.
+  gpuactors::Result<std::size_t> outcome();
+
+private:
+  ModelLoader(ModelTable& table, std::vector<std::string> models, LoaderOptions options);
+
+  void run();
+  gpuactors::Result<std::size_t> try_each();
+  /// Waits for the next round. @returns false at the end.
+  bool pause(gpuactors::Duration time);
+
+  ModelTable& table_;
+  /// Those that are still to be loaded.
+  std::vector<std::string> models_;
+  const LoaderOptions options_;
+  std::promise<gpuactors::Result<std::size_t>> first_round_;
+  std::future<gpuactors::Result<std::size_t>> outcome_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  // Guarded by the mutex.
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+} // namespace serve
