@@ -244,6 +244,20 @@ TEST_CASE("a version without room beside the only replica of the old one is refu
   CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "1");
 }
 
+TEST_CASE("a model that lacks replicas says how many it wants, and that starts fail", "[serve]") {
+  Server server{{}, "host:1x64MiB"};
+  server.serve("gpus=1,replicas=2");
+  const auto metrics = server.table.metrics();
+  INFO(metrics);
+  for (const auto* line : {"gpuactors_serve_model_ready{model=\"digits\"} 1\n",
+                           "gpuactors_serve_replicas{model=\"digits\",version=\"1\"} 1\n",
+                           "gpuactors_serve_replicas_wanted{model=\"digits\",version=\"1\"} 2\n"})
+    CHECK(metrics.find(line) != std::string::npos);
+  CHECK(metrics.find("gpuactors_serve_starts_failed{model=\"digits\",version=\"1\"} 0\n") == std::string::npos);
+  must(server.table.unload("digits"));
+  CHECK(server.table.metrics().find("gpuactors_serve_model_ready{") == std::string::npos);
+}
+
 TEST_CASE("where replicas have all that there is, versions change replica by replica without a failed request",
           "[serve]") {
   std::mutex mutex;

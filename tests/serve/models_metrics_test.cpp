@@ -28,11 +28,13 @@ TEST_CASE("latencies are histograms with cumulative buckets, one for each versio
   for (const auto milliseconds : {1, 2, 2, 40})
     version.latencies.request.add(std::chrono::milliseconds{milliseconds});
   version.latencies.queue.add(20s);
-  const auto text = render_metrics({version});
+  const auto text = render_metrics({version}, {{"digits", true}, {"late", false}});
   const auto has = [&text](const std::string& line) {
     INFO(text);
     CHECK(text.find(line + "\n") != std::string::npos);
   };
+  has("gpuactors_serve_model_ready{model=\"digits\"} 1");
+  has("gpuactors_serve_model_ready{model=\"late\"} 0");
   has("# TYPE gpuactors_serve_request_seconds histogram");
   has("gpuactors_serve_request_seconds_bucket{model=\"digits\",version=\"3\",le=\"0.0005\"} 0");
   has("gpuactors_serve_request_seconds_bucket{model=\"digits\",version=\"3\",le=\"0.001\"} 1");

@@ -131,6 +131,7 @@ def keeps_going(machine):
         assert server.ask("GET", "/v2/models/digits/ready")[0] == 200
         for name in ("health", "models/late"):
             assert server.ask("GET", f"/v2/{name}/ready")[0] == 503, name
+        has(server.ask("GET", "/metrics")[1], 'gpuactors_serve_model_ready{model="late"} 0')
         os.rename(machine.checkpoint("early.safetensors", 2), late)
         until(lambda: server.ask("GET", "/v2/health/ready")[0] == 200, "all serve")
         assert any(line.startswith("model late, version ") for line in server.lines), server.lines

@@ -247,6 +247,11 @@ bool Dispatcher::remove_idle(std::uint64_t id) {
   return true;
 }
 
+void Dispatcher::note_failed_start() {
+  const std::lock_guard lock{mutex_};
+  ++failed_starts_;
+}
+
 std::vector<LostReplica> Dispatcher::take_lost() {
   const std::lock_guard lock{mutex_};
   return std::exchange(lost_, {});
@@ -292,6 +297,8 @@ DispatcherSnapshot Dispatcher::snapshot() const {
                             queue_.counts(),
                             {},
                             lost_count_,
+                            failed_starts_,
+                            options_.wanted_replicas,
                             options_.limits.max_batch,
                             latencies_,
                             options_.facts.generative,

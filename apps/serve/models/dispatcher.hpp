@@ -55,6 +55,8 @@ struct DispatcherOptions {
   bool fills = false;
   /// For models with sequences.
   batching::SequenceLimits sequences = {};
+  /// How many replicas there should be at least.
+  std::size_t wanted_replicas = 1;
 };
 
 /// Whether the error of a call to a replica says that it is gone. A deadline is the call's own.
@@ -65,8 +67,10 @@ struct DispatcherSnapshot {
   ModelStatistics statistics;
   batching::QueueCounts counts;
   std::vector<ReplicaFacts> replicas;
-  /// Replicas that were lost since the start.
+  /// Replicas that were lost since the start, starts that failed, and how many there should be at least.
   std::uint64_t lost = 0;
+  std::uint64_t failed_starts = 0;
+  std::size_t wanted_replicas = 1;
   std::uint64_t max_batch = 0;
   Latencies latencies;
   bool generative = false;
@@ -116,6 +120,9 @@ public:
 
   /// A replica was found dead, or stuck, not by an answer to a request; what it has goes to others.
   void lose(std::uint64_t id, const gpuactors::Error& why);
+
+  /// Counts a start of a replica that failed.
+  void note_failed_start();
 
   /// Those that were lost since the last call.
   std::vector<LostReplica> take_lost();
@@ -297,6 +304,7 @@ private:
   std::map<std::uint64_t, Replica> replicas_;
   std::vector<LostReplica> lost_;
   std::uint64_t lost_count_ = 0;
+  std::uint64_t failed_starts_ = 0;
   std::uint64_t last_flight_ = 0;
   /// What goes to replicas, where the order matters; whether a thread sends it.
   std::deque<Launch> launches_;

@@ -37,6 +37,14 @@ public:
       line(name, version, "", value(version));
   }
 
+  /// Lines of models, whatever version they have.
+  void models(const std::vector<ModelState>& models) {
+    constexpr auto name = "gpuactors_serve_model_ready";
+    family(name, "gauge", "Whether a model that should serve does");
+    for (const auto& model : models)
+      fmt::format_to(std::back_inserter(text_), "{}{{model=\"{}\"}} {}\n", name, model.name, model.serves ? 1 : 0);
+  }
+
   std::string take() {
     return std::move(text_);
   }
@@ -122,6 +130,10 @@ void write_replicas(Text& text, const Versions& versions) {
             [](const auto& version) { return version.replicas.size(); });
   text.each("gpuactors_serve_replicas_lost", "counter", "Replicas that died and were replaced",
             [](const auto& version) { return version.lost; });
+  text.each("gpuactors_serve_replicas_wanted", "gauge", "Replicas that there should be at least",
+            [](const auto& version) { return version.wanted_replicas; });
+  text.each("gpuactors_serve_starts_failed", "counter", "Starts of replicas that failed, which are repeated",
+            [](const auto& version) { return version.failed_starts; });
   text.family("gpuactors_serve_granted_share", "gauge", "Share of a device that a replica was granted");
   for (const auto& version : versions)
     for (const auto& replica : version.replicas)
@@ -164,8 +176,9 @@ void write_refusals(Text& text, const Versions& versions) {
 
 } // namespace
 
-std::string render_metrics(const std::vector<DispatcherSnapshot>& versions) {
+std::string render_metrics(const std::vector<DispatcherSnapshot>& versions, const std::vector<ModelState>& models) {
   Text text{versions};
+  text.models(models);
   write_requests(text, versions);
   write_durations(text);
   write_batches(text, versions);

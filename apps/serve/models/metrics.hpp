@@ -8,7 +8,14 @@
 
 namespace serve {
 
+/// A model that should serve, and whether it does.
+struct ModelState {
+  std::string name;
+  bool serves = false;
+};
+
 /// The text of /metrics: for every version that serves, or still does. Pure.
-[[nodiscard]] std::string render_metrics(const std::vector<DispatcherSnapshot>& versions);
+[[nodiscard]] std::string render_metrics(const std::vector<DispatcherSnapshot>& versions,
+                                         const std::vector<ModelState>& models);
 
 } // namespace serve

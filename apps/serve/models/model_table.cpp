@@ -354,7 +354,16 @@ std::string ModelTable::metrics() const {
   std::vector<DispatcherSnapshot> snapshots;
   for (const auto& dispatcher : dispatchers())
     snapshots.push_back(dispatcher->snapshot());
-  return render_metrics(snapshots);
+  return render_metrics(snapshots, wanted_models());
+}
+
+std::vector<ModelState> ModelTable::wanted_models() const {
+  const std::shared_lock lock{mutex_};
+  std::vector<ModelState> result;
+  for (const auto& [name, model] : models_)
+    if (model->wanted)
+      result.push_back({name, model->current != nullptr && model->current->dispatcher()->replicas() > 0});
+  return result;
 }
 
 std::vector<std::shared_ptr<Dispatcher>> ModelTable::dispatchers() const {

@@ -1,6 +1,7 @@
 // All models of a server: which version of each serves, and how one takes the place of another.
 #pragma once
 
+#include "metrics.hpp"
 #include "model_config.hpp"
 #include "model_version.hpp"
 
@@ -122,6 +123,7 @@ private:
   /// A sequence that a request has started anew ends at the other versions. Takes the mutex.
   void end_elsewhere(const Pending& pending, const Dispatcher& taken_by) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
+  [[nodiscard]] std::vector<ModelState> wanted_models() const;
   /// The model, and the right to load or unload it.
   struct Locked {
     ModelPtr model;

@@ -157,7 +157,8 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
                                     config.ahead,
                                     running,
                                     generative && scaling.min_replicas < scaling.max_replicas,
-                                    {memory, config.max_sequences, config.sequence_idle}};
+                                    {memory, config.max_sequences, config.sequence_idle},
+                                    scaling.min_replicas};
     auto dispatcher = Dispatcher::start(options, [bell = how.bell] { bell->ring(); });
     if (dispatcher)
       dispatcher_ = std::move(*dispatcher);

@@ -100,6 +100,7 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
       next = set->make_one(set->options_.room_wait);
     if (!next) {
       set->scaling_.start_failed(Clock::now());
+      set->dispatcher_->note_failed_start();
       break;
     }
     set->bring_in(*next);
@@ -218,6 +219,7 @@ void ReplicaSet::take_starts() {
     const auto& ready = *start->outcome;
     if (!ready) {
       scaling_.start_failed(Clock::now());
+      dispatcher_->note_failed_start();
       const auto why = to_string(ready.error());
       if (start->needed && !bell_->stopped() && why != last_failure_)
         note(fmt::format("a replica that is {} could not be started, and is tried again: {}",
