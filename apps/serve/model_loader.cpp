@@ -22,7 +22,7 @@ constexpr std::chrono::seconds longest_pause{60};
 } // namespace
 
 ModelLoader::ModelLoader(ModelTable& table, std::vector<std::string> models, LoaderOptions options)
-  : table_(table), models_(std::move(models)), options_(std::move(options)), outcome_(first_round_.get_future()) {
+  : table_(table), models_(std::move(models)), options_(std::move(options)), outcome_(promise_.get_future()) {
   // nop
 }
 
@@ -56,28 +56,29 @@ Result<std::size_t> ModelLoader::outcome() {
 }
 
 void ModelLoader::run() {
-  first_round_.set_value(try_each());
+  promise_.set_value(try_each(true));
   if (!options_.keeps_going)
     return;
   for (Duration time = shortest_pause; !models_.empty() && pause(time);
        time = std::min<Duration>(2 * time, longest_pause))
-    (void)try_each(); // the table says what becomes of each
+    (void)try_each(false); // the table says what becomes of each
 }
 
-Result<std::size_t> ModelLoader::try_each() {
+Result<std::size_t> ModelLoader::try_each(bool first_round) {
   const auto round = std::exchange(models_, {});
   for (const auto& name : round) {
     // A client may have loaded it, and taken the room, or wants it no more.
-    const auto done = table_.is_missing(name) ? table_.load(name, {}) : Result<void>{};
-    if (const auto serves = table_.model_ready(name, ""); done || (serves && *serves)) {
+    const auto tried = table_.is_missing(name);
+    const auto done = tried ? table_.load(name, {}) : Result<void>{};
+    if (const auto serves = table_.model_ready(name, ""); (tried && done) || (serves && *serves)) {
       options_.loaded(name);
       continue;
     }
-    if (!options_.keeps_going)
+    if (!done && !options_.keeps_going)
       return gpuactors::fail(done.error());
-    if (!table_.is_missing(name))
+    if (!table_.is_missing(name)) // it was unloaded again, or the server ends
       continue;
-    if (!wait_for(Duration::zero()))
+    if (!done && first_round)
       options_.failed(done.error().message());
     models_.push_back(name);
   }

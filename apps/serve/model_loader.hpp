@@ -47,7 +47,8 @@ private:
   ModelLoader(ModelTable& table, std::vector<std::string> models, LoaderOptions options);
 
   void run();
-  gpuactors::Result<std::size_t> try_each();
+  /// @param first_round  whether to tell of those that fail.
+  gpuactors::Result<std::size_t> try_each(bool first_round);
   /// Waits for the next round. @returns false at the end.
   bool pause(gpuactors::Duration time);
 
@@ -55,7 +56,7 @@ private:
   /// Those that are still to be loaded.
   std::vector<std::string> models_;
   const LoaderOptions options_;
-  std::promise<gpuactors::Result<std::size_t>> first_round_;
+  std::promise<gpuactors::Result<std::size_t>> promise_;
   std::future<gpuactors::Result<std::size_t>> outcome_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -176,7 +176,7 @@ TEST_CASE("a concurrent method answers while another method runs", "[cluster]") 
   CHECK(must(actor.call(progress).get()).value() == 8);
   // As a message of CAF, too.
   caf::scoped_actor self{cluster.system()};
-  self->request(actor.handle(), caf::infinite, std::string{"progress"}, Payload::of(Empty{}))
+  caf_version::ask(self.ptr(), actor.handle(), std::string{"progress"}, Payload::of(Empty{}))
       .receive([](Payload& answer) { CHECK(must(std::move(answer).take_as<Number>()).value() == 8); },
                [](const caf::error& error) { FAIL(caf_version::render(error)); });
 }
@@ -284,11 +284,13 @@ TEST_CASE("only concurrent methods can be called at the address that their answe
   auto actor = must(cluster.spawn(worker));
   caf::scoped_actor self{cluster.system()};
   caf::strong_actor_ptr concurrent;
-  self->send(actor.handle(), std::string{"progress"}, Payload::of(Empty{}));
+  caf_version::enqueue(caf::actor_cast<caf::strong_actor_ptr>(actor.handle()),
+                       caf::actor_cast<caf::strong_actor_ptr>(self.ptr()), 0, std::string{"progress"},
+                       Payload::of(Empty{}));
   self->receive([&](const Payload&) { concurrent = self->current_sender(); });
   REQUIRE(concurrent != nullptr);
   const auto handle = caf::actor_cast<caf::actor>(concurrent);
-  self->request(handle, caf::infinite, std::string{"work"}, Payload::of(number(1)))
+  caf_version::ask(self.ptr(), handle, std::string{"work"}, Payload::of(number(1)))
       .receive([](const Payload&) { FAIL("it has run"); },
                [](caf::error& error) { CHECK(from_caf(error).code() == Errc::invalid_argument); });
   // Without it its actor ends, too: calls would not be answered any more.

@@ -277,11 +277,11 @@ compare() {
   if [[ $3 == "$4" ]]; then add "$1=0:$2: ${4:-none}"; else add "$1=1:$2: ${4:-none}, not ${3:-none}"; fi
 }
 
-# Rows that could not be told.
-late_names() {
+# leave_visible OUTCOME: the rows of CUDA_VISIBLE_DEVICES that cannot be told.
+leave_visible() {
   local name
-  for name in uuids visible_uuid visible_none visible_index; do add "$name=late"; done
-  [[ ${#smoke[@]} -gt 0 ]] || add "visible_start=late"
+  for name in visible_uuid visible_none visible_index; do add "$name=$1"; done
+  [[ ${#smoke[@]} -gt 0 ]] || add "visible_start=$1"
 }
 
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
@@ -290,14 +290,15 @@ check_names() {
   if ! wanted uuids; then
     return
   elif ! within 30; then
-    late_names
+    add "uuids=late"
+    leave_visible late
     return
   fi
   all=$(uuids)
   first=${all%% *}
   if [[ -z $first ]]; then
-    late_names
     add "uuids=1:gpuactors shows no UUID"
+    leave_visible "skip:gpuactors shows no UUID"
     return
   fi
   if ! command -v nvidia-smi > /dev/null; then

@@ -57,8 +57,18 @@ TEST_CASE("what is given up to the next version is not started again until it is
   CHECK(scaling.decide(begin + 1s, busy(1, 5)).start == 1); // one was lost
   scaling.give_up_beyond(1);
   CHECK(scaling.decide(begin + 2s, busy(1, 5)).start == 0);
-  scaling.take_back();
+  scaling.take_back(3);
   CHECK(scaling.decide(begin + 3s, busy(1, 0)).start == 2);
+}
+
+TEST_CASE("what was given up beyond the least comes back, and may go again when it is idle", "[serve]") {
+  Scaling scaling{one_to_three()};
+  scaling.give_up_beyond(1);
+  scaling.take_back(2);
+  CHECK(scaling.decide(begin, busy(1, 0)).start == 1);
+  CHECK_FALSE(scaling.decide(begin, idle({begin, begin})).stop);
+  CHECK(scaling.decide(begin + 31s, idle({begin, begin})).stop);
+  CHECK(scaling.decide(begin + 31s, idle({begin})).start == 0);
 }
 
 TEST_CASE("replicas that are being started are not started twice", "[serve]") {

@@ -291,6 +291,15 @@ TEST_CASE("where replicas have all that there is, versions change replica by rep
         == 2);
 }
 
+TEST_CASE("what is given up to the next version is not taken by replicas that the old one lacks", "[serve]") {
+  Server server{{.load_wait = 500ms}, "host:1x64MiB"};
+  server.serve("replicas=4,gpus=0.3"); // of which 3 have room, and the fourth is tried again and again
+  await_replicas(server, 3);
+  must(server.table.load("digits", {}));
+  await_replicas(server, 3);
+  CHECK(must(ask(server.table, request_for("digits", some_rows(1, 1)))).version == "2");
+}
+
 TEST_CASE("what was given up for a version that cannot serve comes back", "[serve]") {
   Server server{{.load_wait = 100ms}, "host:1x64MiB"};
   server.serve("replicas=2,gpus=0.5");

@@ -132,6 +132,8 @@ def keeps_going(machine):
         for name in ("health", "models/late"):
             assert server.ask("GET", f"/v2/{name}/ready")[0] == 503, name
         has(server.ask("GET", "/metrics")[1], 'gpuactors_serve_model_ready{model="late"} 0')
+        for _ in range(2): # at the start, and once more
+            has(server.process.stderr.readline(), "model late could not be loaded")
         os.rename(machine.checkpoint("early.safetensors", 2), late)
         until(lambda: server.ask("GET", "/v2/health/ready")[0] == 200, "all serve")
         assert any(line.startswith("model late, version ") for line in server.lines), server.lines

@@ -7,6 +7,7 @@
 
 #include <google/protobuf/descriptor.pb.h>
 
+using namespace std::chrono_literals;
 using namespace gpuactors;
 using namespace gpuactors::test;
 

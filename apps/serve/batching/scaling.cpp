@@ -25,9 +25,12 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
 
   ScalingStep step;
   const auto coming = replicas.size() + look.starting;
-  if (replicas.size() < limits_.min_replicas) {
-    if (coming < limits_.min_replicas && may_start(now))
-      step.start = limits_.min_replicas - coming;
+  if (replicas.size() >= owed_)
+    owed_ = 0;
+  const auto least = std::max(limits_.min_replicas, owed_);
+  if (replicas.size() < least) {
+    if (coming < least && may_start(now))
+      step.start = least - coming;
     return step;
   }
   if (short_since_ && now - *short_since_ >= limits_.grow_after) {
@@ -48,12 +51,14 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
 }
 
 void Scaling::give_up_beyond(std::size_t replicas) {
+  owed_ = 0;
   limits_.min_replicas = std::min(limits_.min_replicas, replicas);
   limits_.max_replicas = std::min(limits_.max_replicas, replicas);
 }
 
-void Scaling::take_back() {
+void Scaling::take_back(std::size_t replicas) {
   limits_ = whole_;
+  owed_ = std::min(replicas, limits_.max_replicas);
 }
 
 void Scaling::start_failed(TimePoint now) {

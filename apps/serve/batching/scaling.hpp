@@ -72,8 +72,8 @@ public:
   /// Has so many replicas at most from now on: what the others had is for the model's next version.
   void give_up_beyond(std::size_t replicas);
 
-  /// Has as many as before again.
-  void take_back();
+  /// Has the limits of before again, and is to come to as many replicas as there were then.
+  void take_back(std::size_t replicas);
 
   [[nodiscard]] const ScalingLimits& limits() const noexcept {
     return limits_;
@@ -85,6 +85,8 @@ private:
 
   ScalingLimits limits_;
   ScalingLimits whole_;
+  /// What is to be taken back; 0 when it was.
+  std::size_t owed_ = 0;
   /// Since when all looks found too few replicas.
   std::optional<gpuactors::TimePoint> short_since_;
   /// How many refusals were seen, and when the last new ones were.

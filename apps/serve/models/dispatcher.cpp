@@ -209,6 +209,22 @@ void Dispatcher::lose(std::uint64_t id, const Error& why) {
   act(std::move(actions));
 }
 
+void Dispatcher::take_out(std::uint64_t id, const Error& why) {
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto replica = replicas_.find(id);
+    if (replica == replicas_.end())
+      return;
+    const auto now = Clock::now();
+    empty(replica->second, why, false, now, actions);
+    pump(now, actions);
+    wake_timer();
+    note_drained();
+  }
+  act(std::move(actions));
+}
+
 void Dispatcher::add(ReplicaFacts facts, RunBatch run) {
   add(std::move(facts), std::make_shared<const RunBatch>(std::move(run)), nullptr);
 }

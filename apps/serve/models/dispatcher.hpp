@@ -121,6 +121,9 @@ public:
   /// A replica was found dead, or stuck, not by an answer to a request; what it has goes to others.
   void lose(std::uint64_t id, const gpuactors::Error& why);
 
+  /// Takes out a replica that is to end although it is busy: as `lose`, but nobody is to blame.
+  void take_out(std::uint64_t id, const gpuactors::Error& why);
+
   /// Counts a start of a replica that failed.
   void note_failed_start();
 
@@ -279,10 +282,13 @@ private:
   /// The state that a request has left cannot be built on.
   void spoil_sequence(batching::Request& request, gpuactors::TimePoint now, Actions& actions);
   void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  /// What a replica has goes to others, or fails.
+  /// @param died  counts for the requests that were at it.
+  void empty(Replica& replica, const gpuactors::Error& error, bool died, gpuactors::TimePoint now, Actions& actions);
   void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
             Actions& actions);
-  void lose_stream(const batching::RequestPtr& request, const gpuactors::Error& error, gpuactors::TimePoint now,
-                   Actions& actions);
+  void lose_stream(const batching::RequestPtr& request, const gpuactors::Error& error, bool died,
+                   gpuactors::TimePoint now, Actions& actions);
   /// The request is not its replica's any more.
   void leave_replica(Pending& pending, gpuactors::TimePoint now);
   bool send_in_sequences(gpuactors::TimePoint now, Actions& actions);

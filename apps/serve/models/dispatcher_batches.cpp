@@ -399,21 +399,25 @@ void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint 
 }
 
 void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actions& actions) {
+  lost_.push_back({replica.facts.id, to_string(error)});
+  ++lost_count_;
+  actions.replicas_changed = true;
+  empty(replica, error, true, now, actions);
+}
+
+void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoint now, Actions& actions) {
   const auto id = replica.facts.id;
   const auto flights = std::move(replica.flights);
   replicas_.erase(id);
-  lost_.push_back({id, to_string(error)});
-  ++lost_count_;
-  actions.replicas_changed = true;
   lose_sequences(id, error, now, actions);
   for (const auto& [number, flight] : flights)
     for (const auto& member : flight.members) {
       if (options_.facts.generative) {
-        lose_stream(member, error, now, actions);
+        lose_stream(member, error, died, now, actions);
         continue;
       }
-      if (number != flights.begin()->first) {
-        put_back(member); // it waited behind the batch that ran, and has no part in this
+      if (!died || number != flights.begin()->first) {
+        put_back(member); // that one waited behind the batch that ran, and has no part in this
         continue;
       }
       if (++member->losses >= losses_until_failed) {

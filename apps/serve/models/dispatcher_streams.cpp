@@ -155,10 +155,11 @@ void Dispatcher::stream_failed(const std::shared_ptr<Pending>& pending, std::uin
   act(std::move(actions));
 }
 
-void Dispatcher::lose_stream(const RequestPtr& request, const Error& error, TimePoint now, Actions& actions) {
+void Dispatcher::lose_stream(const RequestPtr& request, const Error& error, bool died, TimePoint now,
+                             Actions& actions) {
   const auto pending = pending_of(request);
   pending->flight = 0;
-  if (pending->delivered == 0 && ++request->losses < losses_of_streams) {
+  if (pending->delivered == 0 && (!died || ++request->losses < losses_of_streams)) {
     put_back(request);
     return;
   }

@@ -117,7 +117,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   if (!version) {
     auto error = version.error();
     if (before != nullptr) {
-      if (error.code() == Errc::no_capacity && before->dispatcher()->replicas() == 1)
+      if (error.code() == Errc::no_capacity && how.replicas_before == 1)
         error = {error.code(),
                  fmt::format("{}; version {} keeps its only replica: make room for another one, or unload "
                              "the model first",

@@ -12,6 +12,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 namespace serve {
@@ -181,8 +182,8 @@ void ReplicaSet::look_around() {
     end(*step.stop);
   }
   look_at_nodes();
-  give_up();
   see_off();
+  give_up();
   ask_replicas(look);
 }
 
@@ -229,8 +230,15 @@ void ReplicaSet::take_starts() {
     }
     scaling_.start_succeeded();
     last_failure_.clear();
+    const auto left = leaving_.find(start->replaces);
+    const bool takes_place = left != leaving_.end() && !left->second.retired;
+    // There may be fewer now than when it was begun, for the next version.
+    if (!takes_place && dispatcher_->look().replicas.size() >= scaling_.limits().max_replicas) {
+      starter_->kill(ready->started.actor);
+      continue;
+    }
     bring_in(*ready);
-    if (const auto left = leaving_.find(start->replaces); left != leaving_.end()) {
+    if (takes_place) {
       left->second.retired = true;
       dispatcher_->retire(left->first);
     }
@@ -257,8 +265,10 @@ void ReplicaSet::see_off() {
   for (const auto& [id, leaving] : leaving_)
     if (leaving.retired && dispatcher_->remove_idle(id))
       gone.push_back(id);
-    else if (leaving.retired && Clock::now() >= leaving.until)
-      dispatcher_->lose(id, {Errc::unavailable, "its share is given to the next version"});
+    else if (leaving.retired && Clock::now() >= leaving.until) {
+      dispatcher_->take_out(id, {Errc::unavailable, "its share is given to the next version"});
+      gone.push_back(id);
+    }
   for (const auto id : gone) {
     note(leaving_.at(id).note);
     end(id);
@@ -273,6 +283,7 @@ bool ReplicaSet::give_up_one(gpuactors::TimePoint until, const KeeperBell& stopp
     const std::lock_guard lock{next_version_};
     giving_up_.emplace();
     giving_up_->until = until;
+    giving_up_->since = Clock::now();
     has_ended = giving_up_->has_ended.get_future();
   }
   bell_->ring();
@@ -291,8 +302,8 @@ void ReplicaSet::take_back() {
 void ReplicaSet::give_up() {
   const std::lock_guard lock{next_version_};
   if (std::exchange(taken_back_, false)) {
-    scaling_.take_back();
-    stays_ = 0;
+    scaling_.take_back(before_);
+    before_ = 0;
   }
   if (!giving_up_)
     return;
@@ -306,16 +317,35 @@ void ReplicaSet::give_up() {
     return;
   }
   const auto replicas = dispatcher_->look().replicas;
-  if (stays_ == 0)
-    stays_ = std::max<std::size_t>(1, replicas.size() / 2);
-  if (replicas.size() <= stays_)
+  if (before_ == 0)
+    before_ = replicas.size();
+  const auto stay = (before_ + 1) / 2;
+  if (replicas.size() <= stay)
     return answer(false);
-  const auto one = std::find_if(replicas.begin(), replicas.end(), [](const auto& replica) { return !replica.busy; });
-  const auto id = one != replicas.end() ? one->id : replicas.back().id;
-  scaling_.give_up_beyond(replicas.size() - 1);
-  dispatcher_->retire(id);
-  leaving_[id] = {true, giving_up_->until, fmt::format("replica {} has made room for the next version", id)};
-  giving_up_->id = id;
+  scaling_.give_up_beyond(std::max(stay, giving_up_->left.value_or(replicas.size() - 1)));
+  giving_up_->left = scaling_.limits().max_replicas;
+  // A start that waits for a share would get the one that becomes free; it does not wait for long.
+  if (!starts_.empty() && Clock::now() < giving_up_->since + 2 * needed_wait)
+    return;
+  const auto id = least_needed(replicas);
+  if (!id)
+    return answer(false);
+  dispatcher_->retire(*id);
+  leaving_[*id] = {true, giving_up_->until, fmt::format("replica {} has made room for the next version", *id)};
+  giving_up_->id = *id;
+}
+
+std::optional<std::uint64_t> ReplicaSet::least_needed(const std::vector<batching::ReplicaLook>& replicas) const {
+  // The one that has been idle for longest: one that keeps sequences counts as not idle. None of a node that gives
+  // nothing to anybody.
+  const auto key = [this](const batching::ReplicaLook& one) {
+    return std::tuple{leaving_.contains(one.id), one.busy, one.idle_since};
+  };
+  const auto found =
+      std::min_element(replicas.begin(), replicas.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  if (found == replicas.end() || leaving_.contains(found->id))
+    return std::nullopt;
+  return found->id;
 }
 
 void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {

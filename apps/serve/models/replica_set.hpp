@@ -67,12 +67,13 @@ public:
   ~ReplicaSet();
 
   /// Ends a replica and brings no other in its place: the model's next version is to have its share. It answers what it
-  /// has, until `until`. Half of the replicas that there were at the first call stay, and at least one.
+  /// has, until `until`; then that goes to others, and streams and sequences that have begun end. Half of the replicas
+  /// that there were at the first call stay, rounded up.
   /// @param stopped  ends the waiting.
   /// @returns whether one has ended.
   bool give_up_one(gpuactors::TimePoint until, const KeeperBell& stopped);
 
-  /// The next version does not come: brings back what was given up.
+  /// The next version does not come: brings back what was given up, as soon as there is room.
   void take_back();
 
   /// Ends all replicas; returns when they have ended. The dispatcher should be closed by then. Idempotent.
@@ -102,7 +103,10 @@ private:
   /// A call of `give_up_one`.
   struct GivingUp {
     gpuactors::TimePoint until{};
+    gpuactors::TimePoint since{};
     std::promise<bool> has_ended;
+    /// How many are to be left.
+    std::optional<std::size_t> left;
     /// Which one; 0 until it is chosen.
     std::uint64_t id = 0;
   };
@@ -130,6 +134,7 @@ private:
   void take_starts();
   void look_at_nodes();
   void give_up();
+  [[nodiscard]] std::optional<std::uint64_t> least_needed(const std::vector<batching::ReplicaLook>& replicas) const;
   void see_off();
   /// Has a replica serve.
   void bring_in(const Ready& ready);
@@ -146,8 +151,8 @@ private:
   batching::Scaling scaling_;
   std::map<std::uint64_t, gpuactors::ActorRef> actors_;
   std::map<std::uint64_t, Leaving> leaving_;
-  /// How many replicas stay whatever the next version wants; 0 before it wants any.
-  std::size_t stays_ = 0;
+  /// How many replicas there were before the next version wanted any; 0 as long as it does not.
+  std::size_t before_ = 0;
   std::vector<std::unique_ptr<Start>> starts_;
   /// Whether a replica has been asked for its description and has not answered yet.
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> asked_;

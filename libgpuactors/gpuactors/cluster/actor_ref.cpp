@@ -34,7 +34,7 @@ public:
 
   /// Fails a call that is not sent.
   static void refuse(PendingCall& pending, Error error) {
-    pending.uncount();
+    pending.let_go();
     pending.finish(fail(std::move(error)));
   }
 
@@ -83,7 +83,7 @@ public:
   void on_error(Error error) override {
     if (error.code() == Errc::not_found)
       error = Error{Errc::actor_died, error.message()};
-    pending_->uncount();
+    pending_->let_go();
     pending_->finish(fail(std::move(error)));
   }
 

@@ -112,6 +112,7 @@ void PendingCall::withdraw(Cancel how) {
   ask_to_stop(how);
   core->port().abandon(ticket, withdrawn());
   // `abandon` has no effect while the actor is looked up for the next attempt: the ticket is that of the earlier one.
+  let_go();
   finish(fail(withdrawn()));
 }
 
