@@ -20,16 +20,37 @@ using namespace gpuactors::test;
 
 namespace {
 
+using Handle = std::function<void(caf::mailbox_element&, const caf::strong_actor_ptr&)>;
+
+/// Takes messages also when it has ended, which CAF 1.x would drop.
+class PuppetActor : public caf::actor_companion {
+public:
+  PuppetActor(caf::actor_config& config, Handle handle) : caf::actor_companion(config), handle_(std::move(handle)) {
+    // nop
+  }
+
+  using caf::actor_companion::enqueue;
+
+  caf_version::EnqueueResult enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase*) override {
+    if (handle_)
+      handle_(*element, caf::actor_cast<caf::strong_actor_ptr>(this));
+    return caf_version::EnqueueResult(true);
+  }
+
+  void forget() {
+    handle_ = {};
+  }
+
+private:
+  Handle handle_;
+};
+
 /// An actor without a thread: whoever sends it a message runs `handle`.
 class Puppet {
 public:
-  Puppet(caf::actor_system& system, std::function<void(caf::mailbox_element&, const caf::strong_actor_ptr&)> handle)
-    : actor_(caf::actor_cast<caf::strong_actor_ptr>(system.spawn<caf::actor_companion, caf::hidden>())) {
-    companion()->on_enqueue([actor = caf::actor_cast<caf::weak_actor_ptr>(actor_),
-                             handle = std::move(handle)](const caf::mailbox_element_ptr& element) {
-      if (const auto self = caf::actor_cast<caf::strong_actor_ptr>(actor))
-        handle(*element, self);
-    });
+  Puppet(caf::actor_system& system, Handle handle)
+    : actor_(caf::actor_cast<caf::strong_actor_ptr>(system.spawn<PuppetActor, caf::hidden>(std::move(handle)))) {
+    // nop
   }
 
   Puppet(const Puppet&) = delete;
@@ -37,12 +58,12 @@ public:
 
   ~Puppet() {
     end();
-    companion()->on_enqueue({});
+    puppet()->forget();
   }
 
   /// Messages that are sent to it all the same are still handled.
   void end() const {
-    companion()->cleanup(caf::make_error(caf::exit_reason::user_shutdown), nullptr);
+    puppet()->cleanup(caf::make_error(caf::exit_reason::user_shutdown), nullptr);
   }
 
   [[nodiscard]] const caf::strong_actor_ptr& actor() const noexcept {
@@ -50,8 +71,8 @@ public:
   }
 
 private:
-  [[nodiscard]] caf::actor_companion* companion() const {
-    return caf::actor_cast<caf::actor_companion*>(actor_);
+  [[nodiscard]] PuppetActor* puppet() const {
+    return caf::actor_cast<PuppetActor*>(actor_);
   }
 
   caf::strong_actor_ptr actor_;
