@@ -35,6 +35,10 @@ std::vector<std::int32_t> Pages::find(std::span<const std::int32_t> tokens) cons
 
 std::optional<TextPages> Pages::take(std::span<const std::int32_t> tokens, std::int64_t most) {
   assert(!tokens.empty() && static_cast<std::int64_t>(tokens.size()) <= most);
+  // Not even if it shared all that it may: one that waits asks again at each step.
+  const auto most_shared = shares_ ? (static_cast<std::int64_t>(tokens.size()) - 1) / page_tokens : 0;
+  if (pages_for(most) - most_shared > free())
+    return {};
   TextPages text;
   text.can_share = shares_;
   text.pages = find(tokens);

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

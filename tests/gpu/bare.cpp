@@ -1,6 +1,7 @@
 // The bare driver, and small things that every measurement needs.
 #include <gpuactors/device/cuda_module.hpp>
 
+#include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
 
 #include <algorithm>
@@ -29,6 +30,16 @@ BareContext::~BareContext() {
   CUcontext context = nullptr;
   (void)driver_.ctx_pop_current(&context);
   (void)driver_.primary_ctx_release(device_);
+}
+
+BareKernel::BareKernel(Lab& lab) {
+  const auto& image = *nothing.info.image;
+  if (image.size() == 0)
+    throw Trouble{"built without nvcc"};
+  must(lab.driver.library_load_data(&library, image.begin, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel = nullptr;
+  must(lab.driver.library_get_kernel(&kernel, library, "gpuactors_kernel_nothing"));
+  function = reinterpret_cast<CUfunction>(kernel);
 }
 
 Result<std::shared_ptr<Device>> find_device() {

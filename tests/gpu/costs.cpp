@@ -22,17 +22,6 @@ double median_open(Lab& lab, Share share) {
   return quantile(std::move(times), 0.5);
 }
 
-/// The bare driver's handle of the kernel that does nothing.
-CUfunction bare_kernel(Lab& lab) {
-  if (nothing.info.image->size() == 0)
-    throw Trouble{"built without nvcc"};
-  CUlibrary library = nullptr;
-  must(lab.driver.library_load_data(&library, nothing.info.image->begin, nullptr, nullptr, 0, nullptr, nullptr, 0));
-  CUkernel kernel = nullptr;
-  must(lab.driver.library_get_kernel(&kernel, library, "gpuactors_kernel_nothing"));
-  return reinterpret_cast<CUfunction>(kernel);
-}
-
 /// How many green contexts of one group the bare driver makes beside those that there are, up to a bound, and what each
 /// takes of the device's memory: nothing documents either.
 std::pair<int, std::size_t> count_greens(Lab& lab, const BareContext& bare) {
@@ -165,7 +154,7 @@ void measure_launches(Lab& lab) {
   const BareContext bare{lab};
   CUstream bare_stream = nullptr;
   must(lab.driver.stream_create(&bare_stream, CU_STREAM_NON_BLOCKING));
-  auto* const kernel = bare_kernel(lab);
+  auto* const kernel = BareKernel{lab}.function;
   std::uint64_t n = 1;
   KernelPack<> pack;
   void* arguments[] = {&n, &pack};

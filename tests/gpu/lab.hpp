@@ -138,6 +138,14 @@ private:
   CUdevice device_ = 0;
 };
 
+/// The kernel that does nothing, loaded by the bare driver; throws `Trouble` without nvcc. With a `BareContext`.
+struct BareKernel {
+  explicit BareKernel(Lab& lab);
+
+  CUlibrary library = nullptr;
+  CUfunction function = nullptr;
+};
+
 // Each takes its measurements and adds its rows.
 void check_groups(Lab& lab);
 void check_events(Lab& lab);

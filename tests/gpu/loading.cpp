@@ -101,21 +101,16 @@ private:
 /// Unloads a library by the bare driver, of which a kernel has run, beside the kernel that runs.
 Beside unload_bare(Lab& lab, Holder& holder) {
   const auto& driver = lab.driver;
-  if (nothing.info.image->size() == 0)
-    throw Trouble{"built without nvcc"};
   const BareContext bare{lab};
+  const BareKernel kernel{lab};
   CUstream stream = nullptr;
   must(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
-  CUlibrary library = nullptr;
-  must(driver.library_load_data(&library, nothing.info.image->begin, nullptr, nullptr, 0, nullptr, nullptr, 0));
-  CUkernel kernel = nullptr;
-  must(driver.library_get_kernel(&kernel, library, "gpuactors_kernel_nothing"));
   std::uint64_t n = 1;
   KernelPack<> pack;
   void* arguments[] = {&n, &pack};
-  must(driver.launch_kernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));
+  must(driver.launch_kernel(kernel.function, 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));
   must(driver.stream_synchronize(stream));
-  const auto result = holder.beside([&] { must(driver.library_unload(library)); });
+  const auto result = holder.beside([&] { must(driver.library_unload(kernel.library)); });
   must(driver.stream_destroy(stream));
   return result;
 }

@@ -194,22 +194,14 @@ batching::Capacity Dispatcher::capacity(TimePoint now) const {
 // -- replicas -------------------------------------------------------------------------------------
 
 void Dispatcher::lose(std::uint64_t id, const Error& why) {
-  Actions actions;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto replica = replicas_.find(id);
-    if (replica == replicas_.end())
-      return;
-    const auto now = Clock::now();
-    lose(replica->second, why, now, actions);
-    pump(now, actions);
-    wake_timer();
-    note_drained();
-  }
-  act(std::move(actions));
+  part_with(id, why, true);
 }
 
 void Dispatcher::take_out(std::uint64_t id, const Error& why) {
+  part_with(id, why, false);
+}
+
+void Dispatcher::part_with(std::uint64_t id, const Error& why, bool died) {
   Actions actions;
   {
     const std::lock_guard lock{mutex_};
@@ -217,7 +209,10 @@ void Dispatcher::take_out(std::uint64_t id, const Error& why) {
     if (replica == replicas_.end())
       return;
     const auto now = Clock::now();
-    empty(replica->second, why, false, now, actions);
+    if (died)
+      lose(replica->second, why, now, actions);
+    else
+      empty(replica->second, why, false, now, actions);
     pump(now, actions);
     wake_timer();
     note_drained();

@@ -252,6 +252,8 @@ private:
   [[nodiscard]] gpuactors::Result<CheckedReply> check(const Sent& batch, wire::ReplicaReply reply) const;
   void launch_stream(const Launch& launch);
   void add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream);
+  /// A replica goes, with what it has: it died, or is to end.
+  void part_with(std::uint64_t id, const gpuactors::Error& why, bool died);
 
   // With the lock.
   void pump(gpuactors::TimePoint now, Actions& actions);
