@@ -107,3 +107,18 @@ TEST_CASE("only devices whose context is lost are reported as lost", "[actor]") 
   CHECK((*placement)->context(1).stream().allocate(16).error().code() == Errc::context_lost);
   CHECK((*placement)->lost_devices() == std::vector<int>{1});
 }
+
+TEST_CASE("a device that was lost to the process before is reported, and its lease works in another one", "[actor]") {
+  auto devices = host_devices("host:2x1MiB");
+  const auto plan = std::make_shared<faulty::Plan>();
+  devices[1] = std::make_shared<faulty::FaultyDevice>(devices[1], plan);
+  plan->lose_context_at(faulty::Call::open, 1);
+  HolderControl control;
+  const auto placement = Placement::open(lease_on({{0, half, 4096}, {1, half, 4096}}), devices, "test",
+                                         std::make_shared<QuotaTable>(), true, &control);
+  REQUIRE_FALSE(placement.has_value());
+  CHECK(placement.error().code() == Errc::worker_died);
+  CHECK(placement.error().message().find("a sticky error had lost device 1 to the process before")
+        != std::string::npos);
+  CHECK(control.lost_devices() == std::vector<int>{1});
+}

@@ -1,4 +1,4 @@
-#include <gpuactors/agent/instance_table.hpp>
+#include <gpuactors/agent/core/instance_table.hpp>
 
 #include <support/catch.hpp>
 

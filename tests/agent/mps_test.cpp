@@ -1,5 +1,5 @@
 // What holds a process to its lease under MPS.
-#include <gpuactors/agent/mps.hpp>
+#include <gpuactors/agent/core/mps.hpp>
 #include <gpuactors/base/limits.hpp>
 
 #include <support/catch.hpp>

@@ -1,4 +1,5 @@
 // Reports of what holders use and publish.
+#include <gpuactors/agent/core/usage_reports.hpp>
 #include <gpuactors/agent/usage.hpp>
 #include <gpuactors/base/limits.hpp>
 

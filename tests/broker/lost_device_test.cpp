@@ -92,3 +92,33 @@ TEST_CASE("a later broker gives nobody what the holder of a lost lease still has
   scene.end(order);
   CHECK(scene.core.state({}).devices(1).free_units() == 10'000);
 }
+
+TEST_CASE("a device that fails while its node waits to be admitted by another broker is out of use there",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.add_node("n0", 7, {}, 2);
+    first.add_node("n1", 8, {}, 1);
+    v1::SubmitGroup group;
+    group.set_client(1);
+    group.set_client_request(++first.last_request);
+    group.set_detached(true);
+    group.set_strategy(v1::SubmitGroup::STRICT_SPREAD);
+    group.add_bundles()->set_cpu_units(60'000);
+    group.add_bundles()->set_cpu_units(60'000);
+    first.core.submit_group(group, {},
+                            BrokerAnswer<v1::GroupInfo>{[](const Result<v1::GroupInfo>& placed) { must(placed); }});
+    first.core.finish();
+  }
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.add_node("n0", 7, {}, 2);
+  REQUIRE(second.core.state({}).nodes_size() == 0); // its group's other node is not there yet
+  second.fail("n0", {1});
+  second.add_node("n1", 8, {}, 1);
+  const auto state = second.core.state({});
+  REQUIRE(state.devices_size() == 3);
+  CHECK(state.devices(0).state() == "ok");
+  CHECK(state.devices(1).state() == "failed");
+}

@@ -36,6 +36,8 @@ constexpr std::uint32_t posted = 3;
 constexpr std::uint32_t posted_later = 4;
 /// It is time to look after streams that were kept.
 constexpr std::uint32_t look = 5;
+/// A concurrent method has found a device lost.
+constexpr std::uint32_t found_lost = 6;
 
 v1::Tick tick_of(std::uint32_t what, std::uint64_t id = 0) {
   v1::Tick tick;
@@ -95,12 +97,15 @@ void ActorShell::tick(const v1::Tick& message) {
     if (looks_)
       caf_version::post_later(this, limits::reader_look, tick_of(look));
     return;
+  case found_lost:
+    return end_if_lost();
   default:
     break;
   }
   if (message.id() == 0)
     return end_itself(message.what() == grace_over);
   answers_->deliver();
+  end_if_lost();
   if (awaits_answers_)
     end_itself(false);
 }
@@ -191,8 +196,9 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   });
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
-  GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, "actor " + type_->name,
-                                           host_.services->quotas, host_.services->runtime_source));
+  GPUACTORS_LET(placement,
+                Placement::open(lease_, host_.services->devices, "actor " + type_->name, host_.services->quotas,
+                                host_.services->runtime_source, host_.control.get()));
   host_.placement = std::move(placement);
   try {
     GPUACTORS_LET(object, type_->make(Init{host_}, config));
@@ -223,6 +229,8 @@ Result<void> ActorShell::start_concurrent() {
   shared->lease = lease_.id;
   shared->services = host_.services;
   shared->control = host_.control;
+  shared->placement = host_.placement.get();
+  shared->on_lost = [self = caf::actor_cast<caf::actor_addr>(this)] { caf_version::post(self, tick_of(found_lost)); };
   shared->on_end = [self = caf::actor_cast<caf::actor_addr>(this)] {
     caf_version::post(self, tick_of(concurrent_ended));
   };
@@ -285,8 +293,12 @@ void ActorShell::after_turn() {
   host_.in_call = false;
   if (host_.ends_itself)
     host_.end_behind_queue();
+  end_if_lost();
+}
+
+void ActorShell::end_if_lost() {
   // The actor's state on a lost device is gone: the actor ends, and its options decide whether it restarts elsewhere.
-  if (!host_.placement->lost_devices().empty())
+  if (host_.placement != nullptr && !host_.placement->lost_devices().empty())
     leave();
 }
 

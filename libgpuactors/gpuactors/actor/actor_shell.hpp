@@ -44,6 +44,7 @@ private:
   void run_posted(std::uint64_t number);
   /// What is due when a method, or a function that was posted, has returned.
   void after_turn();
+  void end_if_lost();
   /// The actor ends itself, and what was in its mailbox is answered.
   void end_itself(bool grace_is_over);
   /// Ends the actor: at once, or after its concurrent methods.

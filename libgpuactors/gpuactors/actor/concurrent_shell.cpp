@@ -14,7 +14,10 @@ caf::behavior ConcurrentShell::make_behavior() {
   return {
       [this](const Call& call) { return serve(call); },
       [this](const std::string& method, const Payload& input) { return serve(detail::plain_call(method, input)); },
-      [this](const v1::Tick&) { answers_->deliver(); },
+      [this](const v1::Tick&) {
+        answers_->deliver();
+        tell_if_lost();
+      },
   };
 }
 
@@ -45,7 +48,13 @@ caf::result<Payload> ConcurrentShell::serve(const Call& call) {
           fail(Errc::invalid_argument, fmt::format("{} is no concurrent method: call its actor", call.method))};
     return (*method)->run(*shared_->object, frame);
   });
+  tell_if_lost();
   return answers_->give(this, std::move(answer));
+}
+
+void ConcurrentShell::tell_if_lost() const {
+  if (!shared_->placement->lost_devices().empty())
+    shared_->on_lost();
 }
 
 } // namespace gpuactors

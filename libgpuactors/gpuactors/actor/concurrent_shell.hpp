@@ -21,6 +21,9 @@ struct SharedObject {
   LeaseId lease;
   std::shared_ptr<const ProcessServices> services;
   std::shared_ptr<HolderControl> control;
+  /// What the object's lease opened; and called when a device of it turns out to be lost. It only posts.
+  const Placement* placement = nullptr;
+  std::function<void()> on_lost;
   /// Called at the end, when the last answer has been sent. It only posts.
   std::function<void()> on_end;
   /// Ready at the end.
@@ -42,6 +45,7 @@ public:
 
 private:
   caf::result<Payload> serve(const Call& call);
+  void tell_if_lost() const;
 
   std::shared_ptr<SharedObject> shared_;
   std::shared_ptr<detail::Answers> answers_;

@@ -38,7 +38,7 @@ std::uint64_t QuotaTable::used(LeaseId lease) const {
 
 Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
                                                    const std::string& holder, std::shared_ptr<QuotaTable> quotas,
-                                                   bool runtime_source) {
+                                                   bool runtime_source, HolderControl* control) {
   auto result = std::unique_ptr<Placement>{new Placement(std::move(lease), std::move(quotas))};
   for (const auto& granted : result->lease_.devices) {
     auto device = find_device(devices, granted.index);
@@ -53,9 +53,16 @@ Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::v
     options.runtime_source = runtime_source;
     if (result->lease_.parent)
       options.parent = result->quotas_->find(result->lease_.parent, granted.index);
-    GPUACTORS_LET(context, Context::open(std::move(device), std::move(options)));
-    result->quotas_->add(result->lease_.id, granted.index, context->quota());
-    result->contexts_.push_back(std::move(context));
+    auto context = Context::open(std::move(device), std::move(options));
+    if (!context && context.error().code() == Errc::context_lost && control != nullptr) {
+      control->report_lost({granted.index});
+      return fail(Errc::worker_died, fmt::format("a sticky error had lost device {} to the process before: {}",
+                                                 granted.index, context.error().message()));
+    }
+    if (!context)
+      return fail(context.error());
+    result->quotas_->add(result->lease_.id, granted.index, (*context)->quota());
+    result->contexts_.push_back(std::move(*context));
   }
   return result;
 }

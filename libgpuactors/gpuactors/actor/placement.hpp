@@ -1,6 +1,7 @@
 // Placement: a lease opened in a process, with one device context for each device of the lease.
 #pragma once
 
+#include <gpuactors/actor/holder_control.hpp>
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/device/context.hpp>
 
@@ -31,10 +32,13 @@ class Placement {
 public:
   /// Opens a context on each device of `lease`. `devices` are the node's; `runtime_source` says whether kernels may be
   /// compiled from source there.
-  /// @returns the errors of `Context::open`, naming the device.
+  /// @param control is told of a device that a sticky error, of another holder, had lost to this process before; null:
+  ///        nobody is.
+  /// @returns the errors of `Context::open`, naming the device; `worker_died` for a device that was lost before: in
+  ///          another process, the same lease works.
   static Result<std::unique_ptr<Placement>> open(LeaseInfo lease, const std::vector<std::shared_ptr<Device>>& devices,
                                                  const std::string& holder, std::shared_ptr<QuotaTable> quotas,
-                                                 bool runtime_source = true);
+                                                 bool runtime_source = true, HolderControl* control = nullptr);
 
   ~Placement();
   Placement(const Placement&) = delete;

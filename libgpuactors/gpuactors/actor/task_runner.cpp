@@ -17,7 +17,10 @@ caf::behavior TaskRunner::make_behavior() {
   return {
       [this](const Call& call) { return run(call); },
       [this](const v1::StartRunner&) { return open(); },
-      [this](const v1::Tick&) { answers_->deliver(); },
+      [this](const v1::Tick&) {
+        answers_->deliver();
+        end_if_lost();
+      },
       // The mailbox is in order: all calls that arrived before the fault have been answered.
       [this](const v1::DeviceFault&) { quit(caf::exit_reason::user_shutdown); },
       [this](const std::string& task, const Payload& input) { return run(detail::plain_call(task, input)); },
@@ -36,7 +39,7 @@ void TaskRunner::on_exit() {
 caf::result<v1::Started> TaskRunner::open() {
   set_output_holder(lease_.id);
   auto placement = Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id),
-                                   services_->quotas, services_->runtime_source);
+                                   services_->quotas, services_->runtime_source, control_.get());
   if (!placement)
     return to_caf(placement.error());
   placement_ = std::move(*placement);
@@ -62,9 +65,13 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
       return Result<Payload>{fail(reclaimed.error())};
     return result;
   });
-  if (!placement_->lost_devices().empty())
-    quit(caf::exit_reason::user_shutdown);
+  end_if_lost();
   return answers_->give(this, std::move(answer));
+}
+
+void TaskRunner::end_if_lost() {
+  if (placement_ != nullptr && !placement_->lost_devices().empty())
+    quit(caf::exit_reason::user_shutdown);
 }
 
 } // namespace gpuactors

@@ -30,6 +30,7 @@ public:
 private:
   caf::result<v1::Started> open();
   caf::result<Payload> run(const Call& call);
+  void end_if_lost();
 
   std::shared_ptr<const ProcessServices> services_;
   std::shared_ptr<HolderControl> control_;

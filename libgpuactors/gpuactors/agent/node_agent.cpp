@@ -2,7 +2,6 @@
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
-#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -72,10 +71,6 @@ void NodeAgent::device_used(v1::DeviceUse message) {
   caf_version::post(broker_, std::move(message));
 }
 
-std::string describe_fault(const std::string& node, int device, const std::string& reason) {
-  return fmt::format("device {} of node {} has failed: {}", device, node, reason);
-}
-
 void NodeAgent::on_exit() {
   caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
   worker_ = nullptr;
@@ -88,18 +83,6 @@ void NodeAgent::start(Order order, const Ins&... message) {
     caf_version::post(broker_, *refused);
   else
     caf_version::post(worker_, std::move(order), message...);
-}
-
-std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease) {
-  std::map<std::string, Share> resources;
-  for (const auto& [name, units] : lease.resource_units())
-    resources.emplace(name, Share{units});
-  const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
-  if (!taken) // nothing was started, so the lease is reported as ended at once
-    return lease_end(lease.id(), lease.epoch(), taken.error());
-  for (const auto& [name, ids] : *taken)
-    (*lease.mutable_units())[name].mutable_ids()->Add(ids.begin(), ids.end());
-  return std::nullopt;
 }
 
 Result<DeviceInfo> from_wire(const v1::Device& device) {

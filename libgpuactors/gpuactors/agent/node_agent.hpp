@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/services.hpp>
-#include <gpuactors/agent/instance_table.hpp>
+#include <gpuactors/agent/core/instance_table.hpp>
 #include <gpuactors/device/types.hpp>
 #include <gpuactors/wire/messages.hpp>
 
@@ -46,13 +46,6 @@ private:
   BrokerHandle broker_;
   WorkerHandle worker_;
 };
-
-/// Takes accelerator units for a lease and writes them into it.
-/// @returns the report for the broker if there are too few, otherwise nothing.
-[[nodiscard]] std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease);
-
-/// The error text for work on a failed device.
-[[nodiscard]] std::string describe_fault(const std::string& node, int device, const std::string& reason);
 
 /// Converts the description of a device by another process.
 /// @returns `invalid_argument` for a kind that this version does not know.

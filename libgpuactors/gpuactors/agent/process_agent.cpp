@@ -1,11 +1,6 @@
-#include <gpuactors/agent/environment.hpp>
-#include <gpuactors/agent/mps.hpp>
-#include <gpuactors/agent/node_agent.hpp>
+// The agent's messages, between CAF and the core; and the node's log.
 #include <gpuactors/agent/process_agent.hpp>
-#include <gpuactors/base/endpoint.hpp>
-#include <gpuactors/base/random_id.hpp>
-#include <gpuactors/device/accelerators.hpp>
-#include <gpuactors/wire/lease_end.hpp>
+#include <gpuactors/wire/actor_contact.hpp>
 
 #include <fmt/format.h>
 
@@ -15,33 +10,10 @@ namespace gpuactors {
 
 namespace {
 
-std::map<std::string, Share> resources_of(const v1::Node& node) {
-  std::map<std::string, Share> result;
-  for (const auto& [name, units] : node.resource_units())
-    result.emplace(name, Share{units});
-  return result;
-}
+using Handle = caf::strong_actor_ptr;
 
-/// The variables that show a process exactly these devices and units. All others of their kind are hidden.
-std::map<std::string, std::optional<std::string>> visibility(const std::vector<v1::Device>& devices,
-                                                             const v1::Lease* lease) {
-  std::map<std::string, std::optional<std::string>> result;
-  for (const auto& kind : accelerator_kinds()) {
-    std::vector<std::string> units;
-    if (kind.name == "gpus") {
-      // By UUID: numbers would count only the devices that are visible to this process.
-      for (const auto& device : devices)
-        if (device.kind() == "cuda")
-          units.push_back(device.uuid());
-    } else if (lease != nullptr) {
-      if (const auto held = lease->units().find(std::string{kind.name}); held != lease->units().end())
-        for (const auto id : held->second.ids())
-          units.push_back(std::to_string(id));
-    }
-    result[std::string{kind.variable}] = visible_units(units);
-  }
-  return result;
-}
+// What a `Tick` is about: a wake of the core, by its number, or this.
+constexpr std::uint32_t tick_log = 1000;
 
 /// The log source of a lease's holder.
 LogSource source_of(const v1::HeldLease& held) {
@@ -54,326 +26,271 @@ LogSource source_of(const v1::HeldLease& held) {
   return {LogSource::Kind::actor, held.actor().actor(), std::move(name)};
 }
 
+v1::LogLines to_wire(LogAnswer answer) {
+  v1::LogLines message;
+  message.set_dropped(answer.dropped);
+  for (auto& line : answer.lines) {
+    auto* entry = message.add_lines();
+    entry->set_time_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(line.time.time_since_epoch()).count());
+    entry->set_node(std::move(line.node));
+    entry->set_source(std::move(line.source));
+    entry->set_stream(std::string{to_string(line.stream)});
+    entry->set_text(std::move(line.text));
+  }
+  return message;
+}
+
 } // namespace
 
+// -- the core's world -----------------------------------------------------------------------------
+
+class ProcessAgent::World : public AgentWorld {
+public:
+  explicit World(ProcessAgent& self) : self_(self) {
+    // nop
+  }
+
+  TimePoint now() const override {
+    return Clock::now();
+  }
+
+  std::int64_t unix_ns() const override {
+    using namespace std::chrono;
+    return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
+  }
+
+  void wake(Duration after, AgentWake what, std::uint64_t worker) override {
+    v1::Tick tick;
+    tick.set_what(static_cast<std::uint32_t>(what));
+    tick.set_id(worker);
+    if (after <= Duration::zero())
+      caf_version::post(caf::actor_cast<Handle>(&self_), std::move(tick));
+    else
+      caf_version::post_later(&self_, after, std::move(tick));
+  }
+
+  void post(const ContactPtr& broker, v1::HeldAhead message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
+  void post(const ContactPtr& broker, v1::LeaseStarted message) override {
+    // Clients look holders up at the worker.
+    caf_version::post(handle_of(broker), std::move(message), Handle{}, Handle{});
+  }
+
+  void post(const ContactPtr& broker, v1::LeaseEnded message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
+  void post(const ContactPtr& broker, v1::ActorSaved message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
+  void post(const ContactPtr& broker, v1::HolderUsage message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
+  void post(const ContactPtr& broker, v1::DeviceFault message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
+  void post(const ContactPtr& broker, v1::DeviceUse message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
+  void ask(const ContactPtr& broker, v1::RegisterNode message, BrokerReply reply) override {
+    ask_for(std::move(reply), broker, std::move(message), caf::actor_cast<Handle>(&self_));
+  }
+
+  void ask(const ContactPtr& broker, v1::DrainNode message, BrokerReply reply) override {
+    ask_for(std::move(reply), broker, std::move(message));
+  }
+
+  void ask(const ContactPtr& broker, v1::Goodbye message, BrokerReply reply) override {
+    ask_for(std::move(reply), broker, std::move(message));
+  }
+
+  Result<void> start(const WorkerCommand& command, const v1::HeldLease* owner) override {
+    self_.options_.sources->add_worker(
+        command.number,
+        owner != nullptr ? source_of(*owner) : LogSource{LogSource::Kind::worker, command.number, command.purpose});
+    return self_.options_.launcher->start(command);
+  }
+
+  void kill(std::uint64_t worker) override {
+    self_.options_.launcher->kill(worker);
+  }
+
+  void watch(const ContactPtr& contact, std::uint64_t worker) override {
+    handle_of(contact)->get()->attach_functor([self = caf::actor_cast<caf::actor_addr>(&self_), worker] {
+      v1::PeerDown down;
+      down.set_peer(worker);
+      caf_version::post(caf::actor_cast<Handle>(self), std::move(down));
+    });
+  }
+
+  void order(const ContactPtr& worker, const v1::StartRunner& order) override {
+    caf_version::post(handle_of(worker), order);
+  }
+
+  void order(const ContactPtr& worker, const v1::StartActor& order, const Payload& config) override {
+    caf_version::post(handle_of(worker), order, config);
+  }
+
+  void order(const ContactPtr& worker, const v1::EndLease& order) override {
+    caf_version::post(handle_of(worker), order);
+  }
+
+  void order(const ContactPtr& worker, const v1::DeviceFault& order) override {
+    caf_version::post(handle_of(worker), order);
+  }
+
+  bool mps_runs() const override {
+    return self_.options_.mps_runs();
+  }
+
+  void holder_begins(std::uint64_t worker, const v1::HeldLease& held, std::int64_t since_ns) override {
+    const auto since = std::chrono::duration_cast<LogTime::duration>(std::chrono::nanoseconds{since_ns});
+    self_.options_.sources->add_holder(worker, LeaseId{held.lease().id()}, source_of(held), LogTime{since});
+  }
+
+  void holder_ended(std::uint64_t worker, std::uint64_t lease) override {
+    self_.options_.sources->remove_holder(worker, LeaseId{lease});
+  }
+
+  void worker_ended(std::uint64_t worker) override {
+    self_.options_.sources->remove_worker(worker);
+  }
+
+  std::string address() const override {
+    return self_.options_.address();
+  }
+
+  void notice(std::string text) override {
+    self_.options_.notice(std::move(text));
+  }
+
+  void registered() override {
+    self_.options_.registered();
+  }
+
+  void emptied() override {
+    self_.options_.emptied();
+  }
+
+  void parted() override {
+    self_.options_.parted();
+  }
+
+private:
+  template <class... Ts>
+  void ask_for(BrokerReply reply, const ContactPtr& broker, Ts&&... message) {
+    caf_version::ask(&self_, caf::actor_cast<BrokerHandle>(handle_of(broker)), std::forward<Ts>(message)...)
+        .then([reply](v1::Done&) { reply(Result<void>{}); },
+              [reply](caf::error& error) {
+                if (error == caf::sec::request_receiver_down)
+                  reply(std::nullopt);
+                else
+                  reply(Result<void>{fail(from_caf(error))});
+              });
+  }
+
+  ProcessAgent& self_;
+};
+
+// -- the actor ------------------------------------------------------------------------------------
+
 ProcessAgent::ProcessAgent(caf::actor_config& config, ProcessAgentOptions options)
-  : Guarded(config, options.lanes), options_(std::move(options)), id_(random_id()),
-    instances_(resources_of(options_.node)) {
+  : Guarded(config, options.lanes), options_(std::move(options)), world_(std::make_unique<World>(*this)),
+    core_(std::make_unique<AgentCore>(*world_, std::exchange(options_.agent, {}))) {
   // nop
 }
 
+ProcessAgent::~ProcessAgent() = default;
+
 AgentHandle::behavior_type ProcessAgent::make_behavior() {
+  auto& core = *core_;
   return {
-      [this](const v1::StartRunner& order) {
-        v1::HeldLease held;
-        held.set_client(order.client());
-        held.set_client_request(order.client_request());
-        start(order, std::move(held), Isolated{order.isolated(), order.environment()});
+      [&core](const v1::StartRunner& order) { core.start(order); },
+      [&core](const v1::StartActor& order, const Payload& config) { core.start(order, config); },
+      [&core](const v1::EndLease& order) { core.end(order); },
+      [&core](const v1::LeaseStarted& message, const Handle&, const Handle&) { core.started(message); },
+      [&core](const v1::LeaseEnded& message) { core.ended(message); },
+      [&core](const v1::LeaseStuck& message) { core.stuck(message); },
+      [&core](const v1::WorkerHello& message, const Handle& control) -> caf::result<v1::Done> {
+        if (const auto expected = core.worker_up(message, contact_of(control)); !expected)
+          return to_caf(expected.error());
+        return v1::Done{};
       },
-      [this](const v1::StartActor& order, const Payload& config) {
-        v1::HeldLease held;
-        held.set_client(order.client());
-        held.set_client_request(order.client_request());
-        *held.mutable_actor() = order;
-        held.mutable_actor()->clear_lease();
-        if (const auto bytes = config.encoded()) {
-          held.set_config_type(std::string{bytes->type_name()});
-          held.set_config(std::string{bytes->bytes()});
-        }
-        const bool isolated = order.spec().isolated() || order.request().isolated();
-        start(order, std::move(held), Isolated{isolated, order.request().environment()}, config);
+      [&core](const v1::WorkerExited& message) { core.worker_exited(message.worker(), message.text()); },
+      [&core](const v1::PeerDown& message) { core.worker_lost(message.peer()); },
+      [&core](const v1::LinkChanged&, const Handle& broker) { core.broker_changed(contact_of(broker)); },
+      [this, &core](const v1::Tick& message) {
+        if (message.what() == tick_log)
+          answer_readers();
+        else
+          core.wake(static_cast<AgentWake>(message.what()), message.id());
       },
-      [this](const v1::EndLease& order) { end(order); },
-      [this](const v1::LeaseStarted& message, const caf::strong_actor_ptr&, const caf::strong_actor_ptr&) {
-        started(message);
-      },
-      [this](const v1::LeaseEnded& message) { ended(message); },
-      [this](const v1::LeaseStuck& message) { stuck(message); },
-      [this](const v1::WorkerHello& message, const caf::strong_actor_ptr& control) {
-        return worker_up(message, control);
-      },
-      [this](const v1::WorkerExited& message) { worker_exited(message); },
-      [this](const v1::PeerDown& message) { worker_lost(message.peer()); },
-      [this](const v1::LinkChanged&, const caf::strong_actor_ptr& broker) { link_changed(broker); },
-      [this](const v1::Tick& message) { due(static_cast<Due>(message.what()), message.id()); },
       [this](const v1::ReadLog& message) { return read_log(message); },
-      [this](const v1::ActorSaved& message) { saved(message); },
-      [this](const v1::HolderUsage& message) { used(message); },
-      [this](const v1::DeviceFault& message) { device_failed(message); },
-      [this](const v1::DeviceUse& message) { device_used(message); },
-      [this](const v1::DrainNode& message) { leave(message); },
-      [this](const v1::Goodbye&) { say_goodbye(); },
+      [&core](const v1::ActorSaved& message) { core.saved(message); },
+      [&core](const v1::HolderUsage& message) { core.used(message); },
+      [&core](const v1::DeviceFault& message) { core.device_failed(message); },
+      [&core](const v1::DeviceUse& message) { core.device_used(message); },
+      [&core](const v1::DrainNode& message) { core.leave(message); },
+      [&core](const v1::Goodbye&) { core.say_goodbye(); },
   };
 }
 
 void ProcessAgent::on_exit() {
+  core_.reset();
   options_.launcher = nullptr;
   options_.read_log = nullptr;
   readers_.clear();
-  broker_ = nullptr;
-  workers_.clear();
-  leases_.clear();
 }
 
-// -- leases ---------------------------------------------------------------------------------------
+// -- the log --------------------------------------------------------------------------------------
 
-template <class Message, class... Ins>
-void ProcessAgent::start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message) {
-  const LeaseId id{order.lease().id()};
-  if (leases_.count(id) > 0)
-    return;
-  if (auto refused = refuse_failed(order.lease()))
-    return report(std::move(*refused));
-  if (auto checked = check_environment(isolated.environment); !checked)
-    return report(lease_end(order.lease().id(), order.lease().epoch(), checked.error()));
-  if (const auto lender = leases_.find(LeaseId{order.lease().parent()});
-      lender != leases_.end() && lender->second.ended && !isolated.wanted)
-    return report(lease_end(order.lease().id(), order.lease().epoch(),
-                            Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"}));
-  if (const auto refused = take_units(instances_, *order.mutable_lease()))
-    return report(*refused);
-  *held.mutable_lease() = order.lease();
-  const auto& lease = order.lease();
-  const auto source = source_of(held);
-  // No log line of this lease can be older than this.
-  const auto since = std::chrono::system_clock::now();
-  auto& worker = worker_for(lease, isolated, source);
-  options_.sources->add_holder(worker.number, id, source, since);
-  auto& record = leases_[id];
-  record.held = std::move(held);
-  record.worker = worker.number;
-  worker.leases.insert(id);
-  Order send = [order = std::move(order), message...](const caf::strong_actor_ptr& to) {
-    caf_version::post(to, order, message...);
-  };
-  if (worker.control != nullptr)
-    send(worker.control);
-  else
-    worker.orders.push_back([this, id, send = std::move(send)](const caf::strong_actor_ptr& to) {
-      if (leases_.count(id) > 0)
-        send(to);
-    });
+caf::result<v1::LogLines> ProcessAgent::read_log(const v1::ReadLog& message) {
+  if (!options_.read_log)
+    return to_caf(Error{Errc::unsupported, "this node keeps no log"});
+  LogQuery query;
+  query.reader = message.reader();
+  query.actor = ActorId{message.actor()};
+  query.count = message.count();
+  query.follow = message.follow();
+  // Bounds the wait before the conversion; the readers wait for at most `limits::log_wait` anyway.
+  const auto most = static_cast<std::uint64_t>(2 * std::chrono::milliseconds{limits::log_wait}.count());
+  query.wait = std::chrono::milliseconds{std::min(message.wait_ms(), most)};
+  const auto ticket = ++last_reader_;
+  auto promise = make_response_promise<v1::LogLines>();
+  readers_.emplace(ticket, promise);
+  options_.read_log(query,
+                    [ticket, answers = answers_, self = caf::actor_cast<Handle>(this)](Result<LogAnswer> answer) {
+                      {
+                        const std::lock_guard lock{answers->mutex};
+                        answers->ready.emplace_back(ticket, std::move(answer));
+                      }
+                      v1::Tick tick;
+                      tick.set_what(tick_log);
+                      caf_version::post(self, std::move(tick));
+                    });
+  return promise;
 }
 
-ProcessAgent::WorkerRecord& ProcessAgent::worker_for(const v1::Lease& lease, const Isolated& isolated,
-                                                     const LogSource& source) {
-  // Borrowed shares count against the quota of the parent lease, which the parent's process keeps.
-  if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated.wanted)
-    if (const auto worker = workers_.find(lender->second.worker); worker != workers_.end() && !worker->second.ending)
-      return worker->second;
-  std::vector<v1::Device> devices;
-  for (const auto& granted : lease.devices())
-    for (const auto& device : options_.node.devices())
-      if (device.index() == granted.index())
-        devices.push_back(device);
-  if (isolated.wanted || devices.size() > 1 || lease.units_size() > 0)
-    return start_worker(fmt::format("lease {}", lease.id()), std::move(devices), &lease, isolated.environment,
-                        lease.name(), &source);
-  auto key = devices.empty() ? std::string{"no device"} : fmt::format("device {}", devices.front().index());
-  if (const auto known = by_key_.find(key); known != by_key_.end())
-    return workers_.at(known->second);
-  return start_worker(key, std::move(devices), nullptr, {}, key, nullptr);
-}
-
-ProcessAgent::WorkerRecord& ProcessAgent::start_worker(std::string key, std::vector<v1::Device> devices,
-                                                       const v1::Lease* lease, const Environment& environment,
-                                                       std::string purpose, const LogSource* source) {
-  WorkerCommand command;
-  command.number = ++last_worker_;
-  options_.sources->add_worker(
-      command.number, source != nullptr ? *source : LogSource{LogSource::Kind::worker, command.number, purpose});
-  command.purpose = std::move(purpose);
-  command.environment = visibility(devices, lease);
-  // Tells the process that it is isolated: a fraction then takes turns with the device's other processes, whichever SMs
-  // it would get.
-  command.environment["GPUACTORS_ISOLATED"] = lease != nullptr ? std::optional<std::string>{"1"} : std::nullopt;
-  if (lease != nullptr && options_.mps_runs())
-    command.environment.merge(mps_environment(*lease, devices));
-  // Users' variables come last: `emplace` keeps them from overriding those that limit the process.
-  for (const auto& [name, value] : environment)
-    command.environment.emplace(name, value);
-  command.devices = std::move(devices);
-  auto& worker = workers_[command.number];
-  worker.number = command.number;
-  worker.key = key;
-  if (lease != nullptr)
-    worker.owner = LeaseId{lease->id()};
-  by_key_[std::move(key)] = command.number;
-  if (auto started = options_.launcher->start(command); !started) {
-    v1::WorkerExited exited;
-    exited.set_worker(command.number);
-    exited.set_text(fmt::format("could not be started: {}", started.error().message()));
-    caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(this), std::move(exited));
-  } else {
-    remind(limits::worker_start, Due::worker_start, command.number);
+void ProcessAgent::answer_readers() {
+  std::vector<std::pair<std::uint64_t, Result<LogAnswer>>> ready;
+  {
+    const std::lock_guard lock{answers_->mutex};
+    ready.swap(answers_->ready);
   }
-  return worker;
-}
-
-void ProcessAgent::started(v1::LeaseStarted message) {
-  const auto lease = leases_.find(LeaseId{message.lease()});
-  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
-    return;
-  const auto& worker = workers_.at(lease->second.worker);
-  message.set_address(worker.address);
-  *lease->second.held.mutable_started() = message;
-  caf_version::post(broker_, std::move(message), caf::strong_actor_ptr{}, caf::strong_actor_ptr{});
-}
-
-void ProcessAgent::end(const v1::EndLease& order) {
-  const auto lease = leases_.find(LeaseId{order.lease()});
-  if (lease == leases_.end()) {
-    // Nothing runs under the lease: it ended before the order arrived, or the order to start it was lost.
-    return report(lease_end(order.lease(), order.epoch()));
-  }
-  if (lease->second.held.lease().epoch() != order.epoch())
-    return;
-  auto& worker = workers_.at(lease->second.worker);
-  if (worker.control != nullptr) {
-    caf_version::post(worker.control, order);
-    return;
-  }
-  ended(lease_end(order.lease(), order.epoch()));
-}
-
-void ProcessAgent::ended(v1::LeaseEnded message) {
-  const auto lease = leases_.find(LeaseId{message.lease()});
-  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
-    return;
-  auto& worker = workers_.at(lease->second.worker);
-  const bool lost = message.lost_devices_size() > 0;
-  // A sticky error costs the process, not the device, unless it happens again and again. All holders in the process
-  // report the same loss: only the first report counts.
-  if (!worker.ending)
-    for (const auto index : message.lost_devices())
-      note_loss(index);
-  message.clear_lost_devices();
-  if (!lost && lease->first != worker.owner) {
-    report(std::move(message));
-    // The parent lease may have waited for this one to end.
-    const auto owner = leases_.find(worker.owner);
-    if (owner != leases_.end() && owner->second.ended && worker.leases.size() == 1)
-      kill_worker(worker);
-    return;
-  }
-  // The lease is free when the process is gone. Leases that borrow from it end with it, but get a grace to stop.
-  lease->second.ended = std::move(message);
-  if (lost || worker.leases.size() == 1)
-    return kill_worker(worker);
-  for (const auto other : worker.leases) {
-    if (other == worker.owner)
+  for (auto& [ticket, answer] : ready) {
+    auto reader = readers_.extract(ticket);
+    if (reader.empty())
       continue;
-    v1::EndLease order;
-    order.set_lease(other.value());
-    order.set_epoch(leases_.at(other).held.lease().epoch());
-    order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
-    caf_version::post(worker.control, std::move(order));
-  }
-}
-
-void ProcessAgent::stuck(const v1::LeaseStuck& message) {
-  const auto lease = leases_.find(LeaseId{message.lease()});
-  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch())
-    return;
-  // A stuck thread cannot be ended from outside, but its process can.
-  options_.notice(fmt::format("{}: {}", lease->second.held.lease().name(), message.text()));
-  lease->second.ended = lease_end(message.lease(), message.epoch(), Error{Errc::worker_died, message.text()});
-  kill_worker(workers_.at(lease->second.worker));
-}
-
-// -- reminders ------------------------------------------------------------------------------------
-
-void ProcessAgent::remind(Duration after, Due what, std::uint64_t worker) {
-  v1::Tick tick;
-  tick.set_what(static_cast<std::uint32_t>(what));
-  tick.set_id(worker);
-  caf_version::post_later(this, after, std::move(tick));
-}
-
-void ProcessAgent::due(Due what, std::uint64_t worker) {
-  const auto found = workers_.find(worker);
-  switch (what) {
-  case Due::registration:
-    if (refused_ == registration_)
-      register_node();
-    break;
-  case Due::worker_start:
-    if (found != workers_.end() && found->second.control == nullptr)
-      kill_worker(found->second);
-    break;
-  case Due::worker_end:
-    if (found != workers_.end())
-      kill_worker(found->second);
-    break;
-  case Due::log_readers:
-    answer_readers();
-    break;
-  case Due::saves:
-    saves_wait_ = false;
-    send_saves();
-    break;
-  }
-}
-
-// -- workers --------------------------------------------------------------------------------------
-
-caf::result<v1::Done> ProcessAgent::worker_up(const v1::WorkerHello& message, const caf::strong_actor_ptr& control) {
-  const auto found = workers_.find(message.worker());
-  if (found == workers_.end() || found->second.ending || control == nullptr)
-    return to_caf(Error{Errc::not_found, fmt::format("worker {} is not expected", message.worker())});
-  auto& worker = found->second;
-  worker.control = control;
-  worker.pid = message.pid();
-  worker.address = to_string(Endpoint{options_.host, static_cast<std::uint16_t>(message.port())});
-  control->get()->attach_functor([self = caf::actor_cast<caf::actor_addr>(this), number = worker.number] {
-    v1::PeerDown down;
-    down.set_peer(number);
-    caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(self), std::move(down));
-  });
-  auto orders = std::move(worker.orders);
-  worker.orders.clear();
-  for (const auto& order : orders)
-    order(control);
-  return v1::Done{};
-}
-
-void ProcessAgent::worker_lost(std::uint64_t number) {
-  // The worker may be frozen rather than dead: its leases are free only when the process is gone.
-  const auto worker = workers_.find(number);
-  if (worker == workers_.end())
-    return;
-  if (!worker->second.ending)
-    worker->second.owner = LeaseId{};
-  kill_worker(worker->second);
-}
-
-void ProcessAgent::kill_worker(WorkerRecord& worker) {
-  // Frees the key, so that the next lease on the device gets a new worker.
-  worker.ending = true;
-  if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == worker.number)
-    by_key_.erase(known);
-  options_.launcher->kill(worker.number);
-}
-
-void ProcessAgent::worker_exited(const v1::WorkerExited& message) {
-  auto worker = workers_.extract(message.worker());
-  tasks_.ended(message.worker());
-  if (worker.empty())
-    return;
-  options_.sources->remove_worker(message.worker());
-  const auto& record = worker.mapped();
-  if (const auto known = by_key_.find(record.key); known != by_key_.end() && known->second == record.number)
-    by_key_.erase(known);
-  // The planned end of a worker together with its own lease is not reported.
-  if (!record.owner || record.leases.size() > 1 || !record.ending)
-    options_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, message.text()));
-  for (const auto id : record.leases) {
-    auto& lease = leases_.at(id);
-    auto ended = lease.ended ? std::move(*lease.ended)
-                             : lease_end(id.value(), lease.held.lease().epoch(),
-                                         Error{Errc::worker_died, fmt::format("the worker process for {} {}",
-                                                                              record.key, message.text())});
-    report(std::move(ended));
+    if (answer)
+      reader.mapped().deliver(to_wire(std::move(*answer)));
+    else
+      reader.mapped().deliver(to_caf(answer.error()));
   }
 }
 

@@ -1,6 +1,7 @@
 #include <gpuactors/actor/actor_shell.hpp>
 #include <gpuactors/actor/task_runner.hpp>
-#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/core/device_faults.hpp>
+#include <gpuactors/agent/core/usage_reports.hpp>
 #include <gpuactors/agent/usage.hpp>
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/wire/lease_end.hpp>
@@ -100,8 +101,10 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
     if (known != nullptr)
       for (const auto index : known->lost_devices())
         ended.add_lost_devices(index);
-    if (ended.lost_devices_size() > 0)
+    if (ended.lost_devices_size() > 0) {
       ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
+      ended.set_text("a sticky error lost its device to its process");
+    }
     if (const auto own = known != nullptr ? known->ends_itself() : std::nullopt) {
       ended.set_error(static_cast<std::uint32_t>(own->code()));
       ended.set_text(own->message());
@@ -197,8 +200,8 @@ void Worker::ended(v1::LeaseEnded message) {
   const auto slot = slots_.extract(LeaseId{message.lease()});
   if (slot.empty())
     return;
-  // A constructor that ends its actor and fails has failed.
-  const bool unsaid = message.error() == 0 || (message.by_itself() && !slot.mapped().started);
+  // A constructor that ends its actor, or loses its device, and fails, has failed.
+  const bool unsaid = message.error() == 0 || !slot.mapped().started;
   if (const auto& failure = slot.mapped().failure; failure && unsaid) {
     message.set_error(static_cast<std::uint32_t>(failure->code()));
     message.set_text(failure->message());

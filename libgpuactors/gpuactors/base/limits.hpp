@@ -262,6 +262,9 @@ inline constexpr std::chrono::seconds use_look{2};
 /// libraries.
 inline constexpr std::uint64_t mps_headroom_bytes = std::uint64_t{256} << 20;
 
+/// How long an agent waits for what a worker that has exited said last.
+inline constexpr std::chrono::seconds exit_patience{1};
+
 /// How long a worker process may take to report to its agent after it was started.
 inline constexpr std::chrono::seconds worker_start{60};
 
@@ -333,7 +336,7 @@ static_assert(bulk_handshake < call_deadline && bulk_progress < call_deadline, "
 static_assert(leases_requested < calls_in_flight && leases_without_resources < calls_in_flight);
 static_assert(source_bytes < payload_bytes && source_values * sizeof(double) < payload_bytes);
 static_assert(compiler_log_bytes < error_text_bytes && error_text_bytes < payload_bytes);
-static_assert(fault_grace < link_timeout);
+static_assert(fault_grace < link_timeout && exit_patience < link_timeout);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 

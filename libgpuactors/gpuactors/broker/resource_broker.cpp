@@ -1,5 +1,6 @@
 // The broker's messages, between CAF and the core.
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/wire/actor_contact.hpp>
 #include <gpuactors/wire/errors.hpp>
 
 #include <fmt/format.h>
@@ -13,23 +14,6 @@ namespace gpuactors {
 namespace {
 
 using Handle = caf::strong_actor_ptr;
-
-struct ActorContact : Contact {
-  explicit ActorContact(Handle known) : handle(std::move(known)) {
-    // nop
-  }
-
-  const Handle handle;
-};
-
-ContactPtr contact_of(Handle handle) {
-  return handle != nullptr ? std::make_shared<const ActorContact>(std::move(handle)) : nullptr;
-}
-
-Handle handle_of(const ContactPtr& contact) {
-  // All contacts in the core come from `contact_of`, so the cast is safe.
-  return contact != nullptr ? static_cast<const ActorContact&>(*contact).handle : nullptr;
-}
 
 /// An answer that fulfills `promise`: a message, for grants and actors also the handles of holder and control actor.
 template <class T, class Promise>

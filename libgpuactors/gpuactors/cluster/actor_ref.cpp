@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 namespace detail {
@@ -100,14 +102,17 @@ private:
                    [pending = pending_, looks = looks_ - 1](ClusterCore& again) { look_up(again, pending, looks); });
     }
     if (place) {
+      pending_->empty_looks_ = 0;
       if (!is_known(cell, *place))
         core->set_place(cell, info, *place);
       return send(*core, pending_);
     }
     if (!holder_has_ended(place.error()))
       return on_error(place.error());
-    // The actor has died since, and the broker does not know of it yet.
-    pause(*core, limits::redial_shortest, [pending = pending_](ClusterCore& again) { send(again, pending); });
+    // The actor has died since, and the broker does not know of it yet: its process may take a while to end.
+    constexpr int most_doublings = 5;
+    const auto wait = limits::redial_shortest * (1 << std::min(pending_->empty_looks_++, most_doublings));
+    pause(*core, wait, [pending = pending_](ClusterCore& again) { send(again, pending); });
   }
 
   /// Calls `go_on` after `wait`, or fails the call if the cluster is closed before.

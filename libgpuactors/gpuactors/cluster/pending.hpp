@@ -121,6 +121,8 @@ private:
   // The call, kept while it may have to be sent again.
   Call call_;
   int retries_left_ = 0;
+  /// Look-ups that found nobody there, one after the other; for one look-up at a time.
+  int empty_looks_ = 0;
   std::atomic<bool> withdrawn_{false};
   std::atomic<bool> counted_{false};
   std::mutex mutex_;

@@ -46,6 +46,14 @@ private:
   std::promise<Result<void>> result_;
 };
 
+/// Ends this process at once, with the processes that user code has started.
+void kill_own_group() {
+  // The node makes each worker the leader of a group.
+  if (::getpgrp() == ::getpid())
+    ::kill(0, SIGKILL);
+  ::kill(::getpid(), SIGKILL);
+}
+
 /// One worker from its start to its end.
 class WorkerProcess {
 public:
@@ -79,7 +87,7 @@ private:
     // Without its agent the node is lost, and the broker restarts its work elsewhere: the worker must not go on.
     agent->get()->attach_functor([needed = agent_needed_] {
       if (*needed)
-        ::kill(::getpid(), SIGKILL);
+        kill_own_group();
     });
 
     auto services = std::make_shared<ProcessServices>();

@@ -11,6 +11,12 @@ namespace gpuactors {
 void BrokerCore::devices_failed(const v1::DeviceFault& message) {
   for (const auto index : message.devices())
     fail_device(message.node(), index, message.reason());
+  // A node that waits to be admitted does not say it again.
+  for (auto& arrival : arrivals_)
+    if (arrival.message.node().name() == message.node())
+      for (auto& device : *arrival.message.mutable_node()->mutable_devices())
+        if (std::count(message.devices().begin(), message.devices().end(), device.index()) > 0)
+          device.set_fault(message.reason());
 }
 
 void BrokerCore::devices_used(const v1::DeviceUse& message) {

@@ -4,6 +4,7 @@
 
 #include <gpuactors/base/caller.hpp>
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/contact.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/v1/control.pb.h>
 #include <gpuactors/wire/payload.hpp>
@@ -11,22 +12,9 @@
 #include <cassert>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <utility>
 
 namespace gpuactors {
-
-/// A receiver of messages, or an address to hand on. Opaque to the core: only the world that made it knows its type.
-class Contact {
-public:
-  Contact() = default;
-  Contact(const Contact&) = delete;
-  Contact& operator=(const Contact&) = delete;
-  virtual ~Contact() = default;
-};
-
-/// Null: no contact, or one whose address has to be looked up.
-using ContactPtr = std::shared_ptr<const Contact>;
 
 /// Delivers one answer to the caller of a request. If it is destroyed without delivering, the caller waits until its
 /// connection ends.

@@ -1,4 +1,4 @@
-#include <gpuactors/agent/environment.hpp>
+#include <gpuactors/agent/core/environment.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/utf8.hpp>

@@ -1,5 +1,6 @@
-#include <gpuactors/agent/mps.hpp>
+#include <gpuactors/agent/core/mps.hpp>
 #include <gpuactors/agent/process_agent.hpp>
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/node_part.hpp>
@@ -129,9 +130,9 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   const auto launcher = std::make_shared<LateLauncher>();
   const auto address = std::make_shared<std::string>();
   auto setup = agent_options(core.links());
-  setup.node = node;
-  setup.types = std::move(*offer.mutable_types());
-  setup.host = host;
+  setup.agent.node = node;
+  setup.agent.types = std::move(*offer.mutable_types());
+  setup.agent.host = host;
   setup.address = [address] { return *address; };
   setup.launcher = launcher;
   setup.sources = log->sources();
@@ -170,8 +171,9 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
 ProcessAgentOptions NodePart::agent_options(const Links& links) const {
   ProcessAgentOptions options;
   options.lanes = links.lanes();
-  options.heartbeat = links.options().heartbeat;
-  options.link_timeout = links.options().timeout;
+  options.agent.id = random_id();
+  options.agent.heartbeat = links.options().heartbeat;
+  options.agent.link_timeout = links.options().timeout;
   options.notice = notice_;
   options.registered = [state = registered_, tell = on_registered_] {
     state->complete({});

@@ -1,5 +1,6 @@
-#include <gpuactors/agent/instance_table.hpp>
+#include <gpuactors/agent/core/instance_table.hpp>
 #include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
@@ -68,6 +69,18 @@ void InstanceTable::give_back(LeaseId lease) {
   for (auto& [id, other] : holdings_)
     if (other.source == lease)
       other.source = holding.source;
+}
+
+std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease) {
+  std::map<std::string, Share> resources;
+  for (const auto& [name, units] : lease.resource_units())
+    resources.emplace(name, Share{units});
+  const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
+  if (!taken) // nothing was started, so the lease is reported as ended at once
+    return lease_end(lease.id(), lease.epoch(), taken.error());
+  for (const auto& [name, ids] : *taken)
+    (*lease.mutable_units())[name].mutable_ids()->Add(ids.begin(), ids.end());
+  return std::nullopt;
 }
 
 } // namespace gpuactors

@@ -1,5 +1,5 @@
-// ProcessAgent: reports to the broker about the node, its leases, and the state that actors save.
-#include <gpuactors/agent/process_agent.hpp>
+// AgentCore: reports to the broker about the node, its leases, and the state that actors save.
+#include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/base/version.hpp>
 
 #include <fmt/format.h>
@@ -29,26 +29,23 @@ v1::ActorSaved save_of(const v1::HeldLease& held) {
 
 // -- the node -------------------------------------------------------------------------------------
 
-void ProcessAgent::link_changed(const caf::strong_actor_ptr& broker) {
+void AgentCore::broker_changed(const ContactPtr& broker) {
   if (broker == nullptr && broker_ != nullptr)
-    options_.notice("the connection to the broker is lost: what runs here goes on");
+    world_.notice("the connection to the broker is lost: what runs here goes on");
   broker_ = broker;
   accepted_ = false;
-  if (broker == nullptr)
-    return;
-  for (auto& save : unsent_saves_)
-    caf_version::post(broker, std::move(save));
-  unsent_saves_.clear();
+  for (auto& save : broker != nullptr ? std::exchange(unsent_saves_, {}) : std::vector<v1::ActorSaved>{})
+    tell_broker(std::move(save));
   register_node();
 }
 
-void ProcessAgent::register_node() {
+void AgentCore::register_node() {
   if (broker_ == nullptr)
     return;
   v1::RegisterNode message;
   *message.mutable_node() = options_.node;
-  message.mutable_node()->set_address(options_.address());
-  message.set_agent(id_);
+  message.mutable_node()->set_address(world_.address());
+  message.set_agent(options_.id);
   *message.mutable_types() = options_.types;
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
@@ -57,84 +54,99 @@ void ProcessAgent::register_node() {
   message.set_held_ahead(tell_held());
   for (const auto& own : own_ends_)
     *message.add_own_ends() = own;
-  const auto broker = caf::actor_cast<BrokerHandle>(broker_);
-  caf_version::ask(this, broker, std::move(message), caf::actor_cast<caf::strong_actor_ptr>(this))
-      .then(
-          [this](v1::Done&) {
-            options_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
-            options_.registered();
-            accepted_ = true;
-            said_.clear();
-            left_ = false;
-            tell_that_it_leaves();
-          },
-          [this, failed = registration_](caf::error& error) {
-            // A newer connection has registered, or will: another registration now would interfere with that one.
-            if (failed != registration_ || error == caf::sec::request_receiver_down)
-              return;
-            refused_ = failed;
-            const auto why = from_caf(error);
-            const auto remedy = why.code() == Errc::already_exists ? ": this one needs another --name" : "";
-            auto said = fmt::format("the broker does not take the node: {}{}; it asks again every {} s", why.message(),
-                                    remedy, std::chrono::seconds{limits::redial_longest}.count());
-            if (said != said_)
-              options_.notice(said_ = std::move(said));
-            remind(limits::redial_longest, Due::registration);
-          });
+  world_.ask(broker_, std::move(message),
+             [this, number = registration_](const auto& answer) { registration_answered(number, answer); });
   // Workers report only changes, so the latest values are sent here.
   std::vector<v1::HolderUsage::Entry> usage;
   for (const auto& [id, lease] : leases_)
     if (lease.usage)
       usage.push_back(*lease.usage);
   for (auto& report : in_messages(std::move(usage)))
-    caf_version::post(broker_, std::move(report));
+    tell_broker(std::move(report));
   if (!tasks_.empty())
     report_tasks();
 }
 
-void ProcessAgent::leave(const v1::DrainNode& message) {
-  leaves_by_ = deadline_after(Clock::now(), from_milliseconds(message.deadline_ms()));
+void AgentCore::registration_answered(std::uint64_t registration, const std::optional<Result<void>>& answer) {
+  // A newer connection has registered, or will: what became of this one does not matter any more.
+  if (registration != registration_ || broker_ == nullptr || !answer)
+    return;
+  if (*answer) {
+    world_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
+    world_.registered();
+    accepted_ = true;
+    said_.clear();
+    left_ = false;
+    return tell_that_it_leaves();
+  }
+  refused_ = registration;
+  const auto& why = answer->error();
+  if (why.code() == Errc::already_exists)
+    end_all();
+  const auto* remedy = why.code() == Errc::already_exists ? ": this one needs another --name" : "";
+  auto said = fmt::format("the broker does not take the node: {}{}; it asks again every {} s", why.message(), remedy,
+                          std::chrono::seconds{limits::redial_longest}.count());
+  if (said != said_)
+    world_.notice(said_ = std::move(said));
+  world_.wake(limits::redial_longest, AgentWake::registration, 0);
+}
+
+void AgentCore::end_all() {
+  // By its id, the broker would have known this agent: it has forgotten what runs here, or has started it elsewhere.
+  if (leases_.empty())
+    return;
+  world_.notice(fmt::format("the broker has given up {} leases here, since another node has the name {}: they end",
+                            leases_.size(), options_.node.name()));
+  for (const auto id : held()) {
+    v1::EndLease order;
+    order.set_lease(id.value());
+    order.set_epoch(leases_.at(id).held.lease().epoch());
+    order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
+    end(order);
+  }
+}
+
+void AgentCore::leave(const v1::DrainNode& message) {
+  leaves_by_ = deadline_after(world_.now(), from_milliseconds(message.deadline_ms()));
   if (!accepted_ && leases_.empty())
-    return options_.emptied();
+    return world_.emptied();
   tell_that_it_leaves();
 }
 
-void ProcessAgent::tell_that_it_leaves() {
+void AgentCore::tell_that_it_leaves() {
   // Refused, this node would empty the one that has the name.
   if (!leaves_by_ || !accepted_)
     return;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*leaves_by_ - Clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*leaves_by_ - world_.now()).count();
   v1::DrainNode message;
   message.set_name(options_.node.name());
   message.set_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left)));
   // Orders that the broker sent before it knew have arrived when its answer does.
-  caf_version::ask(this, caf::actor_cast<BrokerHandle>(broker_), std::move(message))
-      .then(
-          [this](v1::Done&) {
-            left_ = true;
-            if (leases_.empty())
-              options_.emptied();
-          },
-          [this](caf::error& error) {
-            options_.notice(fmt::format("the broker does not empty the node: {}", from_caf(error).message()));
-          });
+  world_.ask(broker_, std::move(message), [this](const std::optional<Result<void>>& answer) {
+    if (!answer)
+      return; // it will be told again once the node is registered
+    if (!*answer)
+      return world_.notice(fmt::format("the broker does not empty the node: {}", answer->error().message()));
+    left_ = true;
+    if (leases_.empty())
+      world_.emptied();
+  });
 }
 
-void ProcessAgent::say_goodbye() {
+void AgentCore::say_goodbye() {
   // A broker that has not accepted the node yet may be about to.
   if (broker_ == nullptr)
-    return options_.parted();
+    return world_.parted();
   v1::Goodbye message;
   message.set_node(options_.node.name());
-  message.set_agent(id_);
-  caf_version::ask(this, caf::actor_cast<BrokerHandle>(broker_), std::move(message))
-      .then([this](v1::Done&) { options_.parted(); }, [this](caf::error&) { options_.parted(); });
+  message.set_agent(options_.id);
+  world_.ask(broker_, std::move(message), [this](const std::optional<Result<void>>&) { world_.parted(); });
 }
 
-std::uint32_t ProcessAgent::tell_held() {
+std::uint32_t AgentCore::tell_held() {
   v1::HeldAhead part;
   part.set_node(options_.node.name());
-  part.set_agent(id_);
+  part.set_agent(options_.id);
   part.set_registration(registration_);
   std::size_t bytes = 0;
   for (const auto& [id, lease] : leases_) {
@@ -142,12 +154,12 @@ std::uint32_t ProcessAgent::tell_held() {
     bytes += lease.held.ByteSizeLong();
     if (bytes < limits::held_bytes)
       continue;
-    caf_version::post(broker_, part);
+    tell_broker(part);
     part.clear_held();
     bytes = 0;
   }
   if (part.held_size() > 0)
-    caf_version::post(broker_, std::move(part));
+    tell_broker(std::move(part));
   // The held leases include the saved state.
   fresh_saves_.clear();
   return static_cast<std::uint32_t>(leases_.size());
@@ -155,57 +167,53 @@ std::uint32_t ProcessAgent::tell_held() {
 
 // -- what runs on the node ------------------------------------------------------------------------
 
-void ProcessAgent::saved(const v1::ActorSaved& message) {
-  const LeaseId id{message.lease()};
-  const auto lease = leases_.find(id);
-  if (lease == leases_.end() || lease->second.held.lease().epoch() != message.epoch() || !lease->second.held.has_actor()
-      || message.data().size() > limits::saved_bytes || message.type().size() > limits::message_name_bytes)
+void AgentCore::saved(const v1::ActorSaved& message) {
+  auto* lease = find(message);
+  if (lease == nullptr || !lease->held.has_actor() || message.data().size() > limits::saved_bytes
+      || message.type().size() > limits::message_name_bytes)
     return;
   // The agent keeps the state as well, for a broker that restarts or is out of reach.
-  lease->second.held.mutable_actor()->set_saved_type(message.type());
-  lease->second.held.mutable_actor()->set_saved(message.data());
-  fresh_saves_.insert(id);
+  lease->held.mutable_actor()->set_saved_type(message.type());
+  lease->held.mutable_actor()->set_saved(message.data());
+  fresh_saves_.insert(LeaseId{message.lease()});
   if (!saves_wait_)
     send_saves();
 }
 
-void ProcessAgent::send_saves() {
+void AgentCore::send_saves() {
   if (broker_ == nullptr || fresh_saves_.empty())
     return;
   for (const auto id : std::exchange(fresh_saves_, {}))
-    caf_version::post(broker_, save_of(leases_.at(id).held));
+    tell_broker(save_of(leases_.at(id).held));
   if (std::exchange(saves_wait_, true))
     return;
-  remind(limits::save_interval, Due::saves);
+  world_.wake(limits::save_interval, AgentWake::saves, 0);
 }
 
-void ProcessAgent::used(const v1::HolderUsage& message) {
-  if (message.tasks_size() > 0)
-    return tasks_done(message);
+void AgentCore::used(const v1::HolderUsage& message) {
+  if (message.tasks_size() > 0) {
+    // After its end nobody would know what it has already counted.
+    if (workers_.count(message.worker()) == 0)
+      return;
+    tasks_.take(message.worker(), message.tasks());
+    return report_tasks();
+  }
   for (const auto& entry : message.entries())
-    if (const auto lease = leases_.find(LeaseId{entry.lease()}); lease != leases_.end())
-      lease->second.usage = entry;
+    if (auto* lease = find(entry))
+      lease->usage = entry;
   // Saves go first: once the broker counts a call, it has the state saved in that call.
   send_saves();
-  caf_version::post(broker_, message);
+  tell_broker(message);
 }
 
-void ProcessAgent::tasks_done(const v1::HolderUsage& message) {
-  // After its end nobody would know what it has already counted.
-  if (workers_.count(message.worker()) == 0)
-    return;
-  tasks_.take(message.worker(), message.tasks());
-  report_tasks();
-}
-
-void ProcessAgent::report_tasks() {
+void AgentCore::report_tasks() {
   auto report = tasks_.report();
   report.set_node(options_.node.name());
-  report.set_agent(id_);
-  caf_version::post(broker_, std::move(report));
+  report.set_agent(options_.id);
+  tell_broker(std::move(report));
 }
 
-void ProcessAgent::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message) {
+void AgentCore::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message) {
   // A broker that does not answer may hear of it, and die before its store does: no answer says that it is known.
   auto& own = own_ends_.emplace_back();
   own.set_actor(actor);
@@ -217,7 +225,7 @@ void ProcessAgent::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& messa
     own_ends_.pop_front();
 }
 
-void ProcessAgent::report(v1::LeaseEnded message) {
+void AgentCore::report(v1::LeaseEnded message) {
   const LeaseId id{message.lease()};
   // Gives the units back before the broker hears of the end and grants them to others.
   instances_.give_back(id);
@@ -233,16 +241,16 @@ void ProcessAgent::report(v1::LeaseEnded message) {
     if (broker_ == nullptr && !held.actor().saved_type().empty())
       unsent_saves_.push_back(save_of(held));
     else if (fresh)
-      caf_version::post(broker_, save_of(held));
+      tell_broker(save_of(held));
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
-      options_.sources->remove_holder(worker->first, id);
+      world_.holder_ended(worker->first, id.value());
     }
   }
-  caf_version::post(broker_, std::move(message));
+  tell_broker(std::move(message));
   // Without a broker, no new orders can arrive.
   if (leases_.empty() && (left_ || (leaves_by_ && !accepted_)))
-    options_.emptied();
+    world_.emptied();
 }
 
 } // namespace gpuactors

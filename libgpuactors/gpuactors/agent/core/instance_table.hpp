@@ -4,8 +4,10 @@
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/v1/control.pb.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,5 +50,9 @@ private:
   Instances free_;
   std::map<LeaseId, Holding> holdings_;
 };
+
+/// Takes accelerator units for a lease and writes them into it.
+/// @returns the report for the broker if there are too few, otherwise nothing.
+[[nodiscard]] std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease);
 
 } // namespace gpuactors

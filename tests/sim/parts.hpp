@@ -1,7 +1,7 @@
 // The parts of a simulated cluster. For simulation*.cpp alone.
 #pragma once
 
-#include <broker/simulation.hpp>
+#include <sim/cluster.hpp>
 
 namespace simulation {
 
@@ -12,15 +12,42 @@ using namespace std::chrono_literals;
 constexpr auto link_timeout = 5s;
 
 struct Cluster::Node {
+  Node();
+  ~Node();
+
   v1::Node offer;
+  /// Its process's number: another one when it was restarted.
   std::uint64_t agent = 0;
-  std::uint64_t registration = 0;
+  std::unique_ptr<AgentSide> world;
+  std::unique_ptr<AgentCore> core;
   std::shared_ptr<Link> link;
   bool registered = false;
-  /// By lease.
+  bool says_goodbye = false;
+  std::map<std::uint64_t, std::shared_ptr<Process>> processes;
+  /// Leases whose memory is held by its processes.
   std::map<std::uint64_t, v1::HeldLease> held;
-  /// Actors that have ended themselves here.
+  /// Actors that have ended themselves here, as its agent knows.
   std::vector<v1::OwnEnd> own_ends;
+};
+
+/// A worker process; to the agent, the connection to it.
+struct Cluster::Process : Contact {
+  explicit Process(Node& home) : node(home) {
+    // nop
+  }
+
+  Node& node;
+  std::uint64_t number = 0;
+  /// The lease that it was started for; 0: it is shared.
+  std::uint64_t owner = 0;
+  bool alive = true;
+  bool watched = false;
+  bool connection_lost = false;
+  TimePoint last_to_worker;
+  TimePoint last_to_agent;
+  /// Whose memory it holds, and what of it runs.
+  std::set<std::uint64_t> leases;
+  std::set<std::uint64_t> running;
 };
 
 /// Something that a client has asked for.

@@ -1,6 +1,6 @@
 // What fails in a simulated cluster, and who leaves it.
-#include <broker/simulation_parts.hpp>
 #include <fmt/format.h>
+#include <sim/parts.hpp>
 
 #include <algorithm>
 #include <array>
@@ -36,16 +36,14 @@ void Cluster::fail_something() {
     note(fmt::format("client {} lost", client.id));
     lose(client);
   } else if (turns_up(faults_.lost_holders)) {
-    if (!node.held.empty()) {
-      const auto& lease = node.held.begin()->second.lease();
-      end(node, lease.id(), lease.epoch(), true);
-    }
+    lose_some_holder(node);
+  } else if (turns_up(faults_.lost_workers)) {
+    lose_some_worker(node);
   } else if (turns_up(faults_.own_ends)) {
-    const auto actor = std::find_if(node.held.begin(), node.held.end(), [](const auto& item) {
-      return item.second.has_actor() && item.second.has_started();
-    });
-    if (actor != node.held.end())
-      end_itself(node, actor->first);
+    for (const auto& [number, process] : node.processes)
+      for (const auto lease : process->running)
+        if (const auto& held = node.held.at(lease); held.has_actor() && held.has_started())
+          return end_itself(process, lease);
   } else if (turns_up(faults_.lost_brokers)) {
     lose_broker();
   } else if (turns_up(faults_.drains)) {
@@ -64,23 +62,32 @@ void Cluster::fail_something() {
   }
 }
 
+void Cluster::lose_some_holder(Node& node) {
+  for (const auto& [number, process] : node.processes)
+    if (!process->running.empty())
+      return end(process, *process->running.begin(), Error{Errc::worker_died, "it has crashed"});
+}
+
+void Cluster::lose_some_worker(Node& node) {
+  if (node.processes.empty())
+    return;
+  const auto process =
+      std::next(node.processes.begin(), static_cast<std::ptrdiff_t>(pick(node.processes.size())))->second;
+  if (chance(40) && !process->running.empty()) {
+    const auto& devices = node.held.at(*process->running.begin()).lease().devices();
+    return lose_context(process, devices.empty() ? 0 : devices[0].index());
+  }
+  ++coverage_["worker lost"];
+  exit(process);
+}
+
 void Cluster::fail_some_device(Node& node) {
   const auto index = static_cast<int>(pick(static_cast<std::uint64_t>(node.offer.devices_size())));
-  auto& device = *node.offer.mutable_devices(index);
-  if (!device.fault().empty())
-    return;
   ++coverage_["device lost"];
   v1::DeviceFault message;
-  message.set_node(node.offer.name());
-  message.add_devices(index);
+  message.add_uuids(node.offer.devices(index).uuid());
   message.set_reason("it is broken");
-  note("device lost", message);
-  device.set_fault(message.reason());
-  to_broker(node.link, [message](BrokerCore& core) { core.devices_failed(message); });
-  time_.at(time_.now() + soon(4'000), [this, &node, agent = node.agent] {
-    if (node.agent == agent)
-      restart(node);
-  });
+  at_agent(node, {}, [message](AgentCore& core) { core.device_failed(message); });
 }
 
 void Cluster::set_some_quota() {
@@ -126,15 +133,17 @@ void Cluster::lose(Client& client) {
 
 void Cluster::stop(Node& node) {
   ++coverage_["node stopped"];
-  v1::Goodbye message;
-  message.set_node(node.offer.name());
-  message.set_agent(node.agent);
-  note("goodbye", message);
-  to_broker(node.link, [message](BrokerCore& core) { core.goodbye(message); });
-  time_.at(time_.now() + soon(300), [this, &node, agent = node.agent] {
-    if (node.agent == agent)
-      restart(node);
-  });
+  if (chance(50)) {
+    ++coverage_["node leaves"];
+    v1::DrainNode message;
+    message.set_deadline_ms(pick(1'500));
+    at_agent(node, {}, [message](AgentCore& core) { core.leave(message); });
+    at_agent(node, 8s, [this, &node](AgentCore&) { say_goodbye(node); });
+    at_agent(node, 9s, [this, &node](AgentCore&) { restart(node); });
+  } else {
+    say_goodbye(node);
+    at_agent(node, soon(500), [this, &node](AgentCore&) { restart(node); });
+  }
 }
 
 void Cluster::stop(Client& client) {

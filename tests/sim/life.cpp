@@ -1,8 +1,8 @@
 // What happens in a simulated cluster: what clients ask for, and how all of it ends.
 #include <gpuactors/base/limits.hpp>
 
-#include <broker/simulation_parts.hpp>
 #include <fmt/format.h>
+#include <sim/parts.hpp>
 
 #include <algorithm>
 #include <array>
@@ -60,6 +60,9 @@ v1::ResourceRequest Cluster::some_need() {
   if (need.gpu_units() < 10'000)
     need.set_memory_bytes((1 + pick(3)) << 20U);
   need.set_priority(static_cast<int>(pick(3)));
+  need.set_isolated(chance(10));
+  if (chance(10))
+    (*need.mutable_resource_units())["neuron_cores"] = 10'000;
   if (chance(20))
     need.set_queue_timeout_ms(1 + pick(3'000));
   return need;
@@ -269,7 +272,12 @@ std::vector<std::string> Cluster::disagreements() {
   for (const auto& node : nodes_) {
     if (!node->registered)
       complain(fmt::format("node {} is not registered", node->offer.name()));
+    std::set<std::uint64_t> of_agent;
+    for (const auto lease : node->core->held())
+      of_agent.insert(lease.value());
     for (const auto& [lease, held] : node->held) {
+      if (of_agent.erase(lease) == 0)
+        complain(fmt::format("lease {} runs on {}, whose agent does not know it", lease, node->offer.name()));
       if (known.count(lease) == 0)
         complain(fmt::format("node {} holds lease {}, which the broker does not know", node->offer.name(), lease));
       if (!held.has_started())
@@ -284,6 +292,8 @@ std::vector<std::string> Cluster::disagreements() {
       if (spec.name().empty() && (*owner)->withdrawn.count(held.client_request()) > 0)
         complain(fmt::format("actor {} was withdrawn", held.actor().actor()));
     }
+    for (const auto lease : of_agent)
+      complain(fmt::format("the agent of {} knows lease {}, which does not run", node->offer.name(), lease));
     std::erase_if(
         known, [&](const auto& item) { return item.second == node->offer.name() && node->held.count(item.first) > 0; });
   }
@@ -367,9 +377,13 @@ std::vector<std::string> Cluster::leftovers() {
   for (const auto& quota : now.quotas())
     if (quota.used_units() != 0)
       result.push_back("counted: " + quota.ShortDebugString());
-  for (const auto& node : nodes_)
+  for (const auto& node : nodes_) {
     if (!node->held.empty())
       result.push_back(fmt::format("node {} holds {} leases", node->offer.name(), node->held.size()));
+    for (const auto& [number, process] : node->processes)
+      if (process->owner != 0)
+        result.push_back(fmt::format("worker {} for lease {} still runs", number, process->owner));
+  }
   for (const auto& client : clients_)
     for (const auto& [number, asked] : client->asked)
       result.push_back(fmt::format("client {} has no answer to {}", client->id, asked->what));

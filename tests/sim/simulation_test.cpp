@@ -1,14 +1,15 @@
-// The broker's core over simulated histories: real messages, played nodes and clients, all kinds of faults.
+// The cores of broker and agents over simulated histories: real messages, played workers and clients, all kinds of
+// faults.
 #include <support/catch.hpp>
 
-#include <broker/simulation.hpp>
+#include <sim/cluster.hpp>
 
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
 #ifdef CAF_MAJOR_VERSION
-#error "the broker's core has come to include CAF"
+#error "the cores have come to include CAF"
 #endif
 
 namespace {
@@ -71,6 +72,20 @@ TEST_CASE("a cluster in which holders and nodes die ends as it began", "[simulat
   CHECK(coverage["own end"] > seeds);
 }
 
+TEST_CASE("a cluster in which worker processes die, stick or never begin ends as it began", "[simulation]") {
+  Coverage coverage;
+  Faults faults;
+  faults.lost_workers = 10;
+  faults.lost_holders = 3;
+  faults.own_ends = 3;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    live_through(seed, faults, coverage);
+  for (const auto* what : {"worker lost", "context lost", "state found again", "own end"})
+    CHECK(coverage[what] > seeds);
+  for (const auto* what : {"worker not started", "worker did not come up", "holder stuck", "worker stuck"})
+    CHECK(coverage[what] > seeds / 8);
+}
+
 TEST_CASE("a cluster in which devices fail gives nobody what others still hold", "[simulation]") {
   Coverage coverage;
   Faults faults;
@@ -125,7 +140,7 @@ TEST_CASE("a cluster whose broker stands still, and which some leave, ends as it
   faults.standstills = 2;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
-  for (const auto* what : {"broker stood still", "node stopped", "client stopped"})
+  for (const auto* what : {"broker stood still", "node stopped", "node leaves", "client stopped"})
     CHECK(coverage[what] > seeds);
 }
 
@@ -164,6 +179,7 @@ TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]")
   faults.standstills = 1;
   faults.own_ends = 4;
   faults.lost_devices = 3;
+  faults.lost_workers = 4;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     live_through(seed, faults, coverage);
   CHECK(coverage["broker lost"] > seeds);

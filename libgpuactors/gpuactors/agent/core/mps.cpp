@@ -1,4 +1,4 @@
-#include <gpuactors/agent/mps.hpp>
+#include <gpuactors/agent/core/mps.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/units.hpp>
 

@@ -1,4 +1,4 @@
-#include <gpuactors/agent/environment.hpp>
+#include <gpuactors/agent/core/environment.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/accelerators.hpp>
 

@@ -1,5 +1,5 @@
-#include <broker/simulation_parts.hpp>
 #include <fmt/format.h>
+#include <sim/parts.hpp>
 
 #include <algorithm>
 
@@ -114,8 +114,10 @@ Cluster::Cluster(std::uint64_t seed, const Faults& faults, Coverage& coverage, s
       device.set_name("device");
       device.set_memory_bytes(8U << 20U);
       device.set_units(1);
+      device.set_uuid(fmt::format("GPU-{}-{}", number, index));
     }
-    node.agent = ++last_agent_;
+    (*node.offer.mutable_resource_units())["neuron_cores"] = 40'000;
+    start_agent(node);
     come(node);
   }
   for (int number = 0; number < 3; ++number)
@@ -229,69 +231,10 @@ void Cluster::lose_broker() {
     time_.at(time_.now() + soon(3000), [this, &client = *client] { greet(client); });
 }
 
-// -- nodes ----------------------------------------------------------------------------------------
+// -- what must never be ---------------------------------------------------------------------------
 
-void Cluster::come(Node& node) {
-  if (node.link != nullptr && node.link->up && node.link->broker == broker_number_)
-    return;
-  node.link = connect();
-  node.registered = false;
-  node.link->on_runner = [this, &node](const v1::StartRunner& order) {
-    v1::HeldLease held;
-    *held.mutable_lease() = order.lease();
-    held.set_client(order.client());
-    held.set_client_request(order.client_request());
-    start(node, held);
-  };
-  node.link->on_actor = [this, &node](const v1::StartActor& order) {
-    v1::HeldLease held;
-    *held.mutable_lease() = order.lease();
-    held.set_client(order.client());
-    held.set_client_request(order.client_request());
-    *held.mutable_actor() = order;
-    held.mutable_actor()->clear_lease();
-    start(node, held);
-  };
-  node.link->on_end = [this, &node](const v1::EndLease& order) {
-    if (node.held.count(order.lease()) == 0)
-      return end(node, order.lease(), order.epoch(), false);
-    time_.at(time_.now() + soon(50), [this, &node, lease = order.lease(), epoch = order.epoch()] {
-      if (node.held.count(lease) > 0)
-        end(node, lease, epoch, false);
-    });
-  };
-  v1::RegisterNode message;
-  *message.mutable_node() = node.offer;
-  message.set_agent(node.agent);
-  message.set_registration(++node.registration);
-  for (const auto& [id, held] : node.held)
-    *message.add_held() = held;
-  for (const auto& own : node.own_ends)
-    *message.add_own_ends() = own;
-  const auto link = node.link;
-  note("node comes", message);
-  to_broker(link, [this, link, &node, message](BrokerCore& core) {
-    note("node arrives", message);
-    core.add_node(message, link, BrokerAnswer<void>{[this, link, &node](const Result<void>& result) {
-                    from_broker(link, [this, &node, link, ok = result.has_value()] {
-                      if (ok) {
-                        node.registered = true;
-                        return;
-                      }
-                      cut(link);
-                      time_.at(time_.now() + 100ms, [this, &node] { come(node); });
-                    });
-                  }});
-  });
-}
-
-void Cluster::start(Node& node, const v1::HeldLease& held) {
-  const auto id = held.lease().id();
-  if (node.held.count(id) > 0)
-    return;
-  if (!seen_.insert(id).second)
-    violations_.push_back(fmt::format("lease {} was started twice", id));
-  note(fmt::format("node {} starts {}", node.offer.name(), id));
+// An actor has one life at a time, none after its end, and not more than it may.
+void Cluster::check_life(const v1::HeldLease& held) {
   const auto& actor = held.actor();
   if (actor.spec().max_restarts() >= 0 && actor.restarts() - actor.forgiven() > actor.spec().max_restarts())
     violations_.push_back(fmt::format("actor {} is started again too often", actor.actor()));
@@ -299,63 +242,21 @@ void Cluster::start(Node& node, const v1::HeldLease& held) {
   const bool told = faults_.lost_connections == 0 && faults_.lost_brokers == 0 && faults_.standstills == 0;
   for (const auto& other : nodes_)
     for (const auto& [lease, there] : other->held)
-      if (told && held.has_actor() && there.actor().actor() == actor.actor())
+      if (told && there.has_actor() && there.actor().actor() == actor.actor())
         violations_.push_back(fmt::format("actor {} is started beside its life under lease {}", actor.actor(), lease));
   // A node tells it to each broker that it comes to, and each waits for all nodes.
   const bool repeated = faults_.lost_connections + faults_.lost_nodes + faults_.standstills == 0;
   for (const auto& other : nodes_)
     for (const auto& own : other->own_ends)
-      if ((told || repeated) && held.has_actor() && own.actor() == actor.actor())
+      if ((told || repeated) && own.actor() == actor.actor())
         violations_.push_back(fmt::format("actor {} is started after it has ended itself", actor.actor()));
-  node.held[id] = held;
-  check_room(node);
-  time_.at(time_.now() + soon(30), [this, &node, id, agent = node.agent] {
-    if (node.agent != agent || node.held.count(id) == 0)
-      return;
-    if (!calm_ && faults_.lost_holders > 0 && chance(5))
-      end(node, id, node.held.at(id).lease().epoch(), true);
-    else
-      started(node, id);
-  });
-}
-
-void Cluster::started(Node& node, std::uint64_t lease) {
-  auto& held = node.held.at(lease);
-  v1::LeaseStarted message;
-  message.set_lease(lease);
-  message.set_epoch(held.lease().epoch());
-  *held.mutable_started() = message;
-  to_broker(node.link, [message](BrokerCore& core) { core.lease_started(message, nullptr, nullptr); });
-}
-
-void Cluster::end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool crashed) {
-  note(fmt::format("node {} ends {}{}", node.offer.name(), lease, crashed ? ", crashed" : ""));
-  node.held.erase(lease);
-  // Its client finds nobody there any more.
-  for (auto& client : clients_)
-    client->leases.erase(lease);
-  v1::LeaseEnded message;
-  message.set_lease(lease);
-  message.set_epoch(epoch);
-  if (crashed) {
-    ++coverage_["holder lost"];
-    message.set_error(static_cast<std::uint32_t>(Errc::worker_died));
-  }
-  to_broker(node.link, [message](BrokerCore& core) { core.lease_ended(message); });
-}
-
-void Cluster::end_itself(Node& node, std::uint64_t lease) {
-  const auto held = node.held.extract(lease);
-  note(fmt::format("actor {} ends itself under lease {}", held.mapped().actor().actor(), lease));
-  ++coverage_["own end"];
-  v1::OwnEnd own;
-  own.set_actor(held.mapped().actor().actor());
-  own.mutable_end()->set_lease(lease);
-  own.mutable_end()->set_epoch(held.mapped().lease().epoch());
-  own.mutable_end()->set_error(static_cast<std::uint32_t>(Errc::actor_died));
-  own.mutable_end()->set_by_itself(true);
-  node.own_ends.push_back(own);
-  to_broker(node.link, [own](BrokerCore& core) { core.lease_ended(own.end()); });
+  // What an agent knows survives unless the agent does not, or a connection is lost that nobody sees yet.
+  const auto saved = saved_.find(actor.actor());
+  const bool kept = told && faults_.lost_nodes + faults_.lost_devices + faults_.goodbyes == 0;
+  if (kept && saved != saved_.end() && actor.saved() != saved->second)
+    violations_.push_back(
+        fmt::format("actor {} gets state {}, and has saved {}", actor.actor(), actor.saved(), saved->second));
+  coverage_["state found again"] += actor.saved().empty() ? 0 : 1;
 }
 
 void Cluster::check_room(const Node& node) {
@@ -372,6 +273,17 @@ void Cluster::check_room(const Node& node) {
       violations_.push_back(
           fmt::format("device {} of {} holds {} units and {} bytes", device.index(), node.offer.name(), units, memory));
   }
+  // A unit of an accelerator is of one lease, and of those that borrow from it.
+  std::map<int, std::vector<const v1::Lease*>> by_unit;
+  for (const auto& [id, held] : node.held)
+    for (const auto& [name, units] : held.lease().units())
+      for (const auto unit : units.ids())
+        by_unit[unit].push_back(&held.lease());
+  for (const auto& [unit, leases] : by_unit)
+    for (const auto* one : leases)
+      for (const auto* other : leases)
+        if (one->id() < other->id() && other->parent() != one->id())
+          violations_.push_back(fmt::format("leases {} and {} both have unit {}", one->id(), other->id(), unit));
 }
 
 // Nobody gets above a quota, or further above a lowered one, but by what was granted before and has come back.
@@ -416,20 +328,6 @@ void Cluster::check_quotas() {
       violations_.push_back(fmt::format("{} holds {}, which do not count", owner, units));
   for (const auto& waiting : now.queue())
     coverage_["waits for a quota"] += waiting.reason().find("the quota of") != std::string::npos ? 1 : 0;
-}
-
-void Cluster::restart(Node& node) {
-  note("node lost: " + node.offer.name());
-  cut(node.link);
-  for (const auto& [lease, held] : std::exchange(node.held, {}))
-    for (auto& client : clients_)
-      client->leases.erase(lease);
-  node.own_ends.clear();
-  for (auto& device : *node.offer.mutable_devices())
-    device.clear_fault();
-  node.agent = ++last_agent_;
-  node.registration = 0;
-  time_.at(time_.now() + soon(2000), [this, &node] { come(node); });
 }
 
 // -- clients --------------------------------------------------------------------------------------

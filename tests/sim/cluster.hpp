@@ -1,7 +1,8 @@
-// A cluster in one thread, in its own time and from a seed, around the broker's real core: nodes, clients and
-// connections are played, and fail.
+// A cluster in one thread, in its own time and from a seed, around the real cores of broker and agents: worker
+// processes, clients and connections are played, and fail.
 #pragma once
 
+#include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 
 #include <broker/memory_store.hpp>
@@ -26,6 +27,8 @@ struct Faults {
   int lost_nodes = 0;
   int lost_clients = 0;
   int lost_holders = 0;
+  /// Worker processes, which also do not start, do not come up, or do not end.
+  int lost_workers = 0;
   /// Actors that end themselves.
   int own_ends = 0;
   int lost_brokers = 0;
@@ -112,7 +115,9 @@ public:
 
 private:
   class World;
+  class AgentSide;
   struct Node;
+  struct Process;
   struct Client;
   struct Asked;
 
@@ -132,15 +137,39 @@ private:
 
   // -- nodes -----------------------------------------------------------------------------------
 
+  void start_agent(Node& node);
+  /// Has the agent do something later, if its process is still the same then.
+  void at_agent(Node& node, Duration after, std::function<void(gpuactors::AgentCore&)> what);
+  /// A new connection to the broker.
   void come(Node& node);
-  void start(Node& node, const gpuactors::v1::HeldLease& held);
-  void started(Node& node, std::uint64_t lease);
-  void end(Node& node, std::uint64_t lease, std::uint64_t epoch, bool crashed);
-  void end_itself(Node& node, std::uint64_t lease);
+  void say_goodbye(Node& node);
+  /// The machine is started again: all processes are gone.
+  void restart(Node& node);
   void check_room(const Node& node);
+  void check_life(const gpuactors::v1::HeldLease& held);
+
+  // -- worker processes ------------------------------------------------------------------------
+
+  std::shared_ptr<Process> process_of(Node& node, std::uint64_t number);
+  void start_process(Node& node, const gpuactors::WorkerCommand& command, std::uint64_t owner);
+  void to_worker(const std::shared_ptr<Process>& process, std::function<void()> what);
+  void to_agent(const std::shared_ptr<Process>& process, std::function<void(gpuactors::AgentCore&)> what);
+  void exit(const std::shared_ptr<Process>& process);
+  void unclaim(std::uint64_t lease);
+  void hold(const std::shared_ptr<Process>& process, const gpuactors::v1::HeldLease& held);
+  void begun(const std::shared_ptr<Process>& process, std::uint64_t lease);
+  void save(const std::shared_ptr<Process>& process, std::uint64_t lease);
+  gpuactors::v1::HeldLease stop_running(const std::shared_ptr<Process>& process, std::uint64_t lease);
+  void end(const std::shared_ptr<Process>& process, std::uint64_t lease, const std::optional<gpuactors::Error>& error);
+  void asked_to_end(const std::shared_ptr<Process>& process, const gpuactors::v1::EndLease& order);
+  void revoke(const std::shared_ptr<Process>& process, const gpuactors::v1::DeviceFault& order);
+  void end_itself(const std::shared_ptr<Process>& process, std::uint64_t lease);
+  void lose_context(const std::shared_ptr<Process>& process, int device);
+
+  // -- the broker's books ----------------------------------------------------------------------
+
   void check_quotas();
   void set_some_quota();
-  void restart(Node& node);
 
   // -- clients ---------------------------------------------------------------------------------
 
@@ -164,6 +193,8 @@ private:
 
   void act();
   void fail_something();
+  void lose_some_holder(Node& node);
+  void lose_some_worker(Node& node);
   void drain_some_node();
   void fail_some_device(Node& node);
   void lose(Client& client);
@@ -194,6 +225,9 @@ private:
   std::vector<std::unique_ptr<Client>> clients_;
   std::uint64_t last_client_ = 0;
   std::uint64_t last_agent_ = 0;
+  std::uint64_t last_save_ = 0;
+  /// By actor: what it saved last, as an agent knows.
+  std::map<std::uint64_t, std::string> saved_;
   /// Ids of leases that holders were started under.
   std::set<std::uint64_t> seen_;
   /// What owners held when it was looked at last, and the broker's last event then.

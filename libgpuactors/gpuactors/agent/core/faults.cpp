@@ -1,6 +1,5 @@
-// ProcessAgent: failed devices, and the utilization of devices.
-#include <gpuactors/agent/node_agent.hpp>
-#include <gpuactors/agent/process_agent.hpp>
+// AgentCore: failed devices, and the utilization of devices.
+#include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
@@ -9,7 +8,7 @@
 
 namespace gpuactors {
 
-void ProcessAgent::device_failed(const v1::DeviceFault& message) {
+void AgentCore::device_failed(const v1::DeviceFault& message) {
   std::vector<int> failed;
   for (const auto& device : options_.node.devices())
     for (const auto& uuid : message.uuids())
@@ -33,23 +32,22 @@ void ProcessAgent::device_failed(const v1::DeviceFault& message) {
     }
     // The worker answers its calls with the reason. A call into the driver may never return, so the worker is killed
     // after a grace.
-    if (const auto known = by_key_.find(worker.key); known != by_key_.end() && known->second == number)
-      by_key_.erase(known);
-    caf_version::post(worker.control, told);
-    remind(limits::fault_grace, Due::worker_end, number);
+    free_key(worker);
+    world_.order(worker.control, told);
+    world_.wake(limits::fault_grace, AgentWake::worker_end, number);
   }
 }
 
-void ProcessAgent::device_used(v1::DeviceUse message) {
+void AgentCore::device_used(v1::DeviceUse message) {
   message.set_node(options_.node.name());
   for (auto& use : *message.mutable_uses())
     for (const auto& device : options_.node.devices())
       if (device.uuid() == use.uuid())
         use.set_device(device.index());
-  caf_version::post(broker_, std::move(message));
+  tell_broker(std::move(message));
 }
 
-v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, const std::string& reason) {
+v1::DeviceFault AgentCore::put_out_of_use(const std::vector<int>& devices, const std::string& reason) {
   v1::DeviceFault told;
   told.set_node(options_.node.name());
   told.mutable_devices()->Add(devices.begin(), devices.end());
@@ -66,14 +64,14 @@ v1::DeviceFault ProcessAgent::put_out_of_use(const std::vector<int>& devices, co
   // The broker takes the leases back and places nothing on the devices any more. Before that, it needs the state that
   // actors have saved for their next life.
   send_saves();
-  caf_version::post(broker_, told);
+  tell_broker(told);
   // Notices come last, so that an operator who reads one finds the fault at the broker.
   for (const auto& notice : notices)
-    options_.notice(notice);
+    world_.notice(notice);
   return told;
 }
 
-std::optional<v1::LeaseEnded> ProcessAgent::refuse_failed(const v1::Lease& lease) const {
+std::optional<v1::LeaseEnded> AgentCore::refuse_failed(const v1::Lease& lease) const {
   for (const auto& granted : lease.devices())
     for (const auto& device : options_.node.devices())
       if (device.index() == granted.index() && !device.fault().empty()) {
@@ -85,16 +83,21 @@ std::optional<v1::LeaseEnded> ProcessAgent::refuse_failed(const v1::Lease& lease
   return std::nullopt;
 }
 
-void ProcessAgent::note_loss(int device) {
-  auto& times = losses_[device];
-  const auto now = Clock::now();
-  times.push_back(now);
-  while (!times.empty() && now - times.front() > limits::device_loss_window)
-    times.pop_front();
-  if (times.size() < limits::device_losses)
+void AgentCore::note_loss(int device) {
+  if (losses_.note(device, world_.now()))
+    put_out_of_use({device}, fmt::format("{} workers lost it by sticky errors within {} minutes", limits::device_losses,
+                                         limits::device_loss_window.count()));
+}
+
+void AgentCore::note_failed_start(const WorkerRecord& worker) {
+  // A lease's own process may fail by what its request asks for.
+  const bool failed = worker.control == nullptr && (!worker.ending || worker.late) && !worker.owner;
+  if (!failed)
     return;
-  put_out_of_use({device}, fmt::format("{} workers lost it by sticky errors within {} minutes", limits::device_losses,
-                                       limits::device_loss_window.count()));
+  for (const auto device : worker.devices)
+    if (failed_starts_.note(device, world_.now()))
+      put_out_of_use({device}, fmt::format("{} workers for it in a row did not come up within {} minutes",
+                                           limits::device_losses, limits::device_loss_window.count()));
 }
 
 } // namespace gpuactors

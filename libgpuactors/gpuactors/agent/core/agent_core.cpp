@@ -1,0 +1,221 @@
+#include <gpuactors/agent/core/agent_core.hpp>
+#include <gpuactors/agent/core/environment.hpp>
+#include <gpuactors/wire/lease_end.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace gpuactors {
+
+namespace {
+
+std::map<std::string, Share> resources_of(const v1::Node& node) {
+  std::map<std::string, Share> result;
+  for (const auto& [name, units] : node.resource_units())
+    result.emplace(name, Share{units});
+  return result;
+}
+
+} // namespace
+
+AgentCore::AgentCore(AgentWorld& world, AgentOptions options)
+  : world_(world), options_(std::move(options)), instances_(resources_of(options_.node)) {
+  // nop
+}
+
+void AgentCore::wake(AgentWake what, std::uint64_t about) {
+  const auto found = workers_.find(about);
+  switch (what) {
+  case AgentWake::registration:
+    if (refused_ == registration_)
+      register_node();
+    break;
+  case AgentWake::worker_start:
+    if (found != workers_.end() && found->second.control == nullptr && !found->second.ending) {
+      found->second.late = true;
+      kill_worker(found->second);
+    }
+    break;
+  case AgentWake::worker_end:
+    if (found != workers_.end())
+      kill_worker(found->second);
+    break;
+  case AgentWake::worker_failed:
+    if (found != workers_.end())
+      bury(about, std::string{found->second.failure});
+    break;
+  case AgentWake::worker_exit:
+    if (found != workers_.end())
+      bury(about, std::string{*found->second.exit});
+    break;
+  case AgentWake::lease_end:
+    if (const auto lease = leases_.find(LeaseId{about}); lease != leases_.end())
+      end_by_force(lease->second, "its worker did not say that it has stopped: its process was ended");
+    break;
+  case AgentWake::saves:
+    saves_wait_ = false;
+    send_saves();
+    break;
+  }
+}
+
+std::vector<LeaseId> AgentCore::held() const {
+  std::vector<LeaseId> result;
+  for (const auto& [id, lease] : leases_)
+    result.push_back(id);
+  return result;
+}
+
+// -- leases begin ---------------------------------------------------------------------------------
+
+void AgentCore::start(const v1::StartRunner& order) {
+  v1::HeldLease held;
+  held.set_client(order.client());
+  held.set_client_request(order.client_request());
+  start(order, std::move(held), Isolated{order.isolated(), order.environment()});
+}
+
+void AgentCore::start(const v1::StartActor& order, const Payload& config) {
+  v1::HeldLease held;
+  held.set_client(order.client());
+  held.set_client_request(order.client_request());
+  *held.mutable_actor() = order;
+  held.mutable_actor()->clear_lease();
+  if (const auto bytes = config.encoded()) {
+    held.set_config_type(std::string{bytes->type_name()});
+    held.set_config(std::string{bytes->bytes()});
+  }
+  const bool isolated = order.spec().isolated() || order.request().isolated();
+  start(order, std::move(held), Isolated{isolated, order.request().environment()}, config);
+}
+
+template <class Message, class... Ins>
+void AgentCore::start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message) {
+  const LeaseId id{order.lease().id()};
+  if (leases_.count(id) > 0)
+    return; // a repeated order
+  if (auto no = refused(order.lease(), isolated))
+    return report(std::move(*no));
+  if (auto too_few = take_units(instances_, *order.mutable_lease()))
+    return report(std::move(*too_few));
+  *held.mutable_lease() = order.lease();
+  const auto since = world_.unix_ns();
+  auto& worker = worker_for(held, isolated);
+  world_.holder_begins(worker.number, held, since);
+  auto& record = leases_[id];
+  record.held = std::move(held);
+  record.worker = worker.number;
+  worker.leases.insert(id);
+  Order send = [this, order = std::move(order), message...](const ContactPtr& to) {
+    world_.order(to, order, message...);
+  };
+  if (worker.control != nullptr)
+    send(worker.control);
+  else
+    worker.orders.push_back([this, id, send = std::move(send)](const ContactPtr& to) {
+      if (leases_.count(id) > 0)
+        send(to);
+    });
+}
+
+std::optional<v1::LeaseEnded> AgentCore::refused(const v1::Lease& lease, const Isolated& isolated) const {
+  if (auto failed = refuse_failed(lease))
+    return failed;
+  if (auto checked = check_environment(isolated.environment); !checked)
+    return lease_end(lease.id(), lease.epoch(), checked.error());
+  // In a process of its own, the lender's memory would not be counted with what is borrowed.
+  const auto lender = leases_.find(LeaseId{lease.parent()});
+  if (lender != leases_.end() && !isolated.wanted
+      && (lender->second.ended || workers_.at(lender->second.worker).ending))
+    return lease_end(lease.id(), lease.epoch(),
+                     Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"});
+  return std::nullopt;
+}
+
+void AgentCore::started(v1::LeaseStarted message) {
+  auto* lease = find(message);
+  if (lease == nullptr)
+    return;
+  message.set_address(workers_.at(lease->worker).address);
+  *lease->held.mutable_started() = message;
+  tell_broker(std::move(message));
+}
+
+// -- leases end -----------------------------------------------------------------------------------
+
+void AgentCore::end(const v1::EndLease& order) {
+  const auto known = leases_.find(LeaseId{order.lease()});
+  if (known == leases_.end()) {
+    // Nothing runs under the lease: it ended before the order arrived, or the order to start it was lost.
+    return report(lease_end(order.lease(), order.epoch()));
+  }
+  const auto* lease = find(order);
+  if (lease == nullptr)
+    return;
+  auto& worker = workers_.at(lease->worker);
+  if (worker.control == nullptr)
+    return ended(lease_end(order.lease(), order.epoch()));
+  world_.order(worker.control, order);
+  // The worker watches over the grace, unless user code keeps it from that. Those that borrow from this lease get a
+  // grace, too, and end first.
+  if (order.grace_ms() > 0)
+    world_.wake(from_milliseconds(order.grace_ms()) + 2 * Duration{limits::stop_grace}, AgentWake::lease_end,
+                order.lease());
+}
+
+void AgentCore::ended(v1::LeaseEnded message) {
+  auto* lease = find(message);
+  if (lease == nullptr)
+    return;
+  const LeaseId id{message.lease()};
+  auto& worker = workers_.at(lease->worker);
+  const bool lost = message.lost_devices_size() > 0;
+  // All holders in the process report the same loss: only the first report counts.
+  if (!worker.ending)
+    for (const auto index : message.lost_devices())
+      note_loss(index);
+  message.clear_lost_devices();
+  if (!lost && id != worker.owner) {
+    report(std::move(message));
+    // The parent lease may have waited for this one to end.
+    const auto owner = leases_.find(worker.owner);
+    if (owner != leases_.end() && owner->second.ended && worker.leases.size() == 1)
+      kill_worker(worker);
+    return;
+  }
+  // The lease is free when the process is gone. Leases that borrow from it end with it, but get a grace to stop.
+  lease->ended = std::move(message);
+  if (lost || worker.leases.size() == 1)
+    return kill_worker(worker);
+  for (const auto other : worker.leases) {
+    if (other == worker.owner)
+      continue;
+    v1::EndLease order;
+    order.set_lease(other.value());
+    order.set_epoch(leases_.at(other).held.lease().epoch());
+    order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
+    world_.order(worker.control, order);
+  }
+}
+
+void AgentCore::stuck(const v1::LeaseStuck& message) {
+  auto* lease = find(message);
+  if (lease == nullptr)
+    return;
+  end_by_force(*lease, message.text());
+}
+
+void AgentCore::end_by_force(LeaseRecord& lease, const std::string& why) {
+  auto& worker = workers_.at(lease.worker);
+  if (worker.ending)
+    return;
+  // A stuck thread cannot be ended from outside, but its process can.
+  const auto& held = lease.held.lease();
+  world_.notice(fmt::format("{}: {}", held.name(), why));
+  if (!lease.ended)
+    lease.ended = lease_end(held.id(), held.epoch(), Error{Errc::worker_died, why});
+  kill_worker(worker);
+}
+
+} // namespace gpuactors

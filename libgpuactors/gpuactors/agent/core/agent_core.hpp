@@ -1,0 +1,222 @@
+// AgentCore: a node's leases and worker processes, and what the node decides about them. It has no actors, threads,
+// clock or processes of its own: AgentWorld provides what it needs from outside.
+#pragma once
+
+#include <gpuactors/agent/core/agent_world.hpp>
+#include <gpuactors/agent/core/device_faults.hpp>
+#include <gpuactors/agent/core/instance_table.hpp>
+#include <gpuactors/agent/core/usage_reports.hpp>
+#include <gpuactors/base/limits.hpp>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace gpuactors {
+
+struct AgentOptions {
+  /// What the node offers.
+  v1::Node node{};
+  /// Tells this agent from an earlier one of the same node.
+  std::uint64_t id = 0;
+  /// The host that workers listen at.
+  std::string host{};
+  /// Types of tasks and actors that the workers can run.
+  v1::TypeCatalog types{};
+  /// Heartbeat interval and link timeout of the agent's process.
+  Duration heartbeat = limits::heartbeat;
+  Duration link_timeout = limits::link_timeout;
+};
+
+/// Runs one worker for each device, for the leases on that device alone; one for work without a device; and one for
+/// each lease with several devices, with other accelerators or with `isolated`, which ends with the lease.
+///
+/// States of a worker: starting -> up -> (ending) -> reaped. The leases of an ending worker are reported as ended only
+/// after it was reaped: only then is their memory really free. A worker that does not answer is killed. The broker may
+/// restart or be out of reach: the agent then registers again with all its leases. One thread; never blocks. Each
+/// public function takes one message of wire/messages.hpp or one event of the world; control.proto documents the
+/// messages.
+class AgentCore {
+public:
+  /// `world` must outlive the core.
+  AgentCore(AgentWorld& world, AgentOptions options);
+
+  // -- events of the world ---------------------------------------------------------------------
+
+  void wake(AgentWake what, std::uint64_t about);
+  /// There is a new connection to the broker; null: the last one is lost.
+  void broker_changed(const ContactPtr& broker);
+  void worker_lost(std::uint64_t number);
+  void worker_exited(std::uint64_t number, const std::string& text);
+  void device_failed(const v1::DeviceFault& message);
+  void device_used(v1::DeviceUse message);
+
+  // -- orders of the broker --------------------------------------------------------------------
+
+  void start(const v1::StartRunner& order);
+  void start(const v1::StartActor& order, const Payload& config);
+  void end(const v1::EndLease& order);
+
+  // -- messages of workers ---------------------------------------------------------------------
+
+  /// @returns `not_found` for a worker that the agent does not wait for.
+  Result<void> worker_up(const v1::WorkerHello& message, const ContactPtr& control);
+  void started(v1::LeaseStarted message);
+  void ended(v1::LeaseEnded message);
+  void stuck(const v1::LeaseStuck& message);
+  void saved(const v1::ActorSaved& message);
+  void used(const v1::HolderUsage& message);
+
+  // -- the process is about to end -------------------------------------------------------------
+
+  /// Asks the broker to empty the node.
+  void leave(const v1::DrainNode& message);
+  /// The process ends now: tells the broker that this is no accident.
+  void say_goodbye();
+
+  /// Returns the leases that are held here, also those whose holder has ended and whose process has not.
+  [[nodiscard]] std::vector<LeaseId> held() const;
+
+private:
+  using Order = std::function<void(const ContactPtr& worker)>;
+  using Environment = google::protobuf::Map<std::string, std::string>;
+
+  /// Whether a request wants its own process, and with which environment variables.
+  struct Isolated {
+    bool wanted = false;
+    const Environment& environment;
+  };
+
+  struct WorkerRecord {
+    std::uint64_t number = 0;
+    std::string key;
+    /// The lease that the worker was started for and ends with, after the leases that borrow from it; null for a shared
+    /// worker.
+    LeaseId owner;
+    /// Indices of the devices that it serves.
+    std::vector<int> devices;
+    /// The worker is being ended and gets no more work.
+    bool ending = false;
+    /// It did not come up in time.
+    bool late = false;
+    /// Null while the worker is not up.
+    ContactPtr control;
+    /// The connection to it is lost.
+    bool lost = false;
+    /// How it has exited, as the process table says; its last messages may still be on their way.
+    std::optional<std::string> exit;
+    std::string address;
+    std::uint32_t pid = 0;
+    /// Why it could not be started.
+    std::string failure;
+    /// Orders to send once the worker is up.
+    std::vector<Order> orders;
+    std::set<LeaseId> leases;
+  };
+
+  struct LeaseRecord {
+    v1::HeldLease held;
+    std::uint64_t worker = 0;
+    /// Set when the holder has ended and the report waits until the worker is reaped.
+    std::optional<v1::LeaseEnded> ended;
+    /// The worker's latest usage report, for a broker that restarts.
+    std::optional<v1::HolderUsage::Entry> usage;
+  };
+
+  // -- leases: agent_core.cpp ------------------------------------------------------------------
+
+  template <class Message, class... Ins>
+  void start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message);
+  /// Returns the report for a lease that must not start here; nothing if it may.
+  [[nodiscard]] std::optional<v1::LeaseEnded> refused(const v1::Lease& lease, const Isolated& isolated) const;
+  /// Returns the record of the lease that a message is about; null if it has ended or has another epoch.
+  template <class Message>
+  [[nodiscard]] LeaseRecord* find(const Message& message);
+  /// The holder does not stop: ends its process.
+  void end_by_force(LeaseRecord& lease, const std::string& why);
+  void report(v1::LeaseEnded message);
+
+  // -- workers: workers.cpp --------------------------------------------------------------------
+
+  WorkerRecord& worker_for(const v1::HeldLease& held, const Isolated& isolated);
+  /// @param owner the lease that the process belongs to; null for a shared process.
+  WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, const v1::HeldLease* owner,
+                             const Environment& environment, std::string purpose);
+  void kill_worker(WorkerRecord& worker);
+  /// Its process is gone, and all that it had to say has arrived.
+  void bury(std::uint64_t number, const std::string& text);
+  /// New leases with the worker's key get a new worker.
+  void free_key(const WorkerRecord& worker);
+
+  // -- to the broker: reports.cpp --------------------------------------------------------------
+
+  template <class Message>
+  void tell_broker(Message message);
+  void tell_that_it_leaves();
+  void register_node();
+  /// Another node has this one's name: ends what runs here, which the broker has given up.
+  void end_all();
+  void registration_answered(std::uint64_t registration, const std::optional<Result<void>>& answer);
+  /// Sends the broker all leases that are held here. @returns their number.
+  std::uint32_t tell_held();
+  void send_saves();
+  void report_tasks();
+  /// Keeps the end of an actor that has ended itself, to be repeated at each registration.
+  void keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message);
+
+  // -- devices that fail: faults.cpp -----------------------------------------------------------
+
+  v1::DeviceFault put_out_of_use(const std::vector<int>& devices, const std::string& reason);
+  [[nodiscard]] std::optional<v1::LeaseEnded> refuse_failed(const v1::Lease& lease) const;
+  void note_loss(int device);
+  /// Workers that do not come up put their devices out of use, too.
+  void note_failed_start(const WorkerRecord& worker);
+
+  AgentWorld& world_;
+  AgentOptions options_;
+  InstanceTable instances_;
+  ContactPtr broker_;
+  std::uint64_t registration_ = 0;
+  /// The number of the registration that the broker refused last.
+  std::uint64_t refused_ = 0;
+  // The last notice about a refusal, so that it is not repeated.
+  std::string said_;
+  std::uint64_t last_worker_ = 0;
+  // Set once the process is about to end: when the node has to be empty; and whether the broker knows.
+  std::optional<TimePoint> leaves_by_;
+  bool left_ = false;
+  /// Whether the broker has the node registered, on the connection that there is.
+  bool accepted_ = false;
+  std::map<std::uint64_t, WorkerRecord> workers_;
+  std::map<std::string, std::uint64_t> by_key_;
+  std::map<LeaseId, LeaseRecord> leases_;
+  TaskTotals tasks_;
+  // Leases whose latest saved state the broker does not have yet, and whether further saves wait for a tick.
+  std::set<LeaseId> fresh_saves_;
+  bool saves_wait_ = false;
+  // Saved state of actors that ended while the broker was out of reach.
+  std::vector<v1::ActorSaved> unsent_saves_;
+  // Actors that have ended themselves here, the latest last, for a broker that may not know.
+  std::deque<v1::OwnEnd> own_ends_;
+  DeviceLosses losses_;
+  DeviceLosses failed_starts_;
+};
+
+template <class Message>
+AgentCore::LeaseRecord* AgentCore::find(const Message& message) {
+  const auto lease = leases_.find(LeaseId{message.lease()});
+  const bool known = lease != leases_.end() && lease->second.held.lease().epoch() == message.epoch();
+  return known ? &lease->second : nullptr;
+}
+
+template <class Message>
+void AgentCore::tell_broker(Message message) {
+  if (broker_ != nullptr)
+    world_.post(broker_, std::move(message));
+}
+
+} // namespace gpuactors

@@ -1,0 +1,20 @@
+// Contact: somebody whom a core without actors sends messages to, through its world.
+#pragma once
+
+#include <memory>
+
+namespace gpuactors {
+
+/// A receiver of messages, or an address to hand on. Opaque to a core: only the world that made it knows its type.
+class Contact {
+public:
+  Contact() = default;
+  Contact(const Contact&) = delete;
+  Contact& operator=(const Contact&) = delete;
+  virtual ~Contact() = default;
+};
+
+/// Null: no contact, or one whose address has to be looked up.
+using ContactPtr = std::shared_ptr<const Contact>;
+
+} // namespace gpuactors

@@ -1,0 +1,322 @@
+// What an agent makes of orders, and of workers that come up, fail, stick and lose devices.
+#include <support/catch.hpp>
+
+#include <agent/core_scene.hpp>
+
+#ifdef CAF_MAJOR_VERSION
+#error "the agent's core has come to include CAF"
+#endif
+
+using namespace agent_test;
+
+TEST_CASE("orders to a worker that is not up yet reach it, in order, when it is") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  CHECK(scene.world.orders.empty());
+  scene.come_up(1);
+  CHECK(scene.world.orders == std::vector<std::string>{"worker 1: start 1", "worker 1: start 2"});
+}
+
+TEST_CASE("a lease that ends before its worker is up is never started") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  scene.order_end(1, std::chrono::seconds{5});
+  CHECK(scene.end_of(1) != nullptr);
+  scene.come_up(1);
+  CHECK(scene.world.orders == std::vector<std::string>{"worker 1: start 2"});
+}
+
+TEST_CASE("leases on one device share a worker, and an isolated one has its own, which ends with it") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  scene.lease(3, {.isolated = true});
+  REQUIRE(scene.world.workers.size() == 2);
+  CHECK(scene.world.workers[1].environment.at("CUDA_VISIBLE_DEVICES") == "GPU-0");
+  scene.come_up(1);
+  scene.come_up(2);
+  scene.end(1);
+  CHECK(scene.end_of(1) != nullptr);
+  scene.end(3);
+  CHECK(scene.world.killed.count(2) == 1);
+  CHECK(scene.end_of(3) == nullptr); // its memory is free when the process is gone
+  scene.core->worker_lost(2);
+  CHECK(scene.end_of(3) == nullptr);
+  scene.core->worker_exited(2, "was killed");
+  CHECK(scene.end_of(3) != nullptr);
+}
+
+TEST_CASE("a worker that does not come up in time is killed, and its leases end") {
+  Scene scene;
+  scene.lease(1);
+  scene.pass(limits::worker_start);
+  REQUIRE(scene.world.killed.count(1) == 1);
+  CHECK(scene.end_of(1) == nullptr);
+  scene.core->worker_exited(1, "was killed");
+  REQUIRE(scene.end_of(1) != nullptr);
+  CHECK(scene.end_of(1)->error() == static_cast<std::uint32_t>(Errc::worker_died));
+}
+
+TEST_CASE("a worker that cannot be started ends its lease with the reason") {
+  Scene scene;
+  scene.world.refuses_workers = true;
+  scene.lease(1);
+  scene.pass({});
+  REQUIRE(scene.end_of(1) != nullptr);
+  CHECK(scene.end_of(1)->text().find("no room for another process") != std::string::npos);
+}
+
+TEST_CASE("a sticky error costs a device one loss, however many leases its worker had") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= 4; ++id)
+    scene.lease(id);
+  scene.come_up(1);
+  for (std::uint64_t id = 1; id <= 4; ++id)
+    scene.lose(id);
+  CHECK(scene.world.killed.count(1) == 1);
+  CHECK(scene.world.faults.empty());
+}
+
+TEST_CASE("a device that worker after worker loses is out of use") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= limits::device_losses; ++id) {
+    CHECK(scene.world.faults.empty());
+    scene.lease(id);
+    scene.come_up(id);
+    scene.lose(id);
+    scene.core->worker_exited(id, "was killed");
+    scene.pass(std::chrono::seconds{30});
+  }
+  REQUIRE(scene.world.faults.size() == 1);
+  CHECK(scene.world.notices.find("3 workers lost it by sticky errors within 10 minutes; it is out of use")
+        != std::string::npos);
+  scene.lease(100);
+  REQUIRE(scene.end_of(100) != nullptr);
+  CHECK(scene.end_of(100)->error() == static_cast<std::uint32_t>(Errc::lease_revoked));
+}
+
+TEST_CASE("losses that are far apart do not add up") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= 2 * limits::device_losses; ++id) {
+    scene.lease(id);
+    scene.come_up(id);
+    scene.lose(id);
+    scene.core->worker_exited(id, "was killed");
+    scene.pass(limits::device_loss_window);
+  }
+  CHECK(scene.world.faults.empty());
+}
+
+TEST_CASE("a worker whose device failed is killed when its own time is over, and not when it had to be up") {
+  constexpr Duration grace = limits::fault_grace;
+  Scene scene;
+  scene.lease(1);
+  scene.pass(limits::worker_start - grace / 2);
+  scene.come_up(1);
+  scene.fail_device(0);
+  CHECK(scene.ordered("worker 1: fault 0"));
+  scene.pass(grace * 3 / 4);
+  CHECK(scene.world.killed.empty());
+  scene.pass(grace / 2);
+  CHECK(scene.world.killed.count(1) == 1);
+}
+
+TEST_CASE("an agent starts no process with a variable that is not for users, whoever asks") {
+  Scene scene;
+  for (const auto* name : {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "OPENSSL_CONF", "a b"})
+    scene.lease(1, {.device = -1, .variable = name});
+  CHECK(scene.world.workers.empty());
+  scene.lease(2, {.device = -1, .variable = "COLOUR"});
+  REQUIRE(scene.world.workers.size() == 1);
+  CHECK(scene.world.workers[0].environment.at("COLOUR") == "x");
+}
+
+TEST_CASE("an agent that comes to another broker tells it what it holds, and what has ended itself") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  scene.come_up(1);
+  scene.begin(1);
+  auto own = lease_end(2, 1);
+  own.set_by_itself(true);
+  scene.core->ended(own);
+  scene.core->broker_changed(nullptr);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  CHECK(scene.world.told_held == std::set<std::uint64_t>{1});
+  CHECK(scene.world.registration.held_ahead() == 1);
+  REQUIRE(scene.world.registration.own_ends_size() == 1);
+  CHECK(scene.world.registration.own_ends(0).end().lease() == 2);
+}
+
+TEST_CASE("the answer to a registration over a lost connection counts for nothing") {
+  Scene scene;
+  v1::DrainNode leave;
+  leave.set_deadline_ms(1000);
+  scene.core->broker_changed(nullptr);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  const auto late = scene.world.answer;
+  scene.core->broker_changed(nullptr);
+  late(Result<void>{});
+  CHECK(scene.world.times_registered == 1);
+  scene.lease(1);
+  scene.core->leave(leave);
+  CHECK(scene.world.drains.empty()); // there is nobody to ask
+}
+
+TEST_CASE("a refused agent asks again, and says so once") {
+  Scene scene;
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  const auto before = scene.world.notices.size();
+  for (int times = 0; times < 3; ++times) {
+    scene.world.answer(Result<void>{fail(Errc::already_exists, "node \"node\" is registered")});
+    scene.pass(limits::redial_longest);
+  }
+  CHECK(scene.world.notices.substr(before)
+        == "the broker does not take the node: node \"node\" is registered: this one needs another --name; it asks "
+           "again every 1 s\n");
+}
+
+TEST_CASE("a node that leaves is empty when the broker knows and nothing runs any more") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  v1::DrainNode leave;
+  leave.set_deadline_ms(1000);
+  scene.core->leave(leave);
+  REQUIRE(scene.world.drains.size() == 1);
+  CHECK(scene.world.drains[0].deadline_ms() == 1000);
+  scene.world.answer(Result<void>{});
+  CHECK(scene.world.times_emptied == 0);
+  scene.end(1);
+  CHECK(scene.world.times_emptied == 1);
+}
+
+TEST_CASE("a device whose workers do not come up, one after the other, is out of use") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= limits::device_losses; ++id) {
+    CHECK(scene.world.faults.empty());
+    scene.lease(id);
+    if (id % 2 == 0)
+      scene.core->worker_exited(id, "could not load its plugin");
+    else
+      scene.pass(limits::worker_start);
+    if (id % 2 != 0)
+      scene.core->worker_exited(id, "was killed");
+  }
+  REQUIRE(scene.world.faults.size() == 1);
+  CHECK(scene.world.faults[0].devices(0) == 0);
+  CHECK(scene.world.notices.find("3 workers for it in a row did not come up") != std::string::npos);
+}
+
+TEST_CASE("a worker that comes up ends the row of those that did not") {
+  Scene scene;
+  std::uint64_t id = 0;
+  for (int times = 0; times < 3; ++times) {
+    for (std::size_t failures = 1; failures < limits::device_losses; ++failures) {
+      scene.lease(++id);
+      scene.core->worker_exited(id, "could not load its plugin");
+    }
+    scene.lease(++id);
+    scene.come_up(id);
+    scene.core->worker_lost(id);
+    scene.core->worker_exited(id, "was killed");
+  }
+  CHECK(scene.world.faults.empty());
+}
+
+TEST_CASE("a lease whose own process does not come up puts no device out of use: its request may be why") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= 2 * limits::device_losses; ++id) {
+    scene.lease(id, {.isolated = true, .variable = "COLOUR"});
+    scene.core->worker_exited(id, "did not like the colour");
+  }
+  CHECK(scene.world.faults.empty());
+}
+
+TEST_CASE("an agent whose name another node has taken ends what the broker has given up") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  scene.lease(2, {.device = 1});
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  scene.world.answer(Result<void>{fail(Errc::already_exists, "node \"node\" is registered")});
+  CHECK(scene.ordered("worker 1: end 1"));
+  CHECK(scene.end_of(2) != nullptr); // it had not begun
+  CHECK(scene.world.notices.find("the broker has given up 2 leases here") != std::string::npos);
+}
+
+TEST_CASE("an agent that is refused for another reason keeps what it holds") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  scene.world.answer(Result<void>{fail(Errc::unavailable, "not all has arrived")});
+  CHECK_FALSE(scene.ordered("worker 1: end 1"));
+}
+
+TEST_CASE("a worker that says nothing of the end of a lease is killed a while after its grace") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  scene.come_up(1);
+  scene.order_end(1, std::chrono::seconds{1});
+  scene.pass(std::chrono::seconds{1} + Duration{limits::stop_grace});
+  CHECK(scene.world.killed.empty());
+  scene.pass(limits::stop_grace);
+  CHECK(scene.world.killed.count(1) == 1);
+}
+
+TEST_CASE("a lease that has ended in time costs its worker nothing") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  scene.come_up(1);
+  scene.order_end(1, std::chrono::seconds{1});
+  scene.end(1);
+  scene.pass(std::chrono::minutes{1});
+  CHECK(scene.world.killed.empty());
+}
+
+TEST_CASE("what a worker said before it exited counts, though the news of its exit comes first") {
+  Scene scene;
+  scene.lease(1);
+  scene.lease(2);
+  scene.come_up(1);
+  scene.core->worker_exited(1, "signal 11");
+  CHECK(scene.world.ended.empty());
+  auto own = lease_end(1, 1);
+  own.set_by_itself(true);
+  scene.core->ended(own);
+  scene.core->worker_lost(1);
+  REQUIRE(scene.end_of(1) != nullptr);
+  CHECK(scene.end_of(1)->by_itself());
+  REQUIRE(scene.end_of(2) != nullptr);
+  CHECK(scene.end_of(2)->error() == static_cast<std::uint32_t>(Errc::worker_died));
+  // Meanwhile, the next lease on the device gets a worker that lives.
+  scene.lease(3);
+  CHECK(scene.world.workers.size() == 2);
+}
+
+TEST_CASE("an exited worker whose connection does not end is buried all the same") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  scene.core->worker_exited(1, "signal 9");
+  scene.pass(limits::exit_patience);
+  REQUIRE(scene.end_of(1) != nullptr);
+  CHECK(scene.end_of(1)->text().find("signal 9") != std::string::npos);
+}
+
+TEST_CASE("a lease that borrows from one whose process is being killed does not start in another process") {
+  Scene scene;
+  scene.lease(1, {.isolated = true});
+  scene.come_up(1);
+  scene.begin(1);
+  scene.core->worker_lost(1);
+  scene.lease(2, {.parent = 1});
+  REQUIRE(scene.end_of(2) != nullptr);
+  CHECK(scene.end_of(2)->error() == static_cast<std::uint32_t>(Errc::lease_revoked));
+  CHECK(scene.world.workers.size() == 1);
+}
